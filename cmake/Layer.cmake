@@ -1,0 +1,45 @@
+# holdfast_layer(NAME SOURCES a.cpp b.cpp LINKS holdfast::base [PUBLIC_LINKS ...]): one folder, one static library.
+# Headers are included from the project root: "slurm/hostlist.hpp".
+function(holdfast_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(holdfast_${name} STATIC ${ARG_SOURCES})
+    target_include_directories(holdfast_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_link_libraries(holdfast_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS} holdfast_options)
+  else()
+    add_library(holdfast_${name} INTERFACE)
+    target_include_directories(holdfast_${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(holdfast_${name} INTERFACE ${ARG_LINKS})
+  endif()
+  add_library(holdfast::${name} ALIAS holdfast_${name})
+endfunction()
+
+# holdfast_test(NAME SOURCES ... LINKS ... LABELS unit): one GoogleTest program; each case is its own ctest.
+function(holdfast_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# holdfast_mpi_test(NAME NP 1 2 4 SOURCES ... LINKS ...): the same program on several world sizes (own main, see
+# tests/support/mpi_main.cpp), label mpi.
+function(holdfast_mpi_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;NP;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest MPI::MPI_CXX)
+  target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  foreach(np IN LISTS ARG_NP)
+    add_test(NAME ${name}.np${np} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${np} --oversubscribe --bind-to none
+                                          $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}.np${np} PROPERTIES LABELS "mpi;${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2
+      ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1;OMPI_MCA_mpi_yield_when_idle=1")
+  endforeach()
+endfunction()

@@ -1,0 +1,16 @@
+# Warnings and sanitizers as interface targets, linked PRIVATE by every target of ours.
+add_library(holdfast_options INTERFACE)
+# One product of two floats is one rounding: no contraction into fma, so that the same source gives the same bits
+# whatever the vector width the compiler picks.
+target_compile_options(holdfast_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -ffp-contract=off)
+if(HOLDFAST_WERROR)
+  target_compile_options(holdfast_options INTERFACE -Werror)
+endif()
+if(HOLDFAST_SANITIZE)
+  target_compile_options(holdfast_options INTERFACE -fsanitize=${HOLDFAST_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(holdfast_options INTERFACE -fsanitize=${HOLDFAST_SANITIZE})
+endif()
+find_program(HOLDFAST_CCACHE ccache)
+if(HOLDFAST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HOLDFAST_CCACHE})
+endif()

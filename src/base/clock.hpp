@@ -1,0 +1,31 @@
+#pragma once
+// Two clocks: a monotonic one for durations and deadlines, UTC for people.
+#include <chrono>
+#include <string>
+
+namespace holdfast {
+
+using Clock = std::chrono::steady_clock;
+using Millis = std::chrono::milliseconds;
+
+/// Seconds since the Unix epoch, microsecond resolution. For records that are compared across nodes, never for deadlines.
+double unix_seconds();
+/// "2026-11-21T03:04:05.678901Z"
+std::string utc_iso8601(double unix_seconds);
+inline std::string utc_now() { return utc_iso8601(unix_seconds()); }
+
+/// A moment after which waiting is an error.
+class Deadline {
+ public:
+  static Deadline in(std::chrono::nanoseconds duration) { return Deadline(Clock::now() + duration); }
+  bool passed() const { return Clock::now() >= at_; }
+  /// Never negative.
+  std::chrono::nanoseconds left() const { return passed() ? std::chrono::nanoseconds(0) : at_ - Clock::now(); }
+  int left_ms() const { return static_cast<int>(std::chrono::duration_cast<Millis>(left()).count()); }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace holdfast

@@ -1,0 +1,109 @@
+#include "src/base/files.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::files {
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+int Fd::release() { return std::exchange(fd_, -1); }
+
+void Fd::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+Fd open(const fs::path& path, int flags, unsigned mode) {
+  int fd = -1;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0) throw system_error("cannot open " + path.string(), errno);
+  return Fd(fd);
+}
+
+std::string read_text(const fs::path& path) {
+  const Fd fd = open(path, O_RDONLY);
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw system_error("cannot read " + path.string(), errno);
+    if (n == 0) return text;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset, const fs::path& path) {
+  const char* at = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::pwrite(fd, at, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw system_error("cannot write " + path.string(), n == 0 ? EIO : errno);
+    at += n, bytes -= static_cast<std::size_t>(n), offset += static_cast<std::uint64_t>(n);
+  }
+}
+
+void append_all(int fd, std::string_view text, const fs::path& path) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw system_error("cannot write " + path.string(), n == 0 ? EIO : errno);
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void sync(int fd, const fs::path& path) {
+  if (::fsync(fd) != 0) throw system_error("cannot sync " + path.string(), errno);
+}
+
+void sync_folder(const fs::path& folder) { sync(open(folder, O_RDONLY | O_DIRECTORY).get(), folder); }
+
+void replace_atomically(const fs::path& path, std::string_view text, unsigned mode) {
+  fs::path aside = path;
+  aside += ".tmp-" + std::to_string(::getpid());
+  try {
+    const Fd fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC, mode);
+    append_all(fd.get(), text, aside);
+    sync(fd.get(), aside);
+    if (::rename(aside.c_str(), path.c_str()) != 0) throw system_error("cannot rename " + aside.string(), errno);
+  } catch (...) {
+    ::unlink(aside.c_str());
+    throw;
+  }
+  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode) {
+  const int raw = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (raw < 0 && errno == EEXIST) return false;
+  if (raw < 0) throw system_error("cannot create " + path.string(), errno);
+  const Fd fd(raw);
+  append_all(fd.get(), text, path);
+  sync(fd.get(), path);
+  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+  return true;
+}
+
+std::vector<std::string> list(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace holdfast::files

@@ -1,0 +1,35 @@
+#pragma once
+// Talk for people, on stderr: time, level, who speaks. Decisions go to the event log, not here.
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+namespace holdfast::log {
+
+/// `speaker` prefixes every line, for example "agent dgx003" or "rank 7". Call once, early.
+void start(const std::string& speaker);
+void info(std::string_view text);
+void warn(std::string_view text);
+void error(std::string_view text);
+
+template <class... Args>
+void info(fmt::format_string<Args...> format, Args&&... args)
+  requires(sizeof...(Args) > 0)
+{
+  info(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
+}
+template <class... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args)
+  requires(sizeof...(Args) > 0)
+{
+  warn(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
+}
+template <class... Args>
+void error(fmt::format_string<Args...> format, Args&&... args)
+  requires(sizeof...(Args) > 0)
+{
+  error(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
+}
+
+}  // namespace holdfast::log

@@ -1,0 +1,45 @@
+#include "src/base/rank_env.hpp"
+
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast {
+
+std::vector<std::string> to_variables(const RankEnv& p) {
+  const auto text = [](int value) { return std::to_string(value); };
+  return {"HOLDFAST_RANK=" + text(p.rank),
+          "HOLDFAST_WORLD=" + text(p.world),
+          "HOLDFAST_LOCAL_RANK=" + text(p.local_rank),
+          "HOLDFAST_RANKS_PER_NODE=" + text(p.ranks_per_node),
+          "HOLDFAST_EPOCH=" + text(p.epoch),
+          "HOLDFAST_ATTEMPT=" + text(p.attempt),
+          "HOLDFAST_NODE=" + p.node,
+          "HOLDFAST_RUN_DIR=" + p.run_dir.string(),
+          "HOLDFAST_AGENT_SOCKET=" + p.agent_socket.string(),
+          "RANK=" + text(p.rank),
+          "WORLD_SIZE=" + text(p.world),
+          "LOCAL_RANK=" + text(p.local_rank),
+          "LOCAL_WORLD_SIZE=" + text(p.ranks_per_node),
+          "MASTER_ADDR=" + p.master_address,
+          "MASTER_PORT=" + text(p.master_port)};
+}
+
+std::optional<RankEnv> rank_env_from_environment() {
+  const auto run_dir = env::get("HOLDFAST_RUN_DIR");
+  if (!run_dir) return std::nullopt;
+  auto number = [](const char* name) {
+    const auto value = env::get_integer(name);
+    if (!value) throw Error(Exit::usage, std::string("the environment variable ") + name + " is missing", "HOLDFAST_RUN_DIR is set, so an agent should have set it");
+    return static_cast<int>(*value);
+  };
+  RankEnv p;
+  p.rank = number("HOLDFAST_RANK"), p.world = number("HOLDFAST_WORLD");
+  p.local_rank = number("HOLDFAST_LOCAL_RANK"), p.ranks_per_node = number("HOLDFAST_RANKS_PER_NODE");
+  p.epoch = number("HOLDFAST_EPOCH"), p.attempt = number("HOLDFAST_ATTEMPT");
+  p.node = env::get_or("HOLDFAST_NODE", ""), p.run_dir = *run_dir;
+  p.agent_socket = env::get_or("HOLDFAST_AGENT_SOCKET", "");
+  p.master_address = env::get_or("MASTER_ADDR", ""), p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
+  return p;
+}
+
+}  // namespace holdfast

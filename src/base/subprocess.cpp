@@ -1,0 +1,156 @@
+#include "src/base/subprocess.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast {
+namespace {
+
+constexpr std::size_t capture_limit = 64u << 20;
+
+struct Streams {
+  int in = -1, out = -1, err = -1;  ///< -1: inherit
+};
+
+[[noreturn]] void child_main(const Command& command, Streams streams, char* const* argv, char* const* environment, int report) {
+  // Only async-signal-safe calls from here on: the parent may have threads.
+  auto fail = [report] {
+    const int error = errno;
+    [[maybe_unused]] const auto ignored = ::write(report, &error, sizeof error);
+    ::_exit(127);
+  };
+  for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (command.new_session) ::setsid();
+  if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0) fail();
+  if (!command.output.empty()) {
+    const int fd = ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (fd < 0) fail();
+    streams.out = streams.err = fd;
+  }
+  if (streams.in >= 0) ::dup2(streams.in, 0);
+  if (streams.out >= 0) ::dup2(streams.out, 1);
+  if (streams.err >= 0) ::dup2(streams.err, 2);
+  ::fcntl(report, F_SETFD, FD_CLOEXEC);
+  if (report != 3) ::dup3(report, 3, O_CLOEXEC);
+  report = 3;
+  ::syscall(SYS_close_range, 4u, ~0u, 0u);
+  if (environment)
+    ::execvpe(argv[0], argv, environment);
+  else
+    ::execvp(argv[0], argv);
+  const int error = errno;
+  [[maybe_unused]] const auto ignored = ::write(3, &error, sizeof error);
+  ::_exit(127);
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  for (const auto& s : strings) out.push_back(const_cast<char*>(s.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+pid_t spawn(const Command& command, Streams streams) {
+  expects(!command.argv.empty(), "a command has a program");
+  const auto argv = pointers(command.argv);
+  std::vector<char*> environment;
+  if (command.environment) environment = pointers(*command.environment);
+  int report[2];
+  if (::pipe2(report, O_CLOEXEC) != 0) throw system_error("cannot create a pipe", errno);
+  const pid_t pid = ::fork();
+  if (pid == 0) child_main(command, streams, argv.data(), command.environment ? environment.data() : nullptr, report[1]);
+  const int fork_error = errno;
+  ::close(report[1]);
+  const files::Fd reader(report[0]);
+  if (pid < 0) throw system_error("cannot start " + command.argv[0], fork_error);
+  int error = 0;
+  ssize_t n = 0;
+  do n = ::read(reader.get(), &error, sizeof error);
+  while (n < 0 && errno == EINTR);
+  if (n == sizeof error) {
+    ::waitpid(pid, nullptr, 0);
+    throw system_error("cannot start " + command.argv[0], error);
+  }
+  return pid;
+}
+
+}  // namespace
+
+int exit_status(int wait_status) { return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status); }
+
+pid_t spawn(const Command& command) { return spawn(command, Streams{}); }
+
+Finished run(const Command& command, std::chrono::milliseconds limit, const std::string& input) {
+  int in[2], out[2], err[2];
+  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0)
+    throw system_error("cannot create a pipe", errno);
+  files::Fd in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]), err_write(err[1]);
+  const pid_t pid = spawn(command, {in_read.get(), out_write.get(), err_write.get()});
+  in_read.reset(), out_write.reset(), err_write.reset();
+  ::fcntl(in_write.get(), F_SETFL, O_NONBLOCK);
+  struct sigaction ignore {}, before {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &before);
+
+  Finished result;
+  const Deadline deadline = Deadline::in(limit);
+  std::size_t sent = 0;
+  if (input.empty()) in_write.reset();
+  bool killed = false;
+  while (out_read || err_read) {
+    pollfd fds[3] = {{out_read.get(), POLLIN, 0}, {err_read.get(), POLLIN, 0}, {in_write.get(), POLLOUT, 0}};
+    const int ready = ::poll(fds, 3, killed ? 1000 : deadline.left_ms() + 1);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0 || (!killed && deadline.passed())) {
+      if (killed) break;  // a grandchild keeps the pipe open: we have what we need
+      ::kill(pid, SIGKILL);
+      killed = result.timed_out = true;
+      continue;
+    }
+    char buffer[1 << 16];
+    auto drain = [&](files::Fd& fd, short events, std::string& text) {
+      if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
+      const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+      if (n > 0 && text.size() < capture_limit) text.append(buffer, static_cast<std::size_t>(n));
+      if (n == 0 || (n < 0 && errno != EINTR)) fd.reset();
+    };
+    drain(out_read, fds[0].revents, result.out);
+    drain(err_read, fds[1].revents, result.err);
+    if (in_write && fds[2].revents) {
+      const ssize_t n = ::write(in_write.get(), input.data() + sent, input.size() - sent);
+      if (n > 0) sent += static_cast<std::size_t>(n);
+      if (n < 0 && errno != EAGAIN && errno != EINTR) sent = input.size();
+      if (sent >= input.size()) in_write.reset();
+    }
+  }
+  // Both streams are closed, which a program may do before it ends: the deadline holds here too.
+  int status = 0;
+  for (;;) {
+    const pid_t waited = ::waitpid(pid, &status, WNOHANG);
+    if (waited == pid || (waited < 0 && errno != EINTR)) break;
+    if (!killed && deadline.passed()) {
+      ::kill(pid, SIGKILL);
+      killed = result.timed_out = true;
+    }
+    ::poll(nullptr, 0, 1);
+  }
+  ::sigaction(SIGPIPE, &before, nullptr);
+  result.status = exit_status(status);
+  return result;
+}
+
+}  // namespace holdfast

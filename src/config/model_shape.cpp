@@ -1,0 +1,34 @@
+#include "src/config/model_shape.hpp"
+
+namespace holdfast::config {
+
+std::vector<TensorSpec> tensors_of(const ModelShape& m) {
+  std::vector<TensorSpec> out;
+  const std::int64_t d = m.width, kv = static_cast<std::int64_t>(m.kv_heads) * m.head_size(), f = m.ffn, v = m.vocabulary;
+  out.push_back({"model.embed_tokens.weight", v, d, 0, true});
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".";
+    const int unit = layer + 1;
+    out.push_back({at + "input_layernorm.weight", 1, d, unit, false});
+    out.push_back({at + "self_attn.q_proj.weight", d, d, unit, true});
+    out.push_back({at + "self_attn.k_proj.weight", kv, d, unit, true});
+    out.push_back({at + "self_attn.v_proj.weight", kv, d, unit, true});
+    out.push_back({at + "self_attn.o_proj.weight", d, d, unit, true});
+    out.push_back({at + "post_attention_layernorm.weight", 1, d, unit, false});
+    out.push_back({at + "mlp.gate_proj.weight", f, d, unit, true});
+    out.push_back({at + "mlp.up_proj.weight", f, d, unit, true});
+    out.push_back({at + "mlp.down_proj.weight", d, f, unit, true});
+  }
+  const int last = m.layers + 1;
+  out.push_back({"model.norm.weight", 1, d, last, false});
+  if (!m.tied_embeddings) out.push_back({"lm_head.weight", v, d, last, true});
+  return out;
+}
+
+std::int64_t parameters_of(const ModelShape& shape) {
+  std::int64_t sum = 0;
+  for (const auto& t : tensors_of(shape)) sum += t.elements();
+  return sum;
+}
+
+}  // namespace holdfast::config

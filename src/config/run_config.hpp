@@ -1,0 +1,110 @@
+#pragma once
+// All settings of a run as plain structs, default beside each field, one struct per TOML table. `bind.cpp` binds file
+// keys to these fields, `check.cpp` holds the rules across them.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace holdfast::config {
+
+enum class Strategy { no_shard, full_shard, hybrid_shard };
+
+/// [run]
+struct Run {
+  std::string name = "holdfast";  ///< shown by squeue; any printable text
+  std::string dir;                ///< run directory on the shared file system; relative to where `submit` was typed
+  std::string resume = "auto";    ///< auto: newest verified checkpoint of the run directory; none; or a checkpoint's path
+};
+
+/// [cluster]
+struct Cluster {
+  std::string file = "minipod";  ///< a name in configs/clusters, or a path to a cluster file
+  int nodes = 1;                 ///< active nodes
+  int spares = 0;                ///< nodes kept inside the allocation to replace failed ones
+  int ranks_per_node = 0;        ///< 0: one per GPU of the cluster file
+};
+
+/// [slurm]: passed to sbatch as they are; empty or 0 means not given
+struct Slurm {
+  std::string partition, account, qos, reservation, time, constraint;
+  std::vector<std::string> extra;  ///< further sbatch arguments, one per element, never evaluated by a shell
+};
+
+/// [rank]
+struct Rank {
+  std::vector<std::string> command = {"holdfast-train"};  ///< argument list; not evaluated by a shell
+  std::string launch = "auto";  ///< mpi: through mpirun; direct: the agents start the program; auto: mpi for holdfast-train, else direct
+  std::vector<std::string> environment;  ///< "NAME=value" added for every rank
+};
+
+/// [supervise]
+struct Supervise {
+  int heartbeat_ms = 200;        ///< agents and ranks report this often
+  int node_silence_ms = 2000;    ///< an agent silent for so long is lost, and its node with it
+  int leader_silence_ms = 2000;  ///< a leader silent for so long is succeeded by the next agent in line
+  int start_s = 60;              ///< every rank must have called home this long after its attempt began
+  int step_s = 600;              ///< a rank that is alive but shows no progress for so long is hung
+  int stop_s = 10;               ///< ranks asked to end get so long before SIGKILL
+  int max_restarts = 100;        ///< attempts in all
+  int max_same_step = 3;         ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
+  int port = 0;                  ///< agents' TCP port; 0: derived from the job id
+};
+
+/// [model]
+struct Model {
+  std::string file = "tiny";  ///< a name in configs/models, or a path to a model file
+};
+
+/// [data]
+struct Data {
+  std::string tokens;          ///< token file made by `holdfast data prepare`
+  std::uint64_t shuffle_seed = 1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
+};
+
+/// [train]
+struct Train {
+  std::int64_t steps = 100;
+  int sequence = 256;      ///< tokens per sample
+  int micro_batch = 1;     ///< samples per leaf (the gradient of one micro-batch)
+  int leaves = 8;          ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
+  int lanes = 0;           ///< accumulation lanes (numerics rule 2); 0: the number of replicas. Results depend on it
+  std::uint64_t seed = 1;  ///< of the initial weights
+};
+
+/// [shard]
+struct Shard {
+  Strategy strategy = Strategy::hybrid_shard;
+  int group = 0;  ///< ranks of a shard group under hybrid_shard; 0: the ranks of one node
+};
+
+/// [optim]: AdamW; learning rate: linear warmup, then cosine from lr to min_lr at the last step
+struct Optim {
+  double lr = 3e-4, min_lr = 3e-5;
+  int warmup_steps = 10;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double weight_decay = 0.1;  ///< not applied to norm gains
+  double clip_norm = 1.0;     ///< global gradient norm; 0: no clipping
+};
+
+/// [checkpoint]
+struct Checkpoint {
+  int every = 50;  ///< steps between checkpoints; 0: only at the end
+  int keep = 3;    ///< newest committed checkpoints to keep
+  int commit_s = 120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
+};
+
+struct RunConfig {
+  Run run;
+  Cluster cluster;
+  Slurm slurm;
+  Rank rank;
+  Supervise supervise;
+  Model model;
+  Data data;
+  Train train;
+  Shard shard;
+  Optim optim;
+  Checkpoint checkpoint;
+};
+
+}  // namespace holdfast::config
