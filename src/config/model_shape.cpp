@@ -25,6 +25,24 @@ std::vector<TensorSpec> tensors_of(const ModelShape& m) {
   return out;
 }
 
+std::vector<StoredTensor> stored_tensors_of(const ModelShape& shape) {
+  const auto tensors = tensors_of(shape);
+  auto packed_with_previous = [](const std::string& name) {
+    return name.ends_with("k_proj.weight") || name.ends_with("v_proj.weight") || name.ends_with("up_proj.weight");
+  };
+  std::vector<StoredTensor> out;
+  for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {
+    const auto& t = tensors[static_cast<std::size_t>(i)];
+    if (packed_with_previous(t.name)) {
+      out.back().parts += 1;
+      out.back().rows += t.rows;
+    } else {
+      out.push_back({i, 1, t.rows, t.cols, t.unit});
+    }
+  }
+  return out;
+}
+
 std::int64_t parameters_of(const ModelShape& shape) {
   std::int64_t sum = 0;
   for (const auto& t : tensors_of(shape)) sum += t.elements();

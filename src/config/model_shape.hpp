@@ -38,6 +38,17 @@ struct TensorSpec {
 /// model.layers.0.self_attn.{q,k,v,o}_proj.weight, model.layers.0.post_attention_layernorm.weight,
 /// model.layers.0.mlp.{gate,up,down}_proj.weight, ..., model.norm.weight, lm_head.weight (absent when tied).
 std::vector<TensorSpec> tensors_of(const ModelShape& shape);
+/// A tensor as it lies in memory: logical tensors of one unit, concatenated along rows (q|k|v and gate|up are one GEMM
+/// operand each; every other tensor stands alone). The element index within a part is the stored index minus the sizes of
+/// the parts before it. Slices (src/base/slice.hpp) cut stored tensors.
+struct StoredTensor {
+  int first_part = 0, parts = 1;  ///< indices into tensors_of()
+  std::int64_t rows = 1, cols = 1;
+  int unit = 0;
+  std::int64_t elements() const { return rows * cols; }
+};
+
+std::vector<StoredTensor> stored_tensors_of(const ModelShape& shape);
 std::int64_t parameters_of(const ModelShape& shape);
 
 }  // namespace holdfast::config
