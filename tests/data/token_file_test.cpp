@@ -1,0 +1,183 @@
+#include "src/data/token_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class TokenFileTest : public testing::Test {
+ protected:
+  TokenFileTest() {
+    std::string name = fs::temp_directory_path() / "holdfast-tokens-XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    path_ = folder_ / "tokens.bin";
+  }
+  ~TokenFileTest() override { fs::remove_all(folder_); }
+
+  void write(std::int64_t vocabulary, const std::vector<std::int32_t>& tokens) const {
+    TokenFileWriter writer(path_, vocabulary, hash_bytes("a tokenizer"));
+    writer.append(tokens);
+    writer.finish();
+  }
+  void flip(std::streamoff offset) const {
+    std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(offset);
+    const char byte = static_cast<char>(file.get() ^ 0x40);
+    file.seekp(offset);
+    file.put(byte);
+  }
+  /// The message of the Error (usage) that opening must give.
+  std::string refusal(std::int64_t least = 1) const {
+    try {
+      TokenFile::open(path_, least);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit(), Exit::usage);
+      EXPECT_FALSE(error.hint().empty());
+      return error.what();
+    }
+    return "opened";
+  }
+
+  fs::path folder_, path_;
+};
+
+TEST_F(TokenFileTest, two_byte_tokens_come_back) {
+  write(65536, {0, 1, 65535, 42});
+  const TokenFile file = TokenFile::open(path_);
+  EXPECT_EQ(file.header().bytes_per_token, 2u);
+  EXPECT_EQ(file.vocabulary(), 65536);
+  EXPECT_EQ(file.size(), 4);
+  EXPECT_EQ(file[2], 65535);
+  std::vector<std::int32_t> part(2);
+  file.copy(2, part);
+  EXPECT_EQ(part, (std::vector<std::int32_t>{65535, 42}));
+  EXPECT_EQ(hex(file.header().tokenizer), hex(hash_bytes("a tokenizer")));
+  file.verify();
+  EXPECT_EQ(fs::file_size(path_), 4096 + 4 * 2u);
+}
+
+TEST_F(TokenFileTest, four_byte_tokens_come_back) {
+  write(65537, {65536, 7});
+  const TokenFile file = TokenFile::open(path_);
+  EXPECT_EQ(file.header().bytes_per_token, 4u);
+  EXPECT_EQ(file[0], 65536);
+  EXPECT_EQ(file[1], 7);
+  file.verify();
+}
+
+TEST_F(TokenFileTest, many_appends_give_the_bytes_of_one) {
+  std::vector<std::int32_t> tokens(1'500'000);  // more than the writer's buffer
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<std::int32_t>(i * 2654435761u % 512);
+  write(512, tokens);
+  const std::string whole = files::read_text(path_);
+  {
+    TokenFileWriter writer(path_, 512, hash_bytes("a tokenizer"));
+    std::span<const std::int32_t> rest = tokens;
+    for (std::size_t size = 1; !rest.empty(); size = size * 3 + 1) {
+      writer.append(rest.first(std::min(size, rest.size())));
+      rest = rest.subspan(std::min(size, rest.size()));
+    }
+    writer.finish();
+  }
+  EXPECT_TRUE(files::read_text(path_) == whole);
+  TokenFile::open(path_).verify();
+}
+
+TEST_F(TokenFileTest, identity_is_of_the_tokens) {
+  write(512, {1, 2, 3});
+  const std::string first = TokenFile::open(path_).identity();
+  EXPECT_EQ(first.size(), 32u);
+  write(512, {1, 2, 4});
+  EXPECT_NE(TokenFile::open(path_).identity(), first);
+}
+
+TEST_F(TokenFileTest, without_finish_the_old_file_stays) {
+  write(512, {1, 2, 3});
+  {
+    TokenFileWriter writer(path_, 512);
+    writer.append(std::vector<std::int32_t>{9});
+  }
+  EXPECT_EQ(TokenFile::open(path_).size(), 3);
+  EXPECT_EQ(files::list(folder_).size(), 1u) << "the unfinished file is gone";
+}
+
+TEST_F(TokenFileTest, missing_file) { EXPECT_THAT(refusal(), HasSubstr("No such file")); }
+
+TEST_F(TokenFileTest, empty_file) {
+  std::ofstream{path_};
+  EXPECT_THAT(refusal(), HasSubstr("it is empty"));
+}
+
+TEST_F(TokenFileTest, shorter_than_its_header) {
+  write(512, {1, 2, 3});
+  fs::resize_file(path_, 100);
+  EXPECT_THAT(refusal(), HasSubstr("it has 100 bytes"));
+}
+
+TEST_F(TokenFileTest, truncated_and_too_long) {
+  write(512, {1, 2, 3});
+  fs::resize_file(path_, 4096 + 5);
+  EXPECT_THAT(refusal(), HasSubstr("truncated: 4101 bytes, its header promises 4102"));
+  fs::resize_file(path_, 4096 + 8);
+  EXPECT_THAT(refusal(), HasSubstr("too long"));
+}
+
+TEST_F(TokenFileTest, too_few_tokens) {
+  write(512, {1, 2, 3});
+  EXPECT_THAT(refusal(4), HasSubstr("3 tokens, 4 are needed"));
+}
+
+TEST_F(TokenFileTest, another_kind_of_file) {
+  std::ofstream(path_) << std::string(5000, 'x');
+  EXPECT_THAT(refusal(), HasSubstr("not a token file"));
+}
+
+TEST_F(TokenFileTest, every_damaged_header_byte_is_noticed) {
+  for (std::streamoff offset = 0; offset < 72; ++offset) {
+    write(512, {1, 2, 3});
+    flip(offset);
+    EXPECT_NE(refusal(), "opened") << "byte " << offset;
+  }
+}
+
+TEST_F(TokenFileTest, damaged_token_fails_verification_and_never_leaves_copy) {
+  write(300, {1, 2, 3});
+  flip(4096 + 3);  // high byte of token 1: 2 becomes 16386
+  const TokenFile file = TokenFile::open(path_);
+  EXPECT_THROW(file.verify(), Error);
+  std::vector<std::int32_t> out(3);
+  EXPECT_THROW(file.copy(0, out), Error);
+}
+
+TEST_F(TokenFileTest, broken_contracts) {
+  write(512, {1, 2, 3});
+  const TokenFile file = TokenFile::open(path_);
+  std::vector<std::int32_t> out(2);
+  EXPECT_THROW(file.copy(2, out), std::logic_error);
+  EXPECT_THROW(file.copy(-1, out), std::logic_error);
+  TokenFileWriter writer(folder_ / "other", 512);
+  EXPECT_THROW(writer.append(std::vector<std::int32_t>{512}), std::logic_error);
+}
+
+TEST_F(TokenFileTest, unwritable_place) {
+  try {
+    TokenFileWriter(folder_ / "no" / "tokens.bin", 512);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::usage);
+    EXPECT_THAT(error.what(), HasSubstr("No such file"));
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::data
