@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Write every configuration file of a minipod: config.sh DIR.
+# All of it follows from DIR/shape; paths inside are those the daemons see.
+
+set -euo pipefail
+# shellcheck source=scripts/minipod.d/net.sh
+source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
+
+dir=$1
+# nodes=N gpus=G su=N slurmd_timeout=S
+read -r -a shape <"$dir/shape"
+declare -i nodes gpus su slurmd_timeout
+declare "${shape[@]}"
+
+etc=$dir/etc
+name_of "$nodes"
+all="dgx[001-${name#dgx}]"
+cores=$((gpus > 8 ? 2 * gpus : 16))
+memory=65536
+
+slurm_conf() {
+  cat <<CONF
+ClusterName=minipod
+SlurmctldHost=login($login_addr)
+SlurmUser=slurm
+AuthType=auth/munge
+CredType=cred/munge
+StateSaveLocation=/run/minipod/slurmctld/state
+SlurmctldPidFile=/run/minipod/slurmctld/slurmctld.pid
+SlurmctldLogFile=/run/minipod/slurmctld/slurmctld.log
+SlurmdSpoolDir=/run/slurmd/spool
+SlurmdPidFile=/run/slurmd/slurmd.pid
+SlurmdLogFile=/run/slurmd/slurmd.log
+SlurmdTimeout=$slurmd_timeout
+SlurmctldTimeout=120
+ReturnToService=2
+JobRequeue=1
+MpiDefault=none
+# No cgroup and no accounting database: neither is there in a container.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+# The nodes are larger than the machine.
+SlurmdParameters=config_overrides
+TopologyPlugin=topology/tree
+DefMemPerCPU=$((memory / cores))
+CONF
+  local gres=''
+  if ((gpus > 0)); then
+    echo "GresTypes=gpu"
+    gres=" Gres=gpu:h100:$gpus"
+  fi
+  echo "NodeName=$all CPUs=$cores Boards=1 SocketsPerBoard=2" \
+    "CoresPerSocket=$((cores / 2)) ThreadsPerCore=1" \
+    "RealMemory=$memory State=UNKNOWN$gres"
+  echo "PartitionName=pod Nodes=$all Default=YES MaxTime=INFINITE" \
+    "DefaultTime=INFINITE State=UP"
+}
+
+topology_conf() {
+  local unit=0 first last
+  for ((first = 1; first <= nodes; first += su)); do
+    unit=$((unit + 1))
+    last=$((first + su - 1 < nodes ? first + su - 1 : nodes))
+    printf 'SwitchName=su%d Nodes=dgx[%03d-%03d]\n' "$unit" "$first" "$last"
+  done
+  printf 'SwitchName=pod Switches=su[1-%d]\n' "$unit"
+}
+
+gres_conf() {
+  echo "AutoDetect=off"
+  ((gpus == 0)) ||
+    echo "NodeName=$all Name=gpu Type=h100 File=/dev/minipod/gpu[0-$((gpus - 1))]"
+}
+
+mpi_conf() {
+  echo "PMIxCliTmpDirBase=/dev/shm"
+}
+
+# Named, so that slurmd does not look for what is mounted. Nothing uses it.
+cgroup_conf() {
+  echo "CgroupPlugin=cgroup/v1"
+}
+
+# Addresses of the login host and of all nodes: as /etc/hosts, and as
+# permanent neighbours. Asking for addresses (ARP) would need N * N entries of
+# a table that all namespaces of the machine share and that holds 1024.
+address_files() {
+  local i
+  {
+    echo "127.0.0.1 localhost"
+    echo "$login_addr login"
+  } >"$etc/hosts"
+  : >"$etc/neighbours"
+  echo "neigh replace $login_addr lladdr $login_mac dev eth0 nud permanent" \
+    >>"$etc/neighbours"
+  for ((i = 1; i <= nodes; i++)); do
+    name_of "$i"
+    addr_of "$i"
+    mac_of "$i"
+    echo "$addr $name" >>"$etc/hosts"
+    echo "neigh replace $addr lladdr $mac dev eth0 nud permanent" \
+      >>"$etc/neighbours"
+  done
+}
+
+slurm_conf >"$etc/slurm/slurm.conf"
+topology_conf >"$etc/slurm/topology.conf"
+gres_conf >"$etc/slurm/gres.conf"
+mpi_conf >"$etc/slurm/mpi.conf"
+cgroup_conf >"$etc/slurm/cgroup.conf"
+address_files
+echo "$dir" >"$etc/dir"

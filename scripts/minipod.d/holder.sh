@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Process 1 of the outer namespaces: holder.sh DIR.
+#
+# It builds a root of its own (the machine's directories, but private /etc,
+# /dev, /run, /tmp, /proc and /sys, and /shared), moves into it and then only
+# waits. When it ends, the kernel ends everything in it and unmounts the rest.
+
+set -euo pipefail
+
+dir=$1
+here=$dir/lib
+# shellcheck source=scripts/minipod.d/net.sh
+source "$here/net.sh"
+
+# /proc is still the machine's here, so this is our number out there.
+read -r stat </proc/self/stat
+pid=${stat%% *}
+stat=${stat##*) }
+read -r -a field <<<"$stat"
+echo "$pid ${field[19]}" >"$dir/holder"
+
+exec 8<"$dir"
+keep=/proc/self/fd/8
+
+build_root() {
+  local root=$1 entry
+  for entry in /*; do
+    case ${entry#/} in
+      dev | etc | lost+found | proc | run | shared | sys | tmp) continue ;;
+    esac
+    if [[ -L $entry ]]; then
+      cp -a "$entry" "$root$entry"
+    elif [[ -d $entry ]]; then
+      mkdir "$root$entry"
+      mount --rbind "$entry" "$root$entry"
+    else
+      touch "$root$entry"
+      mount --bind "$entry" "$root$entry"
+    fi
+  done
+
+  mkdir "$root"/{dev,proc,run,shared,sys,tmp}
+  mount -t proc proc "$root/proc"
+  # A sysfs of our own, so that /sys/class/net lists our interfaces.
+  mount -t sysfs sysfs "$root/sys" 2>/dev/null || mount --rbind /sys "$root/sys"
+  mount -t tmpfs -o mode=755 tmpfs "$root/run"
+  mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+  mkdir "$root"/run/{minipod,munge,lock}
+  mount --bind "$keep" "$root/run/minipod"
+  mount --bind "$keep/shared" "$root/shared"
+
+  build_dev "$root/dev"
+  build_etc "$root/etc"
+}
+
+build_dev() {
+  local dev=$1 entry i
+  mount -t tmpfs -o mode=755 tmpfs "$dev"
+  mkdir "$dev"/{pts,shm,mqueue,minipod}
+  for entry in null zero full random urandom tty fuse; do
+    [[ ! -e /dev/$entry ]] || cp -a "/dev/$entry" "$dev/"
+  done
+  for entry in /dev/nvidia* /dev/infiniband /dev/dri; do
+    [[ ! -e $entry ]] || cp -a "$entry" "$dev/"
+  done
+  ln -s /proc/self/fd "$dev/fd"
+  ln -s fd/0 "$dev/stdin"
+  ln -s fd/1 "$dev/stdout"
+  ln -s fd/2 "$dev/stderr"
+  ln -s pts/ptmx "$dev/ptmx"
+  mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts "$dev/pts"
+  mount -t tmpfs -o mode=1777 tmpfs "$dev/shm"
+  mount -t mqueue mqueue "$dev/mqueue"
+  # SLURM wants a character device for each GPU and never opens it.
+  for ((i = 0; i < 64; i++)); do
+    mknod -m 0666 "$dev/minipod/gpu$i" c 1 3
+  done
+}
+
+# A copy, not binds: nothing has to exist on the machine and nothing there can
+# change by what is done here.
+build_etc() {
+  local etc=$1
+  cp -a /etc "$etc"
+  cp "$keep/etc/hosts" "$etc/hosts"
+  rm -f "$etc/resolv.conf"
+  rm -rf "$etc/slurm"
+  mkdir "$etc/slurm"
+  mount --bind "$keep/etc/slurm" "$etc/slurm"
+  sed -i '/^holdfast:/d' "$etc/passwd" "$etc/group"
+  echo 'holdfast:x:61000:61000:minipod user:/shared/home:/bin/bash' >>"$etc/passwd"
+  echo 'holdfast:x:61000:' >>"$etc/group"
+  if ! grep -q '^slurm:' "$etc/passwd"; then
+    echo 'slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin' >>"$etc/passwd"
+    echo 'slurm:x:64030:' >>"$etc/group"
+  fi
+  sed -i -E 's/^(passwd|group|hosts):.*/\1: files/' "$etc/nsswitch.conf" || true
+  # For those who start a step with an empty environment.
+  printf 'btl_tcp_if_include = eth0\noob_tcp_if_include = eth0\n' \
+    >>"$etc/openmpi/openmpi-mca-params.conf"
+}
+
+mount --make-rprivate /
+# /run is the one directory that is nowhere below another that we bind.
+mount -t tmpfs -o mode=755 minipod /run
+build_root /run
+echo login >/proc/sys/kernel/hostname
+cd /run
+mkdir .machine
+pivot_root . .machine
+cd /
+umount -l /.machine
+rmdir /.machine
+exec 8<&-
+
+touch /run/minipod/holder.ready
+trap '' HUP INT TERM
+# bash waits for every child, also for those it inherits.
+while :; do
+  sleep infinity &
+  wait $!
+done

@@ -1,0 +1,246 @@
+#!/usr/bin/env bash
+# The inside half of minipod: inside.sh VERB [NODE], run as root in the
+# holder's namespaces, where process numbers are those of the minipod.
+
+set -euo pipefail
+# shellcheck source=scripts/minipod.d/net.sh
+source /run/minipod/lib/net.sh
+
+pod=/run/minipod
+read -r -a shape <"$pod/shape"
+declare -i nodes
+declare "${shape[@]}"
+
+die() {
+  printf 'minipod: %s\n' "$*" >&2
+  exit 1
+}
+
+# wait_until SECONDS COMMAND...: poll COMMAND until it holds.
+wait_until() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    ((SECONDS < deadline)) || return 1
+    sleep 0.1
+  done
+}
+
+# --------------------------------------------------------------- bring-up ---
+
+bring_up() {
+  start_network
+  start_munged
+  choose_mpi
+  chown slurm: "$pod/slurmctld"
+  chown holdfast: /shared/home
+  chmod 0755 /shared /shared/opt /shared/home
+  start_slurmctld
+  local i
+  for ((i = 1; i <= nodes; i++)); do
+    name_of "$i"
+    start_node "$name"
+  done
+  wait_until $((60 + nodes)) all_idle || {
+    tail -v -n 10 "$pod"/nodes/dgx001/{node.log,slurmd.log} >&2 || true
+    sinfo -N -o '%N %T %E' | sort -u | grep -v ' idle ' | head -20 >&2 || true
+    die "not all nodes are idle after $((60 + nodes)) s"
+  }
+}
+
+start_network() {
+  echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || true
+  ip -batch - <<BATCH
+link set lo up
+link add br0 address $login_mac type bridge forward_delay 0
+addr add $login_addr/$prefix dev br0
+link set br0 up
+BATCH
+  sed 's/dev eth0/dev br0/' "$pod/etc/neighbours" | ip -batch -
+}
+
+start_munged() {
+  (umask 077 && head -c 1024 /dev/urandom >"$pod/munge/key")
+  munged --key-file="$pod/munge/key" --socket=/run/munge/munge.socket.2 \
+    --pid-file="$pod/munge/munged.pid" --log-file="$pod/munge/munged.log" \
+    --seed-file="$pod/munge/seed" --num-threads=4 \
+    </dev/null >"$pod/log/munged.log" 2>&1
+  wait_until 10 test -S /run/munge/munge.socket.2 ||
+    die "munged does not answer"
+}
+
+choose_mpi() {
+  local conf=$pod/etc/slurm/slurm.conf
+  ! srun --mpi=list 2>&1 | grep -qw pmix ||
+    sed -i 's/^MpiDefault=.*/MpiDefault=pmix/' "$conf"
+}
+
+slurmctld_pid() { pgrep -o -x slurmctld; }
+
+start_slurmctld() {
+  ! slurmctld_pid >/dev/null || die "slurmctld runs already"
+  # In the foreground of a session of its own, so that no file of the caller
+  # stays open.
+  setsid slurmctld -D </dev/null >"$pod/log/slurmctld.log" 2>&1 &
+  wait_until 30 ping_slurmctld || {
+    tail -n 15 "$pod/slurmctld/slurmctld.log" >&2 || true
+    die "slurmctld does not answer after 30 s"
+  }
+}
+
+ping_slurmctld() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
+
+start_node() {
+  mkdir -p "$pod/nodes/$1"
+  setsid unshare --net --uts --mount --ipc --pid --fork --kill-child \
+    bash "$pod/lib/node.sh" "$1" </dev/null >>"$pod/nodes/$1/node.log" 2>&1 &
+}
+
+all_idle() {
+  [[ $(sinfo -h -N -o %T 2>/dev/null | grep -cx idle) == "$nodes" ]]
+}
+
+# ----------------------------------------------------------------- faults ---
+
+# The line is written, and its time taken, just before the fault.
+log_fault() {
+  local now=$EPOCHREALTIME time node=''
+  TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${now%.*}"
+  [[ -z ${2-} ]] || node=", \"node\": \"$2\""
+  printf '{"time": "%s.%sZ", "unix": %s, "fault": "%s"%s}\n' \
+    "$time" "${now#*.}" "$now" "$1" "$node" >>"$pod/faults.jsonl"
+}
+
+# A fault that stands is a file in the node's directory.
+has() { [[ -e $pod/nodes/$1/$2 ]]; }
+must_be() { has "$1" "$2" || die "node $1 is not $2. ${3-}"; }
+must_not_be() { ! has "$1" "$2" || die "node $1 is $2 already. ${3-}"; }
+
+pid_of() { read -r pid <"$pod/nodes/$1/pid"; }
+
+kill_node() {
+  must_not_be "$1" killed "Did you mean revive-node?"
+  pid_of "$1"
+  port_of "$1"
+  log_fault kill-node "$1"
+  ip link set "$port" down
+  kill -KILL "$pid"
+  rm -f "$pod/nodes/$1"/{frozen,cut}
+  touch "$pod/nodes/$1/killed"
+  wait_until 20 is_gone "$pid" || die "node $1 has processes that do not end"
+}
+
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+revive_node() {
+  must_be "$1" killed "Did you mean thaw-node or heal-link?"
+  port_of "$1"
+  log_fault revive-node "$1"
+  # Sockets of the dead may hold the old namespace for minutes. Without the
+  # link they cannot be heard.
+  ip link delete "$port" 2>/dev/null || true
+  rm -f "$pod/nodes/$1"/{killed,pid}
+  # Steps of the time before the power went.
+  rm -rf "$pod/nodes/$1/spool"
+  start_node "$1"
+  wait_until 30 has "$1" pid || die "node $1 does not start (see its node.log)"
+  slurmctld_pid >/dev/null || return 0
+  wait_until 30 is_known "$1" || die "SLURM does not hear node $1"
+}
+
+is_known() {
+  [[ $(sinfo -h -n "$1" -o %T 2>/dev/null) =~ ^(idle|mixed|allocated|completing)$ ]]
+}
+
+freeze_node() {
+  must_not_be "$1" killed
+  must_not_be "$1" frozen "Did you mean thaw-node?"
+  pid_of "$1"
+  touch "$pod/nodes/$1/frozen"
+  log_fault freeze-node "$1"
+  # A process may be born while we go round: go round until none runs.
+  wait_until 20 stop_all "$pid" || die "node $1 has processes that do not stop"
+}
+
+stop_all() {
+  pkill -STOP --ns "$1" --nslist pid
+  [[ -z $(pgrep -r R,S,D,I --ns "$1" --nslist pid) ]]
+}
+
+thaw_node() {
+  must_be "$1" frozen
+  pid_of "$1"
+  log_fault thaw-node "$1"
+  pkill -CONT --ns "$pid" --nslist pid
+  rm -f "$pod/nodes/$1/frozen"
+}
+
+cut_link() {
+  must_not_be "$1" killed
+  must_not_be "$1" cut "Did you mean heal-link?"
+  pid_of "$1"
+  port_of "$1"
+  log_fault cut-link "$1"
+  ip link set "$port" down
+  touch "$pod/nodes/$1/cut"
+  # shellcheck disable=SC2016  # for the shell in there
+  nsenter -t "$pid" -m bash -c '
+    mount -o remount,bind,ro /shared 2>/dev/null
+    readonly=$?
+    mount -t tmpfs -o ro,mode=0 cut /shared
+    exit $readonly' ||
+    printf 'minipod: %s\n' "node $1 holds files of /shared open for writing;" \
+      "they stay writable (see minipod.d/README.md)" >&2
+}
+
+heal_link() {
+  must_not_be "$1" killed "Did you mean revive-node?"
+  must_be "$1" cut
+  pid_of "$1"
+  port_of "$1"
+  log_fault heal-link "$1"
+  nsenter -t "$pid" -m bash -c 'umount /shared && mount -o remount,bind,rw /shared'
+  ip link set "$port" up
+  rm -f "$pod/nodes/$1/cut"
+}
+
+kill_slurmctld() {
+  local pid
+  pid=$(slurmctld_pid) || die "slurmctld does not run. Did you mean start-slurmctld?"
+  log_fault kill-slurmctld
+  kill -KILL "$pid"
+  wait_until 10 is_gone "$pid" || die "slurmctld does not end"
+}
+
+# ----------------------------------------------------------------- status ---
+
+status() {
+  local at fault
+  if slurmctld_pid >/dev/null; then
+    sinfo -o '%9P %6D %11T %N'
+  else
+    echo "slurmctld is dead"
+  fi
+  for at in "$pod"/nodes/*; do
+    for fault in killed frozen cut; do
+      [[ ! -e $at/$fault ]] || echo "${at##*/} is $fault"
+    done
+  done
+}
+
+case $1 in
+  bring-up) bring_up ;;
+  kill-node) kill_node "$2" ;;
+  revive-node) revive_node "$2" ;;
+  freeze-node) freeze_node "$2" ;;
+  thaw-node) thaw_node "$2" ;;
+  cut-link) cut_link "$2" ;;
+  heal-link) heal_link "$2" ;;
+  kill-slurmctld) kill_slurmctld ;;
+  start-slurmctld)
+    ! slurmctld_pid >/dev/null || die "slurmctld runs already"
+    log_fault start-slurmctld
+    start_slurmctld
+    ;;
+  status) status ;;
+esac

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Process 1 of a node: node.sh NAME, in fresh net, uts, mount, ipc and pid
+# namespaces. It sets the node up, starts slurmd and then only waits.
+
+set -euo pipefail
+# shellcheck source=scripts/minipod.d/net.sh
+source /run/minipod/lib/net.sh
+
+name=$1
+index=$((10#${name#dgx}))
+home=/run/minipod/nodes/$name
+addr_of "$index"
+mac_of "$index"
+port_of "$name"
+
+# /proc is still the outer one: this is our number there, and 1 the holder's.
+read -r pid _ </proc/self/stat
+echo "$name" >/proc/sys/kernel/hostname
+
+echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || true
+ip -batch - <<BATCH
+link set lo up
+link add eth0 address $mac type veth peer name $port netns /proc/1/ns/net
+addr add $addr/$prefix dev eth0
+link set eth0 up
+BATCH
+ip -batch /run/minipod/etc/neighbours
+nsenter --net=/proc/1/ns/net ip link set "$port" master br0 up
+
+# The node's own places. /var/tmp is its local disk and outlives a kill; /tmp
+# and /dev/shm do not.
+mkdir -p "$home"/{spool,disk}
+chmod 1777 "$home/disk"
+mount -t tmpfs -o mode=755 tmpfs /mnt
+mkdir /mnt/{lock,munge,slurmd}
+mount --bind /run/munge /mnt/munge
+mount --bind "$home" /mnt/slurmd
+mount --bind "$home/disk" /var/tmp
+read -r dir </run/minipod/etc/dir
+mount -n --move /mnt /run
+[[ ! -d $dir ]] || mount -t tmpfs -o ro,mode=0 hidden "$dir"
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t mqueue mqueue /dev/mqueue
+mount -t proc proc /proc
+# A sysfs of our own, so that /sys/class/net lists our interfaces.
+mount -t sysfs sysfs /sys 2>/dev/null || true
+echo "$pid" >/run/slurmd/pid
+
+cd /
+export PMIX_MCA_gds=hash
+slurmd -D -N "$name" </dev/null >/dev/null 2>>/run/slurmd/slurmd.err &
+wait $! || true
+# slurmd is gone, the node is not: other processes may still live here.
+while :; do
+  sleep infinity &
+  wait $!
+done
