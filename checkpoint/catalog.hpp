@@ -1,0 +1,63 @@
+#pragma once
+// Every name in a checkpoints folder, printed and parsed in one place; which checkpoints there are; what may go.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/state.hpp"
+
+namespace holdfast::checkpoint {
+
+namespace fs = std::filesystem;
+
+/// A name in the checkpoints folder.
+struct Name {
+  enum class Kind { committed, temporary, trash, other };
+  Kind kind = Kind::other;
+  std::int64_t step = 0;
+  Generation generation;  ///< of a temporary folder
+  int serial = 0;         ///< of a trash folder
+  bool operator==(const Name&) const = default;
+};
+
+/// "step-00000100", "step-00000100.tmp-3-7", ".trash-00000100-1"; everything else is `other`, and ours only if print(parse(x)) == x.
+Name parse_name(std::string_view name);
+std::string print_name(const Name& name);
+fs::path committed_path(const fs::path& checkpoints, std::int64_t step);
+fs::path temporary_path(const fs::path& checkpoints, std::int64_t step, Generation generation);
+
+/// Inside a checkpoint.
+std::string shard_file_name(int rank);  ///< "shard-00007.h5"
+inline constexpr const char* manifest_file_name = "manifest.json";
+inline constexpr const char* index_file_name = "index.h5";
+
+/// Steps with a committed folder, newest first; nothing has been read of them yet. Empty when the folder does not exist.
+std::vector<std::int64_t> committed_steps(const fs::path& checkpoints);
+
+/// A committed checkpoint whose manifest is sound and whose files have the sizes that it names. Blocks are not read here.
+struct Found {
+  std::int64_t step = 0;
+  fs::path path;
+  Manifest manifest;
+};
+/// Why `step_dir` is not one (a sentence), or nothing when it is.
+std::optional<std::string> why_unsound(const fs::path& step_dir);
+/// The newest sound one below `before_step`. Each unsound one that is passed over adds a sentence to `notes`.
+std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step = INT64_MAX,
+                                  std::vector<std::string>* notes = nullptr);
+
+/// Keeps the newest `keep` (at least 1) sound checkpoints and everything newer than the oldest of them; the rest is
+/// renamed to trash, the folder synced, and removed. Does nothing while fewer than `keep` are sound. Returns the steps removed.
+std::vector<std::int64_t> retain(const fs::path& checkpoints, int keep);
+/// Removes trash, and temporary folders of generations below `alive`. To be called by the one committer of the run.
+void sweep(const fs::path& checkpoints, Generation alive);
+/// Moves a folder out of the way under a trash name (it stays there until the next sweep or retain) and returns that path.
+fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step);
+/// For runs without a leader: one more than the highest attempt that left a trace here. Called by one rank before training.
+int next_attempt(const fs::path& checkpoints);
+
+}  // namespace holdfast::checkpoint
