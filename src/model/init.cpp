@@ -1,0 +1,54 @@
+#include "src/model/init.hpp"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "src/base/digest.hpp"
+#include "src/tensor/philox.hpp"
+
+namespace holdfast::model {
+
+namespace {
+
+constexpr double deviation = 0.02;
+
+double deviation_of(const config::ModelShape& shape, const std::string& name) {
+  const bool output = name.ends_with(".o_proj.weight") || name.ends_with(".down_proj.weight");
+  return output ? deviation / std::sqrt(2.0 * shape.layers) : deviation;
+}
+
+/// Elements 4 * block .. 4 * block + 3: two Box-Muller pairs from one Philox block.
+std::array<double, 4> normals(std::uint64_t block, std::uint64_t name, std::uint64_t seed) {
+  auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
+  const auto bits = tensor::philox({low(block), high(block), low(name), high(name)}, {low(seed), high(seed)});
+  std::array<double, 4> out;
+  for (std::size_t pair = 0; pair < 4; pair += 2) {
+    const double uniform = (bits[pair] + 1.0) * 0x1p-32;  // (0, 1]
+    const double radius = std::sqrt(-2.0 * std::log(uniform)),
+                 angle = 2.0 * std::numbers::pi * 0x1p-32 * bits[pair + 1];
+    out[pair] = radius * std::cos(angle), out[pair + 1] = radius * std::sin(angle);
+  }
+  return out;
+}
+
+}  // namespace
+
+void initial_weights(const config::ModelShape& shape, const config::TensorSpec& tensor, std::uint64_t seed,
+                     std::int64_t first, std::span<float> out) {
+  if (!tensor.decay) {  // norm gains
+    for (float& x : out) x = 1.0f;
+    return;
+  }
+  const std::uint64_t name = hash_name(tensor.name.data(), tensor.name.size());
+  const double scale = deviation_of(shape, tensor.name);
+  std::array<double, 4> values{};
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const std::uint64_t element = static_cast<std::uint64_t>(first) + k;
+    if (k == 0 || element % 4 == 0) values = normals(element / 4, name, seed);
+    out[k] = static_cast<float>(scale * values[element % 4]);
+  }
+}
+
+}  // namespace holdfast::model

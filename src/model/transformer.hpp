@@ -1,0 +1,59 @@
+#pragma once
+// Llama 2 (Touvron et al., 2023): embedding; L blocks of RMSNorm, causal attention with rotary positions and
+// grouped queries, RMSNorm, SwiGLU, each with a residual; RMSNorm; head. Forward and backward are written
+// out, there is no autograd.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "src/config/model_shape.hpp"
+#include "src/kernels/kernels.hpp"
+#include "src/model/weights.hpp"
+#include "src/tensor/arena.hpp"
+
+namespace holdfast::model {
+
+/// A leaf's loss: the sum over its valid labels, so that sums of leaves divide by the step's count once.
+struct LeafLoss {
+  tensor::ExactSum sum;
+  std::int64_t valid = 0;  ///< labels that are not masked
+  double mean() const { return valid == 0 ? 0.0 : sum.value() / static_cast<double>(valid); }
+};
+
+enum class Phase { forward, backward };
+
+/// One micro-batch of fixed shape, row by row.
+struct Batch {
+  std::span<const std::int32_t> inputs;  ///< micro_batch * sequence; below 0: padding
+  std::span<const std::int32_t> labels;  ///< as many; below 0: masked
+  std::span<const std::int32_t>
+      document_start;  ///< as many, see kernels::Documents; empty: one document per row
+};
+
+class Transformer {
+ public:
+  /// Plans its activations in `arena`, which the caller commits before the first leaf; nothing is allocated
+  /// later. All references must outlive the transformer.
+  Transformer(const config::ModelShape& shape, int micro_batch, int sequence, kernels::Kernels& kernels,
+              tensor::Stream& stream, tensor::Arena& arena);
+  ~Transformer();
+
+  /// Forward and backward of one micro-batch: gradients of the *sum* of losses are left in `weights`.
+  /// An Error (usage) names a token that is outside the vocabulary.
+  LeafLoss leaf(Weights& weights, const Batch& batch);
+  /// The same on micro_batch rows of sequence + 1 tokens: every token is the label of the one before it.
+  LeafLoss leaf(Weights& weights, std::span<const std::int32_t> tokens);
+  /// Forward only; asks for no gradients.
+  LeafLoss evaluate(Weights& weights, const Batch& batch);
+  LeafLoss evaluate(Weights& weights, std::span<const std::int32_t> tokens);
+
+  /// Called on the caller's thread after each unit of each pass; for heartbeats and fault injection.
+  void on_progress(std::function<void(Phase, int unit)> callback);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace holdfast::model

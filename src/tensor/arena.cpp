@@ -1,0 +1,61 @@
+#include "src/tensor/arena.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::tensor {
+
+namespace {
+std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
+}  // namespace
+
+void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+int Arena::add(std::string name, std::int64_t bytes) {
+  expects(!committed(), "a piece is planned before its arena is committed");
+  expects(bytes >= 0, "a piece has at least 0 bytes");
+  entries_.push_back({std::move(name), planned_, bytes});
+  planned_ += round_up(bytes, alignment);
+  return static_cast<int>(entries_.size()) - 1;
+}
+
+void Arena::commit() {
+  expects(!committed(), "an arena is committed once");
+  const auto bytes = static_cast<std::size_t>(round_up(std::max<std::int64_t>(planned_, 1), whole_alignment));
+  owned_.reset(static_cast<std::byte*>(std::aligned_alloc(whole_alignment, bytes)));
+  if (!owned_)
+    throw Error(Exit::runtime, fmt::format("no memory for {} ({} bytes)", name_, bytes), {},
+                "use a smaller micro-batch or sequence, or more ranks per shard group?");
+  std::memset(owned_.get(), 0, bytes);
+  base_ = owned_.get();
+}
+
+void Arena::commit(std::span<std::byte> memory) {
+  expects(!committed(), "an arena is committed once");
+  expects(static_cast<std::int64_t>(memory.size()) >= planned_, "the memory holds all planned pieces");
+  expects(reinterpret_cast<std::uintptr_t>(memory.data()) % whole_alignment == 0,
+          "the memory is aligned to a page");
+  base_ = memory.data();
+}
+
+std::byte* Arena::address(int index) {
+  expects(committed(), "an arena is committed before its pieces are used");
+  expects(index >= 0 && index < static_cast<int>(entries_.size()), "the piece belongs to this arena");
+  Entry& entry = entries_[static_cast<std::size_t>(index)];
+  entry.used = true;
+  return base_ + entry.offset;
+}
+
+std::int64_t Arena::used_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& entry : entries_)
+    if (entry.used) sum += round_up(entry.bytes, alignment);
+  return sum;
+}
+
+}  // namespace holdfast::tensor
