@@ -1,0 +1,164 @@
+#include "src/control/agent_link.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/control/channel.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::control {
+namespace {
+
+constexpr Millis beat_period{100};
+constexpr Millis redial_pause{100};
+
+class AgentLink final : public RankLink {
+ public:
+  explicit AgentLink(const RankEnv& place) : place_(place), secret_(read_secret(RunDir{place.run_dir}.secret())) {
+    thread_ = std::thread([this] { serve(); });
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(10), [this] { return connected_; })) {
+      lock.unlock();
+      end();
+      throw Error(Exit::transient, "the agent on this node does not answer", place.agent_socket.string() + ": " + last_error_);
+    }
+  }
+  ~AgentLink() override { end(); }
+
+  bool supervised() const override { return true; }
+
+  void progress(std::int64_t step, Phase phase) override {
+    step_.store(step, std::memory_order_relaxed);
+    phase_.store(phase, std::memory_order_relaxed);
+  }
+
+  void restored(const Restored& from) override {
+    enqueue([this, from] { restored_ = encode(RankRestored{place_.rank, place_.attempt, from}), tell(*restored_); });
+  }
+
+  void vote(std::int64_t step, bool ok, const std::string& payload) override {
+    std::string line = encode(RankVote{place_.rank, place_.attempt, step, ok, payload});
+    enqueue([this, step, line = std::move(line)]() mutable {
+      tell(line);
+      votes_[step] = std::move(line);
+    });
+  }
+
+  bool wait_verdict(std::int64_t step, const Deadline& deadline) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, deadline.left(), [&] { return verdicts_.contains(step); });
+    const auto it = verdicts_.find(step);
+    return it != verdicts_.end() && it->second;
+  }
+
+  void finished(const std::optional<FinalState>& state) override { last_words(encode(RankFinished{place_.rank, place_.attempt, state})); }
+
+  void failed(int exit_code, const std::string& why) noexcept override {
+    try {
+      last_words(encode(RankFailed{place_.rank, place_.attempt, exit_code, why}));
+    } catch (...) {  // the exit code says it too
+    }
+  }
+
+ private:
+  void enqueue(std::function<void()> work) { loop_.post(std::move(work)); }
+
+  /// Waits until the agent has taken it; a minute at most, for an agent that is being restarted.
+  void last_words(std::string line) {
+    enqueue([this, line = std::move(line)] { last_words_ = line, tell(line); });
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(60), [this] { return taken_; });
+  }
+
+  void serve() {
+    connect();
+    const auto beats = loop_.every(beat_period, [this] { beat(); });
+    loop_.run();
+    // Sends what is queued: the destructor of the channel would drop it.
+    channel_.reset();
+  }
+
+  void connect() {
+    channel_ = dial(loop_, place_.agent_socket, secret_, Millis(2000),
+                    {[this] { opened(); }, [this](std::string_view line) { take(line); }, [this](const std::string& why) { lost(why); }});
+  }
+
+  void opened() {
+    tell(encode(Hello{Hello::Role::rank, place_.node, place_.epoch, place_.attempt, place_.rank, ::getpid()}));
+    beat();
+    if (restored_) tell(*restored_);
+    for (const auto& [step, line] : votes_) tell(line);
+    if (last_words_) tell(*last_words_);
+    const std::scoped_lock lock(mutex_);
+    connected_ = true;
+    changed_.notify_all();
+  }
+
+  void lost(const std::string& why) {
+    {
+      const std::scoped_lock lock(mutex_);
+      last_error_ = why;
+    }
+    retry_ = loop_.after(redial_pause, [this] { connect(); });
+  }
+
+  void take(std::string_view line) {
+    std::string why;
+    const auto message = decode(line, why);
+    if (!message) return log::warn("the agent said something malformed: {}", why);
+    const std::scoped_lock lock(mutex_);
+    if (const auto* verdict = std::get_if<Verdict>(&*message)) {
+      verdicts_[verdict->step] = verdict->durable;
+      votes_.erase(verdict->step);
+      if (!verdict->durable && place_.rank == 0) log::warn("checkpoint {} was dropped: {}", verdict->step, verdict->why);
+    } else if (std::holds_alternative<Taken>(*message)) {
+      taken_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  void beat() {
+    tell(encode(RankProgress{place_.rank, place_.attempt, step_.load(std::memory_order_relaxed), phase_.load(std::memory_order_relaxed)}));
+  }
+
+  void tell(const std::string& line) {
+    if (channel_ && channel_->open()) channel_->send(line);
+  }
+
+  void end() {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  const RankEnv place_;
+  const Key secret_;
+  Loop loop_;
+  std::atomic<std::int64_t> step_{-1};
+  std::atomic<Phase> phase_{Phase::starting};
+  // Only the loop's thread:
+  ChannelPtr channel_;
+  Loop::Handle retry_;
+  std::optional<std::string> restored_, last_words_;
+  std::map<std::int64_t, std::string> votes_;  // without a verdict yet
+  // Guarded by mutex_:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::int64_t, bool> verdicts_;
+  bool connected_ = false, taken_ = false;
+  std::string last_error_ = "no connection yet";
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<RankLink> make_agent_link(const RankEnv& place) { return std::make_unique<AgentLink>(place); }
+
+}  // namespace holdfast::control

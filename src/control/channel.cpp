@@ -1,0 +1,244 @@
+#include "src/control/channel.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <asio/buffer.hpp>
+#include <asio/connect.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/read_until.hpp>
+#include <asio/generic/stream_protocol.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
+#include <deque>
+
+#include "src/base/error.hpp"
+#include "src/control/loop_inside.hpp"
+#include "src/control/session.hpp"
+
+namespace holdfast::control {
+namespace {
+
+using Socket = asio::generic::stream_protocol::socket;
+constexpr std::size_t queue_limit = 64u << 20;  // bytes waiting to be sent: past it the other end is not listening
+constexpr Millis handshake_limit{5000};
+
+class SocketChannel final : public Channel, public std::enable_shared_from_this<SocketChannel> {
+ public:
+  SocketChannel(asio::io_context& context, Session::End end, const Key& secret)
+      : socket_(context), timer_(context), session_(end, secret) {}
+
+  void handle(Handlers handlers) override { handlers_ = std::move(handlers); }
+  bool open() const override { return session_.established() && !closed_; }
+
+  void send(std::string_view json) override {
+    if (closed_ || closing_) return;
+    write_line(session_.seal(json));
+  }
+
+  void close() override {
+    handlers_ = {};
+    closing_ = true;
+    if (queue_.empty()) shut();
+  }
+
+  Socket& socket() { return socket_; }
+
+  void start_timer(Millis limit, const char* what) {
+    timer_.expires_after(limit);
+    timer_.async_wait([weak = weak_from_this(), what](std::error_code error) {
+      if (auto self = weak.lock(); self && !error && !self->session_.established()) self->fail(what);
+    });
+  }
+
+  void connected() {
+    std::error_code ignored;
+    const int one = 1;
+    ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    start_timer(handshake_limit, "no handshake within 5 s");
+    if (auto line = session_.opening()) write_line(*line);
+    read();
+  }
+
+  void fail(const std::string& why) {
+    if (closed_) return;
+    shut();
+    if (auto closed = std::exchange(handlers_, {}).closed) closed(why);
+  }
+
+ private:
+  void shut() {
+    if (closed_) return;
+    closed_ = true;
+    timer_.cancel();
+    std::error_code ignored;
+    socket_.close(ignored);
+  }
+
+  void write_line(std::string line) {
+    line += '\n';
+    queued_ += line.size();
+    if (queued_ > queue_limit) return fail("the other end does not read");
+    queue_.push_back(std::move(line));
+    if (queue_.size() == 1) write_next();
+  }
+
+  void write_next() {
+    asio::async_write(socket_, asio::buffer(queue_.front()), [self = shared_from_this()](std::error_code error, std::size_t) {
+      if (self->closed_) return;
+      if (error) return self->fail(error.message());
+      self->queued_ -= self->queue_.front().size();
+      self->queue_.pop_front();
+      if (!self->queue_.empty()) return self->write_next();
+      if (self->closing_) self->shut();
+    });
+  }
+
+  void read() {
+    socket_.async_read_some(asio::buffer(chunk_), [weak = weak_from_this()](std::error_code error, std::size_t bytes) {
+      const auto self = weak.lock();
+      if (!self || self->closed_) return;
+      if (error) return self->fail(error == asio::error::eof ? "the other end closed" : error.message());
+      if (self->take(bytes)) self->read();
+    });
+  }
+
+  /// False when the channel has been closed meanwhile.
+  bool take(std::size_t bytes) {
+    const std::size_t searched = input_.size();
+    input_.append(chunk_, bytes);
+    std::size_t begin = 0;
+    for (std::size_t end = input_.find('\n', searched); end != std::string::npos; end = input_.find('\n', begin)) {
+      const std::string_view line(input_.data() + begin, end - begin);
+      if (!take_line(line)) return false;
+      begin = end + 1;
+    }
+    input_.erase(0, begin);
+    if (input_.size() > (session_.established() ? sealed_line_limit : handshake_line_limit)) return fail("a line is too long"), false;
+    return true;
+  }
+
+  bool take_line(std::string_view line) {
+    if (!session_.established()) {
+      std::optional<std::string> answer;
+      std::string why;
+      if (line.size() > handshake_line_limit || !session_.handshake(line, answer, why)) return fail(why), false;
+      if (answer) write_line(*answer);
+      if (session_.established()) {
+        timer_.cancel();
+        if (auto opened = handlers_.opened) opened();
+      }
+      return !closed_;
+    }
+    const auto json = session_.open(line);
+    if (!json) return fail("a line's seal is broken"), false;
+    if (auto message = handlers_.message) message(*json);
+    return !closed_;
+  }
+
+  Socket socket_;
+  asio::steady_timer timer_;
+  Session session_;
+  Handlers handlers_;
+  std::deque<std::string> queue_;
+  std::size_t queued_ = 0;
+  std::string input_;
+  char chunk_[1 << 14];
+  bool closed_ = false, closing_ = false;
+};
+
+Socket::endpoint_type resolve(asio::io_context& context, const Address& address, bool passive) {
+  if (const auto* path = std::get_if<std::filesystem::path>(&address)) return asio::local::stream_protocol::endpoint(path->string());
+  const auto& tcp = std::get<TcpAddress>(address);
+  if (passive && tcp.host.empty()) return asio::ip::tcp::endpoint(asio::ip::tcp::v4(), static_cast<unsigned short>(tcp.port));
+  std::error_code error;
+  const auto literal = asio::ip::make_address(tcp.host, error);
+  if (!error) return asio::ip::tcp::endpoint(literal, static_cast<unsigned short>(tcp.port));
+  asio::ip::tcp::resolver resolver(context);
+  const auto found = resolver.resolve(tcp.host, std::to_string(tcp.port), error);
+  if (error || found.empty()) throw Error(Exit::runtime, "cannot resolve the host " + tcp.host, error.message());
+  return found.begin()->endpoint();
+}
+
+}  // namespace
+
+std::string to_text(const Address& address) {
+  if (const auto* path = std::get_if<std::filesystem::path>(&address)) return path->string();
+  const auto& tcp = std::get<TcpAddress>(address);
+  return tcp.host + ":" + std::to_string(tcp.port);
+}
+
+ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit, Channel::Handlers handlers) {
+  auto channel = std::make_shared<SocketChannel>(loop.inside().context, Session::End::client, secret);
+  channel->handle(std::move(handlers));
+  try {
+    const auto endpoint = resolve(loop.inside().context, address, false);
+    channel->start_timer(limit, "no connection in time");
+    channel->socket().async_connect(endpoint, [weak = std::weak_ptr(channel)](std::error_code error) {
+      const auto self = weak.lock();
+      if (!self) return;
+      if (error) return self->fail(error.message());
+      self->connected();
+    });
+  } catch (const std::exception& error) {
+    loop.post([weak = std::weak_ptr(channel), why = std::string(error.what())] {
+      if (auto self = weak.lock()) self->fail(why);
+    });
+  }
+  return channel;
+}
+
+struct Listener::State : std::enable_shared_from_this<Listener::State> {
+  State(asio::io_context& c, const Key& s, std::function<void(ChannelPtr)> a) : context(c), acceptor(c), secret(s), accepted(std::move(a)) {}
+  ~State() {
+    if (!path.empty()) ::unlink(path.c_str());
+  }
+  void accept() {
+    acceptor.async_accept([weak = weak_from_this()](std::error_code error, Socket socket) {
+      const auto self = weak.lock();
+      if (!self || error == asio::error::operation_aborted) return;
+      if (!error) {
+        auto channel = std::make_shared<SocketChannel>(self->context, Session::End::server, self->secret);
+        channel->socket() = std::move(socket);
+        // Held here until the other end has proved itself; then whoever accepts it holds it.
+        channel->handle({[self, channel]() {
+                           auto accepted_channel = channel;
+                           channel->handle({});
+                           self->accepted(std::move(accepted_channel));
+                         },
+                         nullptr, nullptr});
+        channel->connected();
+      }
+      self->accept();
+    });
+  }
+  asio::io_context& context;
+  asio::basic_socket_acceptor<asio::generic::stream_protocol> acceptor;
+  Key secret;
+  std::function<void(ChannelPtr)> accepted;
+  std::filesystem::path path;
+};
+
+Listener::Listener(Loop& loop, const Address& address, const Key& secret, std::function<void(ChannelPtr)> accepted)
+    : state_(std::make_shared<State>(loop.inside().context, secret, std::move(accepted))) {
+  const auto endpoint = resolve(state_->context, address, true);
+  const auto* path = std::get_if<std::filesystem::path>(&address);
+  if (path) ::unlink(path->c_str());
+  std::error_code error;
+  state_->acceptor.open(endpoint.protocol(), error);
+  if (!error && !path) state_->acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) state_->acceptor.bind(endpoint, error);
+  if (!error && path) state_->path = *path, ::chmod(path->c_str(), 0600);
+  if (!error) state_->acceptor.listen(1024, error);
+  if (error)
+    throw Error(Exit::transient, "cannot listen on " + to_text(address), error.message(), "Does another agent of this run live here?");
+  state_->accept();
+}
+
+Listener::~Listener() {
+  std::error_code ignored;
+  state_->acceptor.close(ignored);
+}
+
+}  // namespace holdfast::control

@@ -1,0 +1,51 @@
+#pragma once
+// A sealed line-by-line connection between two processes of a run, over TCP (between nodes) or a Unix socket (inside one).
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "src/control/loop.hpp"
+#include "src/control/secret.hpp"
+
+namespace holdfast::control {
+
+struct TcpAddress {
+  std::string host;  ///< numeric or a name; a listener with an empty host takes every interface
+  int port = 0;
+};
+using Address = std::variant<TcpAddress, std::filesystem::path>;
+std::string to_text(const Address& address);
+
+class Channel {
+ public:
+  struct Handlers {
+    std::function<void()> opened;                          ///< both ends have proved themselves
+    std::function<void(std::string_view json)> message;    ///< one line, seal checked
+    std::function<void(const std::string& why)> closed;    ///< once; never after close()
+  };
+  virtual ~Channel() = default;
+  virtual void handle(Handlers handlers) = 0;  ///< replaces the handlers
+  virtual void send(std::string_view json) = 0;
+  /// Sends what is queued, then closes. No handler is called afterwards.
+  virtual void close() = 0;
+  virtual bool open() const = 0;
+};
+using ChannelPtr = std::shared_ptr<Channel>;
+
+/// Connects within `limit`, else closed(why). The channel lives as long as the caller holds it.
+ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit, Channel::Handlers handlers);
+
+class Listener {
+ public:
+  /// Throws Error (transient) when the address is taken. A stale Unix socket file is replaced; mode 0600.
+  Listener(Loop& loop, const Address& address, const Key& secret, std::function<void(ChannelPtr)> accepted);
+  ~Listener();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace holdfast::control

@@ -1,0 +1,10 @@
+#pragma once
+#include <asio/io_context.hpp>
+
+#include "src/control/loop.hpp"
+
+namespace holdfast::control {
+struct Loop::Inside {
+  asio::io_context context{1};
+};
+}  // namespace holdfast::control

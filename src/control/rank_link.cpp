@@ -1,0 +1,27 @@
+#include "src/control/rank_link.hpp"
+
+#include "src/control/agent_link.hpp"
+
+namespace holdfast::control {
+namespace {
+
+/// Bare mode: nobody listens.
+class NoLink final : public RankLink {
+ public:
+  bool supervised() const override { return false; }
+  void progress(std::int64_t, Phase) override {}
+  void restored(const Restored&) override {}
+  void vote(std::int64_t, bool, const std::string&) override {}
+  bool wait_verdict(std::int64_t, const Deadline&) override { return false; }
+  void finished(const std::optional<FinalState>&) override {}
+  void failed(int, const std::string&) noexcept override {}
+};
+
+}  // namespace
+
+std::unique_ptr<RankLink> make_rank_link(const std::optional<RankEnv>& place) {
+  if (!place || place->agent_socket.empty()) return std::make_unique<NoLink>();
+  return make_agent_link(*place);
+}
+
+}  // namespace holdfast::control

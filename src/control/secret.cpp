@@ -1,0 +1,64 @@
+#include "src/control/secret.hpp"
+
+#include <sodium.h>
+#include <sys/stat.h>
+
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::control {
+namespace {
+static_assert(crypto_auth_KEYBYTES == 32 && crypto_auth_BYTES == 32);
+void start_library() {
+  static const int started = sodium_init();
+  if (started < 0) throw Error(Exit::runtime, "libsodium cannot start");
+}
+}  // namespace
+
+Key random_key() {
+  start_library();
+  Key key;
+  randombytes_buf(key.data(), key.size());
+  return key;
+}
+
+Key mac(const Key& key, std::string_view text) {
+  Key out;
+  crypto_auth(out.data(), reinterpret_cast<const unsigned char*>(text.data()), text.size(), key.data());
+  return out;
+}
+
+bool same(const Key& a, const Key& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+std::string to_hex(const Key& key) {
+  static const char digits[] = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : key) text += digits[byte >> 4], text += digits[byte & 15];
+  return text;
+}
+
+bool from_hex(std::string_view text, Key& key) {
+  if (text.size() != 2 * key.size()) return false;
+  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    key[i] = static_cast<unsigned char>(high << 4 | low);
+  }
+  return true;
+}
+
+Key read_secret(const std::filesystem::path& file) {
+  struct stat facts {};
+  if (::stat(file.c_str(), &facts) != 0) throw system_error("cannot read the run's secret " + file.string(), errno);
+  if (facts.st_mode & 077)
+    throw Error(Exit::usage, "the run's secret " + file.string() + " can be read by others", "anyone who reads it commands the run",
+                "chmod 600 it, or start in a new run directory");
+  std::string text = files::read_text(file);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  Key key;
+  if (!from_hex(text, key)) throw Error(Exit::usage, "the run's secret " + file.string() + " is damaged", "it is not 64 hex digits");
+  return key;
+}
+
+}  // namespace holdfast::control

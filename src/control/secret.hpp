@@ -1,0 +1,23 @@
+#pragma once
+// The 256-bit secret of a run: who can read it may speak to the run's agents.
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace holdfast::control {
+
+using Key = std::array<unsigned char, 32>;
+
+/// Reads 64 hex digits; an Error when the file is missing, malformed, or readable by anyone but its owner.
+Key read_secret(const std::filesystem::path& file);
+Key random_key();
+/// HMAC-SHA-512-256 (libsodium crypto_auth) of `text` under `key`.
+Key mac(const Key& key, std::string_view text);
+bool same(const Key& a, const Key& b);  ///< in constant time
+std::string to_hex(const Key& key);
+/// False when `text` is not 64 hex digits.
+bool from_hex(std::string_view text, Key& key);
+
+}  // namespace holdfast::control

@@ -1,0 +1,50 @@
+#pragma once
+// What two ends of a connection say before they trust each other, and the seal on every line after that. Pure: text in,
+// text out; `channel.cpp` moves the bytes.
+//
+//   server -> client   {"holdfast":1,"nonce":N}
+//   client -> server   {"nonce":M,"proof":mac(secret,"client"+N+M)}
+//   server -> client   {"proof":mac(secret,"server"+N+M)}
+//   then both          <json> TAB mac(session, direction + line number + json)      session = mac(secret,"session"+N+M)
+//
+// The line number and the direction are part of the seal: a line cannot be replayed, dropped, reordered or reflected.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/control/secret.hpp"
+
+namespace holdfast::control {
+
+constexpr int protocol_version = 1;
+constexpr std::size_t handshake_line_limit = 512;   ///< bytes, before the other end is known
+constexpr std::size_t sealed_line_limit = 8 << 20;  ///< bytes, afterwards
+
+class Session {
+ public:
+  enum class End { client, server };
+  Session(End end, const Key& secret);
+  /// The first line to send, when this end speaks first.
+  std::optional<std::string> opening() const;
+  /// Takes a handshake line (without its newline) and returns the line to answer with, if any. False: the other end is
+  /// not who it should be, or speaks another version; `why` says so.
+  bool handshake(std::string_view line, std::optional<std::string>& answer, std::string& why);
+  bool established() const { return established_; }
+  /// `json` must not contain a newline or a tab outside of escapes (nlohmann's dump() never does).
+  std::string seal(std::string_view json);
+  /// The json of a sealed line, or nothing when the seal is broken.
+  std::optional<std::string_view> open(std::string_view line);
+
+ private:
+  void establish();
+  std::string proof(const char* whose) const;
+  Key seal_of(bool by_client, std::uint64_t number, std::string_view json) const;
+  End end_;
+  Key secret_, session_{};
+  std::string server_nonce_, client_nonce_;
+  bool established_ = false;
+  std::uint64_t sent_ = 0, received_ = 0;
+};
+
+}  // namespace holdfast::control
