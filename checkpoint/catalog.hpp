@@ -53,8 +53,9 @@ std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t befo
 /// Keeps the newest `keep` (at least 1) sound checkpoints and everything newer than the oldest of them; the rest is
 /// renamed to trash, the folder synced, and removed. Does nothing while fewer than `keep` are sound. Returns the steps removed.
 std::vector<std::int64_t> retain(const fs::path& checkpoints, int keep);
-/// Removes trash, and temporary folders of generations below `alive`. To be called by the one committer of the run.
-void sweep(const fs::path& checkpoints, Generation alive);
+/// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of `alive` itself up
+/// to `done_step`. Called by the one committer of the run, at the start of an attempt and after each commit.
+void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step = -1);
 /// Moves a folder out of the way under a trash name (it stays there until the next sweep or retain) and returns that path.
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step);
 /// For runs without a leader: one more than the highest attempt that left a trace here. Called by one rank before training.

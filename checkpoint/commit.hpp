@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/state.hpp"
+#include "checkpoint/vote.hpp"
 
 namespace holdfast::checkpoint {
 
@@ -35,14 +35,20 @@ class Commit {
   std::int64_t step() const { return step_; }
 
   /// Manifest, fsync, rename, fsync of the parent, then retention (`keep` newest sound ones) and a sweep of dead generations.
-  /// When it returns, the checkpoint is durable. Throws Error when it is not (then drop() it); failures of retention and sweep
-  /// do not count. Needs complete() and not failed().
+  /// When it returns, the checkpoint is durable. Throws Error when it is not (then drop() it); a failure of retention is only a
+  /// note. Needs complete() and not failed(). A step-N that is already there is replaced; one of this or a higher generation
+  /// counts as this checkpoint, and the temporary folder goes (so a second leader may commit again what the first one had).
   Committed commit(int keep);
   /// Removes the temporary folder. Never throws. Best called when every rank has answered or is known dead.
   void drop() noexcept;
 
  private:
-  void take(int rank, const std::string& payload);
+  struct Answer {
+    std::string payload_hash;
+    std::optional<Vote> vote;  ///< nothing: a "no", or a payload that could not be used
+  };
+  void take(int rank, Vote vote, Answer& answer);
+  Manifest manifest() const;
 
   fs::path checkpoints_;
   std::int64_t step_;
@@ -50,7 +56,7 @@ class Commit {
   int world_;
   int answered_ = 0;
   std::string why_;
-  std::vector<std::optional<std::string>> votes_;
+  std::vector<std::optional<Answer>> answers_;
 };
 
 }  // namespace holdfast::checkpoint

@@ -1,0 +1,140 @@
+#include "checkpoint/commit.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>  // renameat2
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "checkpoint/catalog.hpp"
+#include "checkpoint/hash.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+void write_manifest(const fs::path& path, const Manifest& manifest) {
+  const files::Fd fd = files::open(path, O_WRONLY | O_CREAT | O_TRUNC);  // an earlier leader may have left one
+  files::append_all(fd.get(), to_text(manifest), path);
+  files::sync(fd.get(), path);
+}
+
+void check_size(const fs::path& path, std::int64_t bytes) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) throw system_error("cannot look at " + path.string(), errno);
+  if (info.st_size != bytes)
+    throw Error(Exit::runtime, path.string() + " is not what its writer voted for",
+                std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes));
+}
+
+bool is_there(const fs::path& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+/// The generation of a sound checkpoint at `path`, or nothing.
+std::optional<Generation> sound_generation(const fs::path& path) {
+  if (!is_there(path) || why_unsound(path)) return {};
+  return read_manifest(path).generation;
+}
+
+/// The commit point. `final` may exist: then it changes places with `temporary` in one step where the file system can do
+/// that, and otherwise goes to the trash first.
+void rename_into_place(const fs::path& checkpoints, const fs::path& temporary, const fs::path& final_path, std::int64_t step,
+                       std::string& note) {
+  if (is_there(final_path)) {
+    note = "replaced an older " + final_path.filename().string();
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) throw system_error("cannot commit " + final_path.string(), errno);
+    move_to_trash(checkpoints, final_path, step);
+  }
+  // A plain rename never replaces a folder with something in it.
+  if (::rename(temporary.c_str(), final_path.c_str()) != 0) throw system_error("cannot commit " + final_path.string(), errno);
+}
+
+}  // namespace
+
+Commit::Commit(fs::path checkpoints, std::int64_t step, Generation generation, int world)
+    : checkpoints_(std::move(checkpoints)), step_(step), generation_(generation), world_(world), answers_(static_cast<std::size_t>(world)) {
+  expects(world > 0, "a checkpoint has at least one writer");
+}
+
+void Commit::add(int rank, bool ok, const std::string& payload) {
+  const auto complain = [&](const std::string& why) {
+    if (why_.empty()) why_ = "rank " + std::to_string(rank) + ": " + why;
+  };
+  if (rank < 0 || rank >= world_) return complain("there is no such rank among " + std::to_string(world_));
+  const std::string hash = xxh3_128(ok ? "yes" : "no", payload);
+  auto& answer = answers_[static_cast<std::size_t>(rank)];
+  if (answer) return answer->payload_hash == hash ? void() : complain("voted twice, and differently");
+  answer = Answer{hash, {}};
+  ++answered_;
+  if (!ok) return complain(payload.empty() ? "could not write its shard" : payload);
+  try {
+    take(rank, parse_vote(payload), *answer);
+  } catch (const std::exception& e) {
+    complain(e.what());
+  }
+}
+
+/// Each vote must speak of this checkpoint, and all of them of one state.
+void Commit::take(int rank, Vote vote, Answer& answer) {
+  if (vote.rank != rank) throw Damaged("the vote is not usable", "it is that of rank " + std::to_string(vote.rank));
+  if (vote.common.point.step != step_ || vote.common.generation != generation_)
+    throw Damaged("the vote is not usable", "it belongs to " + temporary_path({}, vote.common.point.step, vote.common.generation).string());
+  if (vote.has_common != (rank == 0)) throw Damaged("the vote is not usable", "rank 0 and only rank 0 brings the common part");
+  for (const auto& other : answers_)
+    if (other && other->vote && other->vote->agree != vote.agree)
+      throw Damaged("the ranks do not agree on the state", "rank " + std::to_string(rank) + " and rank " + std::to_string(other->vote->rank) +
+                                                               " differ in step, facts, tensors or digests");
+  answer.vote = std::move(vote);
+}
+
+std::vector<int> Commit::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_; ++rank)
+    if (!answers_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  return ranks;
+}
+
+Manifest Commit::manifest() const {
+  Manifest manifest = answers_[0]->vote->common;
+  for (const auto& answer : answers_) manifest.shards.push_back(answer->vote->shard);
+  prove(manifest);
+  return manifest;
+}
+
+Committed Commit::commit(int keep) {
+  expects(complete() && !failed(), "commit needs a yes from every rank");
+  const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
+  Committed committed{committed_path(checkpoints_, step_), {}, {}};
+  const std::optional<Generation> there = sound_generation(committed.path);
+  if (there && *there >= generation_) {
+    committed.note = committed.path.filename().string() + " was already committed";
+    files::sync_folder(checkpoints_);
+    drop();
+    return committed;
+  }
+  const Manifest whole = manifest();
+  for (const ShardInfo& shard : whole.shards) check_size(temporary / shard.file, shard.bytes);
+  check_size(temporary / whole.index.file, whole.index.bytes);
+  write_manifest(temporary / manifest_file_name, whole);
+  files::sync_folder(temporary);
+  rename_into_place(checkpoints_, temporary, committed.path, step_, committed.note);
+  files::sync_folder(checkpoints_);
+  drop();  // after an exchange, the old checkpoint is there
+  try {
+    committed.removed = retain(checkpoints_, keep);
+    sweep(checkpoints_, generation_, step_);
+  } catch (const Error& e) {
+    committed.note += (committed.note.empty() ? "" : "; ") + std::string("old checkpoints could not be removed: ") + e.what();
+  }
+  return committed;
+}
+
+void Commit::drop() noexcept {
+  std::error_code ignored;  // what cannot be removed is swept by the next attempt
+  fs::remove_all(temporary_path(checkpoints_, step_, generation_), ignored);
+}
+
+}  // namespace holdfast::checkpoint

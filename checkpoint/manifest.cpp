@@ -1,0 +1,114 @@
+#include "checkpoint/manifest.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "checkpoint/catalog.hpp"
+#include "checkpoint/hash.hpp"
+#include "checkpoint/manifest_json.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+using detail::Fields;
+using detail::Json;
+
+constexpr std::string_view version_key = "{\"schema_version\":";
+constexpr std::string_view digest_key = ",\"digest\":\"";
+constexpr std::string_view line_end = "\",\n";
+constexpr std::size_t digest_digits = 32;
+constexpr std::int64_t largest_manifest = std::int64_t{1} << 30;
+
+/// A list with one entry per line, so that people can read and compare manifests.
+template <class Range, class Print>
+std::string lines(const Range& range, Print print) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < range.size(); ++i) text += (i == 0 ? "\n  " : ",\n  ") + print(i);
+  return text + "]";
+}
+
+[[noreturn]] void refuse(const std::string& why) { throw Damaged("the manifest is not usable", why); }
+
+/// The first line and the digest, which covers every byte but its own digits. The same in all versions, so that a manifest
+/// of a newer one is told from a damaged one.
+void check_first_line(std::string_view text) {
+  const std::size_t version_at = version_key.size();
+  std::size_t at = version_at;
+  int version = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && version < 1'000'000; ++at) version = version * 10 + (text[at] - '0');
+  const std::size_t digest_at = at + digest_key.size(), body_at = digest_at + digest_digits + line_end.size();
+  if (!text.starts_with(version_key) || at == version_at || text.size() < body_at || text.substr(at, digest_key.size()) != digest_key ||
+      text.substr(body_at - line_end.size(), line_end.size()) != line_end)
+    refuse("its first line is not that of a manifest");
+  if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) != text.substr(digest_at, digest_digits))
+    refuse("it was altered or cut: its digest does not match");
+  if (version > format_version)
+    throw Error(Exit::runtime, "the checkpoint has a newer format",
+                "version " + std::to_string(version) + ", this Holdfast reads up to " + std::to_string(format_version),
+                "Use the Holdfast that wrote it?");
+  if (version != format_version) refuse("schema_version " + std::to_string(version) + " never existed");
+}
+
+}  // namespace
+
+std::string to_text(const Manifest& m) {
+  const Json point = {{"tokens", m.point.tokens}, {"samples", m.point.samples}};
+  std::string body;
+  body += "\"generation\":" + detail::print(detail::to_json(m.generation, m.point.step)) + ",\n";
+  body += "\"point\":" + detail::print(point) + ",\n";
+  body += "\"facts\":" + detail::print(detail::to_json(m.facts)) + ",\n";
+  body += "\"tensors\":" + lines(m.tensors, [&](std::size_t i) { return detail::print(detail::to_json(m.tensors[i], m.digests[i])); }) + ",\n";
+  body += "\"state_digest\":\"" + digest_text(m.state_digest) + "\",\n";
+  body += "\"shards\":" + lines(m.shards, [&](std::size_t i) { return detail::print(detail::to_json(m.shards[i])); }) + ",\n";
+  body += "\"index\":" + detail::print(detail::to_json(m.index)) + "}\n";
+  const std::string head = std::string(version_key) + std::to_string(format_version) + std::string(digest_key);
+  body.insert(0, line_end);
+  return head + xxh3_128(head, body) + body;
+}
+
+Manifest parse_manifest(std::string_view text) {
+  check_first_line(text);
+  const Json json = detail::parse_json(text, "the manifest");
+  const Fields fields(json, "", {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest", "shards", "index"});
+  Manifest m;
+  m.point.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
+  const Fields point(fields.value("point"), "point", {"tokens", "samples"});
+  m.point.tokens = point.integer("tokens");
+  m.point.samples = point.integer("samples");
+  m.facts = detail::read_facts(fields.value("facts"), "facts");
+  detail::read_tensors(fields.array("tensors"), "tensors", m.tensors, m.digests);
+  m.state_digest = fields.hex64("state_digest");
+  const Json& shards = fields.array("shards");
+  for (std::size_t i = 0; i < shards.size(); ++i) m.shards.push_back(detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]"));
+  m.index = detail::read_index(fields.value("index"), "index");
+  prove(m);
+  return m;
+}
+
+Manifest read_manifest(const fs::path& step_dir) {
+  const fs::path path = step_dir / manifest_file_name;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const int reason = errno;
+    if (reason == ENOENT || reason == ENOTDIR)
+      throw Damaged(step_dir.string() + " is not a checkpoint", std::string("it has no ") + manifest_file_name);
+    throw system_error("cannot read " + path.string(), reason);
+  }
+  if (!S_ISREG(info.st_mode) || info.st_size > largest_manifest)
+    throw Damaged("checkpoint " + step_dir.string() + " is damaged", "the manifest is not a file of at most 1 GiB");
+  const std::string text = files::read_text(path);
+  try {
+    return parse_manifest(text);
+  } catch (const Damaged& e) {
+    throw Damaged("checkpoint " + step_dir.string() + " is damaged", e.why().empty() ? e.what() : e.why());
+  } catch (const Error& e) {
+    throw Error(e.exit(), "cannot use checkpoint " + step_dir.string(), e.problem() + ": " + e.why(), e.hint());
+  }
+}
+
+}  // namespace holdfast::checkpoint
