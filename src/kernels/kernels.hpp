@@ -50,6 +50,7 @@ struct Attention {
   int heads = 1, kv_heads = 1, head_size = 2;
   int sequence = 1;  ///< tokens per row
   Documents documents;
+  float* workspace = nullptr;  ///< scratch: Kernels::workspace() elements
 };
 struct AttentionGradient {
   ConstMat d_out;  ///< T x heads * head_size
@@ -71,9 +72,10 @@ struct NormGradient {
   ConstMat d_out;
   const float* gain = nullptr;
   const float* inverse_rms = nullptr;
-  Mat d_sum;  ///< in: gradient that arrives along the residual; out: the norm's added. Also the gradient of
-              ///< the branch
-  float* d_gain = nullptr;  ///< [d], replaced
+  Mat d_sum;  ///< the norm's gradient is added to what arrives along the residual; also the gradient of the
+              ///< branch
+  float* d_gain = nullptr;   ///< [d], replaced
+  Write write = Write::add;  ///< replace: nothing arrives along the residual, d_sum is not read
 };
 
 /// Head and cross entropy, a chunk of tokens at a time, so that logits of the whole batch never exist.
@@ -125,6 +127,8 @@ class Kernels {
   virtual void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write) = 0;
 
   virtual void rope(Stream&, const Rope&) = 0;
+  /// fp32 elements of scratch that attention of this shape (pointers may be null) needs, forward or backward.
+  virtual std::int64_t workspace(const Attention&) const = 0;
   virtual void attention(Stream&, const Attention&) = 0;
   virtual void attention_backward(Stream&, const Attention&, const AttentionGradient&) = 0;
 

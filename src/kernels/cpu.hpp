@@ -1,0 +1,75 @@
+#pragma once
+// The CPU backend's class; private to src/kernels/cpu_*.cpp, which make it through make_cpu_kernels().
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "src/kernels/kernels.hpp"
+
+namespace holdfast::kernels {
+
+/// One thread for OpenBLAS calls of this scope: its OpenMP build asks OpenMP how many it may use.
+class SerialBlas {
+ public:
+  SerialBlas() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~SerialBlas() { omp_set_num_threads(before_); }
+  SerialBlas(const SerialBlas&) = delete;
+  SerialBlas& operator=(const SerialBlas&) = delete;
+
+ private:
+  int before_;
+};
+
+class CpuKernels final : public Kernels {
+ public:
+  explicit CpuKernels(int threads);
+
+  void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write) override;
+  void rope(Stream&, const Rope&) override;
+  std::int64_t workspace(const Attention&) const override;
+  void attention(Stream&, const Attention&) override;
+  void attention_backward(Stream&, const Attention&, const AttentionGradient&) override;
+  void norm(Stream&, const Norm&) override;
+  void norm_backward(Stream&, const NormGradient&) override;
+  void swiglu(Stream&, Mat out, ConstMat gate_up) override;
+  void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) override;
+  void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) override;
+  void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens, Write) override;
+  void head_loss(Stream&, const HeadLoss&) override;
+  void fold(Stream&, float* sum, std::span<const float* const> leaves, std::int64_t count,
+            bool first) override;
+  void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) override;
+  void adamw(Stream&, const AdamW&, const StepScalars&) override;
+
+ private:
+  /// Runs task(i) for i in [0, tasks) on the threads, in any order: tasks write disjoint results. Inside,
+  /// OpenBLAS is serial and omp_get_thread_num() numbers the scratch memory.
+  template <class Task>
+  void run_tasks(std::int64_t tasks, const Task& task) const {
+    if (threads_ == 1 || tasks <= 1) {
+      const SerialBlas serial;
+      for (std::int64_t i = 0; i < tasks; ++i) task(i);
+      return;
+    }
+#pragma omp parallel num_threads(static_cast <int>(std::min <std::int64_t>(threads_, tasks)))
+    {
+      omp_set_num_threads(1);  // of this thread in this region
+#pragma omp for schedule(dynamic, 1)
+      for (std::int64_t i = 0; i < tasks; ++i) task(i);
+    }
+  }
+  /// part(first, end) for pieces of [0, count), `cost` elements of work per item. Only for work whose results
+  /// do not depend on where it is cut.
+  template <class Part>
+  void run_parts(std::int64_t count, std::int64_t cost, const Part& part) const {
+    const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, cost));
+    run_tasks((count + grain - 1) / grain,
+              [&](std::int64_t i) { part(i * grain, std::min(count, (i + 1) * grain)); });
+  }
+
+  int threads_;
+  std::vector<float> tiles_;  ///< one product tile per thread, for Write::add
+};
+
+}  // namespace holdfast::kernels
