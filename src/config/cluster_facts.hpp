@@ -13,11 +13,13 @@ struct GpuSlot {
   std::string netdev;  ///< its network interface
   int numa = 0;
   int rail = 0;        ///< leaf switch of the scalable unit that this NIC hangs on
+  bool operator==(const GpuSlot&) const = default;
 };
 
 struct ScalableUnit {
   std::string name;
   std::string nodes;  ///< hostlist, for example dgx[001-032]
+  bool operator==(const ScalableUnit&) const = default;
 };
 
 struct ClusterFacts {
@@ -32,6 +34,7 @@ struct ClusterFacts {
   double node_mttf_hours = 0;          ///< mean time to failure of one node; 0: unknown
   std::string control_interface;       ///< network interface of agents and mpirun
   std::vector<std::string> environment;  ///< "NAME=value" every rank gets (NCCL_*, UCX_*, OMPI_MCA_*)
+  bool operator==(const ClusterFacts&) const = default;
 };
 
 }  // namespace holdfast::config

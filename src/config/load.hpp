@@ -1,5 +1,6 @@
 #pragma once
-// From files and flags to settings. Strict: an unknown key is an Error naming the nearest known one, with file and line.
+// From files and flags to settings. Strict: an unknown key is an Error naming the nearest known one, with
+// file and line.
 #include <filesystem>
 #include <map>
 #include <string>
@@ -17,22 +18,35 @@ struct Loaded {
   std::map<std::string, std::string> origin;
 };
 
-/// Reads a job file; `sets` are "table.key=value" from --set, value in TOML spelling (a bare word is taken as a string).
-/// Precedence: flag, environment, file, default. Throws Error (usage).
+/// Reads a job file; `sets` are "table.key=value" from --set, value in TOML spelling (a bare word is taken as
+/// a string). Precedence: flag, environment (HOLDFAST_SET_TRAIN__STEPS for train.steps), file, default. A
+/// file that says `resolved = true`, as `to_toml` writes it, is not changed by the environment. `file` may be
+/// a name in configs/jobs. Throws Error (usage).
 Loaded load(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
 
-/// `name_or_path`: a path when it contains '/' or ends in .toml, else a name in configs/models (configs/clusters), which
-/// is looked for beside the program's installation or build tree.
+/// `name_or_path`: a path when it contains '/' or ends in .toml, else a name in configs/models
+/// (configs/clusters), which is looked for beside the program's installation or build tree.
 ModelShape load_model(const std::string& name_or_path);
 ClusterFacts load_cluster(const std::string& name_or_path);
 /// The file such a name stands for.
 std::filesystem::path find_config(const std::string& kind, const std::string& name_or_path);
 
-/// The whole of the settings as TOML that `load` reads back to the same value (the run directory's config.toml).
+/// The whole of the settings as TOML that `load` reads back to the same value (the run directory's
+/// config.toml).
 std::string to_toml(const RunConfig& config);
 std::string to_toml(const ModelShape& shape);
+std::string to_toml(const ClusterFacts& facts);
 
-/// Rules across fields that need no cluster; throws Error (usage or impossible) with a hint.
+/// Settings that may be left 0 filled in: cluster.ranks_per_node from the cluster, shard.group, train.lanes.
+/// What a run directory's config.toml holds, so that a later change of defaults or of the cluster file does
+/// not change the run.
+RunConfig resolve(RunConfig config, const ClusterFacts& facts);
+/// Ranks that share one copy of the state: 1 (no_shard), `world` (full_shard), or shard.group, 0 meaning
+/// ranks_per_node.
+int shard_group_of(const RunConfig& config, int world);
+
+/// Rules across fields that need no cluster; throws Error (usage) with a hint. Those about the world size are
+/// skipped while ranks_per_node is 0: `resolve` first.
 void check(const RunConfig& config, const ModelShape& model);
 
 }  // namespace holdfast::config

@@ -4,7 +4,8 @@ namespace holdfast::config {
 
 std::vector<TensorSpec> tensors_of(const ModelShape& m) {
   std::vector<TensorSpec> out;
-  const std::int64_t d = m.width, kv = static_cast<std::int64_t>(m.kv_heads) * m.head_size(), f = m.ffn, v = m.vocabulary;
+  const std::int64_t d = m.width, kv = static_cast<std::int64_t>(m.kv_heads) * m.head_size(), f = m.ffn,
+                     v = m.vocabulary;
   out.push_back({"model.embed_tokens.weight", v, d, 0, true});
   for (int layer = 0; layer < m.layers; ++layer) {
     const std::string at = "model.layers." + std::to_string(layer) + ".";
@@ -28,7 +29,8 @@ std::vector<TensorSpec> tensors_of(const ModelShape& m) {
 std::vector<StoredTensor> stored_tensors_of(const ModelShape& shape) {
   const auto tensors = tensors_of(shape);
   auto packed_with_previous = [](const std::string& name) {
-    return name.ends_with("k_proj.weight") || name.ends_with("v_proj.weight") || name.ends_with("up_proj.weight");
+    return name.ends_with("k_proj.weight") || name.ends_with("v_proj.weight") ||
+           name.ends_with("up_proj.weight");
   };
   std::vector<StoredTensor> out;
   for (int i = 0; i < static_cast<int>(tensors.size()); ++i) {

@@ -14,6 +14,7 @@ struct Run {
   std::string name = "holdfast";  ///< shown by squeue; any printable text
   std::string dir;                ///< run directory on the shared file system; relative to where `submit` was typed
   std::string resume = "auto";    ///< auto: newest verified checkpoint of the run directory; none; or a checkpoint's path
+  bool operator==(const Run&) const = default;
 };
 
 /// [cluster]
@@ -22,12 +23,14 @@ struct Cluster {
   int nodes = 1;                 ///< active nodes
   int spares = 0;                ///< nodes kept inside the allocation to replace failed ones
   int ranks_per_node = 0;        ///< 0: one per GPU of the cluster file
+  bool operator==(const Cluster&) const = default;
 };
 
 /// [slurm]: passed to sbatch as they are; empty or 0 means not given
 struct Slurm {
   std::string partition, account, qos, reservation, time, constraint;
   std::vector<std::string> extra;  ///< further sbatch arguments, one per element, never evaluated by a shell
+  bool operator==(const Slurm&) const = default;
 };
 
 /// [rank]
@@ -35,6 +38,7 @@ struct Rank {
   std::vector<std::string> command = {"holdfast-train"};  ///< argument list; not evaluated by a shell
   std::string launch = "auto";  ///< mpi: through mpirun; direct: the agents start the program; auto: mpi for holdfast-train, else direct
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
+  bool operator==(const Rank&) const = default;
 };
 
 /// [supervise]
@@ -48,17 +52,20 @@ struct Supervise {
   int max_restarts = 100;        ///< attempts in all
   int max_same_step = 3;         ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
   int port = 0;                  ///< agents' TCP port; 0: derived from the job id
+  bool operator==(const Supervise&) const = default;
 };
 
 /// [model]
 struct Model {
   std::string file = "tiny";  ///< a name in configs/models, or a path to a model file
+  bool operator==(const Model&) const = default;
 };
 
 /// [data]
 struct Data {
   std::string tokens;          ///< token file made by `holdfast data prepare`
   std::uint64_t shuffle_seed = 1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
+  bool operator==(const Data&) const = default;
 };
 
 /// [train]
@@ -69,12 +76,14 @@ struct Train {
   int leaves = 8;          ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
   int lanes = 0;           ///< accumulation lanes (numerics rule 2); 0: the number of replicas. Results depend on it
   std::uint64_t seed = 1;  ///< of the initial weights
+  bool operator==(const Train&) const = default;
 };
 
 /// [shard]
 struct Shard {
   Strategy strategy = Strategy::hybrid_shard;
   int group = 0;  ///< ranks of a shard group under hybrid_shard; 0: the ranks of one node
+  bool operator==(const Shard&) const = default;
 };
 
 /// [optim]: AdamW; learning rate: linear warmup, then cosine from lr to min_lr at the last step
@@ -84,6 +93,7 @@ struct Optim {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.1;  ///< not applied to norm gains
   double clip_norm = 1.0;     ///< global gradient norm; 0: no clipping
+  bool operator==(const Optim&) const = default;
 };
 
 /// [checkpoint]
@@ -91,6 +101,7 @@ struct Checkpoint {
   int every = 50;  ///< steps between checkpoints; 0: only at the end
   int keep = 3;    ///< newest committed checkpoints to keep
   int commit_s = 120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
+  bool operator==(const Checkpoint&) const = default;
 };
 
 struct RunConfig {
@@ -105,6 +116,7 @@ struct RunConfig {
   Shard shard;
   Optim optim;
   Checkpoint checkpoint;
+  bool operator==(const RunConfig&) const = default;
 };
 
 }  // namespace holdfast::config

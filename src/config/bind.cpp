@@ -1,0 +1,250 @@
+#include "src/config/bind.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+namespace holdfast::config {
+namespace {
+
+const std::vector<std::string> strategy_names = {"no_shard", "full_shard",
+                                                 "hybrid_shard"};  // order of the enum
+
+template <class Field>
+constexpr Kind kind_of() {
+  if constexpr (std::is_same_v<Field, bool>) return Kind::boolean;
+  if constexpr (std::is_same_v<Field, std::string>) return Kind::text;
+  if constexpr (std::is_same_v<Field, Strategy>) return Kind::choice;
+  if constexpr (std::is_same_v<Field, std::vector<std::string>>) return Kind::list;
+  if constexpr (std::is_floating_point_v<Field>) return Kind::number;
+  return Kind::integer;
+}
+
+template <class Field>
+Value to_value(const Field& field) {
+  if constexpr (std::is_same_v<Field, Strategy>)
+    return strategy_names.at(static_cast<std::size_t>(field));
+  else if constexpr (std::is_integral_v<Field> && !std::is_same_v<Field, bool>)
+    return static_cast<std::int64_t>(field);
+  else
+    return field;
+}
+
+template <class Field>
+void from_value(Field& field, const Value& value) {
+  if constexpr (std::is_same_v<Field, Strategy>) {
+    const auto at = std::find(strategy_names.begin(), strategy_names.end(), std::get<std::string>(value));
+    field = static_cast<Strategy>(at - strategy_names.begin());
+  } else if constexpr (std::is_integral_v<Field> && !std::is_same_v<Field, bool>) {
+    field = static_cast<Field>(std::get<std::int64_t>(value));
+  } else {
+    field = std::get<Field>(value);
+  }
+}
+
+struct Allowed {
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices = {};
+};
+Allowed at_least(double least) { return {least}; }
+Allowed between(double least, double most) { return {least, most}; }
+Allowed one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+
+/// Collects lines `add("table.key", path to the field..., "meaning", allowed)`.
+template <class Struct>
+class Table {
+ public:
+  template <class Part, class Field>
+  void add(std::string_view name, Part Struct::*part, Field Part::*field, std::string help,
+           Allowed allowed = {}) {
+    insert<Field>(
+        name, std::move(help), std::move(allowed), [=](auto& s) -> auto& { return s.*part.*field; });
+  }
+  template <class Field>
+  void add(std::string_view name, Field Struct::*field, std::string help, Allowed allowed = {}) {
+    insert<Field>(
+        name, std::move(help), std::move(allowed), [=](auto& s) -> auto& { return s.*field; });
+  }
+  std::vector<Setting<Struct>> settings;
+
+ private:
+  template <class Field, class Reach>
+  void insert(std::string_view name, std::string help, Allowed allowed, Reach reach) {
+    const auto dot = name.find('.');
+    Setting<Struct> s;
+    s.table = name.substr(0, dot), s.key = name.substr(dot + 1), s.help = std::move(help);
+    s.kind = allowed.choices.empty() ? kind_of<Field>() : Kind::choice;
+    s.least = allowed.least, s.most = allowed.most, s.choices = std::move(allowed.choices);
+    if constexpr (std::is_same_v<Field, int>)
+      s.most = std::min(s.most, double{std::numeric_limits<int>::max()});
+    s.get = [reach](const Struct& from) { return to_value<Field>(reach(from)); };
+    s.set = [reach](Struct& to, const Value& value) { from_value<Field>(reach(to), value); };
+    settings.push_back(std::move(s));
+  }
+};
+
+std::vector<Setting<RunConfig>> make_run_settings() {
+  using C = RunConfig;
+  Table<C> t;
+  t.add("run.name", &C::run, &Run::name, "name of the job, shown by squeue; any text");
+  t.add("run.dir", &C::run, &Run::dir, "run directory on the shared file system");
+  t.add("run.resume", &C::run, &Run::resume,
+        "auto (newest verified checkpoint), none, or a checkpoint's path");
+
+  t.add("cluster.file", &C::cluster, &Cluster::file,
+        "a name in configs/clusters, or a path to a cluster file");
+  t.add("cluster.nodes", &C::cluster, &Cluster::nodes, "active nodes", at_least(1));
+  t.add("cluster.spares", &C::cluster, &Cluster::spares, "further nodes, kept to replace failed ones",
+        at_least(0));
+  t.add("cluster.ranks_per_node", &C::cluster, &Cluster::ranks_per_node, "0: one per GPU of the cluster file",
+        at_least(0));
+
+  t.add("slurm.partition", &C::slurm, &Slurm::partition, "as sbatch --partition");
+  t.add("slurm.account", &C::slurm, &Slurm::account, "as sbatch --account");
+  t.add("slurm.qos", &C::slurm, &Slurm::qos, "as sbatch --qos");
+  t.add("slurm.reservation", &C::slurm, &Slurm::reservation, "as sbatch --reservation");
+  t.add("slurm.time", &C::slurm, &Slurm::time, "as sbatch --time, D-HH:MM:SS");
+  t.add("slurm.constraint", &C::slurm, &Slurm::constraint, "as sbatch --constraint");
+  t.add("slurm.extra", &C::slurm, &Slurm::extra, "further sbatch arguments, one per element");
+
+  t.add("rank.command", &C::rank, &Rank::command, "program of a rank and its arguments; no shell reads it");
+  t.add("rank.launch", &C::rank, &Rank::launch, "mpirun, or started by the agents",
+        one_of({"auto", "mpi", "direct"}));
+  t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
+
+  t.add("supervise.heartbeat_ms", &C::supervise, &Supervise::heartbeat_ms,
+        "agents and ranks report this often", at_least(10));
+  t.add("supervise.node_silence_ms", &C::supervise, &Supervise::node_silence_ms,
+        "an agent silent for so long is lost", at_least(1));
+  t.add("supervise.leader_silence_ms", &C::supervise, &Supervise::leader_silence_ms,
+        "a leader silent for so long is succeeded", at_least(1));
+  t.add("supervise.start_s", &C::supervise, &Supervise::start_s, "every rank has called home by then",
+        at_least(1));
+  t.add("supervise.step_s", &C::supervise, &Supervise::step_s, "a rank without progress for so long is hung",
+        at_least(1));
+  t.add("supervise.stop_s", &C::supervise, &Supervise::stop_s,
+        "ranks asked to end get so long before SIGKILL", at_least(0));
+  t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts, "attempts in all", at_least(0));
+  t.add("supervise.max_same_step", &C::supervise, &Supervise::max_same_step,
+        "attempts that may fail at one step on healthy nodes", at_least(1));
+  t.add("supervise.port", &C::supervise, &Supervise::port, "TCP port of the agents; 0: from the job id",
+        between(0, 65535));
+
+  t.add("model.file", &C::model, &Model::file, "a name in configs/models, or a path to a model file");
+
+  t.add("data.tokens", &C::data, &Data::tokens, "token file made by `holdfast data prepare`");
+  t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
+
+  t.add("train.steps", &C::train, &Train::steps, "optimizer steps", at_least(1));
+  t.add("train.sequence", &C::train, &Train::sequence, "tokens per sample", at_least(1));
+  t.add("train.micro_batch", &C::train, &Train::micro_batch, "samples per leaf", at_least(1));
+  t.add("train.leaves", &C::train, &Train::leaves,
+        "leaves per step over all ranks; times micro_batch: the global batch", at_least(1));
+  t.add("train.lanes", &C::train, &Train::lanes,
+        "accumulation lanes (results depend on it); 0: one per replica", at_least(0));
+  t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
+
+  t.add("shard.strategy", &C::shard, &Shard::strategy, "who holds which part of the state",
+        one_of(strategy_names));
+  t.add("shard.group", &C::shard, &Shard::group, "ranks of a hybrid_shard group; 0: those of one node",
+        at_least(0));
+
+  t.add("optim.lr", &C::optim, &Optim::lr, "highest learning rate", at_least(0));
+  t.add("optim.min_lr", &C::optim, &Optim::min_lr, "learning rate at the last step", at_least(0));
+  t.add("optim.warmup_steps", &C::optim, &Optim::warmup_steps, "steps of linear warmup", at_least(0));
+  t.add("optim.beta1", &C::optim, &Optim::beta1, "AdamW, first moment", between(0, 1));
+  t.add("optim.beta2", &C::optim, &Optim::beta2, "AdamW, second moment", between(0, 1));
+  t.add("optim.epsilon", &C::optim, &Optim::epsilon, "AdamW, below the root", at_least(0));
+  t.add("optim.weight_decay", &C::optim, &Optim::weight_decay, "of matrices; norm gains have none",
+        at_least(0));
+  t.add("optim.clip_norm", &C::optim, &Optim::clip_norm, "largest gradient norm; 0: no clipping",
+        at_least(0));
+
+  t.add("checkpoint.every", &C::checkpoint, &Checkpoint::every,
+        "steps between checkpoints; 0: only at the end", at_least(0));
+  t.add("checkpoint.keep", &C::checkpoint, &Checkpoint::keep, "newest checkpoints that stay", at_least(1));
+  t.add("checkpoint.commit_s", &C::checkpoint, &Checkpoint::commit_s,
+        "all ranks' votes are in by then, or it is dropped", at_least(1));
+  return std::move(t.settings);
+}
+
+std::vector<Setting<ModelShape>> make_model_settings() {
+  using M = ModelShape;
+  Table<M> t;
+  t.add("model.name", &M::name, "what checkpoints and reports call it");
+  t.add("model.vocabulary", &M::vocabulary, "tokens", at_least(1));
+  t.add("model.width", &M::width, "hidden size", at_least(1));
+  t.add("model.layers", &M::layers, "transformer blocks", at_least(1));
+  t.add("model.heads", &M::heads, "query heads", at_least(1));
+  t.add("model.kv_heads", &M::kv_heads, "key and value heads; divides heads", at_least(1));
+  t.add("model.ffn", &M::ffn, "inner size of SwiGLU", at_least(1));
+  t.add("model.max_sequence", &M::max_sequence, "longest sequence", at_least(1));
+  t.add("model.rope_theta", &M::rope_theta, "base of the rotary frequencies", at_least(1));
+  t.add("model.norm_epsilon", &M::norm_epsilon, "of RMSNorm", at_least(0));
+  t.add("model.tied_embeddings", &M::tied_embeddings, "head and embedding are one tensor");
+  return std::move(t.settings);
+}
+
+std::vector<Setting<ClusterFacts>> make_cluster_settings() {
+  using F = ClusterFacts;
+  Table<F> t;
+  t.add("cluster.name", &F::name, "what plans call it");
+  t.add("cluster.description", &F::description, "one line for people");
+  t.add("cluster.gpu", &F::gpu, "GPU model, or none: ranks are CPU processes");
+  t.add("cluster.gpus_per_node", &F::gpus_per_node, "GPUs of a node; without GPUs: ranks it takes",
+        at_least(1));
+  t.add("cluster.gpu_memory_bytes", &F::gpu_memory_bytes,
+        "memory of one GPU; without GPUs: a rank's share; 0: unknown", at_least(0));
+  t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
+  t.add("cluster.control_interface", &F::control_interface, "network interface of agents and mpirun");
+  t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");
+  t.add("cluster.node_mttf_hours", &F::node_mttf_hours, "mean time to failure of one node; 0: unknown",
+        at_least(0));
+  t.add("storage.read_bytes_s", &F::storage_read_bytes_s, "whole file system, bytes per second; 0: unknown",
+        at_least(0));
+  t.add("storage.write_bytes_s", &F::storage_write_bytes_s, "whole file system, bytes per second; 0: unknown",
+        at_least(0));
+  return std::move(t.settings);
+}
+
+std::vector<Setting<ScalableUnit>> make_unit_settings() {
+  Table<ScalableUnit> t;
+  t.add("unit.name", &ScalableUnit::name, "for example su1");
+  t.add("unit.nodes", &ScalableUnit::nodes, "hostlist, for example dgx[001-032]");
+  return std::move(t.settings);
+}
+
+std::vector<Setting<GpuSlot>> make_gpu_settings() {
+  Table<GpuSlot> t;
+  t.add("gpu.gpu", &GpuSlot::gpu, "index on the node", at_least(0));
+  t.add("gpu.nic", &GpuSlot::nic, "nearest RDMA device; empty: none");
+  t.add("gpu.netdev", &GpuSlot::netdev, "its network interface");
+  t.add("gpu.numa", &GpuSlot::numa, "NUMA node of both", at_least(0));
+  t.add("gpu.rail", &GpuSlot::rail, "leaf switch of the unit that the NIC hangs on", at_least(0));
+  return std::move(t.settings);
+}
+
+}  // namespace
+
+const std::vector<Setting<RunConfig>>& run_settings() {
+  static const auto settings = make_run_settings();
+  return settings;
+}
+const std::vector<Setting<ModelShape>>& model_settings() {
+  static const auto settings = make_model_settings();
+  return settings;
+}
+const std::vector<Setting<ClusterFacts>>& cluster_settings() {
+  static const auto settings = make_cluster_settings();
+  return settings;
+}
+const std::vector<Setting<ScalableUnit>>& unit_settings() {
+  static const auto settings = make_unit_settings();
+  return settings;
+}
+const std::vector<Setting<GpuSlot>>& gpu_settings() {
+  static const auto settings = make_gpu_settings();
+  return settings;
+}
+
+}  // namespace holdfast::config

@@ -1,0 +1,55 @@
+// Where configs/models, configs/clusters and configs/jobs are: set by hand, installed, or in the source tree
+// above the build.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::config {
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<fs::path> folders(const std::string& kind) {
+  std::vector<fs::path> out;
+  if (const auto chosen = env::get("HOLDFAST_CONFIGS")) out.push_back(fs::path(*chosen) / kind);
+  std::error_code none;
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  if (program.empty()) return out;
+  const fs::path beside = program.parent_path();
+  out.push_back((beside / "../share/holdfast/configs" / kind).lexically_normal());
+  for (fs::path at = beside; at.has_relative_path(); at = at.parent_path())
+    out.push_back(at / "configs" / kind);
+  return out;
+}
+
+}  // namespace
+
+fs::path find_config(const std::string& kind, const std::string& name_or_path) {
+  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml")) return name_or_path;
+  std::vector<std::string> names;
+  for (const auto& folder : folders(kind)) {
+    for (const auto& file : files::list(folder)) {
+      if (!file.ends_with(".toml")) continue;
+      const std::string name = file.substr(0, file.size() - 5);
+      if (name == name_or_path) return folder / file;
+      names.push_back(name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  const std::string what = kind.ends_with('s') ? kind.substr(0, kind.size() - 1) : kind;
+  const std::string nearest = nearest_name(name_or_path, names);
+  throw Error(Exit::usage, fmt::format("there is no {} called '{}'", what, name_or_path),
+              names.empty() ? "no folder configs/" + kind + " was found"
+                            : fmt::format("there are {}", fmt::join(names, ", ")),
+              !nearest.empty() ? "Did you mean " + nearest + "?"
+              : names.empty()  ? "Set HOLDFAST_CONFIGS to the configs folder, or give a path?"
+                               : "Give a path to a file of yours?");
+}
+
+}  // namespace holdfast::config

@@ -1,0 +1,263 @@
+#include "src/config/load.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/config/bind.hpp"
+
+namespace holdfast::config {
+namespace {
+
+constexpr std::string_view variable_prefix = "HOLDFAST_SET_";
+
+template <class Struct>
+const Setting<Struct>* find(const std::vector<Setting<Struct>>& settings, std::string_view name) {
+  for (const auto& s : settings)
+    if (s.name() == name) return &s;
+  return nullptr;
+}
+
+template <class Struct>
+std::vector<std::string> tables_of(const std::vector<Setting<Struct>>& settings) {
+  std::vector<std::string> out;
+  for (const auto& s : settings)
+    if (out.empty() || out.back() != s.table) out.push_back(s.table);
+  return out;
+}
+
+/// What a mistyped name may have been: a key of the same table, the same key of another table, a key of a
+/// table with a similar name; else the list of what there is.
+template <class Struct>
+std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::string& table,
+                       const std::string& key) {
+  const auto did_you_mean = [](const std::string& name) { return "Did you mean " + name + "?"; };
+  std::vector<std::string> keys;
+  for (const auto& s : settings)
+    if (s.table == table) keys.push_back(s.key);
+  if (const auto near = nearest_name(key, keys); !near.empty()) return did_you_mean(table + "." + near);
+  for (const auto& s : settings)
+    if (s.key == key) return did_you_mean(s.name());
+  if (!keys.empty()) return fmt::format("[{}] has {}", table, fmt::join(keys, ", "));
+  const auto tables = tables_of(settings);
+  if (const auto near = nearest_name(table, tables); !near.empty()) {
+    if (key.empty()) return did_you_mean(near);
+    const auto inside = suggestion(settings, near, key);
+    return inside.starts_with("Did") ? inside : did_you_mean(near + "." + key);
+  }
+  return fmt::format("The tables are {}", fmt::join(tables, ", "));
+}
+
+template <class Struct>
+[[noreturn]] void refuse_unknown(const std::vector<Setting<Struct>>& settings, const std::string& table,
+                                 const std::string& key, const std::string& where) {
+  const bool is_table = key.empty();
+  const std::string name = is_table || table.empty() ? table + key : table + "." + key;
+  throw Error(Exit::usage, (is_table ? "unknown table " : "unknown key ") + name, where,
+              suggestion(settings, table, key));
+}
+
+/// Puts one entry into `target`; the setting it went to, or null for the header of a known table.
+template <class Struct>
+const Setting<Struct>* apply(Struct& target, const std::vector<Setting<Struct>>& settings, const Entry& entry,
+                             const std::string& where) {
+  const auto tables = tables_of(settings);
+  const bool known_table = std::find(tables.begin(), tables.end(), entry.table) != tables.end();
+  if (entry.table.empty() && std::find(tables.begin(), tables.end(), entry.key) != tables.end())
+    throw Error(Exit::usage, entry.key + " is a table, not a value", where,
+                "Write [" + entry.key + "] on a line of its own?");
+  if (entry.key.empty() && known_table) return nullptr;
+  const auto* setting = known_table ? find(settings, entry.table + "." + entry.key) : nullptr;
+  if (!setting) refuse_unknown(settings, entry.table, entry.key, where);
+  setting->set(target, fit(*setting, entry.value, where));
+  return setting;
+}
+
+void refuse_repeated(const Document& document, const Entry& entry) {
+  if (entry.element >= 0)
+    throw Error(Exit::usage, "[[" + entry.table + "]] may not be repeated", document.where(entry),
+                "Write [" + entry.table + "]?");
+}
+
+void set_from_text(Loaded& loaded, const std::string& name, const std::string& text, const std::string& where,
+                   const std::string& origin) {
+  const auto* setting = find(run_settings(), name);
+  if (!setting) {
+    const auto dot = name.find('.');
+    if (dot == std::string::npos) refuse_unknown(run_settings(), "", name, where);
+    refuse_unknown(run_settings(), name.substr(0, dot), name.substr(dot + 1), where);
+  }
+  setting->set(loaded.config, fit(*setting, from_text(*setting, text), where));
+  loaded.origin[name] = origin;
+}
+
+/// HOLDFAST_SET_<TABLE>__<KEY>; a variable with this prefix that names no setting is an error like a mistyped
+/// key.
+void set_from_environment(Loaded& loaded) {
+  for (const auto& variable : env::all()) {
+    if (!variable.starts_with(variable_prefix)) continue;
+    const auto equals = variable.find('=');
+    const std::string name = variable.substr(0, equals);
+    std::vector<std::string> known;
+    const Setting<RunConfig>* setting = nullptr;
+    for (const auto& s : run_settings()) {
+      known.push_back(variable_of(s));
+      if (known.back() == name) setting = &s;
+    }
+    if (!setting) {
+      const std::string near = nearest_name(name.substr(variable_prefix.size()), [&] {
+        std::vector<std::string> short_names;
+        for (const auto& k : known) short_names.push_back(k.substr(variable_prefix.size()));
+        return short_names;
+      }());
+      throw Error(Exit::usage, "the environment variable " + name + " names no setting",
+                  "HOLDFAST_SET_<TABLE>__<KEY> does",
+                  near.empty() ? "Unset it?" : "Did you mean " + std::string(variable_prefix) + near + "?");
+    }
+    set_from_text(loaded, setting->name(), variable.substr(equals + 1), "environment " + name,
+                  "environment " + name);
+  }
+}
+
+template <class Struct>
+void write(std::string& out, const std::vector<Setting<Struct>>& settings, const Struct& from,
+           bool repeated = false) {
+  std::string table;
+  for (const auto& s : settings) {
+    if (s.table != table) {
+      table = s.table;
+      out += repeated ? "\n[[" + table + "]]\n" : "\n[" + table + "]\n";
+    }
+    out += s.key + " = " + spell(s.get(from)) + "\n";
+  }
+}
+
+void require(const Document& document, const std::string& table, const std::vector<std::string>& keys,
+             int element = -1) {
+  for (const auto& key : keys) {
+    const bool there = std::any_of(document.entries.begin(), document.entries.end(), [&](const Entry& e) {
+      return e.table == table && e.key == key && e.element == element;
+    });
+    if (!there)
+      throw Error(Exit::usage, fmt::format("{}.{} is missing", table, key),
+                  element < 0 ? document.name
+                              : fmt::format("{}, [[{}]] number {}", document.name, table, element + 1),
+                  "Add it?");
+  }
+}
+
+template <class Struct>
+void apply_element(std::vector<Struct>& list, const std::vector<Setting<Struct>>& settings,
+                   const Document& document, const Entry& entry) {
+  if (entry.element < 0)
+    throw Error(Exit::usage, "[" + entry.table + "] is a list of tables", document.where(entry),
+                "Write [[" + entry.table + "]]?");
+  if (entry.element >= static_cast<int>(list.size()))
+    list.resize(static_cast<std::size_t>(entry.element) + 1);
+  apply(list[static_cast<std::size_t>(entry.element)], settings, entry, document.where(entry));
+}
+
+/// The table of GPUs must say each of gpus_per_node exactly once; on a cluster without GPUs it may be left
+/// out.
+void complete_gpu_table(ClusterFacts& facts, const std::string& file) {
+  if (facts.slots.empty() && facts.gpu == "none")
+    for (int i = 0; i < facts.gpus_per_node; ++i) facts.slots.push_back({i, "", "", 0, i});
+  std::sort(facts.slots.begin(), facts.slots.end(),
+            [](const GpuSlot& a, const GpuSlot& b) { return a.gpu < b.gpu; });
+  bool complete = static_cast<int>(facts.slots.size()) == facts.gpus_per_node;
+  for (int i = 0; complete && i < facts.gpus_per_node; ++i)
+    complete = facts.slots[static_cast<std::size_t>(i)].gpu == i;
+  if (!complete)
+    throw Error(Exit::usage,
+                fmt::format("the [[gpu]] tables do not list GPUs 0 to {} once each", facts.gpus_per_node - 1),
+                file);
+}
+
+}  // namespace
+
+Loaded load(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+  Loaded out;
+  for (const auto& s : run_settings()) out.origin[s.name()] = "default";
+  const Document document = read_document(find_config("jobs", file.string()));
+  bool resolved = false;
+  for (const auto& entry : document.entries) {
+    refuse_repeated(document, entry);
+    if (entry.table.empty() && entry.key == "resolved") {
+      resolved = entry.value == Value(true);
+    } else if (const auto* setting = apply(out.config, run_settings(), entry, document.where(entry))) {
+      out.origin[setting->name()] = document.where(entry);
+    }
+  }
+  if (!resolved) set_from_environment(out);
+  for (const auto& text : sets) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos)
+      throw Error(Exit::usage, "--set " + text + " gives no value", "it has no '='",
+                  "Write --set table.key=value?");
+    const std::string name = text.substr(0, equals);
+    set_from_text(out, name, text.substr(equals + 1), "--set " + name, "flag");
+  }
+  return out;
+}
+
+ModelShape load_model(const std::string& name_or_path) {
+  const Document document = read_document(find_config("models", name_or_path));
+  ModelShape shape;
+  shape.name = std::filesystem::path(document.name).stem().string();
+  for (const auto& entry : document.entries) {
+    refuse_repeated(document, entry);
+    apply(shape, model_settings(), entry, document.where(entry));
+  }
+  require(document, "model", {"vocabulary", "width", "layers", "heads", "kv_heads", "ffn", "max_sequence"});
+  return shape;
+}
+
+ClusterFacts load_cluster(const std::string& name_or_path) {
+  const Document document = read_document(find_config("clusters", name_or_path));
+  ClusterFacts facts;
+  facts.name = std::filesystem::path(document.name).stem().string();
+  for (const auto& entry : document.entries) {
+    if (entry.table == "unit") {
+      apply_element(facts.units, unit_settings(), document, entry);
+    } else if (entry.table == "gpu") {
+      apply_element(facts.slots, gpu_settings(), document, entry);
+    } else {
+      refuse_repeated(document, entry);
+      apply(facts, cluster_settings(), entry, document.where(entry));
+    }
+  }
+  require(document, "cluster", {"gpu", "gpus_per_node", "control_interface"});
+  if (facts.units.empty())
+    throw Error(Exit::usage, "a cluster has no nodes", document.name, "Add a [[unit]] with name and nodes?");
+  for (int i = 0; i < static_cast<int>(facts.units.size()); ++i)
+    require(document, "unit", {"name", "nodes"}, i);
+  for (int i = 0; i < static_cast<int>(facts.slots.size()); ++i) require(document, "gpu", {"gpu", "rail"}, i);
+  complete_gpu_table(facts, document.name);
+  return facts;
+}
+
+std::string to_toml(const RunConfig& config) {
+  std::string out =
+      "# Every setting of the run, as it was resolved at submission: flag, environment, file, default.\n"
+      "resolved = true  # HOLDFAST_SET_* variables do not change this file's settings any more\n";
+  write(out, run_settings(), config);
+  return out;
+}
+
+std::string to_toml(const ModelShape& shape) {
+  std::string out = "# The shape of the run's model, as it was read at submission.\n";
+  write(out, model_settings(), shape);
+  return out;
+}
+
+std::string to_toml(const ClusterFacts& facts) {
+  std::string out = "# What was known of the cluster at submission.\n";
+  write(out, cluster_settings(), facts);
+  for (const auto& unit : facts.units) write(out, unit_settings(), unit, true);
+  for (const auto& slot : facts.slots) write(out, gpu_settings(), slot, true);
+  return out;
+}
+
+}  // namespace holdfast::config

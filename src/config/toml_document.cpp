@@ -1,0 +1,169 @@
+#include "src/config/toml_document.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::config {
+namespace {
+
+Value value_of(const toml::node& node) {
+  if (const auto* v = node.as_boolean()) return v->get();
+  if (const auto* v = node.as_integer()) return v->get();
+  if (const auto* v = node.as_floating_point()) return v->get();
+  if (const auto* v = node.as_string()) return v->get();
+  if (const auto* list = node.as_array()) {
+    std::vector<std::string> out;
+    for (const auto& item : *list) {
+      const auto* text = item.as_string();
+      if (!text) return Unusable{"a list of something else than strings"};
+      out.push_back(text->get());
+    }
+    return out;
+  }
+  return Unusable{node.is_table() ? "a table" : "a date or time"};
+}
+
+bool is_array_of_tables(const toml::node& node) {
+  const auto* list = node.as_array();
+  return list && !list->empty() &&
+         std::all_of(list->begin(), list->end(), [](const auto& item) { return item.is_table(); });
+}
+
+int line_of(const toml::node& node) { return static_cast<int>(node.source().begin.line); }
+
+void collect(const toml::table& table, const std::string& name, int element, std::vector<Entry>& out) {
+  for (const auto& [key, node] : table) {
+    const int line = static_cast<int>(key.source().begin.line);
+    const std::string inner = name.empty() ? std::string(key.str()) : name + "." + std::string(key.str());
+    if (const auto* child = node.as_table()) {
+      out.push_back({inner, -1, "", {}, line_of(*child) ? line_of(*child) : line});
+      collect(*child, inner, -1, out);
+    } else if (is_array_of_tables(node)) {
+      int at = 0;
+      for (const auto& item : *node.as_array()) {
+        out.push_back({inner, at, "", {}, line_of(item)});
+        collect(*item.as_table(), inner, at++, out);
+      }
+    } else {
+      out.push_back({name, element, std::string(key.str()), value_of(node), line});
+    }
+  }
+}
+
+std::string quote(std::string_view text) {
+  if (!is_utf8(text)) throw Error(Exit::usage, "a text is not valid UTF-8", "a settings file cannot hold it");
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        if (byte < 0x20 || byte == 0x7f)
+          out += fmt::format("\\u{:04X}", byte);
+        else
+          out += c;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
+Document parse_document(std::string_view text, const std::string& name) {
+  Document out{name, {}};
+  try {
+    collect(toml::parse(text), "", -1, out.entries);
+  } catch (const toml::parse_error& e) {
+    throw Error(Exit::usage, fmt::format("{}:{} is not valid TOML", name, e.source().begin.line),
+                std::string(e.description()));
+  }
+  std::stable_sort(out.entries.begin(), out.entries.end(),
+                   [](const Entry& a, const Entry& b) { return a.line < b.line; });
+  return out;
+}
+
+Document read_document(const std::filesystem::path& file) {
+  std::string text;
+  try {
+    text = files::read_text(file);
+  } catch (const Error& e) {
+    throw Error(Exit::usage, "cannot read the settings file " + file.string(), e.why());
+  }
+  return parse_document(text, file.string());
+}
+
+std::optional<Value> parse_value(std::string_view text) {
+  try {
+    const auto table = toml::parse("v = " + std::string(text));
+    if (table.size() != 1) return std::nullopt;
+    return value_of(*table.get("v"));
+  } catch (const toml::parse_error&) {
+    return std::nullopt;
+  }
+}
+
+std::string spell(const Value& value) {
+  struct Speller {
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(std::int64_t v) const { return std::to_string(v); }
+    std::string operator()(double v) const {
+      if (std::isnan(v)) return "nan";
+      if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+      std::string text = fmt::format("{}", v);  // shortest form that reads back to the same bits
+      return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+    }
+    std::string operator()(const std::string& v) const { return quote(v); }
+    std::string operator()(const std::vector<std::string>& v) const {
+      std::string text = "[";
+      for (const auto& item : v) text += (text.size() > 1 ? ", " : "") + quote(item);
+      return text + "]";
+    }
+    std::string operator()(const Unusable& v) const { return v.what; }
+  };
+  return std::visit(Speller{}, value);
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const int length = lead < 0x80                   ? 1
+                       : lead >= 0xc2 && lead < 0xe0 ? 2
+                       : lead >= 0xe0 && lead < 0xf0 ? 3
+                       : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                     : 0;
+    if (length == 0 || i + static_cast<std::size_t>(length) > text.size()) return false;
+    std::uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
+    for (int k = 1; k < length; ++k) {
+      const auto byte = static_cast<unsigned char>(text[i + static_cast<std::size_t>(k)]);
+      if ((byte & 0xc0) != 0x80) return false;
+      code = code << 6 | (byte & 0x3fu);
+    }
+    const bool too_long = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (too_long || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return false;
+    i += static_cast<std::size_t>(length);
+  }
+  return true;
+}
+
+}  // namespace holdfast::config

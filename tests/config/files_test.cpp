@@ -1,0 +1,108 @@
+// The files of configs/: they load, and say what is known of the models and clusters.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/env.hpp"
+#include "src/config/load.hpp"
+#include "tests/config/scratch.hpp"
+
+namespace holdfast::config {
+namespace {
+
+using test::refusal_of;
+using test::Scratch;
+using testing::HasSubstr;
+
+TEST(Files, ModelsHaveTheirPublishedSizes) {
+  EXPECT_EQ(parameters_of(load_model("tiny")), 1262720);
+  EXPECT_EQ(parameters_of(load_model("llama2-7b")), 6738415616);
+  EXPECT_EQ(parameters_of(load_model("llama2-13b")), 13015864320);
+  EXPECT_EQ(parameters_of(load_model("llama2-70b")), 68976648192);
+}
+
+TEST(Files, ClustersLoad) {
+  for (const char* name : {"minipod", "jeroboam", "nabuchodonosor"}) {
+    const auto facts = load_cluster(name);
+    EXPECT_EQ(facts.name, name);
+    EXPECT_EQ(facts.slots.size(), 8u);
+    EXPECT_FALSE(facts.control_interface.empty());
+  }
+  const auto n = load_cluster("nabuchodonosor");
+  EXPECT_EQ(n.units.size(), 4u);
+  EXPECT_EQ(n.slots[5].nic, "mlx5_9");
+  EXPECT_EQ(n.slots[5].rail, 5);
+  EXPECT_EQ(n.storage_write_bytes_s, 1.95e12);
+}
+
+TEST(Files, TheQuickstartIsValid) {
+  const auto c = load("quickstart").config;
+  const auto facts = load_cluster(c.cluster.file);
+  check(resolve(c, facts), load_model(c.model.file));
+  EXPECT_EQ(c.cluster.nodes, 2);
+  EXPECT_EQ(c.cluster.spares, 2);
+}
+
+TEST(Files, WhatIsWrittenReadsBackTheSame) {
+  const Scratch dir;
+  for (const char* name : {"minipod", "jeroboam", "nabuchodonosor"}) {
+    const auto facts = load_cluster(name);
+    EXPECT_EQ(load_cluster(dir.write("cluster.toml", to_toml(facts)).string()), facts);
+  }
+  auto shape = load_model("llama2-70b");
+  shape.name = "a \"name\"\n$(x)";
+  EXPECT_EQ(load_model(dir.write("model.toml", to_toml(shape)).string()), shape);
+}
+
+TEST(Files, AnUnknownNameListsTheOthers) {
+  const auto refusal = refusal_of([] { load_model("llama2-7B"); });
+  EXPECT_EQ(refusal.exit, Exit::usage);
+  EXPECT_THAT(refusal.text, HasSubstr("there is no model called 'llama2-7B' (there are llama2-13b, "
+                                      "llama2-70b, llama2-7b, tiny). Did you mean llama2-7b?"));
+  EXPECT_THAT(refusal_of([] { load_cluster("nabuchodonozor"); }).text,
+              HasSubstr("Did you mean nabuchodonosor?"));
+  EXPECT_THAT(refusal_of([] { load("quickstrat"); }).text, HasSubstr("Did you mean quickstart?"));
+}
+
+TEST(Files, AChosenFolderComesFirst) {
+  const Scratch dir;
+  dir.write(
+      "models/mine.toml",
+      "[model]\nvocabulary = 8\nwidth = 8\nlayers = 1\nheads = 2\nkv_heads = 1\nffn = 8\nmax_sequence = 8\n");
+  env::set("HOLDFAST_CONFIGS", dir.path());
+  EXPECT_EQ(load_model("mine").name, "mine");
+  EXPECT_EQ(load_model("tiny").name, "tiny");
+  ::unsetenv("HOLDFAST_CONFIGS");
+}
+
+TEST(Files, ModelsAreStrict) {
+  const Scratch dir;
+  const auto says = [&](const std::string& text) {
+    const auto file = dir.write("m.toml", text).string();
+    return refusal_of([&] { load_model(file); }).text;
+  };
+  EXPECT_THAT(says("[model]\nwidht = 3\n"), HasSubstr("m.toml:2). Did you mean model.width?"));
+  EXPECT_THAT(says("[model]\nwidth = 8\n"), HasSubstr("model.vocabulary is missing ("));
+}
+
+TEST(Files, ClustersAreStrict) {
+  const Scratch dir;
+  const std::string head = "[cluster]\ngpu = \"h100\"\ngpus_per_node = 2\ncontrol_interface = \"eth0\"\n";
+  const std::string unit = "[[unit]]\nname = \"su1\"\nnodes = \"n[1-2]\"\n",
+                    gpus = "[[gpu]]\ngpu = 1\nrail = 1\n[[gpu]]\ngpu = 0\nrail = 0\n";
+  const auto write = [&](const std::string& text) { return dir.write("c.toml", text).string(); };
+  const auto says = [&](const std::string& text) {
+    return refusal_of([file = write(text)] { load_cluster(file); }).text;
+  };
+  EXPECT_EQ(load_cluster(write(head + unit + gpus)).slots[1].gpu, 1);
+  EXPECT_THAT(says(head + "nams = 1\n"), HasSubstr("unknown key cluster.nams"));
+  EXPECT_THAT(says(head + gpus), HasSubstr("a cluster has no nodes"));
+  EXPECT_THAT(says(head + unit), HasSubstr("the [[gpu]] tables do not list GPUs 0 to 1 once each"));
+  EXPECT_THAT(says(head + unit + gpus + "[[gpu]]\ngpu = 0\nrail = 0\n"), HasSubstr("once each"));
+  EXPECT_THAT(says(head + "[[unit]]\nname = \"su1\"\n" + gpus), HasSubstr("unit.nodes is missing ("));
+  EXPECT_THAT(says(head + "[unit]\nname = \"su1\"\n"), HasSubstr("Write [[unit]]?"));
+  EXPECT_THAT(says(head + unit + "nods = \"x\"\n"), HasSubstr("Did you mean unit.nodes?"));
+  EXPECT_THAT(says("[[cluster]]\n"), HasSubstr("may not be repeated"));
+}
+
+}  // namespace
+}  // namespace holdfast::config
