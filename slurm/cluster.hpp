@@ -1,10 +1,10 @@
 #pragma once
-// All that Holdfast needs of a cluster manager. ClusterCli (cluster_cli.hpp) asks SLURM's own tools, FakeCluster
-// (fake_cluster.hpp) lives in memory for tests.
+// All that Holdfast needs of a cluster manager. ClusterCli (cluster_cli.hpp) asks SLURM's own tools,
+// FakeCluster (fake_cluster.hpp) lives in memory for tests.
 //
-// Every call has a deadline and none waits longer. Errors carry the exit code to end with: slurmctld does not answer,
-// or answers "later" -> transient; SLURM refuses what was asked for -> usage or impossible, in SLURM's own words; a tool
-// is not installed -> runtime, naming it. Nothing is retried here.
+// Every call has a deadline and none waits longer. Errors carry the exit code to end with: slurmctld does not
+// answer, or answers "later" -> transient; SLURM refuses what was asked for -> usage or impossible, in
+// SLURM's own words; a tool is not installed -> runtime, naming it. Nothing is retried here.
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -31,12 +31,14 @@ const char* name_of(JobState state);
 struct Job {
   JobId id = 0;
   JobState state = JobState::finished;
-  std::string state_text;           ///< SLURM's word, for example "NODE_FAIL"
-  std::string reason;               ///< why it waits or why it ended, SLURM's word; empty: none
-  std::string name;                 ///< verbatim; may hold anything but NUL
-  std::vector<std::string> nodes;   ///< that it has now, in SLURM's order; empty while pending
-  std::string batch_host;           ///< runs the batch script; empty while pending
-  std::optional<double> end_time;   ///< Unix seconds when SLURM will end it; nothing: no limit, or pending
+  std::string state_text;          ///< SLURM's word, for example "NODE_FAIL"
+  std::string reason;              ///< why it waits or why it ended, SLURM's word; empty: none
+  std::string name;                ///< verbatim; may hold anything but NUL
+  std::vector<std::string> nodes;  ///< that it has now, in SLURM's order; empty while pending
+  std::string
+      batch_host;  ///< where the batch script was started; its node is lost when it is not among `nodes`
+  std::optional<double>
+      end_time;  ///< Unix seconds when SLURM will end it (or did); nothing: no limit, or pending
   bool alive() const { return state != JobState::finished; }  ///< may still own its run directory
 };
 
@@ -75,9 +77,9 @@ class Cluster {
   /// Returns when slurmctld has answered; throws Error (transient) when it does not.
   virtual void ping(std::chrono::milliseconds limit = default_limit) = 0;
 
-  /// Hands a batch script in. Throws Error: transient (no slurmctld; when the message says "unknown" the job may or may
-  /// not exist: look with job_of_script before another try), usage (wrong option, partition, account), impossible (more
-  /// than the cluster can give).
+  /// Hands a batch script in. Throws Error: transient (no slurmctld; when the message says "unknown" the job
+  /// may or may not exist: look with job_of_script before another try), usage (wrong option, partition,
+  /// account), impossible (more than the cluster can give).
   virtual JobId submit(const Submission& submission, std::chrono::milliseconds limit = default_limit) = 0;
   /// Nothing when SLURM does not know the job (any more: it forgets ended jobs after MinJobAge, 300 s).
   virtual std::optional<Job> job(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
@@ -85,15 +87,17 @@ class Cluster {
   virtual std::optional<JobId> job_of_script(const std::filesystem::path& script,
                                              std::chrono::milliseconds limit = default_limit) = 0;
   /// One entry for each name, in the order asked; Error (usage) when SLURM knows none of that name.
-  virtual std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds limit = default_limit) = 0;
+  virtual std::vector<Node> nodes(const std::vector<std::string>& names,
+                                  std::chrono::milliseconds limit = default_limit) = 0;
 
   virtual void cancel(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// Ends the job's steps and script (this process too, if it is one of them) and queues it again.
   virtual void requeue(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 
-  /// How to start a step: hand it to spawn(). It is independent of every other step, holds on when other nodes die, never
-  /// waits for resources of a dead one, and needs no SLURM_* of the caller. srun's exit code says little and it may hang
-  /// for minutes when its node is lost: judge a start by the agent calling home, and never wait for an old srun.
+  /// How to start a step: hand it to spawn(). It is independent of every other step, holds on when other
+  /// nodes die, never waits for resources of a dead one, and needs no SLURM_* of the caller. srun's exit code
+  /// says little and it may hang for minutes when its node is lost: judge a start by the agent calling home,
+  /// and never wait for an old srun.
   virtual Command step_command(const StepRequest& request) const = 0;
 };
 

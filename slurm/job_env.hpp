@@ -1,9 +1,9 @@
 #pragma once
 // What SLURM tells this process about its place: the SLURM_* variables, as a struct.
 //
-// The variables are a snapshot from the moment the process (in a batch script: the job) was started. When a node is lost
-// and cut from the allocation they do not change, so `nodes` may name nodes that the job no longer has: for the present
-// ask Cluster::job().
+// The variables are a snapshot from the moment the process (in a batch script: the job) was started. When a
+// node is lost and cut from the allocation they do not change, so `nodes` may name nodes that the job no
+// longer has: for the present ask Cluster::job().
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -16,15 +16,16 @@ using JobId = std::int64_t;  ///< always > 0
 
 struct JobEnv {
   JobId job = 0;
-  std::optional<std::int64_t> step;   ///< absent in a batch script; the batch and extern steps count as absent
+  std::optional<std::int64_t> step;  ///< absent in a batch script; the batch and extern steps count as absent
   std::string job_name;
-  std::vector<std::string> nodes;     ///< of the job when it started, in SLURM's order; the first is the batch host
-  std::string node;                   ///< SLURM's name of this node; empty where SLURM does not say (salloc on a login node)
-  int restarts = 0;                   ///< how often the job was requeued
-  std::filesystem::path submit_dir;   ///< where it was submitted from
-  std::optional<double> end_time;     ///< Unix seconds; many versions do not set it: ask Cluster::job()
-  int procid = 0, ntasks = 1;         ///< of this step (bare srun); 0 and 1 outside steps
-  int localid = 0;                    ///< task index on this node
+  std::vector<std::string>
+      nodes;         ///< of the job when it started, in SLURM's order; the first is the batch host
+  std::string node;  ///< SLURM's name of this node; empty where SLURM does not say (salloc on a login node)
+  int restarts = 0;  ///< how often the job was requeued
+  std::filesystem::path submit_dir;  ///< where it was submitted from
+  std::optional<double> end_time;    ///< Unix seconds; many versions do not set it: ask Cluster::job()
+  int procid = 0, ntasks = 1;        ///< of this step (bare srun); 0 and 1 outside steps
+  int localid = 0;                   ///< task index on this node
 
   /// The node that runs the batch script, or "".
   std::string batch_host() const { return nodes.empty() ? std::string() : nodes.front(); }

@@ -1,0 +1,131 @@
+#include "slurm/cluster_cli.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "slurm/commands.hpp"
+#include "slurm/hostlist.hpp"
+#include "slurm/replies.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// Runs a tool to its end. Errors that are not the tool's own (missing, too slow) are thrown here.
+Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit) {
+  const std::string tool = argv.front();
+  Command command;
+  command.argv = std::move(argv);
+  command.environment = std::move(environment);
+  Finished done;
+  try {
+    done = run(command, limit);
+  } catch (const Error& error) {
+    throw Error(Exit::runtime, "SLURM's tool '" + tool + "' cannot be started", error.why(),
+                "Is this a login node of the cluster, with SLURM's client tools in PATH?");
+  }
+  if (done.timed_out)
+    throw Error(
+        Exit::transient, "SLURM does not answer",
+        fmt::format("'{}' took longer than {:.1f} s", tool, static_cast<double>(limit.count()) / 1000),
+        "Try again when slurmctld is back.");
+  return done;
+}
+
+Finished call(std::vector<std::string> argv, milliseconds limit) {
+  return call(std::move(argv), tool_environment(), limit);
+}
+
+/// `doing`: "cannot submit the job", "cannot read the nodes", ...
+[[noreturn]] void refuse(const std::string& doing, const Finished& done) {
+  const Exit kind = kind_of_failure(done.err);
+  std::string why = complaint(done.err);
+  if (done.err.empty()) why += fmt::format(", exit code {}", done.status);
+  throw Error(kind, doing, std::move(why),
+              kind == Exit::transient ? "Try again when slurmctld is back." : "");
+}
+
+}  // namespace
+
+std::string ClusterCli::version(milliseconds limit) {
+  const Finished done = call(version_argv(), limit);
+  if (done.status != 0) refuse("no SLURM cluster is configured on this machine, or it does not answer", done);
+  return read_version(done.out);
+}
+
+void ClusterCli::ping(milliseconds limit) {
+  const Finished done = call(ping_argv(), limit);
+  if (read_ping(done.out)) return;
+  const std::string why = done.out.empty() ? complaint(done.err) : done.out.substr(0, done.out.find('\n'));
+  throw Error(Exit::transient, "SLURM's controller does not answer", why,
+              "Try again when slurmctld is back.");
+}
+
+JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
+  Finished done;
+  try {
+    done = call(submit_argv(submission), job_environment(), limit);
+  } catch (const Error& error) {
+    if (error.exit() != Exit::transient) throw;
+    throw Error(Exit::transient, "it is unknown whether SLURM took the job", error.why(),
+                "Try again: Holdfast looks for the job first.");
+  }
+  if (done.status != 0) refuse("SLURM did not take the job", done);
+  return read_submitted(done.out);
+}
+
+std::optional<Job> ClusterCli::job(JobId id, milliseconds limit) {
+  const Finished done = call(job_argv(id), limit);
+  if (done.status != 0 && says_unknown_job(done.err)) return std::nullopt;
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), done);
+  return read_job(done.out);
+}
+
+std::optional<JobId> ClusterCli::job_of_script(const std::filesystem::path& script, milliseconds limit) {
+  const Finished done = call(scripts_argv(), limit);
+  if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
+  const auto ids = read_jobs_of_script(done.out, script.string());
+  return ids.empty() ? std::nullopt : std::optional<JobId>(ids.back());
+}
+
+std::vector<Node> ClusterCli::nodes(const std::vector<std::string>& names, milliseconds limit) {
+  if (names.empty()) return {};
+  const Finished done = call(nodes_argv(names), limit);
+  if (done.status != 0) refuse("cannot ask SLURM about nodes " + compress(names), done);
+  const std::vector<Node> known = read_nodes(done.out);
+  std::vector<Node> asked;
+  for (const auto& name : names) {
+    const auto it =
+        std::find_if(known.begin(), known.end(), [&](const Node& node) { return node.name == name; });
+    if (it == known.end())
+      throw Error(Exit::usage, "SLURM knows no node called '" + name + "'", "sinfo does not list it",
+                  "See 'sinfo -N'?");
+    asked.push_back(*it);
+  }
+  return asked;
+}
+
+void ClusterCli::cancel(JobId id, milliseconds limit) {
+  const Finished done = call(cancel_argv(id), limit);
+  if (done.status != 0 && !says_unknown_job(done.err)) refuse(fmt::format("cannot cancel job {}", id), done);
+}
+
+void ClusterCli::requeue(JobId id, milliseconds limit) {
+  const Finished done = call(requeue_argv(id), limit);
+  if (done.status == 0 || says_already_pending(done.err)) return;
+  // With no controller, scontrol says "Unexpected message received": the ping tells the two apart.
+  if (kind_of_failure(done.err) == Exit::runtime && !says_unknown_job(done.err)) ping(limit);
+  refuse(fmt::format("cannot requeue job {}", id), done);
+}
+
+Command ClusterCli::step_command(const StepRequest& request) const {
+  Command command;
+  command.argv = step_argv(request);
+  command.environment = job_environment();
+  command.new_session = true;
+  return command;
+}
+
+}  // namespace holdfast::slurm

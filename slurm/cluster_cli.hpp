@@ -1,0 +1,22 @@
+#pragma once
+// SLURM through its own tools (sbatch, squeue, sinfo, scontrol, scancel, srun), which must be in PATH.
+// libslurm is not used: its ABI changes with every release, the tools' explicit formats do not.
+#include "slurm/cluster.hpp"
+
+namespace holdfast::slurm {
+
+class ClusterCli : public Cluster {
+ public:
+  std::string version(std::chrono::milliseconds limit) override;
+  void ping(std::chrono::milliseconds limit) override;
+  JobId submit(const Submission& submission, std::chrono::milliseconds limit) override;
+  std::optional<Job> job(JobId id, std::chrono::milliseconds limit) override;
+  std::optional<JobId> job_of_script(const std::filesystem::path& script,
+                                     std::chrono::milliseconds limit) override;
+  std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds limit) override;
+  void cancel(JobId id, std::chrono::milliseconds limit) override;
+  void requeue(JobId id, std::chrono::milliseconds limit) override;
+  Command step_command(const StepRequest& request) const override;
+};
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,107 @@
+#include "slurm/commands.hpp"
+
+#include "slurm/hostlist.hpp"
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+std::vector<std::string> without_place(std::vector<std::string> prefixes) {
+  prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"});
+  std::vector<std::string> environment = env::without(prefixes);
+  if (const auto conf = env::get("SLURM_CONF")) environment.push_back("SLURM_CONF=" + *conf);
+  // The caller's own PMIX_MCA_* are settings, not a place.
+  for (auto& entry : env::all())
+    if (entry.starts_with("PMIX_MCA_")) environment.push_back(std::move(entry));
+  return environment;
+}
+
+/// A file name as sbatch and srun read it: '%' begins a replacement unless it is doubled.
+std::string pattern(const std::filesystem::path& path) {
+  std::string out;
+  for (const char c : path.string()) {
+    out += c;
+    if (c == '%') out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> tool_environment() {
+  auto environment = without_place({"SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "LC_ALL=", "LANGUAGE="});
+  environment.insert(environment.end(), {"SLURM_TIME_FORMAT=%s", "LC_ALL=C"});
+  return environment;
+}
+
+std::vector<std::string> job_environment() { return without_place({}); }
+
+std::vector<std::string> version_argv() { return {"sinfo", "--version"}; }
+
+std::vector<std::string> ping_argv() { return {"scontrol", "ping"}; }
+
+std::vector<std::string> submit_argv(const Submission& submission) {
+  std::vector<std::string> argv = {"sbatch", "--parsable"};
+  argv.insert(argv.end(), submission.arguments.begin(), submission.arguments.end());
+  // A script called "-x" would be read as an option; an absolute path cannot be.
+  expects(submission.script.is_absolute(), "a batch script is named by its absolute path");
+  argv.push_back(submission.script.string());
+  return argv;
+}
+
+std::vector<std::string> job_argv(JobId id) {
+  return {"squeue",
+          "--noheader",
+          "--all",
+          "--states=all",
+          "--jobs=" + std::to_string(id),
+          "--format=%i|%T|%r|%N|%B|%e|%j"};
+}
+
+std::vector<std::string> scripts_argv() {
+  return {"squeue", "--noheader", "--all", "--me", "--format=%i|%T|%o"};
+}
+
+std::vector<std::string> nodes_argv(const std::vector<std::string>& names) {
+  return {
+      "sinfo", "--noheader", "--all", "--Node", "--nodes=" + compress(names), "--format=%N|%T|%o|%c|%G|%E"};
+}
+
+std::vector<std::string> cancel_argv(JobId id) { return {"scancel", std::to_string(id)}; }
+
+std::vector<std::string> requeue_argv(JobId id) { return {"scontrol", "requeue", std::to_string(id)}; }
+
+std::vector<std::string> step_argv(const StepRequest& request) {
+  expects(request.job > 0 && !request.node.empty() && !request.command.empty(),
+          "a step has a job, a node and a command");
+  expects(expand(request.node).size() == 1, "a step runs on one node");
+  std::vector<std::string> argv = {"srun",
+                                   "--jobid=" + std::to_string(request.job),
+                                   "--nodelist=" + request.node,
+                                   "--nodes=1",
+                                   "--ntasks=1",
+                                   "--overlap",  // beside whatever still "runs" on a node that died unnoticed
+                                   "--no-kill",  // another node's end is not ours
+                                   "--kill-on-bad-exit=0",
+                                   "--wait=0",
+                                   "--mem=0",  // all memory that the job has there
+                                   "--cpu-bind=none",
+                                   "--mpi=none",
+                                   "--export=ALL",
+                                   "--input=none",
+                                   "--quiet"};
+  if (!request.name.empty()) argv.push_back("--job-name=" + request.name);
+  if (request.cpus > 0) argv.push_back("--cpus-per-task=" + std::to_string(request.cpus));
+  if (request.gpus > 0) argv.push_back("--gres=gpu:" + std::to_string(request.gpus));
+  if (!request.output.empty()) {
+    // Opened by slurmstepd on the node: output through srun hangs a step when srun's host is cut off.
+    argv.push_back("--open-mode=append");
+    argv.push_back("--output=" + pattern(request.output));
+    argv.push_back("--error=" + pattern(request.output));
+  }
+  argv.insert(argv.end(), request.command.begin(), request.command.end());
+  return argv;
+}
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,31 @@
+#pragma once
+// The command lines of SLURM's tools: pure, one function per question. replies.hpp reads the answers.
+//
+// Formats are explicit and the free text (names, reasons, paths) comes last, so that nothing in it can be
+// mistaken for a field. tool_environment() takes away the users' variables that would change a tool's output.
+#include <string>
+#include <vector>
+
+#include "slurm/cluster.hpp"
+
+namespace holdfast::slurm {
+
+/// The environment for every tool but sbatch: ours without SLURM_*, SQUEUE_*, SINFO_* and the like
+/// (SLURM_CONF stays), times in Unix seconds, messages in English.
+std::vector<std::string> tool_environment();
+/// The environment for sbatch and srun, which hand it on to the job: ours without the place of an enclosing
+/// job (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step). SBATCH_* stays for sbatch: sites set
+/// accounts with it.
+std::vector<std::string> job_environment();
+
+std::vector<std::string> version_argv();                             ///< sinfo
+std::vector<std::string> ping_argv();                                ///< scontrol
+std::vector<std::string> submit_argv(const Submission& submission);  ///< sbatch
+std::vector<std::string> job_argv(JobId id);                         ///< squeue
+std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and their scripts
+std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///< sinfo
+std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
+std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
+std::vector<std::string> step_argv(const StepRequest& request);              ///< srun
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,127 @@
+#pragma once
+// A cluster in memory, for tests of everything above it: nodes fail when the test says so, time stands still.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "slurm/cluster.hpp"
+#include "slurm/hostlist.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::slurm {
+
+class FakeCluster : public Cluster {
+ public:
+  explicit FakeCluster(const std::string& hostlist, int gpus = 8, int cpus = 16) {
+    for (const auto& name : expand(hostlist)) {
+      Node node;
+      node.name = node.address = name;
+      node.state_text = "idle";
+      node.usable = true;
+      node.gpus = gpus, node.cpus = cpus;
+      nodes_.push_back(node);
+    }
+  }
+
+  // What a test may do to it.
+  void controller(bool up) { up_ = up; }
+  /// SLURM loses the job's answer: submit() throws, the job is there.
+  void lose_next_submit_reply() { lose_reply_ = true; }
+  /// A job appears, running on `nodes` (empty: pending).
+  Job& add_job(JobId id, const std::string& name, const std::string& nodes, const std::string& script = {}) {
+    Job job;
+    job.id = id, job.name = name, job.nodes = expand(nodes);
+    job.state = nodes.empty() ? JobState::pending : JobState::running;
+    job.state_text = nodes.empty() ? "PENDING" : "RUNNING";
+    if (!job.nodes.empty()) job.batch_host = job.nodes.front();
+    next_ = std::max(next_, id + 1);
+    scripts_[id] = script;
+    return jobs_[id] = job;
+  }
+  void end_job(JobId id, const std::string& word) {
+    jobs_.at(id).state = JobState::finished, jobs_.at(id).state_text = word;
+  }
+  void forget_job(JobId id) { jobs_.erase(id); }
+  /// SLURM notices (at last) that a node is gone: it is down, and its jobs shrink.
+  void lose_node(const std::string& name) {
+    Node& node = at(name);
+    node.state_text = "down*", node.usable = false, node.reason = "Not responding";
+    for (auto& [id, job] : jobs_) std::erase(job.nodes, name);
+  }
+  void return_node(const std::string& name) {
+    Node& node = at(name);
+    node.state_text = "idle", node.usable = true, node.reason.clear();
+  }
+
+  // What the code under test did.
+  std::vector<Submission> submissions;
+  std::vector<JobId> cancelled, requeued;
+
+  std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
+  void ping(std::chrono::milliseconds) override { need_controller(); }
+  JobId submit(const Submission& submission, std::chrono::milliseconds) override {
+    need_controller();
+    submissions.push_back(submission);
+    const JobId id = next_;
+    add_job(id, "job", "", submission.script.string());
+    if (std::exchange(lose_reply_, false))
+      throw Error(Exit::transient, "it is unknown whether SLURM took the job");
+    return id;
+  }
+  std::optional<Job> job(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    const auto it = jobs_.find(id);
+    return it == jobs_.end() ? std::nullopt : std::optional<Job>(it->second);
+  }
+  std::optional<JobId> job_of_script(const std::filesystem::path& script,
+                                     std::chrono::milliseconds) override {
+    need_controller();
+    for (const auto& [id, job] : jobs_)
+      if (job.alive() && scripts_[id] == script) return id;
+    return std::nullopt;
+  }
+  std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds) override {
+    need_controller();
+    std::vector<Node> asked;
+    for (const auto& name : names) asked.push_back(at(name));
+    return asked;
+  }
+  void cancel(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    cancelled.push_back(id);
+    if (jobs_.contains(id)) end_job(id, "CANCELLED");
+  }
+  void requeue(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    requeued.push_back(id);
+    Job& job = jobs_.at(id);
+    job.state = JobState::pending, job.state_text = "PENDING", job.nodes.clear(), job.batch_host.clear();
+  }
+  Command step_command(const StepRequest& request) const override {
+    Command command;
+    command.argv = request.command;
+    command.output = request.output;
+    command.new_session = true;
+    return command;
+  }
+
+ private:
+  void need_controller() const {
+    if (!up_) throw Error(Exit::transient, "SLURM's controller does not answer", "a test took it away");
+  }
+  Node& at(const std::string& name) {
+    for (auto& node : nodes_)
+      if (node.name == name) return node;
+    throw Error(Exit::usage, "SLURM knows no node called '" + name + "'");
+  }
+
+  std::vector<Node> nodes_;
+  std::map<JobId, Job> jobs_;
+  std::map<JobId, std::string> scripts_;
+  JobId next_ = 1;
+  bool up_ = true, lose_reply_ = false;
+};
+
+}  // namespace holdfast::slurm

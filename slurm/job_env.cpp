@@ -1,0 +1,47 @@
+#include "slurm/job_env.hpp"
+
+#include "slurm/hostlist.hpp"
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+std::int64_t counted(const char* name, std::int64_t fallback) {
+  const auto value = env::get_integer(name);
+  if (!value) return fallback;
+  if (*value < 0)
+    throw Error(Exit::usage, std::string("the environment variable ") + name + " is negative",
+                "it is " + std::to_string(*value));
+  return *value;
+}
+
+}  // namespace
+
+bool inside_a_job() { return env::get("SLURM_JOB_ID").has_value(); }
+
+JobEnv job_env() {
+  if (!inside_a_job())
+    throw Error(Exit::usage, "this is not a SLURM job", "SLURM_JOB_ID is not set",
+                "Start it with 'holdfast submit'?");
+  JobEnv here;
+  here.job = counted("SLURM_JOB_ID", 0);
+  if (here.job == 0)
+    throw Error(Exit::usage, "the environment variable SLURM_JOB_ID names no job", "it is 0");
+  // The batch and extern steps have no number of their own; some versions give them one near 2^32.
+  if (const auto step = env::get_integer("SLURM_STEP_ID"); step && *step >= 0 && *step < 0xfffffff0L)
+    here.step = *step;
+  here.job_name = env::get_or("SLURM_JOB_NAME", "");
+  here.nodes = expand(env::get("SLURM_JOB_NODELIST").value_or(env::get_or("SLURM_NODELIST", "")));
+  here.node = env::get_or("SLURMD_NODENAME", "");
+  here.restarts = static_cast<int>(counted("SLURM_RESTART_COUNT", 0));
+  here.submit_dir = env::get_or("SLURM_SUBMIT_DIR", "");
+  if (const auto end = env::get_integer("SLURM_JOB_END_TIME"); end && *end > 0)
+    here.end_time = static_cast<double>(*end);
+  here.procid = static_cast<int>(counted("SLURM_PROCID", 0));
+  here.ntasks = here.step ? static_cast<int>(counted("SLURM_STEP_NUM_TASKS", counted("SLURM_NTASKS", 1))) : 1;
+  here.localid = static_cast<int>(counted("SLURM_LOCALID", 0));
+  return here;
+}
+
+}  // namespace holdfast::slurm

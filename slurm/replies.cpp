@@ -1,0 +1,275 @@
+#include "slurm/replies.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "slurm/hostlist.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+[[noreturn]] void fail(const char* tool, std::string_view text) {
+  throw Error(Exit::runtime, std::string("the reply of ") + tool + " cannot be read",
+              "it says '" + std::string(text.substr(0, 200)) + "'",
+              "Is this SLURM older than 20.11, or the tool a site's own wrapper?");
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    if (end > 0) lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// The first N-1 fields end at a bar; the last takes the rest, bars and all.
+template <std::size_t N>
+std::optional<std::array<std::string_view, N>> fields_of(std::string_view text) {
+  std::array<std::string_view, N> fields;
+  for (std::size_t i = 0; i + 1 < N; ++i) {
+    const auto bar = text.find('|');
+    if (bar == std::string_view::npos) return std::nullopt;
+    fields[i] = text.substr(0, bar);
+    text.remove_prefix(bar + 1);
+  }
+  fields[N - 1] = text;
+  return fields;
+}
+
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+template <std::size_t N>
+bool has_any(std::string_view text, const std::array<std::string_view, N>& parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return has(text, part); });
+}
+
+/// SLURM writes "None", "(null)" and "n/a" for nothing.
+std::string or_empty(std::string_view word) {
+  return word == "None" || word == "none" || word == "(null)" || word == "n/a" || word == "N/A"
+             ? std::string()
+             : std::string(word);
+}
+
+}  // namespace
+
+const char* name_of(JobState state) {
+  switch (state) {
+    case JobState::pending:
+      return "pending";
+    case JobState::running:
+      return "running";
+    case JobState::completing:
+      return "completing";
+    case JobState::finished:
+      return "finished";
+  }
+  return "?";
+}
+
+std::string read_version(std::string_view out) {
+  const auto space = trimmed(out).find_last_of(' ');
+  const std::string_view word =
+      space == std::string_view::npos ? trimmed(out) : trimmed(out).substr(space + 1);
+  return !word.empty() && word.front() >= '0' && word.front() <= '9' && has(word, ".") ? std::string(word)
+                                                                                       : std::string();
+}
+
+std::string doubt_about(std::string_view version) {
+  const auto dot = version.find('.');
+  const auto year = number<int>(version.substr(0, dot));
+  const auto month = dot == std::string_view::npos ? std::nullopt : number<int>(version.substr(dot + 1, 2));
+  if (!year || !month) return "this SLURM does not say its version; Holdfast expects 22.05 or newer";
+  const int release = *year * 100 + *month;
+  const std::string name(version);
+  if (release < 2011)
+    return "SLURM " + name +
+           " has no overlapping steps; Holdfast needs 20.11 or newer and is tested with 22.05";
+  if (release < 2205)
+    return "SLURM " + name + " is older than 22.05, the release that Holdfast is tested with";
+  return {};
+}
+
+bool read_ping(std::string_view out) { return has(out, " is UP"); }
+
+JobId read_submitted(std::string_view out) {
+  // A site's submit filter may talk first: the job id is the last line.
+  const auto lines = lines_of(trimmed(out));
+  if (lines.empty()) fail("sbatch", out);
+  const std::string_view word = trimmed(lines.back());
+  const auto id = number<JobId>(word.substr(0, word.find(';')));
+  if (!id || *id <= 0) fail("sbatch", out);
+  return *id;
+}
+
+JobState job_state(std::string_view word) {
+  static constexpr std::array<std::string_view, 7> waiting = {
+      "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD", "POWER_UP_NODE"};
+  static constexpr std::array<std::string_view, 11> ended = {
+      "BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED",
+      "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
+  if (std::find(waiting.begin(), waiting.end(), word) != waiting.end()) return JobState::pending;
+  if (std::find(ended.begin(), ended.end(), word) != ended.end()) return JobState::finished;
+  return word == "COMPLETING" ? JobState::completing : JobState::running;
+}
+
+std::optional<Job> read_job(std::string_view out) {
+  while (!out.empty() && out.back() == '\n') out.remove_suffix(1);
+  if (trimmed(out).empty()) return std::nullopt;
+  const auto fields = fields_of<7>(out);
+  if (!fields) fail("squeue", out);
+  const auto& [id, state, reason, nodes, batch_host, end, name] = *fields;
+  const auto job_id = number<JobId>(trimmed(id));
+  if (!job_id || *job_id <= 0) fail("squeue", out);
+  Job job;
+  job.id = *job_id;
+  job.state = job_state(state);
+  job.state_text = state;
+  job.reason = or_empty(reason);
+  job.nodes = expand(or_empty(nodes));
+  job.batch_host = or_empty(batch_host);
+  // A requeued job shows the end that its last run would have had.
+  if (job.state != JobState::pending)
+    if (const auto seconds = number<long>(end); seconds && *seconds > 0)
+      job.end_time = static_cast<double>(*seconds);
+  job.name = name;
+  return job;
+}
+
+std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script) {
+  std::vector<JobId> ids;
+  for (const auto line : lines_of(out)) {
+    const auto fields = fields_of<3>(line);
+    if (!fields || (*fields)[2] != script || job_state((*fields)[1]) == JobState::finished) continue;
+    if (const auto id = number<JobId>(trimmed((*fields)[0]))) ids.push_back(*id);
+  }
+  return ids;
+}
+
+int gpus_in(std::string_view gres) {
+  int sum = 0;
+  while (!gres.empty()) {
+    // Commas in brackets belong to the sockets of one entry: "gpu:h100:8(S:0,2)".
+    std::size_t end = 0;
+    for (int depth = 0; end < gres.size() && (depth > 0 || gres[end] != ','); ++end)
+      depth += gres[end] == '(' ? 1 : gres[end] == ')' ? -1 : 0;
+    const std::string_view entry = gres.substr(0, std::min(end, gres.find('(')));
+    if (entry.starts_with("gpu:")) sum += number<int>(entry.substr(entry.rfind(':') + 1)).value_or(0);
+    gres.remove_prefix(std::min(end + 1, gres.size()));
+  }
+  return sum;
+}
+
+std::vector<Node> read_nodes(std::string_view out) {
+  static constexpr std::array<std::string_view, 8> good = {"idle",     "allocated", "mixed",   "completing",
+                                                           "draining", "drained",   "planned", "reserved"};
+  std::vector<Node> nodes;
+  for (const auto line : lines_of(out)) {
+    const auto fields = fields_of<6>(line);
+    if (!fields) fail("sinfo", line);
+    const auto& [name, state, address, cpus, gres, reason] = *fields;
+    // A node is listed once for each of its partitions.
+    if (std::any_of(nodes.begin(), nodes.end(), [&, n = name](const Node& node) { return node.name == n; }))
+      continue;
+    Node node;
+    node.name = name;
+    node.state_text = state;
+    node.address = address.empty() ? name : address;
+    node.cpus = number<int>(cpus.substr(0, cpus.find('+'))).value_or(0);
+    node.gpus = gpus_in(gres);
+    node.reason = or_empty(trimmed(reason));
+    // A letter-less ending qualifies the state: '*' does not answer, '~' '%' '!' powered down or on its way.
+    // '-' (planned for a job) and '$' (reserved) do no harm.
+    const std::string_view word = state.substr(0, state.find_last_not_of("*~#!%$@^-+") + 1);
+    const std::string_view marks = state.substr(word.size());
+    node.usable = std::find(good.begin(), good.end(), word) != good.end() &&
+                  marks.find_first_not_of("$-@") == std::string_view::npos;
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+Exit kind_of_failure(std::string_view err) {
+  // Not there, not now: the same command works later.
+  static constexpr std::array<std::string_view, 17> later = {"Unable to contact slurm controller",
+                                                             "Unable to establish control",
+                                                             "Slurm controller not responding",
+                                                             "Slurm backup controller in standby",
+                                                             "Could not establish a configuration source",
+                                                             "Socket timed out",
+                                                             "Zero Bytes were transmitted",
+                                                             "Connection refused",
+                                                             "Connection timed out",
+                                                             "No route to host",
+                                                             "Transport endpoint",
+                                                             "temporarily unable to accept job",
+                                                             "Resource temporarily unavailable",
+                                                             "Insane message length",
+                                                             "Protocol authentication error",
+                                                             "Invalid authentication credential",
+                                                             "Slurmctld is not responding"};
+  // Well-formed, but more than there is or may be had.
+  static constexpr std::array<std::string_view, 10> too_much = {
+      "Requested node configuration is not available",
+      "Node count specification invalid",
+      "More processors requested than permitted",
+      "Requested time limit is invalid",
+      "Requested partition configuration not available",
+      "Invalid generic resource",
+      "Memory required by task is not available",
+      "Requested topology configuration is not available",
+      "Job violates accounting/QOS policy",
+      "Job size specification needs to be provided"};
+  static constexpr std::array<std::string_view, 13> wrong = {"nvalid partition",
+                                                             "nvalid account",
+                                                             "nvalid qos",
+                                                             "nvalid feature",
+                                                             "nvalid node name",
+                                                             "eservation is invalid",
+                                                             "nvalid --",
+                                                             "Invalid time",
+                                                             "unrecognized option",
+                                                             "Unable to open file",
+                                                             "ermission denied",
+                                                             "requires an argument",
+                                                             "ambiguous"};
+  if (has_any(err, later)) return Exit::transient;
+  if (has_any(err, wrong)) return Exit::usage;
+  if (has_any(err, too_much)) return Exit::impossible;
+  return has(err, "nvalid") ? Exit::usage : Exit::runtime;
+}
+
+bool says_unknown_job(std::string_view err) { return has(err, "Invalid job id"); }
+bool says_already_pending(std::string_view err) { return has(err, "Job is pending execution"); }
+
+std::string complaint(std::string_view err) {
+  auto lines = lines_of(trimmed(err));
+  if (lines.empty()) return "it said nothing";
+  // Some tools end with a pointer to their help; the cause stands above it.
+  while (lines.size() > 1 && lines.back().starts_with("Try \"")) lines.pop_back();
+  std::string_view line = trimmed(lines.back());
+  for (const std::string_view tool : {"sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo"})
+    if (line.starts_with(tool) && line.substr(tool.size()).starts_with(": "))
+      line.remove_prefix(tool.size() + 2);
+  for (const std::string_view word : {"fatal: ", "error: "})
+    if (line.starts_with(word)) line.remove_prefix(word.size());
+  return std::string(line);
+}
+
+}  // namespace holdfast::slurm

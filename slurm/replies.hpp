@@ -1,0 +1,43 @@
+#pragma once
+// What SLURM's tools answer, read into plain data: pure, tested with captured samples (tests/slurm/captured).
+// Written for the formats of commands.hpp.
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slurm/cluster.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::slurm {
+
+/// "slurm-wlm 22.05.8" -> "22.05.8"; "" when there is no version in it.
+std::string read_version(std::string_view out);
+/// Why this version may not do, for a warning; "" when it is one that Holdfast is tested with or expects to
+/// work.
+std::string doubt_about(std::string_view version);
+
+/// True when a controller answers. Several may be listed; one that is up will do.
+bool read_ping(std::string_view out);
+/// "17" or "17;cluster"; Error (runtime) on anything else.
+JobId read_submitted(std::string_view out);
+/// Nothing on an empty reply; Error (runtime) on one that cannot be read.
+std::optional<Job> read_job(std::string_view out);
+/// Ids of unfinished jobs that were submitted with `script`, in SLURM's order.
+std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script);
+/// In SLURM's order, each node once.
+std::vector<Node> read_nodes(std::string_view out);
+
+/// SLURM's word for a job's state. Words that we do not know count as running: such a job may be alive.
+JobState job_state(std::string_view word);
+/// GPUs in a generic resource list such as "gpu:h100:8(S:0-1),nic:1".
+int gpus_in(std::string_view gres);
+
+/// The exit code that a tool's error text leads to: transient, usage, impossible or runtime.
+Exit kind_of_failure(std::string_view err);
+bool says_unknown_job(std::string_view err);
+bool says_already_pending(std::string_view err);
+/// The tool's complaint in one line, without its name and "error:" in front; the last line says most.
+std::string complaint(std::string_view err);
+
+}  // namespace holdfast::slurm
