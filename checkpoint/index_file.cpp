@@ -1,0 +1,30 @@
+#include "checkpoint/index_file.hpp"
+
+#include <vector>
+
+#include "checkpoint/catalog.hpp"
+#include "checkpoint/h5.hpp"
+#include "checkpoint/memory_file.hpp"
+#include "checkpoint/shard_file.hpp"
+
+namespace holdfast::checkpoint {
+
+std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayout& layout) {
+  std::vector<std::vector<h5::Source>> sources(tensors.size());
+  for (std::size_t rank = 0; rank < layout.of_rank.size(); ++rank)
+    for (const PieceSpan& span : layout.of_rank[rank]) {
+      const auto t = static_cast<std::size_t>(span.tensor);
+      if (span.count > 0)
+        sources.at(t).push_back({shard_file_name(static_cast<int>(rank)), "/" + dataset_name(tensors[t], span.first), span.first, span.count});
+    }
+  MemoryFile file;
+  h5::Id h5_file = h5::create_file(file.path(), 4096);
+  file.forget_name();
+  h5::write_attribute(h5_file.get(), "holdfast_format", 1);
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    h5::create_virtual(h5_file.get(), tensors[t].name, tensors[t].rows, tensors[t].cols, sources[t]);
+  h5::close_file(std::move(h5_file));
+  return file.read(0, file.bytes());
+}
+
+}  // namespace holdfast::checkpoint
