@@ -27,9 +27,8 @@ struct JobEnv {
   int procid = 0, ntasks = 1;        ///< of this step (bare srun); 0 and 1 outside steps
   int localid = 0;                   ///< task index on this node
 
-  /// The node that runs the batch script, or "".
-  std::string batch_host() const { return nodes.empty() ? std::string() : nodes.front(); }
-  bool on_batch_host() const { return !node.empty() && node == batch_host(); }
+  /// Is this the batch script, or a child of it outside any step? It runs on the first of `nodes`.
+  bool in_batch_script() const { return !step && !node.empty() && !nodes.empty() && node == nodes.front(); }
 };
 
 /// Is this process part of a SLURM job (batch script, step, or a shell in an allocation)?

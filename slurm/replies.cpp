@@ -255,6 +255,9 @@ Exit kind_of_failure(std::string_view err) {
   return has(err, "nvalid") ? Exit::usage : Exit::runtime;
 }
 
+bool says_no_answer(std::string_view err) {
+  return has(err, "Socket timed out") || has(err, "Zero Bytes were transmitted");
+}
 bool says_unknown_job(std::string_view err) { return has(err, "Invalid job id"); }
 bool says_already_pending(std::string_view err) { return has(err, "Job is pending execution"); }
 
@@ -264,11 +267,12 @@ std::string complaint(std::string_view err) {
   // Some tools end with a pointer to their help; the cause stands above it.
   while (lines.size() > 1 && lines.back().starts_with("Try \"")) lines.pop_back();
   std::string_view line = trimmed(lines.back());
-  for (const std::string_view tool : {"sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo"})
-    if (line.starts_with(tool) && line.substr(tool.size()).starts_with(": "))
-      line.remove_prefix(tool.size() + 2);
-  for (const std::string_view word : {"fatal: ", "error: "})
-    if (line.starts_with(word)) line.remove_prefix(word.size());
+  // "sbatch: error: ...", "slurm_load_jobs error: ...", "sbatch: unrecognized option ..."
+  for (const std::string_view mark : {"error: ", "fatal: ", "sbatch: ", "srun: "})
+    if (const auto at = line.find(mark); at != std::string_view::npos) {
+      line.remove_prefix(at + mark.size());
+      break;
+    }
   return std::string(line);
 }
 

@@ -35,6 +35,8 @@ int gpus_in(std::string_view gres);
 
 /// The exit code that a tool's error text leads to: transient, usage, impossible or runtime.
 Exit kind_of_failure(std::string_view err);
+/// The request was sent and no answer came: it may have been carried out (seen: sbatch gave up, the job ran).
+bool says_no_answer(std::string_view err);
 bool says_unknown_job(std::string_view err);
 bool says_already_pending(std::string_view err);
 /// The tool's complaint in one line, without its name and "error:" in front; the last line says most.

@@ -1,0 +1,156 @@
+#include "slurm/cluster_cli.hpp"
+
+#include <gmock/gmock.h>
+
+#include "src/base/error.hpp"
+#include "tests/slurm/fake_tools.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+using holdfast::testing::FakeTools;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ClusterCliTest : public ::testing::Test {
+ protected:
+  template <class Call>
+  Error error_of(Call call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error;
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return {Exit::done, ""};
+  }
+  FakeTools tools;
+  ClusterCli cli;
+  Cluster& cluster = cli;
+};
+
+TEST_F(ClusterCliTest, submits_without_a_shell) {
+  tools.answer("sbatch", FakeTools::captured("sbatch_parsable.txt"));
+  EXPECT_EQ(cluster.submit({"/run dir/job.sbatch", {"--job-name=a \"b\" $(touch x)\nc"}}), 1);
+  EXPECT_EQ(tools.calls(),
+            "[ sbatch\n--parsable\n--job-name=a \"b\" $(touch x)\nc\n/run dir/job.sbatch\n]\n");
+}
+
+TEST_F(ClusterCliTest, asks_about_jobs) {
+  tools.answer("squeue", FakeTools::captured("job_running.txt"));
+  env::set("SQUEUE_FORMAT", "%A");
+  EXPECT_THAT(cluster.job(1)->nodes, ElementsAre("dgx001", "dgx002", "dgx003"));
+  EXPECT_THAT(tools.environment("squeue"), HasSubstr("\nSLURM_TIME_FORMAT=%s\n"));
+  EXPECT_THAT(tools.environment("squeue"), Not(HasSubstr("SQUEUE_FORMAT")));
+  ::unsetenv("SQUEUE_FORMAT");
+  tools.answer("squeue", "", "slurm_load_jobs error: Invalid job id specified\n", 1);
+  EXPECT_FALSE(cluster.job(99));
+  tools.answer("squeue", FakeTools::captured("jobs_by_script.txt"));
+  EXPECT_EQ(cluster.job_of_script("/shared/home/sl.sh"), 1);
+  EXPECT_FALSE(cluster.job_of_script("/shared/home/other.sh"));
+}
+
+TEST_F(ClusterCliTest, asks_about_nodes_in_the_order_asked) {
+  tools.answer("sinfo", FakeTools::captured("nodes_down.txt"));
+  const auto nodes = cluster.nodes({"dgx003", "dgx001"});
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].name, "dgx003");
+  EXPECT_EQ(nodes[1].name, "dgx001");
+  EXPECT_EQ(error_of([&] { cluster.nodes({"dgx009"}); }).exit(), Exit::usage);
+  EXPECT_TRUE(cluster.nodes({}).empty());
+}
+
+TEST_F(ClusterCliTest, says_that_the_controller_is_down) {
+  tools.answer("scontrol", FakeTools::captured("ping_down.txt"), "", 1);
+  const Error ping = error_of([&] { cluster.ping(); });
+  EXPECT_EQ(ping.exit(), Exit::transient);
+  EXPECT_THAT(ping.what(), HasSubstr("is DOWN"));
+  tools.answer(
+      "sbatch", "",
+      "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)\n",
+      1);
+  const Error submit = error_of([&] { cluster.submit({"/j", {}}); });
+  EXPECT_EQ(submit.exit(), Exit::transient);
+  EXPECT_THAT(submit.what(), Not(HasSubstr("unknown")));
+  tools.answer("squeue", "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n",
+               1);
+  EXPECT_EQ(error_of([&] { cluster.job(1); }).exit(), Exit::transient);
+  EXPECT_EQ(error_of([&] { cluster.job_of_script("/j"); }).exit(), Exit::transient);
+}
+
+TEST_F(ClusterCliTest, admits_that_a_submission_may_have_worked) {
+  tools.answer("sbatch", "",
+               "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation\n", 1);
+  const Error timed_out = error_of([&] { cluster.submit({"/j", {}}); });
+  EXPECT_EQ(timed_out.exit(), Exit::transient);
+  EXPECT_THAT(timed_out.what(), HasSubstr("unknown"));
+  tools.hang("sbatch");
+  EXPECT_THAT(error_of([&] {
+                cluster.submit({"/j", {}}, std::chrono::milliseconds(200));
+              }).what(),
+              HasSubstr("unknown"));
+}
+
+TEST_F(ClusterCliTest, passes_slurms_own_words_on) {
+  tools.answer("sbatch", "", "sbatch: error: Batch job submission failed: Invalid partition name specified\n",
+               1);
+  const Error error = error_of([&] { cluster.submit({"/j", {}}); });
+  EXPECT_EQ(error.exit(), Exit::usage);
+  EXPECT_THAT(error.what(), HasSubstr("Invalid partition name specified"));
+}
+
+TEST_F(ClusterCliTest, never_waits_longer_than_it_was_told) {
+  tools.hang("squeue");
+  const auto begin = Clock::now();
+  const Error error = error_of([&] { cluster.job(1, std::chrono::milliseconds(200)); });
+  EXPECT_EQ(error.exit(), Exit::transient);
+  EXPECT_THAT(error.what(), HasSubstr("longer than 0.2 s"));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST_F(ClusterCliTest, names_a_missing_tool) {
+  const std::string path = env::get_or("PATH", "");
+  env::set("PATH", "/nonexistent");
+  const Error error = error_of([&] { cluster.ping(); });
+  env::set("PATH", path);
+  EXPECT_EQ(error.exit(), Exit::runtime);
+  EXPECT_THAT(error.what(), HasSubstr("'scontrol'"));
+}
+
+TEST_F(ClusterCliTest, requeues_and_cancels) {
+  cluster.requeue(7);
+  cluster.cancel(7);
+  EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n7\n]\n[ scancel\n7\n]\n");
+  tools.answer("scontrol", "", "Job is pending execution for job 7\n", 1);
+  cluster.requeue(7);
+  tools.answer("scontrol", "", "Invalid job id specified for job 7\n", 1);
+  EXPECT_EQ(error_of([&] { cluster.requeue(7); }).exit(), Exit::usage);
+  tools.answer("scontrol", "", "Unexpected message received for job 7\n", 1);
+  EXPECT_EQ(error_of([&] { cluster.requeue(7); }).exit(), Exit::transient)
+      << "it is how 22.05 says that slurmctld is down";
+}
+
+TEST_F(ClusterCliTest, tells_the_version) {
+  tools.answer("sinfo", FakeTools::captured("version.txt"));
+  EXPECT_EQ(cluster.version(), "22.05.8");
+  tools.answer("sinfo", "", "sinfo: fatal: Could not establish a configuration source\n", 1);
+  EXPECT_EQ(error_of([&] { cluster.version(); }).exit(), Exit::transient);
+}
+
+TEST_F(ClusterCliTest, starts_steps_free_of_the_callers_place) {
+  env::set("SLURM_JOB_ID", "4");
+  env::set("SLURM_CPUS_PER_TASK", "1");
+  StepRequest request;
+  request.job = 4, request.node = "dgx001", request.command = {"true"};
+  const Command command = cluster.step_command(request);
+  ::unsetenv("SLURM_JOB_ID"), ::unsetenv("SLURM_CPUS_PER_TASK");
+  EXPECT_EQ(command.argv.front(), "srun");
+  EXPECT_TRUE(command.new_session);
+  ASSERT_TRUE(command.environment);
+  for (const auto& entry : *command.environment)
+    EXPECT_FALSE(entry.starts_with("SLURM_CPUS_PER_TASK") || entry.starts_with("SLURM_JOB_ID"));
+}
+
+}  // namespace
+}  // namespace holdfast::slurm

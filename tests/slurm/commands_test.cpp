@@ -1,0 +1,86 @@
+#include "slurm/commands.hpp"
+
+#include <gmock/gmock.h>
+
+#include "src/base/env.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+
+TEST(Commands, start_one_step_that_shares_no_fate) {
+  StepRequest request;
+  request.job = 17;
+  request.node = "dgx002";
+  request.command = {"/opt/hold fast", "agent", "$(touch /tmp/evaluated)"};
+  request.output = "/run/100%/agent-dgx002.log";
+  request.cpus = 224;
+  request.gpus = 8;
+  EXPECT_THAT(step_argv(request),
+              ElementsAre("srun", "--jobid=17", "--nodelist=dgx002", "--nodes=1", "--ntasks=1", "--overlap",
+                          "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--mem=0", "--cpu-bind=none",
+                          "--mpi=none", "--export=ALL", "--input=none", "--quiet", "--job-name=agent",
+                          "--cpus-per-task=224", "--gres=gpu:8", "--open-mode=append",
+                          "--output=/run/100%%/agent-dgx002.log", "--error=/run/100%%/agent-dgx002.log",
+                          "/opt/hold fast", "agent", "$(touch /tmp/evaluated)"));
+}
+
+TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
+  StepRequest request;
+  request.job = 17, request.node = "dgx002", request.command = {"true"}, request.name = "";
+  const auto argv = step_argv(request);
+  EXPECT_EQ(argv.back(), "true");
+  for (const auto& argument : argv)
+    for (const char* absent : {"--gres", "--cpus-per-task", "--output", "--job-name", "--open-mode"})
+      EXPECT_FALSE(argument.starts_with(absent));
+  request.node = "dgx[001-002]";
+  EXPECT_THROW(step_argv(request), std::logic_error);
+  request.node = "dgx001", request.job = 0;
+  EXPECT_THROW(step_argv(request), std::logic_error);
+}
+
+TEST(Commands, ask_in_formats_that_end_with_the_free_text) {
+  EXPECT_THAT(job_argv(17), ElementsAre("squeue", "--noheader", "--all", "--states=all", "--jobs=17",
+                                        "--format=%i|%T|%r|%N|%B|%e|%j"));
+  EXPECT_THAT(scripts_argv(), ElementsAre("squeue", "--noheader", "--all", "--me", "--format=%i|%T|%o"));
+  EXPECT_THAT(nodes_argv({"dgx001", "dgx002"}),
+              ElementsAre("sinfo", "--noheader", "--all", "--Node", "--nodes=dgx[001-002]",
+                          "--format=%N|%T|%o|%c|%G|%E"));
+}
+
+TEST(Commands, submit_a_script_by_its_absolute_path) {
+  EXPECT_THAT(submit_argv({"/run/job.sbatch", {"--job-name=a b"}}),
+              ElementsAre("sbatch", "--parsable", "--job-name=a b", "/run/job.sbatch"));
+  EXPECT_THROW(submit_argv({"-x", {}}), std::logic_error);
+}
+
+TEST(Commands, keep_the_users_habits_out_of_the_tools) {
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME",
+                           "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD"})
+    env::set(name, "habit");
+  for (const char* name : {"SLURM_CONF", "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST"})
+    env::set(name, "kept");
+  const auto tools = tool_environment(), job = job_environment();
+  for (const auto& environment : {tools, job}) {
+    for (const auto& entry : environment) EXPECT_THAT(entry, Not(::testing::HasSubstr("SLURM_JOB_ID")));
+    for (const char* gone : {"SLURM_JOB_ID=habit", "SLURM_TIME_FORMAT=habit", "SLURM_CLUSTERS=habit",
+                             "SLURMD_NODENAME=habit", "PMIX_RANK=habit", "PMI_FD=habit"})
+      EXPECT_THAT(environment, Not(Contains(gone)));
+    for (const char* kept :
+         {"SLURM_CONF=kept", "SBATCH_ACCOUNT=kept", "PMIX_MCA_gds=kept", "HOME_OF_TEST=kept"})
+      EXPECT_THAT(environment, Contains(kept));
+  }
+  EXPECT_THAT(tools, Not(Contains("SQUEUE_FORMAT=habit")));
+  EXPECT_THAT(tools, Contains("SLURM_TIME_FORMAT=%s"));
+  EXPECT_THAT(job, Not(Contains("LC_ALL=C"))) << "the job speaks the user's language";
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME",
+                           "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "SLURM_CONF",
+                           "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST"})
+    ::unsetenv(name);
+}
+
+}  // namespace
+}  // namespace holdfast::slurm

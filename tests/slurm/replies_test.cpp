@@ -1,0 +1,209 @@
+#include "slurm/replies.hpp"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <random>
+
+#include "tests/slurm/fake_tools.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+std::string captured(const std::string& name) { return holdfast::testing::FakeTools::captured(name); }
+
+TEST(Replies, tell_a_running_job) {
+  const auto job = read_job(captured("job_running.txt"));
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->id, 1);
+  EXPECT_EQ(job->state, JobState::running);
+  EXPECT_EQ(job->state_text, "RUNNING");
+  EXPECT_EQ(job->reason, "");
+  EXPECT_THAT(job->nodes, ElementsAre("dgx001", "dgx002", "dgx003"));
+  EXPECT_EQ(job->batch_host, "dgx001");
+  EXPECT_EQ(job->end_time, 1795229373.0);
+  EXPECT_EQ(job->name, "a b \"q\" 's' $(touch /tmp/x) |x\nnewline|9|RUNNING")
+      << "bars and newlines are the name's own";
+  EXPECT_FALSE(read_job(captured("job_running_no_limit.txt"))->end_time);
+}
+
+TEST(Replies, tell_a_job_that_lost_nodes) {
+  EXPECT_THAT(read_job(captured("job_shrunk.txt"))->nodes, ElementsAre("dgx001", "dgx002"));
+  const auto headless = read_job(captured("job_batch_host_lost.txt"));
+  EXPECT_EQ(headless->state, JobState::running);
+  EXPECT_THAT(headless->nodes, ElementsAre("dgx002"));
+  EXPECT_EQ(headless->batch_host, "dgx001") << "where the script was, though the node is gone";
+}
+
+TEST(Replies, tell_every_stage_of_life) {
+  struct Row {
+    const char* file;
+    JobState state;
+    const char* word;
+    const char* reason;
+    bool alive;
+  };
+  for (const Row& row : {Row{"job_pending.txt", JobState::pending, "PENDING", "Resources", true},
+                         Row{"job_too_big.txt", JobState::pending, "PENDING", "PartitionNodeLimit", true},
+                         Row{"job_requeued.txt", JobState::pending, "PENDING", "", true},
+                         Row{"job_completing.txt", JobState::completing, "COMPLETING", "", true},
+                         Row{"job_completed.txt", JobState::finished, "COMPLETED", "", false},
+                         Row{"job_failed.txt", JobState::finished, "FAILED", "NonZeroExitCode", false},
+                         Row{"job_cancelled.txt", JobState::finished, "CANCELLED", "Priority", false}}) {
+    const auto job = read_job(captured(row.file));
+    ASSERT_TRUE(job) << row.file;
+    EXPECT_EQ(job->state, row.state) << row.file;
+    EXPECT_EQ(job->state_text, row.word) << row.file;
+    EXPECT_EQ(job->reason, row.reason) << row.file;
+    EXPECT_EQ(job->alive(), row.alive) << row.file;
+    if (job->state == JobState::pending) {
+      EXPECT_THAT(job->nodes, IsEmpty()) << row.file;
+      EXPECT_EQ(job->batch_host, "") << row.file;
+      EXPECT_FALSE(job->end_time) << row.file;
+    }
+  }
+  EXPECT_EQ(job_state("SOME_STATE_OF_THE_FUTURE"), JobState::running);
+  EXPECT_EQ(job_state("NODE_FAIL"), JobState::finished);
+  EXPECT_EQ(job_state("REQUEUE_HOLD"), JobState::pending);
+}
+
+TEST(Replies, tell_reasons_with_spaces_and_lists) {
+  const auto job = read_job("20|PENDING|ReqNodeNotAvail, UnavailableNodes:dgx[002-004]||n/a|N/A|waiting\n");
+  EXPECT_EQ(job->reason, "ReqNodeNotAvail, UnavailableNodes:dgx[002-004]");
+  EXPECT_EQ(job->name, "waiting");
+}
+
+TEST(Replies, refuse_what_they_cannot_read) {
+  EXPECT_FALSE(read_job(""));
+  EXPECT_FALSE(read_job("\n"));
+  for (const char* text : {"x", "1|RUNNING", "a|RUNNING|None|dgx001|dgx001|1|n",
+                           "0|RUNNING|None|dgx001|dgx001|1|n", "1|RUNNING|None|dgx[|dgx001|1|n"})
+    EXPECT_THROW(read_job(text), Error) << text;
+  for (const char* text : {"", "Submitted batch job 3", "-1", "0", "1x", ";", "99999999999999999999"})
+    EXPECT_THROW(read_submitted(text), Error) << text;
+  EXPECT_THROW(read_nodes("dgx001 idle"), Error);
+}
+
+TEST(Replies, survive_random_text) {
+  std::mt19937 random(3);
+  const std::string alphabet = "1|a[]\n-,RUNNING9 ";
+  for (int round = 0; round < 20000; ++round) {
+    std::string text;
+    for (unsigned i = 0, n = random() % 40; i < n; ++i) text += alphabet[random() % alphabet.size()];
+    try {
+      read_job(text), read_nodes(text), read_submitted(text);
+    } catch (const Error&) {
+    }
+    read_jobs_of_script(text, "a"), read_version(text), read_ping(text), complaint(text), gpus_in(text);
+  }
+}
+
+TEST(Replies, tell_the_job_id) {
+  EXPECT_EQ(read_submitted(captured("sbatch_parsable.txt")), 1);
+  EXPECT_EQ(read_submitted("17;nabuchodonosor\n"), 17);
+  EXPECT_EQ(read_submitted("welcome to the site's submit filter\n 17 \n\n"), 17);
+}
+
+TEST(Replies, find_the_live_jobs_of_a_script) {
+  const std::string out = captured("jobs_by_script.txt");
+  EXPECT_THAT(read_jobs_of_script(out, "/shared/home/sl.sh"), ElementsAre(2, 5, 1))
+      << "3 was cancelled, 4 has no script";
+  EXPECT_THAT(read_jobs_of_script(out, "/shared/home/sl"), IsEmpty());
+  EXPECT_THAT(read_jobs_of_script("7|RUNNING|/a|b\n", "/a|b"), ElementsAre(7));
+}
+
+TEST(Replies, tell_nodes) {
+  const auto idle = read_nodes(captured("nodes_idle.txt"));
+  ASSERT_EQ(idle.size(), 4u);
+  EXPECT_EQ(idle[3].name, "dgx004");
+  EXPECT_EQ(idle[3].address, "dgx004");
+  EXPECT_EQ(idle[3].cpus, 16);
+  EXPECT_EQ(idle[3].gpus, 8);
+  EXPECT_EQ(idle[3].reason, "");
+  for (const auto& node : idle) EXPECT_TRUE(node.usable);
+
+  const auto down = read_nodes(captured("nodes_down.txt"));
+  ASSERT_EQ(down.size(), 4u);
+  EXPECT_FALSE(down[0].usable);
+  EXPECT_EQ(down[0].reason, "gone too");
+  EXPECT_TRUE(down[1].usable) << "draining: the node works on until its job is done";
+  EXPECT_EQ(down[1].state_text, "draining");
+  EXPECT_EQ(down[1].reason, "so | said it");
+}
+
+TEST(Replies, judge_node_states) {
+  for (const auto& [state, usable] : std::map<std::string, bool>{{"idle", true},
+                                                                 {"idle*", false},
+                                                                 {"allocated", true},
+                                                                 {"mixed-", true},
+                                                                 {"idle~", false},
+                                                                 {"reserved", true},
+                                                                 {"down", false},
+                                                                 {"down*", false},
+                                                                 {"unknown", false},
+                                                                 {"idle#", false},
+                                                                 {"draining@", true},
+                                                                 {"planned", true},
+                                                                 {"fail", false},
+                                                                 {"*", false},
+                                                                 {"", false}})
+    EXPECT_EQ(read_nodes("n1|" + state + "|10.0.0.1|4|(null)|none\n").front().usable, usable) << state;
+  EXPECT_EQ(read_nodes("n1|idle|a|4|gpu:2|none\nn1|idle|a|4|gpu:2|none\n").size(), 1u)
+      << "one line for each partition";
+}
+
+TEST(Replies, count_gpus) {
+  for (const auto& [text, count] : std::map<std::string, int>{{"gpu:h100:8", 8},
+                                                              {"gpu:8", 8},
+                                                              {"(null)", 0},
+                                                              {"", 0},
+                                                              {"gpu:h100:8(S:0-1)", 8},
+                                                              {"gpu:a100:4(S:0,2),gpu:h100:2(S:1),nic:9", 6},
+                                                              {"nic:mlx5:8", 0},
+                                                              {"gpu:x", 0}})
+    EXPECT_EQ(gpus_in(text), count) << text;
+}
+
+TEST(Replies, sort_error_texts) {
+  const std::map<std::string, Exit> kinds = {{"transient", Exit::transient},
+                                             {"usage", Exit::usage},
+                                             {"impossible", Exit::impossible},
+                                             {"runtime", Exit::runtime}};
+  std::string all = captured("errors.txt");
+  int cases = 0;
+  while (all.starts_with("## ")) {
+    const auto end_of_title = all.find('\n'), end = std::min(all.find("\n## ", end_of_title), all.size() - 1);
+    const std::string title = all.substr(3, end_of_title - 3),
+                      text = all.substr(end_of_title + 1, end - end_of_title);
+    EXPECT_EQ(kind_of_failure(text), kinds.at(title.substr(0, title.find(' ')))) << title;
+    EXPECT_EQ(complaint(text).find("error:"), std::string::npos) << complaint(text);
+    all.erase(0, end + 1);
+    ++cases;
+  }
+  EXPECT_GE(cases, 20);
+  EXPECT_EQ(complaint("sbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission "
+                      "failed: Invalid partition name specified\n"),
+            "Batch job submission failed: Invalid partition name specified");
+  EXPECT_EQ(complaint("sbatch: unrecognized option '--nosuch'\nTry \"sbatch --help\" for more information\n"),
+            "unrecognized option '--nosuch'");
+  EXPECT_EQ(complaint(""), "it said nothing");
+}
+
+TEST(Replies, tell_version_and_ping) {
+  EXPECT_EQ(read_version(captured("version.txt")), "22.05.8");
+  EXPECT_EQ(read_version("slurm 24.11.0-rc1"), "24.11.0-rc1");
+  EXPECT_EQ(read_version("what?"), "");
+  EXPECT_EQ(doubt_about("22.05.8"), "");
+  EXPECT_EQ(doubt_about("25.11.1"), "");
+  EXPECT_NE(doubt_about("19.05.5"), "");
+  EXPECT_NE(doubt_about("21.08.8"), "");
+  EXPECT_NE(doubt_about(""), "");
+  EXPECT_TRUE(read_ping(captured("ping_up.txt")));
+  EXPECT_FALSE(read_ping(captured("ping_down.txt")));
+  EXPECT_TRUE(read_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n"));
+}
+
+}  // namespace
+}  // namespace holdfast::slurm
