@@ -1,0 +1,26 @@
+#pragma once
+// When some ranks do what may fail and the others wait: all go on, or all throw. Without it a failure on one rank leaves
+// the others waiting until their time limit.
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "src/comm/communicator.hpp"
+
+namespace holdfast::train {
+
+/// A failure as everybody sees it: that of the lowest rank among those that failed worst.
+struct Failure {
+  std::uint64_t severity = 1;  ///< the caller's scale; the largest wins
+  int rank = 0;
+  std::string text;
+};
+
+/// Collective: what went wrong anywhere, or nothing. `mine` is this rank's failure.
+std::optional<Failure> worst_failure(comm::Communicator& world, const std::optional<Failure>& mine);
+
+/// Collective: `work` where `mine` is set; then every rank returns, or every rank throws Error with the exit code of the
+/// failure (the one that failed throws its own).
+void together(comm::Communicator& world, bool mine, const std::function<void()>& work);
+
+}  // namespace holdfast::train

@@ -1,0 +1,91 @@
+// holdfast-train: one rank of a training run. Links MPI and HDF5, and nothing of SLURM.
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <thread>
+
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/comm/mpi_session.hpp"
+#include "src/train/result.hpp"
+#include "src/train/trainer.hpp"
+
+namespace holdfast::train {
+namespace {
+
+Place find_place(const comm::MpiSession& session, const std::optional<RankEnv>& agent) {
+  if (!agent) return {session.rank(), session.size(), session.ranks_on_this_node(), std::nullopt};
+  if (agent->rank != session.rank() || agent->world != session.size())
+    throw Error(Exit::runtime, "MPI started this rank in another place than was planned",
+                fmt::format("planned: rank {} of {}; MPI: rank {} of {}", agent->rank, agent->world, session.rank(), session.size()));
+  return {agent->rank, agent->world, agent->ranks_per_node, agent};
+}
+
+/// Threads of one rank: what the environment says, else its share of the cores it may use.
+int threads_of(const Place& place) {
+  if (env::get("OMP_NUM_THREADS")) return 0;
+  cpu_set_t cores;
+  const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  return std::max(1, usable / place.ranks_per_node);
+}
+
+void train(const Arguments& arguments, const comm::MpiSession& session, const std::optional<RankEnv>& agent, control::RankLink& link) {
+  const auto start = Clock::now();
+  const Setup setup = read_setup(arguments, find_place(session, agent));
+  auto world = session.world(std::chrono::seconds(setup.config.supervise.step_s));
+  claim_run_directory(setup, *world);
+  Trainer trainer(setup, threads_of(setup.place), *world, link);
+  const control::FinalState final_state = trainer.run();
+  if (!link.supervised() && session.rank() == 0) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    write_result(setup.dir.result(), final_state, trainer.seconds_in_steps() / seconds);
+    log::info("done: step {}, loss {:.4f}, state {}", final_state.step, final_state.loss, final_state.state_digest);
+  }
+  link.finished(session.rank() == 0 ? std::optional(final_state) : std::nullopt);
+  world->barrier();  // nobody leaves while another may still fail
+}
+
+/// The one place where failures become exit codes.
+int run(const Arguments& arguments, comm::MpiSession& session) {
+  std::unique_ptr<control::RankLink> link;
+  int code = 0;
+  std::string why;
+  try {
+    const auto agent = rank_env_from_environment();
+    link = control::make_rank_link(agent);
+    link->progress(0, control::Phase::starting);
+    train(arguments, session, agent, *link);
+    return 0;
+  } catch (const Error& error) {
+    code = static_cast<int>(error.exit()), why = error.what();
+  } catch (const std::exception& error) {
+    code = static_cast<int>(Exit::runtime), why = fmt::format("internal error: {}", error.what());
+  }
+  // What fails on all ranks alike should be said once: rank 0 speaks first and ends the others.
+  if (session.rank() != 0 && !(link && link->supervised())) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  log::error("{}", why);
+  if (link) link->failed(code, why);
+  if (session.size() > 1) session.abort(code);
+  return code;
+}
+
+}  // namespace
+}  // namespace holdfast::train
+
+int main(int argc, char** argv) {
+  holdfast::train::Arguments arguments;
+  CLI::App app("One rank of a training run. Start it with holdfast submit, or by itself: srun -n8 holdfast-train job.toml");
+  app.add_option("job", arguments.job, "job file (TOML); under an agent the run directory's settings are used");
+  app.add_option("--set", arguments.sets, "table.key=value, over the job file's value")->allow_extra_args(false);
+  app.add_option("--run-dir", arguments.run_dir, "run directory, over run.dir");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : static_cast<int>(holdfast::Exit::usage);
+  }
+  holdfast::comm::MpiSession session(&argc, &argv);
+  holdfast::log::start(session.size() > 1 ? fmt::format("rank {}", session.rank()) : "holdfast-train");
+  return holdfast::train::run(arguments, session);
+}

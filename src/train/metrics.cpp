@@ -1,0 +1,39 @@
+#include "src/train/metrics.hpp"
+
+#include <fcntl.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "src/base/clock.hpp"
+
+namespace holdfast::train {
+
+Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt) : path_(std::move(path)), attempt_(attempt) {
+  std::string kept;
+  if (std::filesystem::exists(path_)) {
+    std::istringstream lines(files::read_text(path_));
+    std::int64_t last = 0;
+    for (std::string line; std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn
+      const auto json = nlohmann::json::parse(line, nullptr, false);
+      if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+      const auto at = json["step"].get<std::int64_t>();
+      if (at <= last || at > step) continue;
+      last = at;
+      if (json.contains("loss") && json["loss"].is_number()) last_loss_ = json["loss"].get<double>();
+      kept += line + "\n";
+    }
+  }
+  files::replace_atomically(path_, kept);
+  file_ = files::open(path_, O_WRONLY | O_APPEND);
+}
+
+void Metrics::append(const StepMetrics& m) {
+  nlohmann::ordered_json json = {{"schema_version", 1}, {"step", m.step}, {"loss", m.loss}, {"grad_norm", m.gradient_norm},
+                                 {"lr", m.lr}, {"tokens", m.tokens}, {"tokens_per_s", m.tokens_per_s}, {"step_s", m.step_s},
+                                 {"attempt", attempt_}, {"time", utc_now()}};
+  files::append_all(file_.get(), json.dump() + "\n", path_);
+  last_loss_ = m.loss;
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,37 @@
+#pragma once
+// metrics.jsonl: one line per step, written by logical rank 0.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "src/base/files.hpp"
+
+namespace holdfast::train {
+
+struct StepMetrics {
+  std::int64_t step = 0;  ///< optimizer steps done, so the first line says 1
+  double loss = 0;        ///< mean over the valid tokens of the step
+  double gradient_norm = 0, lr = 0;
+  std::int64_t tokens = 0;  ///< consumed by the run so far
+  double tokens_per_s = 0, step_s = 0;
+};
+
+class Metrics {
+ public:
+  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. The file is replaced, not cut: a
+  /// rank of an earlier attempt that is still alive somewhere goes on writing to a file that nobody sees.
+  Metrics(std::filesystem::path path, std::int64_t step, int attempt);
+
+  void append(const StepMetrics& step);
+  /// Loss of the last line, if there is one.
+  std::optional<double> last_loss() const { return last_loss_; }
+
+ private:
+  std::filesystem::path path_;
+  int attempt_;
+  std::optional<double> last_loss_;
+  files::Fd file_;
+};
+
+}  // namespace holdfast::train
