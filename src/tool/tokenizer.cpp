@@ -17,7 +17,7 @@ constexpr int special_pieces = 3 + 256;
 
 /// Gives SentencePiece every stride-th piece. It asks through an interface without exceptions, so an Error
 /// waits here.
-class Lines : public sentencepiece::SentenceIterator {
+class Lines final : public sentencepiece::SentenceIterator {
  public:
   Lines(const std::function<bool(Piece&)>& text, std::uint64_t stride) : text_(text), stride_(stride) {
     Next();

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# The direction of dependency: print every include edge between folders, and fail on one that the table does not have.
+# Also: who may name SLURM, include HDF5 or MPI, and read the environment.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# folder: what it may include. A row names only rows above it, so nothing can turn round.
+# checkpoint_index is the part of checkpoint/ that knows no HDF5; the launcher uses it.
+table='
+src/base:
+src/config: src/base
+src/control: src/base
+slurm: src/base
+src/tensor: src/base
+src/kernels: src/tensor src/base
+src/comm: src/tensor src/base
+src/shard: src/comm src/kernels src/tensor src/config src/base
+src/model: src/kernels src/tensor src/config src/base
+src/data: src/base
+src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
+checkpoint_index: src/base
+checkpoint: checkpoint_index src/base
+src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/comm src/kernels src/tensor src/control src/config src/base
+src/tool: checkpoint checkpoint_index src/data src/model src/kernels src/tensor src/config src/base
+launcher: slurm checkpoint_index src/control src/config src/base
+'
+# The index is what its library is made of, and what those files include.
+index_sources=$(sed -n '/holdfast_layer(checkpoint_index/,/)/p' checkpoint/CMakeLists.txt | grep -oE '[a-z0-9_]+\.cpp' | sed 's/\.cpp$//')
+index_headers='hash'
+sits_on_hdf5='checkpoint/h5.hpp checkpoint/h5.cpp' # these may include it; others go through them
+
+mapfile -t sources < <(find src slurm launcher checkpoint -name '*.cpp' -o -name '*.hpp' | sort)
+status=0
+complain() { printf 'WRONG: %s\n' "$*"; status=1; }
+
+# file:line:what for every quoted include
+edges=$(grep -HnE '^#include "' "${sources[@]}" | sed -E 's/^([^:]+):([0-9]+):#include "([^"]+)".*/\1 \2 \3/' |
+  awk -v table="$table" -v index_names="$index_sources $index_headers" '
+    function folder(path,   name) {
+      name = path
+      sub(/^.*\//, "", name); sub(/\.[a-z]+$/, "", name)
+      if (path ~ /^checkpoint\// && name in in_index) return "checkpoint_index"
+      sub(/\/[^\/]*$/, "", path)
+      return path
+    }
+    BEGIN {
+      count = split(index_names, names, /[ \n]+/)
+      for (i = 1; i <= count; ++i) in_index[names[i]] = 1
+      rows = split(table, lines, "\n")
+      for (i = 1; i <= rows; ++i) {
+        if (split(lines[i], row, ":") < 2) continue
+        known[row[1]] = 1
+        count = split(row[2], targets, " ")
+        for (j = 1; j <= count; ++j) {
+          if (!(targets[j] in known)) print "WRONG: the table turns round: " row[1] " names " targets[j]
+          allowed[row[1], targets[j]] = 1
+        }
+      }
+    }
+    {
+      from = folder($1); to = folder($3)
+      if (from == to) next
+      ++uses[from " -> " to]
+      if (!((from, to) in allowed)) print "WRONG: " $1 ":" $2 " includes " $3 " (" from " may not include " to ")"
+    }
+    END { for (edge in uses) printf "%s (%d)\n", edge, uses[edge] }' | sort)
+printf '%s\n' "$edges"
+[[ $edges != *WRONG:* ]] || status=1
+
+# Code without its comments, as file:line:text.
+code=$(awk '{
+    line = $0
+    if (in_comment) { if (!sub(/^.*\*\//, "", line)) next; in_comment = 0 }
+    gsub(/\/\*[^*]*\*\//, "", line)
+    if (sub(/\/\*.*$/, "", line)) in_comment = 1
+    sub(/(^|[^:"])\/\/.*$/, "", line)
+    if (line != "") print FILENAME ":" FNR ":" line
+  }' "${sources[@]}")
+
+# only WHO PATTERN WHAT: lines of code that match PATTERN must be in files that match WHO
+only() {
+  local hits
+  hits=$(grep -E "^[^:]+:[0-9]+:.*$2" <<<"$code" | grep -vE "^($1)" || true)
+  [[ -z $hits ]] || while read -r hit; do complain "$hit ($3)"; done <<<"$hits"
+}
+only 'slurm/' '"([^"]*\bSLURM_|(srun|sbatch|scontrol|squeue|sinfo|scancel|sacct)[ "])' 'only slurm/ names a SLURM variable or tool'
+only "${sits_on_hdf5// /:|}:" '#include <(hdf5|H5)' 'only checkpoint/h5.* includes HDF5'
+only 'src/comm/mpi' '#include <mpi' 'only src/comm/mpi* includes MPI'
+only 'src/comm/nccl' '#include <nccl' 'only src/comm/nccl* includes NCCL'
+only 'src/comm/ucx' '#include <uc[pst]/' 'only src/comm/ucx* includes UCX'
+only 'src/base/env\.' '\b(secure_)?getenv *\(' 'only src/base/env.* reads the environment'
+
+((status == 0)) && echo "all edges point one way"
+exit "$status"
