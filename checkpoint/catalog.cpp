@@ -38,9 +38,13 @@ std::string padded(const char* format, std::int64_t number) {
 std::optional<std::string> wrong_size(const fs::path& path, std::int64_t bytes) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
-    return path.filename().string() + (errno == ENOENT ? " is missing" : " cannot be looked at: " + std::error_code(errno, std::generic_category()).message());
+    return path.filename().string() +
+           (errno == ENOENT
+                ? " is missing"
+                : " cannot be looked at: " + std::error_code(errno, std::generic_category()).message());
   if (!S_ISREG(info.st_mode) || info.st_size != bytes)
-    return path.filename().string() + " has " + std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes);
+    return path.filename().string() + " has " + std::to_string(info.st_size) + " bytes, not " +
+           std::to_string(bytes);
   return {};
 }
 
@@ -74,9 +78,11 @@ Name parse_name(std::string_view text) {
   Name name;
   if (take(text, "step-") && take_number(text, name.step)) {
     if (text.empty()) name.kind = Name::Kind::committed;
-    if (take(text, ".tmp-") && take_number(text, name.generation.epoch) && take(text, "-") && take_number(text, name.generation.attempt) && text.empty())
+    if (take(text, ".tmp-") && take_number(text, name.generation.epoch) && take(text, "-") &&
+        take_number(text, name.generation.attempt) && text.empty())
       name.kind = Name::Kind::temporary;
-  } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") && take_number(text, name.serial) && text.empty()) {
+  } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") &&
+             take_number(text, name.serial) && text.empty()) {
     name.kind = Name::Kind::trash;
   }
   if (name.kind == Name::Kind::other || print_name(name) != whole) return {};
@@ -86,11 +92,15 @@ Name parse_name(std::string_view text) {
 std::string print_name(const Name& name) {
   const std::string number = padded("%08lld", name.step);
   switch (name.kind) {
-    case Name::Kind::committed: return "step-" + number;
+    case Name::Kind::committed:
+      return "step-" + number;
     case Name::Kind::temporary:
-      return "step-" + number + ".tmp-" + std::to_string(name.generation.epoch) + "-" + std::to_string(name.generation.attempt);
-    case Name::Kind::trash: return ".trash-" + number + "-" + std::to_string(name.serial);
-    case Name::Kind::other: break;
+      return "step-" + number + ".tmp-" + std::to_string(name.generation.epoch) + "-" +
+             std::to_string(name.generation.attempt);
+    case Name::Kind::trash:
+      return ".trash-" + number + "-" + std::to_string(name.serial);
+    case Name::Kind::other:
+      break;
   }
   return {};
 }
@@ -119,7 +129,8 @@ std::optional<std::string> why_unsound(const fs::path& step_dir) {
   return why;
 }
 
-std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step, std::vector<std::string>* notes) {
+std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step,
+                                  std::vector<std::string>* notes) {
   for (const std::int64_t step : committed_steps(checkpoints)) {
     if (step >= before_step) continue;
     const fs::path path = committed_path(checkpoints, step);
@@ -136,7 +147,8 @@ fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std:
     struct stat info {};
     if (::lstat(trash.c_str(), &info) == 0) continue;
     if (::rename(folder.c_str(), trash.c_str()) == 0) return trash;
-    if (errno != ENOTEMPTY && errno != EEXIST) throw system_error("cannot move " + folder.string() + " away", errno);
+    if (errno != ENOTEMPTY && errno != EEXIST)
+      throw system_error("cannot move " + folder.string() + " away", errno);
   }
 }
 
@@ -166,15 +178,18 @@ void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step
   for (const std::string& text : files::list(checkpoints)) {
     const Name name = parse_name(text);
     const bool dead = name.generation < alive || (name.generation == alive && name.step <= done_step);
-    if (name.kind == Name::Kind::trash || (name.kind == Name::Kind::temporary && dead)) fs::remove_all(checkpoints / text, ignored);
+    if (name.kind == Name::Kind::trash || (name.kind == Name::Kind::temporary && dead))
+      fs::remove_all(checkpoints / text, ignored);
   }
 }
 
 int next_attempt(const fs::path& checkpoints) {
   int highest = 0;
   for (const std::string& text : files::list(checkpoints))
-    if (const Name name = parse_name(text); name.kind == Name::Kind::temporary) highest = std::max(highest, name.generation.attempt);
-  if (const auto newest = newest_sound(checkpoints)) highest = std::max(highest, newest->manifest.generation.attempt);
+    if (const Name name = parse_name(text); name.kind == Name::Kind::temporary)
+      highest = std::max(highest, name.generation.attempt);
+  if (const auto newest = newest_sound(checkpoints))
+    highest = std::max(highest, newest->manifest.generation.attempt);
   return highest + 1;
 }
 

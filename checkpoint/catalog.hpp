@@ -1,5 +1,6 @@
 #pragma once
-// Every name in a checkpoints folder, printed and parsed in one place; which checkpoints there are; what may go.
+// Every name in a checkpoints folder, printed and parsed in one place; which checkpoints there are; what may
+// go.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -24,7 +25,8 @@ struct Name {
   bool operator==(const Name&) const = default;
 };
 
-/// "step-00000100", "step-00000100.tmp-3-7", ".trash-00000100-1"; everything else is `other`, and ours only if print(parse(x)) == x.
+/// "step-00000100", "step-00000100.tmp-3-7", ".trash-00000100-1"; everything else is `other`, and ours only
+/// if print(parse(x)) == x.
 Name parse_name(std::string_view name);
 std::string print_name(const Name& name);
 fs::path committed_path(const fs::path& checkpoints, std::int64_t step);
@@ -35,10 +37,12 @@ std::string shard_file_name(int rank);  ///< "shard-00007.h5"
 inline constexpr const char* manifest_file_name = "manifest.json";
 inline constexpr const char* index_file_name = "index.h5";
 
-/// Steps with a committed folder, newest first; nothing has been read of them yet. Empty when the folder does not exist.
+/// Steps with a committed folder, newest first; nothing has been read of them yet. Empty when the folder does
+/// not exist.
 std::vector<std::int64_t> committed_steps(const fs::path& checkpoints);
 
-/// A committed checkpoint whose manifest is sound and whose files have the sizes that it names. Blocks are not read here.
+/// A committed checkpoint whose manifest is sound and whose files have the sizes that it names. Blocks are
+/// not read here.
 struct Found {
   std::int64_t step = 0;
   fs::path path;
@@ -50,15 +54,19 @@ std::optional<std::string> why_unsound(const fs::path& step_dir);
 std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step = INT64_MAX,
                                   std::vector<std::string>* notes = nullptr);
 
-/// Keeps the newest `keep` (at least 1) sound checkpoints and everything newer than the oldest of them; the rest is
-/// renamed to trash, the folder synced, and removed. Does nothing while fewer than `keep` are sound. Returns the steps removed.
+/// Keeps the newest `keep` (at least 1) sound checkpoints and everything newer than the oldest of them; the
+/// rest is renamed to trash, the folder synced, and removed. Does nothing while fewer than `keep` are sound.
+/// Returns the steps removed.
 std::vector<std::int64_t> retain(const fs::path& checkpoints, int keep);
-/// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of `alive` itself up
-/// to `done_step`. Called by the one committer of the run, at the start of an attempt and after each commit.
+/// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of
+/// `alive` itself up to `done_step`. Called by the one committer of the run, at the start of an attempt and
+/// after each commit.
 void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step = -1);
-/// Moves a folder out of the way under a trash name (it stays there until the next sweep or retain) and returns that path.
+/// Moves a folder out of the way under a trash name (it stays there until the next sweep or retain) and
+/// returns that path.
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step);
-/// For runs without a leader: one more than the highest attempt that left a trace here. Called by one rank before training.
+/// For runs without a leader: one more than the highest attempt that left a trace here. Called by one rank
+/// before training.
 int next_attempt(const fs::path& checkpoints);
 
 }  // namespace holdfast::checkpoint

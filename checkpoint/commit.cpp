@@ -14,7 +14,8 @@ namespace holdfast::checkpoint {
 namespace {
 
 void write_manifest(const fs::path& path, const Manifest& manifest) {
-  const files::Fd fd = files::open(path, O_WRONLY | O_CREAT | O_TRUNC);  // an earlier leader may have left one
+  const files::Fd fd =
+      files::open(path, O_WRONLY | O_CREAT | O_TRUNC);  // an earlier leader may have left one
   files::append_all(fd.get(), to_text(manifest), path);
   files::sync(fd.get(), path);
 }
@@ -38,24 +39,30 @@ std::optional<Generation> sound_generation(const fs::path& path) {
   return read_manifest(path).generation;
 }
 
-/// The commit point. `final` may exist: then it changes places with `temporary` in one step where the file system can do
-/// that, and otherwise goes to the trash first.
-void rename_into_place(const fs::path& checkpoints, const fs::path& temporary, const fs::path& final_path, std::int64_t step,
-                       std::string& note) {
+/// The commit point. `final` may exist: then it changes places with `temporary` in one step where the file
+/// system can do that, and otherwise goes to the trash first.
+void rename_into_place(const fs::path& checkpoints, const fs::path& temporary, const fs::path& final_path,
+                       std::int64_t step, std::string& note) {
   if (is_there(final_path)) {
     note = "replaced an older " + final_path.filename().string();
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
-    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) throw system_error("cannot commit " + final_path.string(), errno);
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+      throw system_error("cannot commit " + final_path.string(), errno);
     move_to_trash(checkpoints, final_path, step);
   }
   // A plain rename never replaces a folder with something in it.
-  if (::rename(temporary.c_str(), final_path.c_str()) != 0) throw system_error("cannot commit " + final_path.string(), errno);
+  if (::rename(temporary.c_str(), final_path.c_str()) != 0)
+    throw system_error("cannot commit " + final_path.string(), errno);
 }
 
 }  // namespace
 
 Commit::Commit(fs::path checkpoints, std::int64_t step, Generation generation, int world)
-    : checkpoints_(std::move(checkpoints)), step_(step), generation_(generation), world_(world), answers_(static_cast<std::size_t>(world)) {
+    : checkpoints_(std::move(checkpoints)),
+      step_(step),
+      generation_(generation),
+      world_(world),
+      answers_(static_cast<std::size_t>(world)) {
   expects(world > 0, "a checkpoint has at least one writer");
 }
 
@@ -79,13 +86,18 @@ void Commit::add(int rank, bool ok, const std::string& payload) {
 
 /// Each vote must speak of this checkpoint, and all of them of one state.
 void Commit::take(int rank, Vote vote, Answer& answer) {
-  if (vote.rank != rank) throw Damaged("the vote is not usable", "it is that of rank " + std::to_string(vote.rank));
+  if (vote.rank != rank)
+    throw Damaged("the vote is not usable", "it is that of rank " + std::to_string(vote.rank));
   if (vote.common.point.step != step_ || vote.common.generation != generation_)
-    throw Damaged("the vote is not usable", "it belongs to " + temporary_path({}, vote.common.point.step, vote.common.generation).string());
-  if (vote.has_common != (rank == 0)) throw Damaged("the vote is not usable", "rank 0 and only rank 0 brings the common part");
+    throw Damaged(
+        "the vote is not usable",
+        "it belongs to " + temporary_path({}, vote.common.point.step, vote.common.generation).string());
+  if (vote.has_common != (rank == 0))
+    throw Damaged("the vote is not usable", "rank 0 and only rank 0 brings the common part");
   for (const auto& other : answers_)
     if (other && other->vote && other->vote->agree != vote.agree)
-      throw Damaged("the ranks do not agree on the state", "rank " + std::to_string(rank) + " and rank " + std::to_string(other->vote->rank) +
+      throw Damaged("the ranks do not agree on the state", "rank " + std::to_string(rank) + " and rank " +
+                                                               std::to_string(other->vote->rank) +
                                                                " differ in step, facts, tensors or digests");
   answer.vote = std::move(vote);
 }
@@ -127,7 +139,8 @@ Committed Commit::commit(int keep) {
     committed.removed = retain(checkpoints_, keep);
     sweep(checkpoints_, generation_, step_);
   } catch (const Error& e) {
-    committed.note += (committed.note.empty() ? "" : "; ") + std::string("old checkpoints could not be removed: ") + e.what();
+    committed.note += (committed.note.empty() ? "" : "; ") +
+                      std::string("old checkpoints could not be removed: ") + e.what();
   }
   return committed;
 }

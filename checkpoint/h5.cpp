@@ -25,10 +25,13 @@ class Silence {
 /// The innermost entry of the error stack: what really went wrong.
 std::string innermost() {
   std::string text;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, [](unsigned n, const H5E_error2_t* entry, void* out) -> herr_t {
-    if (n == 0) *static_cast<std::string*>(out) = std::string(entry->func_name) + ": " + entry->desc;
-    return 0;
-  }, &text);
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned n, const H5E_error2_t* entry, void* out) -> herr_t {
+        if (n == 0) *static_cast<std::string*>(out) = std::string(entry->func_name) + ": " + entry->desc;
+        return 0;
+      },
+      &text);
   return text.empty() ? "HDF5 gave no reason" : text;
 }
 
@@ -44,7 +47,9 @@ hsize_t size(std::int64_t n) { return static_cast<hsize_t>(n); }
 Id property_list(hid_t kind) { return {checked(H5Pcreate(kind), "make a property list"), H5Pclose}; }
 
 Id space(std::span<const hsize_t> shape) {
-  return {checked(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), "make a dataspace"), H5Sclose};
+  return {
+      checked(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), "make a dataspace"),
+      H5Sclose};
 }
 
 /// Missing groups in a name are created on the way.
@@ -63,16 +68,21 @@ Id untimed_dataset() {
 
 Id create_dataset(hid_t file, const std::string& name, hid_t type, hid_t shape, hid_t creation) {
   const Id links = with_groups();
-  return {checked(H5Dcreate2(file, name.c_str(), type, shape, links.get(), creation, H5P_DEFAULT), "create dataset " + name), H5Dclose};
+  return {checked(H5Dcreate2(file, name.c_str(), type, shape, links.get(), creation, H5P_DEFAULT),
+                  "create dataset " + name),
+          H5Dclose};
 }
 
 /// Adds the box [row, row + rows) x [col, col + cols) to a selection.
 void add_box(hid_t selection, bool is_first, hsize_t row, hsize_t col, hsize_t rows, hsize_t cols) {
   const hsize_t start[2] = {row, col}, block[2] = {rows, cols}, one[2] = {1, 1};
-  checked(H5Sselect_hyperslab(selection, is_first ? H5S_SELECT_SET : H5S_SELECT_OR, start, nullptr, one, block), "select a box");
+  checked(
+      H5Sselect_hyperslab(selection, is_first ? H5S_SELECT_SET : H5S_SELECT_OR, start, nullptr, one, block),
+      "select a box");
 }
 
-/// A row-major range of a matrix: the rest of its first row, whole rows, the start of its last one; at most three boxes.
+/// A row-major range of a matrix: the rest of its first row, whole rows, the start of its last one; at most
+/// three boxes.
 void select_range(hid_t selection, hsize_t cols, hsize_t first, hsize_t count) {
   bool is_first = true;
   for (hsize_t at = first, end = first + count; at < end;) {
@@ -86,7 +96,8 @@ void select_range(hid_t selection, hsize_t cols, hsize_t first, hsize_t count) {
 }
 
 std::string text_of(ssize_t (*get)(hid_t, std::size_t, char*, std::size_t), hid_t list, std::size_t i) {
-  std::string text(static_cast<std::size_t>(checked(get(list, i, nullptr, 0), "read a virtual mapping")), '\0');
+  std::string text(static_cast<std::size_t>(checked(get(list, i, nullptr, 0), "read a virtual mapping")),
+                   '\0');
   checked(get(list, i, text.data(), text.size() + 1), "read a virtual mapping");
   return text;
 }
@@ -97,7 +108,8 @@ void read_sources(hid_t creation, Dataset& dataset) {
   for (std::size_t i = 0; i < count; ++i) {
     const Id selection(checked(H5Pget_virtual_vspace(creation, i), "read a virtual mapping"), H5Sclose);
     const hssize_t elements = checked(H5Sget_select_npoints(selection.get()), "read a virtual mapping");
-    dataset.sources.push_back({text_of(H5Pget_virtual_filename, creation, i), text_of(H5Pget_virtual_dsetname, creation, i), -1, elements});
+    dataset.sources.push_back({text_of(H5Pget_virtual_filename, creation, i),
+                               text_of(H5Pget_virtual_dsetname, creation, i), -1, elements});
   }
 }
 
@@ -106,19 +118,23 @@ Dataset describe(hid_t file, const char* name) {
   const Id type(checked(H5Dget_type(dataset.get()), "read a type"), H5Tclose);
   const Id shape(checked(H5Dget_space(dataset.get()), "read a shape"), H5Sclose);
   const Id creation(checked(H5Dget_create_plist(dataset.get()), "read a layout"), H5Pclose);
-  const auto refuse = [&](const char* why) -> void { throw Error(Exit::runtime, std::string("dataset ") + name + " does not belong here", why); };
+  const auto refuse = [&](const char* why) -> void {
+    throw Error(Exit::runtime, std::string("dataset ") + name + " does not belong here", why);
+  };
 
   Dataset seen;
   seen.name = name;
   const bool is_float = checked(H5Tequal(type.get(), H5T_IEEE_F32LE), "compare types") > 0;
-  if (!is_float && checked(H5Tequal(type.get(), H5T_STD_I64LE), "compare types") == 0) refuse("its elements are neither fp32 nor int64");
+  if (!is_float && checked(H5Tequal(type.get(), H5T_STD_I64LE), "compare types") == 0)
+    refuse("its elements are neither fp32 nor int64");
   seen.element = is_float ? Element::float32 : Element::int64;
   hsize_t dims[H5S_MAX_RANK];
   const int rank = checked(H5Sget_simple_extent_dims(shape.get(), dims, nullptr), "read a shape");
   for (int i = 0; i < rank; ++i) seen.shape.push_back(static_cast<std::int64_t>(dims[i]));
   const H5D_layout_t layout = checked(H5Pget_layout(creation.get()), "read a layout");
   if (checked(H5Pget_nfilters(creation.get()), "read filters") > 0) refuse("it has filters");
-  if (checked(H5Pget_external_count(creation.get()), "read external files") > 0) refuse("its data is in another file");
+  if (checked(H5Pget_external_count(creation.get()), "read external files") > 0)
+    refuse("its data is in another file");
   if (layout == H5D_VIRTUAL) {
     seen.is_virtual = true;
     read_sources(creation.get(), seen);
@@ -140,11 +156,15 @@ struct Walk {
 herr_t visit(hid_t group, const char* name, const H5L_info_t* link, void* data) noexcept {
   auto& walk = *static_cast<Walk*>(data);
   try {
-    if (link->type != H5L_TYPE_HARD) throw Error(Exit::runtime, std::string("link ") + name + " does not belong here", "it is soft or external");
+    if (link->type != H5L_TYPE_HARD)
+      throw Error(Exit::runtime, std::string("link ") + name + " does not belong here",
+                  "it is soft or external");
     H5O_info_t object;
     checked(H5Oget_info_by_name(group, name, &object, H5P_DEFAULT), std::string("look at ") + name);
-    if (object.type == H5O_TYPE_DATASET) walk.found.push_back(describe(group, name));
-    else if (object.type != H5O_TYPE_GROUP) throw Error(Exit::runtime, std::string(name) + " does not belong here", "it is a named type");
+    if (object.type == H5O_TYPE_DATASET)
+      walk.found.push_back(describe(group, name));
+    else if (object.type != H5O_TYPE_GROUP)
+      throw Error(Exit::runtime, std::string(name) + " does not belong here", "it is a named type");
     return 0;
   } catch (const std::exception& e) {
     walk.problem = e.what();
@@ -179,7 +199,9 @@ Id create_file(const fs::path& path, std::uint64_t metadata_bytes) {
   checked(H5Pset_meta_block_size(access.get(), metadata_bytes), "choose the metadata block");
   checked(H5Pset_small_data_block_size(access.get(), 0), "choose the data block");
   checked(H5Pset_obj_track_times(creation.get(), false), "switch off times");
-  return {checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "create " + path.string()), H5Fclose};
+  return {checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
+                  "create " + path.string()),
+          H5Fclose};
 }
 
 Id open_file(const fs::path& path) {
@@ -197,7 +219,9 @@ void close_file(Id file) {
 void write_attribute(hid_t file, const char* name, std::int64_t value) {
   const Silence silence;
   const Id scalar(checked(H5Screate(H5S_SCALAR), "make a dataspace"), H5Sclose);
-  const Id attribute(checked(H5Acreate2(file, name, H5T_STD_I64LE, scalar.get(), H5P_DEFAULT, H5P_DEFAULT), "create an attribute"), H5Aclose);
+  const Id attribute(checked(H5Acreate2(file, name, H5T_STD_I64LE, scalar.get(), H5P_DEFAULT, H5P_DEFAULT),
+                             "create an attribute"),
+                     H5Aclose);
   checked(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value), "write an attribute");
 }
 
@@ -208,17 +232,20 @@ Id create_contiguous(hid_t file, const std::string& name, Element element, std::
   checked(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "choose a layout");
   checked(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "choose early allocation");
   checked(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "choose never to fill");
-  return create_dataset(file, name, element == Element::float32 ? H5T_IEEE_F32LE : H5T_STD_I64LE, extent.get(), creation.get());
+  return create_dataset(file, name, element == Element::float32 ? H5T_IEEE_F32LE : H5T_STD_I64LE,
+                        extent.get(), creation.get());
 }
 
 std::int64_t offset_of(hid_t dataset) {
   const Silence silence;
   const haddr_t offset = H5Dget_offset(dataset);
-  if (offset == HADDR_UNDEF) throw Error(Exit::runtime, "cannot find a dataset's place in its file", innermost());
+  if (offset == HADDR_UNDEF)
+    throw Error(Exit::runtime, "cannot find a dataset's place in its file", innermost());
   return static_cast<std::int64_t>(offset);
 }
 
-void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std::int64_t cols, std::span<const Source> sources) {
+void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std::int64_t cols,
+                    std::span<const Source> sources) {
   const Silence silence;
   const hsize_t shape[2] = {size(rows), size(cols)};
   const Id extent = space(shape), creation = untimed_dataset();
@@ -226,7 +253,9 @@ void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std:
     const hsize_t count[1] = {size(source.count)};
     const Id whole = space(count), range = space(shape);
     select_range(range.get(), size(cols), size(source.first), size(source.count));
-    checked(H5Pset_virtual(creation.get(), range.get(), source.file.c_str(), source.dataset.c_str(), whole.get()), "map " + source.dataset);
+    checked(
+        H5Pset_virtual(creation.get(), range.get(), source.file.c_str(), source.dataset.c_str(), whole.get()),
+        "map " + source.dataset);
   }
   const float nan = std::numeric_limits<float>::quiet_NaN();
   checked(H5Pset_fill_value(creation.get(), H5T_NATIVE_FLOAT, &nan), "choose the fill value");

@@ -1,6 +1,7 @@
 #pragma once
-// The HDF5 calls we need, each wrapped once: ids that close themselves, and Error instead of an error stack on stderr.
-// The only file (with what sits directly on it) that knows HDF5. Everything is serial; nothing here is on the save path.
+// The HDF5 calls we need, each wrapped once: ids that close themselves, and Error instead of an error stack
+// on stderr. The only file (with what sits directly on it) that knows HDF5. Everything is serial; nothing
+// here is on the save path.
 #include <hdf5.h>
 
 #include <cstdint>
@@ -32,7 +33,8 @@ class Id {
   Close close_ = nullptr;
 };
 
-/// A new file in format 1.10, its metadata collected in blocks of `metadata_bytes`, data of 1 MiB and more aligned to 4096.
+/// A new file in format 1.10, its metadata collected in blocks of `metadata_bytes`, data of 1 MiB and more
+/// aligned to 4096.
 Id create_file(const fs::path& path, std::uint64_t metadata_bytes);
 Id open_file(const fs::path& path);  ///< for reading; does not lock
 /// Closes and says so when it fails (the destructor would not).
@@ -41,7 +43,8 @@ void close_file(Id file);
 void write_attribute(hid_t file, const char* name, std::int64_t value);
 
 enum class Element { float32, int64 };
-/// A contiguous 1-D dataset, allocated at once and never filled; missing groups of its name are made. `count` may not be 0.
+/// A contiguous 1-D dataset, allocated at once and never filled; missing groups of its name are made. `count`
+/// may not be 0.
 Id create_contiguous(hid_t file, const std::string& name, Element element, std::int64_t count);
 /// Byte offset of a contiguous dataset in its file.
 std::int64_t offset_of(hid_t dataset);
@@ -52,7 +55,8 @@ struct Source {
   std::int64_t first = 0, count = 0;
 };
 /// A virtual fp32 dataset of rows x cols, fill value NaN.
-void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std::int64_t cols, std::span<const Source> sources);
+void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std::int64_t cols,
+                    std::span<const Source> sources);
 
 /// A dataset as HDF5 sees it.
 struct Dataset {
@@ -60,11 +64,11 @@ struct Dataset {
   std::vector<std::int64_t> shape;
   Element element = Element::float32;
   bool is_virtual = false;
-  std::int64_t offset = -1;      ///< contiguous ones
-  std::vector<Source> sources;   ///< virtual ones; first = -1: only the number of elements is told
+  std::int64_t offset = -1;     ///< contiguous ones
+  std::vector<Source> sources;  ///< virtual ones; first = -1: only the number of elements is told
 };
-/// All datasets of a file. Throws Error on anything that does not belong into a file of ours: soft or external links, other
-/// element types, chunks, filters, external storage.
+/// All datasets of a file. Throws Error on anything that does not belong into a file of ours: soft or
+/// external links, other element types, chunks, filters, external storage.
 std::vector<Dataset> datasets_of(hid_t file);
 
 }  // namespace holdfast::checkpoint::h5

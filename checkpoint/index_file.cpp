@@ -15,7 +15,8 @@ std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayou
     for (const PieceSpan& span : layout.of_rank[rank]) {
       const auto t = static_cast<std::size_t>(span.tensor);
       if (span.count > 0)
-        sources.at(t).push_back({shard_file_name(static_cast<int>(rank)), "/" + dataset_name(tensors[t], span.first), span.first, span.count});
+        sources.at(t).push_back({shard_file_name(static_cast<int>(rank)),
+                                 "/" + dataset_name(tensors[t], span.first), span.first, span.count});
     }
   MemoryFile file;
   h5::Id h5_file = h5::create_file(file.path(), 4096);

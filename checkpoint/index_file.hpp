@@ -1,5 +1,6 @@
 #pragma once
-// index.h5: whole tensors as virtual datasets over the shards, for h5py, h5dump and people. Never read by the loader.
+// index.h5: whole tensors as virtual datasets over the shards, for h5py, h5dump and people. Never read by the
+// loader.
 #include <span>
 #include <string>
 

@@ -14,11 +14,11 @@ struct Loaded {
   std::int64_t bytes_read = 0;  ///< from shard files, by this rank
 };
 
-/// Fills the memory of `into.pieces` from the checkpoint. Each block is checked before a byte of it is used. Tensors are
-/// matched by name and shape; the checkpoint may hold more of them than `into`.
-/// Throws Damaged (torn, truncated, altered, missing, swapped or stale files: try the checkpoint before) or Error (a tensor is not
-/// in the checkpoint or has another shape: another model; no permission). After a throw the memory of `into` is undefined.
-/// The caller compares partial_digests(), summed over ranks, with manifest.digests.
+/// Fills the memory of `into.pieces` from the checkpoint. Each block is checked before a byte of it is used.
+/// Tensors are matched by name and shape; the checkpoint may hold more of them than `into`. Throws Damaged
+/// (torn, truncated, altered, missing, swapped or stale files: try the checkpoint before) or Error (a tensor
+/// is not in the checkpoint or has another shape: another model; no permission). After a throw the memory of
+/// `into` is undefined. The caller compares partial_digests(), summed over ranks, with manifest.digests.
 Loaded load(const fs::path& step_dir, const State& into);
 /// The same when the manifest has already been read, to look at its facts first.
 Loaded load(const fs::path& step_dir, Manifest manifest, const State& into);

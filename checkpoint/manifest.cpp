@@ -34,22 +34,26 @@ std::string lines(const Range& range, Print print) {
 
 [[noreturn]] void refuse(const std::string& why) { throw Damaged("the manifest is not usable", why); }
 
-/// The first line and the digest, which covers every byte but its own digits. The same in all versions, so that a manifest
-/// of a newer one is told from a damaged one.
+/// The first line and the digest, which covers every byte but its own digits. The same in all versions, so
+/// that a manifest of a newer one is told from a damaged one.
 void check_first_line(std::string_view text) {
   const std::size_t version_at = version_key.size();
   std::size_t at = version_at;
   int version = 0;
-  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && version < 1'000'000; ++at) version = version * 10 + (text[at] - '0');
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && version < 1'000'000; ++at)
+    version = version * 10 + (text[at] - '0');
   const std::size_t digest_at = at + digest_key.size(), body_at = digest_at + digest_digits + line_end.size();
-  if (!text.starts_with(version_key) || at == version_at || text.size() < body_at || text.substr(at, digest_key.size()) != digest_key ||
+  if (!text.starts_with(version_key) || at == version_at || text.size() < body_at ||
+      text.substr(at, digest_key.size()) != digest_key ||
       text.substr(body_at - line_end.size(), line_end.size()) != line_end)
     refuse("its first line is not that of a manifest");
-  if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) != text.substr(digest_at, digest_digits))
+  if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) !=
+      text.substr(digest_at, digest_digits))
     refuse("it was altered or cut: its digest does not match");
   if (version > format_version)
     throw Error(Exit::runtime, "the checkpoint has a newer format",
-                "version " + std::to_string(version) + ", this Holdfast reads up to " + std::to_string(format_version),
+                "version " + std::to_string(version) + ", this Holdfast reads up to " +
+                    std::to_string(format_version),
                 "Use the Holdfast that wrote it?");
   if (version != format_version) refuse("schema_version " + std::to_string(version) + " never existed");
 }
@@ -62,11 +66,16 @@ std::string to_text(const Manifest& m) {
   body += "\"generation\":" + detail::print(detail::to_json(m.generation, m.point.step)) + ",\n";
   body += "\"point\":" + detail::print(point) + ",\n";
   body += "\"facts\":" + detail::print(detail::to_json(m.facts)) + ",\n";
-  body += "\"tensors\":" + lines(m.tensors, [&](std::size_t i) { return detail::print(detail::to_json(m.tensors[i], m.digests[i])); }) + ",\n";
+  body += "\"tensors\":" +
+          lines(m.tensors,
+                [&](std::size_t i) { return detail::print(detail::to_json(m.tensors[i], m.digests[i])); }) +
+          ",\n";
   body += "\"state_digest\":\"" + digest_text(m.state_digest) + "\",\n";
-  body += "\"shards\":" + lines(m.shards, [&](std::size_t i) { return detail::print(detail::to_json(m.shards[i])); }) + ",\n";
+  body += "\"shards\":" +
+          lines(m.shards, [&](std::size_t i) { return detail::print(detail::to_json(m.shards[i])); }) + ",\n";
   body += "\"index\":" + detail::print(detail::to_json(m.index)) + "}\n";
-  const std::string head = std::string(version_key) + std::to_string(format_version) + std::string(digest_key);
+  const std::string head =
+      std::string(version_key) + std::to_string(format_version) + std::string(digest_key);
   body.insert(0, line_end);
   return head + xxh3_128(head, body) + body;
 }
@@ -74,7 +83,9 @@ std::string to_text(const Manifest& m) {
 Manifest parse_manifest(std::string_view text) {
   check_first_line(text);
   const Json json = detail::parse_json(text, "the manifest");
-  const Fields fields(json, "", {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest", "shards", "index"});
+  const Fields fields(json, "",
+                      {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest",
+                       "shards", "index"});
   Manifest m;
   m.point.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
   const Fields point(fields.value("point"), "point", {"tokens", "samples"});
@@ -84,7 +95,8 @@ Manifest parse_manifest(std::string_view text) {
   detail::read_tensors(fields.array("tensors"), "tensors", m.tensors, m.digests);
   m.state_digest = fields.hex64("state_digest");
   const Json& shards = fields.array("shards");
-  for (std::size_t i = 0; i < shards.size(); ++i) m.shards.push_back(detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]"));
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    m.shards.push_back(detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]"));
   m.index = detail::read_index(fields.value("index"), "index");
   prove(m);
   return m;
@@ -96,18 +108,21 @@ Manifest read_manifest(const fs::path& step_dir) {
   if (::stat(path.c_str(), &info) != 0) {
     const int reason = errno;
     if (reason == ENOENT || reason == ENOTDIR)
-      throw Damaged(step_dir.string() + " is not a checkpoint", std::string("it has no ") + manifest_file_name);
+      throw Damaged(step_dir.string() + " is not a checkpoint",
+                    std::string("it has no ") + manifest_file_name);
     throw system_error("cannot read " + path.string(), reason);
   }
   if (!S_ISREG(info.st_mode) || info.st_size > largest_manifest)
-    throw Damaged("checkpoint " + step_dir.string() + " is damaged", "the manifest is not a file of at most 1 GiB");
+    throw Damaged("checkpoint " + step_dir.string() + " is damaged",
+                  "the manifest is not a file of at most 1 GiB");
   const std::string text = files::read_text(path);
   try {
     return parse_manifest(text);
   } catch (const Damaged& e) {
     throw Damaged("checkpoint " + step_dir.string() + " is damaged", e.why().empty() ? e.what() : e.why());
   } catch (const Error& e) {
-    throw Error(e.exit(), "cannot use checkpoint " + step_dir.string(), e.problem() + ": " + e.why(), e.hint());
+    throw Error(e.exit(), "cannot use checkpoint " + step_dir.string(), e.problem() + ": " + e.why(),
+                e.hint());
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// manifest.json: the only thing a reader of a checkpoint believes. Text, strict reader and proofs (FORMAT.md).
+// manifest.json: the only thing a reader of a checkpoint believes. Text, strict reader and proofs
+// (FORMAT.md).
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -13,8 +14,8 @@ namespace holdfast::checkpoint {
 
 namespace fs = std::filesystem;
 
-/// A checkpoint that is torn, truncated, altered, incomplete or mixed up: take the one before it. Everything else that can
-/// go wrong (no permission, another model, a newer format) is a plain Error.
+/// A checkpoint that is torn, truncated, altered, incomplete or mixed up: take the one before it. Everything
+/// else that can go wrong (no permission, another model, a newer format) is a plain Error.
 class Damaged : public Error {
  public:
   explicit Damaged(std::string problem, std::string why = {}, std::string hint = {})
@@ -61,13 +62,15 @@ struct Manifest {
 
 /// The file's text, self-digest included.
 std::string to_text(const Manifest& manifest);
-/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; Error for a newer format.
+/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; Error for a newer
+/// format.
 Manifest parse_manifest(std::string_view text);
 /// Reads and parses `step_dir`/manifest.json. Damaged also when it is missing or cut.
 Manifest read_manifest(const fs::path& step_dir);
 
-/// Throws Damaged unless sizes, offsets, names and checksums fit together and every element of every tensor is stored
-/// exactly once. parse_manifest() and the committer both call it: nothing is committed that would be refused on reading.
+/// Throws Damaged unless sizes, offsets, names and checksums fit together and every element of every tensor
+/// is stored exactly once. parse_manifest() and the committer both call it: nothing is committed that would
+/// be refused on reading.
 void prove(const Manifest& manifest);
 std::string root_of(const ShardInfo& shard);
 std::int64_t blocks_of(const ShardInfo& shard);

@@ -12,12 +12,16 @@ std::string hex32(std::uint32_t value) {
   return text;
 }
 
-bool is_natural(const Json& value) { return value.is_number_integer() && (value.is_number_unsigned() || value.get<std::int64_t>() >= 0); }
+bool is_natural(const Json& value) {
+  return value.is_number_integer() && (value.is_number_unsigned() || value.get<std::int64_t>() >= 0);
+}
 
 std::int64_t natural(const Json& value, const std::string& place, std::int64_t max) {
-  if (!is_natural(value)) throw Damaged("the manifest is not usable", place + " is not a non-negative integer");
+  if (!is_natural(value))
+    throw Damaged("the manifest is not usable", place + " is not a non-negative integer");
   if (value.get<std::uint64_t>() > static_cast<std::uint64_t>(max))
-    throw Damaged("the manifest is not usable", place + " is " + value.dump() + ", at most " + std::to_string(max) + " is possible");
+    throw Damaged("the manifest is not usable",
+                  place + " is " + value.dump() + ", at most " + std::to_string(max) + " is possible");
   return value.get<std::int64_t>();
 }
 
@@ -30,13 +34,18 @@ Json to_json(const Generation& generation, std::int64_t step) {
 }
 
 Json to_json(const Facts& facts) {
-  return {{"model_toml", facts.model_toml}, {"world", facts.world}, {"strategy", facts.strategy},
-          {"numerics", facts.numerics}, {"data_identity", facts.data_identity}, {"seed", facts.seed},
+  return {{"model_toml", facts.model_toml},       {"world", facts.world},
+          {"strategy", facts.strategy},           {"numerics", facts.numerics},
+          {"data_identity", facts.data_identity}, {"seed", facts.seed},
           {"config_hash", facts.config_hash}};
 }
 
 Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
-  return {{"name", tensor.name}, {"rows", tensor.rows}, {"cols", tensor.cols}, {"dtype", "f32"}, {"digest", digest_text(digest)}};
+  return {{"name", tensor.name},
+          {"rows", tensor.rows},
+          {"cols", tensor.cols},
+          {"dtype", "f32"},
+          {"digest", digest_text(digest)}};
 }
 
 Json to_json(const ShardInfo& shard) {
@@ -46,11 +55,18 @@ Json to_json(const ShardInfo& shard) {
   Json pieces = Json::array();
   for (const StoredPiece& piece : shard.pieces)
     pieces.push_back(Json::array({piece.span.tensor, piece.span.first, piece.span.count, piece.offset}));
-  return {{"file", shard.file}, {"bytes", shard.bytes}, {"data_offset", shard.data_offset},
-          {"metadata_crc32c", hex32(shard.metadata_crc32c)}, {"block_crc32c", table}, {"root", shard.root}, {"pieces", pieces}};
+  return {{"file", shard.file},
+          {"bytes", shard.bytes},
+          {"data_offset", shard.data_offset},
+          {"metadata_crc32c", hex32(shard.metadata_crc32c)},
+          {"block_crc32c", table},
+          {"root", shard.root},
+          {"pieces", pieces}};
 }
 
-Json to_json(const IndexInfo& index) { return {{"file", index.file}, {"bytes", index.bytes}, {"xxh3", index.xxh3}}; }
+Json to_json(const IndexInfo& index) {
+  return {{"file", index.file}, {"bytes", index.bytes}, {"xxh3", index.xxh3}};
+}
 
 std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -76,7 +92,8 @@ Fields::Fields(const Json& object, std::string place, std::initializer_list<cons
   const std::string where = place_.empty() ? "the top level" : place_;
   if (!object.is_object()) throw Damaged("the manifest is not usable", where + " is not an object");
   for (const char* name : names)
-    if (!object.contains(name)) throw Damaged("the manifest is not usable", this->place(name) + " is missing");
+    if (!object.contains(name))
+      throw Damaged("the manifest is not usable", this->place(name) + " is missing");
   if (object.size() == names.size()) return;
   for (const auto& [key, value] : object.items()) {
     bool known = false;
@@ -87,10 +104,13 @@ Fields::Fields(const Json& object, std::string place, std::initializer_list<cons
 
 const Json& Fields::value(const char* name) const { return object_.at(name); }
 
-std::int64_t Fields::integer(const char* name, std::int64_t max) const { return natural(value(name), place(name), max); }
+std::int64_t Fields::integer(const char* name, std::int64_t max) const {
+  return natural(value(name), place(name), max);
+}
 
 std::uint64_t Fields::unsigned64(const char* name) const {
-  if (!is_natural(value(name))) throw Damaged("the manifest is not usable", place(name) + " is not a non-negative integer");
+  if (!is_natural(value(name)))
+    throw Damaged("the manifest is not usable", place(name) + " is not a non-negative integer");
   return value(name).get<std::uint64_t>();
 }
 
@@ -101,7 +121,8 @@ std::string Fields::text(const char* name) const {
 
 std::uint64_t Fields::hex64(const char* name) const {
   std::uint64_t number = 0;
-  if (!parse_hex(text(name), 16, number)) throw Damaged("the manifest is not usable", place(name) + " is not 16 hex digits");
+  if (!parse_hex(text(name), 16, number))
+    throw Damaged("the manifest is not usable", place(name) + " is not 16 hex digits");
   return number;
 }
 
@@ -121,12 +142,14 @@ const Json& Fields::array(const char* name) const {
 
 std::int64_t read_generation(const Json& json, const std::string& place, Generation& generation) {
   const Fields fields(json, place, {"step", "epoch", "attempt"});
-  generation = {static_cast<int>(fields.integer("epoch", max_int)), static_cast<int>(fields.integer("attempt", max_int))};
+  generation = {static_cast<int>(fields.integer("epoch", max_int)),
+                static_cast<int>(fields.integer("attempt", max_int))};
   return fields.integer("step");
 }
 
 Facts read_facts(const Json& json, const std::string& place) {
-  const Fields fields(json, place, {"model_toml", "world", "strategy", "numerics", "data_identity", "seed", "config_hash"});
+  const Fields fields(
+      json, place, {"model_toml", "world", "strategy", "numerics", "data_identity", "seed", "config_hash"});
   Facts facts;
   facts.model_toml = fields.text("model_toml");
   facts.world = static_cast<int>(fields.integer("world", max_int));
@@ -141,16 +164,19 @@ Facts read_facts(const Json& json, const std::string& place) {
 void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
                   std::vector<std::uint64_t>& digests) {
   for (std::size_t i = 0; i < json.size(); ++i) {
-    const Fields fields(json[i], place + "[" + std::to_string(i) + "]", {"name", "rows", "cols", "dtype", "digest"});
+    const Fields fields(json[i], place + "[" + std::to_string(i) + "]",
+                        {"name", "rows", "cols", "dtype", "digest"});
     if (fields.text("dtype") != "f32")
-      throw Damaged("the manifest is not usable", fields.place("dtype") + " is \"" + fields.text("dtype") + "\", this format has f32 only");
+      throw Damaged("the manifest is not usable",
+                    fields.place("dtype") + " is \"" + fields.text("dtype") + "\", this format has f32 only");
     tensors.push_back({fields.text("name"), fields.integer("rows"), fields.integer("cols")});
     digests.push_back(fields.hex64("digest"));
   }
 }
 
 ShardInfo read_shard(const Json& json, const std::string& place) {
-  const Fields fields(json, place, {"file", "bytes", "data_offset", "metadata_crc32c", "block_crc32c", "root", "pieces"});
+  const Fields fields(json, place,
+                      {"file", "bytes", "data_offset", "metadata_crc32c", "block_crc32c", "root", "pieces"});
   ShardInfo shard;
   shard.file = fields.text("file");
   shard.bytes = fields.integer("bytes");
@@ -161,18 +187,23 @@ ShardInfo read_shard(const Json& json, const std::string& place) {
     throw Damaged("the manifest is not usable", fields.place("metadata_crc32c") + " is not 8 hex digits");
   shard.metadata_crc32c = static_cast<std::uint32_t>(crc);
   const std::string table = fields.text("block_crc32c");
-  if (table.size() % 8 != 0) throw Damaged("the manifest is not usable", fields.place("block_crc32c") + " is not a list of 8 hex digits");
+  if (table.size() % 8 != 0)
+    throw Damaged("the manifest is not usable",
+                  fields.place("block_crc32c") + " is not a list of 8 hex digits");
   for (std::size_t at = 0; at < table.size(); at += 8) {
     if (!parse_hex(std::string_view(table).substr(at, 8), 8, crc))
-      throw Damaged("the manifest is not usable", fields.place("block_crc32c") + " is not a list of 8 hex digits");
+      throw Damaged("the manifest is not usable",
+                    fields.place("block_crc32c") + " is not a list of 8 hex digits");
     shard.block_crc32c.push_back(static_cast<std::uint32_t>(crc));
   }
   for (const Json& piece : fields.array("pieces")) {
     const std::string where = fields.place("pieces") + "[" + std::to_string(shard.pieces.size()) + "]";
-    if (!piece.is_array() || piece.size() != 4) throw Damaged("the manifest is not usable", where + " is not [tensor, first, count, offset]");
-    shard.pieces.push_back({{static_cast<int>(natural(piece[0], where + "[0]", max_int)), natural(piece[1], where + "[1]", INT64_MAX),
-                             natural(piece[2], where + "[2]", INT64_MAX)},
-                            natural(piece[3], where + "[3]", INT64_MAX)});
+    if (!piece.is_array() || piece.size() != 4)
+      throw Damaged("the manifest is not usable", where + " is not [tensor, first, count, offset]");
+    shard.pieces.push_back(
+        {{static_cast<int>(natural(piece[0], where + "[0]", max_int)),
+          natural(piece[1], where + "[1]", INT64_MAX), natural(piece[2], where + "[2]", INT64_MAX)},
+         natural(piece[3], where + "[3]", INT64_MAX)});
   }
   return shard;
 }

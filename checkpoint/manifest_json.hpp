@@ -1,5 +1,6 @@
 #pragma once
-// Parts of a manifest as JSON values, for the manifest itself and for the votes that it is made of. Internal to checkpoint/.
+// Parts of a manifest as JSON values, for the manifest itself and for the votes that it is made of. Internal
+// to checkpoint/.
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,8 +23,8 @@ std::string print(const Json& json);
 /// Parses text; throws Damaged that names `what` when it is not JSON.
 Json parse_json(std::string_view text, const std::string& what);
 
-/// A strict reader of one JSON object: every field is asked for exactly once, and none is left over. All complaints are
-/// Damaged with the place, for example "shards[3].bytes is not a non-negative integer".
+/// A strict reader of one JSON object: every field is asked for exactly once, and none is left over. All
+/// complaints are Damaged with the place, for example "shards[3].bytes is not a non-negative integer".
 class Fields {
  public:
   Fields(const Json& object, std::string place, std::initializer_list<const char*> names);
@@ -44,7 +45,8 @@ class Fields {
 /// Fixed-width lower-case hex; false when `text` is anything else.
 bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value);
 
-std::int64_t read_generation(const Json& json, const std::string& place, Generation& generation);  ///< returns the step
+std::int64_t read_generation(const Json& json, const std::string& place,
+                             Generation& generation);  ///< returns the step
 Facts read_facts(const Json& json, const std::string& place);
 void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
                   std::vector<std::uint64_t>& digests);

@@ -16,7 +16,8 @@ constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 [[noreturn]] void refuse(const std::string& why) { throw Damaged("the manifest is not usable", why); }
 
 void prove_name(const std::string& name) {
-  const bool clean = std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '@'; });
+  const bool clean = std::none_of(name.begin(), name.end(),
+                                  [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '@'; });
   bool components = !name.empty() && name.size() <= 1024;
   for (std::size_t at = 0; components && at <= name.size();) {
     const std::size_t end = std::min(name.find('/', at), name.size());
@@ -34,30 +35,40 @@ void prove_tensors(const Manifest& m) {
     prove_name(tensor.name);
     if (!seen.insert(tensor.name).second) refuse("tensor " + tensor.name + " is named twice");
     if (tensor.rows < 0 || tensor.cols < 0 || (tensor.cols > 0 && tensor.rows > most_elements / tensor.cols))
-      refuse("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " + std::to_string(tensor.cols));
+      refuse("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
+             std::to_string(tensor.cols));
   }
-  if (m.state_digest != state_digest(m.tensors, m.digests)) refuse("the state digest does not follow from those of the tensors");
+  if (m.state_digest != state_digest(m.tensors, m.digests))
+    refuse("the state digest does not follow from those of the tensors");
 }
 
 /// Sizes, block table, root, and that pieces lie inside the data span, apart from each other.
 void prove_shard(const Manifest& m, std::size_t rank) {
   const ShardInfo& shard = m.shards[rank];
   if (shard.file != shard_file_name(static_cast<int>(rank)))
-    refuse("shard " + std::to_string(rank) + " must be in " + shard_file_name(static_cast<int>(rank)) + ", not \"" + shard.file + "\"");
-  if (shard.data_offset <= 0 || shard.data_offset % 4096 != 0) refuse(shard.file + ": the data cannot start at " + std::to_string(shard.data_offset));
-  if (shard.bytes > most_elements || shard.bytes - record_bytes < shard.data_offset) refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
+    refuse("shard " + std::to_string(rank) + " must be in " + shard_file_name(static_cast<int>(rank)) +
+           ", not \"" + shard.file + "\"");
+  if (shard.data_offset <= 0 || shard.data_offset % 4096 != 0)
+    refuse(shard.file + ": the data cannot start at " + std::to_string(shard.data_offset));
+  if (shard.bytes > most_elements || shard.bytes - record_bytes < shard.data_offset)
+    refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
   if (static_cast<std::int64_t>(shard.block_crc32c.size()) != blocks_of(shard))
-    refuse(shard.file + " has " + std::to_string(blocks_of(shard)) + " blocks and " + std::to_string(shard.block_crc32c.size()) + " block checksums");
-  if (shard.root != root_of(shard)) refuse(shard.file + ": the root does not follow from the block checksums");
+    refuse(shard.file + " has " + std::to_string(blocks_of(shard)) + " blocks and " +
+           std::to_string(shard.block_crc32c.size()) + " block checksums");
+  if (shard.root != root_of(shard))
+    refuse(shard.file + ": the root does not follow from the block checksums");
 
   std::vector<const StoredPiece*> by_offset;
   for (const StoredPiece& piece : shard.pieces) {
     const PieceSpan& span = piece.span;
-    if (span.tensor < 0 || static_cast<std::size_t>(span.tensor) >= m.tensors.size()) refuse(shard.file + " has a piece of tensor " + std::to_string(span.tensor) + ", which is not listed");
+    if (span.tensor < 0 || static_cast<std::size_t>(span.tensor) >= m.tensors.size())
+      refuse(shard.file + " has a piece of tensor " + std::to_string(span.tensor) + ", which is not listed");
     const LogicalTensor& tensor = m.tensors[static_cast<std::size_t>(span.tensor)];
-    if (span.count <= 0 || span.first < 0 || span.count > tensor.elements() || span.first > tensor.elements() - span.count)
+    if (span.count <= 0 || span.first < 0 || span.count > tensor.elements() ||
+        span.first > tensor.elements() - span.count)
       refuse(shard.file + " has a piece outside " + tensor.name);
-    if (piece.offset < shard.data_offset + record_bytes || span.count * element_bytes > shard.bytes || piece.offset > shard.bytes - span.count * element_bytes)
+    if (piece.offset % element_bytes != 0 || piece.offset < shard.data_offset + record_bytes ||
+        span.count * element_bytes > shard.bytes || piece.offset > shard.bytes - span.count * element_bytes)
       refuse(shard.file + ": a piece of " + tensor.name + " lies outside the data");
     by_offset.push_back(&piece);
   }
@@ -71,16 +82,21 @@ void prove_shard(const Manifest& m, std::size_t rank) {
 void prove_coverage(const Manifest& m) {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> spans(m.tensors.size());
   for (const ShardInfo& shard : m.shards)
-    for (const StoredPiece& piece : shard.pieces) spans[static_cast<std::size_t>(piece.span.tensor)].emplace_back(piece.span.first, piece.span.count);
+    for (const StoredPiece& piece : shard.pieces)
+      spans[static_cast<std::size_t>(piece.span.tensor)].emplace_back(piece.span.first, piece.span.count);
   for (std::size_t t = 0; t < spans.size(); ++t) {
     std::sort(spans[t].begin(), spans[t].end());
     std::int64_t next = 0;
     for (const auto& [first, count] : spans[t]) {
-      if (first > next) refuse("elements " + std::to_string(next) + " to " + std::to_string(first - 1) + " of " + m.tensors[t].name + " are stored nowhere");
-      if (first < next) refuse("element " + std::to_string(first) + " of " + m.tensors[t].name + " is stored twice");
+      if (first > next)
+        refuse("elements " + std::to_string(next) + " to " + std::to_string(first - 1) + " of " +
+               m.tensors[t].name + " are stored nowhere");
+      if (first < next)
+        refuse("element " + std::to_string(first) + " of " + m.tensors[t].name + " is stored twice");
       next = first + count;
     }
-    if (next != m.tensors[t].elements()) refuse("elements from " + std::to_string(next) + " of " + m.tensors[t].name + " are stored nowhere");
+    if (next != m.tensors[t].elements())
+      refuse("elements from " + std::to_string(next) + " of " + m.tensors[t].name + " are stored nowhere");
   }
 }
 
@@ -107,7 +123,9 @@ std::string root_of(const ShardInfo& shard) {
   return xxh3_128(bytes);
 }
 
-std::int64_t blocks_of(const ShardInfo& shard) { return (shard.bytes - shard.data_offset + block_bytes - 1) / block_bytes; }
+std::int64_t blocks_of(const ShardInfo& shard) {
+  return (shard.bytes - shard.data_offset + block_bytes - 1) / block_bytes;
+}
 
 std::int64_t total_bytes(const Manifest& m) {
   std::int64_t bytes = 0;

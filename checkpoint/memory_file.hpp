@@ -1,6 +1,7 @@
 #pragma once
-// A sparse file in memory, so that HDF5 can lay out a file of any size without touching a disk. HDF5 wants a path to a real
-// file (not the link in /proc that a memfd has), so it has a name in /dev/shm until HDF5 has opened it.
+// A sparse file in memory, so that HDF5 can lay out a file of any size without touching a disk. HDF5 wants a
+// path to a real file (not the link in /proc that a memfd has), so it has a name in /dev/shm until HDF5 has
+// opened it.
 #include <cstdint>
 #include <filesystem>
 #include <string>

@@ -16,7 +16,8 @@ struct ShardPlan {
 };
 
 /// Lays out the shard of `rank` among `world` writers. Touches no disk. Throws Error when HDF5 cannot.
-ShardPlan plan_shard(int rank, int world, std::span<const LogicalTensor> tensors, std::span<const PieceSpan> spans);
+ShardPlan plan_shard(int rank, int world, std::span<const LogicalTensor> tensors,
+                     std::span<const PieceSpan> spans);
 
 /// "model/norm.weight@128": the dataset of a piece, without the leading '/'.
 std::string dataset_name(const LogicalTensor& tensor, std::int64_t first);
@@ -30,7 +31,8 @@ struct Record {
   std::int64_t bytes = 0, data_offset = 0;
 };
 std::string record_text(const Record& record);  ///< record_bytes long
-/// Nothing when `bytes` is this record; else what is wrong, for example "it is of step 100, generation 1-2, rank 3".
+/// Nothing when `bytes` is this record; else what is wrong, for example "it is of step 100, generation 1-2,
+/// rank 3".
 std::string wrong_record(std::string_view bytes, const Record& expected);
 
 }  // namespace holdfast::checkpoint

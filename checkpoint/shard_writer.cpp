@@ -26,11 +26,14 @@ struct Extent {
   const char* from;
 };
 
-/// A new file of known size that removes itself unless it was finished: a failed save frees its space at once.
+/// A new file of known size that removes itself unless it was finished: a failed save frees its space at
+/// once.
 class NewFile {
  public:
-  NewFile(fs::path path, std::int64_t bytes) : path_(std::move(path)), fd_(files::open(path_, O_WRONLY | O_CREAT | O_EXCL)) {
-    // Room for everything before the first byte. Where the file system cannot promise that, the writes will tell.
+  NewFile(fs::path path, std::int64_t bytes)
+      : path_(std::move(path)), fd_(files::open(path_, O_WRONLY | O_CREAT | O_EXCL)) {
+    // Room for everything before the first byte. Where the file system cannot promise that, the writes will
+    // tell.
     int result;
     do result = ::fallocate(fd_.get(), 0, 0, bytes);
     while (result != 0 && errno == EINTR);
@@ -64,7 +67,9 @@ class NewFile {
 };
 
 /// Starts the disk on what was just written, so that the final fsync finds little left to do. Only a hint.
-void start_writeback(int fd, std::int64_t first, std::int64_t bytes) { (void)::sync_file_range(fd, first, bytes, SYNC_FILE_RANGE_WRITE); }
+void start_writeback(int fd, std::int64_t first, std::int64_t bytes) {
+  (void)::sync_file_range(fd, first, bytes, SYNC_FILE_RANGE_WRITE);
+}
 
 }  // namespace
 
@@ -72,7 +77,7 @@ struct ShardWriter::Plan {
   fs::path checkpoints;
   int rank = 0, world = 0;
   State state;
-  Manifest common;    ///< facts, tensors, generation; point and digests change with each save
+  Manifest common;  ///< facts, tensors, generation; point and digests change with each save
   ShardPlan shard;
   WriterLayout layout;  ///< rank 0, until the index is made
   std::string index;    ///< rank 0: bytes of index.h5, made at the first save
@@ -81,14 +86,19 @@ struct ShardWriter::Plan {
   void write_index(const fs::path& folder);
 };
 
-ShardWriter::ShardWriter(fs::path checkpoints, int rank, Generation generation, State pieces, WriterLayout layout, Facts facts)
+ShardWriter::ShardWriter(fs::path checkpoints, int rank, Generation generation, State pieces,
+                         WriterLayout layout, Facts facts)
     : plan_(std::make_unique<Plan>()) {
-  expects(rank >= 0 && static_cast<std::size_t>(rank) < layout.of_rank.size(), "the writer's rank is in the layout");
+  expects(rank >= 0 && static_cast<std::size_t>(rank) < layout.of_rank.size(),
+          "the writer's rank is in the layout");
   const auto not_empty = [](const auto& span) { return span.count > 0; };
   std::vector<PieceSpan> mine;
-  std::copy_if(layout.of_rank[static_cast<std::size_t>(rank)].begin(), layout.of_rank[static_cast<std::size_t>(rank)].end(), std::back_inserter(mine), not_empty);
+  std::copy_if(layout.of_rank[static_cast<std::size_t>(rank)].begin(),
+               layout.of_rank[static_cast<std::size_t>(rank)].end(), std::back_inserter(mine), not_empty);
   std::erase_if(pieces.pieces, [](const PieceView& piece) { return piece.count == 0; });
-  const bool same = std::equal(mine.begin(), mine.end(), pieces.pieces.begin(), pieces.pieces.end(), [](const PieceSpan& span, const PieceView& piece) { return span == piece.span(); });
+  const bool same =
+      std::equal(mine.begin(), mine.end(), pieces.pieces.begin(), pieces.pieces.end(),
+                 [](const PieceSpan& span, const PieceView& piece) { return span == piece.span(); });
   expects(same, "the pieces are those of the layout");
 
   Plan& plan = *plan_;
@@ -115,7 +125,8 @@ std::string ShardWriter::write(const RunPoint& point, std::span<const std::uint6
   plan.common.digests.assign(tensor_digests.begin(), tensor_digests.end());
   const fs::path folder = temporary_path(plan.checkpoints, point.step, plan.common.generation);
   for (const fs::path& path : {plan.checkpoints, folder})
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw system_error("cannot create " + path.string(), errno);
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+      throw system_error("cannot create " + path.string(), errno);
   ShardInfo info = plan.shard.info;
   plan.write_shard(folder, info);
   if (plan.rank == 0) plan.write_index(folder);
@@ -124,11 +135,14 @@ std::string ShardWriter::write(const RunPoint& point, std::span<const std::uint6
 }
 
 void ShardWriter::Plan::write_shard(const fs::path& folder, ShardInfo& info) const {
-  const std::string record = record_text({common.generation, common.point, rank, world, info.bytes, info.data_offset});
+  const std::string record =
+      record_text({common.generation, common.point, rank, world, info.bytes, info.data_offset});
   std::vector<Extent> extents{{info.data_offset, record_bytes, record.data()}};
   for (std::size_t i = 0; i < info.pieces.size(); ++i)
-    extents.push_back({info.pieces[i].offset, info.pieces[i].span.count * element_bytes, reinterpret_cast<const char*>(state.pieces[i].data)});
-  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+    extents.push_back({info.pieces[i].offset, info.pieces[i].span.count * element_bytes,
+                       reinterpret_cast<const char*>(state.pieces[i].data)});
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
 
   NewFile file(folder / info.file, info.bytes);
   std::vector<char> block(static_cast<std::size_t>(std::min(block_bytes, info.bytes - info.data_offset)));

@@ -1,6 +1,7 @@
 #pragma once
 // What a checkpoint is about: logical tensors, and views of the parts of them that a rank holds or writes.
-// An element is known by its global row-major index in its tensor, never by a rank: that is what makes any layout load any other.
+// An element is known by its global row-major index in its tensor, never by a rank: that is what makes any
+// layout load any other.
 #include <compare>
 #include <cstdint>
 #include <span>
@@ -9,8 +10,8 @@
 
 namespace holdfast::checkpoint {
 
-/// A whole tensor, fp32, row-major. A vector has rows = 1. Names: "model/<hf name>", "optim/exp_avg/<hf name>",
-/// "optim/exp_avg_sq/<hf name>".
+/// A whole tensor, fp32, row-major. A vector has rows = 1. Names: "model/<hf name>", "optim/exp_avg/<hf
+/// name>", "optim/exp_avg_sq/<hf name>".
 struct LogicalTensor {
   std::string name;
   std::int64_t rows = 1, cols = 1;
@@ -18,7 +19,8 @@ struct LogicalTensor {
   bool operator==(const LogicalTensor&) const = default;
 };
 
-/// Elements [first, first + count) of logical tensor `tensor`. Empty spans are allowed everywhere and take no room.
+/// Elements [first, first + count) of logical tensor `tensor`. Empty spans are allowed everywhere and take no
+/// room.
 struct PieceSpan {
   int tensor = 0;
   std::int64_t first = 0, count = 0;
@@ -39,8 +41,8 @@ struct State {
   std::vector<PieceView> pieces;
 };
 
-/// Who writes what: `of_rank[r]` in the order in which rank r writes it. A closed form that every rank knows; over all
-/// ranks it holds every element exactly once (the commit proves it).
+/// Who writes what: `of_rank[r]` in the order in which rank r writes it. A closed form that every rank knows;
+/// over all ranks it holds every element exactly once (the commit proves it).
 struct WriterLayout {
   std::vector<std::vector<PieceSpan>> of_rank;
 };
@@ -63,15 +65,15 @@ struct Facts {
   bool operator==(const Facts&) const = default;
 };
 
-/// Who writes: the epoch under which the attempt was started (RankEnv::epoch), and the attempt. Both only grow over the
-/// life of a run directory, so a larger generation is a later one.
+/// Who writes: the epoch under which the attempt was started (RankEnv::epoch), and the attempt. Both only
+/// grow over the life of a run directory, so a larger generation is a later one.
 struct Generation {
   int epoch = 0, attempt = 0;
   auto operator<=>(const Generation&) const = default;
 };
 
-/// One partial logical digest per tensor, over the pieces of this rank (src/base/digest.hpp). Summed over ranks that
-/// together hold every element once, they are the tensors' digests.
+/// One partial logical digest per tensor, over the pieces of this rank (src/base/digest.hpp). Summed over
+/// ranks that together hold every element once, they are the tensors' digests.
 std::vector<std::uint64_t> partial_digests(const State& state);
 /// One number for the whole state; `digests` holds one per tensor, keyed by LogicalTensor::name.
 std::uint64_t state_digest(std::span<const LogicalTensor> tensors, std::span<const std::uint64_t> digests);

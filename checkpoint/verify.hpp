@@ -11,16 +11,17 @@
 namespace holdfast::checkpoint {
 
 struct Verified {
-  std::vector<std::string> problems;  ///< one sentence each; empty: the checkpoint is good
+  std::vector<std::string> problems;   ///< one sentence each; empty: the checkpoint is good
   std::int64_t bytes = 0, blocks = 0;  ///< checked
 };
 
 /// Called now and then with bytes done and in total.
 using Progress = std::function<void(std::int64_t done, std::int64_t total)>;
 
-/// Manifest, sizes, records, every block, metadata extents, roots, index.h5, logical digests recomputed from the data; then,
-/// in a child process (damaged HDF5 metadata can kill its reader), what HDF5 sees in each file against the manifest.
-/// Throws Error only when `step_dir` cannot be looked at; everything wrong with its content is a problem in the result.
+/// Manifest, sizes, records, every block, metadata extents, roots, index.h5, logical digests recomputed from
+/// the data; then, in a child process (damaged HDF5 metadata can kill its reader), what HDF5 sees in each
+/// file against the manifest. Throws Error only when `step_dir` cannot be looked at; everything wrong with
+/// its content is a problem in the result.
 Verified verify(const fs::path& step_dir, const Progress& progress = {});
 
 }  // namespace holdfast::checkpoint

@@ -13,8 +13,11 @@ using detail::Json;
 
 Json common_json(const Manifest& m) {
   Json tensors = Json::array();
-  for (std::size_t i = 0; i < m.tensors.size(); ++i) tensors.push_back(detail::to_json(m.tensors[i], m.digests[i]));
-  return {{"point", {{"tokens", m.point.tokens}, {"samples", m.point.samples}}}, {"facts", detail::to_json(m.facts)}, {"tensors", tensors}};
+  for (std::size_t i = 0; i < m.tensors.size(); ++i)
+    tensors.push_back(detail::to_json(m.tensors[i], m.digests[i]));
+  return {{"point", {{"tokens", m.point.tokens}, {"samples", m.point.samples}}},
+          {"facts", detail::to_json(m.facts)},
+          {"tensors", tensors}};
 }
 
 }  // namespace
@@ -25,18 +28,25 @@ std::string vote_text(int rank, const Manifest& common, const ShardInfo& shard) 
   Json index = nullptr;
   if (rank == 0) index = detail::to_json(common.index);
   if (rank != 0) shared = nullptr;
-  return detail::print({{"schema_version", format_version}, {"rank", rank},
-                        {"generation", detail::to_json(common.generation, common.point.step)}, {"agree", agree},
-                        {"shard", detail::to_json(shard)}, {"common", shared}, {"index", index}});
+  return detail::print({{"schema_version", format_version},
+                        {"rank", rank},
+                        {"generation", detail::to_json(common.generation, common.point.step)},
+                        {"agree", agree},
+                        {"shard", detail::to_json(shard)},
+                        {"common", shared},
+                        {"index", index}});
 }
 
 Vote parse_vote(const std::string& text) {
   const Json json = detail::parse_json(text, "the vote");
-  const Fields fields(json, "vote", {"schema_version", "rank", "generation", "agree", "shard", "common", "index"});
-  if (fields.integer("schema_version") != format_version) throw Damaged("the vote is not usable", "it has another schema_version");
+  const Fields fields(json, "vote",
+                      {"schema_version", "rank", "generation", "agree", "shard", "common", "index"});
+  if (fields.integer("schema_version") != format_version)
+    throw Damaged("the vote is not usable", "it has another schema_version");
   Vote vote;
   vote.rank = static_cast<int>(fields.integer("rank", std::numeric_limits<int>::max()));
-  vote.common.point.step = detail::read_generation(fields.value("generation"), "generation", vote.common.generation);
+  vote.common.point.step =
+      detail::read_generation(fields.value("generation"), "generation", vote.common.generation);
   vote.agree = fields.hex128("agree");
   vote.shard = detail::read_shard(fields.value("shard"), "shard");
   vote.has_common = !fields.value("common").is_null();

@@ -1,0 +1,157 @@
+#include "tests/checkpoint/fixture.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "src/base/digest.hpp"
+
+namespace holdfast::checkpoint::testing {
+
+Folder::Folder() {
+  std::string name = (fs::temp_directory_path() / "holdfast-checkpoint-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  path_ = name;
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+Whole::Whole(std::vector<LogicalTensor> list, std::int64_t step) : tensors(std::move(list)) {
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    values.emplace_back(static_cast<std::size_t>(tensors[t].elements()));
+    for (std::size_t i = 0; i < values[t].size(); ++i)
+      values[t][i] =
+          static_cast<float>(mix64(mix64(t + 1) + i + 1000003u * static_cast<std::uint64_t>(step)) >> 40) *
+              0x1p-20f -
+          8.0f;
+  }
+}
+
+std::vector<std::uint64_t> Whole::digests() const {
+  std::vector<std::uint64_t> digests;
+  for (const auto& tensor : values) digests.push_back(digest_part(0, tensor));
+  return digests;
+}
+
+State Whole::view(const std::vector<PieceSpan>& spans) {
+  State state{tensors, {}};
+  for (const PieceSpan& span : spans)
+    state.pieces.push_back({span.tensor, span.first, span.count,
+                            values[static_cast<std::size_t>(span.tensor)].data() + span.first});
+  return state;
+}
+
+std::vector<LogicalTensor> odd_tensors() {
+  std::vector<LogicalTensor> tensors;
+  for (const char* family : {"model/", "optim/exp_avg/", "optim/exp_avg_sq/"}) {
+    const std::string name = family;
+    tensors.push_back({name + "model.embed_tokens.weight", 37, 53});
+    tensors.push_back({name + "model.layers.0.q.weight", 13, 17});
+    tensors.push_back({name + "model.layers.0.norm.weight", 1, 3});
+    tensors.push_back({name + "model.scale", 1, 1});
+    tensors.push_back({name + "model.nothing", 0, 64});
+    tensors.push_back({name + "model.norm.weight", 1, 1009});
+  }
+  return tensors;
+}
+
+std::vector<LogicalTensor> vectors(const std::vector<std::int64_t>& sizes) {
+  std::vector<LogicalTensor> tensors;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    tensors.push_back({"model/t" + std::to_string(i), 1, sizes[i]});
+  return tensors;
+}
+
+WriterLayout even_layout(const std::vector<LogicalTensor>& tensors, int world) {
+  WriterLayout layout;
+  layout.of_rank.resize(static_cast<std::size_t>(world));
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const std::int64_t n = tensors[t].elements(), each = (n + world - 1) / world;
+    for (int rank = 0; rank < world; ++rank) {
+      const std::int64_t first = std::min(n, each * rank);
+      layout.of_rank[static_cast<std::size_t>(rank)].push_back(
+          {static_cast<int>(t), first, std::min(n, each * (rank + 1)) - first});
+    }
+  }
+  return layout;
+}
+
+WriterLayout ragged_layout(const std::vector<LogicalTensor>& tensors, int world, std::uint64_t seed) {
+  WriterLayout layout;
+  layout.of_rank.resize(static_cast<std::size_t>(world));
+  std::uint64_t state = mix64(seed + 1);
+  const auto below = [&](std::uint64_t n) { return (state = mix64(state + 0x9e3779b97f4a7c15u)) % n; };
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    for (std::int64_t at = 0, n = tensors[t].elements(); at < n;) {
+      const auto count =
+          std::min(n - at, static_cast<std::int64_t>(1 + below(static_cast<std::uint64_t>(n))));
+      layout.of_rank[below(static_cast<std::uint64_t>(world))].push_back({static_cast<int>(t), at, count});
+      at += count;
+    }
+  return layout;
+}
+
+Facts some_facts(int world) {
+  return {"[model]\nname = \"odd\"\n", world,   "HYBRID_SHARD", "fp32-test", "tokens 0123",
+          0xfedcba9876543210u,         "c0ffee"};
+}
+
+Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
+                        const WriterLayout& layout) {
+  const int world = static_cast<int>(layout.of_rank.size());
+  Commit commit(checkpoints, step, generation, world);
+  for (int rank = 0; rank < world; ++rank) {
+    ShardWriter writer(checkpoints, rank, generation,
+                       whole.view(layout.of_rank[static_cast<std::size_t>(rank)]), layout, some_facts(world));
+    commit.add(rank, true, writer.write({step, step * 4096, step * 8}, whole.digests()));
+  }
+  return commit;
+}
+
+Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
+               const WriterLayout& layout, int keep) {
+  Commit commit = write_all_shards(checkpoints, whole, step, generation, layout);
+  if (commit.failed()) throw std::runtime_error(commit.why());
+  return commit.commit(keep);
+}
+
+std::vector<std::vector<float>> load_all(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors,
+                                         const WriterLayout& layout) {
+  Whole into(tensors, 0);
+  for (auto& tensor : into.values)
+    std::fill(tensor.begin(), tensor.end(), std::numeric_limits<float>::quiet_NaN());
+  for (const auto& spans : layout.of_rank) load(step_dir, into.view(spans));
+  return into.values;
+}
+
+bool holds(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors, std::int64_t step) {
+  return load_all(step_dir, tensors, even_layout(tensors, 1)) == Whole(tensors, step).values;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+void write_file(const fs::path& path, const std::string& bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << bytes;
+}
+
+void flip_bit(const fs::path& path, std::uint64_t bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(bit / 8));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(bit / 8));
+  file.put(static_cast<char>(byte ^ 1 << bit % 8));
+}
+
+}  // namespace holdfast::checkpoint::testing

@@ -1,0 +1,70 @@
+#pragma once
+// A small run without ranks: tensors with known values, layouts, whole saves and loads in one process.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint/catalog.hpp"
+#include "checkpoint/commit.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/shard_writer.hpp"
+
+namespace holdfast::checkpoint::testing {
+
+/// A folder that goes away with the test.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// Whole tensors in memory: the value of an element follows from its tensor, index and step.
+struct Whole {
+  std::vector<LogicalTensor> tensors;
+  std::vector<std::vector<float>> values;
+
+  Whole(std::vector<LogicalTensor> list, std::int64_t step);
+  std::vector<std::uint64_t> digests() const;
+  /// Views of `spans` in this memory.
+  State view(const std::vector<PieceSpan>& spans);
+};
+
+/// Three families of each: prime-sized, one element, smaller than most worlds, none at all, a few rows.
+std::vector<LogicalTensor> odd_tensors();
+/// `sizes[i]` elements in one row.
+std::vector<LogicalTensor> vectors(const std::vector<std::int64_t>& sizes);
+
+/// Even slices, in order.
+WriterLayout even_layout(const std::vector<LogicalTensor>& tensors, int world);
+/// Cuts at pseudo-random places, several pieces of one tensor per rank, some ranks without any.
+WriterLayout ragged_layout(const std::vector<LogicalTensor>& tensors, int world, std::uint64_t seed);
+
+Facts some_facts(int world);
+
+/// The votes of all writers, without the commit.
+Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
+                        const WriterLayout& layout);
+/// A whole save, committed.
+Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
+               const WriterLayout& layout, int keep = 3);
+
+/// Loads with every rank of `layout` and puts the pieces together; NaN where nothing was loaded.
+std::vector<std::vector<float>> load_all(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors,
+                                         const WriterLayout& layout);
+/// True when the checkpoint holds exactly the values of `step`.
+bool holds(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors, std::int64_t step);
+
+std::string read_file(const fs::path& path);
+void write_file(const fs::path& path, const std::string& bytes);
+void flip_bit(const fs::path& path, std::uint64_t bit);
+
+}  // namespace holdfast::checkpoint::testing
