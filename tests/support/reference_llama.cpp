@@ -1,0 +1,150 @@
+#include "tests/support/reference_llama.hpp"
+
+#include <cmath>
+#include <numbers>
+
+namespace holdfast::reference {
+
+namespace {
+using i64 = std::int64_t;
+using Var = Tape::Var;
+}  // namespace
+
+Var rms_norm(Tape& t, Var x, Var gain, double epsilon) {
+  const auto n = static_cast<double>(t.value(x).cols);
+  const Var squares = t.row_sums(t.multiply(x, x));
+  const Var inverse = t.map(
+      squares, [=](double s) { return 1 / std::sqrt(s / n + epsilon); },
+      [=](double s) { return -0.5 / n * std::pow(s / n + epsilon, -1.5); });
+  return t.multiply(t.multiply(x, inverse), gain);
+}
+
+Var rope(Tape& t, Var x, const Places& places, double theta) {
+  const i64 tokens = t.value(x).rows, half = t.value(x).cols / 2;
+  Array cosine(tokens, half), sine(tokens, half), minus_sine(tokens, half);
+  for (i64 i = 0; i < tokens; ++i)
+    for (i64 j = 0; j < half; ++j) {
+      const double angle = static_cast<double>(places.position(i)) /
+                           std::pow(theta, static_cast<double>(j) / static_cast<double>(half));
+      cosine.at(i, j) = std::cos(angle), sine.at(i, j) = std::sin(angle),
+                   minus_sine.at(i, j) = -std::sin(angle);
+    }
+  const Var c = t.input(cosine), s = t.input(sine), m = t.input(minus_sine);
+  const Var a = t.columns(x, 0, half), b = t.columns(x, half, half);
+  return t.join_columns(
+      {t.add(t.multiply(a, c), t.multiply(b, m)), t.add(t.multiply(b, c), t.multiply(a, s))});
+}
+
+Var attention(Tape& t, Var q, Var k, Var v, int heads, int kv_heads, const Places& places) {
+  const i64 size = t.value(q).cols / heads, rows = t.value(q).rows / places.sequence, n = places.sequence;
+  const double scale = 1 / std::sqrt(static_cast<double>(size));
+  std::vector<Var> out;
+  for (i64 row = 0; row < rows; ++row) {
+    auto part = [&](Var x, i64 head) { return t.rows(t.columns(x, head * size, size), row * n, n); };
+    std::vector<Var> of_heads;
+    for (i64 h = 0; h < heads; ++h) {
+      const i64 shared = h * kv_heads / heads;
+      const Var scores = t.map(
+          t.matmul_transposed(part(q, h), part(k, shared)), [=](double s) { return s * scale; },
+          [=](double) { return scale; });
+      const Var p =
+          t.softmax(scores, [&](i64 i, i64 j) { return j <= i && j >= places.start_of(row * n + i); });
+      of_heads.push_back(t.matmul(p, part(v, shared)));
+    }
+    out.push_back(t.join_columns(of_heads));
+  }
+  return t.join_rows(out);
+}
+
+Var swiglu(Tape& t, Var gate, Var up) {
+  auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const Var silu = t.map(
+      gate, [=](double x) { return x * sigmoid(x); },
+      [=](double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); });
+  return t.multiply(silu, up);
+}
+
+Leaf run_leaf(const Model& model, const Tokens& inputs, const Tokens& labels, const Places& places,
+              bool gradients) {
+  const auto& shape = model.shape;
+  Tape t;
+  std::vector<Var> weights;
+  for (const Array& w : model.weights) weights.push_back(t.input(w));
+  std::size_t next = 0;
+  auto weight = [&] { return weights.at(next++); };
+  auto rotated = [&](Var x, int heads) {
+    std::vector<Var> parts;
+    for (int h = 0; h < heads; ++h)
+      parts.push_back(
+          rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places, shape.rope_theta));
+    return t.join_columns(parts);
+  };
+  const Var table = weight();
+  Var x = t.gather(table, inputs);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const Var attention_gain = weight(), wq = weight(), wk = weight(), wv = weight(), wo = weight();
+    const Var a = rms_norm(t, x, attention_gain, shape.norm_epsilon);
+    const Var q = rotated(t.matmul_transposed(a, wq), shape.heads),
+              k = rotated(t.matmul_transposed(a, wk), shape.kv_heads);
+    const Var y = attention(t, q, k, t.matmul_transposed(a, wv), shape.heads, shape.kv_heads, places);
+    x = t.add(x, t.matmul_transposed(y, wo));
+    const Var mlp_gain = weight(), gate = weight(), up = weight(), down = weight();
+    const Var b = rms_norm(t, x, mlp_gain, shape.norm_epsilon);
+    x = t.add(x,
+              t.matmul_transposed(swiglu(t, t.matmul_transposed(b, gate), t.matmul_transposed(b, up)), down));
+  }
+  const Var normed = rms_norm(t, x, weight(), shape.norm_epsilon);
+  const Var loss =
+      t.cross_entropy(t.matmul_transposed(normed, shape.tied_embeddings ? table : weight()), labels);
+
+  Leaf leaf;
+  leaf.loss = t.value(loss).v[0];
+  for (const auto label : labels) leaf.valid += label >= 0 ? 1 : 0;
+  if (!gradients) return leaf;
+  Array one(1, 1);
+  one.v[0] = 1;
+  t.backward(loss, one);
+  for (const Var w : weights) leaf.gradients.push_back(t.gradient(w));
+  return leaf;
+}
+
+double learning_rate(const Optimizer& o, int step) {
+  if (step < o.warmup) return o.lr * (step + 1) / o.warmup;
+  const double progress = static_cast<double>(step + 1 - o.warmup) / (o.steps - o.warmup);
+  return o.min_lr + 0.5 * (o.lr - o.min_lr) * (1 + std::cos(std::numbers::pi * progress));
+}
+
+Trainer::Trainer(Model model, Optimizer optimizer) : model_(std::move(model)), optimizer_(optimizer) {
+  for (const Array& w : model_.weights) m_.emplace_back(w.rows, w.cols), v_.emplace_back(w.rows, w.cols);
+}
+
+double Trainer::step(const std::vector<Leaf>& leaves) {
+  const auto specs = config::tensors_of(model_.shape);
+  double loss = 0, valid = 0, squares = 0;
+  for (const Leaf& leaf : leaves) loss += leaf.loss, valid += static_cast<double>(leaf.valid);
+  auto gradient = [&](std::size_t tensor, std::size_t i) {
+    double sum = 0;
+    for (const Leaf& leaf : leaves) sum += leaf.gradients[tensor].v[i];
+    return sum / valid;
+  };
+  for (std::size_t k = 0; k < m_.size(); ++k)
+    for (std::size_t i = 0; i < m_[k].v.size(); ++i) squares += std::pow(gradient(k, i), 2);
+  norm_ = std::sqrt(squares);
+  const double clip = norm_ > optimizer_.clip_norm ? optimizer_.clip_norm / norm_ : 1;
+  const double lr = learning_rate(optimizer_, steps_);
+  ++steps_;
+  for (std::size_t k = 0; k < m_.size(); ++k)
+    for (std::size_t i = 0; i < m_[k].v.size(); ++i) {
+      const double g = clip * gradient(k, i);
+      double &m = m_[k].v[i], &v = v_[k].v[i], &p = model_.weights[k].v[i];
+      m = optimizer_.beta1 * m + (1 - optimizer_.beta1) * g;
+      v = optimizer_.beta2 * v + (1 - optimizer_.beta2) * g * g;
+      const double mean = m / (1 - std::pow(optimizer_.beta1, steps_)),
+                   variance = v / (1 - std::pow(optimizer_.beta2, steps_));
+      if (specs[k].decay) p -= lr * optimizer_.weight_decay * p;
+      p -= lr * mean / (std::sqrt(variance) + optimizer_.epsilon);
+    }
+  return loss / valid;
+}
+
+}  // namespace holdfast::reference
