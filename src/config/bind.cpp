@@ -23,7 +23,7 @@ constexpr Kind kind_of() {
 template <class Field>
 Value to_value(const Field& field) {
   if constexpr (std::is_same_v<Field, Strategy>)
-    return strategy_names.at(static_cast<std::size_t>(field));
+    return name_of(field);
   else if constexpr (std::is_integral_v<Field> && !std::is_same_v<Field, bool>)
     return static_cast<std::int64_t>(field);
   else
@@ -93,11 +93,11 @@ std::vector<Setting<RunConfig>> make_run_settings() {
 
   t.add("cluster.file", &C::cluster, &Cluster::file,
         "a name in configs/clusters, or a path to a cluster file");
-  t.add("cluster.nodes", &C::cluster, &Cluster::nodes, "active nodes", at_least(1));
+  t.add("cluster.nodes", &C::cluster, &Cluster::nodes, "active nodes", between(1, 65536));
   t.add("cluster.spares", &C::cluster, &Cluster::spares, "further nodes, kept to replace failed ones",
-        at_least(0));
+        between(0, 65536));
   t.add("cluster.ranks_per_node", &C::cluster, &Cluster::ranks_per_node, "0: one per GPU of the cluster file",
-        at_least(0));
+        between(0, 1024));
 
   t.add("slurm.partition", &C::slurm, &Slurm::partition, "as sbatch --partition");
   t.add("slurm.account", &C::slurm, &Slurm::account, "as sbatch --account");
@@ -192,7 +192,7 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   t.add("cluster.description", &F::description, "one line for people");
   t.add("cluster.gpu", &F::gpu, "GPU model, or none: ranks are CPU processes");
   t.add("cluster.gpus_per_node", &F::gpus_per_node, "GPUs of a node; without GPUs: ranks it takes",
-        at_least(1));
+        between(1, 1024));
   t.add("cluster.gpu_memory_bytes", &F::gpu_memory_bytes,
         "memory of one GPU; without GPUs: a rank's share; 0: unknown", at_least(0));
   t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
@@ -225,6 +225,10 @@ std::vector<Setting<GpuSlot>> make_gpu_settings() {
 }
 
 }  // namespace
+
+const std::string& name_of(Strategy strategy) {
+  return strategy_names.at(static_cast<std::size_t>(strategy));
+}
 
 const std::vector<Setting<RunConfig>>& run_settings() {
   static const auto settings = make_run_settings();

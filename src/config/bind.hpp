@@ -24,4 +24,7 @@ const std::vector<Setting<ClusterFacts>>& cluster_settings();  ///< tables outsi
 const std::vector<Setting<ScalableUnit>>& unit_settings();     ///< [[unit]]
 const std::vector<Setting<GpuSlot>>& gpu_settings();           ///< [[gpu]]
 
+/// "hybrid_shard"
+const std::string& name_of(Strategy strategy);
+
 }  // namespace holdfast::config

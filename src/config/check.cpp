@@ -110,7 +110,7 @@ void check_world(const RunConfig& c, int world) {
   if (c.train.leaves % lanes != 0)
     refuse("train.leaves is not a whole number of lanes",
            fmt::format("{} leaves, {} lanes (one per replica)", c.train.leaves, lanes),
-           fmt::format("Use {} leaves?", (c.train.leaves / lanes + 1) * lanes));
+           fmt::format("Use {} leaves?", (std::int64_t{c.train.leaves} / lanes + 1) * lanes));
 }
 
 }  // namespace

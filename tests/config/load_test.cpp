@@ -76,8 +76,8 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
       {"[train]\nsteps = 0\n", {"train.steps must be at least 1, not 0 ("}},
       {"[train]\nleaves = 99999999999\n", {"train.leaves must be between 1 and 2147483647, not 99999999999"}},
       {"[train]\nsteps = 1979-05-27\n", {"train.steps must be a whole number, not a date or time"}},
-      {"[cluster]\nspares = -1\n", {"cluster.spares must be at least 0, not -1", "job.toml:2"}},
-      {"[cluster]\nnodes = 0\n", {"cluster.nodes must be at least 1, not 0"}},
+      {"[cluster]\nspares = -1\n", {"cluster.spares must be between 0 and 65536, not -1", "job.toml:2"}},
+      {"[cluster]\nnodes = 0\n", {"cluster.nodes must be between 1 and 65536, not 0"}},
       {"[supervise]\nport = 70000\n", {"supervise.port must be between 0 and 65535, not 70000"}},
       {"[optim]\nlr = \"x\"\n", {"optim.lr must be a number, not \"x\""}},
       {"[optim]\nlr = nan\n", {"optim.lr must be a number, not nan"}},
@@ -184,7 +184,7 @@ TEST(Load, RefusesBadFlags) {
   EXPECT_THAT(says("stps=1"), HasSubstr("unknown key stps"));
   EXPECT_THAT(says("train.steps=1\nsequence = 3"), HasSubstr("train.steps must be a whole number"));
   EXPECT_THAT(says("cluster.spares=-1"),
-              HasSubstr("cluster.spares must be at least 0, not -1 (--set cluster.spares)"));
+              HasSubstr("cluster.spares must be between 0 and 65536, not -1 (--set cluster.spares)"));
   EXPECT_THAT(says("run.name=\xff"), HasSubstr("run.name must be valid UTF-8"));
   EXPECT_THAT(says("rank.command=sleep"), HasSubstr("rank.command must be a list of texts"));
 }

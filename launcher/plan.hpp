@@ -1,0 +1,111 @@
+#pragma once
+// The plan: what runs where, what it costs, what it survives. A pure function of settings, model, cluster
+// file and node list; no cluster is asked. `holdfast plan` prints it, the leader makes it again with the
+// nodes that SLURM gave.
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/config/cluster_facts.hpp"
+#include "src/config/model_shape.hpp"
+#include "src/config/run_config.hpp"
+
+namespace holdfast::launcher {
+
+struct PlannedNode {
+  std::string name;
+  std::string unit;         ///< scalable unit; "": not in the cluster file
+  int slot = -1;            ///< logical slot of an active node; -1: a spare
+  bool batch_host = false;  ///< runs the batch script and mpirun
+  bool operator==(const PlannedNode&) const = default;
+};
+
+/// Rank ids belong to slots, never to hosts: rank = slot * ranks_per_node + local.
+struct PlannedRank {
+  int rank = 0, slot = 0, local = 0;
+  int shard_group = 0;    ///< which one; its place in it is rank % shard_group size
+  int replica_group = 0;  ///< ranks that hold the same slices; = place in the shard group
+  int gpu = 0;            ///< index on the node
+  std::string nic;        ///< RDMA device; "": none
+  int numa = 0, rail = 0;
+  bool operator==(const PlannedRank&) const = default;
+};
+
+/// Bytes that one rank keeps from step to step; fp32.
+struct StateBytes {
+  std::int64_t parameters = 0;    ///< its slices
+  std::int64_t optimizer = 0;     ///< both moments
+  std::int64_t accumulators = 0;  ///< gradient sums: one, and one more for each level of its tree of lanes
+  std::int64_t total() const { return parameters + optimizer + accumulators; }
+  bool operator==(const StateBytes&) const = default;
+};
+
+struct Memory {
+  std::vector<StateBytes> state;  ///< by place in the shard group; the first place holds most
+  std::int64_t gathered = 0;      ///< room for two units, whole, with their gradients
+  std::int64_t activations = 0;   ///< an estimate, the only one here
+  std::int64_t reserved = 0;      ///< driver and libraries, on a GPU
+  std::int64_t capacity = 0;      ///< of one rank; 0: unknown
+  std::int64_t needed() const {
+    return (state.empty() ? 0 : state.front().total()) + gathered + activations + reserved;
+  }
+  bool operator==(const Memory&) const = default;
+};
+
+struct Survival {
+  int nodes_lost = 0;               ///< nodes that may fail before the run must stop
+  std::string level = "shared";     ///< where state comes back from; the only level of this version
+  std::int64_t steps_lost = 0;      ///< at most, each time
+  double hours_between_losses = 0;  ///< of any active node; 0: unknown
+  std::vector<std::string> says;    ///< the same in sentences
+  bool operator==(const Survival&) const = default;
+};
+
+struct Plan {
+  std::string job, cluster, model;
+  bool hypothetical = true;  ///< the nodes are a guess, not SLURM's answer
+  config::Strategy strategy = config::Strategy::hybrid_shard;
+  int active = 0, spares = 0;
+  int ranks_per_node = 0;
+  int group_size = 0;  ///< ranks of a shard group
+  int lanes = 0, leaves = 0, micro_batch = 0, sequence = 0;
+  std::vector<PlannedNode> nodes;  ///< active by slot, then spares by unit and name
+  std::vector<PlannedRank> ranks;
+  std::vector<int>
+      leaders;  ///< nodes (indices) in the order in which they may lead: batch host, spares, active
+  std::int64_t parameters = 0;  ///< of the model
+  Memory memory;
+  std::int64_t checkpoint_bytes = 0;  ///< data of one checkpoint: parameters and moments, each byte once
+  int checkpoint_every = 0;           ///< steps; 0: only at the end
+  double checkpoint_floor_s = 0;      ///< at the whole file system's write bandwidth; 0: unknown
+  Survival survival;
+  std::vector<std::string> environment;  ///< "NAME=value" of every rank, beside its RankEnv
+  std::vector<std::string> warnings;
+
+  int world() const { return active * ranks_per_node; }
+  int replicas() const { return group_size > 0 ? world() / group_size : 0; }
+  /// Ranks of shard group `g`: consecutive ones.
+  std::vector<int> shard_group(int g) const;
+  /// Ranks that hold the same slices, one of each shard group.
+  std::vector<int> replica_group(int place) const;
+  /// Node index of the active node in `slot`.
+  int node_of_slot(int slot) const { return slot; }
+  bool operator==(const Plan&) const = default;
+};
+
+/// `nodes`: SLURM's list, or `hypothetical_nodes`. The first cluster.nodes + cluster.spares of them are
+/// planned; fewer spares than asked for give a warning. `batch_host`: absent = a hypothetical plan, and the
+/// first node by name, which is where SLURM would start the script. Throws Error: usage (settings contradict
+/// each other), impossible (too few nodes, too many ranks for a node, a rank's memory does not suffice).
+Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
+               const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
+               const std::optional<std::string>& batch_host);
+
+constexpr int plan_schema_version = 1;
+nlohmann::json to_json(const Plan& plan);
+/// Throws Error (runtime) naming what is missing or of another schema version.
+Plan plan_from_json(const nlohmann::json& json);
+
+}  // namespace holdfast::launcher

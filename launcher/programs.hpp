@@ -1,0 +1,14 @@
+#pragma once
+// Where the other programs of this installation are.
+#include <filesystem>
+#include <string>
+
+namespace holdfast::launcher {
+
+/// The absolute path of this program itself, as the kernel knows it.
+std::filesystem::path this_program();
+/// A program of ours (holdfast-tool, holdfast-train): beside this one when installed, else in the build tree.
+/// Throws Error.
+std::filesystem::path find_program(const std::string& name);
+
+}  // namespace holdfast::launcher

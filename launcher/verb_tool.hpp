@@ -1,0 +1,10 @@
+#pragma once
+// Verbs that holdfast-tool does, because they need libraries that `holdfast` must not link.
+#include <CLI/CLI.hpp>
+
+namespace holdfast::launcher {
+
+void add_ckpt(CLI::App& app, int& exit_code);
+void add_data(CLI::App& app, int& exit_code);
+
+}  // namespace holdfast::launcher

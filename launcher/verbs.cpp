@@ -1,0 +1,69 @@
+#include "launcher/verbs.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+#include "launcher/verb_config.hpp"
+#include "launcher/verb_plan.hpp"
+#include "launcher/verb_tool.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> table = {
+      {"plan", add_plan},
+      {"config", add_config},
+      {"ckpt", add_ckpt},
+      {"data", add_data},
+  };
+  return table;
+}
+
+namespace {
+
+void refuse_unknown_verb(const std::string& typed) {
+  std::vector<std::string> names;
+  for (const auto& verb : verbs()) names.push_back(verb.name);
+  if (std::find(names.begin(), names.end(), typed) != names.end()) return;
+  const auto nearest = nearest_name(typed, names);
+  throw Error(
+      Exit::usage, "there is no verb '" + typed + "'", "",
+      nearest.empty() ? "'holdfast --help' lists the verbs" : "Did you mean 'holdfast " + nearest + "'?");
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& arguments) {
+  int exit_code = 0;
+  CLI::App app("Launches and runs LLM training on SLURM clusters, and keeps it running when hardware fails.",
+               "holdfast");
+  app.set_version_flag("--version", "holdfast " HOLDFAST_VERSION, "Print the version");
+  app.set_help_flag("-h,--help", "Print help");
+  app.require_subcommand(1);
+  for (const auto& verb : verbs()) verb.add(app, exit_code);
+  for (auto* verb : app.get_subcommands({})) verb->group("Verbs");
+  app.get_formatter()->label("SUBCOMMAND", "VERB");
+  app.footer(
+      "'holdfast VERB --help' says more. Exit codes: 0 done, 1 failed, 2 usage or settings, 3 plan "
+      "impossible,\n"
+      "4 unhealthy, 5 out of spares, 75 try again later, 93 do not try again, 128+n signal n.");
+
+  if (arguments.empty()) {
+    std::cerr << app.help();
+    return static_cast<int>(Exit::usage);
+  }
+  if (!arguments.front().starts_with('-')) refuse_unknown_verb(arguments.front());
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::Success& e) {  // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    throw Error(Exit::usage, e.what(), "",
+                "'holdfast " + (arguments.front().starts_with('-') ? "" : arguments.front() + " ") +
+                    "--help' says more");
+  }
+  return exit_code;
+}
+
+}  // namespace holdfast::launcher
