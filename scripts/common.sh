@@ -26,11 +26,23 @@ as_root() {
   fi
 }
 
-# quietly LOG COMMAND...: its output goes to LOG; when it fails, the end of LOG is shown.
+# quietly LOG COMMAND...: its output goes to LOG, a person sees the seconds pass; when it fails, the end of LOG is shown.
 quietly() {
-  local log=$1 status=0
+  local log=$1 status=0 ticker=''
   shift
+  if [[ -t 1 ]]; then
+    (
+      begin=$SECONDS
+      while sleep 1 && kill -0 $$ 2>/dev/null; do printf '\r         %d s' $((SECONDS - begin)); done
+    ) &
+    ticker=$!
+  fi
   "$@" >"$log" 2>&1 </dev/null || status=$?
+  if [[ -n $ticker ]]; then
+    kill "$ticker" 2>/dev/null || true
+    wait "$ticker" 2>/dev/null || true
+    printf '\r%20s\r' ''
+  fi
   ((status == 0)) && return
   printf -- '--- the end of %s\n' "$log" >&2
   tail -n 30 "$log" >&2
