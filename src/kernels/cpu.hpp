@@ -24,6 +24,7 @@ class SerialBlas {
 class CpuKernels final : public Kernels {
  public:
   explicit CpuKernels(int threads);
+  std::string identity() const override;
 
   void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write) override;
   void rope(Stream&, const Rope&) override;
@@ -43,20 +44,21 @@ class CpuKernels final : public Kernels {
   void adamw(Stream&, const AdamW&, const StepScalars&) override;
 
  private:
-  /// Runs task(i) for i in [0, tasks) on the threads, in any order: tasks write disjoint results. Inside,
-  /// OpenBLAS is serial and omp_get_thread_num() numbers the scratch memory.
+  /// Runs task(i, thread) for i in [0, tasks) on the threads, in any order: tasks write disjoint results.
+  /// Inside, OpenBLAS is serial; `thread` < threads_ numbers the scratch memory.
   template <class Task>
   void run_tasks(std::int64_t tasks, const Task& task) const {
     if (threads_ == 1 || tasks <= 1) {
       const SerialBlas serial;
-      for (std::int64_t i = 0; i < tasks; ++i) task(i);
+      for (std::int64_t i = 0; i < tasks; ++i) task(i, 0);
       return;
     }
-#pragma omp parallel num_threads(static_cast <int>(std::min <std::int64_t>(threads_, tasks)))
+    const int team = static_cast<int>(std::min<std::int64_t>(threads_, tasks));
+#pragma omp parallel num_threads(team)
     {
       omp_set_num_threads(1);  // of this thread in this region
 #pragma omp for schedule(dynamic, 1)
-      for (std::int64_t i = 0; i < tasks; ++i) task(i);
+      for (std::int64_t i = 0; i < tasks; ++i) task(i, omp_get_thread_num());
     }
   }
   /// part(first, end) for pieces of [0, count), `cost` elements of work per item. Only for work whose results
@@ -65,7 +67,7 @@ class CpuKernels final : public Kernels {
   void run_parts(std::int64_t count, std::int64_t cost, const Part& part) const {
     const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, cost));
     run_tasks((count + grain - 1) / grain,
-              [&](std::int64_t i) { part(i * grain, std::min(count, (i + 1) * grain)); });
+              [&](std::int64_t i, int) { part(i * grain, std::min(count, (i + 1) * grain)); });
   }
 
   int threads_;

@@ -121,11 +121,10 @@ std::int64_t CpuKernels::workspace(const Attention& a) const { return 2 * block 
 void CpuKernels::attention(Stream&, const Attention& a) {
   check(a);
   const std::int64_t rows = a.qkv.rows / a.sequence, strips = strips_of(a);
-  run_tasks(rows * a.heads * strips, [&](std::int64_t task) {
+  run_tasks(rows * a.heads * strips, [&](std::int64_t task, int thread) {
     const Head head(a, task / strips / a.heads, task / strips % a.heads);
     const Strip strip(head, strips - 1 - task % strips);  // long strips first: better balance
-    const Mat p = tensor::dense(a.workspace + omp_get_thread_num() * 2 * block * a.sequence, strip.queries(),
-                                strip.keys());
+    const Mat p = tensor::dense(a.workspace + thread * 2 * block * a.sequence, strip.queries(), strip.keys());
     product(p, head.query(a.qkv, strip.low, strip.queries()), false, head.key(a.qkv, strip.key, strip.keys()),
             true, head.scale, 0.0f);
     for (std::int64_t i = strip.low; i < strip.end; ++i)
@@ -141,9 +140,9 @@ void CpuKernels::attention(Stream&, const Attention& a) {
 void CpuKernels::attention_backward(Stream&, const Attention& a, const AttentionGradient& g) {
   check(a);
   const std::int64_t rows = a.qkv.rows / a.sequence, group = a.heads / a.kv_heads;
-  run_tasks(rows * a.kv_heads, [&](std::int64_t task) {
+  run_tasks(rows * a.kv_heads, [&](std::int64_t task, int thread) {
     const std::int64_t row = task / a.kv_heads, kv = task % a.kv_heads;
-    float* scratch = a.workspace + omp_get_thread_num() * 2 * block * a.sequence;
+    float* scratch = a.workspace + thread * 2 * block * a.sequence;
     for (std::int64_t h = kv * group; h < (kv + 1) * group; ++h) {
       const Head head(a, row, h);
       if (h == kv * group)

@@ -1,18 +1,40 @@
 // Matrix products on the CPU. OpenBLAS splits the sum over k by the number of its threads for some shapes, so
 // it is called single-threaded on fixed tiles of the result, and the tiles are spread over our threads.
 #include <cblas.h>
+#include <fmt/core.h>
 
 #include "src/base/error.hpp"
 #include "src/kernels/cpu.hpp"
+#include "src/kernels/cpu_math.hpp"
 
 namespace holdfast::kernels {
 
 namespace {
-constexpr std::int64_t tile = 256;  // rows and columns of the result per call: part of the numerics identity
+/// "OpenBLAS 0.3.21", the first words of its description.
+std::string openblas_version() {
+  const std::string text = openblas_get_config();
+  return text.substr(0, text.find(' ', text.find(' ') + 1));
 }
 
-CpuKernels::CpuKernels(int threads) : threads_(threads > 0 ? threads : omp_get_max_threads()) {
+constexpr std::int64_t tile = 256;  // rows and columns of the result per call: part of the numerics identity
+}  // namespace
+
+#ifdef __SANITIZE_THREAD__
+constexpr int most_threads = 1;  // the sanitizer does not see how OpenMP's runtime orders its threads
+#else
+constexpr int most_threads = 1024;
+#endif
+
+CpuKernels::CpuKernels(int threads)
+    : threads_(std::min(most_threads, threads > 0 ? threads : omp_get_max_threads())) {
+  // Other builds than the OpenMP one have threads of their own, which SerialBlas does not reach.
+  if (openblas_get_parallel() != OPENBLAS_OPENMP) openblas_set_num_threads(1);
   tiles_.resize(static_cast<std::size_t>(threads_) * tile * tile);
+}
+
+std::string CpuKernels::identity() const {
+  return fmt::format("cpu fp32 1, {} on {}, tile {}, head chunk {}, lanes {}", openblas_version(),
+                     openblas_get_corename(), tile, head_chunk, sum_lanes);
 }
 
 std::unique_ptr<Kernels> make_cpu_kernels(int threads) { return std::make_unique<CpuKernels>(threads); }
@@ -24,10 +46,10 @@ void CpuKernels::matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b
           "matmul: the result's shape");
   expects((transpose_b ? b.cols : b.rows) == k, "matmul: inner sizes agree");
   const std::int64_t tile_rows = (y.rows + tile - 1) / tile, tile_cols = (y.cols + tile - 1) / tile;
-  run_tasks(tile_rows * tile_cols, [&](std::int64_t task) {
+  run_tasks(tile_rows * tile_cols, [&](std::int64_t task, int thread) {
     const std::int64_t i = task / tile_cols * tile, j = task % tile_cols * tile;
     const std::int64_t rows = std::min(tile, y.rows - i), cols = std::min(tile, y.cols - j);
-    float* scratch = tiles_.data() + omp_get_thread_num() * tile * tile;
+    float* scratch = tiles_.data() + thread * tile * tile;
     const Mat out =
         write == Write::add ? tensor::dense(scratch, rows, cols) : y.rows_at(i, rows).cols_at(j, cols);
     const float* left = transpose_a ? a.data + i : a.row(i);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
@@ -121,6 +122,9 @@ struct AdamW {
 class Kernels {
  public:
   virtual ~Kernels() = default;
+  /// What bits depend on besides the arguments: backend, library and its choice of instructions, block sizes.
+  /// Ranks of one run, and a run and its checkpoint, must agree on it.
+  virtual std::string identity() const = 0;
 
   /// y (m x n) = op(a) (m x k) * op(b) (k x n); op transposes when its flag is set. y overlaps neither
   /// operand.

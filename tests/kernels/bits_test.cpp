@@ -82,6 +82,12 @@ TEST(Bits, DoNotDependOnTheNumberOfThreads) {
   }
 }
 
+TEST(Bits, HaveAnIdentityThatDoesNotDependOnThreads) {
+  EXPECT_EQ(make_cpu_kernels(1)->identity(), make_cpu_kernels(2)->identity());
+  EXPECT_EQ(make_cpu_kernels()->identity().find("cpu fp32 1, OpenBLAS 0."), 0u)
+      << make_cpu_kernels()->identity();
+}
+
 TEST(Bits, PointwiseKernelsDoNotDependOnShiftsAndCuts) {
   const auto k = make_cpu_kernels(2);
   tensor::InlineStream stream;
