@@ -25,9 +25,9 @@ SlurmctldHost=login($login_addr)
 SlurmUser=slurm
 AuthType=auth/munge
 CredType=cred/munge
-StateSaveLocation=/run/minipod/slurmctld/state
-SlurmctldPidFile=/run/minipod/slurmctld/slurmctld.pid
-SlurmctldLogFile=/run/minipod/slurmctld/slurmctld.log
+StateSaveLocation=/run/slurmctld/state
+SlurmctldPidFile=/run/slurmctld/slurmctld.pid
+SlurmctldLogFile=/run/slurmctld/slurmctld.log
 SlurmdSpoolDir=/run/slurmd/spool
 SlurmdPidFile=/run/slurmd/slurmd.pid
 SlurmdLogFile=/run/slurmd/slurmd.log
@@ -46,7 +46,6 @@ SelectTypeParameters=CR_Core_Memory
 # The nodes are larger than the machine.
 SlurmdParameters=config_overrides
 TopologyPlugin=topology/tree
-DefMemPerCPU=$((memory / cores))
 CONF
   local gres=''
   if ((gpus > 0)); then

@@ -45,8 +45,10 @@ build_root() {
   mount -t sysfs sysfs "$root/sys" 2>/dev/null || mount --rbind /sys "$root/sys"
   mount -t tmpfs -o mode=755 tmpfs "$root/run"
   mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-  mkdir "$root"/run/{minipod,munge,lock}
+  mkdir "$root"/run/{lock,minipod,munge,slurmctld}
   mount --bind "$keep" "$root/run/minipod"
+  # slurmctld is not root and DIR may be closed to it.
+  mount --bind "$keep/slurmctld" "$root/run/slurmctld"
   mount --bind "$keep/shared" "$root/shared"
 
   build_dev "$root/dev"

@@ -82,13 +82,15 @@ start_slurmctld() {
   # In the foreground of a session of its own, so that no file of the caller
   # stays open.
   setsid slurmctld -D </dev/null >"$pod/log/slurmctld.log" 2>&1 &
-  wait_until 30 ping_slurmctld || {
-    tail -n 15 "$pod/slurmctld/slurmctld.log" >&2 || true
-    die "slurmctld does not answer after 30 s"
-  }
+  local controller=$!
+  if ! wait_until 30 answers_or_dead "$controller" || is_gone "$controller"; then
+    die "slurmctld does not answer (see $(<"$pod/etc/dir")/log/slurmctld.log)"
+  fi
 }
 
-ping_slurmctld() { scontrol ping 2>/dev/null | grep -q 'is UP'; }
+answers_or_dead() {
+  scontrol ping 2>/dev/null | grep -q 'is UP' || is_gone "$1"
+}
 
 start_node() {
   mkdir -p "$pod/nodes/$1"
@@ -143,10 +145,13 @@ revive_node() {
   # Steps of the time before the power went.
   rm -rf "$pod/nodes/$1/spool"
   start_node "$1"
-  wait_until 30 has "$1" pid || die "node $1 does not start (see its node.log)"
+  wait_until 30 is_listening "$1" ||
+    die "node $1 does not start (see its node.log)"
   slurmctld_pid >/dev/null || return 0
   wait_until 30 is_known "$1" || die "SLURM does not hear node $1"
 }
+
+is_listening() { (: <"/dev/tcp/$1/6818") 2>/dev/null; }
 
 is_known() {
   [[ $(sinfo -h -n "$1" -o %T 2>/dev/null) =~ ^(idle|mixed|allocated|completing)$ ]]

@@ -1,0 +1,278 @@
+#!/usr/bin/env bash
+# Test scripts/minipod: the cluster works, its nodes are apart from each other,
+# each fault does what it says, and nothing is left afterwards.
+# Speaks TAP; exits 77 when there is no SLURM here to test with.
+
+set -uo pipefail
+
+pod=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../scripts" && pwd)/minipod
+for need in slurmctld slurmd srun munged; do
+  PATH=$PATH:/usr/sbin command -v $need >/dev/null || {
+    echo "1..0 # SKIP no $need here"
+    exit 77
+  }
+done
+if ((EUID != 0)); then
+  sudo -n true 2>/dev/null || { echo "1..0 # SKIP needs root"; exit 77; }
+  exec sudo -n -- "$0" "$@"
+fi
+
+dir=$(mktemp -d /var/tmp/minipod-test.XXXXXX)
+export HOLDFAST_MINIPOD_DIR=$dir
+home=$dir/shared/home
+trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
+
+count=0
+failed=0
+# check NAME COMMAND...: one line of TAP, with what COMMAND said if it failed.
+check() {
+  local name=$1 said
+  shift
+  count=$((count + 1))
+  if said=$("$@" 2>&1); then
+    echo "ok $count - $name"
+  else
+    echo "not ok $count - $name"
+    echo "# ${said//$'\n'/$'\n# '}"
+    failed=$((failed + 1))
+  fi
+}
+
+mini() { timeout 120 "$pod" "$@"; }
+on() { local node=$1; shift; mini exec --node "$node" --chdir / "$@"; }
+
+equal() { [[ $1 == "$2" ]] || { printf 'got:  %s\nwant: %s\n' "$1" "$2"; false; }; }
+fails_with() { # STATUS COMMAND...
+  local want=$1 status=0
+  shift
+  "$@" || status=$?
+  equal "$status" "$want"
+}
+not() { ! "$@"; }
+soon() { # SECONDS COMMAND...
+  local end=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    ((SECONDS < end)) || { "$@"; return; }
+    sleep 0.1
+  done
+}
+
+# ------------------------------------------------------------- the cluster --
+
+PATH=$PATH:/usr/sbin:/sbin
+links() { ip -o link | awk '{print $2}' | sort; }
+mounts() { awk '{print $2, $3}' /proc/self/mounts | sort; }
+machine_files() { cksum /etc/passwd /etc/group /etc/hosts; ls / /run /etc/slurm; }
+
+links_before=$(links)
+mounts_before=$(mounts)
+files_before=$(machine_files)
+
+cd / || exit 1
+check "status says down" fails_with 1 mini status
+# shellcheck disable=SC2016  # for the shell that runs it
+check "up, without stdin and with a pipe for output" \
+  bash -c 'said=$(timeout 120 "$0" up --nodes 4 2>&1 <&-) || { echo "$said"; false; }' "$pod"
+((failed == 0)) || { echo "Bail out! no minipod"; exit 1; }
+check "up again changes nothing" mini up --nodes 4
+check "up in another shape is refused" fails_with 1 mini up --nodes 5
+check "an unknown verb is a usage error" fails_with 2 mini kill-nodes dgx001
+check "an unknown node is a usage error" fails_with 2 mini kill-node dgx005
+
+# Every namespace that is the pod's own, to look for afterwards.
+namespaces=$(for kind in mnt net pid uts ipc; do
+  mini exec --root lsns -n -r -t $kind -o NS
+done | sort -u)
+check "each node has five namespaces, as has the login host" \
+  equal "$(wc -l <<<"$namespaces")" 25
+
+every_node_runs() { equal "$(mini exec srun -N4 hostname | sort | paste -sd' ')" \
+  "dgx001 dgx002 dgx003 dgx004"; }
+check "srun reaches every node" every_node_runs
+check "jobs run as holdfast, in its home" equal \
+  "$(mini exec srun -n1 sh -c 'id -un; pwd' | paste -sd' ')" "holdfast /shared/home"
+check "arguments pass untouched" equal \
+  "$(mini exec printf '<%s>' 'a  b' "\$HOME" '' '*' "it's")" "<a  b><\$HOME><><*><it's>"
+check "the exit status passes" fails_with 7 mini exec sh -c 'exit 7'
+check "GPUs are granted" equal \
+  "$(mini exec srun -n1 --gpus=3 sh -c "echo \$CUDA_VISIBLE_DEVICES")" "0,1,2"
+check "topology has a switch per scalable unit" equal \
+  "$(mini exec srun -w dgx003 -n1 sh -c "echo \$SLURM_TOPOLOGY_ADDR")" "pod.su2.dgx003"
+check "the munge key is private" not mini exec cat /run/minipod/munge/key
+
+batch() {
+  mini exec sbatch -W -N2 -o batch.out --wrap 'srun hostname' >/dev/null
+  equal "$(sort "$home/batch.out" | paste -sd' ')" "dgx001 dgx002"
+}
+check "sbatch runs a job" batch
+
+overlap() {
+  mini exec sbatch -W -N2 --exclusive -o overlap.out \
+    --wrap 'srun sleep 2 & srun --overlap --exact -n2 echo in; wait' >/dev/null
+  equal "$(paste -sd' ' "$home/overlap.out")" "in in"
+}
+check "steps overlap" overlap
+
+# --------------------------------------------------------------- isolation --
+
+mine=minipod-test-$$
+check "a name is set in dgx001" on dgx001 sh -c "
+  echo here >/dev/shm/$mine && echo here >/tmp/$mine && echo here >/var/tmp/$mine
+  ipcmk -M 4096 >/dev/null"
+for path in /dev/shm /tmp /var/tmp; do
+  check "$path is the node's own" not on dgx002 test -e $path/$mine
+done
+check "System V memory is the node's own" equal \
+  "$(on dgx002 ipcs -m | grep -c 0x)" "0"
+check "hostname is the node's own" equal "$(on dgx002 hostname)" "dgx002"
+check "processes are the node's own" equal "$(on dgx001 pgrep -c -x slurmd)" "1"
+check "interfaces are the node's own" equal \
+  "$(on dgx001 ls /sys/class/net | paste -sd' ')" "eth0 lo"
+check "nobody gets round /shared" not on dgx001 ls "$dir/shared"
+
+# ------------------------------------------------------------------- MPI ---
+
+if command -v mpicc >/dev/null; then
+  cat >"$dir/hello.c" <<'C'
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+  int rank, size, sum;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("%d ranks, sum %d\n", size, sum);
+  MPI_Finalize();
+}
+C
+  check "mpicc compiles" mpicc -o "$dir/shared/opt/hello" "$dir/hello.c"
+  check "MPI runs on two nodes" equal \
+    "$(mini exec timeout 60 srun --mpi=pmix -N2 -n4 /shared/opt/hello 2>&1)" \
+    "4 ranks, sum 6"
+  check "MPI runs without the environment of exec" equal \
+    "$(mini exec timeout 60 srun --export=NONE --mpi=pmix -N2 -n4 /shared/opt/hello 2>&1)" \
+    "4 ranks, sum 6"
+else
+  echo "# no mpicc: MPI not tried"
+fi
+
+# ------------------------------------------------------------------ faults --
+
+# A step on three nodes that adds a line a node five times a second, and
+# survives the loss of any but the first.
+cat >"$home/beat.sh" <<'SH'
+#!/bin/bash
+srun -n3 --no-kill sh -c 'while :; do date +%s >>beat.$(hostname); sleep 0.2; done'
+SH
+beats() { wc -l <"$home/beat.$1" 2>/dev/null || echo 0; }
+beating() { local n; n=$(beats "$1"); soon 5 more_than "$n" "$1"; }
+more_than() { (($(beats "$2") > $1)); }
+still() { local n; n=$(beats "$1"); sleep 1; equal "$(beats "$1")" "$n"; }
+state() { mini exec sinfo -h -n "$1" -o %T; }
+state_is() { [[ $(state "$1") =~ ^($2)$ ]] || { state "$1"; false; }; }
+job_is() { equal "$(mini exec squeue -h -j "$job" -o %T)" "$1"; }
+all_idle() { equal "$(mini exec sinfo -h -o '%T %D')" "idle 4"; }
+# Connect and read nothing: does node $2 answer node $1?
+answers() { on "$1" timeout 1 bash -c ": </dev/tcp/$2/6818"; }
+running() { on "$1" pgrep -u holdfast -f 'while :' >/dev/null; }
+
+job=$(mini exec sbatch --parsable --no-kill -N3 -w 'dgx[002-004]' \
+  -o /var/tmp/beat.out beat.sh)
+for node in dgx002 dgx003 dgx004; do
+  check "$node beats" soon 20 more_than 0 $node
+done
+
+check "freeze-node" mini freeze-node dgx003
+check "a frozen node stands still" still dgx003
+check "and nobody may enter it" fails_with 1 on dgx003 true
+check "the others beat on" beating dgx002
+check "thaw-node" mini thaw-node dgx003
+check "a thawed node beats" beating dgx003
+
+check "nodes answer each other" answers dgx001 dgx003
+check "cut-link" mini cut-link dgx003
+check "a cut node does not answer" not answers dgx001 dgx003
+check "nor hear" not answers dgx003 dgx001
+check "its processes live" running dgx003
+check "it cannot write what is shared" still dgx003
+check "nor open it" not on dgx003 ls /shared
+check "nor by a relative name" not on dgx003 sh -c "
+  cd /proc/\$(pgrep -u holdfast -f 'while :' | head -n1)/cwd && touch new"
+check "heal-link" mini heal-link dgx003
+check "a healed node answers" soon 5 answers dgx001 dgx003
+check "and writes again" beating dgx003
+
+held() {
+  mini exec --node dgx003 sh -c 'exec 3>held; sleep 20' &
+  soon 5 test -e "$home/held" || return
+  local said
+  said=$(mini cut-link dgx003 2>&1) && mini heal-link dgx003 || return
+  kill $!
+  [[ $said == *"open for writing"* ]] || { echo "$said"; false; }
+}
+check "cut-link tells of files open for writing" held
+ends_with_us() {
+  timeout 1 "$pod" exec sleep 4321
+  soon 5 not mini exec pgrep -f 'sleep 4321'
+}
+check "what exec started ends with it" ends_with_us
+
+pids_of() { ps -eo pidns=,pid= | awk -v ns="$1" '$1 == ns {print $2}'; }
+dead_ns=$(on dgx004 readlink /proc/self/ns/pid | tr -dc 0-9)
+check "kill-node" mini kill-node dgx004
+check "its processes are gone" equal "$(pids_of "$dead_ns")" ""
+check "it does not answer" not answers dgx001 dgx004
+check "it writes no more" still dgx004
+check "SLURM does not know yet" state_is dgx004 "mixed|allocated"
+check "the step goes on" beating dgx002
+mini exec --root scontrol update NodeName=dgx004 State=DOWN Reason=test
+sleep 1
+check "nor does it end when SLURM knows" beating dgx002
+check "the job has shrunk" equal \
+  "$(mini exec squeue -h -j "$job" -o '%T %N')" "RUNNING dgx[002-003]"
+check "revive-node" mini revive-node dgx004
+check "a revived node is idle" soon 10 state_is dgx004 idle
+check "its local disk is there, its memory is not" not on dgx004 test -e /dev/shm/$mine
+check "it takes a step" equal \
+  "$(mini exec srun -w dgx004 -n1 hostname)" "dgx004"
+
+# What slurmctld learned in its last seconds is not saved yet.
+sleep 6
+check "kill-slurmctld" mini kill-slurmctld
+check "it is gone" not mini exec squeue
+check "the step goes on without it" beating dgx002
+check "start-slurmctld" mini start-slurmctld
+check "it knows the job" soon 30 job_is RUNNING
+check "the step never stopped" beating dgx003
+mini exec scancel "$job"
+check "all nodes are idle again" soon 60 all_idle
+
+log_is_complete() {
+  equal "$(mini faults | sed -E 's/.*"fault": "([^"]*)".*/\1/' | paste -sd' ')" \
+    "freeze-node thaw-node cut-link heal-link cut-link heal-link kill-node revive-node kill-slurmctld start-slurmctld"
+  [[ $(mini faults | grep -cE '^\{"time": "[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z", "unix": [0-9]+\.[0-9]{6}, "fault": "[a-z-]+"(, "node": "dgx[0-9]{3}")?\}$') == 10 ]]
+}
+check "the fault log has it all" log_is_complete
+
+# -------------------------------------------------------------------- down --
+
+mini freeze-node dgx001
+check "down, with a frozen node" mini down
+check "down again" mini down
+left_over() {
+  local left
+  left=$(comm -12 <(lsns -n -r -o NS | sort -u) <(echo "$namespaces"))
+  equal "$left" ""
+}
+check "no namespace is left, and so no process" left_over
+check "no mount is left" equal "$(mounts)" "$mounts_before"
+check "no link is left" equal "$(links)" "$links_before"
+check "the machine's files are as they were" equal "$(machine_files)" "$files_before"
+check "down --purge deletes the files" mini down --purge
+check "they are gone" not test -e "$dir"
+
+echo "1..$count"
+((failed == 0))
