@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "src/base/clock.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::train {
 
@@ -28,12 +29,19 @@ Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt) : p
   file_ = files::open(path_, O_WRONLY | O_APPEND);
 }
 
-void Metrics::append(const StepMetrics& m) {
-  nlohmann::ordered_json json = {{"schema_version", 1}, {"step", m.step}, {"loss", m.loss}, {"grad_norm", m.gradient_norm},
-                                 {"lr", m.lr}, {"tokens", m.tokens}, {"tokens_per_s", m.tokens_per_s}, {"step_s", m.step_s},
-                                 {"attempt", attempt_}, {"time", utc_now()}};
-  files::append_all(file_.get(), json.dump() + "\n", path_);
+void Metrics::append(const StepMetrics& m) noexcept {
   last_loss_ = m.loss;
+  const bool was_torn = torn_;
+  try {
+    nlohmann::ordered_json json = {{"schema_version", 1}, {"step", m.step}, {"loss", m.loss}, {"grad_norm", m.gradient_norm},
+                                   {"lr", m.lr}, {"tokens", m.tokens}, {"tokens_per_s", m.tokens_per_s}, {"step_s", m.step_s},
+                                   {"attempt", attempt_}, {"time", utc_now()}};
+    torn_ = true;
+    files::append_all(file_.get(), (was_torn ? "\n" : "") + json.dump() + "\n", path_);
+    torn_ = false;
+  } catch (const std::exception& error) {
+    if (!was_torn) log::warn("step {} is missing from the metrics: {}", m.step, error.what());
+  }
 }
 
 }  // namespace holdfast::train

@@ -23,7 +23,8 @@ class Metrics {
   /// rank of an earlier attempt that is still alive somewhere goes on writing to a file that nobody sees.
   Metrics(std::filesystem::path path, std::int64_t step, int attempt);
 
-  void append(const StepMetrics& step);
+  /// A line that cannot be written (full disk) is lost, with a warning; training is worth more than its record.
+  void append(const StepMetrics& step) noexcept;
   /// Loss of the last line, if there is one.
   std::optional<double> last_loss() const { return last_loss_; }
 
@@ -32,6 +33,7 @@ class Metrics {
   int attempt_;
   std::optional<double> last_loss_;
   files::Fd file_;
+  bool torn_ = false;  ///< the last line may be incomplete
 };
 
 }  // namespace holdfast::train

@@ -1,0 +1,57 @@
+// All go on, or all throw: at every world size.
+#include "src/train/agree.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include "src/base/error.hpp"
+#include "src/comm/mpi_communicator.hpp"
+#include "src/comm/solo_communicator.hpp"
+
+namespace holdfast::train {
+namespace {
+
+class Agree : public ::testing::Test {
+ protected:
+  Agree() {
+    int size = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm all = MPI_COMM_NULL;
+    if (size > 1) MPI_Comm_dup(MPI_COMM_WORLD, &all);
+    if (size > 1) world_ = std::make_unique<comm::MpiCommunicator>(all, "the world", std::chrono::seconds(30));
+    else world_ = std::make_unique<comm::SoloCommunicator>();
+  }
+  std::unique_ptr<comm::Communicator> world_;
+};
+
+TEST_F(Agree, WithoutFailureNothingHappens) {
+  int done = 0;
+  together(*world_, world_->rank() == 0, [&] { ++done; });
+  EXPECT_EQ(done, world_->rank() == 0 ? 1 : 0);
+  EXPECT_FALSE(worst_failure(*world_, std::nullopt));
+}
+
+TEST_F(Agree, OneFailureIsEverybodys) {
+  const int culprit = world_->size() - 1;
+  try {
+    together(*world_, world_->rank() == culprit, [] { throw Error(Exit::out_of_spares, "the last one failed"); });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::out_of_spares);
+    EXPECT_NE(std::string(error.what()).find("the last one failed"), std::string::npos);
+  }
+}
+
+TEST_F(Agree, TheWorstWinsAndAmongEqualsTheLowestRank) {
+  const auto rank = world_->rank(), last = world_->size() - 1;
+  auto worst = worst_failure(*world_, Failure{rank == last ? 2u : 1u, rank, "rank " + std::to_string(rank)});
+  ASSERT_TRUE(worst);
+  EXPECT_EQ(worst->severity, 2u);
+  EXPECT_EQ(worst->text, "rank " + std::to_string(last));
+  worst = worst_failure(*world_, Failure{1, rank, "rank " + std::to_string(rank)});
+  EXPECT_EQ(worst->rank, 0);
+  EXPECT_EQ(worst->text, "rank 0");
+}
+
+}  // namespace
+}  // namespace holdfast::train

@@ -1,0 +1,55 @@
+// What a user gets wrong ends with exit code 2 and one sentence that names it.
+#include <gmock/gmock.h>
+
+#include "tests/train/training_fixture.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+class BadInput : public TrainingFixture {
+ protected:
+  void refuses(int world, const Sets& sets, const std::string& sentence) {
+    const Finished done = train(world, "run", sets);
+    EXPECT_EQ(done.status, 2) << done.err;
+    EXPECT_THAT(done.err, HasSubstr(sentence));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "metrics.jsonl"));
+  }
+};
+
+TEST_F(BadInput, TokenFiles) {
+  write("empty", "");
+  write_tokens("other", 1000, 5000);
+  write_tokens("short", vocabulary, 20);
+  write("cut", files::read_text(path("tokens.bin")).substr(0, 5000));
+  refuses(1, {"data.tokens=\"" + path("missing") + "\""}, "missing");
+  refuses(1, {"data.tokens=\"" + path("empty") + "\""}, "empty");
+  refuses(1, {"data.tokens=\"" + path("cut") + "\""}, "truncated");
+  refuses(1, {"data.tokens=\"" + path("short") + "\""}, "too short");
+  refuses(1, {"data.tokens=\"" + path("other") + "\""}, "another vocabulary");
+  refuses(1, {"data.tokens=\"\""}, "no token file");
+  refuses(2, {"data.tokens=\"" + path("missing") + "\""}, "missing");
+}
+
+TEST_F(BadInput, WorldsThatDoNotFit) {
+  refuses(3, {"shard.strategy=full_shard"}, "16 leaves");
+  refuses(2, {"shard.strategy=no_shard", "train.lanes=1"}, "replicas");
+  refuses(3, {"shard.strategy=hybrid_shard", "shard.group=2"}, "group");
+}
+
+TEST_F(BadInput, KeysAndArguments) {
+  refuses(1, {"train.stepz=4"}, "Did you mean train.steps?");
+  Command c;
+  c.argv = {HOLDFAST_TRAIN};
+  EXPECT_EQ(run(c, std::chrono::seconds(20)).status, 2);
+  c.argv = {HOLDFAST_TRAIN, "--frobnicate"};
+  EXPECT_EQ(run(c, std::chrono::seconds(20)).status, 2);
+  c.argv = {HOLDFAST_TRAIN, path("job.toml")};
+  const Finished homeless = run(c, std::chrono::seconds(20));
+  EXPECT_EQ(homeless.status, 2);
+  EXPECT_THAT(homeless.err, HasSubstr("no run directory"));
+}
+
+}  // namespace
+}  // namespace holdfast::train

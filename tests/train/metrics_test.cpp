@@ -1,0 +1,56 @@
+#include "src/train/metrics.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace holdfast::train {
+namespace {
+
+class MetricsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(path_.parent_path()); }
+  void TearDown() override { std::filesystem::remove_all(path_.parent_path()); }
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> out;
+    std::ifstream lines(path_);
+    for (std::string line; std::getline(lines, line);) out.push_back(nlohmann::json::parse(line)["step"]);
+    return out;
+  }
+  std::filesystem::path path_ = std::filesystem::temp_directory_path() / ("holdfast-metrics-" + std::to_string(::getpid())) / "metrics.jsonl";
+};
+
+TEST_F(MetricsTest, KeepsWhatTheRestoredStateHasSeenAndDropsTheRest) {
+  {
+    Metrics first(path_, 0, 1);
+    EXPECT_FALSE(first.last_loss());
+    for (int step = 1; step <= 7; ++step) first.append({step, 0.5 * step, 1, 1e-3, 10 * step, 100, 0.1});
+  }
+  Metrics second(path_, 4, 2);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(second.last_loss(), 2.0);
+  second.append({5, 9, 1, 1e-3, 50, 100, 0.1});
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+}
+
+TEST_F(MetricsTest, TornAndStrangeLinesGo) {
+  std::ofstream(path_) << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":1}";  // no newline: torn
+  Metrics metrics(path_, 10, 2);
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(metrics.last_loss(), 2.0);
+}
+
+TEST_F(MetricsTest, ARankOfAnEarlierAttemptWritesToAFileThatNobodySees) {
+  Metrics frozen(path_, 0, 1);
+  frozen.append({1, 1, 1, 1, 1, 1, 1});
+  Metrics now(path_, 1, 2);
+  frozen.append({2, 1, 1, 1, 1, 1, 1});
+  now.append({2, 5, 1, 1, 1, 1, 1});
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(nlohmann::json::parse(files::read_text(path_).substr(files::read_text(path_).find('\n')))["loss"], 5);
+}
+
+}  // namespace
+}  // namespace holdfast::train

@@ -1,0 +1,181 @@
+// A run that was cut short goes on as if it had not been; what is damaged is named and passed over.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <thread>
+
+#include "tests/train/training_fixture.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Resume : public TrainingFixture {
+ protected:
+  void SetUp() override {
+    TrainingFixture::SetUp();
+    ASSERT_EQ(train(1, "whole").status, 0);
+  }
+  static void flip_byte(const std::filesystem::path& file, std::streamoff at) {
+    std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekg(at);
+    const int byte = f.get();
+    f.seekp(at);
+    f.put(static_cast<char>(byte ^ 0x10));
+  }
+};
+
+TEST_F(Resume, GoesOnFromTheMiddleOnTheSameAndOnOtherWorldsAndStrategies) {
+  struct Layout { int world; Sets sets; };
+  const std::vector<Layout> layouts = {{1, {"shard.strategy=no_shard"}},
+                                       {2, {"shard.strategy=full_shard"}},
+                                       {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
+                                       {4, {"shard.strategy=no_shard"}}};
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::string dir = "run" + std::to_string(i);
+    const Layout &before = layouts[i], &after = layouts[(i + 1) % layouts.size()];
+    ASSERT_EQ(train(before.world, dir, before.sets).status, 0);
+    std::filesystem::remove_all(checkpoint(dir, 10));  // as if it had ended after step 5
+    const Finished done = train(after.world, dir, after.sets);
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 5"));
+    EXPECT_EQ(digest(dir), digest("whole"));
+    EXPECT_EQ(losses(dir), losses("whole"));
+    EXPECT_EQ(metrics(dir)[4]["attempt"], 1);
+    EXPECT_EQ(metrics(dir)[5]["attempt"], 2);
+  }
+}
+
+TEST_F(Resume, AFinishedRunStaysFinished) {
+  const auto before = result("whole");
+  const Finished again = train(2, "whole");
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(result("whole")["state_digest"], before["state_digest"]);
+  EXPECT_EQ(result("whole")["final_loss"], before["final_loss"]);
+  EXPECT_EQ(metrics("whole").size(), 10u);
+}
+
+TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
+  ASSERT_EQ(train(2, "run").status, 0);
+  const auto shard = checkpoint("run", 10) / "shard-00001.h5";
+  flip_byte(shard, static_cast<std::streamoff>(std::filesystem::file_size(shard)) - 100);
+  const Finished done = train(4, "run", {"shard.strategy=full_shard"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("passing over a damaged checkpoint"));
+  EXPECT_THAT(done.err, HasSubstr("shard-00001.h5"));
+  EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 5"));
+  EXPECT_EQ(digest("run"), digest("whole"));
+}
+
+TEST_F(Resume, ATornShardAndACorruptManifestAreFoundToo) {
+  ASSERT_EQ(train(2, "run", {"checkpoint.every=3", "checkpoint.keep=9"}).status, 0);  // 3, 6, 9, 10
+  const auto shard = checkpoint("run", 10) / "shard-00000.h5", manifest = checkpoint("run", 9) / "manifest.json";
+  std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 2);
+  flip_byte(manifest, 500);
+  const Finished done = train(2, "run", {"checkpoint.every=3", "checkpoint.keep=9"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 6"));
+  EXPECT_EQ(digest("run"), digest("whole"));
+}
+
+TEST_F(Resume, WithNothingSoundLeftItStartsAgainAndSaysSo) {
+  ASSERT_EQ(train(1, "run").status, 0);
+  for (int step : {5, 10}) std::filesystem::remove(checkpoint("run", step) / "shard-00000.h5");
+  const Finished done = train(1, "run");
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("no sound checkpoint is left"));
+  EXPECT_EQ(digest("run"), digest("whole"));
+}
+
+TEST_F(Resume, FromAPathAndNotFromNothing) {
+  const std::string from = "run.resume=\"" + checkpoint("whole", 5).string() + "\"";
+  const Finished named = train(1, "other", {from});
+  ASSERT_EQ(named.status, 0) << named.err;
+  EXPECT_EQ(digest("other"), digest("whole"));
+  EXPECT_EQ(metrics("other").front()["step"], 6);
+  const Finished absent = train(1, "third", {"run.resume=\"" + path("nowhere") + "\""});
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_THAT(absent.err, HasSubstr("cannot resume from"));
+}
+
+TEST_F(Resume, NoneRefusesADirectoryThatHoldsARun) {
+  EXPECT_EQ(train(1, "fresh", {"run.resume=none"}).status, 0);
+  const Finished again = train(1, "fresh", {"run.resume=none"});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_THAT(again.err, HasSubstr("already holds a run up to step 10"));
+}
+
+TEST_F(Resume, RefusesACheckpointOfAnotherModel) {
+  auto text = files::read_text(path("model.toml"));
+  text.replace(text.find("ffn = 88"), 8, "ffn = 96");
+  write("model.toml", text);
+  for (int world : {1, 2}) {
+    const Finished done = train(world, "whole");
+    EXPECT_EQ(done.status, 2);
+    EXPECT_THAT(done.err, HasSubstr("belongs to another model"));
+  }
+}
+
+TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
+  const Sets longer = {"train.steps=300", "train.leaves=8", "train.micro_batch=1", "checkpoint.every=20"};
+  ASSERT_EQ(train(1, "long", longer).status, 0);
+  for (int world : {1, 2}) {
+    const std::string dir = "killed" + std::to_string(world);
+    const pid_t child = spawn(command(world, dir, longer));
+    for (int i = 0; i < 2000 && !std::filesystem::exists(checkpoint(dir, 60)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(exit_status(status), 128 + SIGKILL) << "it was to be killed before its end";
+    Finished done;
+    for (int i = 0; i < 20; ++i) {  // ranks whose mpirun died need a moment to notice
+      done = train(world, dir, longer);
+      if (done.status != 2) break;
+      EXPECT_THAT(done.err, HasSubstr("belongs to a run that is still going on"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step"));
+    EXPECT_EQ(digest(dir), digest("long"));
+    EXPECT_EQ(losses(dir), losses("long"));
+  }
+}
+
+TEST_F(Resume, SigtermEndsItAtOnce) {
+  const pid_t child = spawn(command(1, "run", {"train.steps=100000", "checkpoint.every=0"}));
+  for (int i = 0; i < 2000 && !std::filesystem::exists(folder_ / "run" / "metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ::kill(child, SIGTERM);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(exit_status(status), 128 + SIGTERM);
+}
+
+TEST_F(Resume, AFullDiskCostsTheCheckpointAndNothingElse) {
+  const Sets longer = {"train.steps=300", "train.leaves=8", "train.micro_batch=1", "checkpoint.every=40"};
+  ASSERT_EQ(train(1, "long", longer).status, 0);
+  Command c = command(1, "run", longer, {"/bin/sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"});
+  c.output = path("log");
+  const pid_t child = spawn(c);
+  for (int i = 0; i < 4000 && !std::filesystem::exists(checkpoint("run", 40)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const rlimit limit = {32768, 32768};  // from now on no file grows over 32 KiB: no shard fits, and not all metrics
+  ASSERT_EQ(::prlimit(child, RLIMIT_FSIZE, &limit, nullptr), 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(exit_status(status), 1);
+  const std::string log = files::read_text(path("log"));
+  EXPECT_THAT(log, HasSubstr("is not saved by rank 0"));
+  EXPECT_THAT(log, HasSubstr("is missing from the metrics"));
+  EXPECT_THAT(log, HasSubstr("its last state (step 300) could not be saved")) << "training went on to its end";
+  EXPECT_TRUE(std::filesystem::exists(checkpoint("run", 40) / "manifest.json"));
+  const Finished again = train(1, "run", longer);
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("resuming from the checkpoint of step"));
+  EXPECT_EQ(digest("run"), digest("long"));
+}
+
+}  // namespace
+}  // namespace holdfast::train

@@ -1,0 +1,95 @@
+#pragma once
+// Runs holdfast-train as a user would, in a folder of its own, on a model and text made for the test.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "src/base/digest.hpp"
+#include "src/base/env.hpp"
+#include "src/base/files.hpp"
+#include "src/base/subprocess.hpp"
+#include "src/data/token_file.hpp"
+
+namespace holdfast::train {
+
+class TrainingFixture : public ::testing::Test {
+ protected:
+  using Sets = std::vector<std::string>;
+  static constexpr int vocabulary = 128;
+
+  void SetUp() override {
+    env::set("OMPI_ALLOW_RUN_AS_ROOT", "1");  // containers run as root
+    env::set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    env::set("OMP_NUM_THREADS", "1");  // threads that spin for each other crawl where cores are shared
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              (std::string("holdfast-train-") + test->name() + "-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+    write("model.toml", "[model]\nname = \"micro\"\nvocabulary = 128\nwidth = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nffn = 88\nmax_sequence = 64\n");
+    write("job.toml", "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" + path("tokens.bin") +
+                          "\"\n[train]\nsteps = 10\nsequence = 32\nmicro_batch = 2\nleaves = 16\nlanes = 8\n"
+                          "[optim]\nlr = 1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 5\n");
+    write_tokens("tokens.bin", vocabulary, 5000);
+  }
+  void TearDown() override {
+    if (!HasFailure()) std::filesystem::remove_all(folder_);
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
+  /// Tokens that can be learned: each mostly follows from the one before.
+  void write_tokens(const std::string& name, int tokens_known, int count) const {
+    std::vector<std::int32_t> tokens;
+    for (int i = 0, last = 0; i < count; ++i) {
+      const std::uint64_t h = mix64(static_cast<std::uint64_t>(i) + 1);
+      last = h % 4 == 0 ? static_cast<int>(h / 4 % static_cast<std::uint64_t>(tokens_known)) : (last * 5 + 3) % tokens_known;
+      tokens.push_back(last);
+    }
+    data::TokenFileWriter writer(path(name), tokens_known);
+    writer.append(tokens);
+    writer.finish();
+  }
+
+  /// `world` ranks train in run directory `dir`; `before` is put in front of the command line.
+  Command command(int world, const std::string& dir, const Sets& sets = {}, const std::vector<std::string>& before = {}) const {
+    Command c;
+    c.argv = before;
+    if (world > 1)
+      c.argv.insert(c.argv.end(), {HOLDFAST_MPIEXEC, "-n", std::to_string(world), "--oversubscribe", "--bind-to", "none"});
+    c.argv.insert(c.argv.end(), {HOLDFAST_TRAIN, path("job.toml"), "--run-dir", path(dir)});
+    for (const auto& set : sets) c.argv.insert(c.argv.end(), {"--set", set});
+    return c;
+  }
+  Finished train(int world, const std::string& dir, const Sets& sets = {}, const std::vector<std::string>& before = {}) const {
+    return run(command(world, dir, sets, before), std::chrono::seconds(60));
+  }
+  nlohmann::json result(const std::string& dir) const {
+    return nlohmann::json::parse(files::read_text(folder_ / dir / "result.json"));
+  }
+  std::string digest(const std::string& dir) const { return result(dir)["state_digest"]; }
+  std::vector<nlohmann::json> metrics(const std::string& dir) const {
+    std::vector<nlohmann::json> out;
+    std::ifstream lines(folder_ / dir / "metrics.jsonl");
+    for (std::string line; std::getline(lines, line);) out.push_back(nlohmann::json::parse(line));
+    return out;
+  }
+  /// Loss of every step, as bits matter.
+  std::vector<double> losses(const std::string& dir) const {
+    std::vector<double> out;
+    for (const auto& line : metrics(dir)) out.push_back(line["loss"]);
+    return out;
+  }
+  std::filesystem::path checkpoint(const std::string& dir, int step) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08d", step);
+    return folder_ / dir / "checkpoints" / name;
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace holdfast::train
