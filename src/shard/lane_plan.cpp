@@ -36,7 +36,7 @@ LanePlan::LanePlan(int leaves, int lanes, int replicas, int group)
     if (own % group_ != 0)
       throw Error(Exit::usage, fmt::format("{} leaves cannot be shared by {} ranks", leaves_, replicas_ * group_),
                   fmt::format("replica {} has {} leaves for {} ranks", g, own, group_),
-                  "Set train.leaves to a multiple of the number of ranks?");
+                  "Set train.lanes to a multiple of the replicas, and train.leaves to one of lanes and ranks?");
   }
 }
 
