@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "launcher/units.hpp"
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
 
@@ -46,10 +47,6 @@ std::int64_t activation_bytes(const config::Train& train, const config::ModelSha
   return tokens * m.layers * (12 * d + 4 * kv + 6 * f) * (fp32 / 2) + 2 * tokens * m.vocabulary * fp32;
 }
 
-std::string gigabytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
-}
-
 void check_fit(const Memory& memory, int group, const config::ClusterFacts& facts) {
   const auto& s = memory.state.front();
   const std::int64_t exact = memory.needed() - memory.activations;
@@ -65,12 +62,12 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
                                           [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
   throw Error(Exit::impossible,
-              fmt::format("a rank needs {} before activations but {} has {}", gigabytes(exact),
-                          facts.gpu == "none" ? "its share of a node" : "a GPU", gigabytes(memory.capacity)),
+              fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
+                          facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
               fmt::format("sharded over {}: parameters {}, optimizer state {}, gradient accumulators {}, "
                           "gathered units {}; the largest are the {}",
-                          group, gigabytes(s.parameters), gigabytes(s.optimizer), gigabytes(s.accumulators),
-                          gigabytes(memory.gathered), largest.name),
+                          group, bytes_text(s.parameters), bytes_text(s.optimizer),
+                          bytes_text(s.accumulators), bytes_text(memory.gathered), largest.name),
               "Shard over more ranks (full_shard, or a larger shard.group)?");
 }
 

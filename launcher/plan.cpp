@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <set>
 
 #include "launcher/memory.hpp"
 #include "launcher/spares.hpp"
 #include "launcher/topology.hpp"
+#include "launcher/units.hpp"
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
 
@@ -95,14 +95,14 @@ Survival survival_of(const Plan& plan, const RunConfig& config, const ClusterFac
   s.nodes_lost = plan.spares;
   s.steps_lost = config.checkpoint.every > 0 ? config.checkpoint.every : config.train.steps;
   if (facts.node_mttf_hours > 0) s.hours_between_losses = facts.node_mttf_hours / plan.active;
-  s.says.push_back(plan.spares == 0 ? "no lost node: there are no spares"
-                                    : fmt::format("{} lost node{}, one after another or at once", plan.spares,
-                                                  plan.spares == 1 ? "" : "s"));
+  s.says.push_back(plan.spares == 0
+                       ? "no lost node: there are no spares"
+                       : count_text(plan.spares, "lost node") + ", one after another or at once");
   s.says.push_back("any number of failed or hung processes, up to supervise.max_restarts");
   s.says.push_back(
       config.checkpoint.every > 0
-          ? fmt::format("each loss repeats at most {} step{}: state comes back from the shared file system",
-                        s.steps_lost, s.steps_lost == 1 ? "" : "s")
+          ? fmt::format("each loss repeats at most {}: state comes back from the shared file system",
+                        count_text(s.steps_lost, "step"))
           : fmt::format("each loss starts again from step 0 (up to {} steps): checkpoint.every is 0",
                         s.steps_lost));
   return s;
@@ -133,9 +133,9 @@ void warn(Plan& plan, const RunConfig& config) {
     say(fmt::format("{} leaves a replica over {} ranks: {} ranks idle in the last micro-step", leaves,
                     plan.group_size, plan.group_size - leaves % plan.group_size));
   if (plan.memory.capacity > 0 && plan.memory.needed() > plan.memory.capacity)
-    say(fmt::format("activations may not fit: about {:.1f} GB on top of {:.1f} GB, of {:.1f} GB a rank",
-                    plan.memory.activations / 1e9, (plan.memory.needed() - plan.memory.activations) / 1e9,
-                    plan.memory.capacity / 1e9));
+    say(fmt::format(
+        "activations may not fit: about {} on top of {}, of {} a rank", bytes_text(plan.memory.activations),
+        bytes_text(plan.memory.needed() - plan.memory.activations), bytes_text(plan.memory.capacity)));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launcher/units.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/config/bind.hpp"
 
@@ -31,26 +32,6 @@ std::string table(const std::vector<Row>& rows) {
 
 std::string range(int first, int last) {
   return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
-}
-
-std::string count(std::int64_t n, const char* noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
-}
-
-std::string grouped(std::int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
-
-/// Decimal units, as disks and vendors count.
-std::string bytes(std::int64_t n) {
-  const auto v = static_cast<double>(n);
-  if (n >= 1'000'000'000'000) return fmt::format("{:.2f} TB", v / 1e12);
-  if (n >= 1'000'000'000) return fmt::format("{:.2f} GB", v / 1e9);
-  if (n >= 1'000'000) return fmt::format("{:.2f} MB", v / 1e6);
-  return fmt::format("{:.2f} kB", v / 1e3);
 }
 
 /// A name that would break the line or the terminal, in TOML's spelling.
@@ -112,10 +93,11 @@ std::string device_table(const Plan& p) {
 std::vector<std::string> sharding(const Plan& p) {
   const std::string name = config::name_of(p.strategy);
   if (p.group_size == 1)
-    return {fmt::format("{}: every rank holds all of the state, {}", name, count(p.replicas(), "replica"))};
-  std::vector<std::string> out = {
-      fmt::format("{}: {} of {} neighbouring ranks{}, {}", name, count(p.replicas(), "group"), p.group_size,
-                  p.group_size == p.ranks_per_node ? " (a node)" : "", count(p.replicas(), "replica"))};
+    return {
+        fmt::format("{}: every rank holds all of the state, {}", name, count_text(p.replicas(), "replica"))};
+  std::vector<std::string> out = {fmt::format(
+      "{}: {} of {} neighbouring ranks{}, {}", name, count_text(p.replicas(), "group"), p.group_size,
+      p.group_size == p.ranks_per_node ? " (a node)" : "", count_text(p.replicas(), "replica"))};
   if (p.replicas() > 1) {
     const auto peers = p.replica_group(0);
     std::string list;
@@ -132,18 +114,20 @@ std::vector<std::string> memory(const Plan& p) {
   const auto& m = p.memory;
   const auto& s = m.state.front();
   std::vector<std::string> out = {
-      fmt::format("parameters {}, optimizer {}, gradient sums {}", bytes(s.parameters), bytes(s.optimizer),
-                  bytes(s.accumulators)),
-      fmt::format("gathered units {}, activations about {}{}", bytes(m.gathered), bytes(m.activations),
-                  m.reserved ? ", driver and libraries " + bytes(m.reserved) : ""),
-      fmt::format("together about {}{}", bytes(m.needed()), m.capacity ? " of " + bytes(m.capacity) : "")};
+      fmt::format("parameters {}, optimizer {}, gradient sums {}", bytes_text(s.parameters),
+                  bytes_text(s.optimizer), bytes_text(s.accumulators)),
+      fmt::format("gathered units {}, activations about {}{}", bytes_text(m.gathered),
+                  bytes_text(m.activations),
+                  m.reserved ? ", driver and libraries " + bytes_text(m.reserved) : ""),
+      fmt::format("together about {}{}", bytes_text(m.needed()),
+                  m.capacity ? " of " + bytes_text(m.capacity) : "")};
   return out;
 }
 
 std::vector<std::string> checkpoint(const Plan& p) {
   std::string text =
-      bytes(p.checkpoint_bytes) +
-      (p.checkpoint_every > 0 ? " every " + count(p.checkpoint_every, "step") : " at the end only");
+      bytes_text(p.checkpoint_bytes) +
+      (p.checkpoint_every > 0 ? " every " + count_text(p.checkpoint_every, "step") : " at the end only");
   if (p.checkpoint_floor_s > 0)
     text +=
         fmt::format("; not faster than {:.2f} s, at the whole file system's bandwidth", p.checkpoint_floor_s);
@@ -169,19 +153,19 @@ std::string leaders(const Plan& p) {
 }  // namespace
 
 std::string to_text(const Plan& p) {
-  std::string out =
-      fmt::format("{}: {} on {}, {} + {}, {}\n\n", printable(p.job), printable(p.model), printable(p.cluster),
-                  count(p.active, "active node"), count(p.spares, "spare"), count(p.world(), "rank"));
+  std::string out = fmt::format("{}: {} on {}, {} + {}, {}\n\n", printable(p.job), printable(p.model),
+                                printable(p.cluster), count_text(p.active, "active node"),
+                                count_text(p.spares, "spare"), count_text(p.world(), "rank"));
   out += node_table(p);
   if (p.hypothetical)
     out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
   out += device_table(p) + "\n";
-  out += paragraph("model", {grouped(p.parameters) + " parameters, fp32"});
+  out += paragraph("model", {grouped_text(p.parameters) + " parameters, fp32"});
   out += paragraph("sharding", sharding(p));
   const std::int64_t tokens = std::int64_t{p.leaves} * p.micro_batch * p.sequence;
   out += paragraph("step", {fmt::format("{} {} of {} x {} tokens in {} = {} tokens", p.leaves,
                                         p.leaves == 1 ? "leaf" : "leaves", p.micro_batch, p.sequence,
-                                        count(p.lanes, "lane"), grouped(tokens))});
+                                        count_text(p.lanes, "lane"), grouped_text(tokens))});
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("survives", survives(p));

@@ -5,6 +5,9 @@
 
 #include "launcher/verb_config.hpp"
 #include "launcher/verb_plan.hpp"
+#include "launcher/verb_run.hpp"
+#include "launcher/verb_status.hpp"
+#include "launcher/verb_submit.hpp"
 #include "launcher/verb_tool.hpp"
 #include "src/base/error.hpp"
 
@@ -12,10 +15,11 @@ namespace holdfast::launcher {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
-      {"plan", add_plan},
-      {"config", add_config},
-      {"ckpt", add_ckpt},
-      {"data", add_data},
+      {"plan", add_plan},     {"submit", add_submit},
+      {"run", add_run},       {"status", add_status},
+      {"config", add_config}, {"ckpt", add_ckpt},
+      {"data", add_data},     {"agent", add_agent},
+      {"spawn", add_spawn},   {"start-rank", add_start_rank},
   };
   return table;
 }
@@ -42,7 +46,8 @@ int run_command_line(const std::vector<std::string>& arguments) {
   app.set_help_flag("-h,--help", "Print help");
   app.require_subcommand(1);
   for (const auto& verb : verbs()) verb.add(app, exit_code);
-  for (auto* verb : app.get_subcommands({})) verb->group("Verbs");
+  for (auto* verb : app.get_subcommands({}))
+    if (!verb->get_group().empty()) verb->group("Verbs");  // an empty group hides what only programs call
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.footer(
       "'holdfast VERB --help' says more. Exit codes: 0 done, 1 failed, 2 usage or settings, 3 plan "

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +24,8 @@ struct Streams {
   int in = -1, out = -1, err = -1;  ///< -1: inherit
 };
 
-[[noreturn]] void child_main(const Command& command, Streams streams, char* const* argv, char* const* environment, int report) {
+[[noreturn]] void child_main(const Command& command, Streams streams, char* const* argv, char* const* environment, int report,
+                             pid_t parent) {
   // Only async-signal-safe calls from here on: the parent may have threads.
   auto fail = [report] {
     const int error = errno;
@@ -35,6 +37,10 @@ struct Streams {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (command.new_session) ::setsid();
+  if (command.die_with_parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);  // it died before we asked
+  }
   if (!command.folder.empty() && ::chdir(command.folder.c_str()) != 0) fail();
   if (!command.output.empty()) {
     const int fd = ::open(command.output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -71,8 +77,9 @@ pid_t spawn(const Command& command, Streams streams) {
   if (command.environment) environment = pointers(*command.environment);
   int report[2];
   if (::pipe2(report, O_CLOEXEC) != 0) throw system_error("cannot create a pipe", errno);
+  const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) child_main(command, streams, argv.data(), command.environment ? environment.data() : nullptr, report[1]);
+  if (pid == 0) child_main(command, streams, argv.data(), command.environment ? environment.data() : nullptr, report[1], parent);
   const int fork_error = errno;
   ::close(report[1]);
   const files::Fd reader(report[0]);

@@ -17,6 +17,7 @@ struct Command {
   std::filesystem::path folder;                         ///< working folder; inherited when empty
   std::filesystem::path output;                         ///< stdout and stderr are appended here; inherited when empty
   bool new_session = false;                             ///< setsid(): survives its parent's terminal and can be killed as a group
+  bool die_with_parent = false;                         ///< SIGKILL when the thread that started it ends
 };
 
 /// Starts the program and returns its pid. The caller waits for it. Signals are at their defaults in the child,

@@ -182,11 +182,11 @@ template <> struct Wire<StartRanks> {
 };
 template <> struct Wire<StartMpirun> {
   static constexpr auto name = "start_mpirun";
-  static json write(const StartMpirun& m) { return {{"epoch", m.epoch}, {"attempt", m.attempt}, {"argv", m.argv}}; }
+  static json write(const StartMpirun& m) { return {{"epoch", m.epoch}, {"attempt", m.attempt}, {"slots", m.slots}}; }
   static StartMpirun read(const json& j) {
     StartMpirun m{epoch_of(j), attempt_of(j), {}};
-    for (const json& a : list(j, "argv", 256)) m.argv.push_back(text(a, "argv", 1 << 16));
-    if (m.argv.empty()) throw Refused("argv is empty");
+    for (const json& a : list(j, "slots", 1 << 16)) m.slots.push_back(text(a, "slots", 256));
+    if (m.slots.empty()) throw Refused("slots is empty");
     return m;
   }
 };

@@ -54,8 +54,8 @@ struct StartRanks {
   std::string master;
   std::vector<RankPlace> ranks;
 };
-/// Leader to agent: run mpirun here.
-struct StartMpirun { int epoch = 0, attempt = 0; std::vector<std::string> argv; };
+/// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
+struct StartMpirun { int epoch = 0, attempt = 0; std::vector<std::string> slots; };
 struct MpirunExited { int attempt = 0, status = 0; };
 /// Leader to agent: the run is over; end everything and leave with this code.
 struct Finish { int exit_code = 0; };

@@ -1,0 +1,50 @@
+#pragma once
+// The leader's desk for checkpoints: votes come in, a whole set is committed by a worker thread (it syncs files, and
+// heartbeats must not wait for a disk), the verdict goes out.
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "checkpoint/commit.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/loop.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+class CommitDesk {
+ public:
+  /// `still_leading` is asked by the worker just before the rename. `decided` is called in the loop's thread.
+  CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, config::Checkpoint settings, std::function<bool()> still_leading,
+             std::function<void(const control::Verdict&, const std::string& note)> decided);
+  ~CommitDesk();  ///< waits for a commit that is under way
+
+  /// A new attempt: votes of older ones are void.
+  void begin(checkpoint::Generation generation, int world);
+  void vote(const control::RankVote& vote);
+
+ private:
+  struct Pending {
+    std::shared_ptr<checkpoint::Commit> commit;
+    control::Loop::Handle limit;
+  };
+  void settle(std::int64_t step);
+  void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
+
+  control::Loop& loop_;
+  std::filesystem::path checkpoints_;
+  config::Checkpoint settings_;
+  std::function<bool()> still_leading_;
+  std::function<void(const control::Verdict&, const std::string&)> decided_;
+  checkpoint::Generation generation_;
+  int world_ = 0;
+  std::map<std::int64_t, Pending> pending_;
+  std::map<std::int64_t, control::Verdict> verdicts_;  ///< of this attempt, for votes that are repeated
+  std::thread worker_;
+  bool busy_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace holdfast::launcher

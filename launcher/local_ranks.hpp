@@ -1,0 +1,44 @@
+#pragma once
+// The ranks of this node as their agent knows them: what each has said that a (new) leader must hear.
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "src/control/channel.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+struct LocalRank {
+  int rank = -1, attempt = 0;
+  pid_t pid = 0;
+  bool started = false, ended = false;
+  control::RankProgress progress;
+  control::ChannelPtr link, shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
+  std::optional<control::RankRestored> restored;
+  std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict yet
+  std::optional<control::RankFinished> finished;
+  std::optional<control::RankFailed> failed;
+  std::optional<control::RankExited> exited;
+  control::Loop::Handle grace;  ///< running while its death is known but not its exit code
+};
+
+class LocalRanks {
+ public:
+  /// The entry of a rank; a newer attempt replaces an older one's.
+  LocalRank& at(int rank, int attempt);
+  LocalRank* find(int rank, int attempt);
+  void forget_older(int attempt);
+  /// Everything a leader that has just taken over must hear, in order.
+  std::vector<control::Message> story() const;
+  std::vector<control::RankProgress> live(int attempt) const;
+  /// Verdict to every rank of the attempt; votes for that step are settled.
+  void tell(const control::Verdict& verdict);
+  auto begin() { return ranks_.begin(); }
+  auto end() { return ranks_.end(); }
+
+ private:
+  std::map<int, LocalRank> ranks_;
+};
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,19 @@
+#pragma once
+// Fencing on a node: what belongs to an older attempt is found by its environment and ended, whoever started it.
+#include <string>
+#include <vector>
+
+#include "src/base/run_dir.hpp"
+
+namespace holdfast::launcher {
+
+struct RunProcess {
+  int pid = 0, attempt = 0;
+};
+
+/// Live processes of this user that carry this run's HOLDFAST_RUN_DIR, HOLDFAST_NODE and an attempt, from /proc.
+std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node);
+/// SIGKILL to each with an attempt below `attempt`; returns how many were found (0: they are gone).
+int kill_older(const RunDir& run, const std::string& node, int attempt, int signal);
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,38 @@
+#pragma once
+// The nodes of an allocation as supervision sees them: indices instead of names, and the few facts that decide.
+#include <string>
+#include <vector>
+
+#include "src/base/run_dir.hpp"
+
+namespace holdfast::launcher {
+
+struct Roster {
+  std::string job;  ///< job id and restart count: another allocation, another text
+  struct Node {
+    std::string name;
+    std::string address;  ///< host or number that other nodes reach its agent by
+    int port = 0;
+    std::string unit;     ///< scalable unit, for the choice of a spare
+  };
+  std::vector<Node> nodes;
+  std::vector<int> first_placement;  ///< slot -> node, as planned
+  std::vector<int> candidates;       ///< nodes in the order in which they may lead
+  int batch_host = -1;               ///< node that runs the batch script; -1: none of them
+  int ranks_per_node = 1;
+
+  int slots() const { return static_cast<int>(first_placement.size()); }
+  int world() const { return slots() * ranks_per_node; }
+  int node_called(const std::string& name) const {
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+      if (nodes[i].name == name) return static_cast<int>(i);
+    return -1;
+  }
+};
+
+/// nodes.json, written by `holdfast run` before the agents start.
+std::string to_json_text(const Roster& roster);
+/// Throws Error when it is missing or damaged.
+Roster read_roster(const RunDir& run);
+
+}  // namespace holdfast::launcher
