@@ -124,9 +124,10 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
   const auto got = gradients_of(w);
   for (std::size_t k = 0; k < got.size(); ++k) {
     EXPECT_LT(distance(got[k], want.gradients[k].v), 1e-5) << w.specs[k].name;
-    std::vector<double> differences;
+    std::vector<double> differences, tape;
     const double h = 1e-5;
-    for (std::size_t i = 0; i < got[k].size(); ++i) {
+    for (std::size_t i = k % 3; i < got[k].size();
+         i += 3) {  // every third element: all of them take half a minute
       auto loss_at = [&](double x) {
         reference::Model moved = m;
         moved.weights[k].v[i] = x;
@@ -134,8 +135,9 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
       };
       const double at = m.weights[k].v[i];
       differences.push_back((loss_at(at + h) - loss_at(at - h)) / (2 * h));
+      tape.push_back(want.gradients[k].v[i]);
     }
-    EXPECT_LT(distance(want.gradients[k].v, differences), 1e-6) << w.specs[k].name;
+    EXPECT_LT(distance(tape, differences), 1e-6) << w.specs[k].name;
   }
 }
 INSTANTIATE_TEST_SUITE_P(Micro, Leaf, ::testing::Combine(::testing::Bool(), ::testing::Bool()),
