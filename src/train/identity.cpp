@@ -1,15 +1,24 @@
 #include "src/train/identity.hpp"
 
-#include <cblas.h>
 #include <fmt/core.h>
+
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
 
 namespace holdfast::train {
 
-std::string numerics_identity(const config::RunConfig& config, int lanes) {
-  constexpr int kernels_version = 1;  // raise it when a kernel's result changes by one bit
+std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels) {
   const auto& t = config.train;
-  return fmt::format("leaf {}x{}, {} leaves in {} lanes, cpu fp32 kernels {}, OpenBLAS {}", t.micro_batch, t.sequence, t.leaves, lanes,
-                     kernels_version, openblas_get_corename());
+  return fmt::format("leaf {}x{}, {} leaves in {} lanes, {}", t.micro_batch, t.sequence, t.leaves, lanes, kernels);
+}
+
+void require_one_identity(comm::Communicator& world, const std::string& identity) {
+  const std::uint64_t mine = hash_name(identity.data(), identity.size());
+  std::uint64_t largest[] = {mine, ~mine};  // the complement's maximum is the minimum
+  world.all_reduce(largest, comm::Scalar::max);
+  if (largest[0] == ~largest[1]) return;
+  throw Error(Exit::unhealthy, "the ranks of this run compute differently, so it could not be repeated bit for bit",
+              fmt::format("rank {} has: {}", world.rank(), identity), "Run on nodes with equal processors?");
 }
 
 }  // namespace holdfast::train

@@ -3,11 +3,15 @@
 // same bits.
 #include <string>
 
+#include "src/comm/communicator.hpp"
 #include "src/config/run_config.hpp"
 
 namespace holdfast::train {
 
-/// `lanes`: the resolved number.
-std::string numerics_identity(const config::RunConfig& config, int lanes);
+/// `lanes`: the resolved number; `kernels`: Kernels::identity().
+std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels);
+
+/// Collective. Throws Error (unhealthy) on every rank when ranks compute differently, for example on unlike processors.
+void require_one_identity(comm::Communicator& world, const std::string& identity);
 
 }  // namespace holdfast::train

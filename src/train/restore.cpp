@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <sstream>
+
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/load.hpp"
 #include "src/base/error.hpp"
@@ -15,8 +17,17 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::uint64_t damaged = 1, refused = 2;  // severities: a refusal ends the run, damage only the candidate
 
+/// The settings of a model file: neither comments nor its name say what the model is.
+std::string settings_of(const std::string& model_toml) {
+  std::istringstream lines(model_toml);
+  std::string out;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty() && !line.starts_with('#') && !line.starts_with("name =")) out += line + "\n";
+  return out;
+}
+
 void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path, bool speaks) {
-  if (found.model_toml != expected.model_toml)
+  if (settings_of(found.model_toml) != settings_of(expected.model_toml))
     throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
                 "its model file differs from this run's", "Choose another run.dir or model.file?");
   if (!speaks) return;

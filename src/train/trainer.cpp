@@ -31,11 +31,11 @@ shard::Mesh mesh_of(const Setup& setup) {
   return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node, setup.place.world, setup.place.rank);
 }
 
-checkpoint::Facts facts_of(const Setup& setup, const data::TokenFile& tokens, int lanes) {
+checkpoint::Facts facts_of(const Setup& setup, const data::TokenFile& tokens, int lanes, const kernels::Kernels& kernels) {
   const auto& c = setup.config;
   const char* const strategies[] = {"no_shard", "full_shard", "hybrid_shard"};
   const std::string text = config::to_toml(c);
-  return {config::to_toml(setup.shape), setup.place.world, strategies[static_cast<int>(c.shard.strategy)], numerics_identity(c, lanes),
+  return {config::to_toml(setup.shape), setup.place.world, strategies[static_cast<int>(c.shard.strategy)], numerics_identity(c, lanes, kernels.identity()),
           fmt::format("{} seed {}", tokens.identity(), c.data.shuffle_seed), c.train.seed,
           checkpoint::digest_text(hash_name(text.data(), text.size()))};
 }
@@ -58,7 +58,8 @@ Trainer::Trainer(const Setup& setup, int threads, comm::Communicator& world, con
       adamw_(layout_, config::tensors_of(setup.shape), *kernels_, stream_, arena_),
       transformer_(setup.shape, setup.config.train.micro_batch, setup.config.train.sequence, *kernels_, stream_, arena_),
       leaf_tokens_(static_cast<std::size_t>(setup.config.train.micro_batch) * static_cast<std::size_t>(setup.config.train.sequence + 1)),
-      facts_(facts_of(setup, tokens_, lanes_.lanes())) {
+      facts_(facts_of(setup, tokens_, lanes_.lanes(), *kernels_)) {
+  require_one_identity(world, facts_.numerics);
   arena_.commit();
   views_ = views_of(setup.shape, layout_, weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq());
   if (tokens_.vocabulary() < setup.shape.vocabulary && world.rank() == 0)
