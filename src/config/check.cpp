@@ -76,10 +76,6 @@ void check_train(const Train& t, const ModelShape& m) {
   if (t.lanes < 0)
     refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes),
            "Use 0 for one per replica?");
-  if (t.lanes > 0 && t.leaves % t.lanes != 0)
-    refuse("train.lanes does not divide train.leaves",
-           fmt::format("{} leaves, {} lanes; a lane is a whole number of leaves", t.leaves, t.lanes),
-           fmt::format("Use {} lanes?", std::gcd(t.leaves, t.lanes)));
 }
 
 void check_optim(const Optim& o, const Train& t) {
@@ -93,24 +89,27 @@ void check_optim(const Optim& o, const Train& t) {
            "");
 }
 
-/// Rules 2, 4 and 6 of the summation: a lane is a whole number of leaves, a replica a whole number of lanes.
-void check_world(const RunConfig& c, int world) {
+/// A lane is a whole number of leaves, and every replica owns at least one lane. `replicas` 0: not known yet.
+void check_lanes(const Train& t, int replicas, int group) {
+  const int lanes = t.lanes == 0 ? replicas : t.lanes;
+  if (lanes < replicas)
+    refuse(
+        "train.lanes is less than the number of replicas",
+        fmt::format("{} lanes, {} replicas of {} ranks; each replica needs a lane", lanes, replicas, group),
+        fmt::format("Use {} lanes, or larger shard groups?", replicas));
+  if (lanes > 0 && t.leaves % lanes != 0)
+    refuse("train.leaves is not a whole number of lanes", fmt::format("{} leaves, {} lanes", t.leaves, lanes),
+           fmt::format("Use {} leaves?", (std::int64_t{t.leaves} / lanes + 1) * lanes));
+}
+
+int check_shard_group(const RunConfig& c, int world) {
   const int group = shard_group_of(c, world);
   if (world % group != 0)
     refuse("shard.group does not divide the number of ranks",
            fmt::format("{} nodes x {} ranks = {} ranks, group {}", c.cluster.nodes, c.cluster.ranks_per_node,
                        world, group),
            fmt::format("Use {}?", std::gcd(world, group)));
-  const int replicas = world / group, lanes = c.train.lanes == 0 ? replicas : c.train.lanes;
-  if (lanes < replicas)
-    refuse(
-        "train.lanes is less than the number of replicas",
-        fmt::format("{} lanes, {} replicas of {} ranks; each replica needs a lane", lanes, replicas, group),
-        fmt::format("Use {} lanes, or larger shard groups?", replicas));
-  if (c.train.leaves % lanes != 0)
-    refuse("train.leaves is not a whole number of lanes",
-           fmt::format("{} leaves, {} lanes (one per replica)", c.train.leaves, lanes),
-           fmt::format("Use {} leaves?", (std::int64_t{c.train.leaves} / lanes + 1) * lanes));
+  return group;
 }
 
 }  // namespace
@@ -149,8 +148,9 @@ void check(const RunConfig& config, const ModelShape& model) {
   if (config.checkpoint.every < 0)
     refuse("checkpoint.every must not be negative", fmt::format("it is {}", config.checkpoint.every),
            "Use 0 for the end only?");
-  if (config.cluster.ranks_per_node > 0)
-    check_world(config, config.cluster.nodes * config.cluster.ranks_per_node);
+  const int world = config.cluster.nodes * config.cluster.ranks_per_node;
+  const int group = world > 0 ? check_shard_group(config, world) : 1;
+  check_lanes(config.train, world / group, group);
 }
 
 }  // namespace holdfast::config

@@ -241,10 +241,12 @@ RunConfig random_config(std::mt19937_64& random) {
       case Kind::boolean:
         s.set(c, random() % 2 == 0);
         break;
-      case Kind::integer:
-        s.set(c, s.most < 1e6 ? whole % 65536
-                              : std::max(std::int64_t{10}, s.most < 1e10 ? whole & 0x7fffffff : whole));
+      case Kind::integer: {
+        const auto least = static_cast<std::int64_t>(s.least);
+        s.set(c, s.most < 1e10 ? least + whole % (static_cast<std::int64_t>(s.most) - least + 1)
+                               : std::max(least, whole));
         break;
+      }
       case Kind::number:
         s.set(c, static_cast<double>(random() >> 1) * 0x1p-63);
         break;

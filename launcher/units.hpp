@@ -1,0 +1,32 @@
+#pragma once
+// Numbers for people.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+namespace holdfast::launcher {
+
+/// "1.26 GB": decimal units, as disks and vendors count.
+inline std::string bytes_text(std::int64_t bytes) {
+  const auto v = static_cast<double>(bytes);
+  if (v >= 1e12) return fmt::format("{:.2f} TB", v / 1e12);
+  if (v >= 1e9) return fmt::format("{:.2f} GB", v / 1e9);
+  if (v >= 1e6) return fmt::format("{:.2f} MB", v / 1e6);
+  return fmt::format("{:.2f} kB", v / 1e3);
+}
+
+/// "1,262,720"
+inline std::string grouped_text(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), ",");
+  return digits;
+}
+
+/// "1 node", "2 nodes"
+inline std::string count_text(std::int64_t n, const char* noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
+}  // namespace holdfast::launcher
