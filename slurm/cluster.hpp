@@ -14,6 +14,7 @@
 
 #include "slurm/job_env.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
 
 namespace holdfast::slurm {
@@ -57,6 +58,14 @@ struct Submission {
   std::vector<std::string> arguments;  ///< for sbatch, before the script; see batch_script.hpp
 };
 
+/// A submission was sent and no answer came (transient). The job may exist: job_of_script() tells, later.
+class OutcomeUnknown : public Error {
+ public:
+  explicit OutcomeUnknown(std::string why)
+      : Error(Exit::transient, "it is unknown whether SLURM took the job", std::move(why),
+              "Try again: Holdfast looks for the job first.") {}
+};
+
 /// One process on one node of a job, in a step of its own.
 struct StepRequest {
   JobId job = 0;
@@ -77,9 +86,8 @@ class Cluster {
   /// Returns when slurmctld has answered; throws Error (transient) when it does not.
   virtual void ping(std::chrono::milliseconds limit = default_limit) = 0;
 
-  /// Hands a batch script in. Throws Error: transient (no slurmctld; when the message says "unknown" the job
-  /// may or may not exist: look with job_of_script before another try), usage (wrong option, partition,
-  /// account), impossible (more than the cluster can give).
+  /// Hands a batch script in. Throws OutcomeUnknown, or Error: transient (no slurmctld), usage (wrong option,
+  /// partition, account), impossible (more than the cluster can give).
   virtual JobId submit(const Submission& submission, std::chrono::milliseconds limit = default_limit) = 0;
   /// Nothing when SLURM does not know the job (any more: it forgets ended jobs after MinJobAge, 300 s).
   virtual std::optional<Job> job(JobId id, std::chrono::milliseconds limit = default_limit) = 0;

@@ -64,18 +64,14 @@ void ClusterCli::ping(milliseconds limit) {
 }
 
 JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
-  auto unknown = [](const std::string& why) {
-    return Error(Exit::transient, "it is unknown whether SLURM took the job", why,
-                 "Try again: Holdfast looks for the job first.");
-  };
   Finished done;
   try {
     done = call(submit_argv(submission), job_environment(), limit);
   } catch (const Error& error) {
-    if (error.exit() == Exit::transient) throw unknown(error.why());
+    if (error.exit() == Exit::transient) throw OutcomeUnknown(error.why());
     throw;
   }
-  if (done.status != 0 && says_no_answer(done.err)) throw unknown(complaint(done.err));
+  if (done.status != 0 && says_no_answer(done.err)) throw OutcomeUnknown(complaint(done.err));
   if (done.status != 0) refuse("SLURM did not take the job", done);
   return read_submitted(done.out);
 }

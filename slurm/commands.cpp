@@ -17,16 +17,6 @@ std::vector<std::string> without_place(std::vector<std::string> prefixes) {
   return environment;
 }
 
-/// A file name as sbatch and srun read it: '%' begins a replacement unless it is doubled.
-std::string pattern(const std::filesystem::path& path) {
-  std::string out;
-  for (const char c : path.string()) {
-    out += c;
-    if (c == '%') out += c;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::vector<std::string> tool_environment() {
@@ -36,6 +26,15 @@ std::vector<std::string> tool_environment() {
 }
 
 std::vector<std::string> job_environment() { return without_place({}); }
+
+std::string file_pattern(const std::filesystem::path& path) {
+  std::string out;
+  for (const char c : path.string()) {
+    out += c;
+    if (c == '%') out += c;
+  }
+  return out;
+}
 
 std::vector<std::string> version_argv() { return {"sinfo", "--version"}; }
 
@@ -97,8 +96,8 @@ std::vector<std::string> step_argv(const StepRequest& request) {
   if (!request.output.empty()) {
     // Opened by slurmstepd on the node: output through srun hangs a step when srun's host is cut off.
     argv.push_back("--open-mode=append");
-    argv.push_back("--output=" + pattern(request.output));
-    argv.push_back("--error=" + pattern(request.output));
+    argv.push_back("--output=" + file_pattern(request.output));
+    argv.push_back("--error=" + file_pattern(request.output));
   }
   argv.insert(argv.end(), request.command.begin(), request.command.end());
   return argv;

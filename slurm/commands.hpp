@@ -3,6 +3,7 @@
 //
 // Formats are explicit and the free text (names, reasons, paths) comes last, so that nothing in it can be
 // mistaken for a field. tool_environment() takes away the users' variables that would change a tool's output.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,8 @@ std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
 std::vector<std::string> step_argv(const StepRequest& request);              ///< srun
+
+/// A file name as sbatch and srun read it: '%' begins a replacement unless it is doubled.
+std::string file_pattern(const std::filesystem::path& path);
 
 }  // namespace holdfast::slurm

@@ -66,8 +66,7 @@ class FakeCluster : public Cluster {
     submissions.push_back(submission);
     const JobId id = next_;
     add_job(id, "job", "", submission.script.string());
-    if (std::exchange(lose_reply_, false))
-      throw Error(Exit::transient, "it is unknown whether SLURM took the job");
+    if (std::exchange(lose_reply_, false)) throw OutcomeUnknown("a test lost the reply");
     return id;
   }
   std::optional<Job> job(JobId id, std::chrono::milliseconds) override {

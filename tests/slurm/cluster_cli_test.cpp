@@ -8,7 +8,7 @@
 namespace holdfast::slurm {
 namespace {
 
-using holdfast::testing::FakeTools;
+using test::FakeTools;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;

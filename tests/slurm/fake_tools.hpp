@@ -9,7 +9,7 @@
 #include "src/base/env.hpp"
 #include "src/base/files.hpp"
 
-namespace holdfast::testing {
+namespace holdfast::test {
 
 class FakeTools {
  public:
@@ -50,4 +50,4 @@ class FakeTools {
   std::filesystem::path folder_;
 };
 
-}  // namespace holdfast::testing
+}  // namespace holdfast::test

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-std::string captured(const std::string& name) { return holdfast::testing::FakeTools::captured(name); }
+std::string captured(const std::string& name) { return test::FakeTools::captured(name); }
 
 TEST(Replies, tell_a_running_job) {
   const auto job = read_job(captured("job_running.txt"));

@@ -1,0 +1,18 @@
+#pragma once
+// From settings to the batch job that SLURM gets. Pure.
+#include <filesystem>
+
+#include "slurm/batch_script.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/config/cluster_facts.hpp"
+#include "src/config/run_config.hpp"
+
+namespace holdfast::launcher {
+
+/// `run` and `holdfast` (the program) are absolute paths. GPUs are asked for where the cluster file names a
+/// GPU model; the whole node is asked for in any case. Throws Error (usage) for paths that SLURM cannot
+/// carry.
+slurm::BatchJob batch_job(const config::RunConfig& config, const config::ClusterFacts& facts,
+                          const RunDir& run, const std::filesystem::path& holdfast);
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,42 @@
+#pragma once
+// What `submit` does to a run directory, in order: look, claim (run_owner.hpp), write. Nothing that is there
+// is lost.
+#include <string>
+
+#include "src/base/run_dir.hpp"
+#include "src/config/cluster_facts.hpp"
+#include "src/config/model_shape.hpp"
+#include "src/config/run_config.hpp"
+
+namespace holdfast::launcher {
+
+/// Everything that the directory of a run starts with.
+struct RunFiles {
+  config::RunConfig config;  ///< resolved, paths absolute
+  config::ModelShape model;
+  config::ClusterFacts facts;
+  std::string plan;    ///< plan.json
+  std::string script;  ///< job.sbatch
+};
+
+/// run.dir as an absolute path without links, whether it exists or not; relative to the working folder.
+/// Throws Error (usage) when it is not set or cannot be used.
+RunDir run_dir_of(const config::RunConfig& config);
+
+/// The settings as they are kept: model and cluster file in the run directory, data.tokens, run.resume and a
+/// program with a folder in its name (rank.command) absolute.
+config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
+
+/// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
+/// run of another model (naming the first difference), or holds checkpoints while run.resume says none; or
+/// when run.resume names no checkpoint, or data.tokens no file with something in it while the ranks are ours.
+/// Reads only; nothing needs to exist.
+void check_run_dir(const RunDir& run, const RunFiles& files);
+
+/// Makes the directory (0700) and its folders. Idempotent.
+void create_folders(const RunDir& run);
+/// Writes config, model, cluster, plan and script, and the secret if there is none yet. The directory must be
+/// claimed.
+void write_run_files(const RunDir& run, const RunFiles& files);
+
+}  // namespace holdfast::launcher

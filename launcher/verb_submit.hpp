@@ -1,0 +1,10 @@
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace holdfast::launcher {
+
+/// `holdfast submit JOB.toml [--dry-run] [--parsable] [-J NAME] [-- sbatch flags]`: plan, prepare the run
+/// directory, hand the job to SLURM.
+void add_submit(CLI::App& app, int& exit_code);
+
+}  // namespace holdfast::launcher

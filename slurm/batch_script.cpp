@@ -1,0 +1,189 @@
+#include "slurm/batch_script.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "slurm/commands.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+constexpr const char* script_format = R"(#!/bin/bash
+# Written by `holdfast submit`; the settings of the run are in config.toml beside this file.
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1 --exclusive --mem=0
+{gpus}#SBATCH --no-kill --requeue --open-mode=append
+#SBATCH --signal=B:USR1@{notice}
+
+run_dir={run_dir}
+holdfast={holdfast}
+
+umask 077
+child= again= stop= code=143 crashes=0
+# A signal interrupts `wait`, is passed on, and the wait goes on.
+trap 'again=1; kill -USR1 $child' USR1
+trap 'again=1 stop=1; kill -TERM $child' TERM
+
+while [ -z "$stop" ]; do
+  begin=$SECONDS
+  "$holdfast" run "$run_dir" &
+  child=$!
+  while again=; wait $child; code=$?; [ -n "$again" ]; do :; done
+  # A verdict of its own ends the job. Killed (128 and more) or not found (a file system hiccup), it starts again, but
+  # not for ever: the sixth end in a row within a minute each is the last.
+  [ $code -ge 126 ] || break
+  [ $((SECONDS - begin)) -lt 60 ] || crashes=0
+  crashes=$((crashes + 1))
+  [ $crashes -lt 6 ] || break
+  sleep 1
+done
+
+# 75: nothing wrong with the run, but not here and now. Back into the queue, for other nodes.
+for try in 1 2 3 4 5 6 7 8 9 10; do
+  [ $code -eq 75 ] && [ -z "$stop" ] || break
+  scontrol requeue "$SLURM_JOB_ID" && exec sleep 60
+  sleep 30
+done
+exit $code
+)";
+
+struct Owned {
+  std::string_view name, why;
+};
+/// Options that may not be given beside ours.
+constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active nodes and spares"},
+                                          {"-N", "Holdfast counts active nodes and spares"},
+                                          {"--ntasks", "Holdfast starts the ranks"},
+                                          {"-n", "Holdfast starts the ranks"},
+                                          {"--ntasks-per-node", "Holdfast starts the ranks"},
+                                          {"--output", "the run directory holds the logs"},
+                                          {"-o", "the run directory holds the logs"},
+                                          {"--error", "the run directory holds the logs"},
+                                          {"-e", "the run directory holds the logs"},
+                                          {"--chdir", "a job starts in its run directory"},
+                                          {"-D", "a job starts in its run directory"},
+                                          {"--job-name", "it is the run's name"},
+                                          {"-J", "it is the run's name"},
+                                          {"--no-requeue", "a job that loses its first node must come back"},
+                                          {"--oversubscribe", "Holdfast needs whole nodes"},
+                                          {"-s", "Holdfast needs whole nodes"},
+                                          {"--array", "a run directory belongs to one job"},
+                                          {"-a", "a run directory belongs to one job"},
+                                          {"--wrap", "Holdfast brings the script"},
+                                          {"--wait", "submit returns at once"},
+                                          {"-W", "submit returns at once"},
+                                          {"--test-only", "nothing would be submitted"},
+                                          {"--clusters", "a run belongs to one cluster"},
+                                          {"-M", "a run belongs to one cluster"}}};
+
+bool is_plain(std::string_view word) {
+  return !word.empty() &&
+         word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,@%+") ==
+             std::string_view::npos;
+}
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+}  // namespace
+
+std::string script_text(const BatchJob& job) {
+  check_path("the run directory", job.run_dir);
+  check_path("holdfast's own path", job.holdfast);
+  return fmt::format(
+      fmt::runtime(script_format), fmt::arg("nodes", job.nodes),
+      fmt::arg("gpus",
+               job.gpus_per_node > 0 ? fmt::format("#SBATCH --gres=gpu:{}\n", job.gpus_per_node) : ""),
+      fmt::arg("notice", job.notice_s), fmt::arg("run_dir", single_quoted(job.run_dir.string())),
+      fmt::arg("holdfast", single_quoted(job.holdfast.string())));
+}
+
+std::vector<std::string> submit_arguments(const BatchJob& job) {
+  check_path("the run directory", job.logs);
+  std::vector<std::string> arguments = {"--job-name=" + job.name, "--chdir=" + job.run_dir.string(),
+                                        "--output=" + file_pattern(job.logs) + "/job-%j.log"};
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) arguments.push_back(option + value);
+  };
+  add("--partition=", job.partition), add("--account=", job.account), add("--qos=", job.qos),
+      add("--reservation=", job.reservation);
+  add("--time=", job.time), add("--constraint=", job.constraint);
+  const auto extra = joined(job.extra);
+  arguments.insert(arguments.end(), extra.begin(), extra.end());
+  return arguments;
+}
+
+void check_path(const std::string& what, const std::filesystem::path& path) {
+  const std::string& text = path.native();
+  const auto fail = [&](const char* why) {
+    throw Error(Exit::usage, what + " cannot be used: " + shown({text}), why, "Choose another path?");
+  };
+  if (!path.is_absolute()) fail("it is not absolute");
+  if (std::any_of(text.begin(), text.end(), is_control))
+    fail("it contains a newline or another control character");
+  if (text.find('\\') != std::string::npos)
+    fail("it contains a backslash, which SLURM drops from file names");
+}
+
+std::vector<std::string> joined(const std::vector<std::string>& typed) {
+  std::vector<std::string> out;
+  bool open = false;  // the last option has no value yet
+  for (const auto& word : typed) {
+    if (word.size() < 2 || word.front() != '-') {
+      if (!open)
+        throw Error(Exit::usage, "sbatch would take " + shown({word}) + " for its script",
+                    "it belongs to no option", "Write --option=value?");
+      const bool is_long = out.back().starts_with("--");
+      out.back() += (is_long ? "=" : "") + word;
+      open = false;
+      continue;
+    }
+    const bool is_long = word.starts_with("--");
+    const std::string name = is_long ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    if (name == "--")
+      throw Error(Exit::usage, "sbatch takes no second '--'", "everything after the first one is for it");
+    for (const auto& [option, why] : owned) {
+      // sbatch knows abbreviations: "--out" is "--output".
+      const bool same = is_long ? option.starts_with(name) && name.size() > 3 : option == name;
+      if (same)
+        throw Error(Exit::usage, "sbatch's " + std::string(option) + " cannot be given", std::string(why));
+    }
+    out.push_back(word);
+    open = is_long ? word.find('=') == std::string::npos : word.size() == 2;
+  }
+  return out;
+}
+
+std::string single_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) c == '\'' ? out += "'\\''" : out += c;
+  return out + "'";
+}
+
+std::string shown(const std::vector<std::string>& argv) {
+  std::string out;
+  for (const auto& word : argv) {
+    if (!out.empty()) out += ' ';
+    if (is_plain(word)) {
+      out += word;
+    } else if (std::none_of(word.begin(), word.end(), is_control)) {
+      out += single_quoted(word);
+    } else {
+      out += "$'";
+      for (const char c : word) {
+        if (is_control(c))
+          out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else if (c == '\'' || c == '\\')
+          (out += '\\') += c;
+        else
+          out += c;
+      }
+      out += '\'';
+    }
+  }
+  return out;
+}
+
+}  // namespace holdfast::slurm

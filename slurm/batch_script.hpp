@@ -1,0 +1,48 @@
+#pragma once
+// The batch job that Holdfast submits: the text of its script and sbatch's arguments. Pure.
+//
+// The script is Holdfast's own and holds nothing of the user's but two paths in single quotes. What the user
+// chose (job name, partition, extra flags) travels as arguments, which no shell sees.
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace holdfast::slurm {
+
+struct BatchJob {
+  int nodes = 1;          ///< active nodes and spares
+  int gpus_per_node = 0;  ///< asked of SLURM; 0: none
+  int notice_s = 120;  ///< SIGUSR1 comes this long before the time limit (SLURM may send it up to 60 s early)
+  std::filesystem::path holdfast;  ///< absolute, on a file system that every node mounts
+  std::filesystem::path run_dir;   ///< absolute; see check_path
+  std::filesystem::path
+      logs;          ///< folder in the run directory for the script's own output; must exist at submission
+  std::string name;  ///< of the job; any text without NUL
+  std::string partition, account, qos, reservation, time, constraint;  ///< empty: not given
+  std::vector<std::string> extra;  ///< further sbatch arguments; see joined
+};
+
+/// The script. The loop in it runs `holdfast run` again when a signal ended it, requeues the job on exit code
+/// 75 and ends the job on every other code.
+std::string script_text(const BatchJob& job);
+/// sbatch's arguments, without the script.
+std::vector<std::string> submit_arguments(const BatchJob& job);
+
+/// Throws Error (usage) for a path that SLURM cannot carry: not absolute, a control character, or a backslash
+/// (sbatch then reads no replacement in an --output path and drops the backslash).
+void check_path(const std::string& what, const std::filesystem::path& path);
+
+/// Arguments as people type them after "--", each option joined with its value ("--exclude", "dgx003" ->
+/// "--exclude=dgx003"), so that no word can be taken for the script. Throws Error (usage) on a word that
+/// belongs to no option, and on options that Holdfast sets itself or that do not go with it (--nodes,
+/// --output, --array, --wrap, ...).
+std::vector<std::string> joined(const std::vector<std::string>& typed);
+
+/// 'text' in single quotes for a POSIX shell, whatever it holds.
+std::string single_quoted(std::string_view text);
+/// A command line for people to read and paste: words in quotes where they need them, $'...' for control
+/// characters.
+std::string shown(const std::vector<std::string>& argv);
+
+}  // namespace holdfast::slurm
