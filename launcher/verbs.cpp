@@ -1,6 +1,7 @@
 #include "launcher/verbs.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <iostream>
 
 #include "launcher/verb_config.hpp"
@@ -44,7 +45,6 @@ int run_command_line(const std::vector<std::string>& arguments) {
                "holdfast");
   app.set_version_flag("--version", "holdfast " HOLDFAST_VERSION, "Print the version");
   app.set_help_flag("-h,--help", "Print help");
-  app.require_subcommand(1);
   for (const auto& verb : verbs()) verb.add(app, exit_code);
   for (auto* verb : app.get_subcommands({}))
     if (!verb->get_group().empty()) verb->group("Verbs");  // an empty group hides what only programs call
@@ -64,10 +64,15 @@ int run_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    throw Error(Exit::usage, e.what(), "",
+    std::string what = e.what();  // written as a sentence
+    if (!what.empty())
+      what.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(what.front())));
+    throw Error(Exit::usage, what, "",
                 "'holdfast " + (arguments.front().starts_with('-') ? "" : arguments.front() + " ") +
                     "--help' says more");
   }
+  if (app.get_subcommands().empty())
+    throw Error(Exit::usage, "no verb was given", "", "'holdfast --help' lists the verbs");
   return exit_code;
 }
 

@@ -267,6 +267,38 @@ TEST(Load, WhatIsWrittenReadsBackTheSame) {
   }
 }
 
+TEST(Load, DamagedFilesAreErrorsNotCrashes) {
+  const Scratch dir;
+  const std::string good = to_toml(RunConfig{});
+  std::mt19937 random(3);
+  int accepted = 0;
+  for (int i = 0; i < 1000; ++i) {
+    std::string text = good;
+    for (auto changes = 1 + random() % 4; changes > 0; --changes) {
+      const auto at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 20);
+          break;
+        default:
+          text.insert(at, text, random() % text.size(), random() % 20);
+          break;
+      }
+    }
+    try {
+      load(dir.write("job.toml", text));
+      ++accepted;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit(), Exit::usage);
+    }
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, 1000);
+}
+
 TEST(Load, EverySettingHasAnOriginAndAMeaning) {
   const Scratch dir;
   const auto loaded = load(dir.write("job.toml", ""));

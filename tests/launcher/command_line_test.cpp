@@ -35,7 +35,9 @@ TEST(CommandLine, PlanHelpGolden) { test::expect_golden(holdfast({"plan", "--hel
 TEST(CommandLine, KeysGolden) { test::expect_golden(holdfast({"config", "keys"}).out, "config_keys.txt"); }
 
 TEST(CommandLine, LinksNothingHeavyAndStartsAtOnce) {
-  const auto libraries = run({.argv = {"ldd", HOLDFAST_PROGRAM}}, 30s);
+  Command ldd;
+  ldd.argv = {"ldd", HOLDFAST_PROGRAM};
+  const auto libraries = run(ldd, 30s);
   ASSERT_EQ(libraries.status, 0) << libraries.err;
   for (const char* heavy : {"libmpi", "libhdf5", "libcuda", "libcudart", "libnccl", "libopenblas", "libgomp",
                             "sentencepiece", "libslurm"})
