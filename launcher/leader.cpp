@@ -154,7 +154,7 @@ void Leader::act() {
       for (const auto& action : actions) {
         if (const auto* record = std::get_if<Record>(&action)) {
           journal_.write(record->event);
-          log::info("{}", record->event.dump());
+          log::info("{}", record->event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
         } else if (const auto* clear = std::get_if<ClearAll>(&action)) {
           desk_->begin({epoch_, clear->attempt}, roster_.world());
           send_all(Clear{epoch_, clear->attempt});

@@ -14,7 +14,7 @@ Scratch scratch_of(const RunDir& run, const std::string& node) {
   const std::string path = run.path.string();
   char hash[17];
   std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(mix64(hash_name(path.data(), path.size()))));
-  return {fs::path("/dev/shm") / ("holdfast-" + std::to_string(::getuid()) + "-" + hash + "-" + node)};
+  return {fs::path("/dev/shm") / ("holdfast-" + std::to_string(::getuid()) + "-" + hash), node};
 }
 
 void make_scratch(const Scratch& scratch) {
@@ -22,9 +22,12 @@ void make_scratch(const Scratch& scratch) {
   struct stat facts {};
   if (::lstat(scratch.folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != ::getuid() || (facts.st_mode & 077))
     throw Error(Exit::runtime, "cannot use " + scratch.folder.string(), "it exists and is not this user's private folder", "Remove it");
+  // Renamed into place: an mpirun of another agent of this run may be looking.
+  const fs::path aside = scratch.folder / ("holdfast-" + scratch.node);
   std::error_code ignored;
-  fs::remove(scratch.program(), ignored);
-  fs::create_symlink(this_program(), scratch.program());
+  fs::remove(aside, ignored);
+  fs::create_symlink(this_program(), aside);
+  fs::rename(aside, scratch.program());
 }
 
 }  // namespace holdfast::launcher

@@ -7,12 +7,14 @@
 
 namespace holdfast::launcher {
 
-/// /dev/shm/holdfast-UID-HASH-NODE, HASH of the run directory's path.
+/// /dev/shm/holdfast-UID-HASH, HASH of the run directory's path: the same on every node.
 struct Scratch {
   std::filesystem::path folder;
-  std::filesystem::path socket() const { return folder / "agent.sock"; }
-  std::filesystem::path program() const { return folder / "holdfast"; }  ///< link to this program, a path mpirun can split at spaces
-  std::filesystem::path hosts(int attempt) const { return folder / ("hosts-" + std::to_string(attempt)); }
+  std::string node;
+  std::filesystem::path socket() const { return folder / ("agent-" + node + ".sock"); }
+  /// Link to this program: a path that mpirun can split at spaces, and that its daemons find on their nodes too.
+  std::filesystem::path program() const { return folder / "holdfast"; }
+  std::filesystem::path hosts(int attempt) const { return folder / ("hosts-" + node + "-" + std::to_string(attempt)); }
 };
 
 Scratch scratch_of(const RunDir& run, const std::string& node);

@@ -323,7 +323,7 @@ void Supervisor::check_running() {
     fail({Failure::Kind::rank_hung, node_of_rank(stuck), stuck, 0, fmt::format("rank {} on {} has shown no progress for {} s", stuck, name(node_of_rank(stuck)), limits_.step_s)});
 }
 
-void Supervisor::fail(const Failure& failure) {
+void Supervisor::fail(Failure failure) {
   const bool healthy = failure.kind != Failure::Kind::node_lost && failure.kind != Failure::Kind::node_idle_lost && failure.kind != Failure::Kind::leader_changed;
   const double detected = healthy && pending_ ? now_ - pending_since_ : failure.silent_s;
   record({{"event", "attempt_ended"}, {"attempt", attempt()}, {"cause", name_of(failure.kind)}, {"node", failure.node < 0 ? "" : name(failure.node)},

@@ -85,7 +85,7 @@ class Supervisor {
   void plan_first();
   bool try_adopt();
   void suspect_failure(Failure failure);
-  void fail(const Failure& failure);
+  void fail(Failure failure);
   void finish(RunState::Verdict verdict);
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
