@@ -52,13 +52,6 @@ Id space(std::span<const hsize_t> shape) {
       H5Sclose};
 }
 
-/// Missing groups in a name are created on the way.
-Id with_groups() {
-  Id links = property_list(H5P_LINK_CREATE);
-  checked(H5Pset_create_intermediate_group(links.get(), 1), "ask for missing groups");
-  return links;
-}
-
 /// No times in object headers: the same plan gives the same bytes.
 Id untimed_dataset() {
   Id creation = property_list(H5P_DATASET_CREATE);
@@ -66,9 +59,22 @@ Id untimed_dataset() {
   return creation;
 }
 
+/// Groups on the way to a name. HDF5 would make them itself, but with times in them.
+void create_groups(hid_t file, const std::string& name) {
+  const Id creation = property_list(H5P_GROUP_CREATE);
+  checked(H5Pset_obj_track_times(creation.get(), false), "switch off times");
+  for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+    const std::string group = name.substr(0, slash);
+    if (checked(H5Lexists(file, group.c_str(), H5P_DEFAULT), "look for group " + group) > 0) continue;
+    const Id made(checked(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                          "create group " + group),
+                  H5Gclose);
+  }
+}
+
 Id create_dataset(hid_t file, const std::string& name, hid_t type, hid_t shape, hid_t creation) {
-  const Id links = with_groups();
-  return {checked(H5Dcreate2(file, name.c_str(), type, shape, links.get(), creation, H5P_DEFAULT),
+  create_groups(file, name);
+  return {checked(H5Dcreate2(file, name.c_str(), type, shape, H5P_DEFAULT, creation, H5P_DEFAULT),
                   "create dataset " + name),
           H5Dclose};
 }
@@ -193,6 +199,7 @@ void Id::reset() {
 Id create_file(const fs::path& path, std::uint64_t metadata_bytes) {
   const Silence silence;
   const Id access = property_list(H5P_FILE_ACCESS), creation = property_list(H5P_FILE_CREATE);
+  checked(H5Pset_fapl_stdio(access.get()), "choose the driver");
   checked(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), "choose the HDF5 format");
   checked(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "choose how to close");
   checked(H5Pset_alignment(access.get(), 1 << 20, 4096), "choose the alignment");

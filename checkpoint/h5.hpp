@@ -35,6 +35,7 @@ class Id {
 
 /// A new file in format 1.10, its metadata collected in blocks of `metadata_bytes`, data of 1 MiB and more
 /// aligned to 4096.
+/// By the stdio driver, which alone follows the link to a file without a name.
 Id create_file(const fs::path& path, std::uint64_t metadata_bytes);
 Id open_file(const fs::path& path);  ///< for reading; does not lock
 /// Closes and says so when it fails (the destructor would not).

@@ -18,9 +18,8 @@ std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayou
         sources.at(t).push_back({shard_file_name(static_cast<int>(rank)),
                                  "/" + dataset_name(tensors[t], span.first), span.first, span.count});
     }
-  MemoryFile file;
+  const MemoryFile file;
   h5::Id h5_file = h5::create_file(file.path(), 4096);
-  file.forget_name();
   h5::write_attribute(h5_file.get(), "holdfast_format", 1);
   for (std::size_t t = 0; t < tensors.size(); ++t)
     h5::create_virtual(h5_file.get(), tensors[t].name, tensors[t].rows, tensors[t].cols, sources[t]);

@@ -1,31 +1,18 @@
 #include "checkpoint/memory_file.hpp"
 
-#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
 
-MemoryFile::MemoryFile() {
-  for (const char* folder : {"/dev/shm", "/tmp"}) {
-    std::string name = std::string(folder) + "/holdfast-plan-XXXXXX";
-    fd_ = files::Fd(::mkostemp(name.data(), O_CLOEXEC));
-    if (!fd_) continue;
-    path_ = name;
-    return;
-  }
-  throw system_error("cannot make a file in /dev/shm or /tmp", errno);
-}
-
-void MemoryFile::forget_name() {
-  if (!path_.empty()) ::unlink(path_.c_str());
-  path_.clear();
+MemoryFile::MemoryFile() : fd_(::memfd_create("holdfast-plan", MFD_CLOEXEC)) {
+  if (!fd_) throw system_error("cannot make a file in memory", errno);
 }
 
 std::int64_t MemoryFile::bytes() const {

@@ -20,10 +20,9 @@ constexpr std::int64_t page = 4096;
 using Words = std::array<std::int64_t, record_bytes / 8>;
 
 /// The file that HDF5 lays out when its metadata gets `metadata_pages` at the head.
-void lay_out(MemoryFile& file, std::int64_t metadata_pages, int rank, int world,
+void lay_out(const MemoryFile& file, std::int64_t metadata_pages, int rank, int world,
              std::span<const LogicalTensor> tensors, ShardInfo& info) {
   h5::Id h5_file = h5::create_file(file.path(), static_cast<std::uint64_t>(metadata_pages * page));
-  file.forget_name();
   h5::write_attribute(h5_file.get(), "holdfast_format", format_version);
   h5::write_attribute(h5_file.get(), "rank", rank);
   h5::write_attribute(h5_file.get(), "world", world);
@@ -67,7 +66,7 @@ ShardPlan plan_shard(int rank, int world, std::span<const LogicalTensor> tensors
   // as much.
   std::int64_t pages = 1 + static_cast<std::int64_t>(name_bytes + 320 * plan.info.pieces.size()) / page;
   for (int attempt = 0; attempt < 12; ++attempt, pages *= 2) {
-    MemoryFile file;
+    const MemoryFile file;
     lay_out(file, pages, rank, world, tensors, plan.info);
     if (plan.info.data_offset % page != 0 || !file.zero_from(plan.info.data_offset)) continue;
     plan.metadata = file.read(0, plan.info.data_offset);

@@ -1,0 +1,130 @@
+// Names on disk, and which checkpoints stay.
+#include "checkpoint/catalog.hpp"
+
+#include <gmock/gmock.h>
+
+#include "src/base/files.hpp"
+#include "tests/checkpoint/fixture.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Kind = Name::Kind;
+
+TEST(Catalog, namesGoThereAndBack) {
+  const std::pair<const char*, Name> names[] = {
+      {"step-00000100", {Kind::committed, 100, {}, 0}},
+      {"step-00000000", {Kind::committed, 0, {}, 0}},
+      {"step-123456789012", {Kind::committed, 123456789012, {}, 0}},
+      {"step-00000100.tmp-3-7", {Kind::temporary, 100, {3, 7}, 0}},
+      {".trash-00000100-2", {Kind::trash, 100, {}, 2}},
+  };
+  for (const auto& [text, name] : names) {
+    EXPECT_EQ(parse_name(text), name) << text;
+    EXPECT_EQ(print_name(name), text);
+  }
+}
+
+TEST(Catalog, everythingElseIsNotOurs) {
+  for (const char* text : {"",
+                           "step-",
+                           "step-100",
+                           "step-000000100",
+                           "step-00000100x",
+                           "step--0000100",
+                           "step-+0000100",
+                           "step-00000100.tmp",
+                           "step-00000100.tmp-3",
+                           "step-00000100.tmp-3-",
+                           "step-00000100.tmp-3-07",
+                           "step-00000100.tmp-3-7-",
+                           "step-00000100.tmp--3-7",
+                           ".trash-00000100",
+                           ".trash-100-1",
+                           "Step-00000100",
+                           "step-99999999999999999999",
+                           "step-00000100/",
+                           "latest",
+                           "notes.txt"})
+    EXPECT_EQ(parse_name(text).kind, Kind::other) << text;
+}
+
+TEST(Catalog, generationsAreOrdered) {
+  EXPECT_LT((Generation{1, 2}), (Generation{1, 3}));
+  EXPECT_LT((Generation{1, 3}), (Generation{2, 3}));
+}
+
+struct Saved : ::testing::Test {
+  const Folder folder;
+  const fs::path& path = folder.path();
+
+  void save_steps(std::initializer_list<std::int64_t> steps) {
+    for (const std::int64_t step : steps) {
+      Whole whole(vectors({10}), step);
+      save(path, whole, step, {1, 1}, even_layout(whole.tensors, 1), 100);
+    }
+  }
+  void damage(std::int64_t step) { fs::resize_file(committed_path(path, step) / "shard-00000.h5", 50); }
+};
+
+TEST_F(Saved, newestSoundPassesOverDamagedOnesAndSaysSo) {
+  save_steps({10, 20, 30});
+  EXPECT_THAT(committed_steps(path), ElementsAre(30, 20, 10));
+  EXPECT_EQ(newest_sound(path)->step, 30);
+  damage(30);
+  fs::remove(committed_path(path, 20) / "manifest.json");
+  std::vector<std::string> notes;
+  EXPECT_EQ(newest_sound(path, INT64_MAX, &notes)->step, 10);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("shard-00000.h5 has 50 bytes"), HasSubstr("no manifest.json")));
+  EXPECT_FALSE(newest_sound(path, 10));
+  EXPECT_FALSE(newest_sound(path / "nowhere"));
+}
+
+TEST_F(Saved, aCheckpointUnderAnotherStepsNameIsNotSound) {
+  save_steps({10});
+  fs::rename(committed_path(path, 10), committed_path(path, 11));
+  EXPECT_FALSE(newest_sound(path));
+}
+
+TEST_F(Saved, retentionKeepsTheNewestSoundOnes) {
+  save_steps({10, 20, 30, 40});
+  EXPECT_THAT(retain(path, 2), ElementsAre(20, 10));
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000030", "step-00000040"));
+}
+
+TEST_F(Saved, retentionNeverGoesBelowOneSound) {
+  save_steps({10, 20, 30});
+  damage(30);
+  damage(20);
+  EXPECT_THAT(retain(path, 1), IsEmpty());  // 10 is the newest sound one
+  EXPECT_THAT(retain(path, 0), IsEmpty());
+  EXPECT_THAT(committed_steps(path), ElementsAre(30, 20, 10));
+  save_steps({40});
+  EXPECT_THAT(retain(path, 0), ElementsAre(30, 20, 10));
+  EXPECT_TRUE(holds(committed_path(path, 40), vectors({10}), 40));
+}
+
+TEST_F(Saved, sweepTakesOnlyWhatIsDead) {
+  save_steps({10});
+  for (const char* name : {"step-00000020.tmp-1-1", "step-00000020.tmp-1-2", "step-00000030.tmp-1-2",
+                           "step-00000020.tmp-2-3", ".trash-00000005-1", "mine"})
+    fs::create_directories(path / name / "inside");
+  sweep(path, {1, 2}, 20);
+  EXPECT_THAT(files::list(path),
+              ElementsAre("mine", "step-00000010", "step-00000020.tmp-2-3", "step-00000030.tmp-1-2"));
+}
+
+TEST_F(Saved, nextAttemptIsAboveEveryTrace) {
+  EXPECT_EQ(next_attempt(path / "nowhere"), 1);
+  save_steps({10});
+  EXPECT_EQ(next_attempt(path), 2);
+  fs::create_directory(path / "step-00000020.tmp-0-6");
+  EXPECT_EQ(next_attempt(path), 7);
+}
+
+}  // namespace
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,170 @@
+// Votes in, one checkpoint or none out.
+#include "checkpoint/commit.hpp"
+
+#include <gmock/gmock.h>
+
+#include "checkpoint/verify.hpp"
+#include "src/base/files.hpp"
+#include "tests/checkpoint/fixture.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+using namespace testing;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Commits : ::testing::Test {
+  const Folder folder;
+  const fs::path& path = folder.path();
+  Whole whole{vectors({100, 33}), 10};
+  const WriterLayout layout = even_layout(whole.tensors, 2);
+
+  std::string vote(int rank, std::int64_t step, Generation generation,
+                   std::span<const std::uint64_t> digests) {
+    ShardWriter writer(path, rank, generation, whole.view(layout.of_rank[static_cast<std::size_t>(rank)]),
+                       layout, some_facts(2));
+    return writer.write({step, 0, 0}, digests);
+  }
+  std::string vote(int rank) { return vote(rank, 10, {1, 1}, whole.digests()); }
+};
+
+TEST_F(Commits, onlyWithEveryVote) {
+  Commit commit(path, 10, {1, 1}, 2);
+  EXPECT_THAT(commit.missing(), ElementsAre(0, 1));
+  commit.add(1, true, vote(1));
+  EXPECT_FALSE(commit.complete());
+  EXPECT_THAT(commit.missing(), ElementsAre(0));
+  EXPECT_THROW(commit.commit(1), std::logic_error);
+  const std::string zero = vote(0);
+  commit.add(0, true, zero);
+  commit.add(0, true, zero);  // the network may say things twice
+  EXPECT_TRUE(commit.complete());
+  EXPECT_FALSE(commit.failed()) << commit.why();
+  EXPECT_THAT(verify(commit.commit(1).path).problems, IsEmpty());
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
+}
+
+TEST_F(Commits, aNoIsKeptWithItsReason) {
+  Commit commit(path, 10, {1, 1}, 2);
+  commit.add(0, true, vote(0));
+  commit.add(1, false, "cannot write shard-00001.h5 (No space left on device)");
+  EXPECT_TRUE(commit.complete());
+  EXPECT_TRUE(commit.failed());
+  EXPECT_EQ(commit.why(), "rank 1: cannot write shard-00001.h5 (No space left on device)");
+  commit.drop();
+  EXPECT_THAT(files::list(path), IsEmpty());
+}
+
+TEST_F(Commits, refusesVotesThatDoNotFit) {
+  const std::string zero = vote(0), one = vote(1);
+  std::vector<std::uint64_t> other = whole.digests();
+  other[1] ^= 1;
+  fs::remove_all(temporary_path(path, 10, {1, 1}));
+  const std::string otherwise = vote(1, 10, {1, 1}, other);
+  const std::string of_step_9 = vote(1, 9, {1, 1}, whole.digests()),
+                    of_attempt_2 = vote(1, 10, {1, 2}, whole.digests());
+
+  const std::tuple<int, std::string, const char*> cases[] = {
+      {1, "", "not JSON"},
+      {1, "{}", "vote.schema_version is missing"},
+      {1, std::string(1'000'000, '['), "not JSON"},
+      {1, zero, "it is that of rank 0"},
+      {2, one, "there is no such rank among 2"},
+      {-1, one, "there is no such rank among 2"},
+      {1, of_step_9, "it belongs to step-00000009.tmp-1-1"},
+      {1, of_attempt_2, "it belongs to step-00000010.tmp-1-2"},
+      {1, otherwise, "the ranks do not agree on the state"},
+      {0, otherwise, "voted twice, and differently"},
+  };
+  for (const auto& [rank, payload, expected] : cases) {
+    Commit commit(path, 10, {1, 1}, 2);
+    commit.add(0, true, zero);
+    commit.add(rank, true, payload);
+    EXPECT_TRUE(commit.failed());
+    EXPECT_THAT(commit.why(), HasSubstr(expected));
+  }
+}
+
+TEST_F(Commits, refusesWhatIsNotWhole) {
+  // Both ranks claim the same layout, but rank 1 wrote one element less.
+  WriterLayout short_layout = layout;
+  short_layout.of_rank[1][0].count -= 1;
+  Commit commit(path, 10, {1, 1}, 2);
+  commit.add(0, true, vote(0));
+  ShardWriter writer(path, 1, {1, 1}, whole.view(short_layout.of_rank[1]), short_layout, some_facts(2));
+  commit.add(1, true, writer.write({10, 0, 0}, whole.digests()));
+  ASSERT_FALSE(commit.failed()) << commit.why();
+  try {
+    commit.commit(1);
+    FAIL() << "committed a checkpoint with a hole";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("stored nowhere"));
+  }
+  EXPECT_THAT(committed_steps(path), IsEmpty());
+}
+
+TEST_F(Commits, refusesAFileThatChangedOrWent) {
+  for (const bool gone : {false, true}) {
+    Commit commit = write_all_shards(path, whole, 10, {1, 1}, layout);
+    const fs::path shard = temporary_path(path, 10, {1, 1}) / "shard-00001.h5";
+    if (gone)
+      fs::remove(shard);
+    else
+      fs::resize_file(shard, 100);
+    EXPECT_THROW(commit.commit(1), Error);
+    commit.drop();
+    EXPECT_THAT(files::list(path), IsEmpty());
+  }
+}
+
+TEST_F(Commits, committingAgainIsHarmless) {
+  Commit first = write_all_shards(path, whole, 10, {1, 1}, layout), second = first;
+  first.commit(1);
+  EXPECT_THAT(second.commit(1).note, HasSubstr("already committed"));  // the next leader, with the same votes
+  EXPECT_TRUE(holds(committed_path(path, 10), whole.tensors, 10));
+}
+
+TEST_F(Commits, aLaterGenerationReplacesAnEarlierOne) {
+  save(path, whole, 10, {1, 1}, layout);
+  flip_bit(committed_path(path, 10) / "shard-00001.h5", 8 * 4300);  // why the step was done again
+  EXPECT_THAT(save(path, whole, 10, {1, 2}, layout).note, HasSubstr("replaced an older step-00000010"));
+  EXPECT_EQ(read_manifest(committed_path(path, 10)).generation, (Generation{1, 2}));
+  EXPECT_THAT(verify(committed_path(path, 10)).problems, IsEmpty());
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
+}
+
+TEST_F(Commits, anEarlierGenerationComesTooLate) {
+  save(path, whole, 10, {1, 2}, layout);
+  EXPECT_THAT(save(path, whole, 10, {1, 1}, layout).note, HasSubstr("already committed"));
+  EXPECT_EQ(read_manifest(committed_path(path, 10)).generation, (Generation{1, 2}));
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
+}
+
+TEST_F(Commits, anUnsoundOneIsReplacedWhateverItsGeneration) {
+  save(path, whole, 10, {5, 5}, layout);
+  fs::remove(committed_path(path, 10) / "manifest.json");
+  save(path, whole, 10, {1, 1}, layout);
+  EXPECT_TRUE(holds(committed_path(path, 10), whole.tensors, 10));
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
+}
+
+TEST_F(Commits, keepsTheLastFewAndSweepsDeadGenerations) {
+  fs::create_directories(path / "step-00000005.tmp-1-0" / "x");
+  for (std::int64_t step : {10, 20, 30}) {
+    Whole at_step(whole.tensors, step);
+    const Committed done = save(path, at_step, step, {1, 1}, layout, 2);
+    EXPECT_EQ(done.removed, step == 30 ? std::vector<std::int64_t>{10} : std::vector<std::int64_t>{});
+  }
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000020", "step-00000030"));
+}
+
+TEST_F(Commits, twoAttemptsNeverShareAFolder) {
+  vote(1);
+  EXPECT_THROW(vote(1), Error);  // the same attempt, twice: O_EXCL
+  EXPECT_NO_THROW(vote(1, 10, {1, 2}, whole.digests()));
+}
+
+}  // namespace
+}  // namespace holdfast::checkpoint
