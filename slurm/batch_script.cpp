@@ -12,7 +12,7 @@ namespace holdfast::slurm {
 namespace {
 
 constexpr const char* script_format = R"(#!/bin/bash
-# Written by `holdfast submit`; the settings of the run are in config.toml beside this file.
+# Written by `holdfast submit`; the run's settings are in config.toml beside this file.
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node=1 --exclusive --mem=0
 {gpus}#SBATCH --no-kill --requeue --open-mode=append
@@ -20,7 +20,6 @@ constexpr const char* script_format = R"(#!/bin/bash
 
 run_dir={run_dir}
 holdfast={holdfast}
-
 umask 077
 child= again= stop= code=143 crashes=0
 # A signal interrupts `wait`, is passed on, and the wait goes on.
