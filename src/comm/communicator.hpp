@@ -1,7 +1,8 @@
 #pragma once
 // What ranks do together. One small surface for every way of doing it: messages (mpi_communicator), alone
-// (solo_communicator); the trainer never asks which. Every call is collective over the group, blocks until this rank may
-// reuse its buffers, and throws Error (runtime) that names the operation when the group's time limit passes.
+// (solo_communicator); the trainer never asks which. Every call is collective over the group, blocks until
+// this rank may reuse its buffers, and throws Error (runtime) that names the operation when the group's time
+// limit passes.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,8 +19,8 @@ struct Wire {
   std::int64_t total() const { return all_gather + fold_leaves + exchange_nodes + all_reduce + broadcast; }
 };
 
-/// A whole tensor of `elements` floats in memory that has room for size() * slice_stride(elements, size()) of them;
-/// member r's part is slice_of(elements, size(), r).
+/// A whole tensor of `elements` floats in memory that has room for size() * slice_stride(elements, size()) of
+/// them; member r's part is slice_of(elements, size(), r).
 struct Extent {
   float* data = nullptr;
   std::int64_t elements = 0;
@@ -29,11 +30,12 @@ enum class Scalar { sum, max };
 
 class Communicator {
  public:
-  /// Elements [first, first + count) of this member's part of tensor `tensor`, once per contribution, in canonical
-  /// order (members ascending, each member's arrays in their order). Valid during the call only.
+  /// Elements [first, first + count) of this member's part of tensor `tensor`, once per contribution, in
+  /// canonical order (members ascending, each member's arrays in their order). Valid during the call only.
   using Fold = std::function<void(int tensor, std::int64_t first, std::int64_t count,
                                   std::span<const float* const> sources)>;
-  static constexpr std::int64_t largest_fold = 1 << 16;  ///< no fold gets more elements at once: they stay in the cache
+  static constexpr std::int64_t largest_fold =
+      1 << 16;  ///< no fold gets more elements at once: they stay in the cache
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
@@ -44,8 +46,8 @@ class Communicator {
   /// Each member brings one leaf (a whole gradient per tensor) and folds its own part of all members' leaves
   /// (numerics rule 5). `fold` is called for all elements of the part, in pieces, each element exactly once.
   virtual void fold_leaves(std::span<const Extent> leaves, const Fold& fold) = 0;
-  /// Each member brings arrays_of[rank()] arrays of `elements` floats (nodes of its tree) and folds its own part of all
-  /// of them; `fold` gets tensor 0.
+  /// Each member brings arrays_of[rank()] arrays of `elements` floats (nodes of its tree) and folds its own
+  /// part of all of them; `fold` gets tensor 0.
   virtual void exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
                               std::int64_t elements, const Fold& fold) = 0;
   /// Word by word, modulo 2^64 or the largest: exact, whatever the order (numerics rule 7).

@@ -18,16 +18,18 @@ namespace holdfast::comm {
 namespace {
 
 constexpr int tag_gather = 1, tag_exchange = 2;
-constexpr std::int64_t smallest_round = 1 << 10;    // floats of one array in one round
-constexpr std::int64_t inbox_elements = 4 << 20;    // floats of one inbox over all arrays, so that it does not grow with the group
-constexpr std::int64_t largest_message = 1 << 28;   // floats; MPI counts are ints
+constexpr std::int64_t smallest_round = 1 << 10;  // floats of one array in one round
+constexpr std::int64_t inbox_elements =
+    4 << 20;  // floats of one inbox over all arrays, so that it does not grow with the group
+constexpr std::int64_t largest_message = 1 << 28;  // floats; MPI counts are ints
 
 void check(int code, const char* operation, const std::string& group) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw Error(Exit::runtime, fmt::format("{} over {} failed", operation, group), std::string(text, static_cast<std::size_t>(length)));
+  throw Error(Exit::runtime, fmt::format("{} over {} failed", operation, group),
+              std::string(text, static_cast<std::size_t>(length)));
 }
 
 }  // namespace
@@ -53,13 +55,18 @@ void MpiCommunicator::all_gather(std::span<const Extent> tensors) {
   for (const Extent& tensor : tensors) {
     for (int distance = 1; distance < size_; ++distance) {  // everybody starts with another peer
       const int peer = (rank_ + distance) % size_;
-      const Slice mine = slice_of(tensor.elements, size_, rank_), theirs = slice_of(tensor.elements, size_, peer);
+      const Slice mine = slice_of(tensor.elements, size_, rank_),
+                  theirs = slice_of(tensor.elements, size_, peer);
       for (std::int64_t at = 0; at < theirs.count; at += largest_message)
-        check(MPI_Irecv(tensor.data + theirs.first + at, static_cast<int>(std::min(largest_message, theirs.count - at)), MPI_FLOAT,
-                        peer, tag_gather, group_, &requests.emplace_back()), "all-gather", name_);
+        check(MPI_Irecv(tensor.data + theirs.first + at,
+                        static_cast<int>(std::min(largest_message, theirs.count - at)), MPI_FLOAT, peer,
+                        tag_gather, group_, &requests.emplace_back()),
+              "all-gather", name_);
       for (std::int64_t at = 0; at < mine.count; at += largest_message)
-        check(MPI_Isend(tensor.data + mine.first + at, static_cast<int>(std::min(largest_message, mine.count - at)), MPI_FLOAT, peer,
-                        tag_gather, group_, &requests.emplace_back()), "all-gather", name_);
+        check(MPI_Isend(tensor.data + mine.first + at,
+                        static_cast<int>(std::min(largest_message, mine.count - at)), MPI_FLOAT, peer,
+                        tag_gather, group_, &requests.emplace_back()),
+              "all-gather", name_);
       wire_.all_gather += mine.count * 4;
     }
   }
@@ -79,23 +86,27 @@ void MpiCommunicator::fold_leaves(std::span<const Extent> leaves, const Fold& fo
 void MpiCommunicator::exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
                                      std::int64_t elements, const Fold& fold) {
   expects(arrays_of.size() == static_cast<std::size_t>(size_), "a count of tree nodes for every member");
-  expects(nodes.size() == static_cast<std::size_t>(arrays_of[static_cast<std::size_t>(rank_)]), "as many nodes as announced");
+  expects(nodes.size() == static_cast<std::size_t>(arrays_of[static_cast<std::size_t>(rank_)]),
+          "as many nodes as announced");
   contributions_.assign(1, {nodes, elements});
   exchange(contributions_, arrays_of, fold, "exchange of tree nodes", wire_.exchange_nodes);
 }
 
-void MpiCommunicator::exchange(std::span<const Contribution> tensors, std::span<const int> arrays_of, const Fold& fold,
-                               const char* operation, std::int64_t& sent) {
+void MpiCommunicator::exchange(std::span<const Contribution> tensors, std::span<const int> arrays_of,
+                               const Fold& fold, const char* operation, std::int64_t& sent) {
   std::int64_t arrays = 0;
   for (int count : arrays_of) arrays += count;
-  round_elements_ = std::clamp(inbox_elements / std::max<std::int64_t>(1, arrays), smallest_round, largest_fold);
+  round_elements_ =
+      std::clamp(inbox_elements / std::max<std::int64_t>(1, arrays), smallest_round, largest_fold);
   for (auto& inbox : inbox_)
-    if (inbox.size() < static_cast<std::size_t>(arrays * round_elements_)) inbox.resize(static_cast<std::size_t>(arrays * round_elements_));
+    if (inbox.size() < static_cast<std::size_t>(arrays * round_elements_))
+      inbox.resize(static_cast<std::size_t>(arrays * round_elements_));
   cut_into_rounds(tensors, round_elements_);
   const int rounds = static_cast<int>(rounds_.size()) - 1;
   if (rounds > 0) post(0, tensors, arrays_of, 0, sent);
   for (int round = 0; round < rounds; ++round) {
-    if (round + 1 < rounds) post(round + 1, tensors, arrays_of, (round + 1) % 2, sent);  // travels while this one is folded
+    if (round + 1 < rounds)
+      post(round + 1, tensors, arrays_of, (round + 1) % 2, sent);  // travels while this one is folded
     wait(requests_[round % 2], operation);
     hand_over(round, tensors, arrays_of, round % 2, fold);
   }
@@ -122,15 +133,17 @@ const float* MpiCommunicator::inbox(int parity, std::int64_t array, const Item& 
   return inbox_[parity].data() + array * round_elements_ + item.inbox;
 }
 
-void MpiCommunicator::post(int round, std::span<const Contribution> tensors, std::span<const int> arrays_of, int parity,
-                           std::int64_t& sent) {
+void MpiCommunicator::post(int round, std::span<const Contribution> tensors, std::span<const int> arrays_of,
+                           int parity, std::int64_t& sent) {
   auto& requests = requests_[parity];
   requests.clear();
-  auto count_of = [&](const Item& item, int member) {  // the part of a late member may end before the item does
+  auto count_of = [&](const Item& item,
+                      int member) {  // the part of a late member may end before the item does
     const Slice part = slice_of(tensors[static_cast<std::size_t>(item.tensor)].elements, size_, member);
     return static_cast<int>(std::max<std::int64_t>(0, std::min(item.to, part.count) - item.from));
   };
-  for (std::size_t i = rounds_[static_cast<std::size_t>(round)]; i < rounds_[static_cast<std::size_t>(round) + 1]; ++i) {
+  for (std::size_t i = rounds_[static_cast<std::size_t>(round)];
+       i < rounds_[static_cast<std::size_t>(round) + 1]; ++i) {
     const Item& item = items_[i];
     const Contribution& tensor = tensors[static_cast<std::size_t>(item.tensor)];
     const int wanted = count_of(item, rank_);
@@ -138,23 +151,26 @@ void MpiCommunicator::post(int round, std::span<const Contribution> tensors, std
     for (int peer = 0; peer < size_; ++peer)
       for (int k = 0; k < arrays_of[static_cast<std::size_t>(peer)]; ++k, ++array)
         if (peer != rank_ && wanted > 0)
-          check(MPI_Irecv(const_cast<float*>(inbox(parity, array, item)), wanted, MPI_FLOAT, peer, tag_exchange, group_,
-                          &requests.emplace_back()), "exchange", name_);
+          check(MPI_Irecv(const_cast<float*>(inbox(parity, array, item)), wanted, MPI_FLOAT, peer,
+                          tag_exchange, group_, &requests.emplace_back()),
+                "exchange", name_);
     for (int distance = 1; distance < size_; ++distance) {
       const int peer = (rank_ + distance) % size_, count = count_of(item, peer);
       if (count == 0) continue;
       const std::int64_t at = slice_stride(tensor.elements, size_) * peer + item.from;
       for (const float* mine : tensor.arrays) {
-        check(MPI_Isend(mine + at, count, MPI_FLOAT, peer, tag_exchange, group_, &requests.emplace_back()), "exchange", name_);
+        check(MPI_Isend(mine + at, count, MPI_FLOAT, peer, tag_exchange, group_, &requests.emplace_back()),
+              "exchange", name_);
         sent += count * 4;
       }
     }
   }
 }
 
-void MpiCommunicator::hand_over(int round, std::span<const Contribution> tensors, std::span<const int> arrays_of, int parity,
-                                const Fold& fold) {
-  for (std::size_t i = rounds_[static_cast<std::size_t>(round)]; i < rounds_[static_cast<std::size_t>(round) + 1]; ++i) {
+void MpiCommunicator::hand_over(int round, std::span<const Contribution> tensors,
+                                std::span<const int> arrays_of, int parity, const Fold& fold) {
+  for (std::size_t i = rounds_[static_cast<std::size_t>(round)];
+       i < rounds_[static_cast<std::size_t>(round) + 1]; ++i) {
     const Item& item = items_[i];
     const Contribution& tensor = tensors[static_cast<std::size_t>(item.tensor)];
     const Slice part = slice_of(tensor.elements, size_, rank_);
@@ -174,7 +190,8 @@ void MpiCommunicator::all_reduce(std::span<std::uint64_t> words, Scalar how) {
   expects(words.size() <= INT_MAX, "all_reduce of at most 2^31 words");
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallreduce(MPI_IN_PLACE, words.data(), static_cast<int>(words.size()), MPI_UINT64_T,
-                       how == Scalar::sum ? MPI_SUM : MPI_MAX, group_, &request), "all-reduce", name_);
+                       how == Scalar::sum ? MPI_SUM : MPI_MAX, group_, &request),
+        "all-reduce", name_);
   wait(request, "all-reduce");
   wire_.all_reduce += static_cast<std::int64_t>(words.size_bytes());
 }
@@ -184,7 +201,8 @@ void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) {
   for (std::size_t at = 0; at < bytes.size(); at += most) {
     const auto part = bytes.subspan(at, std::min(most, bytes.size() - at));
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, root, group_, &request), "broadcast", name_);
+    check(MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, root, group_, &request),
+          "broadcast", name_);
     wait(request, "broadcast");
   }
   if (rank_ == root) wire_.broadcast += static_cast<std::int64_t>(bytes.size());
@@ -201,7 +219,8 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   check(MPI_Comm_split(group_, color, key, &part), "split", name_);
   int members = 0;
   MPI_Comm_size(part, &members);
-  if (members > 1) return std::make_unique<MpiCommunicator>(part, fmt::format("group {} of {}", color, name_), limit_);
+  if (members > 1)
+    return std::make_unique<MpiCommunicator>(part, fmt::format("group {} of {}", color, name_), limit_);
   MPI_Comm_free(&part);
   return std::make_unique<SoloCommunicator>();
 }
@@ -220,11 +239,13 @@ void MpiCommunicator::wait(MPI_Request request, const char* operation) {
 }
 
 void MpiCommunicator::wait(std::vector<MPI_Request>& requests, const char* operation) {
-  constexpr int polls_before_sleep = 2000;  // ranks may share cores: give way at once, and sleep when it takes long
+  constexpr int polls_before_sleep =
+      2000;  // ranks may share cores: give way at once, and sleep when it takes long
   const Deadline deadline = Deadline::in(limit_);
   for (int polls = 0;; ++polls) {
     int done = 0;
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), operation, name_);
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+          operation, name_);
     if (done != 0) return;
     if (polls < polls_before_sleep) {
       sched_yield();
@@ -232,8 +253,11 @@ void MpiCommunicator::wait(std::vector<MPI_Request>& requests, const char* opera
     }
     std::this_thread::sleep_for(std::chrono::microseconds(20));
     if (deadline.passed())
-      throw Error(Exit::runtime, fmt::format("{} over {} did not finish within {} s", operation, name_, static_cast<double>(limit_.count()) / 1000),
-                  fmt::format("rank {} of {} waited for its peers", rank_, size_), "Has a peer died or fallen behind?");
+      throw Error(Exit::runtime,
+                  fmt::format("{} over {} did not finish within {} s", operation, name_,
+                              static_cast<double>(limit_.count()) / 1000),
+                  fmt::format("rank {} of {} waited for its peers", rank_, size_),
+                  "Has a peer died or fallen behind?");
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// The plain message form: non-blocking point-to-point in rounds, double-buffered, fp32 sums in canonical order on the
-// receiving side. MPI's own reductions are never used for floats: their order depends on the world.
+// The plain message form: non-blocking point-to-point in rounds, double-buffered, fp32 sums in canonical
+// order on the receiving side. MPI's own reductions are never used for floats: their order depends on the
+// world.
 #include <mpi.h>
 
 #include <chrono>
@@ -23,8 +24,8 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   void all_gather(std::span<const Extent> tensors) override;
   void fold_leaves(std::span<const Extent> leaves, const Fold& fold) override;
-  void exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of, std::int64_t elements,
-                      const Fold& fold) override;
+  void exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
+                      std::int64_t elements, const Fold& fold) override;
   void all_reduce(std::span<std::uint64_t> words, Scalar how) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   void barrier() override;

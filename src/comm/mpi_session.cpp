@@ -19,8 +19,8 @@ MpiSession::MpiSession(int* argc, char*** argv) : exceptions_at_start_(std::unca
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   if (provided < MPI_THREAD_SERIALIZED) {
     MPI_Finalize();
-    throw Error(Exit::runtime, "this MPI allows calls from the first thread only", "MPI_THREAD_SERIALIZED was refused",
-                "Use an Open MPI built with thread support");
+    throw Error(Exit::runtime, "this MPI allows calls from the first thread only",
+                "MPI_THREAD_SERIALIZED was refused", "Use an Open MPI built with thread support");
   }
 }
 

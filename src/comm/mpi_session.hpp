@@ -1,6 +1,7 @@
 #pragma once
-// MPI for the life of the program. Complete after the constructor; the destructor finalises, except while an exception
-// unwinds: then the others would wait for us in MPI_Finalize for ever, so it aborts the job instead.
+// MPI for the life of the program. Complete after the constructor; the destructor finalises, except while an
+// exception unwinds: then the others would wait for us in MPI_Finalize for ever, so it aborts the job
+// instead.
 #include <chrono>
 #include <memory>
 

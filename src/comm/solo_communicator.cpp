@@ -7,7 +7,7 @@
 
 namespace holdfast::comm {
 namespace {
-constexpr std::size_t most_nodes = 64;            // a counter over int lanes never holds more
+constexpr std::size_t most_nodes = 64;  // a counter over int lanes never holds more
 }  // namespace
 
 void SoloCommunicator::fold_leaves(std::span<const Extent> leaves, const Fold& fold) {
@@ -20,7 +20,8 @@ void SoloCommunicator::fold_leaves(std::span<const Extent> leaves, const Fold& f
 
 void SoloCommunicator::exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
                                       std::int64_t elements, const Fold& fold) {
-  expects(arrays_of.size() == 1 && nodes.size() == static_cast<std::size_t>(arrays_of[0]), "one member, its own nodes");
+  expects(arrays_of.size() == 1 && nodes.size() == static_cast<std::size_t>(arrays_of[0]),
+          "one member, its own nodes");
   expects(nodes.size() <= most_nodes, "more tree nodes than lanes can leave");
   std::array<const float*, most_nodes> sources{};
   for (std::int64_t at = 0; at < elements; at += largest_fold) {

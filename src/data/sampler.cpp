@@ -12,12 +12,14 @@ namespace holdfast::data {
 std::uint64_t permute(std::uint64_t i, std::uint64_t n, std::uint64_t key) {
   expects(n >= 1 && i < n, "an index of the permutation");
   constexpr int rounds = 6;
-  const int half_bits = (std::bit_width(n - 1) + 1) / 2;  // the walk leaves [0, n) at most three times out of four
+  const int half_bits =
+      (std::bit_width(n - 1) + 1) / 2;  // the walk leaves [0, n) at most three times out of four
   const std::uint64_t half = (std::uint64_t{1} << half_bits) - 1;
   do {
     std::uint64_t left = i >> half_bits, right = i & half;
     for (int round = 0; round < rounds; ++round) {
-      const std::uint64_t scrambled = mix64(right + mix64(key + static_cast<std::uint64_t>(round) * 0x9e3779b97f4a7c15u));
+      const std::uint64_t scrambled =
+          mix64(right + mix64(key + static_cast<std::uint64_t>(round) * 0x9e3779b97f4a7c15u));
       const std::uint64_t next = left ^ (scrambled & half);
       left = right, right = next;
     }

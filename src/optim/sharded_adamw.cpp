@@ -6,7 +6,8 @@
 
 namespace holdfast::optim {
 
-StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64_t steps, double squares, std::int64_t valid) {
+StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64_t steps, double squares,
+                    std::int64_t valid) {
   StepDecision out;
   out.lr = learning_rate(settings, step, steps);
   out.update = valid > 0;
@@ -14,13 +15,14 @@ StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64
   const double mean = 1.0 / static_cast<double>(valid);
   out.gradient_norm = std::sqrt(squares) * mean;
   const bool clips = settings.clip_norm > 0 && out.gradient_norm > settings.clip_norm;
-  out.scalars = kernels::step_scalars(out.lr, settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon, step + 1,
-                                      clips ? mean * (settings.clip_norm / out.gradient_norm) : mean);
+  out.scalars =
+      kernels::step_scalars(out.lr, settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon,
+                            step + 1, clips ? mean * (settings.clip_norm / out.gradient_norm) : mean);
   return out;
 }
 
-ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const std::vector<config::TensorSpec>& tensors, kernels::Kernels& kernels,
-                           tensor::Stream& stream, tensor::Arena& arena)
+ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const std::vector<config::TensorSpec>& tensors,
+                           kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena)
     : layout_(layout), kernels_(kernels), stream_(stream), arena_(arena) {
   for (const auto& tensor : tensors) decay_.push_back(tensor.decay);
   m_ = arena.plan<float>("first moments", layout.arena_elements);
@@ -29,7 +31,8 @@ ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const std::vector<config
 
 tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
   tensor::ExactSum sum;
-  for (const shard::Piece& piece : layout_.owned) kernels_.sum_squares(stream_, gradients + piece.offset, piece.count, &sum);
+  for (const shard::Piece& piece : layout_.owned)
+    kernels_.sum_squares(stream_, gradients + piece.offset, piece.count, &sum);
   return sum;
 }
 
@@ -37,7 +40,9 @@ void ShardedAdamW::update(float* parameters, const float* gradients, const StepD
   if (!decision.update) return;
   for (const shard::Piece& piece : layout_.held) {
     float *p = parameters + piece.offset, *m = exp_avg() + piece.offset, *v = exp_avg_sq() + piece.offset;
-    kernels_.adamw(stream_, {p, m, v, gradients + piece.offset, p, m, v, piece.count, decay_[static_cast<std::size_t>(piece.tensor)]},
+    kernels_.adamw(stream_,
+                   {p, m, v, gradients + piece.offset, p, m, v, piece.count,
+                    decay_[static_cast<std::size_t>(piece.tensor)]},
                    decision.scalars);
   }
 }

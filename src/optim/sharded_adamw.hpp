@@ -1,6 +1,6 @@
 #pragma once
-// AdamW over the slices of one rank. What depends on the whole model (norm, valid tokens, learning rate) is a handful of
-// scalars, computed once from exact integer sums and the same bits everywhere.
+// AdamW over the slices of one rank. What depends on the whole model (norm, valid tokens, learning rate) is a
+// handful of scalars, computed once from exact integer sums and the same bits everywhere.
 #include <vector>
 
 #include "src/config/run_config.hpp"
@@ -18,14 +18,16 @@ struct StepDecision {
   bool update = true;  ///< false: there was no valid token, the state stays as it is
 };
 
-/// `squares`: sum of squares of the gradient of the *sum* of losses; `valid`: tokens it was summed over; `step` from 0.
-StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64_t steps, double squares, std::int64_t valid);
+/// `squares`: sum of squares of the gradient of the *sum* of losses; `valid`: tokens it was summed over;
+/// `step` from 0.
+StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64_t steps, double squares,
+                    std::int64_t valid);
 
 class ShardedAdamW {
  public:
   /// Plans both moments in `arena`, zero after its commit. All references must outlive it.
-  ShardedAdamW(const shard::Layout& layout, const std::vector<config::TensorSpec>& tensors, kernels::Kernels& kernels,
-               tensor::Stream& stream, tensor::Arena& arena);
+  ShardedAdamW(const shard::Layout& layout, const std::vector<config::TensorSpec>& tensors,
+               kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena);
 
   float* exp_avg() { return arena_.at(m_); }     ///< arena of Layout::arena_elements
   float* exp_avg_sq() { return arena_.at(v_); }  ///< the same

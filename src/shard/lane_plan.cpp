@@ -27,16 +27,18 @@ LanePlan::LanePlan(int leaves, int lanes, int replicas, int group)
   expects(leaves > 0 && replicas > 0 && group > 0, "leaves, replicas and ranks");
   if (replicas_ > lanes_)
     throw Error(Exit::usage, fmt::format("{} replicas cannot share {} lanes", replicas_, lanes_),
-                "each replica adds up at least one lane of gradients", fmt::format("Set train.lanes to {} or more, or 0?", replicas_));
+                "each replica adds up at least one lane of gradients",
+                fmt::format("Set train.lanes to {} or more, or 0?", replicas_));
   if (leaves_ % lanes_ != 0)
-    throw Error(Exit::usage, fmt::format("{} leaves cannot be cut into {} lanes", leaves_, lanes_), "lanes are equally long",
-                "Set train.leaves to a multiple of train.lanes?");
+    throw Error(Exit::usage, fmt::format("{} leaves cannot be cut into {} lanes", leaves_, lanes_),
+                "lanes are equally long", "Set train.leaves to a multiple of train.lanes?");
   for (int g = 0; g < replicas_; ++g) {
     const int own = (first_lane(g + 1) - first_lane(g)) * leaves_per_lane();
     if (own % group_ != 0)
-      throw Error(Exit::usage, fmt::format("{} leaves cannot be shared by {} ranks", leaves_, replicas_ * group_),
-                  fmt::format("replica {} has {} leaves for {} ranks", g, own, group_),
-                  "Set train.lanes to a multiple of the replicas, and train.leaves to one of lanes and ranks?");
+      throw Error(
+          Exit::usage, fmt::format("{} leaves cannot be shared by {} ranks", leaves_, replicas_ * group_),
+          fmt::format("replica {} has {} leaves for {} ranks", g, own, group_),
+          "Set train.lanes to a multiple of the replicas, and train.leaves to one of lanes and ranks?");
   }
 }
 
@@ -93,7 +95,8 @@ std::vector<LaneOp> LanePlan::final_additions() const {
 
 int slots_of(const std::vector<LaneOp>& additions) {
   int slots = 0;
-  for (const LaneOp& op : additions) slots = std::max(slots, op.slot + (op.kind == LaneOp::Kind::merge ? 2 : 1));
+  for (const LaneOp& op : additions)
+    slots = std::max(slots, op.slot + (op.kind == LaneOp::Kind::merge ? 2 : 1));
   return slots;
 }
 

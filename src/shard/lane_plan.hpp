@@ -1,12 +1,14 @@
 #pragma once
-// The order in which gradients are added, whatever the layout (numerics rules 1-6): leaves into lanes from left to right,
-// lanes into a tree as a binary counter counts. Pure: everybody can compute what everybody holds.
+// The order in which gradients are added, whatever the layout (numerics rules 1-6): leaves into lanes from
+// left to right, lanes into a tree as a binary counter counts. Pure: everybody can compute what everybody
+// holds.
 #include <cstdint>
 #include <vector>
 
 namespace holdfast::shard {
 
-/// Lanes [first, first + count) already added up: one node of the tree. count is a power of two that divides first.
+/// Lanes [first, first + count) already added up: one node of the tree. count is a power of two that divides
+/// first.
 struct TreeNode {
   int first = 0, count = 1;
   bool operator==(const TreeNode&) const = default;
@@ -15,7 +17,8 @@ struct TreeNode {
 /// One addition, on numbered accumulators.
 struct LaneOp {
   enum class Kind {
-    copy_leaf,  ///< accumulator `slot` = leaf number `leaf`: the first of a lane is copied, since 0 + (-0) is not -0
+    copy_leaf,  ///< accumulator `slot` = leaf number `leaf`: the first of a lane is copied, since 0 + (-0) is
+                ///< not -0
     add_leaf,   ///< accumulator `slot` += leaf
     merge,      ///< accumulator `slot` += accumulator `slot` + 1, its right neighbour
   };
@@ -25,8 +28,8 @@ struct LaneOp {
   bool operator==(const LaneOp&) const = default;
 };
 
-/// Nodes in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; node i lives in
-/// accumulator i.
+/// Nodes in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; node i lives
+/// in accumulator i.
 class Counter {
  public:
   /// Appends a node to the right; returns how many merges follow (each is `merge` of the then last two).
@@ -42,8 +45,9 @@ class Counter {
 /// How `leaves` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
 class LanePlan {
  public:
-  /// lanes = 0: one per replica. Throws Error (usage) when lanes do not divide leaves, when there are more replicas than
-  /// lanes, or when a replica's leaves are not a multiple of its ranks (some would have nothing to do).
+  /// lanes = 0: one per replica. Throws Error (usage) when lanes do not divide leaves, when there are more
+  /// replicas than lanes, or when a replica's leaves are not a multiple of its ranks (some would have nothing
+  /// to do).
   LanePlan(int leaves, int lanes, int replicas, int group);
 
   int leaves() const { return leaves_; }
@@ -60,8 +64,8 @@ class LanePlan {
   int slots(int replica) const;
   /// What a replica holds after its last micro-step: node i in accumulator i.
   std::vector<TreeNode> nodes(int replica) const;
-  /// Over the nodes of all replicas, numbered in order (node k is "leaf" k): the additions that leave the total in
-  /// accumulator 0, the rest of the counter merged right to left.
+  /// Over the nodes of all replicas, numbered in order (node k is "leaf" k): the additions that leave the
+  /// total in accumulator 0, the rest of the counter merged right to left.
   std::vector<LaneOp> final_additions() const;
 
  private:

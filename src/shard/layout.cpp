@@ -6,12 +6,13 @@ namespace {
 constexpr std::int64_t unit_alignment = 256;  // elements: a GEMM operand starts on 1 KiB
 
 /// The logical pieces of stored elements [first, first + count), which lie at `offset`.
-void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored, const std::vector<config::TensorSpec>& specs,
-                   Slice range, std::int64_t offset) {
+void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
+                   const std::vector<config::TensorSpec>& specs, Slice range, std::int64_t offset) {
   std::int64_t base = 0;
   for (int part = stored.first_part; part < stored.first_part + stored.parts; ++part) {
     const std::int64_t n = specs[static_cast<std::size_t>(part)].elements();
-    const std::int64_t first = std::max(range.first, base), end = std::min(range.first + range.count, base + n);
+    const std::int64_t first = std::max(range.first, base),
+                       end = std::min(range.first + range.count, base + n);
     if (first < end) out.push_back({part, first - base, end - first, offset + first - range.first});
     base += n;
   }
@@ -32,7 +33,8 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
     out.slices.push_back({stored.elements(), slice, out.arena_elements, unit_end, stored.unit});
     append_pieces(out.held, stored, specs, slice, out.arena_elements);
     const Slice own = slice_of(slice.count, mesh.replicas, mesh.replica());
-    append_pieces(out.owned, stored, specs, {slice.first + own.first, own.count}, out.arena_elements + own.first);
+    append_pieces(out.owned, stored, specs, {slice.first + own.first, own.count},
+                  out.arena_elements + own.first);
     out.arena_elements += stride;
     unit_end += stride * mesh.group;
   }

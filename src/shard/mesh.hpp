@@ -1,6 +1,6 @@
 #pragma once
-// Who shards with whom, as a pure function of logical ranks: shard group g is ranks [g*S, (g+1)*S), and the replicas of a
-// part are the ranks with the same place in their groups.
+// Who shards with whom, as a pure function of logical ranks: shard group g is ranks [g*S, (g+1)*S), and the
+// replicas of a part are the ranks with the same place in their groups.
 #include "src/config/run_config.hpp"
 
 namespace holdfast::shard {
@@ -13,8 +13,8 @@ struct Mesh {
   int replica() const { return rank / group; }
 };
 
-/// NO_SHARD: S = 1; FULL_SHARD: S = world; HYBRID_SHARD: S = `group`, or `ranks_per_node` where that is 0 (at most the
-/// world). An Error (usage) when S does not divide the world.
+/// NO_SHARD: S = 1; FULL_SHARD: S = world; HYBRID_SHARD: S = `group`, or `ranks_per_node` where that is 0 (at
+/// most the world). An Error (usage) when S does not divide the world.
 Mesh mesh_of(config::Strategy strategy, int group, int ranks_per_node, int world, int rank);
 
 }  // namespace holdfast::shard

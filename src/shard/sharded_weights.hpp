@@ -1,11 +1,13 @@
 #pragma once
-// Parameters and gradients of one rank: its slice of every tensor, room for gathered units and for the gradient of one
-// leaf, and the accumulators of the canonical sum. The life of a step:
+// Parameters and gradients of one rank: its slice of every tensor, room for gathered units and for the
+// gradient of one leaf, and the accumulators of the canonical sum. The life of a step:
 //
 //   begin_step()
 //   for each micro-step:   begin_micro_step(i)
-//     for each unit:       acquire(u), weight(t)..., release(u)            gathered from the shard group where S > 1
-//                          gradient(t)..., reduce(u)                      leaves of the group folded into my slice
+//     for each unit:       acquire(u), weight(t)..., release(u)            gathered from the shard group
+//     where S > 1
+//                          gradient(t)..., reduce(u)                      leaves of the group folded into my
+//                          slice
 //   finish_step()          tree nodes of all replicas added: gradients() is the sum over all leaves
 //
 // Calls have the meaning of model::Weights; acquire, reduce and finish_step are collective.
@@ -23,9 +25,11 @@ namespace holdfast::shard {
 
 class ShardedWeights {
  public:
-  /// Plans its memory in `arena`, which the caller commits before anything else is called. All references must outlive it.
-  ShardedWeights(const Layout& layout, const LanePlan& plan, comm::Communicator& shard_group, comm::Communicator& replicas,
-                 kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena);
+  /// Plans its memory in `arena`, which the caller commits before anything else is called. All references
+  /// must outlive it.
+  ShardedWeights(const Layout& layout, const LanePlan& plan, comm::Communicator& shard_group,
+                 comm::Communicator& replicas, kernels::Kernels& kernels, tensor::Stream& stream,
+                 tensor::Arena& arena);
 
   /// Arena of Layout::arena_elements: the parameters held here. Change it between steps only.
   float* parameters() { return arena_.at(parameters_); }
@@ -66,8 +70,8 @@ class ShardedWeights {
 
   tensor::Arena::Piece<float> parameters_, accumulators_, merge_scratch_;
   std::vector<tensor::Arena::Piece<float>> gathered_, leaf_;  // embedding, blocks, head
-  std::vector<int> resident_;                                  // unit that each gathered buffer holds, or -1
-  std::vector<std::vector<int>> stored_of_;                    // stored tensors of each unit
+  std::vector<int> resident_;                                 // unit that each gathered buffer holds, or -1
+  std::vector<std::vector<int>> stored_of_;                   // stored tensors of each unit
   std::vector<comm::Extent> extents_;
   std::vector<const float*> nodes_;
 };

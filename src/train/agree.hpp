@@ -1,6 +1,6 @@
 #pragma once
-// When some ranks do what may fail and the others wait: all go on, or all throw. Without it a failure on one rank leaves
-// the others waiting until their time limit.
+// When some ranks do what may fail and the others wait: all go on, or all throw. Without it a failure on one
+// rank leaves the others waiting until their time limit.
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,8 +19,8 @@ struct Failure {
 /// Collective: what went wrong anywhere, or nothing. `mine` is this rank's failure.
 std::optional<Failure> worst_failure(comm::Communicator& world, const std::optional<Failure>& mine);
 
-/// Collective: `work` where `mine` is set; then every rank returns, or every rank throws Error with the exit code of the
-/// failure (the one that failed throws its own).
+/// Collective: `work` where `mine` is set; then every rank returns, or every rank throws Error with the exit
+/// code of the failure (the one that failed throws its own).
 void together(comm::Communicator& world, bool mine, const std::function<void()>& work);
 
 }  // namespace holdfast::train

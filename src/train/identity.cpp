@@ -9,7 +9,8 @@ namespace holdfast::train {
 
 std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels) {
   const auto& t = config.train;
-  return fmt::format("leaf {}x{}, {} leaves in {} lanes, {}", t.micro_batch, t.sequence, t.leaves, lanes, kernels);
+  return fmt::format("leaf {}x{}, {} leaves in {} lanes, {}", t.micro_batch, t.sequence, t.leaves, lanes,
+                     kernels);
 }
 
 void require_one_identity(comm::Communicator& world, const std::string& identity) {
@@ -17,7 +18,8 @@ void require_one_identity(comm::Communicator& world, const std::string& identity
   std::uint64_t largest[] = {mine, ~mine};  // the complement's maximum is the minimum
   world.all_reduce(largest, comm::Scalar::max);
   if (largest[0] == ~largest[1]) return;
-  throw Error(Exit::unhealthy, "the ranks of this run compute differently, so it could not be repeated bit for bit",
+  throw Error(Exit::unhealthy,
+              "the ranks of this run compute differently, so it could not be repeated bit for bit",
               fmt::format("rank {} has: {}", world.rank(), identity), "Run on nodes with equal processors?");
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the bits of a run depend on beside its data (numerics rule 13), as text that checkpoints keep: the same text, the
-// same bits.
+// What the bits of a run depend on beside its data (numerics rule 13), as text that checkpoints keep: the
+// same text, the same bits.
 #include <string>
 
 #include "src/comm/communicator.hpp"
@@ -11,7 +11,8 @@ namespace holdfast::train {
 /// `lanes`: the resolved number; `kernels`: Kernels::identity().
 std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels);
 
-/// Collective. Throws Error (unhealthy) on every rank when ranks compute differently, for example on unlike processors.
+/// Collective. Throws Error (unhealthy) on every rank when ranks compute differently, for example on unlike
+/// processors.
 void require_one_identity(comm::Communicator& world, const std::string& identity);
 
 }  // namespace holdfast::train

@@ -19,7 +19,8 @@ Place find_place(const comm::MpiSession& session, const std::optional<RankEnv>& 
   if (!agent) return {session.rank(), session.size(), session.ranks_on_this_node(), std::nullopt};
   if (agent->rank != session.rank() || agent->world != session.size())
     throw Error(Exit::runtime, "MPI started this rank in another place than was planned",
-                fmt::format("planned: rank {} of {}; MPI: rank {} of {}", agent->rank, agent->world, session.rank(), session.size()));
+                fmt::format("planned: rank {} of {}; MPI: rank {} of {}", agent->rank, agent->world,
+                            session.rank(), session.size()));
   return {agent->rank, agent->world, agent->ranks_per_node, agent};
 }
 
@@ -31,17 +32,21 @@ int threads_of(const Place& place) {
   return std::max(1, usable / place.ranks_per_node);
 }
 
-void train(const Arguments& arguments, const comm::MpiSession& session, const std::optional<RankEnv>& agent, control::RankLink& link) {
+void train(const Arguments& arguments, const comm::MpiSession& session, const std::optional<RankEnv>& agent,
+           control::RankLink& link) {
   const auto start = Clock::now();
   const Setup setup = read_setup(arguments, find_place(session, agent));
-  auto world = session.world(std::chrono::seconds(setup.config.supervise.step_s));
+  // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
+  const auto& limits = setup.config;
+  auto world = session.world(std::chrono::seconds(2 * limits.supervise.step_s + limits.checkpoint.commit_s));
   claim_run_directory(setup, *world);
   Trainer trainer(setup, threads_of(setup.place), *world, link);
   const control::FinalState final_state = trainer.run();
   if (!link.supervised() && session.rank() == 0) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     write_result(setup.dir.result(), final_state, trainer.seconds_in_steps() / seconds);
-    log::info("done: step {}, loss {:.4f}, state {}", final_state.step, final_state.loss, final_state.state_digest);
+    log::info("done: step {}, loss {:.4f}, state {}", final_state.step, final_state.loss,
+              final_state.state_digest);
   }
   link.finished(session.rank() == 0 ? std::optional(final_state) : std::nullopt);
   world->barrier();  // nobody leaves while another may still fail
@@ -64,7 +69,8 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
     code = static_cast<int>(Exit::runtime), why = fmt::format("internal error: {}", error.what());
   }
   // What fails on all ranks alike should be said once: rank 0 speaks first and ends the others.
-  if (session.rank() != 0 && !(link && link->supervised())) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (session.rank() != 0 && !(link && link->supervised()))
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
   log::error("{}", why);
   if (link) link->failed(code, why);
   if (session.size() > 1) session.abort(code);
@@ -76,9 +82,13 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
 
 int main(int argc, char** argv) {
   holdfast::train::Arguments arguments;
-  CLI::App app("One rank of a training run. Start it with holdfast submit, or by itself: srun -n8 holdfast-train job.toml");
-  app.add_option("job", arguments.job, "job file (TOML); under an agent the run directory's settings are used");
-  app.add_option("--set", arguments.sets, "table.key=value, over the job file's value")->allow_extra_args(false);
+  CLI::App app(
+      "One rank of a training run. Start it with holdfast submit, or by itself: srun -n8 holdfast-train "
+      "job.toml");
+  app.add_option("job", arguments.job,
+                 "job file (TOML); under an agent the run directory's settings are used");
+  app.add_option("--set", arguments.sets, "table.key=value, over the job file's value")
+      ->allow_extra_args(false);
   app.add_option("--run-dir", arguments.run_dir, "run directory, over run.dir");
   try {
     app.parse(argc, argv);

@@ -10,12 +10,14 @@
 
 namespace holdfast::train {
 
-Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt) : path_(std::move(path)), attempt_(attempt) {
+Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt)
+    : path_(std::move(path)), attempt_(attempt) {
   std::string kept;
   if (std::filesystem::exists(path_)) {
     std::istringstream lines(files::read_text(path_));
     std::int64_t last = 0;
-    for (std::string line; std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn
+    for (std::string line;
+         std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn
       const auto json = nlohmann::json::parse(line, nullptr, false);
       if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
       const auto at = json["step"].get<std::int64_t>();
@@ -33,9 +35,16 @@ void Metrics::append(const StepMetrics& m) noexcept {
   last_loss_ = m.loss;
   const bool was_torn = torn_;
   try {
-    nlohmann::ordered_json json = {{"schema_version", 1}, {"step", m.step}, {"loss", m.loss}, {"grad_norm", m.gradient_norm},
-                                   {"lr", m.lr}, {"tokens", m.tokens}, {"tokens_per_s", m.tokens_per_s}, {"step_s", m.step_s},
-                                   {"attempt", attempt_}, {"time", utc_now()}};
+    nlohmann::ordered_json json = {{"schema_version", 1},
+                                   {"step", m.step},
+                                   {"loss", m.loss},
+                                   {"grad_norm", m.gradient_norm},
+                                   {"lr", m.lr},
+                                   {"tokens", m.tokens},
+                                   {"tokens_per_s", m.tokens_per_s},
+                                   {"step_s", m.step_s},
+                                   {"attempt", attempt_},
+                                   {"time", utc_now()}};
     torn_ = true;
     files::append_all(file_.get(), (was_torn ? "\n" : "") + json.dump() + "\n", path_);
     torn_ = false;

@@ -19,11 +19,13 @@ struct StepMetrics {
 
 class Metrics {
  public:
-  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. The file is replaced, not cut: a
-  /// rank of an earlier attempt that is still alive somewhere goes on writing to a file that nobody sees.
+  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. The file is replaced,
+  /// not cut: a rank of an earlier attempt that is still alive somewhere goes on writing to a file that
+  /// nobody sees.
   Metrics(std::filesystem::path path, std::int64_t step, int attempt);
 
-  /// A line that cannot be written (full disk) is lost, with a warning; training is worth more than its record.
+  /// A line that cannot be written (full disk) is lost, with a warning; training is worth more than its
+  /// record.
   void append(const StepMetrics& step) noexcept;
   /// Loss of the last line, if there is one.
   std::optional<double> last_loss() const { return last_loss_; }

@@ -1,5 +1,6 @@
 #pragma once
-// Joins the model, which asks for weights unit by unit, to the shards, which have them. Neither knows the other.
+// Joins the model, which asks for weights unit by unit, to the shards, which have them. Neither knows the
+// other.
 #include "src/model/weights.hpp"
 #include "src/shard/sharded_weights.hpp"
 

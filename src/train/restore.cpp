@@ -15,7 +15,8 @@ namespace holdfast::train {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::uint64_t damaged = 1, refused = 2;  // severities: a refusal ends the run, damage only the candidate
+constexpr std::uint64_t damaged = 1,
+                        refused = 2;  // severities: a refusal ends the run, damage only the candidate
 
 /// The settings of a model file: neither comments nor its name say what the model is.
 std::string settings_of(const std::string& model_toml) {
@@ -26,21 +27,25 @@ std::string settings_of(const std::string& model_toml) {
   return out;
 }
 
-void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path, bool speaks) {
+void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path,
+                 bool speaks) {
   if (settings_of(found.model_toml) != settings_of(expected.model_toml))
     throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
                 "its model file differs from this run's", "Choose another run.dir or model.file?");
   if (!speaks) return;
   if (found.numerics != expected.numerics)
-    log::warn("the arithmetic differs from that of the checkpoint ({}; now {}): results are not bit-identical to the run before it",
-              found.numerics, expected.numerics);
+    log::warn(
+        "the arithmetic differs from that of the checkpoint ({}; now {}): results are not bit-identical to "
+        "the run before it",
+        found.numerics, expected.numerics);
   if (found.data_identity != expected.data_identity)
-    log::warn("the data differ from those of the checkpoint ({}; now {})", found.data_identity, expected.data_identity);
+    log::warn("the data differ from those of the checkpoint ({}; now {})", found.data_identity,
+              expected.data_identity);
 }
 
 /// One candidate, on this rank: nothing, or why not.
-std::optional<Failure> try_load(const fs::path& path, const StateViews& views, const checkpoint::Facts& facts, comm::Communicator& world,
-                                checkpoint::Manifest& manifest) {
+std::optional<Failure> try_load(const fs::path& path, const StateViews& views, const checkpoint::Facts& facts,
+                                comm::Communicator& world, checkpoint::Manifest& manifest) {
   try {
     manifest = checkpoint::read_manifest(path);
     check_facts(manifest.facts, facts, path, world.rank() == 0);
@@ -54,19 +59,23 @@ std::optional<Failure> try_load(const fs::path& path, const StateViews& views, c
 }
 
 /// Every block was sound; is the whole the state that was saved? Collective.
-std::optional<Failure> try_digest(const fs::path& path, const StateViews& views, const checkpoint::Manifest& manifest, comm::Communicator& world) {
+std::optional<Failure> try_digest(const fs::path& path, const StateViews& views,
+                                  const checkpoint::Manifest& manifest, comm::Communicator& world) {
   const StateDigest digest = digest_state(views.owned, world);
   if (digest.tensors == manifest.digests) return std::nullopt;
-  return Failure{damaged, world.rank(), fmt::format("{} does not hold the state that it names (digest {}, should be {})", path.string(),
-                                                    digest.text(), checkpoint::digest_text(manifest.state_digest))};
+  return Failure{damaged, world.rank(),
+                 fmt::format("{} does not hold the state that it names (digest {}, should be {})",
+                             path.string(), digest.text(), checkpoint::digest_text(manifest.state_digest))};
 }
 
 /// The next candidate, chosen on rank 0 and told to all; empty: none left.
-std::string next_candidate(const RunDir& dir, std::int64_t before_step, std::string& note, comm::Communicator& world) {
+std::string next_candidate(const RunDir& dir, std::int64_t before_step, std::string& note,
+                           comm::Communicator& world) {
   std::string path;
   if (world.rank() == 0) {
     std::vector<std::string> notes;
-    if (const auto found = checkpoint::newest_sound(dir.checkpoints(), before_step, &notes)) path = found->path.string();
+    if (const auto found = checkpoint::newest_sound(dir.checkpoints(), before_step, &notes))
+      path = found->path.string();
     for (const std::string& passed : notes) {
       log::warn("passing over a damaged checkpoint: {}", passed);
       note += (note.empty() ? "" : "; ") + passed;
@@ -80,15 +89,18 @@ void refuse_to_mix(const RunDir& dir, comm::Communicator& world) {
   together(world, world.rank() == 0, [&] {
     const auto steps = checkpoint::committed_steps(dir.checkpoints());
     if (!steps.empty())
-      throw Error(Exit::usage, fmt::format("the run directory {} already holds a run up to step {}", dir.path.string(), steps.front()),
-                  "run.resume is none, and a restart could not tell the two runs apart", "Choose another run.dir, or resume = \"auto\"?");
+      throw Error(Exit::usage,
+                  fmt::format("the run directory {} already holds a run up to step {}", dir.path.string(),
+                              steps.front()),
+                  "run.resume is none, and a restart could not tell the two runs apart",
+                  "Choose another run.dir, or resume = \"auto\"?");
   });
 }
 
 }  // namespace
 
-RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views, const checkpoint::Facts& facts,
-                     comm::Communicator& world) {
+RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
+                     const checkpoint::Facts& facts, comm::Communicator& world) {
   RestoredFrom out;
   const bool named = order.resume != "auto" && order.resume != "none";
   if (order.resume == "none" && !order.restarted) {
@@ -98,9 +110,11 @@ RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateVi
   bool use_named = named && !order.restarted;
   for (std::int64_t before_step = INT64_MAX;;) {
     std::string path = use_named ? order.resume : next_candidate(dir, before_step, out.note, world);
-    if (path.empty() && named && !use_named) path = order.resume, use_named = true;  // restarted before the first own checkpoint
+    if (path.empty() && named && !use_named)
+      path = order.resume, use_named = true;  // restarted before the first own checkpoint
     if (path.empty()) {
-      if (!out.note.empty() && world.rank() == 0) log::warn("no sound checkpoint is left: starting from step 0");
+      if (!out.note.empty() && world.rank() == 0)
+        log::warn("no sound checkpoint is left: starting from step 0");
       return out;
     }
     checkpoint::Manifest manifest;
@@ -113,7 +127,8 @@ RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateVi
     }
     if (failure->severity == refused) throw Error(Exit::usage, failure->text);
     if (use_named)
-      throw Error(Exit::runtime, fmt::format("cannot resume from {}", path), failure->text, "Resume from another checkpoint, or from auto?");
+      throw Error(Exit::runtime, fmt::format("cannot resume from {}", path), failure->text,
+                  "Resume from another checkpoint, or from auto?");
     if (world.rank() == 0) log::warn("passing over a damaged checkpoint: {}", failure->text);
     out.note += (out.note.empty() ? "" : "; ") + failure->text;
     before_step = checkpoint::parse_name(fs::path(path).filename().string()).step;

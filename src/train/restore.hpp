@@ -1,6 +1,6 @@
 #pragma once
-// Where the run goes on: the newest checkpoint that every rank can read and that turns out to be the state it says it is.
-// A damaged one is named and passed over.
+// Where the run goes on: the newest checkpoint that every rank can read and that turns out to be the state it
+// says it is. A damaged one is named and passed over.
 #include <string>
 
 #include "checkpoint/state.hpp"
@@ -12,7 +12,8 @@ namespace holdfast::train {
 
 struct RestoreOrder {
   std::string resume = "auto";  ///< run.resume: auto, none, or the path of a checkpoint
-  /// Not the first attempt of a supervised run: `none` and a path mean its beginning, now its own checkpoints come first.
+  /// Not the first attempt of a supervised run: `none` and a path mean its beginning, now its own checkpoints
+  /// come first.
   bool restarted = false;
 };
 
@@ -22,9 +23,10 @@ struct RestoredFrom {
   std::string note;            ///< what was passed over and why, or ""
 };
 
-/// Collective. Fills the memory of views.held, or leaves it undefined when `fresh`. Throws Error (usage) when the
-/// checkpoint is of another model, when a path names no checkpoint, and when `none` would mix two runs in one directory.
-RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views, const checkpoint::Facts& facts,
-                     comm::Communicator& world);
+/// Collective. Fills the memory of views.held, or leaves it undefined when `fresh`. Throws Error (usage) when
+/// the checkpoint is of another model, when a path names no checkpoint, and when `none` would mix two runs in
+/// one directory.
+RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
+                     const checkpoint::Facts& facts, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -6,9 +6,15 @@
 
 namespace holdfast::train {
 
-Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, const StateViews& views, const checkpoint::Facts& facts,
-             checkpoint::Generation generation, comm::Communicator& world, control::RankLink& link)
-    : dir_(dir), settings_(settings), views_(views), generation_(generation), world_(world), link_(link),
+Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, const StateViews& views,
+             const checkpoint::Facts& facts, checkpoint::Generation generation, comm::Communicator& world,
+             control::RankLink& link)
+    : dir_(dir),
+      settings_(settings),
+      views_(views),
+      generation_(generation),
+      world_(world),
+      link_(link),
       writer_(dir.checkpoints(), world.rank(), generation, views.owned, views.writers, facts) {}
 
 StateDigest Saver::save(const checkpoint::RunPoint& point) {
@@ -35,7 +41,8 @@ StateDigest Saver::save(const checkpoint::RunPoint& point) {
 void Saver::commit_here(const checkpoint::RunPoint& point, bool ok, const std::string& payload) {
   checkpoint::Commit commit(dir_.checkpoints(), point.step, generation_, world_.size());
   for (int rank = 0; rank < world_.size(); ++rank) {
-    const std::string vote = comm::broadcast_text(world_, world_.rank() == rank ? (ok ? "y" : "n") + payload : "", rank);
+    const std::string vote =
+        comm::broadcast_text(world_, world_.rank() == rank ? (ok ? "y" : "n") + payload : "", rank);
     if (world_.rank() == 0) commit.add(rank, vote.starts_with('y'), vote.substr(1));
   }
   std::string why;
@@ -58,7 +65,9 @@ void Saver::commit_here(const checkpoint::RunPoint& point, bool ok, const std::s
 bool Saver::wait_durable() {
   if (newest_ < 0) return false;
   if (!link_.supervised()) return durable_;
-  const bool mine = link_.wait_verdict(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s)));
+  constexpr int to_commit_s = 30;  // the leader waits commit_s for votes, and then has its own work to do
+  const bool mine =
+      link_.wait_verdict(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s + to_commit_s)));
   // A rank that missed the message must not end differently from the others.
   std::uint64_t heard[] = {mine ? 1u : 0u};
   world_.all_reduce(heard, comm::Scalar::max);

@@ -1,6 +1,6 @@
 #pragma once
-// Saving: digests, this rank's shard, its vote; and in bare mode, where nobody leads, the commit on rank 0. A save that
-// fails costs the checkpoint, never the run, and never touches the checkpoints before it.
+// Saving: digests, this rank's shard, its vote; and in bare mode, where nobody leads, the commit on rank 0. A
+// save that fails costs the checkpoint, never the run, and never touches the checkpoints before it.
 #include <string>
 
 #include "checkpoint/shard_writer.hpp"
@@ -16,11 +16,12 @@ namespace holdfast::train {
 class Saver {
  public:
   /// `views` and its memory outlive the saver; `generation`: of this attempt.
-  Saver(const RunDir& dir, const config::Checkpoint& settings, const StateViews& views, const checkpoint::Facts& facts,
-        checkpoint::Generation generation, comm::Communicator& world, control::RankLink& link);
+  Saver(const RunDir& dir, const config::Checkpoint& settings, const StateViews& views,
+        const checkpoint::Facts& facts, checkpoint::Generation generation, comm::Communicator& world,
+        control::RankLink& link);
 
-  /// Collective, between two optimizer steps. Returns the digest of the state that was saved. Under an agent the commit
-  /// goes on behind the next steps.
+  /// Collective, between two optimizer steps. Returns the digest of the state that was saved. Under an agent
+  /// the commit goes on behind the next steps.
   StateDigest save(const checkpoint::RunPoint& point);
   /// Waits for the fate of the newest save: true when it is durable. The same on every rank.
   bool wait_durable();

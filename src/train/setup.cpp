@@ -13,12 +13,20 @@
 namespace holdfast::train {
 namespace {
 
+/// One run at a time in a directory: the lock tells bare runs apart, the owner says that it is a job's.
 void take_lock(const RunDir& dir) {
+  if (std::filesystem::exists(dir.owner()))
+    throw Error(Exit::usage,
+                fmt::format("the run directory {} belongs to a submitted job", dir.path.string()),
+                "there is an owner.json, and this rank was not started by that job's agents",
+                "Continue it with holdfast submit, or choose another run.dir?");
   static files::Fd lock;  // held until the process ends; the kernel then lets go, however it ended
   lock = files::open(dir.path / "bare.lock", O_RDWR | O_CREAT);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-    throw Error(Exit::usage, fmt::format("the run directory {} belongs to a run that is still going on", dir.path.string()),
-                "another process holds bare.lock", "Wait for it, or choose another run.dir?");
+    throw Error(
+        Exit::usage,
+        fmt::format("the run directory {} belongs to a run that is still going on", dir.path.string()),
+        "another process holds bare.lock", "Wait for it, or choose another run.dir?");
 }
 
 }  // namespace
@@ -32,12 +40,14 @@ Setup read_setup(const Arguments& arguments, const Place& place) {
     setup.shape = config::load_model(setup.dir.model().string());
   } else {
     if (arguments.job.empty())
-      throw Error(Exit::usage, "holdfast-train needs a job file", "it was not started by an agent", "holdfast-train job.toml");
+      throw Error(Exit::usage, "holdfast-train needs a job file", "it was not started by an agent",
+                  "holdfast-train job.toml");
     setup.config = config::load(arguments.job, arguments.sets).config;
     setup.shape = config::load_model(setup.config.model.file);
     if (!arguments.run_dir.empty()) setup.config.run.dir = arguments.run_dir;
     if (setup.config.run.dir.empty())
-      throw Error(Exit::usage, "there is no run directory", "neither run.dir nor --run-dir is given", "Add --run-dir DIR?");
+      throw Error(Exit::usage, "there is no run directory", "neither run.dir nor --run-dir is given",
+                  "Add --run-dir DIR?");
     setup.dir = {std::filesystem::absolute(setup.config.run.dir)};
     // Whatever cluster the file names: the ranks are those that MPI has started.
     setup.config.cluster.ranks_per_node = place.ranks_per_node;
@@ -52,7 +62,8 @@ void claim_run_directory(const Setup& setup, comm::Communicator& world) {
   together(world, world.rank() == 0, [&] {
     std::error_code failure;
     std::filesystem::create_directories(setup.dir.checkpoints(), failure);
-    if (failure) throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
+    if (failure)
+      throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
     std::filesystem::permissions(setup.dir.path, std::filesystem::perms::owner_all);
     take_lock(setup.dir);
     files::replace_atomically(setup.dir.config(), config::to_toml(setup.config));

@@ -32,13 +32,13 @@ struct Setup {
   Place place;
 };
 
-/// Reads the settings: of the run directory under an agent, else of the job file, where nodes and ranks per node become
-/// what MPI has started. Throws Error (usage). Touches nothing.
+/// Reads the settings: of the run directory under an agent, else of the job file, where nodes and ranks per
+/// node become what MPI has started. Throws Error (usage). Touches nothing.
 Setup read_setup(const Arguments& arguments, const Place& place);
 
-/// Bare mode, collective: rank 0 makes the run directory, takes its lock for the life of the process (two runs in one
-/// directory would overwrite each other) and writes the resolved settings into it. Under an agent: nothing to do.
-/// The lock is given back when the process ends.
+/// Bare mode, collective: rank 0 makes the run directory, takes its lock for the life of the process (two
+/// runs in one directory would overwrite each other) and writes the resolved settings into it. Under an
+/// agent: nothing to do. The lock is given back when the process ends.
 void claim_run_directory(const Setup& setup, comm::Communicator& world);
 
 }  // namespace holdfast::train

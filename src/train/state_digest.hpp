@@ -10,8 +10,8 @@
 namespace holdfast::train {
 
 struct StateDigest {
-  std::vector<std::uint64_t> tensors;  ///< one per logical tensor
-  std::uint64_t state = 0;             ///< all of them in one number
+  std::vector<std::uint64_t> tensors;                                  ///< one per logical tensor
+  std::uint64_t state = 0;                                             ///< all of them in one number
   std::string text() const { return checkpoint::digest_text(state); }  ///< 16 hex digits
 };
 

@@ -15,8 +15,8 @@ void for_each(const std::vector<shard::Piece>& pieces, int tensors, Visit visit)
 }
 }  // namespace
 
-StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters, float* exp_avg,
-                    float* exp_avg_sq) {
+StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
+                    float* exp_avg, float* exp_avg_sq) {
   const auto specs = config::tensors_of(shape);
   const int tensors = static_cast<int>(specs.size());
   const std::array arenas = {parameters, exp_avg, exp_avg_sq};
@@ -26,7 +26,8 @@ StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout
   out.owned.tensors = out.held.tensors;
   auto append = [&](checkpoint::State& to) {
     return [&](int tensor, const shard::Piece& piece, int family) {
-      to.pieces.push_back({tensor, piece.first, piece.count, arenas[static_cast<std::size_t>(family)] + piece.offset});
+      to.pieces.push_back(
+          {tensor, piece.first, piece.count, arenas[static_cast<std::size_t>(family)] + piece.offset});
     };
   };
   for_each(layout.held, tensors, append(out.held));
@@ -35,8 +36,9 @@ StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout
     shard::Mesh mesh = layout.mesh;
     mesh.rank = rank;
     auto& spans = out.writers.of_rank.emplace_back();
-    for_each(shard::layout_of(shape, mesh).owned, tensors,
-             [&](int tensor, const shard::Piece& piece, int) { spans.push_back({tensor, piece.first, piece.count}); });
+    for_each(shard::layout_of(shape, mesh).owned, tensors, [&](int tensor, const shard::Piece& piece, int) {
+      spans.push_back({tensor, piece.first, piece.count});
+    });
   }
   return out;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Training, from the point where the run stands to its last step. Everything below is static: memory is planned and
-// allocated once, before the first step.
+// Training, from the point where the run stands to its last step. Everything below is static: memory is
+// planned and allocated once, before the first step.
 #include <array>
 #include <memory>
 #include <optional>

@@ -22,7 +22,9 @@ std::unique_ptr<Communicator> mpi_world(std::chrono::milliseconds limit) {
   return std::make_unique<MpiCommunicator>(all, "the world", limit);
 }
 
-float element(int member, int array, std::int64_t i) { return static_cast<float>(1000 * member + 100 * array) + static_cast<float>(i % 97); }
+float element(int member, int array, std::int64_t i) {
+  return static_cast<float>(1000 * member + 100 * array) + static_cast<float>(i % 97);
+}
 
 class CommunicatorTest : public ::testing::TestWithParam<std::int64_t> {
  protected:
@@ -33,14 +35,18 @@ class CommunicatorTest : public ::testing::TestWithParam<std::int64_t> {
 TEST_P(CommunicatorTest, AllGatherFillsInThePartsOfOthers) {
   const std::int64_t n = GetParam();
   std::vector<float> a(static_cast<std::size_t>(room(n)), -1.f), b(static_cast<std::size_t>(room(77)), -1.f);
-  const Slice mine = slice_of(n, world_->size(), world_->rank()), small = slice_of(77, world_->size(), world_->rank());
-  for (std::int64_t i = mine.first; i < mine.first + mine.count; ++i) a[static_cast<std::size_t>(i)] = element(0, 0, i);
-  for (std::int64_t i = small.first; i < small.first + small.count; ++i) b[static_cast<std::size_t>(i)] = element(0, 1, i);
+  const Slice mine = slice_of(n, world_->size(), world_->rank()),
+              small = slice_of(77, world_->size(), world_->rank());
+  for (std::int64_t i = mine.first; i < mine.first + mine.count; ++i)
+    a[static_cast<std::size_t>(i)] = element(0, 0, i);
+  for (std::int64_t i = small.first; i < small.first + small.count; ++i)
+    b[static_cast<std::size_t>(i)] = element(0, 1, i);
   const Extent tensors[] = {{a.data(), n}, {b.data(), 77}};
   world_->all_gather(tensors);
   for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(a[static_cast<std::size_t>(i)], element(0, 0, i));
   for (std::int64_t i = 0; i < 77; ++i) ASSERT_EQ(b[static_cast<std::size_t>(i)], element(0, 1, i));
-  for (std::size_t i = static_cast<std::size_t>(n); i < a.size(); ++i) ASSERT_EQ(a[i], -1.f) << "padding does not travel";
+  for (std::size_t i = static_cast<std::size_t>(n); i < a.size(); ++i)
+    ASSERT_EQ(a[i], -1.f) << "padding does not travel";
   EXPECT_EQ(world_->wire().all_gather, (mine.count + small.count) * 4 * (world_->size() - 1));
 }
 
@@ -51,17 +57,19 @@ TEST_P(CommunicatorTest, LeavesArriveInOrderOfMembersAndEachElementOnce) {
   for (std::size_t i = 0; i < b.size(); ++i) b[i] = element(world_->rank(), 1, static_cast<std::int64_t>(i));
   const Extent leaves[] = {{b.data(), 5}, {a.data(), n}};
   std::map<std::pair<int, std::int64_t>, int> seen;
-  world_->fold_leaves(leaves, [&](int tensor, std::int64_t first, std::int64_t count, std::span<const float* const> sources) {
-    ASSERT_EQ(static_cast<int>(sources.size()), world_->size());
-    const Slice mine = slice_of(tensor == 0 ? 5 : n, world_->size(), world_->rank());
-    for (std::int64_t i = 0; i < count; ++i) {
-      ++seen[{tensor, first + i}];
-      for (int m = 0; m < world_->size(); ++m)
-        ASSERT_EQ(sources[static_cast<std::size_t>(m)][i], element(m, tensor == 0 ? 1 : 0, mine.first + first + i));
-    }
-  });
-  EXPECT_EQ(static_cast<std::int64_t>(seen.size()),
-            slice_of(n, world_->size(), world_->rank()).count + slice_of(5, world_->size(), world_->rank()).count);
+  world_->fold_leaves(
+      leaves, [&](int tensor, std::int64_t first, std::int64_t count, std::span<const float* const> sources) {
+        ASSERT_EQ(static_cast<int>(sources.size()), world_->size());
+        const Slice mine = slice_of(tensor == 0 ? 5 : n, world_->size(), world_->rank());
+        for (std::int64_t i = 0; i < count; ++i) {
+          ++seen[{tensor, first + i}];
+          for (int m = 0; m < world_->size(); ++m)
+            ASSERT_EQ(sources[static_cast<std::size_t>(m)][i],
+                      element(m, tensor == 0 ? 1 : 0, mine.first + first + i));
+        }
+      });
+  EXPECT_EQ(static_cast<std::int64_t>(seen.size()), slice_of(n, world_->size(), world_->rank()).count +
+                                                        slice_of(5, world_->size(), world_->rank()).count);
   for (const auto& [where, times] : seen) ASSERT_EQ(times, 1);
 }
 
@@ -69,23 +77,28 @@ TEST_P(CommunicatorTest, NodesArriveInOrderThoughMembersHoldDifferentNumbersOfTh
   const std::int64_t n = GetParam();
   std::vector<int> arrays_of;
   for (int m = 0; m < world_->size(); ++m) arrays_of.push_back(1 + m % 3);
-  std::vector<std::vector<float>> arrays(static_cast<std::size_t>(arrays_of[static_cast<std::size_t>(world_->rank())]),
-                                         std::vector<float>(static_cast<std::size_t>(n)));
+  std::vector<std::vector<float>> arrays(
+      static_cast<std::size_t>(arrays_of[static_cast<std::size_t>(world_->rank())]),
+      std::vector<float>(static_cast<std::size_t>(n)));
   std::vector<const float*> nodes;
   for (std::size_t k = 0; k < arrays.size(); ++k) {
-    for (std::int64_t i = 0; i < n; ++i) arrays[k][static_cast<std::size_t>(i)] = element(world_->rank(), static_cast<int>(k), i);
+    for (std::int64_t i = 0; i < n; ++i)
+      arrays[k][static_cast<std::size_t>(i)] = element(world_->rank(), static_cast<int>(k), i);
     nodes.push_back(arrays[k].data());
   }
   const Slice mine = slice_of(n, world_->size(), world_->rank());
   std::int64_t elements = 0;
-  world_->exchange_nodes(nodes, arrays_of, n, [&](int, std::int64_t first, std::int64_t count, std::span<const float* const> sources) {
-    elements += count;
-    std::size_t at = 0;
-    for (int m = 0; m < world_->size(); ++m)
-      for (int k = 0; k < arrays_of[static_cast<std::size_t>(m)]; ++k, ++at)
-        for (std::int64_t i = 0; i < count; ++i) ASSERT_EQ(sources[at][i], element(m, k, mine.first + first + i));
-    ASSERT_EQ(at, sources.size());
-  });
+  world_->exchange_nodes(
+      nodes, arrays_of, n,
+      [&](int, std::int64_t first, std::int64_t count, std::span<const float* const> sources) {
+        elements += count;
+        std::size_t at = 0;
+        for (int m = 0; m < world_->size(); ++m)
+          for (int k = 0; k < arrays_of[static_cast<std::size_t>(m)]; ++k, ++at)
+            for (std::int64_t i = 0; i < count; ++i)
+              ASSERT_EQ(sources[at][i], element(m, k, mine.first + first + i));
+        ASSERT_EQ(at, sources.size());
+      });
   EXPECT_EQ(elements, mine.count);
 }
 
@@ -94,7 +107,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CommunicatorTest, ::testing::Values(1, 63, 65, 1
 
 TEST(Communicator, IntegersAddModuloTwoTo64AndMaximaAreMaxima) {
   auto world = mpi_world(std::chrono::seconds(60));
-  const auto rank = static_cast<std::uint64_t>(world->rank()), size = static_cast<std::uint64_t>(world->size());
+  const auto rank = static_cast<std::uint64_t>(world->rank()),
+             size = static_cast<std::uint64_t>(world->size());
   std::uint64_t sums[] = {~std::uint64_t{0}, rank}, maxima[] = {rank};
   world->all_reduce(sums, Scalar::sum);
   world->all_reduce(maxima, Scalar::max);
@@ -106,7 +120,8 @@ TEST(Communicator, IntegersAddModuloTwoTo64AndMaximaAreMaxima) {
 TEST(Communicator, TextOfAnyLengthReachesEverybody) {
   auto world = mpi_world(std::chrono::seconds(60));
   const int last = world->size() - 1;
-  EXPECT_EQ(broadcast_text(*world, world->rank() == last ? "from the last rank" : "", last), "from the last rank");
+  EXPECT_EQ(broadcast_text(*world, world->rank() == last ? "from the last rank" : "", last),
+            "from the last rank");
   EXPECT_EQ(broadcast_text(*world, "", 0), "");
 }
 

@@ -25,7 +25,8 @@ TEST(Sampler, EveryEpochVisitsEveryWindowOnceInItsOwnOrder) {
   const Sampler sampler(1 + 100 * 16 + 15, 16, 3);
   ASSERT_EQ(sampler.windows(), 100);
   std::vector<std::int64_t> first, second;
-  for (std::int64_t i = 0; i < 100; ++i) first.push_back(sampler.first_token(i)), second.push_back(sampler.first_token(100 + i));
+  for (std::int64_t i = 0; i < 100; ++i)
+    first.push_back(sampler.first_token(i)), second.push_back(sampler.first_token(100 + i));
   EXPECT_NE(first, second);
   EXPECT_EQ(std::set(first.begin(), first.end()), std::set(second.begin(), second.end()));
   for (auto at : first) EXPECT_TRUE(at % 16 == 0 && at <= 99 * 16);

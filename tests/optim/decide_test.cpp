@@ -29,7 +29,8 @@ TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
   tensor::Arena arena;
   ShardedAdamW adamw(layout, tensors, *kernels, stream, arena);
   arena.commit();
-  std::vector<float> parameters(static_cast<std::size_t>(layout.arena_elements), 1.f), gradients(parameters.size(), 2.f);
+  std::vector<float> parameters(static_cast<std::size_t>(layout.arena_elements), 1.f),
+      gradients(parameters.size(), 2.f);
   std::int64_t owned = 0;
   for (const auto& piece : layout.owned) owned += piece.count;
   EXPECT_DOUBLE_EQ(adamw.squares(gradients.data()).value(), 4.0 * static_cast<double>(owned));

@@ -12,7 +12,8 @@ TEST(Schedule, RisesLinearlyThenFallsAlongACosineToTheMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(o, 9, 110), 1e-3);
   EXPECT_NEAR(learning_rate(o, 59, 110), 0.5 * (1e-3 + 1e-4), 1e-12);  // half way
   EXPECT_DOUBLE_EQ(learning_rate(o, 109, 110), 1e-4);
-  for (int step = 10; step < 109; ++step) EXPECT_GT(learning_rate(o, step, 110), learning_rate(o, step + 1, 110));
+  for (int step = 10; step < 109; ++step)
+    EXPECT_GT(learning_rate(o, step, 110), learning_rate(o, step + 1, 110));
 }
 
 TEST(Schedule, WorksWithoutWarmupAndWithNothingElse) {

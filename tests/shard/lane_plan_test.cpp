@@ -17,10 +17,12 @@ constexpr int elements = 20;
 /// 44 binades, so that almost every change of order changes the sum.
 float gradient(int leaf, int element) {
   const std::uint64_t h = mix64(static_cast<std::uint64_t>(leaf + 1000 * element) + 17);
-  return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) | static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) |
+                              static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
 }
 
-void apply(const std::vector<LaneOp>& additions, std::vector<float>& slots, const std::vector<float>& leaves) {
+void apply(const std::vector<LaneOp>& additions, std::vector<float>& slots,
+           const std::vector<float>& leaves) {
   for (const LaneOp& op : additions) {
     auto at = static_cast<std::size_t>(op.slot);
     if (slots.size() < at + 2) slots.resize(at + 2);
@@ -37,11 +39,13 @@ float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, boo
     std::vector<float> slots;
     for (int step = 0; step < plan.micro_steps(g); ++step) {
       std::vector<float> leaves;
-      for (int m = 0; m < group; ++m) leaves.push_back(negative_zero ? -0.f : gradient(plan.leaf(g, step, m), element));
+      for (int m = 0; m < group; ++m)
+        leaves.push_back(negative_zero ? -0.f : gradient(plan.leaf(g, step, m), element));
       apply(plan.additions(g, step), slots, leaves);
     }
     EXPECT_LE(plan.nodes(g).size(), static_cast<std::size_t>(plan.slots(g)));
-    nodes.insert(nodes.end(), slots.begin(), slots.begin() + static_cast<std::ptrdiff_t>(plan.nodes(g).size()));
+    nodes.insert(nodes.end(), slots.begin(),
+                 slots.begin() + static_cast<std::ptrdiff_t>(plan.nodes(g).size()));
   }
   std::vector<float> total;
   apply(plan.final_additions(), total, nodes);
@@ -49,17 +53,22 @@ float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, boo
 }
 
 TEST(LanePlan, SumIsTheSameForEveryLayout) {
-  struct Case { int leaves, lanes; };
-  for (const auto [leaves, lanes] : {Case{8, 8}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
+  struct Case {
+    int leaves, lanes;
+  };
+  for (const auto [leaves, lanes] :
+       {Case{8, 8}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
     std::vector<float> expected;
-    for (int element = 0; element < elements; ++element) expected.push_back(sum_of(LanePlan(leaves, lanes, 1, 1), 1, 1, element));
+    for (int element = 0; element < elements; ++element)
+      expected.push_back(sum_of(LanePlan(leaves, lanes, 1, 1), 1, 1, element));
     int tried = 0;
     for (int replicas = 1; replicas <= lanes; ++replicas)
       for (int group = 1; group <= 8; ++group) {
         try {
           const LanePlan plan(leaves, lanes, replicas, group);
           for (int element = 0; element < elements; ++element)
-            EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(plan, replicas, group, element)), std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(element)]))
+            EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(plan, replicas, group, element)),
+                      std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(element)]))
                 << leaves << ' ' << lanes << ' ' << replicas << 'x' << group;
           ++tried;
         } catch (const Error& error) {

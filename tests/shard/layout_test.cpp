@@ -31,9 +31,11 @@ TEST(Mesh, RefusesAGroupThatDoesNotDivideTheWorld) {
 }
 
 /// Every element of every tensor, counted.
-std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy strategy, int world, int group, bool owned) {
+std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy strategy, int world, int group,
+                                    bool owned) {
   std::vector<std::vector<int>> seen;
-  for (const auto& spec : config::tensors_of(shape)) seen.emplace_back(static_cast<std::size_t>(spec.elements()), 0);
+  for (const auto& spec : config::tensors_of(shape))
+    seen.emplace_back(static_cast<std::size_t>(spec.elements()), 0);
   for (int rank = 0; rank < world; ++rank) {
     const Layout layout = layout_of(shape, mesh_of(strategy, group, group, world, rank));
     std::int64_t end = 0;
@@ -41,7 +43,8 @@ std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy st
       EXPECT_GT(piece.count, 0);
       EXPECT_GE(piece.offset, end) << "pieces overlap in the arena";
       end = piece.offset + piece.count;
-      for (std::int64_t i = 0; i < piece.count; ++i) ++seen[static_cast<std::size_t>(piece.tensor)][static_cast<std::size_t>(piece.first + i)];
+      for (std::int64_t i = 0; i < piece.count; ++i)
+        ++seen[static_cast<std::size_t>(piece.tensor)][static_cast<std::size_t>(piece.first + i)];
     }
     EXPECT_LE(end, layout.arena_elements);
     EXPECT_EQ(layout.arena_elements % (layout.mesh.replicas * slice_alignment), 0);
@@ -55,8 +58,10 @@ TEST(Layout, EveryElementIsOwnedOnceAndHeldByEveryReplica) {
   for (const auto strategy : {Strategy::no_shard, Strategy::full_shard, Strategy::hybrid_shard})
     for (int world : {1, 2, 4, 6, 8}) {
       const int replicas = mesh_of(strategy, 2 - world % 2, 1, world, 0).replicas;
-      for (const auto& tensor : cover(odd, strategy, world, 2 - world % 2, true)) for (int n : tensor) ASSERT_EQ(n, 1);
-      for (const auto& tensor : cover(odd, strategy, world, 2 - world % 2, false)) for (int n : tensor) ASSERT_EQ(n, replicas);
+      for (const auto& tensor : cover(odd, strategy, world, 2 - world % 2, true))
+        for (int n : tensor) ASSERT_EQ(n, 1);
+      for (const auto& tensor : cover(odd, strategy, world, 2 - world % 2, false))
+        for (int n : tensor) ASSERT_EQ(n, replicas);
     }
 }
 
@@ -66,10 +71,12 @@ TEST(Layout, LogicalIndexIsStoredIndexMinusTheSizesOfThePartsBefore) {
   const auto specs = config::tensors_of(tiny);
   // q|k|v of layer 0 is one stored tensor: three pieces, back to back, each from its own element 0
   auto piece = [&](const std::string& name) {
-    for (const Piece& p : layout.held) if (specs[static_cast<std::size_t>(p.tensor)].name == name) return p;
+    for (const Piece& p : layout.held)
+      if (specs[static_cast<std::size_t>(p.tensor)].name == name) return p;
     return Piece{};
   };
-  const Piece q = piece("model.layers.0.self_attn.q_proj.weight"), k = piece("model.layers.0.self_attn.k_proj.weight"),
+  const Piece q = piece("model.layers.0.self_attn.q_proj.weight"),
+              k = piece("model.layers.0.self_attn.k_proj.weight"),
               v = piece("model.layers.0.self_attn.v_proj.weight");
   EXPECT_EQ(q.first, 0);
   EXPECT_EQ(k.first, 0);

@@ -1,5 +1,5 @@
-// Gathering and the canonical sum over real messages: every strategy that fits the world gives, bit for bit, what one
-// rank alone gives. Sizes are odd, gradients cover 44 binades, and some are -0 in every leaf.
+// Gathering and the canonical sum over real messages: every strategy that fits the world gives, bit for bit,
+// what one rank alone gives. Sizes are odd, gradients cover 44 binades, and some are -0 in every leaf.
 #include "src/shard/sharded_weights.hpp"
 
 #include <gtest/gtest.h>
@@ -19,13 +19,16 @@ using config::Strategy;
 
 config::ModelShape odd_shape() {
   config::ModelShape shape;
-  shape.vocabulary = 97, shape.width = 20, shape.heads = 2, shape.kv_heads = 1, shape.ffn = 33, shape.layers = 3;
+  shape.vocabulary = 97, shape.width = 20, shape.heads = 2, shape.kv_heads = 1, shape.ffn = 33,
+  shape.layers = 3;
   return shape;
 }
 float number(std::uint64_t stream, std::int64_t element) {
   if (element % 97 == 0) return -0.f;
-  const std::uint64_t h = mix64(mix64(stream + 1) ^ static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u);
-  return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) | static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
+  const std::uint64_t h =
+      mix64(mix64(stream + 1) ^ static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) |
+                              static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
 }
 
 /// One rank's shards and everything they need.
@@ -39,7 +42,8 @@ struct Rank {
     arena.commit();
     for (std::size_t t = 0; t < layout.slices.size(); ++t)
       for (std::int64_t i = 0; i < layout.slices[t].slice.count; ++i)
-        weights.parameters()[layout.slices[t].offset + i] = number(1000 + t, layout.slices[t].slice.first + i);
+        weights.parameters()[layout.slices[t].offset + i] =
+            number(1000 + t, layout.slices[t].slice.first + i);
   }
   /// Walks the units as a leaf does; gradients are pure functions of (leaf, tensor, element).
   void step() {
@@ -53,7 +57,8 @@ struct Rank {
         for (std::size_t t = 0; t < layout.slices.size(); ++t)
           if (layout.slices[t].unit == unit)
             for (std::int64_t e = 0; e < layout.slices[t].elements; ++e)
-              weights.gradient(static_cast<int>(t))[e] = number(static_cast<std::uint64_t>(plan.leaf(replica, i, layout.mesh.member())) * 100 + t, e);
+              weights.gradient(static_cast<int>(t))[e] = number(
+                  static_cast<std::uint64_t>(plan.leaf(replica, i, layout.mesh.member())) * 100 + t, e);
         weights.reduce(unit);
       }
     }
@@ -63,7 +68,8 @@ struct Rank {
     weights.acquire(unit);
     for (std::size_t t = 0; t < layout.slices.size(); ++t)
       for (std::int64_t e = 0; layout.slices[t].unit == unit && e < layout.slices[t].elements; ++e)
-        ASSERT_EQ(std::bit_cast<std::uint32_t>(weights.weight(static_cast<int>(t))[e]), std::bit_cast<std::uint32_t>(number(1000 + t, e)));
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(weights.weight(static_cast<int>(t))[e]),
+                  std::bit_cast<std::uint32_t>(number(1000 + t, e)));
     weights.release(unit);
   }
 
@@ -97,7 +103,9 @@ TEST(ShardedWeights, EveryLayoutGivesWhatOneRankAloneGives) {
   }
   const auto shape = odd_shape();
   int tried = 0;
-  struct Sum { int leaves, lanes; };
+  struct Sum {
+    int leaves, lanes;
+  };
   for (const auto [leaves, lanes] : {Sum{24, 8}, Sum{12, 12}, Sum{24, 4}, Sum{36, 6}}) {
     comm::SoloCommunicator alone;
     Rank reference(shape, mesh_of(Strategy::no_shard, 0, 1, 1, 0), leaves, lanes, alone);
@@ -112,7 +120,8 @@ TEST(ShardedWeights, EveryLayoutGivesWhatOneRankAloneGives) {
         const StoredSlice &part = here.layout.slices[t], &whole = reference.layout.slices[t];
         for (std::int64_t i = 0; i < part.slice.count; ++i)
           ASSERT_EQ(std::bit_cast<std::uint32_t>(here.weights.gradients()[part.offset + i]),
-                    std::bit_cast<std::uint32_t>(reference.weights.gradients()[whole.offset + part.slice.first + i]))
+                    std::bit_cast<std::uint32_t>(
+                        reference.weights.gradients()[whole.offset + part.slice.first + i]))
               << "tensor " << t << ", group " << group << ", leaves " << leaves << ", lanes " << lanes;
       }
     }

@@ -18,8 +18,10 @@ class Agree : public ::testing::Test {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm all = MPI_COMM_NULL;
     if (size > 1) MPI_Comm_dup(MPI_COMM_WORLD, &all);
-    if (size > 1) world_ = std::make_unique<comm::MpiCommunicator>(all, "the world", std::chrono::seconds(30));
-    else world_ = std::make_unique<comm::SoloCommunicator>();
+    if (size > 1)
+      world_ = std::make_unique<comm::MpiCommunicator>(all, "the world", std::chrono::seconds(30));
+    else
+      world_ = std::make_unique<comm::SoloCommunicator>();
   }
   std::unique_ptr<comm::Communicator> world_;
 };
@@ -34,7 +36,8 @@ TEST_F(Agree, WithoutFailureNothingHappens) {
 TEST_F(Agree, OneFailureIsEverybodys) {
   const int culprit = world_->size() - 1;
   try {
-    together(*world_, world_->rank() == culprit, [] { throw Error(Exit::out_of_spares, "the last one failed"); });
+    together(*world_, world_->rank() == culprit,
+             [] { throw Error(Exit::out_of_spares, "the last one failed"); });
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.exit(), Exit::out_of_spares);

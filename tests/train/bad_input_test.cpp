@@ -38,6 +38,13 @@ TEST_F(BadInput, WorldsThatDoNotFit) {
   refuses(3, {"shard.strategy=hybrid_shard", "shard.group=2"}, "group");
 }
 
+TEST_F(BadInput, ADirectoryOfASubmittedJob) {
+  std::filesystem::create_directories(folder_ / "run");
+  write("run/owner.json", "{}");
+  refuses(1, {}, "belongs to a submitted job");
+  refuses(2, {}, "belongs to a submitted job");
+}
+
 TEST_F(BadInput, KeysAndArguments) {
   refuses(1, {"train.stepz=4"}, "Did you mean train.steps?");
   Command c;

@@ -16,7 +16,8 @@ TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   for (int world : {1, 2, 4})
     for (const std::string strategy : {"no_shard", "full_shard", "hybrid_shard"}) {
       const std::string dir = strategy + std::to_string(world);
-      const Finished done = train(world, dir, {"shard.strategy=" + strategy, "shard.group=" + std::to_string(std::min(world, 2))});
+      const Finished done = train(
+          world, dir, {"shard.strategy=" + strategy, "shard.group=" + std::to_string(std::min(world, 2))});
       ASSERT_EQ(done.status, 0) << done.err;
       EXPECT_EQ(digest(dir), expected) << dir;
       EXPECT_EQ(losses(dir), curve) << dir;
@@ -24,13 +25,19 @@ TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
 }
 
 TEST_F(Equality, HoldsForLeavesThatAreNotAPowerOfTwoAndATiedModel) {
-  write("model.toml", "[model]\nname = \"odd\"\nvocabulary = 128\nwidth = 36\nlayers = 1\nheads = 3\nkv_heads = 1\nffn = 50\nmax_sequence = 64\ntied_embeddings = true\n");
-  const Sets shape = {"train.leaves=12", "train.lanes=6", "train.steps=4", "train.micro_batch=1", "train.sequence=21"};
+  write("model.toml",
+        "[model]\nname = \"odd\"\nvocabulary = 128\nwidth = 36\nlayers = 1\nheads = 3\nkv_heads = 1\nffn = "
+        "50\nmax_sequence = 64\ntied_embeddings = true\n");
+  const Sets shape = {"train.leaves=12", "train.lanes=6", "train.steps=4", "train.micro_batch=1",
+                      "train.sequence=21"};
   auto with = [&](Sets sets) { return sets.insert(sets.end(), shape.begin(), shape.end()), sets; };
   ASSERT_EQ(train(1, "alone", shape).status, 0);
-  for (const auto& [world, strategy, group] : {std::tuple{3, "full_shard", 0}, {3, "no_shard", 0}, {4, "hybrid_shard", 2}, {6, "hybrid_shard", 2}}) {
+  for (const auto& [world, strategy, group] :
+       {std::tuple{3, "full_shard", 0}, {3, "no_shard", 0}, {4, "hybrid_shard", 2}, {6, "hybrid_shard", 2}}) {
     const std::string dir = strategy + std::to_string(world);
-    const Finished done = train(world, dir, with({std::string("shard.strategy=") + strategy, "shard.group=" + std::to_string(group)}));
+    const Finished done =
+        train(world, dir,
+              with({std::string("shard.strategy=") + strategy, "shard.group=" + std::to_string(group)}));
     ASSERT_EQ(done.status, 0) << done.err;
     EXPECT_EQ(digest(dir), digest("alone")) << dir;
   }

@@ -19,7 +19,8 @@ class MetricsTest : public ::testing::Test {
     for (std::string line; std::getline(lines, line);) out.push_back(nlohmann::json::parse(line)["step"]);
     return out;
   }
-  std::filesystem::path path_ = std::filesystem::temp_directory_path() / ("holdfast-metrics-" + std::to_string(::getpid())) / "metrics.jsonl";
+  std::filesystem::path path_ = std::filesystem::temp_directory_path() /
+                                ("holdfast-metrics-" + std::to_string(::getpid())) / "metrics.jsonl";
 };
 
 TEST_F(MetricsTest, KeepsWhatTheRestoredStateHasSeenAndDropsTheRest) {
@@ -36,7 +37,10 @@ TEST_F(MetricsTest, KeepsWhatTheRestoredStateHasSeenAndDropsTheRest) {
 }
 
 TEST_F(MetricsTest, TornAndStrangeLinesGo) {
-  std::ofstream(path_) << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":1}";  // no newline: torn
+  std::ofstream(path_)
+      << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":1}";  // no
+                                                                                                     // newline:
+                                                                                                     // torn
   Metrics metrics(path_, 10, 2);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
   EXPECT_EQ(metrics.last_loss(), 2.0);
@@ -49,7 +53,8 @@ TEST_F(MetricsTest, ARankOfAnEarlierAttemptWritesToAFileThatNobodySees) {
   frozen.append({2, 1, 1, 1, 1, 1, 1});
   now.append({2, 5, 1, 1, 1, 1, 1});
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
-  EXPECT_EQ(nlohmann::json::parse(files::read_text(path_).substr(files::read_text(path_).find('\n')))["loss"], 5);
+  EXPECT_EQ(nlohmann::json::parse(files::read_text(path_).substr(files::read_text(path_).find('\n')))["loss"],
+            5);
 }
 
 }  // namespace

@@ -30,7 +30,10 @@ class Resume : public TrainingFixture {
 };
 
 TEST_F(Resume, GoesOnFromTheMiddleOnTheSameAndOnOtherWorldsAndStrategies) {
-  struct Layout { int world; Sets sets; };
+  struct Layout {
+    int world;
+    Sets sets;
+  };
   const std::vector<Layout> layouts = {{1, {"shard.strategy=no_shard"}},
                                        {2, {"shard.strategy=full_shard"}},
                                        {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
@@ -73,7 +76,8 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
 
 TEST_F(Resume, ATornShardAndACorruptManifestAreFoundToo) {
   ASSERT_EQ(train(2, "run", {"checkpoint.every=3", "checkpoint.keep=9"}).status, 0);  // 3, 6, 9, 10
-  const auto shard = checkpoint("run", 10) / "shard-00000.h5", manifest = checkpoint("run", 9) / "manifest.json";
+  const auto shard = checkpoint("run", 10) / "shard-00000.h5",
+             manifest = checkpoint("run", 9) / "manifest.json";
   std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 2);
   flip_byte(manifest, 500);
   const Finished done = train(2, "run", {"checkpoint.every=3", "checkpoint.keep=9"});
@@ -126,7 +130,8 @@ TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
   for (int world : {1, 2}) {
     const std::string dir = "killed" + std::to_string(world);
     const pid_t child = spawn(command(world, dir, longer));
-    for (int i = 0; i < 2000 && !std::filesystem::exists(checkpoint(dir, 60)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; i < 2000 && !std::filesystem::exists(checkpoint(dir, 60)); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -147,7 +152,8 @@ TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
 
 TEST_F(Resume, SigtermEndsItAtOnce) {
   const pid_t child = spawn(command(1, "run", {"train.steps=100000", "checkpoint.every=0"}));
-  for (int i = 0; i < 2000 && !std::filesystem::exists(folder_ / "run" / "metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 2000 && !std::filesystem::exists(folder_ / "run" / "metrics.jsonl"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(child, SIGTERM);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -160,8 +166,10 @@ TEST_F(Resume, AFullDiskCostsTheCheckpointAndNothingElse) {
   Command c = command(1, "run", longer, {"/bin/sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"});
   c.output = path("log");
   const pid_t child = spawn(c);
-  for (int i = 0; i < 4000 && !std::filesystem::exists(checkpoint("run", 40)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  const rlimit limit = {32768, 32768};  // from now on no file grows over 32 KiB: no shard fits, and not all metrics
+  for (int i = 0; i < 4000 && !std::filesystem::exists(checkpoint("run", 40)); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const rlimit limit = {32768,
+                        32768};  // from now on no file grows over 32 KiB: no shard fits, and not all metrics
   ASSERT_EQ(::prlimit(child, RLIMIT_FSIZE, &limit, nullptr), 0);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -169,7 +177,8 @@ TEST_F(Resume, AFullDiskCostsTheCheckpointAndNothingElse) {
   const std::string log = files::read_text(path("log"));
   EXPECT_THAT(log, HasSubstr("is not saved by rank 0"));
   EXPECT_THAT(log, HasSubstr("is missing from the metrics"));
-  EXPECT_THAT(log, HasSubstr("its last state (step 300) could not be saved")) << "training went on to its end";
+  EXPECT_THAT(log, HasSubstr("its last state (step 300) could not be saved"))
+      << "training went on to its end";
   EXPECT_TRUE(std::filesystem::exists(checkpoint("run", 40) / "manifest.json"));
   const Finished again = train(1, "run", longer);
   ASSERT_EQ(again.status, 0) << again.err;

@@ -16,11 +16,17 @@ struct FakeLink : control::RankLink {
   bool supervised() const override { return true; }
   void progress(std::int64_t, control::Phase phase) override { phases.push_back(phase); }
   void restored(const control::Restored&) override {}
-  void vote(std::int64_t step, bool ok, const std::string& payload) override { votes.push_back({step, ok, payload}); }
+  void vote(std::int64_t step, bool ok, const std::string& payload) override {
+    votes.push_back({step, ok, payload});
+  }
   bool wait_verdict(std::int64_t step, const Deadline&) override { return step == durable_step; }
   void finished(const std::optional<control::FinalState>&) override {}
   void failed(int, const std::string&) noexcept override {}
-  struct Vote { std::int64_t step; bool ok; std::string payload; };
+  struct Vote {
+    std::int64_t step;
+    bool ok;
+    std::string payload;
+  };
   std::vector<Vote> votes;
   std::vector<control::Phase> phases;
   std::int64_t durable_step = -1;
@@ -34,11 +40,13 @@ class SaverTest : public ::testing::Test {
   RunDir dir_{std::filesystem::temp_directory_path() / ("holdfast-saver-" + std::to_string(::getpid()))};
   config::ModelShape shape_;
   shard::Layout layout_ = shard::layout_of(shape_, shard::mesh_of(config::Strategy::no_shard, 0, 1, 1, 0));
-  std::vector<float> p_ = std::vector<float>(static_cast<std::size_t>(layout_.arena_elements), 1.f), m_ = p_, v_ = p_;
+  std::vector<float> p_ = std::vector<float>(static_cast<std::size_t>(layout_.arena_elements), 1.f), m_ = p_,
+                     v_ = p_;
   StateViews views_ = views_of(shape_, layout_, p_.data(), m_.data(), v_.data());
   comm::SoloCommunicator world_;
   FakeLink link_;
-  Saver saver_{dir_, {}, views_, {"[model]", 1, "no_shard", "numerics", "data", 1, "hash"}, {3, 7}, world_, link_};
+  Saver saver_{dir_,   {},     views_, {"[model]", 1, "no_shard", "numerics", "data", 1, "hash"},
+               {3, 7}, world_, link_};
 };
 
 TEST_F(SaverTest, VotesYesWithWhatTheLeaderNeedsToCommit) {

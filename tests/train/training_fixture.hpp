@@ -29,8 +29,11 @@ class TrainingFixture : public ::testing::Test {
     folder_ = std::filesystem::temp_directory_path() /
               (std::string("holdfast-train-") + test->name() + "-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_);
-    write("model.toml", "[model]\nname = \"micro\"\nvocabulary = 128\nwidth = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nffn = 88\nmax_sequence = 64\n");
-    write("job.toml", "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" + path("tokens.bin") +
+    write("model.toml",
+          "[model]\nname = \"micro\"\nvocabulary = 128\nwidth = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nffn "
+          "= 88\nmax_sequence = 64\n");
+    write("job.toml", "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" +
+                          path("tokens.bin") +
                           "\"\n[train]\nsteps = 10\nsequence = 32\nmicro_batch = 2\nleaves = 16\nlanes = 8\n"
                           "[optim]\nlr = 1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 5\n");
     write_tokens("tokens.bin", vocabulary, 5000);
@@ -46,7 +49,8 @@ class TrainingFixture : public ::testing::Test {
     std::vector<std::int32_t> tokens;
     for (int i = 0, last = 0; i < count; ++i) {
       const std::uint64_t h = mix64(static_cast<std::uint64_t>(i) + 1);
-      last = h % 4 == 0 ? static_cast<int>(h / 4 % static_cast<std::uint64_t>(tokens_known)) : (last * 5 + 3) % tokens_known;
+      last = h % 4 == 0 ? static_cast<int>(h / 4 % static_cast<std::uint64_t>(tokens_known))
+                        : (last * 5 + 3) % tokens_known;
       tokens.push_back(last);
     }
     data::TokenFileWriter writer(path(name), tokens_known);
@@ -55,16 +59,19 @@ class TrainingFixture : public ::testing::Test {
   }
 
   /// `world` ranks train in run directory `dir`; `before` is put in front of the command line.
-  Command command(int world, const std::string& dir, const Sets& sets = {}, const std::vector<std::string>& before = {}) const {
+  Command command(int world, const std::string& dir, const Sets& sets = {},
+                  const std::vector<std::string>& before = {}) const {
     Command c;
     c.argv = before;
     if (world > 1)
-      c.argv.insert(c.argv.end(), {HOLDFAST_MPIEXEC, "-n", std::to_string(world), "--oversubscribe", "--bind-to", "none"});
+      c.argv.insert(c.argv.end(),
+                    {HOLDFAST_MPIEXEC, "-n", std::to_string(world), "--oversubscribe", "--bind-to", "none"});
     c.argv.insert(c.argv.end(), {HOLDFAST_TRAIN, path("job.toml"), "--run-dir", path(dir)});
     for (const auto& set : sets) c.argv.insert(c.argv.end(), {"--set", set});
     return c;
   }
-  Finished train(int world, const std::string& dir, const Sets& sets = {}, const std::vector<std::string>& before = {}) const {
+  Finished train(int world, const std::string& dir, const Sets& sets = {},
+                 const std::vector<std::string>& before = {}) const {
     return run(command(world, dir, sets, before), std::chrono::seconds(60));
   }
   nlohmann::json result(const std::string& dir) const {
