@@ -138,7 +138,8 @@ void add_submit(CLI::App& app, int&) {
   verb->add_flag("--dry-run", options->dry_run,
                  "Print the batch script and the command that would submit it; change nothing");
   verb->add_flag("--parsable", options->parsable, "Print only the job id");
-  verb->add_option("sbatch", options->sbatch, "After '--': further flags for sbatch")->type_name("-- FLAG");
+  verb->add_option("flags", options->sbatch, "After '--': further flags, handed to SLURM")
+      ->type_name("-- FLAG");
   verb->callback([options] { run_submit(*options); });
 }
 
