@@ -15,6 +15,7 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
+#include "src/control/channel.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 using nlohmann::json;
 constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
 constexpr Millis farewell{10000};                         // for the other steps, once the run is over
+constexpr Millis probe_period{5000}, probe_limit{3000};    // is every agent there?
+constexpr int probes_missed_at_most = 3;                  // then its srun is waiting for a node that has gone: a new one may find it back
 constexpr int port_base = 20000, port_span = 20000;
 
 /// What SLURM says now; what it said when the job started, when it does not answer (the variables may be stale, but an
@@ -74,28 +77,49 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class Keeper {
  public:
   Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster, const std::map<std::string, slurm::Node>& facts)
-      : run_(run), cluster_(cluster), env_(env), facts_(facts), children_(loop_) {
-    for (const auto& node : roster.nodes) steps_[node.name] = {};
+      : run_(run), cluster_(cluster), env_(env), job_(roster.job), facts_(facts), secret_(control::read_secret(run.secret())), children_(loop_) {
+    for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
   int run() {
-    const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) {
+    const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
+      if (signal == SIGUSR1) return log::warn("SLURM will end this job soon; the next one resumes from the newest checkpoint");
       log::info("signal {}: ending the agents", signal);
       for (const auto& [node, step] : steps_)
         if (step.pid > 0) ::kill(step.pid, SIGTERM);
       leave(128 + signal);
     });
     for (auto& [node, step] : steps_) start(node);
+    const auto probes = loop_.every(probe_period, [this] { probe(); });
     loop_.run();
     return *code_;
   }
 
  private:
   struct Step {
+    control::TcpAddress address;
     pid_t pid = 0;
     Millis pause = first_pause;
     control::Loop::Handle again;
+    control::ChannelPtr line;
+    int missed = 0;
   };
+
+  /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not answered for some
+  /// time gets a new srun.
+  void probe() {
+    if (code_) return;
+    for (auto& [node, step] : steps_) {
+      if (step.missed >= probes_missed_at_most) {
+        step.missed = 0;
+        if (step.pid > 0) ::kill(step.pid, SIGKILL);  // its end starts the next one
+        else if (!step.again) start(node);
+      }
+      ++step.missed;
+      step.line = control::dial(loop_, step.address, secret_, probe_limit,
+                                {[&step] { step.missed = 0, step.pause = first_pause, step.line->close(); }, nullptr, nullptr});
+    }
+  }
 
   void start(const std::string& node) {
     const auto known = facts_.find(node);
@@ -117,9 +141,10 @@ class Keeper {
     Step& step = steps_[node];
     step.pid = 0;
     if (!code_) {
-      if (const auto verdict = fold(run_).verdict) {
-        log::info("the run is over: {} {}", verdict->status, verdict->why);
-        leave(verdict->exit_code);
+      const RunState state = fold(run_);
+      if (state.verdict && state.job == job_) {  // not the verdict of an earlier job
+        log::info("the run is over: {} {}", state.verdict->status, state.verdict->why);
+        leave(state.verdict->exit_code);
       }
     }
     if (code_) {
@@ -127,7 +152,12 @@ class Keeper {
       return;
     }
     log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status, step.pause.count());
-    step.again = loop_.after(step.pause, [this, node] { start(node); });
+    step.missed = 1;
+    step.again = loop_.after(step.pause, [this, node] {
+      Step& now = steps_[node];
+      const auto keep = std::move(now.again);
+      if (now.missed > 0) start(node);  // else the agent of an earlier step has answered meanwhile
+    });
     step.pause = std::min(step.pause * 2, longest_pause);
   }
 
@@ -142,7 +172,9 @@ class Keeper {
   RunDir run_;
   slurm::Cluster& cluster_;
   slurm::JobEnv env_;
+  std::string job_;
   std::map<std::string, slurm::Node> facts_;
+  control::Key secret_;
   control::Loop loop_;
   Children children_;
   std::map<std::string, Step> steps_;

@@ -43,6 +43,8 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_AGENT"});
   for (const auto& entry : cluster.environment) put(environment, entry);
   if (!has(environment, "OMP_NUM_THREADS")) put(environment, fmt::format("OMP_NUM_THREADS={}", std::max(1, cluster.cpus_per_node / std::max(1, ranks_per_node))));
+  // Threads that spin at barriers take the cores from the ranks that are still computing.
+  if (!has(environment, "OMP_WAIT_POLICY")) put(environment, "OMP_WAIT_POLICY=passive");
   for (const auto& entry : rank.environment) put(environment, entry);
   put(environment, "HOLDFAST_RUN_DIR=" + run.path.string());
   put(environment, "HOLDFAST_NODE=" + node);

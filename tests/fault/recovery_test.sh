@@ -1,0 +1,221 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317 # check and soon call most functions
+# The promise, on real SLURM, Open MPI and HDF5: a job that loses nodes, ranks or its leader ends in the same bits as one
+# that lost nothing, and it really came back from a checkpoint. recovery_test.sh HOLDFAST TRAIN TOOL [CASE...]
+# Speaks TAP; exits 77 where there is no SLURM to test with.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/support/tap.sh
+source "$source/tests/support/tap.sh"
+need_cluster "$@"
+programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
+shift 3
+cases=("$@")
+((${#cases[@]})) || cases=(node_killed rank_killed node_frozen two_nodes_killed killed_in_checkpoint leader_killed newest_checkpoint_damaged slurmctld_down out_of_spares crash_loop user_error any_program)
+
+HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
+export HOLDFAST_MINIPOD_DIR
+# shellcheck source=tests/support/pod.sh
+source "$source/tests/support/pod.sh"
+trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
+
+mini up --nodes 4 || { echo "Bail out! no minipod"; exit 1; }
+install_programs "${programs[@]}"
+make_tokens || { echo "Bail out! no tokens"; exit 1; }
+
+run_limit=240 # seconds until a run must be over, on the slowest machine
+# start NAME ARGUMENT...: submits once every node is free; sets `run` and `job`.
+start() {
+  run=$1
+  soon 60 all_idle || mini exec sinfo -N
+  job=$(submit "$@") || { echo "Bail out! submit failed"; exit 1; }
+}
+on() { local node=$1; shift; mini exec --root --node "$node" --chdir / "$@"; }
+nth() { placement "$run" | sed -n "$1p"; }
+
+# ends_as STATUS EXIT_CODE
+ends_as() {
+  check "$run: the run is over" soon $run_limit over "$run"
+  check "$run: status $1" equal "$(result "$run" .status)" "$1"
+  check "$run: exit code $2" equal "$(result "$run" .exit_code)" "$2"
+  check "$run: the job leaves the queue" soon 60 job_gone "$job"
+}
+# ends_like_the_undisturbed [RESTORES]: the same bits, and at least RESTORES (1) attempts came back from a checkpoint.
+ends_like_the_undisturbed() {
+  ends_as "done" 0
+  check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  check "$run: the same loss" equal "$(result "$run" .final_loss)" "$undisturbed_loss"
+  local restored
+  restored=$(result "$run" '[.attempts[] | select(.restored_from != null and .restored_from.step > 0)] | length')
+  check "$run: state was really restored" at_least "$restored" "${1-1}"
+  local most
+  most=$(result "$run" '[.attempts[].lost_steps] | max')
+  check "$run: no attempt lost more than a checkpoint interval" at_least "${interval-10}" "$most"
+  ((failed == 0)) || story "$run" | sed 's/^/# /'
+}
+
+mid_run() { # STEP: a durable checkpoint and that many steps
+  check "$run: reaches step $1" soon $run_limit step_reached "$run" "$1"
+  check "$run: has a durable checkpoint" soon 60 durable "$run" 10
+}
+
+undisturbed_run() {
+  start undisturbed
+  ends_as "done" 0
+  undisturbed=$(result undisturbed .state_digest)
+  undisturbed_loss=$(result undisturbed .final_loss)
+  check "the undisturbed run needed one attempt" equal "$(result undisturbed '.attempts | length')" 1
+  check "its checkpoints are sound" mini exec holdfast ckpt verify /shared/home/undisturbed
+  check "metrics: one line per step" equal "$(jq -s '[.[].step] == [range(1; 161)]' "$home/undisturbed/metrics.jsonl")" true
+}
+
+case_node_killed() {
+  start node_killed
+  mid_run 30
+  local node slot_after
+  node=$(nth 2)
+  mini kill-node "$node"
+  ends_like_the_undisturbed
+  check "the culprit is named" equal "$(result "$run" '.attempts[0].node')" "$node"
+  slot_after=$(result "$run" '.attempts[1].placement[0]')
+  check "the other slot kept its node" equal "$slot_after" "$(result "$run" '.attempts[0].placement[0]')"
+  check "metrics: one line per step all the same" equal "$(jq -s '[.[].step] == [range(1; 161)]' "$home/$run/metrics.jsonl")" true
+  mini revive-node "$node"
+}
+
+case_rank_killed() {
+  start rank_killed
+  mid_run 30
+  local node
+  node=$(nth 1)
+  on "$node" pkill -KILL -o -x holdfast-train
+  ends_like_the_undisturbed
+  check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
+  check "the signal is on record" equal "$(events "$run" | jq -rs 'map(select(.event == "rank_exited"))[0].status')" 137
+}
+
+case_node_frozen() {
+  start node_frozen
+  mid_run 30
+  local node
+  node=$(nth 1)
+  mini freeze-node "$node"
+  check "training goes on without it" soon 60 training "$run" 2
+  mini thaw-node "$node"
+  ends_like_the_undisturbed
+  check "the thawed node was noticed and its old ranks ended" equal "$(on "$node" pgrep -c -x holdfast-train)" 0
+}
+
+case_two_nodes_killed() {
+  start two_nodes_killed
+  mid_run 25
+  local first second
+  first=$(nth 1)
+  mini kill-node "$first"
+  check "training goes on" soon 60 training "$run" 2
+  check "a new checkpoint is durable" soon 90 durable "$run" 60
+  # Not the batch host: it carries the batch script, and its loss is another matter.
+  second=$(nth 2)
+  mini kill-node "$second"
+  ends_like_the_undisturbed 2
+  check "three attempts" equal "$(result "$run" '.attempts | length')" 3
+  mini revive-node "$first"
+  mini revive-node "$second"
+}
+
+case_killed_in_checkpoint() {
+  start killed_in_checkpoint --set checkpoint.every=3 # often, so that one is under way when we look
+  mid_run 25
+  local node
+  node=$(nth 2)
+  soon 60 compgen -G "$home/$run/checkpoints/*.tmp-*"
+  mini kill-node "$node"
+  ends_like_the_undisturbed
+  mini revive-node "$node"
+}
+
+case_leader_killed() {
+  start leader_killed
+  mid_run 30
+  local node
+  node=$(leader_of "$run")
+  on "$node" kill -KILL "$(leader_pid "$run")"
+  check "another epoch begins" soon 30 test -e "$home/$run/epoch/0002"
+  ends_like_the_undisturbed 0
+  check "healthy training was not disturbed" equal "$(result "$run" '.attempts | length')" 1
+  check "the new leader adopted it" equal "$(events "$run" | jq -rs 'map(select(.event == "attempt_adopted")) | length')" 1
+}
+
+case_newest_checkpoint_damaged() {
+  start newest_checkpoint_damaged
+  mid_run 30
+  # Flip a byte in the newest durable checkpoint, then make the run come back to it.
+  local node newest
+  node=$(nth 2)
+  mini freeze-node "$node"
+  newest=$(find "$home/$run/checkpoints" -maxdepth 1 -name 'step-????????' | sort | tail -n 1)
+  printf '\xff\x55\xaa' | dd of="$newest/shard-00001.h5" bs=1 seek=20000 conv=notrunc status=none
+  interval=20 ends_like_the_undisturbed
+  check "a line says why the older one was taken" holds "$(cat "$home/$run"/logs/attempt-*/rank-00000.log)" "$(basename "$newest")"
+  mini thaw-node "$node"
+}
+
+case_slurmctld_down() {
+  start slurmctld_down
+  mid_run 25
+  sleep 6 # slurmctld saves its state every few seconds
+  mini kill-slurmctld
+  local node
+  node=$(nth 2)
+  mini kill-node "$node"
+  check "substitution needs no slurmctld" soon 60 training "$run" 2
+  mini start-slurmctld
+  ends_like_the_undisturbed
+  mini revive-node "$node"
+}
+
+case_out_of_spares() {
+  start out_of_spares --set cluster.spares=1
+  mid_run 30
+  local first second
+  first=$(nth 1)
+  second=$(nth 2)
+  # Both active nodes, one spare.
+  mini kill-node "$first"
+  mini kill-node "$second"
+  ends_as out_of_spares 5
+  mini revive-node "$first"
+  mini revive-node "$second"
+}
+
+case_crash_loop() {
+  start crash_loop --set 'rank.command=["sh", "-c", "sleep 0.2; exit 9"]'
+  ends_as failed 93
+  check "three attempts, no more" equal "$(result "$run" '.attempts | length')" 3
+}
+
+case_user_error() {
+  start user_error --set data.tokens=/shared/home/text.txt
+  ends_as failed 2
+  check "one attempt" equal "$(result "$run" '.attempts | length')" 1
+  check "the reason is told" holds "$(result "$run" .why)" "token"
+}
+
+case_any_program() {
+  # Not a Holdfast program: it sees torch's names; a killed node is replaced all the same.
+  # shellcheck disable=SC2016 # for the rank's shell
+  start any_program --set 'rank.command=["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK attempt $HOLDFAST_ATTEMPT; sleep 12"]'
+  check "ranks are up" soon 60 eval 'events any_program | grep -q placement_verified'
+  local node
+  node=$(nth 2)
+  mini kill-node "$node"
+  ends_as "done" 0
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+  check "the environment" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "rank 3 of 4 local 1 attempt 2"
+  mini revive-node "$node"
+}
+
+undisturbed_run
+for name in "${cases[@]}"; do "case_$name"; done
+conclude

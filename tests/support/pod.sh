@@ -1,0 +1,53 @@
+# Sourced by the tests and benchmarks that run Holdfast on a minipod of their own. Before: set `source` to the project's
+# folder and HOLDFAST_MINIPOD_DIR to the minipod's.
+# shellcheck shell=bash
+pod=$source/scripts/minipod
+dir=$HOLDFAST_MINIPOD_DIR
+home=$dir/shared/home # /shared/home for the cluster
+
+mini() { timeout 120 "$pod" "$@"; }
+
+# install_programs HOLDFAST TRAIN TOOL: where the cluster's user finds them.
+install_programs() {
+  local bin=$dir/shared/opt/holdfast/bin share=$dir/shared/opt/holdfast/share/holdfast
+  mkdir -p "$bin" "$share"
+  install -s -m 0755 "$@" "$bin/"
+  cp -r "$source/configs" "$share/"
+}
+
+# make_tokens: /shared/home/tokens.bin from the licences that every Debian carries.
+make_tokens() {
+  cat /usr/share/common-licenses/{GPL-3,GPL-2,LGPL-2.1,Apache-2.0} >"$home/text.txt"
+  chown 61000 "$home/text.txt"
+  mini exec holdfast data prepare --input /shared/home/text.txt --output /shared/home/tokens.bin --train-vocabulary 512 >/dev/null
+}
+
+# submit NAME ARGUMENT...: a run in /shared/home/NAME; prints the job id.
+submit() {
+  local name=$1
+  shift
+  cp "$source/tests/fault/"{job,model}.toml "$home/"
+  chown 61000 "$home/"{job,model}.toml
+  mini exec --chdir /shared/home holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
+    --set "run.dir=/shared/home/$name" --set "run.name=$name" "$@"
+}
+
+events() { cat "$home/$1"/events/*.jsonl 2>/dev/null | jq -cR 'fromjson? // empty'; }
+result() { jq -r "$2" "$home/$1/result.json"; }
+over() { [[ -s $home/$1/result.json ]]; }
+last_step() { tail -n 1 "$home/$1/metrics.jsonl" 2>/dev/null | jq -r '.step // 0' 2>/dev/null || echo 0; }
+step_reached() { (("$(last_step "$1" | head -n 1)" >= $2)); }
+durable() { (("$(events "$1" | jq -s 'map(select(.event == "checkpoint_durable").step) | max // -1')" >= $2)); }
+placement() { events "$1" | jq -rs 'map(select(.event == "attempt_planned")) | last.placement[]'; }
+leader_of() { events "$1" | jq -rs 'map(select(.event == "leader_elected")) | last.node'; }
+leader_pid() { events "$1" | jq -rs 'map(select(.event == "leader_elected")) | last.pid'; }
+# training RUN ATTEMPT: that attempt has made a new step.
+training() { [[ $(events "$1" | jq -rs --argjson a "$2" 'map(select(.event == "first_step" and .attempt >= $a)) | length') -gt 0 ]]; }
+all_idle() { [[ $(mini exec sinfo -h -o %t | sort -u) == idle ]]; }
+# Its nodes may still be completing: a killed one cannot answer.
+job_gone() { [[ -z $(mini exec squeue -h -j "$1" -t RUNNING,PENDING -o %T 2>/dev/null) ]]; }
+# What went wrong, for the test's output.
+story() {
+  events "$1" | cut -c1-300 | tail -n 40
+  tail -n 5 "$home/$1"/logs/*.log "$home/$1"/logs/attempt-*/*.log 2>/dev/null | tail -n 60
+}
