@@ -11,6 +11,7 @@
 #include "launcher/plan.hpp"
 #include "launcher/programs.hpp"
 #include "launcher/roster.hpp"
+#include "launcher/run_owner.hpp"
 #include "slurm/job_env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -186,6 +187,7 @@ class Keeper {
 
 int keep(const RunDir& run, slurm::Cluster& cluster) {
   const auto env = slurm::job_env();
+  confirm_owner(run, env.job, cluster);
   const auto config = config::load(run.config()).config;
   const auto model = config::load_model(run.model().string());
   const auto facts = config::load_cluster(run.cluster().string());

@@ -239,8 +239,9 @@ bool Supervisor::try_adopt() {
   if (!state_.attempt_live()) return false;
   bool mpirun_lives = !through_mpirun_;
   for (const auto& node : nodes_) mpirun_lives = mpirun_lives || (node.connected && node.mpirun && node.attempt == attempt());
-  const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.started || r.exited_well; });
-  if (!mpirun_lives || !all) return false;
+  const bool whole = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.started || r.exited_well; });
+  const bool done = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; });
+  if (!whole || !(mpirun_lives || done)) return false;
   record({{"event", "attempt_adopted"}, {"attempt", attempt()}, {"step", highest_step()}});
   stepped_ = state_.attempts.back().first_step_at.has_value();
   stage_ = Stage::running, stage_since_ = now_;

@@ -36,7 +36,7 @@ nth() { placement "$run" | sed -n "$1p"; }
 
 # ends_as STATUS EXIT_CODE
 ends_as() {
-  check "$run: the run is over" soon $run_limit over "$run"
+  check "$run: the run is over" soon "$run_limit" over "$run"
   check "$run: status $1" equal "$(result "$run" .status)" "$1"
   check "$run: exit code $2" equal "$(result "$run" .exit_code)" "$2"
   check "$run: the job leaves the queue" soon 60 job_gone "$job"
@@ -56,7 +56,7 @@ ends_like_the_undisturbed() {
 }
 
 mid_run() { # STEP: a durable checkpoint and that many steps
-  check "$run: reaches step $1" soon $run_limit step_reached "$run" "$1"
+  check "$run: reaches step $1" soon "$run_limit" step_reached "$run" "$1"
   check "$run: has a durable checkpoint" soon 60 durable "$run" 10
 }
 
@@ -67,7 +67,7 @@ undisturbed_run() {
   undisturbed_loss=$(result undisturbed .final_loss)
   check "the undisturbed run needed one attempt" equal "$(result undisturbed '.attempts | length')" 1
   check "its checkpoints are sound" mini exec holdfast ckpt verify /shared/home/undisturbed
-  check "metrics: one line per step" equal "$(jq -s '[.[].step] == [range(1; 161)]' "$home/undisturbed/metrics.jsonl")" true
+  check "metrics: one line per step" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/undisturbed/metrics.jsonl")" true
 }
 
 case_node_killed() {
@@ -80,7 +80,7 @@ case_node_killed() {
   check "the culprit is named" equal "$(result "$run" '.attempts[0].node')" "$node"
   slot_after=$(result "$run" '.attempts[1].placement[0]')
   check "the other slot kept its node" equal "$slot_after" "$(result "$run" '.attempts[0].placement[0]')"
-  check "metrics: one line per step all the same" equal "$(jq -s '[.[].step] == [range(1; 161)]' "$home/$run/metrics.jsonl")" true
+  check "metrics: one line per step all the same" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
   mini revive-node "$node"
 }
 
