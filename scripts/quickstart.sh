@@ -28,7 +28,7 @@ trap 'printf "\nThe cluster stays up if it was. Stop it with: scripts/minipod do
 
 # Run directories belong to the cluster's user and are closed to others.
 # shellcheck disable=SC2016 # for the shell that as_root starts
-in_run() { as_root bash -c 'shopt -s nullglob; cd "$1" 2>/dev/null || exit 0; '"$1" _ "$pod_dir$run"; }
+in_run() { as_root bash -c 'shopt -s nullglob; cd "$1" 2>/dev/null || exit 0; '"$1; exit 0" _ "$pod_dir$run"; }
 # shellcheck disable=SC2016
 events() { in_run 'for log in events/*.jsonl; do cat "$log"; done' | jq -cR 'fromjson? // empty'; }
 result() { in_run 'cat result.json' | jq -r "$1"; }
