@@ -143,7 +143,7 @@ std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t befo
 
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step) {
   for (int serial = 1;; ++serial) {
-    const fs::path trash = checkpoints / print_name({Name::Kind::trash, step, {}, serial});
+    fs::path trash = checkpoints / print_name({Name::Kind::trash, step, {}, serial});
     struct stat info {};
     if (::lstat(trash.c_str(), &info) == 0) continue;
     if (::rename(folder.c_str(), trash.c_str()) == 0) return trash;

@@ -89,7 +89,7 @@ bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value) 
 
 Fields::Fields(const Json& object, std::string place, std::initializer_list<const char*> names)
     : object_(object), place_(std::move(place)) {
-  const std::string where = place_.empty() ? "the top level" : place_;
+  std::string where = place_.empty() ? "the top level" : place_;
   if (!object.is_object()) throw Damaged("the manifest is not usable", where + " is not an object");
   for (const char* name : names)
     if (!object.contains(name))
@@ -98,7 +98,9 @@ Fields::Fields(const Json& object, std::string place, std::initializer_list<cons
   for (const auto& [key, value] : object.items()) {
     bool known = false;
     for (const char* name : names) known |= key == name;
-    if (!known) throw Damaged("the manifest is not usable", where + " has an unknown field \"" + key + "\"");
+    if (known) continue;
+    where += " has an unknown field \"" + key + "\"";
+    throw Damaged("the manifest is not usable", where);
   }
 }
 

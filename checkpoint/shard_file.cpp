@@ -46,7 +46,7 @@ Words words_of(const Record& r) {
   words[5] = r.rank, words[6] = r.world;
   words[7] = r.point.tokens, words[8] = r.point.samples;
   words[9] = r.bytes, words[10] = r.data_offset;
-  words[15] = crc32c(words.data(), 15 * 8);
+  words[15] = crc32c(words.data(), sizeof words - 8);
   return words;
 }
 
@@ -91,7 +91,7 @@ std::string wrong_record(std::string_view bytes, const Record& expected) {
   if (bytes.size() != sizeof words) return "its record is cut";
   std::memcpy(words.data(), bytes.data(), sizeof words);
   if (words == words_of(expected)) return {};
-  if (words[15] != static_cast<std::int64_t>(crc32c(words.data(), 15 * 8)) ||
+  if (words[15] != static_cast<std::int64_t>(crc32c(words.data(), sizeof words - 8)) ||
       std::memcmp(&words[0], "HOLDFAST", 8) != 0)
     return "its record is damaged";
   return "it is of step " + std::to_string(words[2]) + ", generation " + std::to_string(words[3]) + "-" +

@@ -15,7 +15,7 @@ namespace holdfast::checkpoint {
 
 ShardReader::ShardReader(const fs::path& step_dir, const Manifest& manifest, std::size_t rank)
     : step_dir_(step_dir), shard_(manifest.shards.at(rank)) {
-  int fd;
+  int fd = -1;
   do fd = ::open((step_dir / shard_.file).c_str(), O_RDONLY | O_CLOEXEC);
   while (fd < 0 && errno == EINTR);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) damaged("it is missing");

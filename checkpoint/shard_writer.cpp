@@ -34,7 +34,7 @@ class NewFile {
       : path_(std::move(path)), fd_(files::open(path_, O_WRONLY | O_CREAT | O_EXCL)) {
     // Room for everything before the first byte. Where the file system cannot promise that, the writes will
     // tell.
-    int result;
+    int result = 0;
     do result = ::fallocate(fd_.get(), 0, 0, bytes);
     while (result != 0 && errno == EINTR);
     if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) result = ::ftruncate(fd_.get(), bytes);

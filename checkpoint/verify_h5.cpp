@@ -81,7 +81,8 @@ void compare(const std::string& file, Expected expected, const std::vector<h5::D
       complain(file + ": dataset " + dataset.name + " shows other pieces than the manifest says");
     expected.erase(found);
   }
-  for (const auto& [name, dataset] : expected) complain(file + ": dataset " + name + " is missing");
+  for (const auto& [name, dataset] : expected)
+    complain(std::string(file).append(": dataset ").append(name).append(" is missing"));
 }
 
 void look_at(const fs::path& step_dir, const Manifest& m, const std::string& file, const Complain& complain) {

@@ -83,7 +83,7 @@ Json json_of(const fs::path& path, const Manifest& m) {
           {"state_digest", checkpoint::digest_text(m.state_digest)}};
 }
 
-void print_json(Json json, std::ostream& out) {
+void print_json(const Json& json, std::ostream& out) {
   out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
