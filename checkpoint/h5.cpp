@@ -215,6 +215,8 @@ Id open_file(const fs::path& path) {
   const Silence silence;
   const Id access = property_list(H5P_FILE_ACCESS);
   checked(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "choose how to close");
+  // Committed files never change, and parallel file systems often have no locks.
+  checked(H5Pset_file_locking(access.get(), false, true), "switch off locks");
   return {checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open " + path.string()), H5Fclose};
 }
 
