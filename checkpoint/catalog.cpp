@@ -1,6 +1,5 @@
 #include "checkpoint/catalog.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>

@@ -1,11 +1,8 @@
 #include "checkpoint/manifest.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/hash.hpp"
