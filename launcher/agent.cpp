@@ -51,8 +51,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   make_scratch(scratch_);
   local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_, accept_any);
   epoch_ = highest_epoch(run_);
-  // What an earlier agent process of this node left running shows how far the run has come.
-  for (const auto& p : processes_of(run_, node_)) attempt_ = std::max(attempt_, p.attempt);
+  adopt_what_runs();
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { tell_leader(beat()); });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
   signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) {
@@ -62,6 +61,17 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
 }
 
 Agent::~Agent() = default;
+
+/// What an earlier agent process of this node left running shows how far the run has come. Ranks call in by themselves.
+void Agent::adopt_what_runs() {
+  const auto running = processes_of(run_, node_);
+  for (const auto& p : running) attempt_ = std::max(attempt_, p.attempt);
+  for (const auto& p : running)
+    if (p.attempt == attempt_ && (p.name == "mpirun" || p.name == "orterun")) {
+      mpirun_attempt_ = p.attempt;
+      children_.watch(p.pid, [this, attempt = p.attempt] { mpirun_is_gone(attempt, -1); });
+    }
+}
 
 int Agent::serve() {
   log::info("serving {} as node {} of {}", run_.path.string(), index_, roster_.nodes.size());
@@ -274,15 +284,17 @@ void Agent::start_mpirun(const StartMpirun& order) {
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
     Command command = attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface), order.epoch, order.attempt, world);
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
-    children_.start(command, [this, attempt = order.attempt](int status) {
-      if (mpirun_attempt_ == attempt) mpirun_attempt_ = 0;
-      tell_leader(MpirunExited{attempt, status});
-    });
+    children_.start(command, [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
     mpirun_attempt_ = order.attempt;
   } catch (const Error& error) {
     log::error("mpirun cannot be started: {}", error.what());
     tell_leader(MpirunExited{order.attempt, static_cast<int>(Exit::runtime)});
   }
+}
+
+void Agent::mpirun_is_gone(int attempt, int status) {
+  if (mpirun_attempt_ == attempt) mpirun_attempt_ = 0;
+  tell_leader(MpirunExited{attempt, status});
 }
 
 void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& line) {

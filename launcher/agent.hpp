@@ -50,6 +50,8 @@ class Agent {
   void clear_on();
   void start_ranks(const control::StartRanks& order);
   void start_mpirun(const control::StartMpirun& order);
+  void mpirun_is_gone(int attempt, int status);
+  void adopt_what_runs();
   void rank_is_up(LocalRank& rank, pid_t pid);
   void rank_is_gone(int rank, int attempt, int status);
   control::Beat beat() const;

@@ -25,11 +25,11 @@ std::optional<std::string_view> value_in(std::string_view block, std::string_vie
   return std::nullopt;
 }
 
-/// Empty when the process is gone, a zombie, or not ours.
-std::string environment_of(const std::string& pid) {
-  const int fd = ::open(("/proc/" + pid + "/environ").c_str(), O_RDONLY | O_CLOEXEC);
+/// A file of /proc/PID; empty when the process is gone, a zombie (its environment), or not ours.
+std::string proc_file(const std::string& pid, const char* file) {
+  const int fd = ::open(("/proc/" + pid + "/" + file).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
-  const files::Fd file(fd);
+  const files::Fd held(fd);
   std::string block;
   char buffer[1 << 14];
   for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;) block.append(buffer, static_cast<std::size_t>(n));
@@ -46,10 +46,12 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node)
     if (error != std::errc{} || end != name.data() + name.size() || p.pid == ::getpid()) continue;
     struct stat facts {};
     if (::stat(("/proc/" + name).c_str(), &facts) != 0 || facts.st_uid != ::getuid()) continue;
-    const std::string block = environment_of(name);
+    const std::string block = proc_file(name, "environ");
     const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"), attempt = value_in(block, "HOLDFAST_ATTEMPT");
     if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) continue;
     std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
+    p.name = proc_file(name, "comm");
+    if (!p.name.empty()) p.name.pop_back();  // its newline
     out.push_back(p);
   }
   return out;

@@ -9,6 +9,7 @@ namespace holdfast::launcher {
 
 struct RunProcess {
   int pid = 0, attempt = 0;
+  std::string name;  ///< as the kernel shows it: at most 15 characters
 };
 
 /// Live processes of this user that carry this run's HOLDFAST_RUN_DIR, HOLDFAST_NODE and an attempt, from /proc.

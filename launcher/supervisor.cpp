@@ -298,6 +298,10 @@ void Supervisor::check_starting() {
 }
 
 void Supervisor::check_running() {
+  if (std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; })) {
+    record({{"event", "attempt_ended"}, {"attempt", attempt()}, {"cause", "finished"}, {"step", state_.final_state ? state_.final_state->step : highest_step()}});
+    return finish({0, "done", "", 0});
+  }
   if (pending_) {
     const double beat_s = limits_.heartbeat_ms * 1e-3;
     if (now_ - pending_since_ < 2.5 * beat_s) return;
@@ -306,10 +310,6 @@ void Supervisor::check_running() {
       if (!node.connected || now_ - node.last_beat > 3 * beat_s) return;  // silence will decide within node_silence_ms
     }
     return fail(*pending_);
-  }
-  if (std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; })) {
-    record({{"event", "attempt_ended"}, {"attempt", attempt()}, {"cause", "finished"}, {"step", highest_step()}});
-    return finish({0, "done", "", 0});
   }
   // Hung: nobody moves. The one that is not waiting for others, or is furthest behind, holds the rest up.
   int stuck = -1;
