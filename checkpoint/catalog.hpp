@@ -62,7 +62,7 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, int keep);
 /// `alive` itself up to `done_step`. Called by the one committer of the run, at the start of an attempt and
 /// after each commit.
 void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step = -1);
-/// Moves a folder out of the way under a trash name (it stays there until the next sweep or retain) and
+/// Moves a folder out of the way under a trash name (it stays there until the next sweep) and
 /// returns that path.
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step);
 /// For runs without a leader: one more than the highest attempt that left a trace here. Called by one rank

@@ -14,9 +14,8 @@ namespace holdfast::checkpoint {
 namespace fs = std::filesystem;
 
 struct Committed {
-  fs::path path;  ///< step-N: fsynced up to its parent
-  std::string
-      note;  ///< for the event log when something unusual happened (an older step-N was replaced, ...), or ""
+  fs::path path;     ///< step-N: fsynced up to its parent
+  std::string note;  ///< for the event log: what was unusual (an older step-N was replaced, ...), or ""
   std::vector<std::int64_t> removed;  ///< steps that retention took away
 };
 
