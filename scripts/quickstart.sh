@@ -47,10 +47,10 @@ fail() {
   exit 1
 }
 
-# Events worth a line, as "seconds since the kill <tab> words".
+# Events worth a line, as "seconds since the kill|words".
 event_lines() {
   jq -r --argjson kill "$killed_at" '
-    def ago: if $kill > 0 and .unix >= $kill then "+" + ((.unix - $kill) * 100 | round / 100 | tostring) + " s" else "" end;
+    def ago: if $kill > 0 and .unix >= $kill then .unix - $kill | tostring else "" end;
     def words:
       if .event == "leader_elected" then "leader of epoch \(.epoch): \(.node // "?")"
       elif .event == "attempt_planned" then "attempt \(.attempt) planned on \(.placement | join(", "))"
@@ -64,7 +64,7 @@ event_lines() {
       elif .event == "node_returned" or .event == "node_suspected" then "\(.node): \(.event | sub("node_"; "")): \(.evidence)"
       elif .event == "run_finished" then "run finished: \(.status)\(if (.why // "") != "" then ", " + .why else "" end)"
       else empty end;
-    "\(ago)\t\(words)"'
+    "\(ago)|\(words)"'
 }
 
 # follow JOB KILL_STEP: show the run until it is over; at KILL_STEP (if not 0) kill an active node. Sets killed_node.
@@ -79,18 +79,21 @@ follow() {
     if [[ -n $fresh ]]; then
       seen=$(wc -l <<<"$all")
       moved_at=$SECONDS
-      while IFS=$'\t' read -r when words; do
+      while IFS='|' read -r when words; do
+        [[ -z $when ]] || when=$(printf '+%.2f s' "$when")
         printf '         %10s  %s\n' "$when" "$words"
       done < <(event_lines <<<"$fresh")
     fi
     [[ $(jq -r 'select(.event == "run_finished") | 1' <<<"$all") == '' ]] || return 0
 
     metrics=$(in_run 'tail -n 1 metrics.jsonl 2>/dev/null' | jq -cR 'fromjson? // empty')
+    # What an earlier attempt wrote last is no news.
+    [[ $(jq .attempt <<<"$metrics") == "$(jq -s 'map(select(.event == "attempt_planned")) | last.attempt' <<<"$all")" ]] || metrics=''
     if [[ -n $metrics ]]; then
       step=$(jq .step <<<"$metrics")
       if ((step != shown_step)); then moved_at=$SECONDS; fi
       if ((step != shown_step && SECONDS - shown_at >= 4)); then
-        placement=$(jq -rs 'map(select(.event == "attempt_planned")) | last.placement | join(" ")' <<<"$all")
+        placement=$(jq -rs 'map(select(.event == "attempt_planned")) | last.placement // [] | join(" ")' <<<"$all")
         saved=$(jq -rs 'map(select(.event == "checkpoint_durable").step) | max // "-"' <<<"$all")
         printf '         %10s  %8d  %6.3f  %8.0f  %6s  %s\n' '' "$step" \
           "$(jq .loss <<<"$metrics")" "$(jq .tokens_per_s <<<"$metrics")" "$saved" "$placement"
