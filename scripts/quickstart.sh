@@ -109,7 +109,7 @@ follow() {
     if ((SECONDS - asked_at >= 5)); then
       asked_at=$SECONDS
       line=$(pod squeue -h -j "$job" -o '%T %r' 2>/dev/null || true)
-      if [[ -z $line ]]; then
+      if [[ ! $line =~ ^(PENDING|CONFIGURING|RUNNING) ]]; then # gone, or (with a dead node in it) completing
         sleep 2
         [[ $(events) == *'"run_finished"'* ]] || fail "SLURM job $job has ended without a result"
       fi
