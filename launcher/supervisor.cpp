@@ -66,12 +66,14 @@ int Supervisor::slot_of(int node) const {
   return it == placement_.end() ? -1 : static_cast<int>(it - placement_.begin());
 }
 
+/// Heard within half of the silence that ends a node: of nodes that are cut off together, none must be named dead while the
+/// others still count as reached, just because their last beats came a little later.
 bool Supervisor::majority() const {
   int voters = 0, reached = 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     if (lost(static_cast<int>(n))) continue;
     ++voters;
-    reached += nodes_[n].last_beat >= 0 && tick_at_ - nodes_[n].last_beat <= limits_.node_silence_ms * 1e-3;
+    reached += nodes_[n].last_beat >= 0 && tick_at_ - nodes_[n].last_beat <= 0.5e-3 * limits_.node_silence_ms;
   }
   return 2 * reached >= voters;
 }
