@@ -170,8 +170,7 @@ void Supervisor::suspect_failure(Failure failure) {
 // --- what time brings --------------------------------------------------------------------------------------------------
 
 void Supervisor::tick() {
-  if (tick_at_ >= 0 && now_ - tick_at_ > stopped_gap_s)
-    for (auto& node : nodes_) node.last_beat = node.last_beat < 0 ? node.last_beat : now_;
+  if (tick_at_ >= 0 && now_ - tick_at_ > stopped_gap_s) forgive(now_ - tick_at_);
   tick_at_ = now_;
   if (stage_ == Stage::over) return;
   if (majority()) {
@@ -192,6 +191,14 @@ void Supervisor::tick() {
     case Stage::running: return check_running();
     case Stage::over: return;
   }
+}
+
+/// What was said while this process was stopped has not been read yet: no patience runs out in that time.
+void Supervisor::forgive(double gap_s) {
+  for (auto& node : nodes_) node.last_beat = node.last_beat < 0 ? node.last_beat : now_;
+  for (auto& rank : ranks_) rank.moved_at += gap_s;
+  for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
+  if (minority_since_ >= 0) minority_since_ += gap_s;
 }
 
 void Supervisor::lose_silent_nodes() {

@@ -87,6 +87,7 @@ class Supervisor {
   void suspect_failure(Failure failure);
   void fail(Failure failure);
   void finish(RunState::Verdict verdict);
+  void forgive(double gap_s);
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
   void check_gathering();
