@@ -245,7 +245,8 @@ void Supervisor::check_gathering() {
 }
 
 bool Supervisor::try_adopt() {
-  if (!state_.attempt_live()) return false;
+  // Nobody would ever notice the end of a node that is already named lost.
+  if (!state_.attempt_live() || std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); })) return false;
   bool mpirun_lives = !through_mpirun_;
   for (const auto& node : nodes_) mpirun_lives = mpirun_lives || (node.connected && node.mpirun && node.attempt == attempt());
   const bool whole = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.started || r.exited_well; });
