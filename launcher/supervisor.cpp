@@ -163,7 +163,8 @@ void Supervisor::checkpoint_decided(std::int64_t step, bool durable, const std::
 
 /// The first sign counts; it waits a moment, because what looks like a rank's end may be the first sign of a node's.
 void Supervisor::suspect_failure(Failure failure) {
-  if (pending_ || (stage_ != Stage::starting && stage_ != Stage::running)) return;
+  const bool watching = stage_ == Stage::starting || stage_ == Stage::running || (stage_ == Stage::gathering && state_.attempt_live());
+  if (pending_ || !watching) return;
   pending_ = std::move(failure), pending_since_ = now_;
 }
 
@@ -238,6 +239,7 @@ void Supervisor::check_gathering() {
   if (state_.attempt_live()) {
     // Ranks that are only now coming back to a restarted agent deserve the wait.
     if (now_ - stage_since_ < 2e-3 * limits_.node_silence_ms) return;
+    if (pending_ && !lost_is_placed()) return fail(*pending_);
     fail({Failure::Kind::leader_changed, -1, -1, 0, "the attempt is not whole under the new leader"});
     return;
   }
@@ -246,7 +248,7 @@ void Supervisor::check_gathering() {
 
 bool Supervisor::try_adopt() {
   // Nobody would ever notice the end of a node that is already named lost.
-  if (!state_.attempt_live() || std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); })) return false;
+  if (!state_.attempt_live() || lost_is_placed()) return false;
   bool mpirun_lives = !through_mpirun_;
   for (const auto& node : nodes_) mpirun_lives = mpirun_lives || (node.connected && node.mpirun && node.attempt == attempt());
   const bool whole = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.started || r.exited_well; });

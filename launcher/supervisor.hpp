@@ -9,6 +9,7 @@
 //   any of the three above                               failure -> decide() says stop            over
 //                                                        failure -> decide() says go on           clearing
 //   any        fewer than half of the agents reachable   nobody is named dead; after a while      over (resign)
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
@@ -96,7 +97,7 @@ class Supervisor {
   void check_running();
   bool majority() const;
   bool lost(int node) const { return state_.lost.contains(name(node)); }
-  bool placed(int node) const { return slot_of(node) >= 0; }
+  bool lost_is_placed() const { return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); }); }
   int slot_of(int node) const;
   int node_of_rank(int rank) const { return placement_[static_cast<std::size_t>(rank / roster_.ranks_per_node)]; }
   const std::string& name(int node) const { return roster_.nodes[static_cast<std::size_t>(node)].name; }
