@@ -323,17 +323,21 @@ void Supervisor::check_running() {
     }
     return fail(*pending_);
   }
-  // Hung: nobody moves. The one that is not waiting for others, or is furthest behind, holds the rest up.
+  // Hung: nobody moves. The one that is not waiting for others, or is furthest behind, holds the rest up. Those that wait for
+  // it stopped at about the same time, a heartbeat earlier or later.
   int stuck = -1;
+  bool over_limit = false;
   for (int r = 0; r < roster_.world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
     const bool reports = rank.step >= 0 || rank.phase != control::Phase::starting;
-    if (!reports || rank.finished || rank.exited_well || now_ - rank.moved_at <= limits_.step_s) continue;
+    if (!reports || rank.finished || rank.exited_well || now_ - rank.moved_at <= 0.5 * limits_.step_s) continue;
+    over_limit = over_limit || now_ - rank.moved_at > limits_.step_s;
     const auto key = [&](int i) { const auto& k = ranks_[static_cast<std::size_t>(i)]; return std::pair(k.step, k.phase == control::Phase::collective); };
     if (stuck < 0 || key(r) < key(stuck)) stuck = r;
   }
-  if (stuck >= 0)
-    fail({Failure::Kind::rank_hung, node_of_rank(stuck), stuck, 0, fmt::format("rank {} on {} has shown no progress for {} s", stuck, name(node_of_rank(stuck)), limits_.step_s)});
+  if (over_limit)
+    fail({Failure::Kind::rank_hung, node_of_rank(stuck), stuck, 0, fmt::format("rank {} on {} has shown no progress for {} s", stuck, name(node_of_rank(stuck)), limits_.step_s),
+          now_ - ranks_[static_cast<std::size_t>(stuck)].moved_at});
 }
 
 void Supervisor::fail(Failure failure) {
