@@ -294,8 +294,13 @@ void Supervisor::check_clearing() {
 void Supervisor::check_starting() {
   if (pending_) return check_running();
   int missing = -1, missing_count = 0;
-  for (int r = 0; r < roster_.world(); ++r)
-    if (!ranks_[static_cast<std::size_t>(r)].started) missing = missing < 0 ? r : missing, ++missing_count;
+  bool one_node = true;
+  for (int r = 0; r < roster_.world(); ++r) {
+    if (ranks_[static_cast<std::size_t>(r)].started) continue;
+    if (missing < 0) missing = r;
+    one_node = one_node && node_of_rank(r) == node_of_rank(missing);
+    ++missing_count;
+  }
   if (missing < 0) {
     record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", roster_.world()}});
     stage_ = Stage::running, stage_since_ = now_;
@@ -304,9 +309,10 @@ void Supervisor::check_starting() {
   }
   if (now_ - stage_since_ <= limits_.start_s) return;
   // Somebody in particular is to blame only when the others came up.
-  const bool blame = missing_count <= roster_.ranks_per_node && roster_.slots() > 1;
+  const bool blame = one_node && roster_.slots() > 1;
   fail({Failure::Kind::start_failed, blame ? node_of_rank(missing) : -1, missing, 0,
-        fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count, roster_.world(), limits_.start_s, missing, name(node_of_rank(missing)))});
+        fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count, roster_.world(), limits_.start_s, missing, name(node_of_rank(missing))),
+        now_ - stage_since_});
 }
 
 void Supervisor::check_running() {
