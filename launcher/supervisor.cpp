@@ -161,11 +161,14 @@ void Supervisor::checkpoint_decided(std::int64_t step, bool durable, const std::
   record({{"event", durable ? "checkpoint_durable" : "checkpoint_dropped"}, {"attempt", attempt()}, {"step", step}, {"note", note}});
 }
 
-/// The first sign counts; it waits a moment, because what looks like a rank's end may be the first sign of a node's.
+/// The first sign counts; it waits a moment, because what looks like a rank's end may be the first sign of a node's. A rank's
+/// own end explains mpirun's, whichever was heard of first.
 void Supervisor::suspect_failure(Failure failure) {
   const bool watching = stage_ == Stage::starting || stage_ == Stage::running || (stage_ == Stage::gathering && state_.attempt_live());
-  if (pending_ || !watching) return;
-  pending_ = std::move(failure), pending_since_ = now_;
+  if (!watching) return;
+  if (!pending_) pending_since_ = now_;
+  else if (pending_->kind != Failure::Kind::mpirun_ended || failure.kind == Failure::Kind::mpirun_ended) return;
+  pending_ = std::move(failure);
 }
 
 // --- what time brings --------------------------------------------------------------------------------------------------
