@@ -136,7 +136,8 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
     ranks_[static_cast<std::size_t>(what.rank)].exited_well = true;
     return;
   }
-  record({{"event", "rank_exited"}, {"attempt", what.attempt}, {"rank", what.rank}, {"node", name(node)}, {"status", what.status}});
+  // One line, not a thousand: when a node goes, every other rank ends too, and each line waits for the disk.
+  if (!pending_) record({{"event", "rank_exited"}, {"attempt", what.attempt}, {"rank", what.rank}, {"node", name(node)}, {"status", what.status}});
   suspect_failure({Failure::Kind::rank_exited, node, what.rank, what.status, fmt::format("rank {} on {} {}", what.rank, name(node), in_words(what.status))});
 }
 
