@@ -78,6 +78,11 @@ bool Supervisor::majority() const {
   return 2 * reached >= voters;
 }
 
+bool Supervisor::fresh(int n) const {
+  const auto& node = nodes_[static_cast<std::size_t>(n)];
+  return node.connected && node.last_beat >= 0 && now_ - node.last_beat <= 3e-3 * limits_.heartbeat_ms;
+}
+
 std::int64_t Supervisor::highest_step() const {
   std::int64_t highest = state_.attempt_live() && state_.attempts.back().restored ? state_.attempts.back().restored->step : 0;
   for (const auto& rank : ranks_) highest = std::max(highest, rank.step);
@@ -267,9 +272,21 @@ bool Supervisor::try_adopt() {
 
 void Supervisor::plan_first() {
   Decision decision;
-  const auto filled = fill(roster_, state_, placement_, decision);
+  auto filled = fill(roster_, with_doubts(), placement_, decision);
+  if (!filled) filled = fill(roster_, state_, placement_, decision);  // at the start, agents may be on their way
   if (!filled) return finish({static_cast<int>(Exit::out_of_spares), "out_of_spares", "more nodes are lost than there are spares", 0});
   begin_attempt(*filled);
+}
+
+/// The state for the choice of a spare: one that has not been heard of is none, one that is late comes last. A unit's switch
+/// takes a node and the spare beside it together, and the spare's silence may be the shorter by one heartbeat.
+RunState Supervisor::with_doubts() const {
+  RunState state = state_;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+    if (nodes_[static_cast<std::size_t>(n)].last_beat < 0) state.lost.insert(name(n));
+    if (!fresh(n)) state.suspects.insert(name(n));
+  }
+  return state;
 }
 
 void Supervisor::begin_attempt(std::vector<int> placement) {
@@ -327,10 +344,8 @@ void Supervisor::check_running() {
   if (pending_) {
     const double beat_s = limits_.heartbeat_ms * 1e-3;
     if (now_ - pending_since_ < 2.5 * beat_s) return;
-    for (const int n : placement_) {
-      const auto& node = nodes_[static_cast<std::size_t>(n)];
-      if (!node.connected || now_ - node.last_beat > 3 * beat_s) return;  // silence will decide within node_silence_ms
-    }
+    for (const int n : placement_)
+      if (!fresh(n)) return;  // silence will decide within node_silence_ms
     return fail(*pending_);
   }
   // Hung: nobody moves. The one that is not waiting for others, or is furthest behind, holds the rest up. Those that wait for
@@ -358,10 +373,7 @@ void Supervisor::fail(Failure failure) {
   pending_.reset();
   if (failure.kind == Failure::Kind::start_failed && failure.node >= 0)
     record({{"event", "node_suspected"}, {"node", name(failure.node)}, {"evidence", failure.evidence}});
-  RunState usable = state_;  // a node that has never been heard of is no spare
-  for (std::size_t n = 0; n < nodes_.size(); ++n)
-    if (nodes_[n].last_beat < 0) usable.lost.insert(roster_.nodes[n].name);
-  Decision decision = decide(roster_, limits_, usable, placement_, failure);
+  Decision decision = decide(roster_, limits_, with_doubts(), placement_, failure);
   if (decision.stop) return finish(*decision.stop);
   if (decision.promoted >= 0)
     record({{"event", "spare_promoted"}, {"slot", decision.slot}, {"from", name(placement_[static_cast<std::size_t>(decision.slot)])},

@@ -96,6 +96,8 @@ class Supervisor {
   void check_starting();
   void check_running();
   bool majority() const;
+  bool fresh(int node) const;
+  RunState with_doubts() const;
   bool lost(int node) const { return state_.lost.contains(name(node)); }
   bool lost_is_placed() const { return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); }); }
   int slot_of(int node) const;
