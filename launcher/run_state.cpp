@@ -37,17 +37,19 @@ void restored(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->restored = control::Restored{e.value("step", std::int64_t{0}), e.value("level", ""), e.value("digest", ""), e.value("note", "")};
-  if (a != s.attempts.data()) {
-    auto& before = *(a - 1);
-    before.lost_steps = std::max<std::int64_t>(0, before.last_step - a->restored->step);
-  }
+  // An attempt that ended before it had any state did no steps; those that are done again now are of the one before it.
+  auto* before = a;
+  while (before != s.attempts.data() && !(--before)->restored) {}
+  if (before != a && before->restored) before->lost_steps = std::max<std::int64_t>(0, before->last_step - a->restored->step);
 }
 
 void first_step(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->first_step_at = e.value("unix", 0.0);
-  if (a != s.attempts.data() && (a - 1)->ended_at) (a - 1)->recovered_s = *a->first_step_at - *(a - 1)->ended_at;
+  // Of all that ended since the last step: a second failure in the midst of a recovery makes the first one's longer.
+  for (auto* before = a; before != s.attempts.data() && (--before)->ended_at && !before->recovered_s;)
+    before->recovered_s = *a->first_step_at - *before->ended_at;
 }
 
 void ended(RunState& s, const json& e) {

@@ -22,8 +22,8 @@ struct AttemptRecord {
   std::string cause;                    ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
   std::string node;                     ///< the culprit's
   double detected_s = 0;                ///< from the culprit's last sign of life to the decision
-  std::optional<double> recovered_s;    ///< from that decision to the next attempt's first new step
-  std::int64_t lost_steps = 0;          ///< steps of this attempt that the next one had to do again
+  std::optional<double> recovered_s;    ///< from that decision to the run's next new step
+  std::int64_t lost_steps = 0;          ///< steps of this attempt that a later one had to do again
   std::optional<control::Restored> restored;  ///< where its state came from
   std::int64_t last_step = 0;           ///< optimizer steps done when it ended
 };
