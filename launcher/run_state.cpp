@@ -21,6 +21,11 @@ void elected(RunState& s, const json& e) {
   if (job == s.job) return;
   // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier verdict no longer binds.
   s.job = job;
+  if (s.attempt_live()) {
+    auto& last = s.attempts.back();  // its ranks ended with their allocation; how far they came, nobody has written
+    last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
+    if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
+  }
   s.lost.clear(), s.suspects.clear(), s.verdict.reset();
   s.same_step_count = 0, s.same_step = -1;
 }
