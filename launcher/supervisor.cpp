@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 constexpr double clear_limit_s = 15;     // an agent that cannot end its old ranks in this time is no good
 constexpr double minority_limit_s = 120; // alone for so long: let the others, or SLURM, go on without this leader
+constexpr double forgotten_s = 15;       // an agent that was replaced knows its ranks again by then, or they are gone
 constexpr double stopped_gap_s = 1;      // between two ticks: this very process was stopped, and heard nobody meanwhile
 
 std::string in_words(int status) {
@@ -105,7 +106,7 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
     if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= roster_.world() || node_of_rank(seen.rank) != node) continue;
     auto& rank = ranks_[static_cast<std::size_t>(seen.rank)];
     if (!rank.started || rank.step != seen.step || rank.phase != seen.phase) rank.moved_at = now_;
-    rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase;
+    rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase, rank.seen_at = now_;
   }
   if (stage_ == Stage::gathering || stepped_ || !state_.attempt_live()) return;
   auto& live = state_.attempts.back();
@@ -206,7 +207,7 @@ void Supervisor::tick() {
 /// What was said while this process was stopped has not been read yet: no patience runs out in that time.
 void Supervisor::forgive(double gap_s) {
   for (auto& node : nodes_) node.last_beat = node.last_beat < 0 ? node.last_beat : now_;
-  for (auto& rank : ranks_) rank.moved_at += gap_s;
+  for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s;
   for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
   if (minority_since_ >= 0) minority_since_ += gap_s;
 }
@@ -266,7 +267,7 @@ bool Supervisor::try_adopt() {
   record({{"event", "attempt_adopted"}, {"attempt", attempt()}, {"step", highest_step()}});
   stepped_ = state_.attempts.back().first_step_at.has_value();
   stage_ = Stage::running, stage_since_ = now_;
-  for (auto& rank : ranks_) rank.moved_at = now_;
+  for (auto& rank : ranks_) rank.moved_at = rank.seen_at = now_;
   return true;
 }
 
@@ -325,7 +326,7 @@ void Supervisor::check_starting() {
   if (missing < 0) {
     record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", roster_.world()}});
     stage_ = Stage::running, stage_since_ = now_;
-    for (auto& rank : ranks_) rank.moved_at = now_;
+    for (auto& rank : ranks_) rank.moved_at = rank.seen_at = now_;
     return;
   }
   if (now_ - stage_since_ <= limits_.start_s) return;
@@ -347,6 +348,12 @@ void Supervisor::check_running() {
     for (const int n : placement_)
       if (!fresh(n)) return;  // silence will decide within node_silence_ms
     return fail(*pending_);
+  }
+  for (int r = 0; r < roster_.world(); ++r) {
+    const auto& rank = ranks_[static_cast<std::size_t>(r)];
+    const int node = node_of_rank(r);
+    if (!rank.exited_well && fresh(node) && now_ - rank.seen_at > forgotten_s)
+      return suspect_failure({Failure::Kind::rank_exited, node, r, -1, fmt::format("rank {} on {} vanished: its agent has not named it for {} s", r, name(node), forgotten_s)});
   }
   // Hung: nobody moves. The one that is not waiting for others, or is furthest behind, holds the rest up. Those that wait for
   // it stopped at about the same time, a heartbeat earlier or later.

@@ -78,6 +78,7 @@ class Supervisor {
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
     double moved_at = 0;  ///< when step or phase last changed
+    double seen_at = 0;   ///< when its agent last named it among the living
   };
 
   void record(nlohmann::json event);
