@@ -1,0 +1,370 @@
+#pragma once
+// A cluster without machines and without time: agents, ranks that train in step, and the real supervisor
+// between them. Time passes only in run(). A leader can be replaced; the next one knows only what was on
+// record.
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/supervisor.hpp"
+
+namespace holdfast::launcher::test {
+
+struct Shape {
+  int slots = 3, spares = 2, ranks_per_node = 2;
+  bool through_mpirun = true, reports = true;  ///< reports: the ranks are Holdfast's own program
+  config::Supervise limits = {};
+  std::int64_t steps = 1000000, checkpoint_every = 10;
+  std::vector<std::string> units = {};  ///< of the nodes; all "A" when empty
+};
+
+/// Nodes n0, n1, ...: the active ones first. The first spare is the batch host; the leader begins there.
+inline Roster roster_of(const Shape& setup) {
+  Roster roster;
+  roster.job = "7.0";
+  for (int n = 0; n < setup.slots + setup.spares; ++n) {
+    const std::string name = "n" + std::to_string(n);
+    roster.nodes.push_back(
+        {name, name, 1, setup.units.empty() ? "A" : setup.units[static_cast<std::size_t>(n)]});
+    if (n < setup.slots) roster.first_placement.push_back(n);
+    roster.candidates.push_back(n);
+  }
+  roster.batch_host = setup.spares > 0 ? setup.slots : 0;
+  roster.ranks_per_node = setup.ranks_per_node;
+  return roster;
+}
+
+/// Slot -> node, as an "attempt_planned" event has it.
+inline std::vector<std::string> placement_of(const nlohmann::json& planned) {
+  return planned.at("placement").get<std::vector<std::string>>();
+}
+
+class FakeCluster {
+ public:
+  using json = nlohmann::json;
+  static constexpr double tick_s = 0.05, step_s = 0.1, boot_s = 0.3, unix_offset = 1.7e9;
+
+  struct Rank {
+    int attempt = 0;
+    std::int64_t step = -1;
+    control::Phase phase = control::Phase::starting;
+    bool hangs = false, finished = false;
+    std::optional<int> status = {};  ///< it has ended
+    std::optional<control::RankRestored> restored = {};
+    std::optional<control::FinalState> state = {};
+  };
+  struct Agent {
+    bool up = true, linked = true;      ///< the node lives; its link works
+    bool clears = true, starts = true;  ///< what it does when it is told
+    bool connected = false;             ///< to the leader of the moment
+    int attempt = 0, mpirun = 0;        ///< highest heard of; of the mpirun that it hosts
+    double next_beat = 0;
+    std::map<int, Rank> ranks;
+    std::vector<std::function<void(Supervisor&)>> words;  ///< on their way to the leader
+    bool reachable() const { return up && linked; }
+  };
+
+  explicit FakeCluster(Shape s = {})
+      : setup(std::move(s)), roster(roster_of(setup)), agents(roster.nodes.size()) {
+    new_leader(roster.batch_host);
+  }
+
+  Shape setup;
+  Roster roster;
+  std::vector<Agent> agents;
+  std::vector<json> events;  ///< what a new leader would read
+  double now = 1000;
+  int leader_node = -1, epoch = 0;
+  std::unique_ptr<Supervisor> leader;  ///< nothing: the leader is gone
+  std::optional<int> exit_code;        ///< the run is over
+  std::string resigned;
+  std::int64_t durable = 0;
+  int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
+  int mpirun_status = 0;  ///< what mpirun ends with when all its ranks have ended well
+  std::function<void(const Launch&)> on_launch = [](const Launch&) {};
+  std::function<void()> after_tick = [] {};
+
+  Agent& agent(int n) { return agents[static_cast<std::size_t>(n)]; }
+  Stage stage() const { return leader ? leader->stage() : Stage::over; }
+
+  // Time.
+  void run(double seconds) {
+    for (const double end = now + seconds - tick_s / 2; now < end;) tick();
+  }
+  bool until(const std::function<bool()>& there, double limit_s) {
+    for (const double end = now + limit_s; now < end && !there();) tick();
+    return there();
+  }
+  bool until(Stage wanted, double limit_s = 10) {
+    return until([&] { return stage() == wanted; }, limit_s);
+  }
+  /// Until attempt `number` has made a new step.
+  bool training(int number, double limit_s = 20) {
+    return until(
+        [&] {
+          return leader && leader->attempt() == number && leader->state().attempts.back().first_step_at;
+        },
+        limit_s);
+  }
+  /// The leader's process is stopped (or waits for a disk); what the agents say meanwhile is read after its
+  /// next tick.
+  void leader_stopped_for(double seconds) {
+    auto sleeping = std::move(leader);
+    run(seconds);
+    leader = std::move(sleeping);
+    leader->at(now);
+    leader->tick();
+    act();
+  }
+
+  // Faults.
+  void kill(int n) {
+    agent(n) = Agent{};
+    agent(n).up = false;
+    if (n == leader_node) lose_leader();
+  }
+  void revive(int n) { agent(n).up = agent(n).linked = true; }
+  void cut(int n) {
+    agent(n).linked = agent(n).connected = false;
+    if (n == leader_node) lose_leader();  // it cannot write the log either
+  }
+  void restart_agent(int n) {
+    if (leader && agent(n).connected) leader->agent_gone(n);
+    agent(n).connected = false;
+    agent(n).words.clear();
+  }
+  /// The rank's process ends.
+  void end_rank(int rank, int status) {
+    for (int n = 0; n < static_cast<int>(agents.size()); ++n) {
+      const auto it = agent(n).ranks.find(rank);
+      if (it == agent(n).ranks.end() || it->second.status) continue;
+      it->second.status = status;
+      tell(n, [n, what = control::RankExited{rank, it->second.attempt, status}](Supervisor& s) {
+        s.rank_exited(n, what);
+      });
+    }
+  }
+  void tell(int n, std::function<void(Supervisor&)> word) { agent(n).words.push_back(std::move(word)); }
+  Rank& rank(int number) {
+    for (auto& a : agents)
+      if (const auto it = a.ranks.find(number); it != a.ranks.end()) return it->second;
+    throw std::out_of_range("no such rank lives");
+  }
+
+  // Leadership.
+  RunState folded() const {
+    RunState state;
+    for (const auto& event : events) apply_event(state, event);
+    return state;
+  }
+  void lose_leader() {
+    leader.reset();
+    actions_left = -1;
+    for (auto& a : agents) a.connected = false, a.words.clear();
+  }
+  void new_leader(int node) {
+    lose_leader();
+    leader_node = node;
+    write({{"event", "leader_elected"},
+           {"node", roster.nodes[static_cast<std::size_t>(node)].name},
+           {"job", roster.job},
+           {"epoch", ++epoch},
+           {"unix", now + unix_offset}});
+    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.through_mpirun, epoch, folded(), now,
+                                          now + unix_offset);
+  }
+
+  // What is on record.
+  std::vector<json> all(const std::string& kind) const {
+    std::vector<json> out;
+    for (const auto& event : events)
+      if (event.at("event") == kind) out.push_back(event);
+    return out;
+  }
+  json last(const std::string& kind) const {
+    const auto found = all(kind);
+    return found.empty() ? json::object() : found.back();
+  }
+  /// The kinds of all events, with checkpoints left out.
+  std::vector<std::string> story() const {
+    std::vector<std::string> out;
+    for (const auto& event : events)
+      if (const std::string kind = event.at("event"); !kind.starts_with("checkpoint")) out.push_back(kind);
+    return out;
+  }
+  json result() const { return result_of(folded()); }
+
+ private:
+  void write(const json& event) { events.push_back(json::parse(event.dump())); }
+
+  void tick() {
+    now += tick_s;
+    if (now >= next_step_) next_step_ = now + step_s - tick_s / 2, train();
+    if (leader) {
+      leader->at(now);
+      hear_agents();
+      leader->tick();
+      act();
+    }
+    after_tick();
+  }
+
+  control::Beat beat_of(int n) {
+    const Agent& a = agent(n);
+    control::Beat beat{roster.nodes[static_cast<std::size_t>(n)].name,
+                       a.attempt,
+                       a.mpirun != 0 && a.mpirun == a.attempt,
+                       {}};
+    for (const auto& [number, r] : a.ranks)
+      if (r.attempt == a.attempt && !r.status) beat.ranks.push_back({number, r.attempt, r.step, r.phase});
+    return beat;
+  }
+
+  void hear_agents() {
+    for (int n = 0; n < static_cast<int>(agents.size()); ++n) {
+      Agent& a = agent(n);
+      if (!a.reachable()) continue;
+      if (!a.connected) {
+        a.connected = true;
+        a.next_beat = now + (n % 4) * 0.25e-3 * setup.limits.heartbeat_ms -
+                      tick_s / 2;  // nobody beats in step with others
+        a.words.clear();
+        leader->agent_here(n, beat_of(n));
+        for (const auto& [number, r] : a.ranks) repeat(n, number, r);
+        if (leader->attempt() > 0) clear(n, leader->attempt());
+      } else {
+        for (const auto& word : std::exchange(a.words, {})) word(*leader);
+      }
+      if (now < a.next_beat) continue;
+      a.next_beat = now + setup.limits.heartbeat_ms * 1e-3 - tick_s / 2;
+      leader->agent_here(n, beat_of(n));
+    }
+  }
+
+  /// What a leader that takes over must hear of a rank.
+  void repeat(int n, int number, const Rank& r) {
+    leader->rank_started(n, {number, r.attempt, 1});
+    if (r.restored) leader->rank_restored(*r.restored);
+    if (r.finished) leader->rank_finished({number, r.attempt, r.state});
+    if (r.status) leader->rank_exited(n, {number, r.attempt, *r.status});
+  }
+
+  void clear(int n, int attempt) {
+    Agent& a = agent(n);
+    if (attempt < a.attempt) return;
+    a.attempt = attempt;
+    if (a.mpirun < attempt) a.mpirun = 0;
+    std::erase_if(a.ranks, [&](const auto& entry) { return entry.second.attempt < attempt; });
+    if (a.clears) tell(n, [n, attempt](Supervisor& s) { s.cleared(n, attempt); });
+  }
+
+  void act() {
+    for (auto actions = leader->take_actions(); !actions.empty(); actions = leader->take_actions()) {
+      for (const auto& action : actions) {
+        if (actions_left == 0) return lose_leader();
+        if (actions_left > 0) --actions_left;
+        if (const auto* record = std::get_if<Record>(&action)) {
+          write(record->event);
+        } else if (const auto* order = std::get_if<ClearAll>(&action)) {
+          for (int n = 0; n < static_cast<int>(agents.size()); ++n)
+            if (agent(n).reachable() && agent(n).connected) clear(n, order->attempt);
+        } else if (const auto* start = std::get_if<Launch>(&action)) {
+          on_launch(*start);
+          launch(*start);
+        } else if (const auto* end = std::get_if<FinishRun>(&action)) {
+          exit_code = end->exit_code;
+          launched_.reset();
+          actions_left = -1;
+        } else if (const auto* resignation = std::get_if<Resign>(&action)) {
+          resigned = resignation->why;
+          return lose_leader();
+        }
+      }
+    }
+  }
+
+  void launch(const Launch& what) {
+    launched_ = what, begins_ = now + boot_s;
+    if (setup.through_mpirun) agent(leader_node).mpirun = what.attempt;
+    mpirun_node_ = leader_node;
+    for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
+      const int n = what.placement[slot];
+      Agent& a = agent(n);
+      if (!a.reachable() || !a.starts || a.attempt != what.attempt) continue;
+      for (int i = 0; i < setup.ranks_per_node; ++i) {
+        const int number = static_cast<int>(slot) * setup.ranks_per_node + i;
+        a.ranks[number] = Rank{.attempt = what.attempt};
+        tell(n, [n, started = control::RankStarted{number, what.attempt, 1}](Supervisor& s) {
+          s.rank_started(n, started);
+        });
+      }
+    }
+  }
+
+  /// One optimizer step of everybody, or nobody moves: the ranks wait for each other.
+  void train() {
+    if (!launched_ || now < begins_ || !setup.reports) return;
+    std::vector<Rank*> ranks;
+    bool whole = !setup.through_mpirun ||
+                 (agent(mpirun_node_).reachable() && agent(mpirun_node_).mpirun == launched_->attempt);
+    for (std::size_t slot = 0; slot < launched_->placement.size(); ++slot) {
+      Agent& a = agent(launched_->placement[slot]);
+      for (int i = 0; i < setup.ranks_per_node; ++i) {
+        const auto it = a.ranks.find(static_cast<int>(slot) * setup.ranks_per_node + i);
+        if (a.reachable() && it != a.ranks.end() && it->second.attempt == launched_->attempt &&
+            !it->second.status)
+          ranks.push_back(&it->second);
+        whole = whole && a.reachable() && it != a.ranks.end() && it->second.attempt == launched_->attempt &&
+                !it->second.status && !it->second.hangs;
+      }
+    }
+    for (Rank* r : ranks)
+      r->phase = whole      ? control::Phase::forward
+                 : r->hangs ? control::Phase::data
+                            : control::Phase::collective;
+    if (!whole) return;
+    if (ranks.front()->step < 0) {
+      for (Rank* r : ranks) r->step = durable;
+      const control::RankRestored from{
+          0, launched_->attempt, {durable, durable > 0 ? "shared" : "fresh", "00", ""}};
+      ranks.front()->restored = from;
+      return tell(launched_->placement.front(), [from](Supervisor& s) { s.rank_restored(from); });
+    }
+    const std::int64_t step = ++ranks.front()->step;
+    for (Rank* r : ranks) r->step = step;
+    if (step % setup.checkpoint_every == 0 && leader) {
+      durable = step;
+      leader->at(now);
+      leader->checkpoint_decided(step, true, "");
+    }
+    if (step >= setup.steps) finish_ranks(step);
+  }
+
+  void finish_ranks(std::int64_t step) {
+    for (std::size_t slot = 0; slot < launched_->placement.size(); ++slot) {
+      const int n = launched_->placement[slot];
+      for (auto& [number, r] : agent(n).ranks) {
+        r.finished = true, r.status = 0;
+        if (number == 0) r.state = control::FinalState{step, step * 100, 2.5, "00000000000000ab"};
+        tell(n, [n, finished = control::RankFinished{number, r.attempt, r.state}](Supervisor& s) {
+          s.rank_finished(finished);
+          s.rank_exited(n, {finished.rank, finished.attempt, 0});
+        });
+      }
+    }
+    if (setup.through_mpirun)
+      tell(mpirun_node_, [n = mpirun_node_, ended = control::MpirunExited{launched_->attempt, mpirun_status}](
+                             Supervisor& s) { s.mpirun_exited(n, ended); });
+    for (auto& a : agents) a.mpirun = 0;
+    launched_.reset();
+  }
+
+  std::optional<Launch> launched_;
+  int mpirun_node_ = 0;
+  double next_step_ = 0, begins_ = 0;
+};
+
+}  // namespace holdfast::launcher::test

@@ -1,0 +1,188 @@
+// A leader that is cut off, stopped, or takes over from another.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/fake_cluster.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using test::FakeCluster;
+using test::placement_of;
+using testing::ElementsAre;
+using testing::Not;
+
+TEST(Supervisor, MinorityNamesNobodyDead) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  for (const int n : {0, 1, 2}) c.cut(n);
+  c.run(110);
+  EXPECT_TRUE(c.all("node_lost").empty());
+  EXPECT_EQ(c.leader->attempt(), 1);
+  for (const int n : {0, 1, 2}) c.revive(n);
+  c.run(5);
+  EXPECT_EQ(c.stage(), Stage::running) << "it heals, and nothing was broken";
+  EXPECT_EQ(c.leader->attempt(), 1);
+  for (const int n : {0, 1, 2}) c.cut(n);
+  c.run(119);
+  EXPECT_TRUE(c.resigned.empty()) << "patience begins anew";
+  c.run(10);
+  EXPECT_FALSE(c.resigned.empty());
+  EXPECT_TRUE(c.all("node_lost").empty());
+  EXPECT_FALSE(c.exit_code);
+}
+
+TEST(Supervisor, HalfIsEnough) {
+  FakeCluster c({.slots = 1, .spares = 1});
+  ASSERT_TRUE(c.training(1));
+  c.kill(0);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n1"));
+}
+
+TEST(Supervisor, NextLeaderAdoptsALiveAttempt) {
+  FakeCluster c({.steps = 60});
+  ASSERT_TRUE(c.training(1));
+  c.new_leader(4);
+  c.run(1);
+  EXPECT_EQ(c.stage(), Stage::running);
+  EXPECT_EQ(c.all("attempt_adopted").size(), 1u);
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
+  EXPECT_EQ(c.exit_code, 0);
+  EXPECT_EQ(c.result()["attempts"].size(), 1u) << "healthy training went on";
+  EXPECT_EQ(c.all("first_step").size(), 1u);
+  EXPECT_EQ(c.result()["final_step"], 60);
+}
+
+TEST(Supervisor, NextLeaderRestartsWhatIsNotWhole) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.lose_leader();
+  c.kill(3);  // and mpirun with it
+  c.run(2.5);
+  c.new_leader(4);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "leader changed");
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+  EXPECT_TRUE(c.leader->state().lost.contains("n3"));
+}
+
+TEST(Supervisor, NextLeaderReplacesAPlacedNodeThatDiedWithTheLast) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.lose_leader();
+  c.kill(1);
+  c.run(2.5);
+  c.new_leader(4);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"))
+      << "a leader's node is as good as another";
+}
+
+TEST(Supervisor, NextLeaderDoesNotAdoptALostNode) {
+  // The last leader wrote `node_lost` and died before it wrote `attempt_ended`; the node was only slow and is
+  // back.
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.lose_leader();
+  json lost = {{"event", "node_lost"}, {"node", "n1"}, {"unix", c.now + FakeCluster::unix_offset}};
+  c.events.push_back(lost);
+  c.agent(1).clears = false;
+  c.new_leader(4);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_TRUE(c.all("attempt_adopted").empty());
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), Not(testing::Contains("n1")));
+}
+
+TEST(Supervisor, NodeThatDiesWhileTheNextLeaderGathers) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.lose_leader();
+  c.cut(2);
+  c.new_leader(4);
+  c.run(1);
+  c.kill(0);  // heard once, then silent, then lost
+  c.run(2.6);
+  c.revive(2);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_TRUE(c.all("attempt_adopted").empty());
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n4", "n1", "n2"));
+}
+
+TEST(Supervisor, NextLeaderEndsARunWhoseRanksHaveAllFinished) {
+  FakeCluster c({.steps = 5});
+  ASSERT_TRUE(c.until(Stage::running));
+  c.lose_leader();
+  c.run(3);  // the ranks finish, and so does mpirun
+  c.new_leader(4);
+  c.run(2);
+  EXPECT_EQ(c.exit_code, 0);
+  EXPECT_EQ(c.result()["attempts"].size(), 1u);
+  EXPECT_EQ(c.result()["final_step"], 5);
+}
+
+TEST(Supervisor, NextLeaderHearsOfARankThatHasDied) {
+  for (const bool through_mpirun : {false, true}) {
+    FakeCluster c({.through_mpirun = through_mpirun});
+    ASSERT_TRUE(c.training(1));
+    c.lose_leader();
+    c.end_rank(4, 93);
+    if (through_mpirun) c.agent(3).mpirun = 0;
+    c.new_leader(4);
+    c.run(5);
+    EXPECT_EQ(c.exit_code, 93) << "through mpirun: " << through_mpirun;
+  }
+}
+
+TEST(Supervisor, NextLeaderTellsTheVerdictThatTheLastOneWrote) {
+  FakeCluster c({.steps = 5});
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
+  c.exit_code.reset();
+  c.new_leader(4);
+  c.run(0.1);
+  EXPECT_EQ(c.exit_code, 0);
+  EXPECT_EQ(c.stage(), Stage::over);
+  EXPECT_EQ(c.all("run_finished").size(), 1u);
+}
+
+TEST(Supervisor, StoppedLeaderNamesNobodyDead) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.leader_stopped_for(30);
+  c.run(1);
+  EXPECT_TRUE(c.all("node_lost").empty());
+  EXPECT_EQ(c.stage(), Stage::running);
+  c.leader_stopped_for(700);  // longer than a rank may hang
+  c.run(1);
+  EXPECT_EQ(c.leader->attempt(), 1);
+}
+
+TEST(Supervisor, LeaderStoppedWhileItWaitsForAnswers) {
+  FakeCluster clearing;
+  clearing.agent(1).clears = false;
+  ASSERT_TRUE(clearing.until(Stage::clearing));
+  clearing.tell(1, [](Supervisor& s) { s.cleared(1, 1); });
+  clearing.leader_stopped_for(20);
+  ASSERT_TRUE(clearing.training(1));
+  EXPECT_TRUE(clearing.all("node_lost").empty());
+
+  FakeCluster starting;
+  starting.agent(1).starts = false;
+  ASSERT_TRUE(starting.until(Stage::starting));
+  starting.leader_stopped_for(90);
+  for (const int rank : {2, 3}) starting.tell(1, [rank](Supervisor& s) { s.rank_started(1, {rank, 1, 1}); });
+  starting.run(0.2);
+  EXPECT_EQ(starting.stage(), Stage::running);
+
+  FakeCluster gathering;
+  for (const int n : {1, 2}) gathering.agent(n).up = false;
+  gathering.run(1);
+  gathering.leader_stopped_for(90);
+  gathering.revive(1), gathering.revive(2);
+  ASSERT_TRUE(gathering.training(1));
+  EXPECT_TRUE(gathering.all("node_lost").empty());
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

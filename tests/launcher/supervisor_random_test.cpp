@@ -1,0 +1,226 @@
+// Thousands of runs with random losses, ends, cuts, returns and changes of leader: what must always hold.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "src/base/env.hpp"
+#include "tests/launcher/fake_cluster.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using test::FakeCluster;
+using test::Shape;
+
+class Chaos {
+ public:
+  explicit Chaos(std::uint64_t seed) : random_(seed), cluster_(shape()) {
+    cluster_.on_launch = [this](const Launch& what) { check_launch(what); };
+    cluster_.after_tick = [this] { check(); };
+  }
+
+  /// Trouble for a while, then everything is mended: the run must come to a stated end.
+  void run() {
+    const double trouble_s = 5 + below(25);
+    for (const double end = cluster_.now + trouble_s; cluster_.now < end && !over();) {
+      if (below(8) == 0) fault();
+      cluster_.run(0.05 * (1 + below(12)));
+      elect();
+    }
+    for (int n = 0; n < nodes(); ++n) {
+      auto& agent = cluster_.agent(n);
+      cluster_.revive(n);
+      if (!agent.clears) cluster_.restart_agent(n);  // whatever held it has gone: a new line asks again
+      agent.clears = agent.starts = true;
+      for (auto& [number, rank] : agent.ranks) rank.hangs = false;
+    }
+    cluster_.setup.steps = 0;  // each attempt that trains from here on is at its end
+    for (const double end = cluster_.now + 400; cluster_.now < end && !over();) cluster_.run(0.5), elect();
+    ASSERT_TRUE(over()) << "stage " << name_of(cluster_.stage()) << "\n" << tail();
+    const json result = cluster_.result();
+    ASSERT_EQ(result, result_of(cluster_.leader->state())) << "the log and the leader disagree";
+    ASSERT_EQ(cluster_.folded().lost, cluster_.leader->state().lost);
+    ASSERT_EQ(cluster_.folded().suspects, cluster_.leader->state().suspects);
+    ASSERT_EQ(result["exit_code"], *cluster_.exit_code);
+    ASSERT_TRUE((std::set{0, 1, 2, 5, 93}).contains(*cluster_.exit_code)) << *cluster_.exit_code;
+    for (const auto& a : result["attempts"]) {
+      ASSERT_FALSE(std::string(a["cause"]).empty());
+      ASSERT_GE(a["lost_steps"], 0);
+      ASSERT_GE(a["detected_s"], 0);
+    }
+    check_lost_steps(result);
+  }
+
+  int exit_code() const { return *cluster_.exit_code; }
+  std::size_t attempts() const { return cluster_.all("attempt_planned").size(); }
+  std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.epoch - 1); }
+  std::size_t adopted() const { return cluster_.all("attempt_adopted").size(); }
+  std::size_t returned() const { return cluster_.all("node_returned").size(); }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
+  int nodes() const { return static_cast<int>(cluster_.agents.size()); }
+  bool over() const { return cluster_.exit_code.has_value(); }
+
+  Shape shape() {
+    Shape s;
+    s.slots = 1 + below(4), s.spares = 1 + below(4), s.ranks_per_node = 1 + below(2);
+    s.through_mpirun = below(3) > 0;
+    s.checkpoint_every = 3 + below(8);
+    s.limits.heartbeat_ms = 100, s.limits.node_silence_ms = 600, s.limits.start_s = 3, s.limits.step_s = 4;
+    for (int n = 0; n < s.slots + s.spares; ++n) s.units.push_back(below(2) ? "A" : "B");
+    return s;
+  }
+
+  void fault() {
+    const int n = below(nodes());
+    auto& agent = cluster_.agent(n);
+    switch (below(12)) {
+      case 0:
+        return cluster_.kill(n);
+      case 1:
+        return cluster_.cut(n);
+      case 2:
+      case 3:
+      case 4:
+        return cluster_.revive(below(nodes()));
+      case 5:
+        return cluster_.restart_agent(n);
+      case 6:
+      case 7: {
+        if (agent.ranks.empty()) return;
+        const int statuses[] = {0, 1, 1, 1, 137, 139, -1, 75, 2};
+        return cluster_.end_rank(
+            std::next(agent.ranks.begin(), below(static_cast<int>(agent.ranks.size())))->first,
+            statuses[below(9)]);
+      }
+      case 8:
+        for (auto& [number, rank] : agent.ranks) rank.hangs = below(2) == 0;
+        return;
+      case 9:
+        agent.clears = below(2) == 0;
+        return;
+      case 10:
+        agent.starts = below(2) == 0;
+        return;
+      case 11:
+        if (!cluster_.leader) return;
+        if (below(3) == 0) return cluster_.leader_stopped_for(0.2 * below(40));
+        cluster_.actions_left = below(6);  // somewhere in the midst of what it does next
+    }
+  }
+
+  /// As the agents do: half of those that are not on record as lost must answer.
+  void elect() {
+    if (cluster_.leader && cluster_.agent(cluster_.leader_node).reachable()) return;
+    if (cluster_.leader) cluster_.lose_leader();
+    cluster_.run(0.8);
+    const auto lost = cluster_.folded().lost;
+    int voters = 0;
+    int answers = 0;
+    std::vector<int> there;
+    for (int n = 0; n < nodes(); ++n) {
+      const bool counts = !lost.contains(cluster_.roster.nodes[static_cast<std::size_t>(n)].name);
+      voters += counts;
+      if (!cluster_.agent(n).reachable()) continue;
+      answers += counts;
+      there.push_back(n);
+    }
+    if (there.empty() || 2 * answers < voters) return;
+    cluster_.new_leader(there[static_cast<std::size_t>(below(static_cast<int>(there.size())))]);
+  }
+
+  void check_launch(const Launch& what) {
+    const auto& state = cluster_.leader->state();
+    ASSERT_EQ(what.attempt, cluster_.leader->attempt());
+    ASSERT_GT(what.attempt, launched_) << "one launch for each attempt";
+    launched_ = what.attempt;
+    ASSERT_EQ(what.placement, cluster_.leader->placement());
+    for (const int n : what.placement) {
+      ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[static_cast<std::size_t>(n)].name));
+      // Fenced: nothing older lives where the new ranks go (an agent that died after it answered has nothing
+      // at all).
+      ASSERT_TRUE(cluster_.agent(n).attempt == what.attempt || cluster_.agent(n).ranks.empty());
+    }
+  }
+
+  void check() {
+    if (!cluster_.leader) return;
+    const auto& placement = cluster_.leader->placement();
+    ASSERT_EQ(placement.size(), static_cast<std::size_t>(cluster_.setup.slots));
+    ASSERT_EQ(std::set(placement.begin(), placement.end()).size(), placement.size())
+        << "one node in two slots";
+    const Stage stage = cluster_.stage();
+    if (stage == Stage::clearing || stage == Stage::starting || stage == Stage::running)
+      for (const int n : placement) {
+        const auto& name = cluster_.roster.nodes[static_cast<std::size_t>(n)].name;
+        ASSERT_FALSE(cluster_.leader->state().lost.contains(name)) << name << " is lost and placed\n"
+                                                                   << tail();
+      }
+    for (; seen_ < cluster_.events.size(); ++seen_) {
+      const json& event = cluster_.events[seen_];
+      if (event["event"] == "attempt_planned") {
+        ASSERT_EQ(event["attempt"], planned_ + 1) << "attempts count one by one";
+        planned_ = event["attempt"];
+      }
+      ASSERT_GE(event["unix"], last_time_);
+      last_time_ = event["unix"];
+    }
+  }
+
+  /// Steps that were executed more than once, counted from the log in another way.
+  void check_lost_steps(const json& result) {
+    std::int64_t said = 0, redone = 0, reached = 0;
+    for (const auto& a : result["attempts"]) {
+      said += a["lost_steps"].get<std::int64_t>();
+      if (a["restored_from"].is_null()) continue;
+      redone += std::max<std::int64_t>(0, reached - a["restored_from"]["step"].get<std::int64_t>());
+      reached = a["last_step"];
+    }
+    ASSERT_EQ(said, redone) << result.dump(1);
+  }
+
+  std::string tail() const {
+    std::string text;
+    for (std::size_t i = cluster_.events.size() > 25 ? cluster_.events.size() - 25 : 0;
+         i < cluster_.events.size(); ++i)
+      text += cluster_.events[i].dump() + "\n";
+    return text;
+  }
+
+  std::mt19937_64 random_;
+  FakeCluster cluster_;
+  int launched_ = 0, planned_ = 0;
+  std::size_t seen_ = 0;
+  double last_time_ = 0;
+};
+
+TEST(SupervisorInvariants, RandomSchedules) {
+  std::map<int, int> ends;
+  std::size_t attempts = 0, takeovers = 0, adopted = 0, returned = 0;
+  const long schedules =
+      env::get_integer("HOLDFAST_RANDOM_SCHEDULES").value_or(3000);  // more of them for a long night
+  for (long seed = 1; seed <= schedules; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Chaos chaos(static_cast<std::uint64_t>(seed));
+    ASSERT_NO_FATAL_FAILURE(chaos.run());
+    if (HasFailure()) return;
+    ++ends[chaos.exit_code()];
+    attempts += chaos.attempts(), takeovers += chaos.takeovers(), adopted += chaos.adopted(),
+        returned += chaos.returned();
+  }
+  if (schedules < 3000) return;
+  // The schedules must reach what they are about.
+  RecordProperty("attempts", static_cast<int>(attempts));
+  RecordProperty("takeovers", static_cast<int>(takeovers));
+  EXPECT_GT(attempts, 6000u);
+  EXPECT_GT(takeovers, 1000u);
+  EXPECT_GT(adopted, 300u);
+  EXPECT_GT(returned, 1000u);
+  for (const int code : {0, 2, 5, 93}) EXPECT_GT(ends[code], 10) << code;
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

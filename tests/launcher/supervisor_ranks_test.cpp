@@ -1,0 +1,254 @@
+// Ranks that end, do not start, run in the wrong place or stand still: who is named, and what follows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/fake_cluster.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using test::FakeCluster;
+using test::placement_of;
+using test::Shape;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Supervisor, KilledRankIsRestartedInPlace) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.end_rank(3, 128 + 9);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+  const json first = c.result()["attempts"][0];
+  EXPECT_EQ(first["cause"], "rank failed");
+  EXPECT_EQ(first["node"], "n1");
+  EXPECT_GT(first["detected_s"], 0.4);
+  EXPECT_LT(first["detected_s"], 0.7);
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"]),
+              HasSubstr("rank 3 on n1 was ended by signal 9"));
+  EXPECT_EQ(c.last("rank_exited")["status"], 137);
+}
+
+TEST(Supervisor, RankThatEndsBecauseANodeDiesIsNotBlamed) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.kill(2);
+  c.run(0.3);
+  for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 1);  // their connections broke
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "node lost");
+  EXPECT_EQ(c.result()["attempts"][0]["node"], "n2");
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n4"));
+  EXPECT_EQ(c.all("rank_exited").size(), 1u)
+      << "the first sign is evidence; a thousand synced lines are a delay";
+}
+
+TEST(Supervisor, RankThatEndsWhileAnAgentIsReplacedIsBlamedOnceTheAgentIsBack) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.cut(2);
+  c.run(1);
+  c.end_rank(0, 1);
+  c.run(0.7);
+  EXPECT_EQ(c.leader->attempt(), 1) << "held: n2's silence may still explain it";
+  c.revive(2);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "rank failed");
+  EXPECT_EQ(c.result()["attempts"][0]["node"], "n0");
+}
+
+TEST(Supervisor, RankThatEndsUnseenWhileItsAgentIsReplaced) {
+  FakeCluster c({.through_mpirun = false, .reports = false});
+  ASSERT_TRUE(c.until(Stage::running));
+  c.agent(1).ranks.erase(3);
+  c.restart_agent(1);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 30));
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"]), HasSubstr("rank 3 on n1 vanished"));
+  EXPECT_EQ(c.last("attempt_ended")["node"], "n1");
+}
+
+class FinalExitCode : public testing::TestWithParam<int> {};
+TEST_P(FinalExitCode, StopsAtOnce) {
+  for (const bool said_before : {true, false}) {
+    FakeCluster c;
+    ASSERT_TRUE(c.training(1));
+    if (said_before)
+      c.tell(1, [](Supervisor& s) {
+        s.rank_failed(1, {2, 1, GetParam(), "the model file names no layers"});
+      });
+    c.end_rank(2, GetParam());
+    c.run(2);
+    EXPECT_EQ(c.exit_code, GetParam());
+    EXPECT_EQ(c.result()["status"], "failed");
+    EXPECT_EQ(c.result()["attempts"].size(), 1u);
+    if (said_before) {
+      EXPECT_EQ(c.result()["why"], "rank 2 on n1: the model file names no layers");
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Codes, FinalExitCode, testing::Values(2, 3, 4, 93));
+
+TEST(Supervisor, ARanksOwnWordOutranksMpiruns) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.tell(3, [](Supervisor& s) {
+    s.mpirun_exited(3, {1, 2});
+  });  // both ends are on their way: this one was faster
+  c.run(0.2);
+  c.end_rank(2, 2);
+  c.run(2);
+  EXPECT_EQ(c.exit_code, 2);
+}
+
+TEST(Supervisor, MpirunThatEndsAloneIsARestart) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.tell(3, [](Supervisor& s) { s.mpirun_exited(3, {1, 137}); });
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "mpirun ended");
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+}
+
+TEST(Supervisor, SameStepAgainAndAgain) {
+  FakeCluster c({.checkpoint_every = 4});
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    ASSERT_TRUE(c.until(
+        [&] {
+          return c.leader->attempt() == attempt && !c.exit_code && c.stage() == Stage::running &&
+                 c.rank(0).step == 6;
+        },
+        20));
+    c.end_rank(5, 1);
+  }
+  c.run(3);
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_THAT(std::string(c.result()["why"]),
+              HasSubstr("3 attempts in a row ended at step 6 on healthy nodes"));
+}
+
+TEST(Supervisor, LostNodesDoNotCountAsTheSameStep) {
+  FakeCluster c({.slots = 3, .spares = 6, .checkpoint_every = 4});
+  for (const int victim : {0, 1, 2}) {
+    ASSERT_TRUE(c.until([&] { return c.stage() == Stage::running && c.rank(0).step == 6; }, 20));
+    c.kill(victim);
+    ASSERT_TRUE(c.until([&] { return c.stage() != Stage::running; }, 20));
+  }
+  ASSERT_TRUE(c.training(4));
+}
+
+TEST(Supervisor, RestartsUsedUp) {
+  Shape setup;
+  setup.limits.max_restarts = 2;
+  FakeCluster c(setup);
+  ASSERT_TRUE(c.training(1));
+  c.end_rank(0, 1);
+  ASSERT_TRUE(c.training(2));
+  c.run(1);
+  c.end_rank(0, 1);
+  c.run(2);
+  EXPECT_EQ(c.exit_code, 1);
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("supervise.max_restarts = 2 is used up"));
+}
+
+TEST(Supervisor, RanksOfOneNodeDoNotStart) {
+  FakeCluster c;
+  c.agent(1).starts = false;
+  ASSERT_TRUE(c.until(Stage::starting));
+  c.run(59);
+  EXPECT_EQ(c.leader->attempt(), 1);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("node_suspected")["node"], "n1");
+  EXPECT_FALSE(c.leader->state().lost.contains("n1"));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "ranks did not start");
+  EXPECT_GT(c.result()["attempts"][0]["detected_s"], 59);
+}
+
+TEST(Supervisor, NoRankStarts) {
+  FakeCluster c;
+  for (const int n : {0, 1, 2}) c.agent(n).starts = false;
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 70));
+  EXPECT_TRUE(c.all("node_suspected").empty());
+  EXPECT_EQ(c.last("attempt_ended")["node"], "") << "nobody in particular";
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
+}
+
+TEST(Supervisor, OneRankEachOfTwoNodesDoesNotStart) {
+  FakeCluster c;
+  c.agent(0).starts = c.agent(1).starts = false;
+  ASSERT_TRUE(c.until(Stage::starting));
+  c.tell(0, [](Supervisor& s) { s.rank_started(0, {0, 1, 1}); });
+  c.tell(1, [](Supervisor& s) { s.rank_started(1, {2, 1, 1}); });
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 70));
+  EXPECT_TRUE(c.all("node_suspected").empty()) << "two nodes: neither can be named";
+  EXPECT_EQ(c.last("attempt_ended")["node"], "");
+}
+
+TEST(Supervisor, MisplacedRank) {
+  FakeCluster c;
+  c.agent(1).starts = false;
+  ASSERT_TRUE(c.until(Stage::starting));
+  c.tell(2, [](Supervisor& s) { s.rank_started(2, {3, 1, 1}); });
+  c.agent(1).starts = true;
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "rank misplaced");
+  EXPECT_THAT(std::string(c.all("attempt_ended")[0]["evidence"]),
+              HasSubstr("rank 3 runs on n2 and not on n1"));
+}
+
+TEST(Supervisor, HungRankIsNamedAndNotThoseWhoWaitForIt) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.rank(3).hangs = true;
+  c.run(595);
+  EXPECT_EQ(c.leader->attempt(), 1);
+  ASSERT_TRUE(c.training(2));
+  const json ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["cause"], "rank hung");
+  EXPECT_EQ(ended["rank"], 3);
+  EXPECT_EQ(ended["node"], "n1");
+  EXPECT_GT(ended["detected_s"], 599);
+}
+
+TEST(Supervisor, ProgramsThatReportNothingAreNotHung) {
+  FakeCluster c({.through_mpirun = false, .reports = false});
+  ASSERT_TRUE(c.until(Stage::running));
+  c.run(3600);
+  EXPECT_EQ(c.stage(), Stage::running);
+  EXPECT_EQ(c.leader->attempt(), 1);
+}
+
+TEST(Supervisor, WordsOfOtherAttemptsAndRanksAreIgnored) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.end_rank(0, 1);
+  ASSERT_TRUE(c.training(2));
+  const std::size_t before = c.events.size();
+  for (const int attempt : {0, 1, 3}) {
+    c.tell(0, [attempt](Supervisor& s) {
+      s.rank_started(1, {0, attempt, 1});
+      s.rank_exited(0, {0, attempt, 1});
+      s.rank_failed(0, {0, attempt, 2, "late"});
+      s.rank_finished({0, attempt, control::FinalState{}});
+      s.rank_restored({0, attempt, {}});
+      s.mpirun_exited(0, {attempt, 1});
+    });
+  }
+  for (const int rank : {-1, 6, 1 << 20}) {
+    c.tell(0, [rank](Supervisor& s) {
+      s.rank_started(0, {rank, 2, 1});
+      s.rank_exited(0, {rank, 2, 1});
+      s.rank_finished({rank, 2, {}});
+      s.agent_here(0, {"n0", 2, false, {{rank, 2, 99, control::Phase::forward}}});
+    });
+  }
+  c.run(0.1);
+  EXPECT_EQ(c.leader->attempt(), 2);
+  for (std::size_t i = before; i < c.events.size(); ++i)
+    EXPECT_EQ(c.events[i]["event"], "checkpoint_durable");
+  EXPECT_EQ(c.stage(), Stage::running);
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
