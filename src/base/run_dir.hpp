@@ -16,6 +16,7 @@ struct RunDir {
   std::filesystem::path script() const { return path / "job.sbatch"; }
   std::filesystem::path secret() const { return path / "secret"; }         ///< 0600, 64 hex digits
   std::filesystem::path owner() const { return path / "owner.json"; }      ///< the job that owns the directory
+  std::filesystem::path bare_lock() const { return path / "bare.lock"; }   ///< held by a run without agents
   std::filesystem::path nodes() const { return path / "nodes.json"; }      ///< names, addresses and port of the agents
   std::filesystem::path epochs() const { return path / "epoch"; }          ///< NNNN, created O_EXCL: leadership
   std::filesystem::path events() const { return path / "events"; }         ///< NNNN.jsonl: one file per epoch

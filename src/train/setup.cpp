@@ -21,7 +21,7 @@ void take_lock(const RunDir& dir) {
                 "there is an owner.json, and this rank was not started by that job's agents",
                 "Continue it with holdfast submit, or choose another run.dir?");
   static files::Fd lock;  // held until the process ends; the kernel then lets go, however it ended
-  lock = files::open(dir.path / "bare.lock", O_RDWR | O_CREAT);
+  lock = files::open(dir.bare_lock(), O_RDWR | O_CREAT);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
     throw Error(
         Exit::usage,

@@ -283,7 +283,7 @@ TEST(Plan, TheJobsEnvironmentWins) {
   EXPECT_THAT(p.environment, Contains("OMPI_MCA_btl=self,tcp"));
   EXPECT_THAT(p.environment, Contains("X=a b"));
   EXPECT_THAT(p.environment, Contains("OMPI_MCA_btl_tcp_if_include=eth0")) << "a longer name is another name";
-  EXPECT_EQ(p.environment.size(), 5u);
+  EXPECT_EQ(p.environment.size(), 6u);
 }
 
 TEST(Plan, JsonComesBack) {
