@@ -21,10 +21,11 @@ using namespace control;
 namespace {
 constexpr Millis clear_poll{20};
 constexpr Millis farewell{300};
-constexpr Millis shim_grace{300};      // between a rank's death and its shim's word about it
+constexpr Millis shim_grace{300};  // between a rank's death and its shim's word about it
 constexpr Millis watch_period{100};
 constexpr Millis candidate_stagger{500};
-constexpr Millis first_wait{8000};     // the others leave the first election to the batch host's agent for so long
+constexpr Millis first_wait{
+    8000};  // the others leave the first election to the batch host's agent for so long
 }  // namespace
 
 struct Agent::Guest {
@@ -45,9 +46,12 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
       scratch_(scratch_of(run_, node_)),
       children_(loop),
       leader_heard_(Clock::now()) {
-  if (index_ < 0) throw Error(Exit::usage, "this node is not part of the run", node_ + " is not in " + run_.nodes().string());
+  if (index_ < 0)
+    throw Error(Exit::usage, "this node is not part of the run",
+                node_ + " is not in " + run_.nodes().string());
   const auto accept_any = [this](ChannelPtr channel) { accept(std::move(channel)); };
-  tcp_ = std::make_unique<Listener>(loop_, TcpAddress{"", roster_.nodes[static_cast<std::size_t>(index_)].port}, secret_, accept_any);
+  tcp_ = std::make_unique<Listener>(
+      loop_, TcpAddress{"", roster_.nodes[static_cast<std::size_t>(index_)].port}, secret_, accept_any);
   make_scratch(scratch_);
   local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_, accept_any);
   epoch_ = highest_epoch(run_);
@@ -62,7 +66,8 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
 
 Agent::~Agent() = default;
 
-/// What an earlier agent process of this node left running shows how far the run has come. Ranks call in by themselves.
+/// What an earlier agent process of this node left running shows how far the run has come. Ranks call in by
+/// themselves.
 void Agent::adopt_what_runs() {
   const auto running = processes_of(run_, node_);
   for (const auto& p : running) attempt_ = std::max(attempt_, p.attempt);
@@ -86,14 +91,17 @@ void Agent::leave(int code) {
   campaign_.reset();
   if (code != 0) kill_older(run_, node_, INT32_MAX, SIGTERM);
   // What is asked to end gets its time; a word that is still on its way to another node gets a moment.
-  const auto soonest = Deadline::in(farewell), latest = Deadline::in(std::chrono::seconds(config_.supervise.stop_s));
+  const auto soonest = Deadline::in(farewell),
+             latest = Deadline::in(std::chrono::seconds(config_.supervise.stop_s));
   leave_timer_ = loop_.every(clear_poll, [this, soonest, latest] {
-    const bool empty = latest.passed() ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0 : processes_of(run_, node_).empty();
+    const bool empty = latest.passed() ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
+                                       : processes_of(run_, node_).empty();
     if (empty && soonest.passed()) loop_.stop();
   });
 }
 
-// --- who is calling ----------------------------------------------------------------------------------------------------
+// --- who is calling
+// ----------------------------------------------------------------------------------------------------
 
 void Agent::accept(ChannelPtr channel) {
   auto guest = std::make_shared<Guest>();
@@ -108,7 +116,8 @@ void Agent::accept(ChannelPtr channel) {
                      const auto message = decode(line, why);
                      if (!message) return log::warn("a malformed message was refused: {}", why);
                      if (!g->known) {
-                       if (const auto* hello = std::get_if<Hello>(&*message)) g->known = true, g->hello = *hello, welcome(g, *hello);
+                       if (const auto* hello = std::get_if<Hello>(&*message))
+                         g->known = true, g->hello = *hello, welcome(g, *hello);
                        return;
                      }
                      if (g->hello.role == Hello::Role::leader) {
@@ -129,12 +138,17 @@ void Agent::accept(ChannelPtr channel) {
 
 void Agent::welcome(const std::shared_ptr<Guest>& guest, const Hello& hello) {
   switch (hello.role) {
-    case Hello::Role::leader: return welcome_leader(guest, hello);
-    case Hello::Role::candidate: return answer_candidate(guest->channel, hello);
+    case Hello::Role::leader:
+      return welcome_leader(guest, hello);
+    case Hello::Role::candidate:
+      return answer_candidate(guest->channel, hello);
     case Hello::Role::rank:
-    case Hello::Role::shim: return welcome_rank(guest, hello);
-    case Hello::Role::keeper: return guest->channel->send(encode(beat()));
-    case Hello::Role::spawner: return;
+    case Hello::Role::shim:
+      return welcome_rank(guest, hello);
+    case Hello::Role::keeper:
+      return guest->channel->send(encode(beat()));
+    case Hello::Role::spawner:
+      return;
   }
 }
 
@@ -176,7 +190,8 @@ void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello
   if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
 }
 
-// --- ranks -------------------------------------------------------------------------------------------------------------
+// --- ranks
+// -------------------------------------------------------------------------------------------------------------
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   if (rank.started) return;
@@ -185,7 +200,8 @@ void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   if (!rank.shim) return;
   // The shim brings the exit code; if it has died with its rank, the pidfd alone must do.
   children_.watch(pid, [this, number = rank.rank, attempt = rank.attempt] {
-    if (auto* gone = ranks_.find(number, attempt)) gone->grace = loop_.after(shim_grace, [this, number, attempt] { rank_is_gone(number, attempt, -1); });
+    if (auto* gone = ranks_.find(number, attempt))
+      gone->grace = loop_.after(shim_grace, [this, number, attempt] { rank_is_gone(number, attempt, -1); });
   });
 }
 
@@ -221,13 +237,16 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
   }
 }
 
-// --- orders ------------------------------------------------------------------------------------------------------------
+// --- orders
+// ------------------------------------------------------------------------------------------------------------
 
 void Agent::tell_leader(const Message& message) {
   if (leader_ && leader_->open()) leader_->send(encode(message));
 }
 
-Beat Agent::beat() const { return {node_, attempt_, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt_, ranks_.live(attempt_)}; }
+Beat Agent::beat() const {
+  return {node_, attempt_, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt_, ranks_.live(attempt_)};
+}
 
 void Agent::from_leader(const Message& message) {
   leader_heard_ = Clock::now();
@@ -255,7 +274,8 @@ void Agent::clear_on() {
 Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world) const {
   Command command;
   command.argv = std::move(argv);
-  command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world, roster_.ranks_per_node, cluster_, config_.rank);
+  command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world,
+                                            roster_.ranks_per_node, cluster_, config_.rank);
   command.new_session = true;  // it outlives this agent process
   return command;
 }
@@ -263,16 +283,20 @@ Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int att
 void Agent::start_ranks(const StartRanks& order) {
   if (order.attempt != attempt_) return;
   for (const auto& place : order.ranks) {
-    RankEnv at{place.rank, order.world, place.local_rank, order.ranks_per_node, order.epoch, order.attempt, node_, run_.path, scratch_.socket(), order.master, order.master_port};
+    RankEnv at{place.rank,       order.world, place.local_rank, order.ranks_per_node, order.epoch,
+               order.attempt,    node_,       run_.path,        scratch_.socket(),    order.master,
+               order.master_port};
     Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
     command.output = rank_log(run_, order.attempt, place.rank);
     LocalRank& rank = ranks_.at(place.rank, order.attempt);
     try {
-      const pid_t pid = children_.start(command, [this, number = place.rank, attempt = order.attempt](int status) { rank_is_gone(number, attempt, status); });
+      const pid_t pid = children_.start(command, [this, number = place.rank, attempt = order.attempt](
+                                                     int status) { rank_is_gone(number, attempt, status); });
       rank_is_up(rank, pid);
     } catch (const Error& error) {
-      tell_leader(*(rank.failed = RankFailed{place.rank, order.attempt, static_cast<int>(Exit::usage), error.what()}));
+      tell_leader(*(rank.failed =
+                        RankFailed{place.rank, order.attempt, static_cast<int>(Exit::usage), error.what()}));
     }
   }
 }
@@ -282,9 +306,12 @@ void Agent::start_mpirun(const StartMpirun& order) {
   const int world = static_cast<int>(order.slots.size()) * roster_.ranks_per_node;
   try {
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
-    Command command = attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface), order.epoch, order.attempt, world);
+    Command command =
+        attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
+                        order.epoch, order.attempt, world);
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
-    children_.start(command, [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
+    children_.start(command,
+                    [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
     mpirun_attempt_ = order.attempt;
   } catch (const Error& error) {
     log::error("mpirun cannot be started: {}", error.what());
@@ -307,14 +334,16 @@ void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& l
     // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it.
     Command command = attempt_command({"/bin/sh", "-c", line}, hello.epoch, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
-    children_.start(command, [channel = guest->channel](int status) { channel->send(encode(Exited{status})); });
+    children_.start(command,
+                    [channel = guest->channel](int status) { channel->send(encode(Exited{status})); });
   } catch (const Error& error) {
     log::error("mpirun's daemon cannot be started: {}", error.what());
     guest->channel->send(encode(Exited{static_cast<int>(Exit::runtime)}));
   }
 }
 
-// --- leadership --------------------------------------------------------------------------------------------------------
+// --- leadership
+// --------------------------------------------------------------------------------------------------------
 
 void Agent::watch_leader() {
   if (leading_ || campaign_) return;
@@ -328,14 +357,15 @@ void Agent::watch_leader() {
 
 void Agent::campaign() {
   epoch_ = std::max(epoch_, highest_epoch(run_));
-  campaign_ = std::make_unique<Campaign>(loop_, run_, roster_, secret_, index_, epoch_ + 1, [this](bool won, int epoch) {
-    // Not from inside the campaign's own call.
-    loop_.post([this, won, epoch] {
-      campaign_.reset();
-      if (won && epoch > epoch_) return lead(epoch);
-      epoch_ = std::max(epoch_, won ? 0 : highest_epoch(run_));
-    });
-  });
+  campaign_ = std::make_unique<Campaign>(loop_, run_, roster_, secret_, index_, epoch_ + 1,
+                                         [this](bool won, int epoch) {
+                                           // Not from inside the campaign's own call.
+                                           loop_.post([this, won, epoch] {
+                                             campaign_.reset();
+                                             if (won && epoch > epoch_) return lead(epoch);
+                                             epoch_ = std::max(epoch_, won ? 0 : highest_epoch(run_));
+                                           });
+                                         });
 }
 
 void Agent::lead(int epoch) {
@@ -343,12 +373,13 @@ void Agent::lead(int epoch) {
   leader_heard_ = Clock::now();
   log::info("leading, epoch {}", epoch);
   try {
-    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_, epoch, index_, [this](const std::string& why) {
-      loop_.post([this, why] {
-        log::warn("no longer leading: {}", why);
-        leading_.reset();
-      });
-    });
+    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_, epoch, index_,
+                                        [this](const std::string& why) {
+                                          loop_.post([this, why] {
+                                            log::warn("no longer leading: {}", why);
+                                            leading_.reset();
+                                          });
+                                        });
   } catch (const std::exception& error) {
     log::error("cannot lead: {}", error.what());
   }

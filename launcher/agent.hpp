@@ -1,6 +1,7 @@
 #pragma once
-// The daemon of a node. It starts, watches and ends the node's ranks, tells the leader about them, and stands ready to
-// lead. It decides nothing about the run: that is the leader's (leader.hpp), whichever agent hosts it.
+// The daemon of a node. It starts, watches and ends the node's ranks, tells the leader about them, and stands
+// ready to lead. It decides nothing about the run: that is the leader's (leader.hpp), whichever agent hosts
+// it.
 //
 //   who connects   what for                                             answered by
 //   rank           progress, restored, votes, finished, failed          verdicts, taken
@@ -26,7 +27,8 @@ namespace holdfast::launcher {
 
 class Agent {
  public:
-  /// Reads the run directory; throws Error when it is unusable or another agent of this run lives on the node.
+  /// Reads the run directory; throws Error when it is unusable or another agent of this run lives on the
+  /// node.
   Agent(control::Loop& loop, RunDir run, std::string node);
   ~Agent();
   /// Until the leader says Finish (its code) or a signal comes (128 + signal).
@@ -73,11 +75,11 @@ class Agent {
   Scratch scratch_;
   Children children_;
   LocalRanks ranks_;
-  int attempt_ = 0;     ///< highest attempt heard of; older ones are fenced
-  int clearing_ = 0;    ///< attempt whose Clear has not been answered yet
+  int attempt_ = 0;         ///< highest attempt heard of; older ones are fenced
+  int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
   int mpirun_attempt_ = 0;  ///< of the live mpirun here; 0: none
 
-  int epoch_ = 0;       ///< highest epoch heard of
+  int epoch_ = 0;  ///< highest epoch heard of
   control::ChannelPtr leader_;
   Clock::time_point leader_heard_;
   std::unique_ptr<Campaign> campaign_;

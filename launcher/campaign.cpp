@@ -14,8 +14,13 @@ constexpr Millis limit{1000};
 
 bool enough(int granted, int denied, int voters) { return denied == 0 && 2 * granted >= voters; }
 
-Campaign::Campaign(Loop& loop, RunDir run, const Roster& roster, const Key& secret, int self, int epoch, std::function<void(bool, int)> done)
-    : run_(std::move(run)), roster_(roster), epoch_(epoch), done_(std::move(done)), channels_(roster.nodes.size()) {
+Campaign::Campaign(Loop& loop, RunDir run, const Roster& roster, const Key& secret, int self, int epoch,
+                   std::function<void(bool, int)> done)
+    : run_(std::move(run)),
+      roster_(roster),
+      epoch_(epoch),
+      done_(std::move(done)),
+      channels_(roster.nodes.size()) {
   try {
     lost_ = fold(run_).lost;
   } catch (const Error& error) {
@@ -26,20 +31,24 @@ Campaign::Campaign(Loop& loop, RunDir run, const Roster& roster, const Key& secr
     const auto& node = roster_.nodes[static_cast<std::size_t>(n)];
     auto& channel = channels_[static_cast<std::size_t>(n)];
     // Its own agent too: it may hear a leader that this moment's timer has not noticed.
-    channel = dial(loop, TcpAddress{node.address, node.port}, secret, limit,
-                   {[this, n] { channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, epoch_})); },
-                    [this, n](std::string_view line) {
-                      std::string why;
-                      const auto message = decode(line, why);
-                      if (message && std::holds_alternative<Answer>(*message)) answered(n, std::get<Answer>(*message));
-                    },
-                    nullptr});
+    channel = dial(
+        loop, TcpAddress{node.address, node.port}, secret, limit,
+        {[this, n] {
+           channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, epoch_}));
+         },
+         [this, n](std::string_view line) {
+           std::string why;
+           const auto message = decode(line, why);
+           if (message && std::holds_alternative<Answer>(*message)) answered(n, std::get<Answer>(*message));
+         },
+         nullptr});
   }
   limit_ = loop.after(limit, [this] { decide(true); });
 }
 
 void Campaign::answered(int node, const Answer& answer) {
-  if (!lost_.contains(roster_.nodes[static_cast<std::size_t>(node)].name)) (answer.grant ? granted_ : denied_).insert(node);
+  if (!lost_.contains(roster_.nodes[static_cast<std::size_t>(node)].name))
+    (answer.grant ? granted_ : denied_).insert(node);
   decide(false);
 }
 

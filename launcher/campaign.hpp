@@ -1,6 +1,7 @@
 #pragma once
-// One try to become the leader: ask every agent, and when half of them (counting the lost ones out) answer that they hear
-// no leader either, take the epoch's file. The shared file system is the arbiter: O_EXCL lets one candidate through.
+// One try to become the leader: ask every agent, and when half of them (counting the lost ones out) answer
+// that they hear no leader either, take the epoch's file. The shared file system is the arbiter: O_EXCL lets
+// one candidate through.
 #include <functional>
 #include <set>
 #include <vector>
@@ -14,8 +15,8 @@ namespace holdfast::launcher {
 class Campaign {
  public:
   /// `done` is called once, within about a second. Destroying the campaign gives it up.
-  Campaign(control::Loop& loop, RunDir run, const Roster& roster, const control::Key& secret, int self, int epoch,
-           std::function<void(bool won, int epoch)> done);
+  Campaign(control::Loop& loop, RunDir run, const Roster& roster, const control::Key& secret, int self,
+           int epoch, std::function<void(bool won, int epoch)> done);
 
  private:
   void answered(int node, const control::Answer& answer);
@@ -32,7 +33,8 @@ class Campaign {
   bool over_ = false;
 };
 
-/// May a candidate with these answers lead? Pure. `voters`: agents not known to be lost, the candidate among them.
+/// May a candidate with these answers lead? Pure. `voters`: agents not known to be lost, the candidate among
+/// them.
 bool enough(int granted, int denied, int voters);
 
 }  // namespace holdfast::launcher

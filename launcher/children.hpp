@@ -1,5 +1,6 @@
 #pragma once
-// Processes that this agent has started or been told of, each with a pidfd: an end is known within milliseconds.
+// Processes that this agent has started or been told of, each with a pidfd: an end is known within
+// milliseconds.
 #include <functional>
 #include <map>
 
@@ -11,9 +12,11 @@ namespace holdfast::launcher {
 class Children {
  public:
   explicit Children(control::Loop& loop) : loop_(loop) {}
-  /// Starts a child; `ended` gets its exit code or 128 + signal. Returns its pid; throws Error when it cannot start.
+  /// Starts a child; `ended` gets its exit code or 128 + signal. Returns its pid; throws Error when it cannot
+  /// start.
   pid_t start(const Command& command, std::function<void(int status)> ended);
-  /// Watches a process that is not our child (a shim's, or one that an earlier agent started); `ended` once when it is gone.
+  /// Watches a process that is not our child (a shim's, or one that an earlier agent started); `ended` once
+  /// when it is gone.
   void watch(pid_t pid, std::function<void()> ended);
   void forget(pid_t pid) { watched_.erase(pid); }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The leader's desk for checkpoints: votes come in, a whole set is committed by a worker thread (it syncs files, and
-// heartbeats must not wait for a disk), the verdict goes out.
+// The leader's desk for checkpoints: votes come in, a whole set is committed by a worker thread (it syncs
+// files, and heartbeats must not wait for a disk), the verdict goes out.
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,7 +17,8 @@ namespace holdfast::launcher {
 class CommitDesk {
  public:
   /// `still_leading` is asked by the worker just before the rename. `decided` is called in the loop's thread.
-  CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, config::Checkpoint settings, std::function<bool()> still_leading,
+  CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, config::Checkpoint settings,
+             std::function<bool()> still_leading,
              std::function<void(const control::Verdict&, const std::string& note)> decided);
   ~CommitDesk();  ///< waits for a commit that is under way
 

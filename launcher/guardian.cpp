@@ -37,7 +37,11 @@ int guard(const RunDir& run, const std::string& node) {
   }
   std::deque<Clock::time_point> starts;
   for (;;) {
-    serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"}, {}, {}, {}, false});
+    serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},
+                     {},
+                     {},
+                     {},
+                     false});
     starts.push_back(Clock::now());
     int status = 0;
     for (pid_t ended = 0; ended != serving;) {  // orphans of earlier agents are reaped here too
@@ -48,7 +52,8 @@ int guard(const RunDir& run, const std::string& node) {
     if (!WIFSIGNALED(status)) return exit_status(status);
     while (!starts.empty() && Clock::now() - starts.front() > std::chrono::minutes(1)) starts.pop_front();
     if (static_cast<int>(starts.size()) >= restarts_per_minute)
-      throw Error(Exit::runtime, "the agent dies again and again", "signal " + std::to_string(WTERMSIG(status)) + ", ten times in a minute");
+      throw Error(Exit::runtime, "the agent dies again and again",
+                  "signal " + std::to_string(WTERMSIG(status)) + ", ten times in a minute");
     log::warn("the agent was ended by signal {}; starting another", WTERMSIG(status));
   }
 }

@@ -35,13 +35,16 @@ bool take_epoch(const RunDir& run, int number, const std::string& node) {
 }
 
 Journal::Journal(const RunDir& run, int epoch)
-    : path_(run.events() / (four_digits(epoch) + ".jsonl")), fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)), epoch_(epoch) {
+    : path_(run.events() / (four_digits(epoch) + ".jsonl")),
+      fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)),
+      epoch_(epoch) {
   files::sync_folder(run.events());
 }
 
 json Journal::write(json event) {
   const double now = unix_seconds();
-  event["schema_version"] = 1, event["epoch"] = epoch_, event["seq"] = ++seq_, event["unix"] = event.value("unix", now), event["time"] = utc_iso8601(event["unix"].get<double>());
+  event["schema_version"] = 1, event["epoch"] = epoch_, event["seq"] = ++seq_,
+  event["unix"] = event.value("unix", now), event["time"] = utc_iso8601(event["unix"].get<double>());
   files::append_all(fd_.get(), event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", path_);
   files::sync(fd_.get(), path_);
   return event;
@@ -51,8 +54,10 @@ std::vector<json> read_events(const RunDir& run) {
   std::vector<json> events;
   for (const auto& name : files::list(run.events())) {
     const std::string text = files::read_text(run.events() / name);
-    for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      json event = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+         begin = end + 1) {
+      json event = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                               text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
       if (event.is_object()) events.push_back(std::move(event));
     }
   }

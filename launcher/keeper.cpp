@@ -24,26 +24,29 @@ namespace {
 using nlohmann::json;
 constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
 constexpr Millis farewell{10000};                         // for the other steps, once the run is over
-constexpr Millis probe_period{5000}, probe_limit{3000};    // is every agent there?
-constexpr int probes_missed_at_most = 3;                  // then its srun is waiting for a node that has gone: a new one may find it back
+constexpr Millis probe_period{5000}, probe_limit{3000};   // is every agent there?
+constexpr int probes_missed_at_most =
+    3;  // then its srun is waiting for a node that has gone: a new one may find it back
 constexpr int port_base = 20000, port_span = 20000;
 
-/// What SLURM says now; what it said when the job started, when it does not answer (the variables may be stale, but an
-/// agent that cannot be started is a node that is not there).
+/// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
+/// stale, but an agent that cannot be started is a node that is not there).
 struct Allocation {
   std::vector<std::string> nodes;
   std::string batch_host;
 };
 Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
   try {
-    if (const auto job = cluster.job(env.job); job && !job->nodes.empty()) return {job->nodes, job->batch_host};
+    if (const auto job = cluster.job(env.job); job && !job->nodes.empty())
+      return {job->nodes, job->batch_host};
   } catch (const Error& error) {
     log::warn("{}; using the node list of the job's start", error.what());
   }
   return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
 }
 
-Roster make_roster(const Plan& plan, slurm::Cluster& cluster, const slurm::JobEnv& env, int port, std::map<std::string, slurm::Node>& facts) {
+Roster make_roster(const Plan& plan, slurm::Cluster& cluster, const slurm::JobEnv& env, int port,
+                   std::map<std::string, slurm::Node>& facts) {
   std::vector<std::string> names;
   for (const auto& node : plan.nodes) names.push_back(node.name);
   try {
@@ -59,7 +62,8 @@ Roster make_roster(const Plan& plan, slurm::Cluster& cluster, const slurm::JobEn
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const auto& node = plan.nodes[i];
     const auto known = facts.find(node.name);
-    roster.nodes.push_back({node.name, known == facts.end() ? node.name : known->second.address, port, node.unit});
+    roster.nodes.push_back(
+        {node.name, known == facts.end() ? node.name : known->second.address, port, node.unit});
     if (node.slot >= 0) roster.first_placement[static_cast<std::size_t>(node.slot)] = static_cast<int>(i);
     if (node.batch_host) roster.batch_host = static_cast<int>(i);
   }
@@ -70,21 +74,33 @@ void write_plan(const RunDir& run, const Plan& plan) {
   json hypothetical = nullptr;
   if (files::fs::exists(run.plan())) {
     const json before = json::parse(files::read_text(run.plan()), nullptr, false);
-    if (before.is_object()) hypothetical = before.contains("hypothetical_plan") ? before["hypothetical_plan"] : before;
+    if (before.is_object())
+      hypothetical = before.contains("hypothetical_plan") ? before["hypothetical_plan"] : before;
   }
-  files::replace_atomically(run.plan(), json{{"schema_version", 1}, {"plan", to_json(plan)}, {"hypothetical_plan", hypothetical}}.dump(1) + "\n");
+  files::replace_atomically(
+      run.plan(),
+      json{{"schema_version", 1}, {"plan", to_json(plan)}, {"hypothetical_plan", hypothetical}}.dump(1) +
+          "\n");
 }
 
 class Keeper {
  public:
-  Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster, const std::map<std::string, slurm::Node>& facts)
-      : run_(run), cluster_(cluster), env_(env), job_(roster.job), facts_(facts), secret_(control::read_secret(run.secret())), children_(loop_) {
+  Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
+         const std::map<std::string, slurm::Node>& facts)
+      : run_(run),
+        cluster_(cluster),
+        env_(env),
+        job_(roster.job),
+        facts_(facts),
+        secret_(control::read_secret(run.secret())),
+        children_(loop_) {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
   int run() {
     const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
-      if (signal == SIGUSR1) return log::warn("SLURM will end this job soon; the next one resumes from the newest checkpoint");
+      if (signal == SIGUSR1)
+        return log::warn("SLURM will end this job soon; the next one resumes from the newest checkpoint");
       log::info("signal {}: ending the agents", signal);
       for (const auto& [node, step] : steps_)
         if (step.pid > 0) ::kill(step.pid, SIGTERM);
@@ -106,19 +122,22 @@ class Keeper {
     int missed = 0;
   };
 
-  /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not answered for some
-  /// time gets a new srun.
+  /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not
+  /// answered for some time gets a new srun.
   void probe() {
     if (code_) return;
     for (auto& [node, step] : steps_) {
       if (step.missed >= probes_missed_at_most) {
         step.missed = 0;
-        if (step.pid > 0) ::kill(step.pid, SIGKILL);  // its end starts the next one
-        else if (!step.again) start(node);
+        if (step.pid > 0)
+          ::kill(step.pid, SIGKILL);  // its end starts the next one
+        else if (!step.again)
+          start(node);
       }
       ++step.missed;
-      step.line = control::dial(loop_, step.address, secret_, probe_limit,
-                                {[&step] { step.missed = 0, step.pause = first_pause, step.line->close(); }, nullptr, nullptr});
+      step.line = control::dial(
+          loop_, step.address, secret_, probe_limit,
+          {[&step] { step.missed = 0, step.pause = first_pause, step.line->close(); }, nullptr, nullptr});
     }
   }
 
@@ -130,7 +149,8 @@ class Keeper {
     request.output = run_.logs() / ("agent-" + node + ".log");
     if (known != facts_.end()) request.cpus = known->second.cpus, request.gpus = known->second.gpus;
     try {
-      steps_[node].pid = children_.start(cluster_.step_command(request), [this, node](int status) { ended(node, status); });
+      steps_[node].pid =
+          children_.start(cluster_.step_command(request), [this, node](int status) { ended(node, status); });
     } catch (const Error& error) {
       log::warn("the agent step on {} cannot be started: {}", node, error.what());
       ended(node, static_cast<int>(Exit::runtime));
@@ -149,10 +169,12 @@ class Keeper {
       }
     }
     if (code_) {
-      if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; })) loop_.stop();
+      if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+        loop_.stop();
       return;
     }
-    log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status, step.pause.count());
+    log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
+              step.pause.count());
     step.missed = 1;
     step.again = loop_.after(step.pause, [this, node] {
       Step& now = steps_[node];
@@ -167,7 +189,8 @@ class Keeper {
     code_ = code;
     for (auto& [node, step] : steps_) step.again.reset();
     limit_ = loop_.after(farewell, [this] { loop_.stop(); });  // steps of lost nodes never end
-    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; })) loop_.stop();
+    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+      loop_.stop();
   }
 
   RunDir run_;
@@ -196,10 +219,12 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
   write_plan(run, plan);
   std::map<std::string, slurm::Node> nodes;
-  const int port = config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
+  const int port =
+      config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
   const Roster roster = make_roster(plan, cluster, env, port, nodes);
   files::replace_atomically(run.nodes(), to_json_text(roster));
-  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active, plan.spares, plan.world(), port);
+  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
+            plan.spares, plan.world(), port);
   return Keeper(run, cluster, env, roster, nodes).run();
 }
 

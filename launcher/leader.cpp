@@ -19,17 +19,21 @@ constexpr int master_port_base = 29500;    // torch's default; one port further 
 
 double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-Supervisor make_supervisor(const RunDir& run, const Roster& roster, const config::RunConfig& config, int epoch, Journal& journal, int self) {
+Supervisor make_supervisor(const RunDir& run, const Roster& roster, const config::RunConfig& config,
+                           int epoch, Journal& journal, int self) {
   RunState state = fold(run);
-  const nlohmann::json elected = journal.write({{"event", "leader_elected"}, {"node", roster.nodes[static_cast<std::size_t>(self)].name},
-                                                {"pid", ::getpid()}, {"job", roster.job}});
+  const nlohmann::json elected = journal.write({{"event", "leader_elected"},
+                                                {"node", roster.nodes[static_cast<std::size_t>(self)].name},
+                                                {"pid", ::getpid()},
+                                                {"job", roster.job}});
   apply_event(state, elected);
-  return {roster, config.supervise, through_mpirun(config.rank), epoch, std::move(state), steady_seconds(), unix_seconds()};
+  return {roster,           config.supervise, through_mpirun(config.rank), epoch, std::move(state),
+          steady_seconds(), unix_seconds()};
 }
 }  // namespace
 
-Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret, int epoch, int self,
-               std::function<void(const std::string&)> resigned)
+Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
+               int epoch, int self, std::function<void(const std::string&)> resigned)
     : loop_(loop),
       run_(std::move(run)),
       roster_(std::move(roster)),
@@ -41,13 +45,14 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       journal_(run_, epoch),
       supervisor_(make_supervisor(run_, roster_, config_, epoch, journal_, self)),
       lines_(roster_.nodes.size()) {
-  desk_ = std::make_unique<CommitDesk>(loop_, run_.checkpoints(), config_.checkpoint, [this] { return still_leading(); },
-                                       [this](const Verdict& verdict, const std::string& note) {
-                                         supervisor_.at(steady_seconds());
-                                         supervisor_.checkpoint_decided(verdict.step, verdict.durable, note);
-                                         act();
-                                         send_all(verdict);
-                                       });
+  desk_ = std::make_unique<CommitDesk>(
+      loop_, run_.checkpoints(), config_.checkpoint, [this] { return still_leading(); },
+      [this](const Verdict& verdict, const std::string& note) {
+        supervisor_.at(steady_seconds());
+        supervisor_.checkpoint_decided(verdict.step, verdict.durable, note);
+        act();
+        send_all(verdict);
+      });
   if (supervisor_.state().attempt_live()) {
     const auto& live = supervisor_.state().attempts.back();
     desk_->begin({live.epoch, live.number}, roster_.world());
@@ -70,24 +75,29 @@ void Leader::resign(const std::string& why) {
   resigned_(why);
 }
 
-// --- lines to the agents -----------------------------------------------------------------------------------------------
+// --- lines to the agents
+// -----------------------------------------------------------------------------------------------
 
 void Leader::call(int n) {
   const auto& node = roster_.nodes[static_cast<std::size_t>(n)];
   Line& line = lines_[static_cast<std::size_t>(n)];
   line.greeted = false;
-  line.channel = dial(loop_, TcpAddress{node.address, node.port}, secret_, dial_limit,
-                      {[this, n] {
-                         send(n, Hello{Hello::Role::leader, roster_.nodes[static_cast<std::size_t>(self_)].name, epoch_, 0, -1, ::getpid()});
-                         if (supervisor_.attempt() > 0) send(n, Clear{epoch_, supervisor_.attempt()});
-                       },
-                       [this, n](std::string_view text) {
-                         std::string why;
-                         const auto message = decode(text, why);
-                         if (!message) return log::warn("a malformed message of {} was refused: {}", roster_.nodes[static_cast<std::size_t>(n)].name, why);
-                         take(n, *message);
-                       },
-                       [this, n](const std::string&) { lost_line(n); }});
+  line.channel =
+      dial(loop_, TcpAddress{node.address, node.port}, secret_, dial_limit,
+           {[this, n] {
+              send(n, Hello{Hello::Role::leader, roster_.nodes[static_cast<std::size_t>(self_)].name, epoch_,
+                            0, -1, ::getpid()});
+              if (supervisor_.attempt() > 0) send(n, Clear{epoch_, supervisor_.attempt()});
+            },
+            [this, n](std::string_view text) {
+              std::string why;
+              const auto message = decode(text, why);
+              if (!message)
+                return log::warn("a malformed message of {} was refused: {}",
+                                 roster_.nodes[static_cast<std::size_t>(n)].name, why);
+              take(n, *message);
+            },
+            [this, n](const std::string&) { lost_line(n); }});
 }
 
 void Leader::lost_line(int n) {
@@ -136,19 +146,23 @@ void Leader::send_all(const Message& message) {
     if (line.channel && line.channel->open()) line.channel->send(text);
 }
 
-// --- time and decisions ------------------------------------------------------------------------------------------------
+// --- time and decisions
+// ------------------------------------------------------------------------------------------------
 
 void Leader::tick() {
   if (over_) return;
   for (int n = 0; n < static_cast<int>(lines_.size()); ++n)
-    if (!lines_[static_cast<std::size_t>(n)].channel && Clock::now() >= lines_[static_cast<std::size_t>(n)].next_dial) call(n);
+    if (!lines_[static_cast<std::size_t>(n)].channel &&
+        Clock::now() >= lines_[static_cast<std::size_t>(n)].next_dial)
+      call(n);
   supervisor_.at(steady_seconds());
   supervisor_.tick();
   act();
 }
 
 void Leader::act() {
-  for (auto actions = supervisor_.take_actions(); !actions.empty() && !over_; actions = supervisor_.take_actions()) {
+  for (auto actions = supervisor_.take_actions(); !actions.empty() && !over_;
+       actions = supervisor_.take_actions()) {
     try {
       if (!still_leading()) return resign("a higher epoch exists");
       for (const auto& action : actions) {
@@ -181,9 +195,15 @@ void Leader::launch(const Launch& what) {
     return send(self_, order);
   }
   for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{epoch_, what.attempt, roster_.world(), roster_.ranks_per_node, master_port_base + what.attempt % 1000,
-                     roster_.nodes[static_cast<std::size_t>(what.placement.front())].address, {}};
-    for (int i = 0; i < roster_.ranks_per_node; ++i) order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
+    StartRanks order{epoch_,
+                     what.attempt,
+                     roster_.world(),
+                     roster_.ranks_per_node,
+                     master_port_base + what.attempt % 1000,
+                     roster_.nodes[static_cast<std::size_t>(what.placement.front())].address,
+                     {}};
+    for (int i = 0; i < roster_.ranks_per_node; ++i)
+      order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
     send(what.placement[slot], order);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// The leader's hands: it calls every agent, carries their words to the supervisor (which decides), and does what the
-// supervisor says in the order it says it: first on record, then acted upon.
+// The leader's hands: it calls every agent, carries their words to the supervisor (which decides), and does
+// what the supervisor says in the order it says it: first on record, then acted upon.
 #include <functional>
 #include <memory>
 
@@ -16,7 +16,8 @@ namespace holdfast::launcher {
 class Leader {
  public:
   /// Holds epoch `epoch`. `resigned` is called once, and then this object must be destroyed.
-  Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const control::Key& secret, int epoch, int self,
+  Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config,
+         const control::Key& secret, int epoch, int self,
          std::function<void(const std::string& why)> resigned);
   ~Leader();
   int epoch() const { return epoch_; }
@@ -24,7 +25,7 @@ class Leader {
  private:
   struct Line {
     control::ChannelPtr channel;
-    bool greeted = false;               ///< the agent has answered our hello
+    bool greeted = false;  ///< the agent has answered our hello
     Clock::time_point next_dial;
   };
 

@@ -14,7 +14,8 @@ struct LocalRank {
   pid_t pid = 0;
   bool started = false, ended = false;
   control::RankProgress progress;
-  control::ChannelPtr link, shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
+  control::ChannelPtr link,
+      shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
   std::optional<control::RankRestored> restored;
   std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict yet
   std::optional<control::RankFinished> finished;

@@ -19,7 +19,8 @@ std::optional<std::string_view> value_in(std::string_view block, std::string_vie
   for (std::size_t at = 0; at < block.size();) {
     const std::size_t end = std::min(block.find('\0', at), block.size());
     const std::string_view entry = block.substr(at, end - at);
-    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') return entry.substr(name.size() + 1);
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
     at = end + 1;
   }
   return std::nullopt;
@@ -32,7 +33,8 @@ std::string proc_file(const std::string& pid, const char* file) {
   const files::Fd held(fd);
   std::string block;
   char buffer[1 << 14];
-  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;) block.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
+    block.append(buffer, static_cast<std::size_t>(n));
   return block;
 }
 
@@ -47,7 +49,8 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node)
     struct stat facts {};
     if (::stat(("/proc/" + name).c_str(), &facts) != 0 || facts.st_uid != ::getuid()) continue;
     const std::string block = proc_file(name, "environ");
-    const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"), attempt = value_in(block, "HOLDFAST_ATTEMPT");
+    const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"),
+               attempt = value_in(block, "HOLDFAST_ATTEMPT");
     if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) continue;
     std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
     p.name = proc_file(name, "comm");

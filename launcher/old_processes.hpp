@@ -1,5 +1,6 @@
 #pragma once
-// Fencing on a node: what belongs to an older attempt is found by its environment and ended, whoever started it.
+// Fencing on a node: what belongs to an older attempt is found by its environment and ended, whoever started
+// it.
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ struct RunProcess {
   std::string name;  ///< as the kernel shows it: at most 15 characters
 };
 
-/// Live processes of this user that carry this run's HOLDFAST_RUN_DIR, HOLDFAST_NODE and an attempt, from /proc.
+/// Live processes of this user that carry this run's HOLDFAST_RUN_DIR, HOLDFAST_NODE and an attempt, from
+/// /proc.
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node);
 /// SIGKILL to each with an attempt below `attempt`; returns how many were found (0: they are gone).
 int kill_older(const RunDir& run, const std::string& node, int attempt, int signal);

@@ -1,5 +1,6 @@
 #pragma once
-// What to do when an attempt has ended: a pure function of the run's history and of who failed. See the table in policy.cpp.
+// What to do when an attempt has ended: a pure function of the run's history and of who failed. See the table
+// in policy.cpp.
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ struct Failure {
     leader_changed,  ///< the new leader found the attempt not whole
   };
   Kind kind = Kind::rank_exited;
-  int node = -1;         ///< culprit; -1: nobody in particular
+  int node = -1;  ///< culprit; -1: nobody in particular
   int rank = -1;
   int status = 0;        ///< rank_exited: exit code or 128 + signal
   std::string evidence;  ///< in words
@@ -38,15 +39,17 @@ struct Decision {
   int promoted = -1, slot = -1;  ///< the spare that was taken, and for which slot
 };
 
-/// The best spare for a node that failed: not lost, not placed, suspects last, same scalable unit first, the batch host
-/// last (losing it costs more than losing another), then by order. -1: none.
-int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement, int failed_node);
+/// The best spare for a node that failed: not lost, not placed, suspects last, same scalable unit first, the
+/// batch host last (losing it costs more than losing another), then by order. -1: none.
+int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement,
+               int failed_node);
 
 /// Replaces every lost node of `placement` by a spare; nothing when the spares do not suffice.
-std::optional<std::vector<int>> fill(const Roster& roster, const RunState& state, std::vector<int> placement, Decision& decision);
+std::optional<std::vector<int>> fill(const Roster& roster, const RunState& state, std::vector<int> placement,
+                                     Decision& decision);
 
 /// `state` already knows of the ended attempt and the lost node.
-Decision decide(const Roster& roster, const config::Supervise& limits, const RunState& state, const std::vector<int>& placement,
-                const Failure& failure);
+Decision decide(const Roster& roster, const config::Supervise& limits, const RunState& state,
+                const std::vector<int>& placement, const Failure& failure);
 
 }  // namespace holdfast::launcher

@@ -27,19 +27,22 @@ constexpr Millis farewell_limit{3000};  // an agent that does not take our last 
 
 class Shim {
  public:
-  explicit Shim(RankEnv place) : place_(std::move(place)), secret_(read_secret(RunDir{place_.run_dir}.secret())), children_(loop_) {}
+  explicit Shim(RankEnv place)
+      : place_(std::move(place)), secret_(read_secret(RunDir{place_.run_dir}.secret())), children_(loop_) {}
 
   int run(const std::vector<std::string>& command) {
     Command rank;
     rank.argv = command;
-    rank.environment = env::without({"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE=",
-                                     "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=", "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=",
-                                     "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET="});
+    rank.environment = env::without(
+        {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
+         "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=",
+         "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=", "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET="});
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
     rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;
     pid_ = children_.start(rank, [this](int status) { ended(status); });
-    const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { ::kill(pid_, signal); });
+    const auto signals =
+        loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { ::kill(pid_, signal); });
     connect();
     loop_.run();
     return status_;
@@ -47,17 +50,19 @@ class Shim {
 
  private:
   void connect() {
-    channel_ = dial(loop_, place_.agent_socket, secret_, Millis(2000),
-                    {[this] {
-                       channel_->send(encode(Hello{Hello::Role::shim, place_.node, place_.epoch, place_.attempt, place_.rank, pid_}));
-                       if (over_) tell_end();
-                     },
-                     [this](std::string_view line) {
-                       std::string why;
-                       const auto message = decode(line, why);
-                       if (over_ && message && std::holds_alternative<Taken>(*message)) loop_.stop();
-                     },
-                     [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
+    channel_ =
+        dial(loop_, place_.agent_socket, secret_, Millis(2000),
+             {[this] {
+                channel_->send(encode(
+                    Hello{Hello::Role::shim, place_.node, place_.epoch, place_.attempt, place_.rank, pid_}));
+                if (over_) tell_end();
+              },
+              [this](std::string_view line) {
+                std::string why;
+                const auto message = decode(line, why);
+                if (over_ && message && std::holds_alternative<Taken>(*message)) loop_.stop();
+              },
+              [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
     status_ = status, over_ = true;
@@ -65,7 +70,8 @@ class Shim {
     limit_ = loop_.after(farewell_limit, [this] { loop_.stop(); });
   }
   void tell_end() {
-    if (channel_ && channel_->open()) channel_->send(encode(RankExited{place_.rank, place_.attempt, status_}));
+    if (channel_ && channel_->open())
+      channel_->send(encode(RankExited{place_.rank, place_.attempt, status_}));
   }
 
   RankEnv place_;
@@ -86,11 +92,14 @@ int start_rank() {
   const auto number = env::get_integer("OMPI_COMM_WORLD_RANK");
   const auto per_node = env::get_integer("HOLDFAST_RANKS_PER_NODE");
   if (!number || !per_node || *per_node < 1)
-    throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun", "OMPI_COMM_WORLD_RANK or HOLDFAST_RANKS_PER_NODE is not set");
+    throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
+                "OMPI_COMM_WORLD_RANK or HOLDFAST_RANKS_PER_NODE is not set");
   env::set("HOLDFAST_RANK", std::to_string(*number));
   env::set("HOLDFAST_LOCAL_RANK", std::to_string(*number % *per_node));
   auto place = rank_env_from_environment();
-  if (!place) throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun", "HOLDFAST_RUN_DIR is not set");
+  if (!place)
+    throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
+                "HOLDFAST_RUN_DIR is not set");
   const auto config = config::load(RunDir{place->run_dir}.config()).config;
   return Shim(std::move(*place)).run(rank_command(config.rank));
 }

@@ -1,6 +1,6 @@
 #pragma once
-// `holdfast start-rank`: what mpirun starts in a rank's place. It gives the rank its environment and its log, tells the
-// agent of its start and its end, and ends with its code. A rank dies with its shim.
+// `holdfast start-rank`: what mpirun starts in a rank's place. It gives the rank its environment and its log,
+// tells the agent of its start and its end, and ends with its code. A rank dies with its shim.
 
 namespace holdfast::launcher {
 

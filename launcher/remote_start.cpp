@@ -15,7 +15,9 @@ using namespace control;
 
 int remote_start(const std::string& host, const std::vector<std::string>& command) {
   const auto dir = env::get("HOLDFAST_RUN_DIR");
-  if (!dir) throw Error(Exit::usage, "`holdfast spawn` is called by Holdfast's own mpirun", "HOLDFAST_RUN_DIR is not set");
+  if (!dir)
+    throw Error(Exit::usage, "`holdfast spawn` is called by Holdfast's own mpirun",
+                "HOLDFAST_RUN_DIR is not set");
   const RunDir run{*dir};
   const Roster roster = read_roster(run);
   const int node = roster.node_called(host);

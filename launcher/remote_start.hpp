@@ -1,6 +1,6 @@
 #pragma once
-// `holdfast spawn HOST COMMAND...`: what mpirun believes to be its remote shell. It asks the agent on HOST to run the
-// command and lives as long as it does.
+// `holdfast spawn HOST COMMAND...`: what mpirun believes to be its remote shell. It asks the agent on HOST to
+// run the command and lives as long as it does.
 #include <string>
 #include <vector>
 

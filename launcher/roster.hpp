@@ -1,5 +1,6 @@
 #pragma once
-// The nodes of an allocation as supervision sees them: indices instead of names, and the few facts that decide.
+// The nodes of an allocation as supervision sees them: indices instead of names, and the few facts that
+// decide.
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ struct Roster {
     std::string name;
     std::string address;  ///< host or number that other nodes reach its agent by
     int port = 0;
-    std::string unit;     ///< scalable unit, for the choice of a spare
+    std::string unit;  ///< scalable unit, for the choice of a spare
   };
   std::vector<Node> nodes;
   std::vector<int> first_placement;  ///< slot -> node, as planned

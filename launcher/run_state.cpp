@@ -19,10 +19,12 @@ void elected(RunState& s, const json& e) {
   if (s.began_at == 0) s.began_at = e.value("unix", 0.0);
   const std::string job = e.value("job", "");
   if (job == s.job) return;
-  // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier verdict no longer binds.
+  // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier verdict no longer
+  // binds.
   s.job = job;
   if (s.attempt_live()) {
-    auto& last = s.attempts.back();  // its ranks ended with their allocation; how far they came, nobody has written
+    auto& last =
+        s.attempts.back();  // its ranks ended with their allocation; how far they came, nobody has written
     last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
@@ -41,18 +43,23 @@ void planned(RunState& s, const json& e) {
 void restored(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
-  a->restored = control::Restored{e.value("step", std::int64_t{0}), e.value("level", ""), e.value("digest", ""), e.value("note", "")};
-  // An attempt that ended before it had any state did no steps; those that are done again now are of the one before it.
+  a->restored = control::Restored{e.value("step", std::int64_t{0}), e.value("level", ""),
+                                  e.value("digest", ""), e.value("note", "")};
+  // An attempt that ended before it had any state did no steps; those that are done again now are of the one
+  // before it.
   auto* before = a;
-  while (before != s.attempts.data() && !(--before)->restored) {}
-  if (before != a && before->restored) before->lost_steps = std::max<std::int64_t>(0, before->last_step - a->restored->step);
+  while (before != s.attempts.data() && !(--before)->restored) {
+  }
+  if (before != a && before->restored)
+    before->lost_steps = std::max<std::int64_t>(0, before->last_step - a->restored->step);
 }
 
 void first_step(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->first_step_at = e.value("unix", 0.0);
-  // Of all that ended since the last step: a second failure in the midst of a recovery makes the first one's longer.
+  // Of all that ended since the last step: a second failure in the midst of a recovery makes the first one's
+  // longer.
   for (auto* before = a; before != s.attempts.data() && (--before)->ended_at && !before->recovered_s;)
     before->recovered_s = *a->first_step_at - *before->ended_at;
 }
@@ -73,7 +80,8 @@ void ended(RunState& s, const json& e) {
   }
 }
 
-/// Seconds of an attempt that moved the run forward: stepping, less the share of steps that were done again later.
+/// Seconds of an attempt that moved the run forward: stepping, less the share of steps that were done again
+/// later.
 double productive_seconds(const AttemptRecord& a) {
   if (!a.first_step_at || !a.ended_at) return 0;
   const double stepping = *a.ended_at - *a.first_step_at;
@@ -107,9 +115,11 @@ void apply_event(RunState& s, const json& e) {
   } else if (what == "final_state") {
     const json& loss = e.contains("loss") ? e["loss"] : json();
     s.final_state = control::FinalState{e.value("step", std::int64_t{0}), e.value("tokens", std::int64_t{0}),
-                                        loss.is_number() ? loss.get<double>() : std::nan(""), e.value("state_digest", "")};
+                                        loss.is_number() ? loss.get<double>() : std::nan(""),
+                                        e.value("state_digest", "")};
   } else if (what == "run_finished") {
-    s.verdict = RunState::Verdict{e.value("exit_code", 1), e.value("status", ""), e.value("why", ""), e.value("unix", 0.0)};
+    s.verdict = RunState::Verdict{e.value("exit_code", 1), e.value("status", ""), e.value("why", ""),
+                                  e.value("unix", 0.0)};
   }
 }
 
@@ -119,16 +129,34 @@ json result_of(const RunState& s) {
   for (const auto& a : s.attempts) {
     productive += productive_seconds(a);
     json from = nullptr;
-    if (a.restored) from = {{"step", a.restored->step}, {"level", a.restored->level}, {"digest", a.restored->digest}, {"note", a.restored->note}};
-    attempts.push_back({{"attempt", a.number}, {"cause", a.cause}, {"node", a.node}, {"detected_s", a.detected_s},
-                        {"recovered_s", a.recovered_s ? json(*a.recovered_s) : json(nullptr)}, {"lost_steps", a.lost_steps},
-                        {"restored_from", from}, {"last_step", a.last_step}, {"placement", a.placement}});
+    if (a.restored)
+      from = {{"step", a.restored->step},
+              {"level", a.restored->level},
+              {"digest", a.restored->digest},
+              {"note", a.restored->note}};
+    attempts.push_back({{"attempt", a.number},
+                        {"cause", a.cause},
+                        {"node", a.node},
+                        {"detected_s", a.detected_s},
+                        {"recovered_s", a.recovered_s ? json(*a.recovered_s) : json(nullptr)},
+                        {"lost_steps", a.lost_steps},
+                        {"restored_from", from},
+                        {"last_step", a.last_step},
+                        {"placement", a.placement}});
   }
   const double wall = s.verdict ? s.verdict->at - s.began_at : 0;
-  json result = {{"schema_version", 1}, {"status", s.verdict ? s.verdict->status : "running"}, {"exit_code", s.verdict ? json(s.verdict->exit_code) : json(nullptr)},
-                 {"why", s.verdict ? s.verdict->why : ""}, {"attempts", attempts}, {"durable_step", s.durable_step},
-                 {"wall_s", wall}, {"goodput", wall > 0 ? productive / wall : 0.0},
-                 {"final_step", nullptr}, {"final_loss", nullptr}, {"state_digest", nullptr}, {"tokens", nullptr}};
+  json result = {{"schema_version", 1},
+                 {"status", s.verdict ? s.verdict->status : "running"},
+                 {"exit_code", s.verdict ? json(s.verdict->exit_code) : json(nullptr)},
+                 {"why", s.verdict ? s.verdict->why : ""},
+                 {"attempts", attempts},
+                 {"durable_step", s.durable_step},
+                 {"wall_s", wall},
+                 {"goodput", wall > 0 ? productive / wall : 0.0},
+                 {"final_step", nullptr},
+                 {"final_loss", nullptr},
+                 {"state_digest", nullptr},
+                 {"tokens", nullptr}};
   if (s.final_state) {
     result["final_step"] = s.final_state->step, result["tokens"] = s.final_state->tokens;
     result["state_digest"] = s.final_state->state_digest;

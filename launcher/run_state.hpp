@@ -1,6 +1,6 @@
 #pragma once
-// What a run has come to: the fold of its event log. The leader changes it only by applying the events that it records,
-// so a new leader that folds the log knows exactly what the old one knew.
+// What a run has come to: the fold of its event log. The leader changes it only by applying the events that
+// it records, so a new leader that folds the log knows exactly what the old one knew.
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -19,13 +19,13 @@ struct AttemptRecord {
   double planned_at = 0;                ///< Unix seconds
   std::optional<double> first_step_at;  ///< when its first new step was seen
   std::optional<double> ended_at;
-  std::string cause;                    ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
-  std::string node;                     ///< the culprit's
-  double detected_s = 0;                ///< from the culprit's last sign of life to the decision
-  std::optional<double> recovered_s;    ///< from that decision to the run's next new step
-  std::int64_t lost_steps = 0;          ///< steps of this attempt that a later one had to do again
+  std::string cause;      ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
+  std::string node;       ///< the culprit's
+  double detected_s = 0;  ///< from the culprit's last sign of life to the decision
+  std::optional<double> recovered_s;          ///< from that decision to the run's next new step
+  std::int64_t lost_steps = 0;                ///< steps of this attempt that a later one had to do again
   std::optional<control::Restored> restored;  ///< where its state came from
-  std::int64_t last_step = 0;           ///< optimizer steps done when it ended
+  std::int64_t last_step = 0;                 ///< optimizer steps done when it ended
 };
 
 struct RunState {
@@ -35,10 +35,14 @@ struct RunState {
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
   std::int64_t durable_step = -1;
-  std::int64_t same_step = -1;     ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;         ///< ... and how many in a row ended there
+  std::int64_t same_step = -1;  ///< where the last attempt on healthy nodes ended ...
+  int same_step_count = 0;      ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
-  struct Verdict { int exit_code = 0; std::string status, why; double at = 0; };
+  struct Verdict {
+    int exit_code = 0;
+    std::string status, why;
+    double at = 0;
+  };
   std::optional<Verdict> verdict;  ///< the run is over
 
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }

@@ -12,9 +12,12 @@ struct Scratch {
   std::filesystem::path folder;
   std::string node;
   std::filesystem::path socket() const { return folder / ("agent-" + node + ".sock"); }
-  /// Link to this program: a path that mpirun can split at spaces, and that its daemons find on their nodes too.
+  /// Link to this program: a path that mpirun can split at spaces, and that its daemons find on their nodes
+  /// too.
   std::filesystem::path program() const { return folder / "holdfast"; }
-  std::filesystem::path hosts(int attempt) const { return folder / ("hosts-" + node + "-" + std::to_string(attempt)); }
+  std::filesystem::path hosts(int attempt) const {
+    return folder / ("hosts-" + node + "-" + std::to_string(attempt));
+  }
 };
 
 Scratch scratch_of(const RunDir& run, const std::string& node);

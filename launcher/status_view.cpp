@@ -11,7 +11,11 @@ namespace {
 using nlohmann::json;
 
 std::string headline(const RunState& s) {
-  if (s.verdict) return s.verdict->exit_code == 0 ? "done" : fmt::format("{} (exit {}{}{})", s.verdict->status, s.verdict->exit_code, s.verdict->why.empty() ? "" : ": ", s.verdict->why);
+  if (s.verdict)
+    return s.verdict->exit_code == 0
+               ? "done"
+               : fmt::format("{} (exit {}{}{})", s.verdict->status, s.verdict->exit_code,
+                             s.verdict->why.empty() ? "" : ": ", s.verdict->why);
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
   if (a.ended_at) return "between attempts";
@@ -22,9 +26,12 @@ std::string headline(const RunState& s) {
 std::vector<std::string> spares(const StatusFacts& f) {
   std::vector<std::string> out;
   if (!f.roster) return out;
-  const std::vector<std::string> placed = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
+  const std::vector<std::string> placed =
+      f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   for (const auto& node : f.roster->nodes)
-    if (std::find(placed.begin(), placed.end(), node.name) == placed.end() && !f.state.lost.contains(node.name)) out.push_back(node.name);
+    if (std::find(placed.begin(), placed.end(), node.name) == placed.end() &&
+        !f.state.lost.contains(node.name))
+      out.push_back(node.name);
   return out;
 }
 
@@ -35,12 +42,17 @@ std::string joined(const std::vector<std::string>& words, const char* none) {
 }
 
 std::string in_words(const AttemptRecord& a) {
-  if (!a.ended_at) return fmt::format("  {:>3}  running{}\n", a.number, a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
+  if (!a.ended_at)
+    return fmt::format(
+        "  {:>3}  running{}\n", a.number,
+        a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
   std::string text = fmt::format("  {:>3}  {} at step {}", a.number, a.cause, a.last_step);
   if (!a.node.empty()) text += " on " + a.node;
   if (a.cause != "finished") {
     text += fmt::format(", noticed after {:.1f} s", a.detected_s);
-    if (a.recovered_s) text += fmt::format(", training again {:.1f} s later, {} step{} done again", *a.recovered_s, a.lost_steps, a.lost_steps == 1 ? "" : "s");
+    if (a.recovered_s)
+      text += fmt::format(", training again {:.1f} s later, {} step{} done again", *a.recovered_s,
+                          a.lost_steps, a.lost_steps == 1 ? "" : "s");
   }
   return text + "\n";
 }
@@ -53,13 +65,18 @@ std::string status_text(const StatusFacts& f) {
   if (f.last_step) {
     const json& m = *f.last_step;
     const json loss = m.value("loss", json());
-    text += fmt::format("step        {} of {}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}), f.steps, loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number", m.value("tokens_per_s", 0.0));
+    text +=
+        fmt::format("step        {} of {}, loss {}, {:.0f} tokens/s\n", m.value("step", std::int64_t{0}),
+                    f.steps, loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
+                    m.value("tokens_per_s", 0.0));
   }
-  if (!s.attempts.empty()) text += fmt::format("nodes       {}\n", joined(s.attempts.back().placement, "none"));
+  if (!s.attempts.empty())
+    text += fmt::format("nodes       {}\n", joined(s.attempts.back().placement, "none"));
   if (f.roster) text += fmt::format("spares      {}\n", joined(spares(f), "none"));
   if (!s.lost.empty()) text += fmt::format("lost        {}\n", joined({s.lost.begin(), s.lost.end()}, ""));
   if (f.epoch > 0) text += fmt::format("leader      {}, epoch {}\n", f.leader, f.epoch);
-  text += s.durable_step < 0 ? "checkpoint  none yet\n" : fmt::format("checkpoint  step {} is durable\n", s.durable_step);
+  text += s.durable_step < 0 ? "checkpoint  none yet\n"
+                             : fmt::format("checkpoint  step {} is durable\n", s.durable_step);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += in_words(a);
   if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);

@@ -1,5 +1,6 @@
 #pragma once
-// What `holdfast status` shows: the fold of the event log and the last line of the metrics, as text and as JSON. Pure.
+// What `holdfast status` shows: the fold of the event log and the last line of the metrics, as text and as
+// JSON. Pure.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@ struct StatusFacts {
   std::int64_t steps = 0;  ///< train.steps
   RunState state;
   int epoch = 0;
-  std::string leader;      ///< node of the highest epoch
+  std::string leader;                       ///< node of the highest epoch
   std::optional<Roster> roster;             ///< absent: `holdfast run` has not started yet
   std::optional<nlohmann::json> last_step;  ///< last whole line of metrics.jsonl
 };

@@ -1,14 +1,16 @@
 #pragma once
-// The life of a run as a table. Pure: it is told what happened and when, and says what to do; no clock, no socket, no file.
+// The life of a run as a table. Pure: it is told what happened and when, and says what to do; no clock, no
+// socket, no file.
 //
 //   stage      what is going on                          event                                    next
-//   gathering  agents call home (first, or new leader)   every needed agent is here               clearing, or running (adopt)
-//   clearing   agents end what is left of older attempts all placed nodes have answered           starting
-//   starting   ranks are being started                   all ranks up, each on its planned node   running
-//   running    training                                  all ranks ended with 0                   over
-//   any of the three above                               failure -> decide() says stop            over
+//   gathering  agents call home (first, or new leader)   every needed agent is here               clearing,
+//   or running (adopt) clearing   agents end what is left of older attempts all placed nodes have answered
+//   starting starting   ranks are being started                   all ranks up, each on its planned node
+//   running running    training                                  all ranks ended with 0 over any of the three
+//   above                               failure -> decide() says stop            over
 //                                                        failure -> decide() says go on           clearing
-//   any        fewer than half of the agents reachable   nobody is named dead; after a while      over (resign)
+//   any        fewer than half of the agents reachable   nobody is named dead; after a while      over
+//   (resign)
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -30,17 +32,27 @@ struct Record {
   explicit Record(nlohmann::json e) : event(std::move(e)) {}  // explicit: json converts from nearly anything
   nlohmann::json event;
 };
-struct ClearAll { int attempt; };                                  ///< to every agent that is reached
-struct Launch { int attempt; std::vector<int> placement; };        ///< slot -> node
-struct FinishRun { int exit_code; };                               ///< to every agent, after result.json
-struct Resign { std::string why; };                                ///< this leader cannot lead
+struct ClearAll {
+  int attempt;
+};  ///< to every agent that is reached
+struct Launch {
+  int attempt;
+  std::vector<int> placement;
+};  ///< slot -> node
+struct FinishRun {
+  int exit_code;
+};  ///< to every agent, after result.json
+struct Resign {
+  std::string why;
+};  ///< this leader cannot lead
 using Action = std::variant<Record, ClearAll, Launch, FinishRun, Resign>;
 
 class Supervisor {
  public:
-  /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment for people.
-  /// `through_mpirun`: ranks are started by an mpirun whose life matters.
-  Supervisor(Roster roster, config::Supervise limits, bool through_mpirun, int epoch, RunState state, double now, double unix_now);
+  /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
+  /// for people. `through_mpirun`: ranks are started by an mpirun whose life matters.
+  Supervisor(Roster roster, config::Supervise limits, bool through_mpirun, int epoch, RunState state,
+             double now, double unix_now);
 
   /// The moment of everything that is told next.
   void at(double now) { now_ = now; }
@@ -68,8 +80,8 @@ class Supervisor {
  private:
   struct Node {
     bool connected = false;
-    double last_beat = -1;       ///< -1: never heard in this epoch
-    int cleared = 0;             ///< attempts below this are ended there
+    double last_beat = -1;  ///< -1: never heard in this epoch
+    int cleared = 0;        ///< attempts below this are ended there
     bool mpirun = false;
     int attempt = 0;
   };
@@ -100,9 +112,13 @@ class Supervisor {
   bool fresh(int node) const;
   RunState with_doubts() const;
   bool lost(int node) const { return state_.lost.contains(name(node)); }
-  bool lost_is_placed() const { return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); }); }
+  bool lost_is_placed() const {
+    return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); });
+  }
   int slot_of(int node) const;
-  int node_of_rank(int rank) const { return placement_[static_cast<std::size_t>(rank / roster_.ranks_per_node)]; }
+  int node_of_rank(int rank) const {
+    return placement_[static_cast<std::size_t>(rank / roster_.ranks_per_node)];
+  }
   const std::string& name(int node) const { return roster_.nodes[static_cast<std::size_t>(node)].name; }
   std::int64_t highest_step() const;
 
@@ -120,7 +136,7 @@ class Supervisor {
   std::vector<RankNow> ranks_;
   std::optional<Failure> pending_;  ///< a rank's end that may be a symptom of a node's
   double pending_since_ = 0, tick_at_ = -1;
-  bool stepped_ = false;            ///< the attempt's first new step has been seen
+  bool stepped_ = false;  ///< the attempt's first new step has been seen
   std::vector<Action> actions_;
 };
 

@@ -28,7 +28,8 @@ int serve(const RunWords& words) {
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand("run", "Inside an allocation: keep an agent on every node until the run is over");
+  auto* verb =
+      app.add_subcommand("run", "Inside an allocation: keep an agent on every node until the run is over");
   auto words = std::make_shared<RunWords>();
   verb->add_option("RUN_DIR", words->dir, "The run directory that `holdfast submit` made")->required();
   verb->callback([words, &exit_code] {
@@ -67,7 +68,9 @@ void add_spawn(CLI::App& app, int& exit_code) {
 }
 
 void add_start_rank(CLI::App& app, int& exit_code) {
-  app.add_subcommand("start-rank", "Start a rank under mpirun")->group("")->callback([&exit_code] { exit_code = start_rank(); });
+  app.add_subcommand("start-rank", "Start a rank under mpirun")->group("")->callback([&exit_code] {
+    exit_code = start_rank();
+  });
 }
 
 }  // namespace holdfast::launcher

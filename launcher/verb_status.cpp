@@ -24,7 +24,8 @@ std::optional<json> last_line(const std::filesystem::path& file) {
 
 StatusFacts gather(const RunDir& run) {
   if (!files::fs::exists(run.config()))
-    throw Error(Exit::usage, run.path.string() + " is not a run directory", "it has no config.toml", "`holdfast submit` prints the right one");
+    throw Error(Exit::usage, run.path.string() + " is not a run directory", "it has no config.toml",
+                "`holdfast submit` prints the right one");
   StatusFacts facts;
   const auto config = config::load(run.config()).config;
   facts.name = config.run.name, facts.steps = config.train.steps;

@@ -7,7 +7,10 @@
 namespace holdfast {
 
 double unix_seconds() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count() * 1e-6;
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+             .count() *
+         1e-6;
 }
 
 std::string utc_iso8601(double unix_seconds) {

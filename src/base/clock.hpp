@@ -8,7 +8,8 @@ namespace holdfast {
 using Clock = std::chrono::steady_clock;
 using Millis = std::chrono::milliseconds;
 
-/// Seconds since the Unix epoch, microsecond resolution. For records that are compared across nodes, never for deadlines.
+/// Seconds since the Unix epoch, microsecond resolution. For records that are compared across nodes, never
+/// for deadlines.
 double unix_seconds();
 /// "2026-11-21T03:04:05.678901Z"
 std::string utc_iso8601(double unix_seconds);
@@ -20,7 +21,9 @@ class Deadline {
   static Deadline in(std::chrono::nanoseconds duration) { return Deadline(Clock::now() + duration); }
   bool passed() const { return Clock::now() >= at_; }
   /// Never negative.
-  std::chrono::nanoseconds left() const { return passed() ? std::chrono::nanoseconds(0) : at_ - Clock::now(); }
+  std::chrono::nanoseconds left() const {
+    return passed() ? std::chrono::nanoseconds(0) : at_ - Clock::now();
+  }
   int left_ms() const { return static_cast<int>(std::chrono::duration_cast<Millis>(left()).count()); }
 
  private:

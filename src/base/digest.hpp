@@ -1,5 +1,6 @@
 #pragma once
-// The state digest (contract 2): a sum over elements, so it can be computed by parts and does not depend on how a tensor is cut.
+// The state digest (contract 2): a sum over elements, so it can be computed by parts and does not depend on
+// how a tensor is cut.
 #include <bit>
 #include <cstdint>
 #include <span>
@@ -21,7 +22,8 @@ constexpr std::uint64_t digest_element(std::uint64_t index, std::uint64_t bits) 
 /// Partial digest of elements [first, first + values.size()) of a tensor. Partial digests add (mod 2^64).
 inline std::uint64_t digest_part(std::uint64_t first, std::span<const float> values) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) sum += digest_element(first + i, std::bit_cast<std::uint32_t>(values[i]));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sum += digest_element(first + i, std::bit_cast<std::uint32_t>(values[i]));
   return sum;
 }
 
@@ -33,7 +35,8 @@ constexpr std::uint64_t hash_name(const char* name, std::size_t size) {
 }
 
 /// One number for many tensors: a sum over tensors of mix64(name hash ^ mix64(tensor digest)); order-free.
-constexpr std::uint64_t combine_digests(std::uint64_t so_far, std::uint64_t name_hash, std::uint64_t tensor_digest) {
+constexpr std::uint64_t combine_digests(std::uint64_t so_far, std::uint64_t name_hash,
+                                        std::uint64_t tensor_digest) {
   return so_far + mix64(name_hash ^ mix64(tensor_digest));
 }
 

@@ -22,7 +22,8 @@ std::optional<long> get_integer(const char* name) {
   long value = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
   if (error != std::errc{} || end != text->data() + text->size())
-    throw Error(Exit::usage, std::string("the environment variable ") + name + " is not a whole number", "it is '" + *text + "'");
+    throw Error(Exit::usage, std::string("the environment variable ") + name + " is not a whole number",
+                "it is '" + *text + "'");
   return value;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// One exception type for everything a person has to read: *problem (why) suggestion?*, with the exit code it leads to.
+// One exception type for everything a person has to read: *problem (why) suggestion?*, with the exit code it
+// leads to.
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ enum class Exit : int {
 
 class Error : public std::runtime_error {
  public:
-  /// `problem` says what is wrong, `why` the evidence, `hint` what to do (a question or an imperative); the last two may be empty.
+  /// `problem` says what is wrong, `why` the evidence, `hint` what to do (a question or an imperative); the
+  /// last two may be empty.
   Error(Exit exit, std::string problem, std::string why = {}, std::string hint = {});
   Exit exit() const { return exit_; }
   const std::string& problem() const { return problem_; }

@@ -79,7 +79,8 @@ void replace_atomically(const fs::path& path, std::string_view text, unsigned mo
     const Fd fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC, mode);
     append_all(fd.get(), text, aside);
     sync(fd.get(), aside);
-    if (::rename(aside.c_str(), path.c_str()) != 0) throw system_error("cannot rename " + aside.string(), errno);
+    if (::rename(aside.c_str(), path.c_str()) != 0)
+      throw system_error("cannot rename " + aside.string(), errno);
   } catch (...) {
     ::unlink(aside.c_str());
     throw;
@@ -101,7 +102,8 @@ bool create_exclusively(const fs::path& path, std::string_view text, unsigned mo
 std::vector<std::string> list(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) names.push_back(it->path().filename().string());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }

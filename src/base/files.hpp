@@ -31,13 +31,15 @@ class Fd {
 Fd open(const fs::path& path, int flags, unsigned mode = 0600);
 std::string read_text(const fs::path& path);
 /// Writes all bytes at `offset`; an Error on a short write, ENOSPC included.
-void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset, const fs::path& path_for_message);
+void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
+               const fs::path& path_for_message);
 void append_all(int fd, std::string_view text, const fs::path& path_for_message);
 void sync(int fd, const fs::path& path_for_message);
 void sync_folder(const fs::path& folder);
 /// Write `path`.tmp, fsync, rename over `path`, fsync the folder: readers see the old text or the new one.
 void replace_atomically(const fs::path& path, std::string_view text, unsigned mode = 0600);
-/// Creates the file if and only if it does not exist (O_EXCL), fsyncs file and folder; false when it already exists.
+/// Creates the file if and only if it does not exist (O_EXCL), fsyncs file and folder; false when it already
+/// exists.
 bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode = 0600);
 /// Names (not paths) in a folder, sorted; empty when the folder does not exist.
 std::vector<std::string> list(const fs::path& folder);

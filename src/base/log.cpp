@@ -18,7 +18,8 @@ std::shared_ptr<spdlog::logger> make(const std::string& speaker) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   auto logger = std::make_shared<spdlog::logger>("holdfast", sink);
   logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
-      speaker.empty() ? "%^%l%$: %v" : "%Y-%m-%dT%H:%M:%S.%eZ %^%l%$ " + speaker + ": %v", spdlog::pattern_time_type::utc));
+      speaker.empty() ? "%^%l%$: %v" : "%Y-%m-%dT%H:%M:%S.%eZ %^%l%$ " + speaker + ": %v",
+      spdlog::pattern_time_type::utc));
   logger->flush_on(spdlog::level::info);
   return logger;
 }

@@ -14,21 +14,15 @@ void warn(std::string_view text);
 void error(std::string_view text);
 
 template <class... Args>
-void info(fmt::format_string<Args...> format, Args&&... args)
-  requires(sizeof...(Args) > 0)
-{
+void info(fmt::format_string<Args...> format, Args&&... args) requires(sizeof...(Args) > 0) {
   info(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
 }
 template <class... Args>
-void warn(fmt::format_string<Args...> format, Args&&... args)
-  requires(sizeof...(Args) > 0)
-{
+void warn(fmt::format_string<Args...> format, Args&&... args) requires(sizeof...(Args) > 0) {
   warn(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
 }
 template <class... Args>
-void error(fmt::format_string<Args...> format, Args&&... args)
-  requires(sizeof...(Args) > 0)
-{
+void error(fmt::format_string<Args...> format, Args&&... args) requires(sizeof...(Args) > 0) {
   error(std::string_view(fmt::format(format, std::forward<Args>(args)...)));
 }
 

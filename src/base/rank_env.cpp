@@ -29,7 +29,9 @@ std::optional<RankEnv> rank_env_from_environment() {
   if (!run_dir) return std::nullopt;
   auto number = [](const char* name) {
     const auto value = env::get_integer(name);
-    if (!value) throw Error(Exit::usage, std::string("the environment variable ") + name + " is missing", "HOLDFAST_RUN_DIR is set, so an agent should have set it");
+    if (!value)
+      throw Error(Exit::usage, std::string("the environment variable ") + name + " is missing",
+                  "HOLDFAST_RUN_DIR is set, so an agent should have set it");
     return static_cast<int>(*value);
   };
   RankEnv p;
@@ -38,7 +40,8 @@ std::optional<RankEnv> rank_env_from_environment() {
   p.epoch = number("HOLDFAST_EPOCH"), p.attempt = number("HOLDFAST_ATTEMPT");
   p.node = env::get_or("HOLDFAST_NODE", ""), p.run_dir = *run_dir;
   p.agent_socket = env::get_or("HOLDFAST_AGENT_SOCKET", "");
-  p.master_address = env::get_or("MASTER_ADDR", ""), p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
+  p.master_address = env::get_or("MASTER_ADDR", ""),
+  p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
   return p;
 }
 

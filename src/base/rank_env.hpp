@@ -1,6 +1,7 @@
 #pragma once
-// The contract between launcher and rank: the names of the variables and the struct they fill. `holdfast-train` is one
-// such rank; `[rank] command` may name any other program, which also gets torch's names.
+// The contract between launcher and rank: the names of the variables and the struct they fill.
+// `holdfast-train` is one such rank; `[rank] command` may name any other program, which also gets torch's
+// names.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -10,17 +11,18 @@ namespace holdfast {
 
 /// What a rank knows about its place. All of it belongs to the logical slot, never to the host.
 struct RankEnv {
-  int rank = 0;             ///< HOLDFAST_RANK, RANK
-  int world = 1;            ///< HOLDFAST_WORLD, WORLD_SIZE
-  int local_rank = 0;       ///< HOLDFAST_LOCAL_RANK, LOCAL_RANK: GPU index on the node
-  int ranks_per_node = 1;   ///< HOLDFAST_RANKS_PER_NODE, LOCAL_WORLD_SIZE
-  int epoch = 0;            ///< HOLDFAST_EPOCH: the leadership under which this attempt was started
-  int attempt = 0;          ///< HOLDFAST_ATTEMPT: counts from 1 over the life of the run directory
-  std::string node;         ///< HOLDFAST_NODE: the host, for logs only
-  std::filesystem::path run_dir;       ///< HOLDFAST_RUN_DIR
-  std::filesystem::path agent_socket;  ///< HOLDFAST_AGENT_SOCKET: the agent's Unix socket on this node; empty: bare mode
-  std::string master_address;          ///< MASTER_ADDR: host of rank 0
-  int master_port = 0;                 ///< MASTER_PORT
+  int rank = 0;                   ///< HOLDFAST_RANK, RANK
+  int world = 1;                  ///< HOLDFAST_WORLD, WORLD_SIZE
+  int local_rank = 0;             ///< HOLDFAST_LOCAL_RANK, LOCAL_RANK: GPU index on the node
+  int ranks_per_node = 1;         ///< HOLDFAST_RANKS_PER_NODE, LOCAL_WORLD_SIZE
+  int epoch = 0;                  ///< HOLDFAST_EPOCH: the leadership under which this attempt was started
+  int attempt = 0;                ///< HOLDFAST_ATTEMPT: counts from 1 over the life of the run directory
+  std::string node;               ///< HOLDFAST_NODE: the host, for logs only
+  std::filesystem::path run_dir;  ///< HOLDFAST_RUN_DIR
+  std::filesystem::path
+      agent_socket;  ///< HOLDFAST_AGENT_SOCKET: the agent's Unix socket on this node; empty: bare mode
+  std::string master_address;  ///< MASTER_ADDR: host of rank 0
+  int master_port = 0;         ///< MASTER_PORT
 };
 
 /// "NAME=value" for the rank, both spellings.

@@ -1,5 +1,6 @@
 #pragma once
-// Every name in a run directory (contract 1) is here and nowhere else; names of checkpoints are in checkpoint/catalog.hpp.
+// Every name in a run directory (contract 1) is here and nowhere else; names of checkpoints are in
+// checkpoint/catalog.hpp.
 #include <filesystem>
 #include <string>
 
@@ -12,14 +13,16 @@ struct RunDir {
   std::filesystem::path config() const { return path / "config.toml"; }    ///< resolved settings
   std::filesystem::path model() const { return path / "model.toml"; }      ///< resolved model file
   std::filesystem::path cluster() const { return path / "cluster.toml"; }  ///< resolved cluster file
-  std::filesystem::path plan() const { return path / "plan.json"; }        ///< hypothetical and real placement
+  std::filesystem::path plan() const { return path / "plan.json"; }  ///< hypothetical and real placement
   std::filesystem::path script() const { return path / "job.sbatch"; }
-  std::filesystem::path secret() const { return path / "secret"; }         ///< 0600, 64 hex digits
-  std::filesystem::path owner() const { return path / "owner.json"; }      ///< the job that owns the directory
-  std::filesystem::path bare_lock() const { return path / "bare.lock"; }   ///< held by a run without agents
-  std::filesystem::path nodes() const { return path / "nodes.json"; }      ///< names, addresses and port of the agents
-  std::filesystem::path epochs() const { return path / "epoch"; }          ///< NNNN, created O_EXCL: leadership
-  std::filesystem::path events() const { return path / "events"; }         ///< NNNN.jsonl: one file per epoch
+  std::filesystem::path secret() const { return path / "secret"; }        ///< 0600, 64 hex digits
+  std::filesystem::path owner() const { return path / "owner.json"; }     ///< the job that owns the directory
+  std::filesystem::path bare_lock() const { return path / "bare.lock"; }  ///< held by a run without agents
+  std::filesystem::path nodes() const {
+    return path / "nodes.json";
+  }  ///< names, addresses and port of the agents
+  std::filesystem::path epochs() const { return path / "epoch"; }   ///< NNNN, created O_EXCL: leadership
+  std::filesystem::path events() const { return path / "events"; }  ///< NNNN.jsonl: one file per epoch
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
   std::filesystem::path logs() const { return path / "logs"; }

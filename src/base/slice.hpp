@@ -1,6 +1,6 @@
 #pragma once
-// How a tensor of n elements is cut over a shard group: contiguous slices, aligned to 64 elements, short or empty at the
-// end. Used by the planner (bytes), the trainer (arenas) and checkpoints (global indices).
+// How a tensor of n elements is cut over a shard group: contiguous slices, aligned to 64 elements, short or
+// empty at the end. Used by the planner (bytes), the trainer (arenas) and checkpoints (global indices).
 #include <algorithm>
 #include <cstdint>
 

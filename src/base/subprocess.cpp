@@ -24,8 +24,8 @@ struct Streams {
   int in = -1, out = -1, err = -1;  ///< -1: inherit
 };
 
-[[noreturn]] void child_main(const Command& command, Streams streams, char* const* argv, char* const* environment, int report,
-                             pid_t parent) {
+[[noreturn]] void child_main(const Command& command, Streams streams, char* const* argv,
+                             char* const* environment, int report, pid_t parent) {
   // Only async-signal-safe calls from here on: the parent may have threads.
   auto fail = [report] {
     const int error = errno;
@@ -79,7 +79,9 @@ pid_t spawn(const Command& command, Streams streams) {
   if (::pipe2(report, O_CLOEXEC) != 0) throw system_error("cannot create a pipe", errno);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) child_main(command, streams, argv.data(), command.environment ? environment.data() : nullptr, report[1], parent);
+  if (pid == 0)
+    child_main(command, streams, argv.data(), command.environment ? environment.data() : nullptr, report[1],
+               parent);
   const int fork_error = errno;
   ::close(report[1]);
   const files::Fd reader(report[0]);
@@ -97,7 +99,9 @@ pid_t spawn(const Command& command, Streams streams) {
 
 }  // namespace
 
-int exit_status(int wait_status) { return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status); }
+int exit_status(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
 
 pid_t spawn(const Command& command) { return spawn(command, Streams{}); }
 
@@ -105,11 +109,13 @@ Finished run(const Command& command, std::chrono::milliseconds limit, const std:
   int in[2], out[2], err[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0)
     throw system_error("cannot create a pipe", errno);
-  files::Fd in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]), err_write(err[1]);
+  files::Fd in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]),
+      err_write(err[1]);
   const pid_t pid = spawn(command, {in_read.get(), out_write.get(), err_write.get()});
   in_read.reset(), out_write.reset(), err_write.reset();
   ::fcntl(in_write.get(), F_SETFL, O_NONBLOCK);
-  struct sigaction ignore {}, before {};
+  struct sigaction ignore {
+  }, before{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
 

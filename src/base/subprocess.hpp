@@ -15,22 +15,23 @@ struct Command {
   std::vector<std::string> argv;
   std::optional<std::vector<std::string>> environment;  ///< "NAME=value"; inherited when absent
   std::filesystem::path folder;                         ///< working folder; inherited when empty
-  std::filesystem::path output;                         ///< stdout and stderr are appended here; inherited when empty
-  bool new_session = false;                             ///< setsid(): survives its parent's terminal and can be killed as a group
-  bool die_with_parent = false;                         ///< SIGKILL when the thread that started it ends
+  std::filesystem::path output;  ///< stdout and stderr are appended here; inherited when empty
+  bool new_session = false;      ///< setsid(): survives its parent's terminal and can be killed as a group
+  bool die_with_parent = false;  ///< SIGKILL when the thread that started it ends
 };
 
-/// Starts the program and returns its pid. The caller waits for it. Signals are at their defaults in the child,
-/// all descriptors above 2 are closed. An Error when the program cannot be started at all.
+/// Starts the program and returns its pid. The caller waits for it. Signals are at their defaults in the
+/// child, all descriptors above 2 are closed. An Error when the program cannot be started at all.
 pid_t spawn(const Command& command);
 
 struct Finished {
-  int status = 0;       ///< exit code, or 128 + signal
+  int status = 0;  ///< exit code, or 128 + signal
   bool timed_out = false;
   std::string out, err;  ///< captured, each at most 64 MiB
 };
 
-/// Runs to the end, capturing both streams, at most `limit`; past it the program is killed and `timed_out` is set.
+/// Runs to the end, capturing both streams, at most `limit`; past it the program is killed and `timed_out` is
+/// set.
 Finished run(const Command& command, std::chrono::milliseconds limit, const std::string& input = {});
 
 /// Exit code, or 128 + signal, of a wait status.

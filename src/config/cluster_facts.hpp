@@ -12,7 +12,7 @@ struct GpuSlot {
   std::string nic;     ///< RDMA device, for example mlx5_0; empty: none
   std::string netdev;  ///< its network interface
   int numa = 0;
-  int rail = 0;        ///< leaf switch of the scalable unit that this NIC hangs on
+  int rail = 0;  ///< leaf switch of the scalable unit that this NIC hangs on
   bool operator==(const GpuSlot&) const = default;
 };
 
@@ -24,15 +24,16 @@ struct ScalableUnit {
 
 struct ClusterFacts {
   std::string name, description;
-  std::string gpu = "none";            ///< model name, for example h100
+  std::string gpu = "none";  ///< model name, for example h100
   int gpus_per_node = 0;
-  std::int64_t gpu_memory_bytes = 0;   ///< of one GPU; on CPU-only clusters the share of one rank
+  std::int64_t gpu_memory_bytes = 0;  ///< of one GPU; on CPU-only clusters the share of one rank
   int cpus_per_node = 1;
   std::vector<ScalableUnit> units;
-  std::vector<GpuSlot> slots;          ///< gpus_per_node of them
-  double storage_read_bytes_s = 0, storage_write_bytes_s = 0;  ///< whole file system, bytes per second; 0: unknown
-  double node_mttf_hours = 0;          ///< mean time to failure of one node; 0: unknown
-  std::string control_interface;       ///< network interface of agents and mpirun
+  std::vector<GpuSlot> slots;  ///< gpus_per_node of them
+  double storage_read_bytes_s = 0,
+         storage_write_bytes_s = 0;      ///< whole file system, bytes per second; 0: unknown
+  double node_mttf_hours = 0;            ///< mean time to failure of one node; 0: unknown
+  std::string control_interface;         ///< network interface of agents and mpirun
   std::vector<std::string> environment;  ///< "NAME=value" every rank gets (NCCL_*, UCX_*, OMPI_MCA_*)
   bool operator==(const ClusterFacts&) const = default;
 };

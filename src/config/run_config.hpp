@@ -1,6 +1,6 @@
 #pragma once
-// All settings of a run as plain structs, default beside each field, one struct per TOML table. `bind.cpp` binds file
-// keys to these fields, `check.cpp` holds the rules across them.
+// All settings of a run as plain structs, default beside each field, one struct per TOML table. `bind.cpp`
+// binds file keys to these fields, `check.cpp` holds the rules across them.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,8 +12,9 @@ enum class Strategy { no_shard, full_shard, hybrid_shard };
 /// [run]
 struct Run {
   std::string name = "holdfast";  ///< shown by squeue; any printable text
-  std::string dir;                ///< run directory on the shared file system; relative to where `submit` was typed
-  std::string resume = "auto";    ///< auto: newest verified checkpoint of the run directory; none; or a checkpoint's path
+  std::string dir;  ///< run directory on the shared file system; relative to where `submit` was typed
+  std::string resume =
+      "auto";  ///< auto: newest verified checkpoint of the run directory; none; or a checkpoint's path
   bool operator==(const Run&) const = default;
 };
 
@@ -36,7 +37,8 @@ struct Slurm {
 /// [rank]
 struct Rank {
   std::vector<std::string> command = {"holdfast-train"};  ///< argument list; not evaluated by a shell
-  std::string launch = "auto";  ///< mpi: through mpirun; direct: the agents start the program; auto: mpi for holdfast-train, else direct
+  std::string launch = "auto";  ///< mpi: through mpirun; direct: the agents start the program; auto: mpi for
+                                ///< holdfast-train, else direct
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
   bool operator==(const Rank&) const = default;
 };
@@ -50,8 +52,9 @@ struct Supervise {
   int step_s = 600;              ///< a rank that is alive but shows no progress for so long is hung
   int stop_s = 10;               ///< ranks asked to end get so long before SIGKILL
   int max_restarts = 100;        ///< attempts in all
-  int max_same_step = 3;         ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
-  int port = 0;                  ///< agents' TCP port; 0: derived from the job id
+  int max_same_step =
+      3;         ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
+  int port = 0;  ///< agents' TCP port; 0: derived from the job id
   bool operator==(const Supervise&) const = default;
 };
 
@@ -63,18 +66,20 @@ struct Model {
 
 /// [data]
 struct Data {
-  std::string tokens;          ///< token file made by `holdfast data prepare`
-  std::uint64_t shuffle_seed = 1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
+  std::string tokens;  ///< token file made by `holdfast data prepare`
+  std::uint64_t shuffle_seed =
+      1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
   bool operator==(const Data&) const = default;
 };
 
 /// [train]
 struct Train {
   std::int64_t steps = 100;
-  int sequence = 256;      ///< tokens per sample
-  int micro_batch = 1;     ///< samples per leaf (the gradient of one micro-batch)
-  int leaves = 8;          ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
-  int lanes = 0;           ///< accumulation lanes (numerics rule 2); 0: the number of replicas. Results depend on it
+  int sequence = 256;   ///< tokens per sample
+  int micro_batch = 1;  ///< samples per leaf (the gradient of one micro-batch)
+  int leaves =
+      8;  ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
+  int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: the number of replicas. Results depend on it
   std::uint64_t seed = 1;  ///< of the initial weights
   bool operator==(const Train&) const = default;
 };
@@ -100,7 +105,8 @@ struct Optim {
 struct Checkpoint {
   int every = 50;  ///< steps between checkpoints; 0: only at the end
   int keep = 3;    ///< newest committed checkpoints to keep
-  int commit_s = 120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
+  int commit_s =
+      120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
   bool operator==(const Checkpoint&) const = default;
 };
 

@@ -22,13 +22,15 @@ constexpr Millis redial_pause{100};
 
 class AgentLink final : public RankLink {
  public:
-  explicit AgentLink(const RankEnv& place) : place_(place), secret_(read_secret(RunDir{place.run_dir}.secret())) {
+  explicit AgentLink(const RankEnv& place)
+      : place_(place), secret_(read_secret(RunDir{place.run_dir}.secret())) {
     thread_ = std::thread([this] { serve(); });
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(10), [this] { return connected_; })) {
       lock.unlock();
       end();
-      throw Error(Exit::transient, "the agent on this node does not answer", place.agent_socket.string() + ": " + last_error_);
+      throw Error(Exit::transient, "the agent on this node does not answer",
+                  place.agent_socket.string() + ": " + last_error_);
     }
   }
   ~AgentLink() override { end(); }
@@ -41,7 +43,9 @@ class AgentLink final : public RankLink {
   }
 
   void restored(const Restored& from) override {
-    enqueue([this, from] { restored_ = encode(RankRestored{place_.rank, place_.attempt, from}), tell(*restored_); });
+    enqueue([this, from] {
+      restored_ = encode(RankRestored{place_.rank, place_.attempt, from}), tell(*restored_);
+    });
   }
 
   void vote(std::int64_t step, bool ok, const std::string& payload) override {
@@ -59,7 +63,9 @@ class AgentLink final : public RankLink {
     return it != verdicts_.end() && it->second;
   }
 
-  void finished(const std::optional<FinalState>& state) override { last_words(encode(RankFinished{place_.rank, place_.attempt, state})); }
+  void finished(const std::optional<FinalState>& state) override {
+    last_words(encode(RankFinished{place_.rank, place_.attempt, state}));
+  }
 
   void failed(int exit_code, const std::string& why) noexcept override {
     try {
@@ -88,11 +94,13 @@ class AgentLink final : public RankLink {
 
   void connect() {
     channel_ = dial(loop_, place_.agent_socket, secret_, Millis(2000),
-                    {[this] { opened(); }, [this](std::string_view line) { take(line); }, [this](const std::string& why) { lost(why); }});
+                    {[this] { opened(); }, [this](std::string_view line) { take(line); },
+                     [this](const std::string& why) { lost(why); }});
   }
 
   void opened() {
-    tell(encode(Hello{Hello::Role::rank, place_.node, place_.epoch, place_.attempt, place_.rank, ::getpid()}));
+    tell(
+        encode(Hello{Hello::Role::rank, place_.node, place_.epoch, place_.attempt, place_.rank, ::getpid()}));
     beat();
     if (restored_) tell(*restored_);
     for (const auto& [step, line] : votes_) tell(line);
@@ -118,7 +126,8 @@ class AgentLink final : public RankLink {
     if (const auto* verdict = std::get_if<Verdict>(&*message)) {
       verdicts_[verdict->step] = verdict->durable;
       votes_.erase(verdict->step);
-      if (!verdict->durable && place_.rank == 0) log::warn("checkpoint {} was dropped: {}", verdict->step, verdict->why);
+      if (!verdict->durable && place_.rank == 0)
+        log::warn("checkpoint {} was dropped: {}", verdict->step, verdict->why);
     } else if (std::holds_alternative<Taken>(*message)) {
       taken_ = true;
     }
@@ -126,7 +135,8 @@ class AgentLink final : public RankLink {
   }
 
   void beat() {
-    tell(encode(RankProgress{place_.rank, place_.attempt, step_.load(std::memory_order_relaxed), phase_.load(std::memory_order_relaxed)}));
+    tell(encode(RankProgress{place_.rank, place_.attempt, step_.load(std::memory_order_relaxed),
+                             phase_.load(std::memory_order_relaxed)}));
   }
 
   void tell(const std::string& line) {

@@ -5,10 +5,10 @@
 
 #include <asio/buffer.hpp>
 #include <asio/connect.hpp>
+#include <asio/generic/stream_protocol.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/local/stream_protocol.hpp>
 #include <asio/read_until.hpp>
-#include <asio/generic/stream_protocol.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 #include <deque>
@@ -21,7 +21,8 @@ namespace holdfast::control {
 namespace {
 
 using Socket = asio::generic::stream_protocol::socket;
-constexpr std::size_t queue_limit = 64u << 20;  // bytes waiting to be sent: past it the other end is not listening
+constexpr std::size_t queue_limit =
+    64u << 20;  // bytes waiting to be sent: past it the other end is not listening
 constexpr Millis handshake_limit{5000};
 
 class SocketChannel final : public Channel, public std::enable_shared_from_this<SocketChannel> {
@@ -85,23 +86,25 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   }
 
   void write_next() {
-    asio::async_write(socket_, asio::buffer(queue_.front()), [self = shared_from_this()](std::error_code error, std::size_t) {
-      if (self->closed_) return;
-      if (error) return self->fail(error.message());
-      self->queued_ -= self->queue_.front().size();
-      self->queue_.pop_front();
-      if (!self->queue_.empty()) return self->write_next();
-      if (self->closing_) self->shut();
-    });
+    asio::async_write(socket_, asio::buffer(queue_.front()),
+                      [self = shared_from_this()](std::error_code error, std::size_t) {
+                        if (self->closed_) return;
+                        if (error) return self->fail(error.message());
+                        self->queued_ -= self->queue_.front().size();
+                        self->queue_.pop_front();
+                        if (!self->queue_.empty()) return self->write_next();
+                        if (self->closing_) self->shut();
+                      });
   }
 
   void read() {
-    socket_.async_read_some(asio::buffer(chunk_), [weak = weak_from_this()](std::error_code error, std::size_t bytes) {
-      const auto self = weak.lock();
-      if (!self || self->closed_) return;
-      if (error) return self->fail(error == asio::error::eof ? "the other end closed" : error.message());
-      if (self->take(bytes)) self->read();
-    });
+    socket_.async_read_some(
+        asio::buffer(chunk_), [weak = weak_from_this()](std::error_code error, std::size_t bytes) {
+          const auto self = weak.lock();
+          if (!self || self->closed_) return;
+          if (error) return self->fail(error == asio::error::eof ? "the other end closed" : error.message());
+          if (self->take(bytes)) self->read();
+        });
   }
 
   /// False when the channel has been closed meanwhile.
@@ -109,13 +112,15 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
     const std::size_t searched = input_.size();
     input_.append(chunk_, bytes);
     std::size_t begin = 0;
-    for (std::size_t end = input_.find('\n', searched); end != std::string::npos; end = input_.find('\n', begin)) {
+    for (std::size_t end = input_.find('\n', searched); end != std::string::npos;
+         end = input_.find('\n', begin)) {
       const std::string_view line(input_.data() + begin, end - begin);
       if (!take_line(line)) return false;
       begin = end + 1;
     }
     input_.erase(0, begin);
-    if (input_.size() > (session_.established() ? sealed_line_limit : handshake_line_limit)) return fail("a line is too long"), false;
+    if (input_.size() > (session_.established() ? sealed_line_limit : handshake_line_limit))
+      return fail("a line is too long"), false;
     return true;
   }
 
@@ -123,7 +128,8 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
     if (!session_.established()) {
       std::optional<std::string> answer;
       std::string why;
-      if (line.size() > handshake_line_limit || !session_.handshake(line, answer, why)) return fail(why), false;
+      if (line.size() > handshake_line_limit || !session_.handshake(line, answer, why))
+        return fail(why), false;
       if (answer) write_line(*answer);
       if (session_.established()) {
         timer_.cancel();
@@ -149,15 +155,18 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
 };
 
 Socket::endpoint_type resolve(asio::io_context& context, const Address& address, bool passive) {
-  if (const auto* path = std::get_if<std::filesystem::path>(&address)) return asio::local::stream_protocol::endpoint(path->string());
+  if (const auto* path = std::get_if<std::filesystem::path>(&address))
+    return asio::local::stream_protocol::endpoint(path->string());
   const auto& tcp = std::get<TcpAddress>(address);
-  if (passive && tcp.host.empty()) return asio::ip::tcp::endpoint(asio::ip::tcp::v4(), static_cast<unsigned short>(tcp.port));
+  if (passive && tcp.host.empty())
+    return asio::ip::tcp::endpoint(asio::ip::tcp::v4(), static_cast<unsigned short>(tcp.port));
   std::error_code error;
   const auto literal = asio::ip::make_address(tcp.host, error);
   if (!error) return asio::ip::tcp::endpoint(literal, static_cast<unsigned short>(tcp.port));
   asio::ip::tcp::resolver resolver(context);
   const auto found = resolver.resolve(tcp.host, std::to_string(tcp.port), error);
-  if (error || found.empty()) throw Error(Exit::runtime, "cannot resolve the host " + tcp.host, error.message());
+  if (error || found.empty())
+    throw Error(Exit::runtime, "cannot resolve the host " + tcp.host, error.message());
   return found.begin()->endpoint();
 }
 
@@ -169,7 +178,8 @@ std::string to_text(const Address& address) {
   return tcp.host + ":" + std::to_string(tcp.port);
 }
 
-ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit, Channel::Handlers handlers) {
+ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
+                Channel::Handlers handlers) {
   auto channel = std::make_shared<SocketChannel>(loop.inside().context, Session::End::client, secret);
   channel->handle(std::move(handlers));
   try {
@@ -190,7 +200,8 @@ ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis li
 }
 
 struct Listener::State : std::enable_shared_from_this<Listener::State> {
-  State(asio::io_context& c, const Key& s, std::function<void(ChannelPtr)> a) : context(c), acceptor(c), secret(s), accepted(std::move(a)) {}
+  State(asio::io_context& c, const Key& s, std::function<void(ChannelPtr)> a)
+      : context(c), acceptor(c), secret(s), accepted(std::move(a)) {}
   ~State() {
     if (!path.empty()) ::unlink(path.c_str());
   }
@@ -220,7 +231,8 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
   std::filesystem::path path;
 };
 
-Listener::Listener(Loop& loop, const Address& address, const Key& secret, std::function<void(ChannelPtr)> accepted)
+Listener::Listener(Loop& loop, const Address& address, const Key& secret,
+                   std::function<void(ChannelPtr)> accepted)
     : state_(std::make_shared<State>(loop.inside().context, secret, std::move(accepted))) {
   const auto endpoint = resolve(state_->context, address, true);
   const auto* path = std::get_if<std::filesystem::path>(&address);
@@ -232,7 +244,8 @@ Listener::Listener(Loop& loop, const Address& address, const Key& secret, std::f
   if (!error && path) state_->path = *path, ::chmod(path->c_str(), 0600);
   if (!error) state_->acceptor.listen(1024, error);
   if (error)
-    throw Error(Exit::transient, "cannot listen on " + to_text(address), error.message(), "Does another agent of this run live here?");
+    throw Error(Exit::transient, "cannot listen on " + to_text(address), error.message(),
+                "Does another agent of this run live here?");
   state_->accept();
 }
 

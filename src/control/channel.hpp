@@ -1,5 +1,6 @@
 #pragma once
-// A sealed line-by-line connection between two processes of a run, over TCP (between nodes) or a Unix socket (inside one).
+// A sealed line-by-line connection between two processes of a run, over TCP (between nodes) or a Unix socket
+// (inside one).
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -21,9 +22,9 @@ std::string to_text(const Address& address);
 class Channel {
  public:
   struct Handlers {
-    std::function<void()> opened;                          ///< both ends have proved themselves
-    std::function<void(std::string_view json)> message;    ///< one line, seal checked
-    std::function<void(const std::string& why)> closed;    ///< once; never after close()
+    std::function<void()> opened;                        ///< both ends have proved themselves
+    std::function<void(std::string_view json)> message;  ///< one line, seal checked
+    std::function<void(const std::string& why)> closed;  ///< once; never after close()
   };
   virtual ~Channel() = default;
   virtual void handle(Handlers handlers) = 0;  ///< replaces the handlers
@@ -35,7 +36,8 @@ class Channel {
 using ChannelPtr = std::shared_ptr<Channel>;
 
 /// Connects within `limit`, else closed(why). The channel lives as long as the caller holds it.
-ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit, Channel::Handlers handlers);
+ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
+                Channel::Handlers handlers);
 
 class Listener {
  public:

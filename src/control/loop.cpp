@@ -22,13 +22,15 @@ void Loop::post(std::function<void()> work) { asio::post(inside_->context, std::
 
 namespace {
 struct Ticker : std::enable_shared_from_this<Ticker> {
-  Ticker(asio::io_context& context, Millis p, std::function<void()> w) : timer(context), period(p), work(std::move(w)) {}
+  Ticker(asio::io_context& context, Millis p, std::function<void()> w)
+      : timer(context), period(p), work(std::move(w)) {}
   void wait(bool again) {
     timer.async_wait([weak = weak_from_this(), again](std::error_code error) {
       const auto self = weak.lock();
       if (!self || error) return;
       if (!again) return self->work();
-      // From now, not from the planned moment: after a stop of the whole process there is no burst of missed ticks.
+      // From now, not from the planned moment: after a stop of the whole process there is no burst of missed
+      // ticks.
       self->timer.expires_after(self->period);
       self->wait(true);
       self->work();
@@ -64,7 +66,8 @@ Loop::Handle Loop::when_readable(int fd, std::function<void()> work) {
 }
 
 namespace {
-void wait_signal(const std::shared_ptr<asio::signal_set>& set, const std::shared_ptr<std::function<void(int)>>& work) {
+void wait_signal(const std::shared_ptr<asio::signal_set>& set,
+                 const std::shared_ptr<std::function<void(int)>>& work) {
   set->async_wait([weak = std::weak_ptr(set), work](std::error_code error, int number) {
     const auto alive = weak.lock();
     if (error || !alive) return;

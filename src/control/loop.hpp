@@ -1,6 +1,6 @@
 #pragma once
-// The one place that waits: timers, readable descriptors, signals, posted work. A thin front for Asio, so that only
-// loop.cpp and channel.cpp include it.
+// The one place that waits: timers, readable descriptors, signals, posted work. A thin front for Asio, so
+// that only loop.cpp and channel.cpp include it.
 #include <functional>
 #include <initializer_list>
 #include <memory>

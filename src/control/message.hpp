@@ -1,6 +1,6 @@
 #pragma once
-// Everything that is said between rank, agent and leader: one struct per message, encoded as one JSON object. Decoding
-// checks every field's type and bounds; what does not fit is refused whole.
+// Everything that is said between rank, agent and leader: one struct per message, encoded as one JSON object.
+// Decoding checks every field's type and bounds; what does not fit is refused whole.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,39 +15,77 @@ namespace holdfast::control {
 struct Hello {
   enum class Role { rank, shim, leader, candidate, spawner, keeper };
   Role role = Role::rank;
-  std::string node;       ///< where the speaker runs
-  int epoch = 0;          ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
-  int attempt = 0;        ///< rank, shim, spawner
-  int rank = -1;          ///< rank, shim
+  std::string node;  ///< where the speaker runs
+  int epoch = 0;     ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
+  int attempt = 0;   ///< rank, shim, spawner
+  int rank = -1;     ///< rank, shim
   std::int64_t pid = 0;
 };
 
-// --- rank or shim to agent, and on to the leader (the agent fills `rank` and `attempt` from the hello) ---------------
-struct RankStarted { int rank = -1, attempt = 0; std::int64_t pid = 0; };
-struct RankProgress { int rank = -1, attempt = 0; std::int64_t step = -1; Phase phase = Phase::starting; };
-struct RankRestored { int rank = -1, attempt = 0; Restored from; };
-struct RankVote { int rank = -1, attempt = 0; std::int64_t step = 0; bool ok = false; std::string payload; };
-struct RankFinished { int rank = -1, attempt = 0; std::optional<FinalState> state; };
-struct RankFailed { int rank = -1, attempt = 0, exit_code = 0; std::string why; };
-struct RankExited { int rank = -1, attempt = 0, status = 0; };  ///< status: exit code or 128 + signal; -1: it vanished
+// --- rank or shim to agent, and on to the leader (the agent fills `rank` and `attempt` from the hello)
+// ---------------
+struct RankStarted {
+  int rank = -1, attempt = 0;
+  std::int64_t pid = 0;
+};
+struct RankProgress {
+  int rank = -1, attempt = 0;
+  std::int64_t step = -1;
+  Phase phase = Phase::starting;
+};
+struct RankRestored {
+  int rank = -1, attempt = 0;
+  Restored from;
+};
+struct RankVote {
+  int rank = -1, attempt = 0;
+  std::int64_t step = 0;
+  bool ok = false;
+  std::string payload;
+};
+struct RankFinished {
+  int rank = -1, attempt = 0;
+  std::optional<FinalState> state;
+};
+struct RankFailed {
+  int rank = -1, attempt = 0, exit_code = 0;
+  std::string why;
+};
+struct RankExited {
+  int rank = -1, attempt = 0, status = 0;
+};  ///< status: exit code or 128 + signal; -1: it vanished
 /// Agent to rank: the leader or the agent has your finished/failed/exited.
 struct Taken {};
 /// What became of a checkpoint; leader to agent to rank.
-struct Verdict { int attempt = 0; std::int64_t step = 0; bool durable = false; std::string why; };
+struct Verdict {
+  int attempt = 0;
+  std::int64_t step = 0;
+  bool durable = false;
+  std::string why;
+};
 
-// --- leader and agent -------------------------------------------------------------------------------------------------
-struct RankPlace { int rank = -1, local_rank = 0; };
+// --- leader and agent
+// -------------------------------------------------------------------------------------------------
+struct RankPlace {
+  int rank = -1, local_rank = 0;
+};
 /// Agent to leader, first answer and every heartbeat.
 struct Beat {
   std::string node;
-  int attempt = 0;                   ///< highest attempt this agent has heard of
-  bool mpirun = false;               ///< it hosts the live mpirun of that attempt
-  std::vector<RankProgress> ranks;   ///< live ranks of that attempt on this node
+  int attempt = 0;                  ///< highest attempt this agent has heard of
+  bool mpirun = false;              ///< it hosts the live mpirun of that attempt
+  std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
 };
-struct LeaderBeat { int epoch = 0; };
+struct LeaderBeat {
+  int epoch = 0;
+};
 /// Leader to agent: end everything of lower attempts, then answer Cleared.
-struct Clear { int epoch = 0, attempt = 0; };
-struct Cleared { int attempt = 0; };
+struct Clear {
+  int epoch = 0, attempt = 0;
+};
+struct Cleared {
+  int attempt = 0;
+};
 /// Leader to agent: start these ranks of `[rank] command` yourself.
 struct StartRanks {
   int epoch = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
@@ -55,20 +93,37 @@ struct StartRanks {
   std::vector<RankPlace> ranks;
 };
 /// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
-struct StartMpirun { int epoch = 0, attempt = 0; std::vector<std::string> slots; };
-struct MpirunExited { int attempt = 0, status = 0; };
+struct StartMpirun {
+  int epoch = 0, attempt = 0;
+  std::vector<std::string> slots;
+};
+struct MpirunExited {
+  int attempt = 0, status = 0;
+};
 /// Leader to agent: the run is over; end everything and leave with this code.
-struct Finish { int exit_code = 0; };
+struct Finish {
+  int exit_code = 0;
+};
 
-// --- election, mpirun's remote start, the keeper ------------------------------------------------------------------------
+// --- election, mpirun's remote start, the keeper
+// ------------------------------------------------------------------------
 /// Agent to candidate.
-struct Answer { bool grant = false; int epoch = 0; std::int64_t leader_age_ms = -1; };
+struct Answer {
+  bool grant = false;
+  int epoch = 0;
+  std::int64_t leader_age_ms = -1;
+};
 /// `holdfast spawn` to agent: run this command line (mpirun's, for its daemon) as a child.
-struct Exec { std::string command; };
-struct Exited { int status = 0; };
+struct Exec {
+  std::string command;
+};
+struct Exited {
+  int status = 0;
+};
 
-using Message = std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed, RankExited, Taken, Verdict,
-                             Beat, LeaderBeat, Clear, Cleared, StartRanks, StartMpirun, MpirunExited, Finish, Answer, Exec, Exited>;
+using Message = std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished,
+                             RankFailed, RankExited, Taken, Verdict, Beat, LeaderBeat, Clear, Cleared,
+                             StartRanks, StartMpirun, MpirunExited, Finish, Answer, Exec, Exited>;
 
 std::string encode(const Message& message);
 /// Nothing when `json` is not a well-formed message; `why` then names the field.

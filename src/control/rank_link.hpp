@@ -1,6 +1,7 @@
 #pragma once
-// A rank's line to the agent of its node. The trainer talks to this interface; in bare mode (srun without agents) it is
-// a null object, so the trainer never asks "am I supervised?" except to choose who commits a checkpoint.
+// A rank's line to the agent of its node. The trainer talks to this interface; in bare mode (srun without
+// agents) it is a null object, so the trainer never asks "am I supervised?" except to choose who commits a
+// checkpoint.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,15 +13,25 @@
 namespace holdfast::control {
 
 /// What a rank is doing; with the step it is the progress that the agents watch.
-enum class Phase { starting, restoring, data, forward, backward, collective, optimizer, checkpoint, finishing };
+enum class Phase {
+  starting,
+  restoring,
+  data,
+  forward,
+  backward,
+  collective,
+  optimizer,
+  checkpoint,
+  finishing
+};
 const char* name_of(Phase phase);
 
 /// Where a rank's state came from.
 struct Restored {
-  std::int64_t step = 0;     ///< optimizer steps done in the restored state; 0: a fresh start
-  std::string level;         ///< "shared", "fresh"
-  std::string digest;        ///< state digest after loading, 16 hex digits
-  std::string note;          ///< why an older checkpoint was taken, or ""
+  std::int64_t step = 0;  ///< optimizer steps done in the restored state; 0: a fresh start
+  std::string level;      ///< "shared", "fresh"
+  std::string digest;     ///< state digest after loading, 16 hex digits
+  std::string note;       ///< why an older checkpoint was taken, or ""
 };
 
 /// What the run ends with (contract 1, result.json).
@@ -41,8 +52,8 @@ class RankLink {
   /// This rank's part of checkpoint `step` is fsynced (ok) or could not be written (`payload` then says why).
   /// `payload` is JSON text, opaque here (checkpoint/commit.hpp reads it).
   virtual void vote(std::int64_t step, bool ok, const std::string& payload) = 0;
-  /// Waits until the leader has said what became of checkpoint `step`: true when it is durable, false when it was
-  /// dropped or the deadline passed.
+  /// Waits until the leader has said what became of checkpoint `step`: true when it is durable, false when it
+  /// was dropped or the deadline passed.
   virtual bool wait_verdict(std::int64_t step, const Deadline& deadline) = 0;
   /// The rank's work is done; logical rank 0 brings the final state. Returns once the agent has taken it.
   virtual void finished(const std::optional<FinalState>& state) = 0;
@@ -50,7 +61,8 @@ class RankLink {
   virtual void failed(int exit_code, const std::string& why) noexcept = 0;
 };
 
-/// Connects to the agent named by `place` (an Error when it does not answer within 10 s), or returns the null link.
+/// Connects to the agent named by `place` (an Error when it does not answer within 10 s), or returns the null
+/// link.
 std::unique_ptr<RankLink> make_rank_link(const std::optional<RankEnv>& place);
 
 }  // namespace holdfast::control

@@ -39,7 +39,9 @@ std::string to_hex(const Key& key) {
 
 bool from_hex(std::string_view text, Key& key) {
   if (text.size() != 2 * key.size()) return false;
-  auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
+  auto digit = [](char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  };
   for (std::size_t i = 0; i < key.size(); ++i) {
     const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
     if (high < 0 || low < 0) return false;
@@ -50,14 +52,16 @@ bool from_hex(std::string_view text, Key& key) {
 
 Key read_secret(const std::filesystem::path& file) {
   struct stat facts {};
-  if (::stat(file.c_str(), &facts) != 0) throw system_error("cannot read the run's secret " + file.string(), errno);
+  if (::stat(file.c_str(), &facts) != 0)
+    throw system_error("cannot read the run's secret " + file.string(), errno);
   if (facts.st_mode & 077)
-    throw Error(Exit::usage, "the run's secret " + file.string() + " can be read by others", "anyone who reads it commands the run",
-                "chmod 600 it, or start in a new run directory");
+    throw Error(Exit::usage, "the run's secret " + file.string() + " can be read by others",
+                "anyone who reads it commands the run", "chmod 600 it, or start in a new run directory");
   std::string text = files::read_text(file);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   Key key;
-  if (!from_hex(text, key)) throw Error(Exit::usage, "the run's secret " + file.string() + " is damaged", "it is not 64 hex digits");
+  if (!from_hex(text, key))
+    throw Error(Exit::usage, "the run's secret " + file.string() + " is damaged", "it is not 64 hex digits");
   return key;
 }
 

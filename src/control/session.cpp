@@ -25,7 +25,9 @@ std::optional<std::string> Session::opening() const {
   return json{{"holdfast", protocol_version}, {"nonce", server_nonce_}}.dump();
 }
 
-std::string Session::proof(const char* whose) const { return to_hex(mac(secret_, whose + server_nonce_ + client_nonce_)); }
+std::string Session::proof(const char* whose) const {
+  return to_hex(mac(secret_, whose + server_nonce_ + client_nonce_));
+}
 
 void Session::establish() {
   session_ = mac(secret_, "session" + server_nonce_ + client_nonce_);
@@ -47,13 +49,15 @@ bool Session::handshake(std::string_view line, std::optional<std::string>& answe
     return true;
   }
   if (end_ == End::client) {
-    if (!proves(text_field(j, "proof"), proof("server"))) return why = "the agent does not know this run's secret", false;
+    if (!proves(text_field(j, "proof"), proof("server")))
+      return why = "the agent does not know this run's secret", false;
     establish();
     return true;
   }
   client_nonce_ = text_field(j, "nonce");
   if (!from_hex(client_nonce_, nonce)) return why = "the other end sent a malformed nonce", false;
-  if (!proves(text_field(j, "proof"), proof("client"))) return why = "the other end does not know this run's secret", false;
+  if (!proves(text_field(j, "proof"), proof("client")))
+    return why = "the other end does not know this run's secret", false;
   answer = json{{"proof", proof("server")}}.dump();
   establish();
   return true;

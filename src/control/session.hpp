@@ -1,13 +1,15 @@
 #pragma once
-// What two ends of a connection say before they trust each other, and the seal on every line after that. Pure: text in,
-// text out; `channel.cpp` moves the bytes.
+// What two ends of a connection say before they trust each other, and the seal on every line after that.
+// Pure: text in, text out; `channel.cpp` moves the bytes.
 //
 //   server -> client   {"holdfast":1,"nonce":N}
 //   client -> server   {"nonce":M,"proof":mac(secret,"client"+N+M)}
 //   server -> client   {"proof":mac(secret,"server"+N+M)}
-//   then both          <json> TAB mac(session, direction + line number + json)      session = mac(secret,"session"+N+M)
+//   then both          <json> TAB mac(session, direction + line number + json)      session =
+//   mac(secret,"session"+N+M)
 //
-// The line number and the direction are part of the seal: a line cannot be replayed, dropped, reordered or reflected.
+// The line number and the direction are part of the seal: a line cannot be replayed, dropped, reordered or
+// reflected.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,8 +29,8 @@ class Session {
   Session(End end, const Key& secret);
   /// The first line to send, when this end speaks first.
   std::optional<std::string> opening() const;
-  /// Takes a handshake line (without its newline) and returns the line to answer with, if any. False: the other end is
-  /// not who it should be, or speaks another version; `why` says so.
+  /// Takes a handshake line (without its newline) and returns the line to answer with, if any. False: the
+  /// other end is not who it should be, or speaks another version; `why` says so.
   bool handshake(std::string_view line, std::optional<std::string>& answer, std::string& why);
   bool established() const { return established_; }
   /// `json` must not contain a newline or a tab outside of escapes (nlohmann's dump() never does).

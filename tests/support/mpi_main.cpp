@@ -1,4 +1,5 @@
-// main() of the MPI tests: GoogleTest on every rank, output from rank 0 only, failure of one rank is failure of all.
+// main() of the MPI tests: GoogleTest on every rank, output from rank 0 only, failure of one rank is failure
+// of all.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -37,10 +37,10 @@ TEST_F(MetricsTest, KeepsWhatTheRestoredStateHasSeenAndDropsTheRest) {
 }
 
 TEST_F(MetricsTest, TornAndStrangeLinesGo) {
-  std::ofstream(path_)
-      << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,\"loss\":1}";  // no
-                                                                                                     // newline:
-                                                                                                     // torn
+  std::ofstream(path_) << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,"
+                          "\"loss\":1}";  // no
+                                          // newline:
+                                          // torn
   Metrics metrics(path_, 10, 2);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
   EXPECT_EQ(metrics.last_loss(), 2.0);
