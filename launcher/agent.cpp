@@ -100,8 +100,7 @@ void Agent::leave(int code) {
   });
 }
 
-// --- who is calling
-// ----------------------------------------------------------------------------------------------------
+// --- who is calling ---
 
 void Agent::accept(ChannelPtr channel) {
   auto guest = std::make_shared<Guest>();
@@ -190,8 +189,7 @@ void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello
   if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
 }
 
-// --- ranks
-// -------------------------------------------------------------------------------------------------------------
+// --- ranks ---
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   if (rank.started) return;
@@ -237,8 +235,7 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
   }
 }
 
-// --- orders
-// ------------------------------------------------------------------------------------------------------------
+// --- orders ---
 
 void Agent::tell_leader(const Message& message) {
   if (leader_ && leader_->open()) leader_->send(encode(message));
@@ -342,8 +339,7 @@ void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& l
   }
 }
 
-// --- leadership
-// --------------------------------------------------------------------------------------------------------
+// --- leadership ---
 
 void Agent::watch_leader() {
   if (leading_ || campaign_) return;

@@ -75,8 +75,7 @@ void Leader::resign(const std::string& why) {
   resigned_(why);
 }
 
-// --- lines to the agents
-// -----------------------------------------------------------------------------------------------
+// --- lines to the agents ---
 
 void Leader::call(int n) {
   const auto& node = roster_.nodes[static_cast<std::size_t>(n)];
@@ -146,8 +145,7 @@ void Leader::send_all(const Message& message) {
     if (line.channel && line.channel->open()) line.channel->send(text);
 }
 
-// --- time and decisions
-// ------------------------------------------------------------------------------------------------
+// --- time and decisions ---
 
 void Leader::tick() {
   if (over_) return;

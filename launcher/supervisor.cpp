@@ -101,8 +101,7 @@ std::int64_t Supervisor::highest_step() const {
   return highest;
 }
 
-// --- what happened
-// -----------------------------------------------------------------------------------------------------
+// --- what happened ---
 
 void Supervisor::agent_here(int n, const control::Beat& beat) {
   auto& node = nodes_[static_cast<std::size_t>(n)];
@@ -222,8 +221,7 @@ void Supervisor::suspect_failure(Failure failure) {
   pending_ = std::move(failure);
 }
 
-// --- what time brings
-// --------------------------------------------------------------------------------------------------
+// --- what time brings ---
 
 void Supervisor::tick() {
   if (tick_at_ >= 0 && now_ - tick_at_ > stopped_gap_s) forgive(now_ - tick_at_);

@@ -64,8 +64,7 @@ struct Verdict {
   std::string why;
 };
 
-// --- leader and agent
-// -------------------------------------------------------------------------------------------------
+// --- leader and agent ---
 struct RankPlace {
   int rank = -1, local_rank = 0;
 };
@@ -105,8 +104,7 @@ struct Finish {
   int exit_code = 0;
 };
 
-// --- election, mpirun's remote start, the keeper
-// ------------------------------------------------------------------------
+// --- election, mpirun's remote start, the keeper ---
 /// Agent to candidate.
 struct Answer {
   bool grant = false;
