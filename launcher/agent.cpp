@@ -8,6 +8,7 @@
 #include "launcher/journal.hpp"
 #include "launcher/old_processes.hpp"
 #include "launcher/rank_start.hpp"
+#include "slurm/cluster_cli.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -20,6 +21,7 @@ using namespace control;
 
 namespace {
 constexpr Millis clear_poll{20};
+constexpr Millis third_voice_limit{2000};
 constexpr Millis farewell{300};
 constexpr Millis shim_grace{300};  // between a rank's death and its shim's word about it
 constexpr Millis watch_period{100};
@@ -353,15 +355,16 @@ void Agent::watch_leader() {
 
 void Agent::campaign() {
   epoch_ = std::max(epoch_, highest_epoch(run_));
-  campaign_ = std::make_unique<Campaign>(loop_, run_, roster_, secret_, index_, epoch_ + 1,
-                                         [this](bool won, int epoch) {
-                                           // Not from inside the campaign's own call.
-                                           loop_.post([this, won, epoch] {
-                                             campaign_.reset();
-                                             if (won && epoch > epoch_) return lead(epoch);
-                                             epoch_ = std::max(epoch_, won ? 0 : highest_epoch(run_));
-                                           });
-                                         });
+  campaign_ = std::make_unique<Campaign>(
+      loop_, run_, roster_, secret_, index_, epoch_ + 1, [] { slurm::ClusterCli().ping(third_voice_limit); },
+      [this](bool won, int epoch) {
+        // Not from inside the campaign's own call.
+        loop_.post([this, won, epoch] {
+          campaign_.reset();
+          if (won && epoch > epoch_) return lead(epoch);
+          epoch_ = std::max(epoch_, won ? 0 : highest_epoch(run_));
+        });
+      });
 }
 
 void Agent::lead(int epoch) {

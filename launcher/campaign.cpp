@@ -15,10 +15,11 @@ constexpr Millis limit{1000};
 bool enough(int granted, int denied, int voters) { return denied == 0 && 2 * granted >= voters; }
 
 Campaign::Campaign(Loop& loop, RunDir run, const Roster& roster, const Key& secret, int self, int epoch,
-                   std::function<void(bool, int)> done)
+                   std::function<void()> third_voice, std::function<void(bool, int)> done)
     : run_(std::move(run)),
       roster_(roster),
       epoch_(epoch),
+      third_voice_(std::move(third_voice)),
       done_(std::move(done)),
       channels_(roster.nodes.size()) {
   try {
@@ -58,10 +59,14 @@ void Campaign::decide(bool last_call) {
   for (const auto& node : roster_.nodes) voters += !lost_.contains(node.name);
   const int granted = static_cast<int>(granted_.size()), denied = static_cast<int>(denied_.size());
   bool won = enough(granted, denied, voters);
-  if (!won && !last_call && denied == 0) return;
+  // Of two, half is oneself: alone against the other, a third voice must say that it is not we who are cut
+  // off.
+  const bool alone = won && voters == 2 && granted == 1;
+  if ((!won || alone) && !last_call && denied == 0) return;
   over_ = true;
   if (won) {
     try {
+      if (alone) third_voice_();
       won = take_epoch(run_, epoch_, own_);
     } catch (const Error& error) {
       log::warn("epoch {} cannot be taken: {}", epoch_, error.what());

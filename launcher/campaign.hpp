@@ -14,9 +14,10 @@ namespace holdfast::launcher {
 
 class Campaign {
  public:
+  /// `third_voice` is asked when of two agents only this one is left; it throws Error when it has no answer.
   /// `done` is called once, within about a second. Destroying the campaign gives it up.
   Campaign(control::Loop& loop, RunDir run, const Roster& roster, const control::Key& secret, int self,
-           int epoch, std::function<void(bool won, int epoch)> done);
+           int epoch, std::function<void()> third_voice, std::function<void(bool won, int epoch)> done);
 
  private:
   void answered(int node, const control::Answer& answer);
@@ -25,6 +26,7 @@ class Campaign {
   Roster roster_;
   std::string own_;
   int epoch_;
+  std::function<void()> third_voice_;
   std::function<void(bool, int)> done_;
   std::set<std::string> lost_;
   std::set<int> granted_, denied_;
