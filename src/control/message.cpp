@@ -11,6 +11,8 @@ namespace {
 using nlohmann::json;
 constexpr std::int64_t most_ranks = 1 << 20, most_steps = std::int64_t{1} << 53, most_pids = 1 << 22;
 constexpr std::size_t most_text = 4096, most_payload = 6 << 20;
+// Of what a program says in its own words. A byte that is no UTF-8 goes out as U+FFFD, which is three.
+constexpr std::size_t most_said = 4096;
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -121,12 +123,13 @@ struct Wire<RankRestored> {
   static constexpr auto name = "restored";
   static json write(const RankRestored& m) {
     return {{"rank", m.rank},        {"attempt", m.attempt},    {"step", m.from.step},
-            {"level", m.from.level}, {"digest", m.from.digest}, {"note", m.from.note}};
+            {"level", m.from.level}, {"digest", m.from.digest}, {"note", m.from.note.substr(0, most_said)}};
   }
   static RankRestored read(const json& j) {
-    return {rank_of(j),
-            attempt_of(j),
-            {step_of(j), text_of(j, "level", 64), text_of(j, "digest", 64), text_of(j, "note")}};
+    return {
+        rank_of(j),
+        attempt_of(j),
+        {step_of(j), text_of(j, "level", 64), text_of(j, "digest", 64), text_of(j, "note", 3 * most_said)}};
   }
 };
 template <>
@@ -169,10 +172,10 @@ struct Wire<RankFailed> {
     return {{"rank", m.rank},
             {"attempt", m.attempt},
             {"exit_code", m.exit_code},
-            {"why", m.why.substr(0, most_text)}};
+            {"why", m.why.substr(0, most_said)}};
   }
   static RankFailed read(const json& j) {
-    return {rank_of(j), attempt_of(j), status_of(j, "exit_code"), text_of(j, "why")};
+    return {rank_of(j), attempt_of(j), status_of(j, "exit_code"), text_of(j, "why", 3 * most_said)};
   }
 };
 template <>
@@ -196,10 +199,10 @@ struct Wire<Verdict> {
     return {{"attempt", m.attempt},
             {"step", m.step},
             {"durable", m.durable},
-            {"why", m.why.substr(0, most_text)}};
+            {"why", m.why.substr(0, most_said)}};
   }
   static Verdict read(const json& j) {
-    return {attempt_of(j), step_of(j), truth(j, "durable"), text_of(j, "why")};
+    return {attempt_of(j), step_of(j), truth(j, "durable"), text_of(j, "why", 3 * most_said)};
   }
 };
 template <>
