@@ -154,6 +154,16 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   bool closed_ = false, closing_ = false;
 };
 
+/// What a caller holds. When it lets go, no handler is called any more, though what is queued may still be on
+/// its way.
+ChannelPtr held(std::shared_ptr<SocketChannel> channel) {
+  Channel* const bare = channel.get();
+  return ChannelPtr(bare, [channel = std::move(channel)](Channel*) mutable {
+    channel->handle({});
+    channel.reset();
+  });
+}
+
 Socket::endpoint_type resolve(asio::io_context& context, const Address& address, bool passive) {
   if (const auto* path = std::get_if<std::filesystem::path>(&address))
     return asio::local::stream_protocol::endpoint(path->string());
@@ -196,15 +206,12 @@ ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis li
       if (auto self = weak.lock()) self->fail(why);
     });
   }
-  return channel;
+  return held(std::move(channel));
 }
 
 struct Listener::State : std::enable_shared_from_this<Listener::State> {
   State(asio::io_context& c, const Key& s, std::function<void(ChannelPtr)> a)
       : context(c), acceptor(c), secret(s), accepted(std::move(a)) {}
-  ~State() {
-    if (!path.empty()) ::unlink(path.c_str());
-  }
   void accept() {
     acceptor.async_accept([weak = weak_from_this()](std::error_code error, Socket socket) {
       const auto self = weak.lock();
@@ -214,9 +221,9 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
         channel->socket() = std::move(socket);
         // Held here until the other end has proved itself; then whoever accepts it holds it.
         channel->handle({[self, channel]() {
-                           auto accepted_channel = channel;
+                           auto proved = held(channel);
                            channel->handle({});
-                           self->accepted(std::move(accepted_channel));
+                           if (self->accepted) self->accepted(std::move(proved));
                          },
                          nullptr, nullptr});
         channel->connected();
@@ -252,6 +259,8 @@ Listener::Listener(Loop& loop, const Address& address, const Key& secret,
 Listener::~Listener() {
   std::error_code ignored;
   state_->acceptor.close(ignored);
+  state_->accepted = nullptr;  // for those who are still proving themselves
+  if (!state_->path.empty()) ::unlink(state_->path.c_str());
 }
 
 }  // namespace holdfast::control

@@ -35,7 +35,8 @@ class Channel {
 };
 using ChannelPtr = std::shared_ptr<Channel>;
 
-/// Connects within `limit`, else closed(why). The channel lives as long as the caller holds it.
+/// Connects within `limit`, else closed(why). The channel lives as long as the caller holds it; then no
+/// handler is called any more.
 ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
                 Channel::Handlers handlers);
 
