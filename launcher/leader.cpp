@@ -87,6 +87,8 @@ void Leader::call(int n) {
               send(n, Hello{Hello::Role::leader, roster_.nodes[static_cast<std::size_t>(self_)].name, epoch_,
                             0, -1, ::getpid()});
               if (supervisor_.attempt() > 0) send(n, Clear{epoch_, supervisor_.attempt()});
+              // Whoever was out of reach when the run ended hears of it now.
+              if (const auto& verdict = supervisor_.state().verdict) send(n, Finish{verdict->exit_code});
             },
             [this, n](std::string_view text) {
               std::string why;
