@@ -1,0 +1,357 @@
+// The words of the protocol: how each looks on the wire, and that nothing else is let in.
+#include "src/control/message.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace holdfast::control {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::optional<Message> read(const json& j) {
+  std::string why;
+  auto message = decode(j.dump(-1, ' ', false, json::error_handler_t::replace), why);
+  EXPECT_EQ(message.has_value(), why.empty());
+  return message;
+}
+
+std::string refusal(const std::string& text) {
+  std::string why;
+  return decode(text, why) ? "" : why;
+}
+
+/// Every message, with what it says on the wire. A change here is a change of the protocol: other versions of
+/// Holdfast do not understand it.
+const std::vector<std::pair<Message, std::string>>& samples() {
+  static const std::vector<std::pair<Message, std::string>> all = {
+      {Hello{Hello::Role::shim, "dgx001", 3, 7, 11, 4242},
+       R"({"m":"hello","role":"shim","node":"dgx001","epoch":3,"attempt":7,"rank":11,"pid":4242})"},
+      {RankStarted{5, 2, 99}, R"({"m":"rank_started","rank":5,"attempt":2,"pid":99})"},
+      {RankProgress{5, 2, -1, Phase::collective},
+       R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective"})"},
+      {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
+       R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
+      {RankVote{1, 2, 400, true, R"({"a":"b\n"})"},
+       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true,"payload":"{\"a\":\"b\\n\"}"})"},
+      {RankFinished{1, 2, std::nullopt}, R"({"m":"finished","rank":1,"attempt":2,"state":null})"},
+      {RankFinished{0, 2, FinalState{9, 1000, 2.5, "ab"}},
+       R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":2.5,"digest":"ab"}})"},
+      {RankFinished{0, 2, FinalState{9, 1000, std::nan(""), "ab"}},
+       R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":null,"digest":"ab"}})"},
+      {RankFailed{3, 2, 93, "no such file"},
+       R"({"m":"failed","rank":3,"attempt":2,"exit_code":93,"why":"no such file"})"},
+      {RankExited{3, 2, 137}, R"({"m":"rank_exited","rank":3,"attempt":2,"status":137})"},
+      {Taken{}, R"({"m":"taken"})"},
+      {Verdict{2, 400, false, "rank 3: disk full"},
+       R"({"m":"verdict","attempt":2,"step":400,"durable":false,"why":"rank 3: disk full"})"},
+      {Beat{"dgx002", 2, true, {{4, 2, 17, Phase::forward}, {5, 2, 17, Phase::data}}},
+       R"({"m":"beat","node":"dgx002","attempt":2,"mpirun":true,"ranks":[{"rank":4,"attempt":2,"step":17,"phase":"forward"},{"rank":5,"attempt":2,"step":17,"phase":"data"}]})"},
+      {LeaderBeat{3}, R"({"m":"leader_beat","epoch":3})"},
+      {Clear{3, 2}, R"({"m":"clear","epoch":3,"attempt":2})"},
+      {Cleared{2}, R"({"m":"cleared","attempt":2})"},
+      {StartRanks{3, 2, 16, 8, 29501, "10.0.0.1", {{8, 0}, {9, 1}}},
+       R"({"m":"start_ranks","epoch":3,"attempt":2,"world":16,"ranks_per_node":8,"master_port":29501,"master":"10.0.0.1","ranks":[{"rank":8,"local_rank":0},{"rank":9,"local_rank":1}]})"},
+      {StartMpirun{3, 2, {"dgx001", "dgx004"}},
+       R"({"m":"start_mpirun","epoch":3,"attempt":2,"slots":["dgx001","dgx004"]})"},
+      {MpirunExited{2, 1}, R"({"m":"mpirun_exited","attempt":2,"status":1})"},
+      {Finish{5}, R"({"m":"finish","exit_code":5})"},
+      {Answer{true, 3, 2400}, R"({"m":"answer","grant":true,"epoch":3,"leader_age_ms":2400})"},
+      {Exec{"orted -mca x 'y z'"}, R"({"m":"exec","command":"orted -mca x 'y z'"})"},
+      {Exited{143}, R"({"m":"exited","status":143})"},
+  };
+  return all;
+}
+
+TEST(Message, WireFormat) {
+  std::vector<bool> seen(std::variant_size_v<Message>);
+  for (const auto& [message, wire] : samples()) {
+    seen[message.index()] = true;
+    EXPECT_EQ(json::parse(encode(message)), json::parse(wire));
+    EXPECT_EQ(encode(message).find('\n'), std::string::npos) << "a line is a message";
+    EXPECT_EQ(encode(message).find('\t'), std::string::npos) << "the seal begins there";
+    std::string why;
+    const auto back = decode(wire, why);
+    ASSERT_TRUE(back) << wire << ": " << why;
+    EXPECT_EQ(back->index(), message.index());
+    EXPECT_EQ(encode(*back), encode(message));
+  }
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_TRUE(seen[i]) << "no sample of alternative " << i;
+}
+
+TEST(Message, EveryPhaseAndRole) {
+  for (int phase = 0; phase <= static_cast<int>(Phase::finishing); ++phase) {
+    const auto back = read(json::parse(encode(RankProgress{1, 1, 1, static_cast<Phase>(phase)})));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(std::get<RankProgress>(*back).phase, static_cast<Phase>(phase));
+  }
+  for (int role = 0; role <= static_cast<int>(Hello::Role::keeper); ++role) {
+    const auto back = read(json::parse(encode(Hello{static_cast<Hello::Role>(role), "n"})));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(std::get<Hello>(*back).role, static_cast<Hello::Role>(role));
+  }
+}
+
+/// What a field may hold: a whole number between bounds, a text up to a length, a list up to a length, a
+/// name, a truth.
+struct Field {
+  enum class Kind { number, text, list, name, truth, object } kind;
+  std::int64_t low = 0, high = 0;
+};
+const Field rank_field{Field::Kind::number, 0, 1 << 20}, count{Field::Kind::number, 0, INT32_MAX},
+    step{Field::Kind::number, -1, std::int64_t{1} << 53}, pid{Field::Kind::number, 0, 1 << 22},
+    status{Field::Kind::number, -1, 65535}, truth{Field::Kind::truth}, name{Field::Kind::name};
+Field text(std::int64_t most) { return {Field::Kind::text, 0, most}; }
+Field list(std::int64_t most) { return {Field::Kind::list, 0, most}; }
+Field number(std::int64_t low, std::int64_t high) { return {Field::Kind::number, low, high}; }
+
+const std::map<std::string, std::map<std::string, Field>>& fields() {
+  static const std::map<std::string, std::map<std::string, Field>> all = {
+      {"hello",
+       {{"role", name},
+        {"node", text(256)},
+        {"epoch", count},
+        {"attempt", count},
+        {"rank", number(-1, 1 << 20)},
+        {"pid", pid}}},
+      {"rank_started", {{"rank", rank_field}, {"attempt", count}, {"pid", pid}}},
+      {"progress", {{"rank", rank_field}, {"attempt", count}, {"step", step}, {"phase", name}}},
+      {"restored",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"step", step},
+        {"level", text(64)},
+        {"digest", text(64)},
+        {"note", text(12288)}}},
+      {"vote",
+       {{"rank", rank_field}, {"attempt", count}, {"step", step}, {"ok", truth}, {"payload", text(6 << 20)}}},
+      {"finished", {{"rank", rank_field}, {"attempt", count}, {"state", {Field::Kind::object}}}},
+      {"failed", {{"rank", rank_field}, {"attempt", count}, {"exit_code", status}, {"why", text(12288)}}},
+      {"rank_exited", {{"rank", rank_field}, {"attempt", count}, {"status", status}}},
+      {"taken", {}},
+      {"verdict", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
+      {"beat", {{"node", text(256)}, {"attempt", count}, {"mpirun", truth}, {"ranks", list(4096)}}},
+      {"leader_beat", {{"epoch", count}}},
+      {"clear", {{"epoch", count}, {"attempt", count}}},
+      {"cleared", {{"attempt", count}}},
+      {"start_ranks",
+       {{"epoch", count},
+        {"attempt", count},
+        {"world", number(1, 1 << 20)},
+        {"ranks_per_node", number(1, 4096)},
+        {"master_port", number(0, 65535)},
+        {"master", text(256)},
+        {"ranks", list(4096)}}},
+      {"start_mpirun", {{"epoch", count}, {"attempt", count}, {"slots", list(1 << 16)}}},
+      {"mpirun_exited", {{"attempt", count}, {"status", status}}},
+      {"finish", {{"exit_code", number(0, 255)}}},
+      {"answer", {{"grant", truth}, {"epoch", count}, {"leader_age_ms", number(-1, INT64_MAX)}}},
+      {"exec", {{"command", text(1 << 20)}}},
+      {"exited", {{"status", status}}},
+  };
+  return all;
+}
+
+void expect_refused(json message, const std::string& field, const json& value) {
+  message[field] = value;
+  std::string why;
+  EXPECT_FALSE(decode(message.dump(), why)) << message.dump().substr(0, 200);
+  EXPECT_THAT(why, HasSubstr(field)) << message.dump().substr(0, 200);
+}
+void expect_taken(json message, const std::string& field, const json& value) {
+  message[field] = value;
+  EXPECT_TRUE(read(message)) << field << " in " << message.dump().substr(0, 200);
+}
+
+TEST(Message, EveryFieldHasItsBounds) {
+  for (const auto& [message, wire] : samples()) {
+    const json good = json::parse(wire);
+    const auto& known = fields().at(good["m"]);
+    ASSERT_EQ(good.size(), known.size() + 1) << wire << ": a field without bounds";
+    for (const auto& [field, f] : known) {
+      json without = good;
+      without.erase(field);
+      EXPECT_EQ(refusal(without.dump()), field + " is missing");
+      if (f.kind != Field::Kind::object) expect_refused(good, field, nullptr);
+      if (f.kind != Field::Kind::object) expect_refused(good, field, {{"a", 1}});
+      if (f.kind != Field::Kind::list) expect_refused(good, field, json::array({1}));
+      if (f.kind != Field::Kind::truth) expect_refused(good, field, true);
+      if (f.kind != Field::Kind::text) expect_refused(good, field, "nonsense");
+      expect_refused(good, field, 1.5);
+      expect_refused(good, field, 1e300);
+      switch (f.kind) {
+        case Field::Kind::number:
+          expect_taken(good, field, f.low);
+          expect_taken(good, field, f.high);
+          expect_refused(good, field, f.low - 1);
+          if (f.high < INT64_MAX) expect_refused(good, field, f.high + 1);
+          expect_refused(good, field, std::numeric_limits<std::int64_t>::min());
+          expect_refused(good, field, std::numeric_limits<std::uint64_t>::max());
+          break;
+        case Field::Kind::text:
+          expect_taken(good, field, "");
+          expect_taken(good, field, std::string(static_cast<std::size_t>(f.high), 'x'));
+          expect_refused(good, field, std::string(static_cast<std::size_t>(f.high) + 1, 'x'));
+          expect_refused(good, field, 1);
+          break;
+        case Field::Kind::list: {
+          const json one = good[field][0];
+          json many = json::array();
+          for (std::int64_t i = 0; i < f.high; ++i) many.push_back(one);
+          expect_taken(good, field, many);
+          many.push_back(one);
+          expect_refused(good, field, many);
+          expect_refused(good, field, json::array({one, nullptr}));
+          break;
+        }
+        case Field::Kind::name:
+          expect_refused(good, field, "");
+          expect_refused(good, field, std::string(5000, 'x'));
+          break;
+        case Field::Kind::truth:
+          expect_refused(good, field, 1);
+          break;
+        case Field::Kind::object:
+          break;
+      }
+    }
+  }
+}
+
+TEST(Message, NestedFieldsHaveTheirBounds) {
+  const auto refused = [](const Message& message, const std::string& path, const json& value) {
+    json j = json::parse(encode(message));
+    j[json::json_pointer(path)] = value;
+    std::string why;
+    EXPECT_FALSE(decode(j.dump(), why)) << j.dump();
+  };
+  const Message finished = RankFinished{0, 2, FinalState{9, 1000, 2.5, "ab"}};
+  refused(finished, "/state/step", -2);
+  refused(finished, "/state/tokens", -1);
+  refused(finished, "/state/loss", "2.5");
+  refused(finished, "/state/digest", std::string(65, '0'));
+  const Message beat = Beat{"n", 2, true, {{4, 2, 17, Phase::forward}}};
+  refused(beat, "/ranks/0/rank", -1);
+  refused(beat, "/ranks/0/step", -2);
+  refused(beat, "/ranks/0/phase", "resting");
+  refused(beat, "/ranks/0/attempt", 1e10);
+  const Message start = StartRanks{3, 2, 16, 8, 29501, "m", {{8, 0}}};
+  refused(start, "/ranks/0/local_rank", 4096);
+  refused(start, "/ranks/0/local_rank", -1);
+  refused(start, "/ranks/0/rank", nullptr);
+  refused(StartMpirun{3, 2, {"a"}}, "/slots", json::array());
+  refused(StartMpirun{3, 2, {"a"}}, "/slots/0", std::string(257, 'x'));
+}
+
+TEST(Message, MalformedLines) {
+  for (const char* line : {"", " ", "null", "[]", "7", "\"hello\"", "{", "{}}", "{\"m\":\"taken\"",
+                           "{\"m\":\"taken\"} x", "\xff\xfe", "{\"m\":\"taken\",}", "{'m':'taken'}"})
+    EXPECT_EQ(refusal(line), "it is not a JSON object") << line;
+  EXPECT_EQ(refusal("{}"), "m is missing");
+  EXPECT_THAT(refusal(R"({"m":7})"), HasSubstr("m is not a text"));
+  EXPECT_EQ(refusal(R"({"m":"sudo"})"), "no message is called 'sudo'");
+  EXPECT_THAT(refusal(R"({"m":"failed","rank":1,"attempt":1,"exit_code":1,"why":")"
+                      "\xc3\x28"
+                      R"("})"),
+              HasSubstr("JSON"));
+  EXPECT_FALSE(refusal(std::string(1 << 20, '[')).empty());
+  EXPECT_FALSE(refusal(R"({"m":)" + std::string(1 << 20, '[')).empty());
+  std::string deep = R"({"m":"taken","x":)" + std::string(200000, '[') + std::string(200000, ']') + "}";
+  EXPECT_EQ(refusal(deep), "") << "more than is needed is not wrong";
+}
+
+/// A rank's last words must get through whatever they are: it waits until they are taken.
+TEST(Message, LastWordsAreCutAndNotRefused) {
+  for (const std::string& why :
+       {std::string(100000, 'x'), std::string(4095, 'x') + "\xc3\xa9", std::string(5000, '\xff'),
+        std::string("a\0b", 3), std::string("\n\t\"\\")}) {
+    for (const Message& said : {Message(RankFailed{1, 2, 1, why}), Message(Verdict{2, 3, false, why}),
+                                Message(RankRestored{1, 2, {3, "shared", "00", why}})}) {
+      std::string refused;
+      EXPECT_TRUE(decode(encode(said), refused)) << refused << ", " << why.size() << " bytes";
+    }
+  }
+}
+
+/// Any line may come from anywhere before its seal is checked, and a bug may seal nonsense.
+TEST(Message, MutatedLinesNeverCrash) {
+  std::mt19937_64 random(1);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  std::vector<std::string> seeds;
+  for (const auto& [message, wire] : samples()) seeds.push_back(encode(message));
+  const std::vector<std::string> pieces = {"-1",
+                                           "0",
+                                           "9223372036854775808",
+                                           "-9223372036854775809",
+                                           "1e400",
+                                           "null",
+                                           "true",
+                                           "[]",
+                                           "{}",
+                                           "\"\"",
+                                           "\\u0000",
+                                           "\\ud800",
+                                           "\"m\":",
+                                           "\"step\":",
+                                           "\xff",
+                                           ",",
+                                           "}",
+                                           "]"};
+  int accepted = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr int lines = 200000;
+  for (int i = 0; i < lines; ++i) {
+    std::string line = seeds[below(seeds.size())];
+    for (std::size_t change = 0, changes = 1 + below(3); change < changes && !line.empty(); ++change) {
+      const std::size_t at = below(line.size());
+      switch (below(6)) {
+        case 0:
+          line[at] = static_cast<char>(random());
+          break;
+        case 1:
+          line.erase(at, 1 + below(4));
+          break;
+        case 2:
+          line.insert(at, pieces[below(pieces.size())]);
+          break;
+        case 3:
+          line.resize(at);
+          break;
+        case 4:
+          line[at] = static_cast<char>('0' + below(10));
+          break;
+        case 5: {  // the head of one message and the tail of another
+          const std::string& other = seeds[below(seeds.size())];
+          line = line.substr(0, at) + other.substr(below(other.size()));
+        }
+      }
+    }
+    std::string why;
+    const auto message = decode(line, why);
+    ASSERT_EQ(message.has_value(), why.empty()) << line;
+    if (!message) continue;
+    ++accepted;
+    // What was let in is a message like any other.
+    const std::string again = encode(*message);
+    const auto back = decode(again, why);
+    ASSERT_TRUE(back) << line << "\n" << again << "\n" << why;
+    ASSERT_EQ(encode(*back), again);
+  }
+  EXPECT_GT(accepted, lines / 100);
+  EXPECT_LT(accepted, lines * 9 / 10);
+  RecordProperty("accepted", accepted);
+  RecordProperty(
+      "ms", static_cast<int>(
+                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()));
+}
+
+}  // namespace
+}  // namespace holdfast::control

@@ -1,0 +1,227 @@
+// A rank's line to its agent, with an agent that the test plays.
+#include "src/control/rank_link.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/error.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/control/message.hpp"
+#include "tests/control/loop_thread.hpp"
+
+namespace holdfast::control {
+namespace {
+
+using testing::ElementsAre;
+using namespace std::chrono_literals;
+
+/// What an agent hears; its answers are the test's.
+struct FakeAgent {
+  FakeAgent(Loop& loop, const Address& address, const Key& secret)
+      : listener(loop, address, secret, [this](ChannelPtr accepted) {
+          channel = std::move(accepted);
+          channel->handle({nullptr,
+                           [this](std::string_view text) {
+                             std::string why;
+                             auto message = decode(text, why);
+                             ASSERT_TRUE(message) << why;
+                             if (const auto* now = std::get_if<RankProgress>(&*message))
+                               progress = *now, ++beats;
+                             else
+                               heard.push_back(*message);
+                           },
+                           [this](const std::string&) { gone = true; }});
+        }) {}
+  template <class T>
+  std::vector<T> all() const {
+    std::vector<T> out;
+    for (const auto& message : heard)
+      if (const auto* m = std::get_if<T>(&message)) out.push_back(*m);
+    return out;
+  }
+  void say(const Message& message) { channel->send(encode(message)); }
+  ChannelPtr channel;
+  std::vector<Message> heard;
+  RankProgress progress;
+  int beats = 0;
+  bool gone = false;
+  Listener listener;
+};
+
+class RankLinkTest : public testing::Test {
+ protected:
+  RankLinkTest() {
+    const Key key = random_key();
+    secret = key;
+    files::create_exclusively(RunDir{folder.path}.secret(), to_hex(key) + "\n");
+    place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.epoch = 2,
+    place.attempt = 5;
+    place.node = "dgx001", place.run_dir = folder.path, place.agent_socket = folder.path / "agent.sock";
+    start_agent();
+  }
+  ~RankLinkTest() override {
+    link.reset();
+    stop_agent();
+    loop.end();
+  }
+  void start_agent() {
+    loop.call([this] { agent = std::make_unique<FakeAgent>(loop.loop, place.agent_socket, secret); });
+  }
+  void stop_agent() {
+    loop.call([this] { agent.reset(); });
+  }
+  void connect() {
+    link = make_rank_link(place);
+    ASSERT_TRUE(until([this] { return agent->beats > 0; }));
+  }
+  bool until(const std::function<bool()>& there) { return loop.until(there); }
+  void say(const Message& message) {
+    loop.call([&] { agent->say(message); });
+  }
+
+  test::Folder folder;
+  Key secret{};
+  RankEnv place;
+  std::unique_ptr<FakeAgent> agent;
+  test::LoopThread loop;
+  std::unique_ptr<RankLink> link;
+};
+
+TEST_F(RankLinkTest, SaysWhoItIsAndHowFarItHasCome) {
+  connect();
+  EXPECT_TRUE(link->supervised());
+  loop.call([this] {
+    const auto hellos = agent->all<Hello>();
+    ASSERT_EQ(hellos.size(), 1u);
+    EXPECT_EQ(hellos[0].role, Hello::Role::rank);
+    EXPECT_EQ(hellos[0].node, "dgx001");
+    EXPECT_EQ(hellos[0].rank, 3);
+    EXPECT_EQ(hellos[0].attempt, 5);
+    EXPECT_EQ(hellos[0].epoch, 2);
+    EXPECT_EQ(hellos[0].pid, ::getpid());
+    EXPECT_TRUE(std::holds_alternative<Hello>(agent->heard.front()));
+  });
+  link->restored({17, "shared", "00ff", ""});
+  link->progress(18, Phase::backward);
+  EXPECT_TRUE(
+      until([this] { return agent->progress.step == 18 && agent->progress.phase == Phase::backward; }));
+  EXPECT_EQ(loop.call([this] { return agent->all<RankRestored>().at(0).from.step; }), 17);
+}
+
+TEST_F(RankLinkTest, VerdictOfAVote) {
+  connect();
+  link->vote(20, true, R"({"shard":1})");
+  link->vote(30, false, "disk full");
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
+  loop.call([this] {
+    const auto votes = agent->all<RankVote>();
+    EXPECT_EQ(votes[0].payload, R"({"shard":1})");
+    EXPECT_EQ(votes[0].rank, 3);
+    EXPECT_FALSE(votes[1].ok);
+  });
+  EXPECT_FALSE(link->wait_verdict(20, Deadline::in(20ms))) << "the deadline passes";
+  say(Verdict{5, 20, true, ""});
+  EXPECT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+  say(Verdict{5, 30, false, "rank 3: disk full"});
+  EXPECT_FALSE(link->wait_verdict(30, Deadline::in(10s)));
+  EXPECT_TRUE(link->wait_verdict(20, Deadline::in(0s))) << "it stays known";
+}
+
+TEST_F(RankLinkTest, LastWordsWaitUntilTheyAreTaken) {
+  connect();
+  std::atomic<bool> returned = false;
+  std::thread rank([&] {
+    link->finished(FinalState{9, 900, 2.5, "ab"});
+    returned = true;
+  });
+  EXPECT_TRUE(until([this] { return agent->all<RankFinished>().size() == 1; }));
+  loop.settle();
+  EXPECT_FALSE(returned);
+  say(Taken{});
+  rank.join();
+  EXPECT_EQ(loop.call([this] { return agent->all<RankFinished>().at(0).state->tokens; }), 900);
+}
+
+TEST_F(RankLinkTest, FailureReachesTheAgent) {
+  connect();
+  std::thread rank([&] { link->failed(93, "the loss is not a number\xff"); });
+  EXPECT_TRUE(until([this] { return agent->all<RankFailed>().size() == 1; }));
+  say(Taken{});
+  rank.join();
+  EXPECT_EQ(loop.call([this] { return agent->all<RankFailed>().at(0).exit_code; }), 93);
+}
+
+TEST_F(RankLinkTest, NewAgentHearsWhatHasHadNoAnswer) {
+  connect();
+  link->restored({10, "shared", "00ff", ""});
+  link->vote(20, true, "a");
+  link->vote(30, true, "b");
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
+  say(Verdict{5, 20, true, ""});
+  ASSERT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+  stop_agent();
+  link->vote(40, true, "c");  // said to nobody
+  start_agent();
+  ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
+  loop.call([this] {
+    EXPECT_EQ(agent->all<Hello>().size(), 1u);
+    EXPECT_EQ(agent->all<RankRestored>().size(), 1u);
+    std::vector<std::int64_t> steps;
+    for (const auto& vote : agent->all<RankVote>()) steps.push_back(vote.step);
+    EXPECT_THAT(steps, ElementsAre(30, 40)) << "step 20 has its verdict";
+  });
+  say(Verdict{5, 30, true, ""});
+  EXPECT_TRUE(link->wait_verdict(30, Deadline::in(10s)));
+}
+
+TEST_F(RankLinkTest, LastWordsOutliveTheAgent) {
+  connect();
+  stop_agent();
+  std::thread rank([&] { link->finished(std::nullopt); });
+  start_agent();
+  EXPECT_TRUE(until([this] { return agent->all<RankFinished>().size() == 1; }));
+  stop_agent();  // it dies before it has taken them
+  start_agent();
+  EXPECT_TRUE(until([this] { return agent->all<RankFinished>().size() == 1; }));
+  say(Taken{});
+  rank.join();
+  EXPECT_FALSE(loop.call([this] { return agent->all<RankFinished>().at(0).state.has_value(); }));
+}
+
+TEST_F(RankLinkTest, NonsenseFromTheAgentIsPassedOver) {
+  connect();
+  loop.call([this] {
+    agent->channel->send("nonsense");
+    agent->channel->send(R"({"m":"verdict","step":20})");
+    agent->channel->send(encode(Finish{0}));
+    agent->channel->send(encode(Verdict{5, 20, true, ""}));
+  });
+  EXPECT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+}
+
+TEST(RankLink, BareMode) {
+  RankEnv without_agent;
+  without_agent.run_dir = "/nowhere";
+  for (const auto& place : {std::optional<RankEnv>(), std::optional(without_agent)}) {
+    const auto link = make_rank_link(place);
+    EXPECT_FALSE(link->supervised());
+    link->progress(1, Phase::forward);
+    link->restored({});
+    link->vote(1, true, "");
+    const auto begin = Clock::now();
+    EXPECT_FALSE(link->wait_verdict(1, Deadline::in(std::chrono::hours(1))));
+    link->finished(FinalState{});
+    link->failed(1, "nobody listens");
+    EXPECT_LT(Clock::now() - begin, 5s);
+  }
+}
+
+TEST(RankLink, NeedsTheSecret) {
+  const test::Folder folder;
+  RankEnv place;
+  place.run_dir = folder.path, place.agent_socket = folder.path / "agent.sock";
+  EXPECT_THROW(make_rank_link(place), Error);
+}
+
+}  // namespace
+}  // namespace holdfast::control
