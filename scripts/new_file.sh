@@ -4,11 +4,12 @@
 #   scripts/new_file.sh FOLDER/NAME      for example: scripts/new_file.sh slurm/topology
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $# == 1 && $1 =~ ^(src/[a-z]+|slurm|launcher|checkpoint)/([a-z][a-z0-9_]*)$ ]] ||
-  { echo "usage: new_file.sh FOLDER/NAME (src/..., slurm, launcher or checkpoint; snake_case)" >&2; exit 2; }
+[[ $# == 1 && $1 =~ ^(src/[a-z]+|launcher/[a-z]+|slurm|checkpoint)/([a-z][a-z0-9_]*)$ ]] ||
+  { echo "usage: new_file.sh FOLDER/NAME (src/..., launcher/..., slurm or checkpoint; snake_case)" >&2; exit 2; }
 folder=${BASH_REMATCH[1]}
 name=${BASH_REMATCH[2]}
 layer=${folder#src/}
+layer=${layer%%/*}
 namespace=holdfast
 [[ $layer == base ]] || namespace=holdfast::$layer
 suite=$(sed -E 's/(^|_)([a-z])/\U\2/g' <<<"$name")

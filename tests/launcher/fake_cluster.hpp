@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervisor.hpp"
+#include "launcher/supervise/supervisor.hpp"
 
 namespace holdfast::launcher::test {
 

@@ -1,0 +1,94 @@
+#pragma once
+// The daemon of a node. It starts, watches and ends the node's ranks, tells the leader about them, and stands
+// ready to lead. It decides nothing about the run: that is the leader's (leader.hpp), whichever agent hosts
+// it.
+//
+//   who connects   what for                                             answered by
+//   rank           progress, restored, votes, finished, failed          verdicts, taken
+//   shim           a rank's start and end under mpirun                  taken
+//   leader         clear, start, verdicts, finish                       beats, and everything its ranks say
+//   candidate      may I lead?                                          answer
+//   spawner        run mpirun's daemon here                             its end
+//   keeper         are you there?                                       one beat
+#include <memory>
+
+#include "launcher/agent/campaign.hpp"
+#include "launcher/agent/children.hpp"
+#include "launcher/agent/leader.hpp"
+#include "launcher/agent/local_ranks.hpp"
+#include "launcher/agent/scratch.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "src/config/cluster_facts.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/channel.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+class Agent {
+ public:
+  /// Reads the run directory; throws Error when it is unusable or another agent of this run lives on the
+  /// node.
+  Agent(control::Loop& loop, RunDir run, std::string node);
+  ~Agent();
+  /// Until the leader says Finish (its code) or a signal comes (128 + signal).
+  int serve();
+
+ private:
+  struct Guest;  ///< a connection and what its hello said
+
+  void accept(control::ChannelPtr channel);
+  void welcome(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
+  void welcome_leader(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
+  void welcome_rank(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
+  void answer_candidate(const control::ChannelPtr& channel, const control::Hello& hello);
+  void run_daemon(const std::shared_ptr<Guest>& guest, const std::string& command);
+
+  void from_leader(const control::Message& message);
+  void from_rank(const std::shared_ptr<Guest>& guest, const control::Message& message);
+  void tell_leader(const control::Message& message);
+
+  void clear(int epoch, int attempt);
+  void clear_on();
+  void start_ranks(const control::StartRanks& order);
+  void start_mpirun(const control::StartMpirun& order);
+  void mpirun_is_gone(int attempt, int status);
+  void adopt_what_runs();
+  void rank_is_up(LocalRank& rank, pid_t pid);
+  void rank_is_gone(int rank, int attempt, int status);
+  control::Beat beat() const;
+  Command attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world) const;
+
+  void watch_leader();
+  void campaign();
+  void lead(int epoch);
+  void leave(int code);
+
+  control::Loop& loop_;
+  RunDir run_;
+  std::string node_;
+  Roster roster_;
+  int index_;  ///< of this node in the roster
+  config::RunConfig config_;
+  config::ClusterFacts cluster_;
+  control::Key secret_;
+  Scratch scratch_;
+  Children children_;
+  LocalRanks ranks_;
+  int attempt_ = 0;         ///< highest attempt heard of; older ones are fenced
+  int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
+  int mpirun_attempt_ = 0;  ///< of the live mpirun here; 0: none
+
+  int epoch_ = 0;  ///< highest epoch heard of
+  control::ChannelPtr leader_;
+  Clock::time_point leader_heard_;
+  std::unique_ptr<Campaign> campaign_;
+  std::unique_ptr<Leader> leading_;
+
+  std::unique_ptr<control::Listener> tcp_, local_;
+  control::Loop::Handle beat_timer_, watch_timer_, signals_, clear_timer_, leave_timer_;
+  std::map<control::Channel*, std::shared_ptr<Guest>> guests_;
+  int exit_code_ = 0;
+};
+
+}  // namespace holdfast::launcher

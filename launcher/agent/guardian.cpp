@@ -1,0 +1,67 @@
+#include "launcher/agent/guardian.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <deque>
+
+#include "launcher/agent/programs.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/base/subprocess.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+constexpr int restarts_per_minute = 10;
+volatile pid_t serving = 0;
+
+void pass_on(int signal) {
+  if (serving > 0) ::kill(serving, signal);
+}
+
+}  // namespace
+
+int guard(const RunDir& run, const std::string& node) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCONT}) {
+    struct sigaction action {};
+    action.sa_handler = pass_on;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+  }
+  std::deque<Clock::time_point> starts;
+  for (;;) {
+    serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},
+                     {},
+                     {},
+                     {},
+                     false});
+    starts.push_back(Clock::now());
+    int status = 0;
+    for (pid_t ended = 0; ended != serving;) {  // orphans of earlier agents are reaped here too
+      ended = ::waitpid(-1, &status, 0);
+      if (ended < 0 && errno != EINTR) throw system_error("cannot wait for the agent", errno);
+    }
+    serving = 0;
+    if (!WIFSIGNALED(status)) return exit_status(status);
+    while (!starts.empty() && Clock::now() - starts.front() > std::chrono::minutes(1)) starts.pop_front();
+    if (static_cast<int>(starts.size()) >= restarts_per_minute)
+      throw Error(Exit::runtime, "the agent dies again and again",
+                  "signal " + std::to_string(WTERMSIG(status)) + ", ten times in a minute");
+    log::warn("the agent was ended by signal {}; starting another", WTERMSIG(status));
+  }
+}
+
+void die_with_guardian() {
+  const pid_t guardian = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != guardian) ::raise(SIGKILL);
+}
+
+}  // namespace holdfast::launcher

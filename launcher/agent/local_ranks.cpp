@@ -1,0 +1,53 @@
+#include "launcher/agent/local_ranks.hpp"
+
+namespace holdfast::launcher {
+
+LocalRank& LocalRanks::at(int rank, int attempt) {
+  LocalRank& r = ranks_[rank];
+  if (r.attempt != attempt) {
+    r = LocalRank{};
+    r.rank = rank, r.attempt = attempt;
+    r.progress.rank = rank, r.progress.attempt = attempt;
+  }
+  return r;
+}
+
+LocalRank* LocalRanks::find(int rank, int attempt) {
+  const auto it = ranks_.find(rank);
+  return it != ranks_.end() && it->second.attempt == attempt ? &it->second : nullptr;
+}
+
+void LocalRanks::forget_older(int attempt) {
+  std::erase_if(ranks_, [&](const auto& entry) { return entry.second.attempt < attempt; });
+}
+
+std::vector<control::Message> LocalRanks::story() const {
+  std::vector<control::Message> out;
+  for (const auto& [number, r] : ranks_) {
+    if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});
+    if (r.restored) out.emplace_back(*r.restored);
+    for (const auto& [step, vote] : r.votes) out.emplace_back(vote);
+    if (r.finished) out.emplace_back(*r.finished);
+    if (r.failed) out.emplace_back(*r.failed);
+    if (r.exited) out.emplace_back(*r.exited);
+  }
+  return out;
+}
+
+std::vector<control::RankProgress> LocalRanks::live(int attempt) const {
+  std::vector<control::RankProgress> out;
+  for (const auto& [number, r] : ranks_)
+    if (r.attempt == attempt && r.started && !r.ended) out.push_back(r.progress);
+  return out;
+}
+
+void LocalRanks::tell(const control::Verdict& verdict) {
+  const std::string line = control::encode(verdict);
+  for (auto& [number, r] : ranks_) {
+    if (r.attempt != verdict.attempt) continue;
+    r.votes.erase(verdict.step);
+    if (r.link && r.link->open()) r.link->send(line);
+  }
+}
+
+}  // namespace holdfast::launcher

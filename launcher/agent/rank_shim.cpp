@@ -1,0 +1,107 @@
+#include "launcher/agent/rank_shim.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "launcher/agent/children.hpp"
+#include "launcher/agent/rank_start.hpp"
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+#include "src/base/rank_env.hpp"
+#include "src/config/load.hpp"
+#include "src/control/channel.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+
+constexpr Millis redial_pause{100};
+constexpr Millis farewell_limit{3000};  // an agent that does not take our last word in this time is gone
+
+class Shim {
+ public:
+  explicit Shim(RankEnv place)
+      : place_(std::move(place)), secret_(read_secret(RunDir{place_.run_dir}.secret())), children_(loop_) {}
+
+  int run(const std::vector<std::string>& command) {
+    Command rank;
+    rank.argv = command;
+    rank.environment = env::without(
+        {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
+         "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=",
+         "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=", "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET="});
+    for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
+    rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
+    rank.die_with_parent = true;
+    pid_ = children_.start(rank, [this](int status) { ended(status); });
+    const auto signals =
+        loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { ::kill(pid_, signal); });
+    connect();
+    loop_.run();
+    return status_;
+  }
+
+ private:
+  void connect() {
+    channel_ =
+        dial(loop_, place_.agent_socket, secret_, Millis(2000),
+             {[this] {
+                channel_->send(encode(
+                    Hello{Hello::Role::shim, place_.node, place_.epoch, place_.attempt, place_.rank, pid_}));
+                if (over_) tell_end();
+              },
+              [this](std::string_view line) {
+                std::string why;
+                const auto message = decode(line, why);
+                if (over_ && message && std::holds_alternative<Taken>(*message)) loop_.stop();
+              },
+              [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
+  }
+  void ended(int status) {
+    status_ = status, over_ = true;
+    tell_end();
+    limit_ = loop_.after(farewell_limit, [this] { loop_.stop(); });
+  }
+  void tell_end() {
+    if (channel_ && channel_->open())
+      channel_->send(encode(RankExited{place_.rank, place_.attempt, status_}));
+  }
+
+  RankEnv place_;
+  Key secret_;
+  Loop loop_;
+  Children children_;
+  ChannelPtr channel_;
+  Loop::Handle retry_, limit_;
+  pid_t pid_ = 0;
+  int status_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace
+
+int start_rank() {
+  // mpirun tells the rank and nothing else; the rest is the agent's.
+  const auto number = env::get_integer("OMPI_COMM_WORLD_RANK");
+  const auto per_node = env::get_integer("HOLDFAST_RANKS_PER_NODE");
+  if (!number || !per_node || *per_node < 1)
+    throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
+                "OMPI_COMM_WORLD_RANK or HOLDFAST_RANKS_PER_NODE is not set");
+  env::set("HOLDFAST_RANK", std::to_string(*number));
+  env::set("HOLDFAST_LOCAL_RANK", std::to_string(*number % *per_node));
+  auto place = rank_env_from_environment();
+  if (!place)
+    throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
+                "HOLDFAST_RUN_DIR is not set");
+  const auto config = config::load(RunDir{place->run_dir}.config()).config;
+  return Shim(std::move(*place)).run(rank_command(config.rank));
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,41 @@
+#pragma once
+// How ranks are started: the environment they get, and mpirun's argument list. Pure but for reading our own
+// environment.
+#include <string>
+#include <vector>
+
+#include "launcher/agent/scratch.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "src/config/cluster_facts.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// Is `[rank] command` started by mpirun, or by the agents themselves?
+bool through_mpirun(const config::Rank& rank);
+
+/// `[rank] command` with our own trainer found beside this program; any other is found as a shell would find
+/// it.
+std::vector<std::string> rank_command(const config::Rank& rank);
+
+/// What every process of an attempt on a node carries: the clean part of our own environment (nothing of
+/// SLURM's or of another MPI job's), the cluster's and the user's variables, and the run, node, epoch and
+/// attempt.
+std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
+                                             const Scratch& scratch, int epoch, int attempt, int world,
+                                             int ranks_per_node, const config::ClusterFacts& cluster,
+                                             const config::Rank& rank);
+
+/// mpirun that starts `holdfast start-rank` on `hosts` (one line per rank in the hosts file) through
+/// `holdfast spawn`.
+std::vector<std::string> mpirun_arguments(const Scratch& scratch, int attempt, int world,
+                                          const std::string& interface);
+/// The hosts file: one line per rank, in rank order.
+std::string hosts_file(const std::vector<std::string>& slots, int ranks_per_node);
+
+/// "dgx001: logs/attempt-0003/rank-00017.log"
+std::filesystem::path attempt_logs(const RunDir& run, int attempt);
+std::filesystem::path rank_log(const RunDir& run, int attempt, int rank);
+
+}  // namespace holdfast::launcher

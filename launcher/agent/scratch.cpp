@@ -1,0 +1,37 @@
+#include "launcher/agent/scratch.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "launcher/agent/programs.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace fs = std::filesystem;
+
+Scratch scratch_of(const RunDir& run, const std::string& node) {
+  const std::string path = run.path.string();
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016llx",
+                static_cast<unsigned long long>(mix64(hash_name(path.data(), path.size()))));
+  return {fs::path("/dev/shm") / ("holdfast-" + std::to_string(::getuid()) + "-" + hash), node};
+}
+
+void make_scratch(const Scratch& scratch) {
+  if (::mkdir(scratch.folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw system_error("cannot create " + scratch.folder.string(), errno);
+  struct stat facts {};
+  if (::lstat(scratch.folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != ::getuid() ||
+      (facts.st_mode & 077))
+    throw Error(Exit::runtime, "cannot use " + scratch.folder.string(),
+                "it exists and is not this user's private folder", "Remove it");
+  // Renamed into place: an mpirun of another agent of this run may be looking.
+  const fs::path aside = scratch.folder / ("holdfast-" + scratch.node);
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+  fs::create_symlink(this_program(), aside);
+  fs::rename(aside, scratch.program());
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,29 @@
+#include "launcher/cli/job_options.hpp"
+
+namespace holdfast::launcher {
+
+void JobOptions::add_to(CLI::App& verb) {
+  verb.add_option("job", file, "Job file, or the name of one in configs/jobs")
+      ->required()
+      ->type_name("JOB.toml");
+  verb.add_option("--set", sets, "A setting, for example train.steps=500; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb.add_option("-N,--nodes", nodes, "Active nodes (cluster.nodes)")->type_name("N");
+  verb.add_option("--spares", spares, "Spare nodes (cluster.spares)")->type_name("N");
+  verb.add_option("--resume", resume, "auto, none or a checkpoint (run.resume)")->type_name("FROM");
+  verb.add_option("-p,--partition", partition, "As sbatch (slurm.partition)")->type_name("NAME");
+  verb.add_option("-t,--time", time, "As sbatch (slurm.time)")->type_name("TIME");
+}
+
+config::Loaded JobOptions::load() const {
+  auto all = sets;
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) all.push_back(std::string(key) + "=" + value);
+  };
+  add("cluster.nodes", nodes), add("cluster.spares", spares), add("run.resume", resume);
+  add("slurm.partition", partition), add("slurm.time", time);
+  return config::load(file, all);
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,18 @@
+// `holdfast`: the command line and the agent. Links no MPI, no CUDA and no HDF5, and starts in milliseconds.
+#include <iostream>
+
+#include "launcher/cli/verbs.hpp"
+#include "src/base/error.hpp"
+
+int main(int argc, char** argv) {
+  using namespace holdfast;
+  try {
+    return launcher::run_command_line({argv + 1, argv + argc});
+  } catch (const Error& e) {
+    std::cerr << "holdfast: " << e.what() << "\n";
+    return static_cast<int>(e.exit());
+  } catch (const std::exception& e) {
+    std::cerr << "holdfast: internal error (" << e.what() << "). Please report it\n";
+    return static_cast<int>(Exit::runtime);
+  }
+}

@@ -1,0 +1,85 @@
+#include "launcher/cli/verb_config.hpp"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "launcher/cli/job_options.hpp"
+#include "src/config/bind.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+
+json to_json(const config::Value& value) {
+  return std::visit(
+      [](const auto& v) -> json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, config::Unusable>)
+          return nullptr;
+        else
+          return v;
+      },
+      value);
+}
+
+void show_json(const config::Loaded& loaded, bool origin) {
+  json settings = json::object();
+  for (const auto& s : config::run_settings()) {
+    json value = to_json(s.get(loaded.config));
+    settings[s.table][s.key] =
+        origin ? json{{"value", std::move(value)}, {"origin", loaded.origin.at(s.name())}} : std::move(value);
+  }
+  std::cout << json{{"schema_version", 1}, {"settings", std::move(settings)}}.dump(2) << "\n";
+}
+
+void print_header(std::string& current, const std::string& table) {
+  if (current == table) return;
+  fmt::print("{}[{}]\n", current.empty() ? "" : "\n", table);
+  current = table;
+}
+
+/// TOML that `--set` and job files understand; with `origin` each line ends with where its value comes from.
+void show_text(const config::Loaded& loaded, bool origin) {
+  std::string table;
+  for (const auto& s : config::run_settings()) {
+    print_header(table, s.table);
+    const std::string line = s.key + " = " + config::spell(s.get(loaded.config));
+    if (origin)
+      fmt::print("{:<40}  # {}\n", line, loaded.origin.at(s.name()));
+    else
+      fmt::print("{}\n", line);
+  }
+}
+
+void list_keys() {
+  const config::RunConfig defaults;
+  std::string table;
+  for (const auto& s : config::run_settings()) {
+    print_header(table, s.table);
+    const std::string choices = s.choices.empty() ? "" : fmt::format(" ({})", fmt::join(s.choices, ", "));
+    fmt::print("{:<40}  # {}{}\n", s.key + " = " + config::spell(s.get(defaults)), s.help, choices);
+  }
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("config", "Show settings and where they come from");
+  verb->require_subcommand(1);
+
+  auto* show = verb->add_subcommand("show", "Print every setting of a job as TOML");
+  const auto options = std::make_shared<JobOptions>();
+  const auto origin = std::make_shared<bool>(false), as_json = std::make_shared<bool>(false);
+  options->add_to(*show);
+  show->add_flag("--origin", *origin, "Say for each setting: flag, environment, file with line, or default");
+  show->add_flag("--json", *as_json, "Print JSON");
+  show->callback(
+      [=] { *as_json ? show_json(options->load(), *origin) : show_text(options->load(), *origin); });
+
+  verb->add_subcommand("keys", "Print every setting with its default and meaning")->callback(list_keys);
+}
+
+}  // namespace holdfast::launcher

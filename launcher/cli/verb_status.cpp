@@ -1,0 +1,60 @@
+#include "launcher/cli/verb_status.hpp"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/supervise/journal.hpp"
+#include "launcher/supervise/status_view.hpp"
+#include "src/base/error.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+
+/// The last line that is whole: the writer may be in the middle of the next.
+std::optional<json> last_line(const std::filesystem::path& file) {
+  if (!files::fs::exists(file)) return std::nullopt;
+  std::string text = files::read_text(file);
+  text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
+  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
+  return line.is_object() ? std::optional(line) : std::nullopt;
+}
+
+StatusFacts gather(const RunDir& run) {
+  if (!files::fs::exists(run.config()))
+    throw Error(Exit::usage, run.path.string() + " is not a run directory", "it has no config.toml",
+                "`holdfast submit` prints the right one");
+  StatusFacts facts;
+  const auto config = config::load(run.config()).config;
+  facts.name = config.run.name, facts.steps = config.train.steps;
+  for (const auto& event : read_events(run)) {
+    apply_event(facts.state, event);
+    if (event.value("event", "") == "leader_elected") facts.leader = event.value("node", "");
+  }
+  facts.epoch = highest_epoch(run);
+  if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
+  facts.last_step = last_line(run.metrics());
+  return facts;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, int& exit_code) {
+  struct Words {
+    std::string dir;
+    bool json = false;
+  };
+  auto* verb = app.add_subcommand("status", "How a run is getting on: step, nodes, attempts, checkpoints");
+  auto words = std::make_shared<Words>();
+  verb->add_option("RUN_DIR", words->dir, "The run directory")->required();
+  verb->add_flag("--json", words->json, "For programs");
+  verb->callback([words, &exit_code] {
+    const StatusFacts facts = gather({std::filesystem::absolute(words->dir).lexically_normal()});
+    std::cout << (words->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
+    exit_code = 0;
+  });
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,146 @@
+#include "launcher/cli/verb_submit.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/programs.hpp"
+#include "launcher/cli/job_options.hpp"
+#include "launcher/job/job_script.hpp"
+#include "launcher/job/run_dir_setup.hpp"
+#include "launcher/job/run_owner.hpp"
+#include "launcher/plan/plan.hpp"
+#include "launcher/plan/topology.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "slurm/commands.hpp"
+#include "slurm/replies.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+struct SubmitOptions {
+  JobOptions job;
+  std::string name;
+  std::vector<std::string> sbatch;  ///< after "--"
+  bool dry_run = false, parsable = false;
+};
+
+/// All that is decided before anything is written or asked.
+struct Prepared {
+  RunDir run;
+  RunFiles files;
+  Plan plan;
+  slurm::Submission submission;
+};
+
+Prepared prepare(const SubmitOptions& options) {
+  Prepared out;
+  auto config = options.job.load().config;
+  if (!options.name.empty()) config.run.name = options.name;
+  const auto extra = slurm::joined(options.sbatch);
+  config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
+
+  out.files.facts = config::load_cluster(config.cluster.file);
+  out.files.model = config::load_model(config.model.file);
+  config::check(config, out.files.model);
+  config = config::resolve(config, out.files.facts);
+  config::check(config, out.files.model);
+  out.run = run_dir_of(config);
+  config = with_absolute_paths(std::move(config), out.run);
+
+  const auto nodes = hypothetical_nodes(out.files.facts, config.cluster.nodes, config.cluster.spares);
+  out.plan = make_plan(config, out.files.model, out.files.facts, nodes, std::nullopt);
+  const auto job = batch_job(config, out.files.facts, out.run, this_program());
+  out.submission = {out.run.script(), slurm::submit_arguments(job)};
+  out.files.plan = to_json(out.plan).dump(2) + "\n";
+  out.files.script = slurm::script_text(job);
+  out.files.config = std::move(config);
+  check_run_dir(out.run, out.files);
+  return out;
+}
+
+/// SLURM takes jobs that can never start and lets them wait for ever: its reason, if it says so by now.
+void warn_if_hopeless(slurm::Cluster& cluster, slurm::JobId id) {
+  try {
+    const auto job = cluster.job(id, std::chrono::seconds(3));
+    if (!job) return;
+    for (const char* reason :
+         {"PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "AccountNotAllowed", "QOSNotAllowed"})
+      if (job->reason.starts_with(reason))
+        log::warn("job {} may never start: SLURM gives {} as the reason why it waits", id, job->reason);
+  } catch (const Error&) {  // the job is in; what SLURM thinks of it can be asked later
+  }
+}
+
+slurm::JobId submit(const Prepared& prepared, slurm::Cluster& cluster) {
+  // Asked first: with no controller nothing is touched, and the answer comes at once (sbatch takes 9 s to say
+  // so).
+  cluster.ping();
+  if (const std::string doubt = slurm::doubt_about(cluster.version()); !doubt.empty()) log::warn("{}", doubt);
+  create_folders(prepared.run);
+  RunDirClaim claim(prepared.run, cluster);
+  // Once more, now that nobody else may change it: another submit may have written here since.
+  check_run_dir(prepared.run, prepared.files);
+  write_run_files(prepared.run, prepared.files);
+  claim.check();
+  try {
+    const slurm::JobId id = cluster.submit(prepared.submission, std::chrono::seconds(60));
+    claim.give_to(id);
+    return id;
+  } catch (const slurm::OutcomeUnknown&) {
+    claim.keep();
+    throw;
+  }
+}
+
+void print_dry_run(const Prepared& prepared) {
+  std::cout << prepared.files.script << "\n# " << slurm::shown(slurm::submit_argv(prepared.submission))
+            << "\n";
+}
+
+void print_summary(const Prepared& prepared, slurm::JobId id) {
+  const auto& config = prepared.files.config;
+  const std::string run = prepared.run.path.string();
+  fmt::print("submitted job {}: {}\n", id, slurm::shown({config.run.name}));
+  fmt::print("  nodes    {} active, {} spare{} on {}; {} ranks\n", config.cluster.nodes,
+             config.cluster.spares, config.cluster.spares == 1 ? "" : "s", prepared.plan.cluster,
+             prepared.plan.world());
+  fmt::print("  run dir  {}\n", run);
+  fmt::print("  follow   {}\n", slurm::shown({"holdfast", "status", run}));
+}
+
+void run_submit(const SubmitOptions& options) {
+  const Prepared prepared = prepare(options);
+  for (const auto& warning : prepared.plan.warnings) log::warn("{}", warning);
+  if (options.dry_run) return print_dry_run(prepared);
+  slurm::ClusterCli cluster;
+  const slurm::JobId id = submit(prepared, cluster);
+  if (options.parsable)
+    fmt::print("{}\n", id);
+  else
+    print_summary(prepared, id);
+  std::fflush(stdout);
+  warn_if_hopeless(cluster, id);
+}
+
+}  // namespace
+
+void add_submit(CLI::App& app, int&) {
+  auto* verb = app.add_subcommand("submit", "Prepare the run directory and submit the job");
+  const auto options = std::make_shared<SubmitOptions>();
+  options->job.add_to(*verb);
+  verb->add_option("-J,--job-name", options->name, "Name of the job (run.name)")->type_name("NAME");
+  verb->add_flag("--dry-run", options->dry_run,
+                 "Print the batch script and the command that would submit it; change nothing");
+  verb->add_flag("--parsable", options->parsable, "Print only the job id");
+  verb->add_option("flags", options->sbatch, "After '--': further flags, handed to SLURM")
+      ->type_name("-- FLAG");
+  verb->callback([options] { run_submit(*options); });
+}
+
+}  // namespace holdfast::launcher

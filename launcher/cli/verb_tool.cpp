@@ -1,0 +1,36 @@
+#include "launcher/cli/verb_tool.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "launcher/agent/programs.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+/// Becomes `holdfast-tool VERB ARGUMENT...`; every argument arrives as it was typed.
+[[noreturn]] void become_tool(const std::string& verb, const std::vector<std::string>& arguments) {
+  const auto program = find_program("holdfast-tool");
+  std::vector<std::string> words = {program.string(), verb};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  throw system_error("cannot start " + program.string(), errno);
+}
+
+void add_tool_verb(CLI::App& app, const std::string& name, const std::string& help) {
+  auto* verb = app.add_subcommand(name, help);
+  verb->prefix_command()->set_help_flag();  // --help too is the tool's to answer
+  verb->callback([verb, name] { become_tool(name, verb->remaining()); });
+}
+
+}  // namespace
+
+void add_ckpt(CLI::App& app, int&) { add_tool_verb(app, "ckpt", "List, show and verify checkpoints"); }
+void add_data(CLI::App& app, int&) { add_tool_verb(app, "data", "Make token files from text"); }
+
+}  // namespace holdfast::launcher

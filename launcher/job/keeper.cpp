@@ -1,0 +1,231 @@
+#include "launcher/job/keeper.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/children.hpp"
+#include "launcher/agent/programs.hpp"
+#include "launcher/job/run_owner.hpp"
+#include "launcher/plan/plan.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "slurm/job_env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/load.hpp"
+#include "src/control/channel.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
+constexpr Millis farewell{10000};                         // for the other steps, once the run is over
+constexpr Millis probe_period{5000}, probe_limit{3000};   // is every agent there?
+constexpr int probes_missed_at_most =
+    3;  // then its srun is waiting for a node that has gone: a new one may find it back
+constexpr int port_base = 20000, port_span = 20000;
+
+/// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
+/// stale, but an agent that cannot be started is a node that is not there).
+struct Allocation {
+  std::vector<std::string> nodes;
+  std::string batch_host;
+};
+Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  try {
+    if (const auto job = cluster.job(env.job); job && !job->nodes.empty())
+      return {job->nodes, job->batch_host};
+  } catch (const Error& error) {
+    log::warn("{}; using the node list of the job's start", error.what());
+  }
+  return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
+}
+
+Roster make_roster(const Plan& plan, slurm::Cluster& cluster, const slurm::JobEnv& env, int port,
+                   std::map<std::string, slurm::Node>& facts) {
+  std::vector<std::string> names;
+  for (const auto& node : plan.nodes) names.push_back(node.name);
+  try {
+    for (auto& node : cluster.nodes(names)) facts[node.name] = node;
+  } catch (const Error& error) {
+    log::warn("{}; node names serve as addresses", error.what());
+  }
+  Roster roster;
+  roster.job = std::to_string(env.job) + "." + std::to_string(env.restarts);
+  roster.ranks_per_node = plan.ranks_per_node;
+  roster.candidates = plan.leaders;
+  roster.first_placement.resize(static_cast<std::size_t>(plan.active));
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    const auto& node = plan.nodes[i];
+    const auto known = facts.find(node.name);
+    roster.nodes.push_back(
+        {node.name, known == facts.end() ? node.name : known->second.address, port, node.unit});
+    if (node.slot >= 0) roster.first_placement[static_cast<std::size_t>(node.slot)] = static_cast<int>(i);
+    if (node.batch_host) roster.batch_host = static_cast<int>(i);
+  }
+  return roster;
+}
+
+void write_plan(const RunDir& run, const Plan& plan) {
+  json hypothetical = nullptr;
+  if (files::fs::exists(run.plan())) {
+    const json before = json::parse(files::read_text(run.plan()), nullptr, false);
+    if (before.is_object())
+      hypothetical = before.contains("hypothetical_plan") ? before["hypothetical_plan"] : before;
+  }
+  files::replace_atomically(
+      run.plan(),
+      json{{"schema_version", 1}, {"plan", to_json(plan)}, {"hypothetical_plan", hypothetical}}.dump(1) +
+          "\n");
+}
+
+class Keeper {
+ public:
+  Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
+         const std::map<std::string, slurm::Node>& facts)
+      : run_(run),
+        cluster_(cluster),
+        env_(env),
+        job_(roster.job),
+        facts_(facts),
+        secret_(control::read_secret(run.secret())),
+        children_(loop_) {
+    for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
+  }
+
+  int run() {
+    const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
+      if (signal == SIGUSR1)
+        return log::warn("SLURM will end this job soon; the next one resumes from the newest checkpoint");
+      log::info("signal {}: ending the agents", signal);
+      for (const auto& [node, step] : steps_)
+        if (step.pid > 0) ::kill(step.pid, SIGTERM);
+      leave(128 + signal);
+    });
+    for (auto& [node, step] : steps_) start(node);
+    const auto probes = loop_.every(probe_period, [this] { probe(); });
+    loop_.run();
+    return *code_;
+  }
+
+ private:
+  struct Step {
+    control::TcpAddress address;
+    pid_t pid = 0;
+    Millis pause = first_pause;
+    control::Loop::Handle again;
+    control::ChannelPtr line;
+    int missed = 0;
+  };
+
+  /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not
+  /// answered for some time gets a new srun.
+  void probe() {
+    if (code_) return;
+    for (auto& [node, step] : steps_) {
+      if (step.missed >= probes_missed_at_most) {
+        step.missed = 0;
+        if (step.pid > 0)
+          ::kill(step.pid, SIGKILL);  // its end starts the next one
+        else if (!step.again)
+          start(node);
+      }
+      ++step.missed;
+      step.line = control::dial(
+          loop_, step.address, secret_, probe_limit,
+          {[&step] { step.missed = 0, step.pause = first_pause, step.line->close(); }, nullptr, nullptr});
+    }
+  }
+
+  void start(const std::string& node) {
+    const auto known = facts_.find(node);
+    slurm::StepRequest request;
+    request.job = env_.job, request.node = node;
+    request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
+    request.output = run_.logs() / ("agent-" + node + ".log");
+    if (known != facts_.end()) request.cpus = known->second.cpus, request.gpus = known->second.gpus;
+    try {
+      steps_[node].pid =
+          children_.start(cluster_.step_command(request), [this, node](int status) { ended(node, status); });
+    } catch (const Error& error) {
+      log::warn("the agent step on {} cannot be started: {}", node, error.what());
+      ended(node, static_cast<int>(Exit::runtime));
+    }
+  }
+
+  /// A step's end says little (srun's codes mislead); the log says whether the run is over.
+  void ended(const std::string& node, int status) {
+    Step& step = steps_[node];
+    step.pid = 0;
+    if (!code_) {
+      const RunState state = fold(run_);
+      if (state.verdict && state.job == job_) {  // not the verdict of an earlier job
+        log::info("the run is over: {} {}", state.verdict->status, state.verdict->why);
+        leave(state.verdict->exit_code);
+      }
+    }
+    if (code_) {
+      if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+        loop_.stop();
+      return;
+    }
+    log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
+              step.pause.count());
+    step.missed = 1;
+    step.again = loop_.after(step.pause, [this, node] {
+      Step& now = steps_[node];
+      const auto keep = std::move(now.again);
+      if (now.missed > 0) start(node);  // else the agent of an earlier step has answered meanwhile
+    });
+    step.pause = std::min(step.pause * 2, longest_pause);
+  }
+
+  void leave(int code) {
+    if (code_) return;
+    code_ = code;
+    for (auto& [node, step] : steps_) step.again.reset();
+    limit_ = loop_.after(farewell, [this] { loop_.stop(); });  // steps of lost nodes never end
+    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+      loop_.stop();
+  }
+
+  RunDir run_;
+  slurm::Cluster& cluster_;
+  slurm::JobEnv env_;
+  std::string job_;
+  std::map<std::string, slurm::Node> facts_;
+  control::Key secret_;
+  control::Loop loop_;
+  Children children_;
+  std::map<std::string, Step> steps_;
+  std::optional<int> code_;
+  control::Loop::Handle limit_;
+};
+
+}  // namespace
+
+int keep(const RunDir& run, slurm::Cluster& cluster) {
+  const auto env = slurm::job_env();
+  confirm_owner(run, env.job, cluster);
+  const auto config = config::load(run.config()).config;
+  const auto model = config::load_model(run.model().string());
+  const auto facts = config::load_cluster(run.cluster().string());
+  const auto here = allocation(cluster, env);
+  const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
+  for (const auto& warning : plan.warnings) log::warn("{}", warning);
+  write_plan(run, plan);
+  std::map<std::string, slurm::Node> nodes;
+  const int port =
+      config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
+  const Roster roster = make_roster(plan, cluster, env, port, nodes);
+  files::replace_atomically(run.nodes(), to_json_text(roster));
+  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
+            plan.spares, plan.world(), port);
+  return Keeper(run, cluster, env, roster, nodes).run();
+}
+
+}  // namespace holdfast::launcher

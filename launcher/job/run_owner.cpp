@@ -1,0 +1,182 @@
+#include "launcher/job/run_owner.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "slurm/batch_script.hpp"
+#include "slurm/commands.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using slurm::JobId;
+
+constexpr double claim_s =
+    600;  ///< a claim without a job is dropped after so long, whatever became of its maker
+
+Owner this_process() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return {std::nullopt, host.data(), static_cast<int>(::getpid()), unix_seconds()};
+}
+
+std::string text_of(const Owner& owner) {
+  json out = {{"schema_version", 1},
+              {"job_id", nullptr},
+              {"host", owner.host},
+              {"pid", owner.pid},
+              {"since", owner.since}};
+  if (owner.job) out["job_id"] = *owner.job;
+  return out.dump() + "\n";
+}
+
+/// Who keeps us from taking the directory.
+struct Holder {
+  Error error;
+};
+
+std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::Cluster& cluster) {
+  const std::string where = run.path.string();
+  const auto owned_by = [&](JobId id, const std::string& state, bool ending) {
+    return Holder{Error(ending ? Exit::transient : Exit::usage,
+                        fmt::format("the run directory {} belongs to job {}", where, id),
+                        "the job is " + state,
+                        ending ? "Try again in a moment."
+                               : "Follow it with 'holdfast status', end it with '" +
+                                     slurm::shown(slurm::cancel_argv(id)) + "', or choose another run.dir?")};
+  };
+  try {
+    if (owner.job) {
+      const auto job = cluster.job(*owner.job);
+      if (job && job->alive())
+        return owned_by(job->id, job->state_text, job->state == slurm::JobState::completing);
+      return std::nullopt;
+    }
+    if (const auto id = cluster.job_of_script(run.script())) return owned_by(*id, "alive", false);
+  } catch (const Error& error) {
+    if (error.exit() != Exit::transient) throw;
+    throw Error(Exit::transient,
+                "cannot tell whether the job that has the run directory " + where + " still lives",
+                error.what(), "Nothing was changed.");
+  }
+  const Owner here = this_process();
+  const bool maker_may_live =
+      owner.host != here.host || (owner.pid != here.pid && (::kill(owner.pid, 0) == 0 || errno == EPERM));
+  if (maker_may_live && unix_seconds() - owner.since < claim_s)
+    return Holder{
+        Error(Exit::usage, "another submit has the run directory " + where,
+              fmt::format("process {} on {}, since {}", owner.pid, owner.host, utc_iso8601(owner.since)),
+              "Wait for it to end?")};
+  return std::nullopt;
+}
+
+/// Removes the owner that was judged dead. False when somebody was quicker and the file is another one by
+/// now.
+bool remove_dead(const RunDir& run, const Owner& dead) {
+  const Owner here = this_process();
+  const std::filesystem::path aside = run.owner().string() + fmt::format(".dead-{}-{}", here.host, here.pid);
+  if (::rename(run.owner().c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return false;
+    throw system_error("cannot take over " + run.owner().string(), errno);
+  }
+  // Between our look and our rename another submit may have done the same and put its own claim there.
+  const auto moved = json::parse(files::read_text(aside), nullptr, false);
+  const bool same = moved == json::parse(text_of(dead), nullptr, false);
+  if (!same) [[maybe_unused]]
+    const int ignored = ::link(aside.c_str(), run.owner().c_str());
+  ::unlink(aside.c_str());
+  return same;
+}
+
+/// Creates owner.json with its text in one step (a reader never sees an empty file); false when there is one
+/// already.
+bool create(const RunDir& run, const Owner& owner) {
+  const std::filesystem::path aside =
+      run.owner().string() + fmt::format(".new-{}-{}", owner.host, ::getpid());
+  files::replace_atomically(aside, text_of(owner));
+  const int status = ::link(aside.c_str(), run.owner().c_str()), error = errno;
+  ::unlink(aside.c_str());
+  if (status == 0) return files::sync_folder(run.path), true;
+  if (error == EEXIST) return false;
+  if (error == EPERM || error == ENOTSUP)
+    return files::create_exclusively(run.owner(), text_of(owner));  // no hard links there
+  throw system_error("cannot create " + run.owner().string(), error);
+}
+
+/// Puts `mine` there, past owners that are dead.
+void seize(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit refusal) {
+  for (int tries = 0; tries < 20; ++tries) {
+    if (create(run, mine)) return;
+    const auto owner = read_owner(run);
+    if (!owner) continue;
+    if (owner->job && owner->job == mine.job) return;
+    if (auto holder = live_holder(run, *owner, cluster)) {
+      const Error& error = holder->error;
+      throw Error(error.exit() == Exit::usage ? refusal : error.exit(), error.problem(), error.why(),
+                  error.hint());
+    }
+    remove_dead(run, *owner);
+  }
+  throw Error(Exit::transient, "cannot take the run directory " + run.path.string(), "others keep taking it",
+              "Try again?");
+}
+
+}  // namespace
+
+std::optional<Owner> read_owner(const RunDir& run) {
+  if (!std::filesystem::exists(run.owner())) return std::nullopt;
+  const auto read = json::parse(files::read_text(run.owner()), nullptr, false);
+  try {
+    Owner owner{std::nullopt, read.at("host"), read.at("pid"), read.at("since")};
+    if (!read.at("job_id").is_null()) owner.job = read.at("job_id").get<JobId>();
+    return owner;
+  } catch (const json::exception&) {
+    throw Error(Exit::runtime, run.owner().string() + " is damaged",
+                "it does not say which job owns the run directory",
+                "Make sure that no job uses the directory, and remove the file?");
+  }
+}
+
+RunDirClaim::RunDirClaim(const RunDir& run, slurm::Cluster& cluster) : run_(run), mine_(this_process()) {
+  seize(run_, mine_, cluster, Exit::usage);
+}
+
+RunDirClaim::~RunDirClaim() {
+  try {
+    if (held_ && read_owner(run_) == mine_) std::filesystem::remove(run_.owner());
+  } catch (...) {  // the next submit finds our claim and that we are gone
+  }
+}
+
+void RunDirClaim::check() const {
+  if (read_owner(run_) != mine_)
+    throw Error(Exit::usage, "another submit has taken the run directory " + run_.path.string(),
+                "owner.json is not ours any more");
+}
+
+void RunDirClaim::give_to(JobId job) {
+  held_ = false;
+  mine_.job = job;
+  files::replace_atomically(run_.owner(), text_of(mine_));
+}
+
+void confirm_owner(const RunDir& run, JobId job, slurm::Cluster& cluster) {
+  const auto owner = read_owner(run);
+  if (owner && owner->job == job) return;
+  Owner mine = this_process();
+  mine.job = job;
+  // A claim without a job is the claim that submitted us: both write the same job id.
+  if (owner && !owner->job) return files::replace_atomically(run.owner(), text_of(mine));
+  seize(run, mine, cluster, Exit::no_requeue);
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,197 @@
+#include "launcher/plan/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "launcher/plan/memory.hpp"
+#include "launcher/plan/spares.hpp"
+#include "launcher/plan/topology.hpp"
+#include "launcher/plan/units.hpp"
+#include "src/base/error.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using config::ClusterFacts;
+using config::RunConfig;
+
+void check_ranks_per_node(int ranks_per_node, const ClusterFacts& facts) {
+  if (ranks_per_node > facts.gpus_per_node)
+    throw Error(Exit::impossible, fmt::format("{} ranks do not fit a node", ranks_per_node),
+                fmt::format("a node of {} has {} {}", facts.name, facts.gpus_per_node,
+                            facts.gpu == "none" ? "places for ranks" : "GPUs"),
+                fmt::format("Use ranks_per_node = {}?", facts.gpus_per_node));
+}
+
+/// Active nodes by unit and name, so that neighbours in a ring share a unit; then the spares in the same
+/// order.
+void place_nodes(Plan& plan, const ClusterFacts& facts, const std::vector<std::string>& nodes,
+                 const std::string& batch_host) {
+  const auto units = by_unit(facts, nodes);
+  const auto spares = spread_spares(units, plan.spares, batch_host);
+  const std::set<std::string> spare_names(spares.begin(), spares.end());
+  for (const bool spare : {false, true}) {
+    for (const auto& unit : units) {
+      for (const auto& node : unit.nodes) {
+        if (spare_names.contains(node) != spare) continue;
+        plan.nodes.push_back(
+            {node, unit.unit, spare ? -1 : static_cast<int>(plan.nodes.size()), node == batch_host});
+      }
+    }
+  }
+  const auto all = static_cast<int>(plan.nodes.size());
+  const auto host =
+      std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const PlannedNode& n) { return n.batch_host; });
+  const int host_index = host == plan.nodes.end() ? -1 : static_cast<int>(host - plan.nodes.begin());
+  if (host_index >= 0) plan.leaders.push_back(host_index);
+  for (int i = 0; i < all; ++i) {
+    const int node = (plan.active + i) % all;  // spares, then active nodes by slot
+    if (node != host_index) plan.leaders.push_back(node);
+  }
+}
+
+void place_ranks(Plan& plan, const ClusterFacts& facts) {
+  for (int rank = 0; rank < plan.world(); ++rank) {
+    const int local = rank % plan.ranks_per_node;
+    const auto& gpu = facts.slots.at(static_cast<std::size_t>(local));
+    plan.ranks.push_back({rank, rank / plan.ranks_per_node, local, rank / plan.group_size,
+                          rank % plan.group_size, gpu.gpu, gpu.nic, gpu.numa, gpu.rail});
+  }
+}
+
+/// The cluster file's variables, those that follow from its tables, then the job's, which win.
+std::vector<std::string> environment_of(const RunConfig& config, const ClusterFacts& facts,
+                                        int ranks_per_node) {
+  std::vector<std::string> out;
+  const auto add = [&](const std::string& entry) {
+    const auto name = entry.substr(0, entry.find('=') + 1);
+    const auto same = std::find_if(out.begin(), out.end(),
+                                   [&](const std::string& other) { return other.starts_with(name); });
+    if (same == out.end())
+      out.push_back(entry);
+    else
+      *same = entry;
+  };
+  std::string devices;
+  for (int local = 0; local < ranks_per_node; ++local) {
+    const auto& nic = facts.slots.at(static_cast<std::size_t>(local)).nic;
+    if (!nic.empty()) devices += (devices.empty() ? "" : ",") + nic;
+  }
+  if (facts.gpu != "none") {
+    if (!devices.empty()) add("NCCL_IB_HCA==" + devices);  // a leading '=' asks for exact names
+    add("NCCL_SOCKET_IFNAME==" + facts.control_interface);
+  }
+  for (const auto& entry : facts.environment) add(entry);
+  for (const auto& entry : config.rank.environment) add(entry);
+  return out;
+}
+
+Survival survival_of(const Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
+  Survival s;
+  s.nodes_lost = plan.spares;
+  s.steps_lost = config.checkpoint.every > 0 ? config.checkpoint.every : config.train.steps;
+  if (facts.node_mttf_hours > 0) s.hours_between_losses = facts.node_mttf_hours / plan.active;
+  s.says.push_back(plan.spares == 0
+                       ? "no lost node: there are no spares"
+                       : count_text(plan.spares, "lost node") + ", one after another or at once");
+  s.says.push_back("any number of failed or hung processes, up to supervise.max_restarts");
+  s.says.push_back(
+      config.checkpoint.every > 0
+          ? fmt::format("each loss repeats at most {}: state comes back from the shared file system",
+                        count_text(s.steps_lost, "step"))
+          : fmt::format("each loss starts again from step 0 (up to {} steps): checkpoint.every is 0",
+                        s.steps_lost));
+  return s;
+}
+
+void warn(Plan& plan, const RunConfig& config) {
+  const auto say = [&](std::string text) { plan.warnings.push_back(std::move(text)); };
+  if (plan.spares < config.cluster.spares)
+    say(fmt::format("{} of {} spares: the allocation has {} nodes", plan.spares, config.cluster.spares,
+                    plan.nodes.size()));
+  std::map<std::string, int> spares_of, active_of;
+  for (const auto& node : plan.nodes) {
+    ++(node.slot < 0 ? spares_of : active_of)[node.unit];
+    if (node.batch_host && node.slot >= 0)
+      say(fmt::format("the batch host {} is active since there are no spares: its loss takes mpirun along",
+                      node.name));
+    if (node.unit.empty())
+      say(fmt::format("node {} is in no scalable unit of cluster {}", node.name, plan.cluster));
+  }
+  if (plan.spares > 1 && spares_of.size() == 1 && active_of.size() > 1)
+    say(fmt::format("all spares share unit {}: its loss leaves none", spares_of.begin()->first));
+  if (plan.group_size > plan.ranks_per_node ? plan.group_size % plan.ranks_per_node != 0
+                                            : plan.ranks_per_node % plan.group_size != 0)
+    say(fmt::format(
+        "shard groups of {} ranks cross nodes of {} ranks unevenly: replica peers do not share a rail",
+        plan.group_size, plan.ranks_per_node));
+  if (const int leaves = plan.leaves / plan.replicas(); leaves % plan.group_size != 0)
+    say(fmt::format("{} leaves a replica over {} ranks: {} ranks idle in the last micro-step", leaves,
+                    plan.group_size, plan.group_size - leaves % plan.group_size));
+  if (plan.memory.capacity > 0 && plan.memory.needed() > plan.memory.capacity)
+    say(fmt::format(
+        "activations may not fit: about {} on top of {}, of {} a rank", bytes_text(plan.memory.activations),
+        bytes_text(plan.memory.needed() - plan.memory.activations), bytes_text(plan.memory.capacity)));
+}
+
+}  // namespace
+
+std::vector<int> Plan::shard_group(int g) const {
+  std::vector<int> out(static_cast<std::size_t>(group_size));
+  for (int i = 0; i < group_size; ++i) out[static_cast<std::size_t>(i)] = g * group_size + i;
+  return out;
+}
+
+std::vector<int> Plan::replica_group(int place) const {
+  std::vector<int> out;
+  for (int rank = place; rank < world(); rank += group_size) out.push_back(rank);
+  return out;
+}
+
+Plan make_plan(const RunConfig& given, const config::ModelShape& model, const ClusterFacts& facts,
+               const std::vector<std::string>& nodes, const std::optional<std::string>& batch_host) {
+  const RunConfig config = config::resolve(given, facts);
+  config::check(config, model);
+  check_ranks_per_node(config.cluster.ranks_per_node, facts);
+  const auto have = static_cast<int>(nodes.size());
+  if (have < config.cluster.nodes)
+    throw Error(Exit::impossible,
+                fmt::format("{} active nodes are wanted but there are {}", config.cluster.nodes, have), "",
+                "Wait for a larger allocation, or use fewer nodes?");
+
+  Plan plan;
+  plan.job = config.run.name, plan.cluster = facts.name, plan.model = model.name;
+  plan.hypothetical = !batch_host;
+  plan.strategy = config.shard.strategy;
+  plan.active = config.cluster.nodes,
+  plan.spares = std::min(config.cluster.spares, have - config.cluster.nodes);
+  plan.ranks_per_node = config.cluster.ranks_per_node;
+  plan.group_size = config::shard_group_of(config, plan.world());
+  plan.lanes = config.train.lanes, plan.leaves = config.train.leaves;
+  plan.micro_batch = config.train.micro_batch, plan.sequence = config.train.sequence;
+
+  auto used = nodes;
+  const std::string host = batch_host.value_or(*std::min_element(nodes.begin(), nodes.end(), name_before));
+  if (const auto at = std::find(used.begin(), used.end(), host); at != used.end())
+    std::rotate(used.begin(), at, at + 1);
+  used.resize(static_cast<std::size_t>(plan.active + plan.spares));
+  place_nodes(plan, facts, used, host);
+  place_ranks(plan, facts);
+
+  plan.parameters = config::parameters_of(model);
+  plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
+  plan.checkpoint_bytes = 3 * 4 * plan.parameters;
+  plan.checkpoint_every = config.checkpoint.every;
+  if (facts.storage_write_bytes_s > 0)
+    plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;
+  plan.survival = survival_of(plan, config, facts);
+  plan.environment = environment_of(config, facts, plan.ranks_per_node);
+  warn(plan, config);
+  return plan;
+}
+
+}  // namespace holdfast::launcher

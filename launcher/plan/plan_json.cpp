@@ -1,0 +1,134 @@
+// plan.json and `holdfast plan --json`: the plan as data, and back.
+#include <fmt/format.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "launcher/plan/plan.hpp"
+#include "src/base/error.hpp"
+#include "src/config/bind.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+
+json groups(int count, int limit, const std::function<std::vector<int>(int)>& group) {
+  json out = json::array();
+  for (int i = 0; i < std::min(count, limit); ++i) out.push_back(group(i));
+  return out;
+}
+
+config::Strategy strategy_called(const std::string& name) {
+  using config::Strategy;
+  for (const auto strategy : {Strategy::no_shard, Strategy::full_shard, Strategy::hybrid_shard})
+    if (config::name_of(strategy) == name) return strategy;
+  throw Error(Exit::runtime, "the plan names an unknown strategy", name);
+}
+
+}  // namespace
+
+json to_json(const Plan& p) {
+  json nodes = json::array(), ranks = json::array(), state = json::array();
+  for (const auto& n : p.nodes)
+    nodes.push_back({{"name", n.name}, {"unit", n.unit}, {"slot", n.slot}, {"batch_host", n.batch_host}});
+  for (const auto& r : p.ranks)
+    ranks.push_back({{"rank", r.rank},
+                     {"slot", r.slot},
+                     {"local", r.local},
+                     {"shard_group", r.shard_group},
+                     {"replica_group", r.replica_group},
+                     {"gpu", r.gpu},
+                     {"nic", r.nic},
+                     {"numa", r.numa},
+                     {"rail", r.rail}});
+  for (const auto& s : p.memory.state)
+    state.push_back(
+        {{"parameters", s.parameters}, {"optimizer", s.optimizer}, {"accumulators", s.accumulators}});
+  const auto& m = p.memory;
+  const auto& v = p.survival;
+  return {
+      {"schema_version", plan_schema_version},
+      {"job", p.job},
+      {"cluster", p.cluster},
+      {"model", {{"name", p.model}, {"parameters", p.parameters}}},
+      {"hypothetical", p.hypothetical},
+      {"active", p.active},
+      {"spares", p.spares},
+      {"ranks_per_node", p.ranks_per_node},
+      {"world", p.world()},
+      {"shard",
+       {{"strategy", config::name_of(p.strategy)}, {"group", p.group_size}, {"replicas", p.replicas()}}},
+      {"step",
+       {{"leaves", p.leaves}, {"lanes", p.lanes}, {"micro_batch", p.micro_batch}, {"sequence", p.sequence}}},
+      {"nodes", std::move(nodes)},
+      {"ranks", std::move(ranks)},
+      {"shard_groups", groups(p.replicas(), p.world(), [&](int g) { return p.shard_group(g); })},
+      {"replica_groups", groups(p.group_size, p.world(), [&](int place) { return p.replica_group(place); })},
+      {"leaders", p.leaders},
+      {"memory_bytes",
+       {{"state", std::move(state)},
+        {"gathered", m.gathered},
+        {"activations_estimate", m.activations},
+        {"reserved", m.reserved},
+        {"capacity", m.capacity}}},
+      {"checkpoint",
+       {{"bytes", p.checkpoint_bytes}, {"every", p.checkpoint_every}, {"floor_s", p.checkpoint_floor_s}}},
+      {"survives",
+       {{"nodes_lost", v.nodes_lost},
+        {"level", v.level},
+        {"steps_lost", v.steps_lost},
+        {"hours_between_losses", v.hours_between_losses},
+        {"says", v.says}}},
+      {"environment", p.environment},
+      {"warnings", p.warnings},
+  };
+}
+
+Plan plan_from_json(const json& j) {
+  try {
+    if (const int version = j.at("schema_version"); version != plan_schema_version)
+      throw Error(Exit::runtime, fmt::format("the plan has schema version {}", version),
+                  fmt::format("this program reads {}", plan_schema_version),
+                  "Use the Holdfast that wrote it?");
+    Plan p;
+    p.job = j.at("job"), p.cluster = j.at("cluster");
+    p.model = j.at("model").at("name"), p.parameters = j.at("model").at("parameters");
+    p.hypothetical = j.at("hypothetical");
+    p.active = j.at("active"), p.spares = j.at("spares"), p.ranks_per_node = j.at("ranks_per_node");
+    p.strategy = strategy_called(j.at("shard").at("strategy")), p.group_size = j.at("shard").at("group");
+    const auto& step = j.at("step");
+    p.leaves = step.at("leaves"), p.lanes = step.at("lanes"), p.micro_batch = step.at("micro_batch"),
+    p.sequence = step.at("sequence");
+    for (const auto& n : j.at("nodes"))
+      p.nodes.push_back({n.at("name"), n.at("unit"), n.at("slot"), n.at("batch_host")});
+    for (const auto& r : j.at("ranks"))
+      p.ranks.push_back({r.at("rank"), r.at("slot"), r.at("local"), r.at("shard_group"),
+                         r.at("replica_group"), r.at("gpu"), r.at("nic"), r.at("numa"), r.at("rail")});
+    p.leaders = j.at("leaders").get<std::vector<int>>();
+    const auto& m = j.at("memory_bytes");
+    for (const auto& s : m.at("state"))
+      p.memory.state.push_back({s.at("parameters"), s.at("optimizer"), s.at("accumulators")});
+    p.memory.gathered = m.at("gathered"), p.memory.activations = m.at("activations_estimate");
+    p.memory.reserved = m.at("reserved"), p.memory.capacity = m.at("capacity");
+    const auto& c = j.at("checkpoint");
+    p.checkpoint_bytes = c.at("bytes"), p.checkpoint_every = c.at("every"),
+    p.checkpoint_floor_s = c.at("floor_s");
+    const auto& v = j.at("survives");
+    p.survival = {v.at("nodes_lost"), v.at("level"), v.at("steps_lost"), v.at("hours_between_losses"),
+                  v.at("says").get<std::vector<std::string>>()};
+    p.environment = j.at("environment").get<std::vector<std::string>>();
+    p.warnings = j.at("warnings").get<std::vector<std::string>>();
+    const bool whole =
+        p.active > 0 && p.group_size > 0 && p.nodes.size() == static_cast<std::size_t>(p.active + p.spares) &&
+        p.ranks.size() == static_cast<std::size_t>(p.world()) && p.leaders.size() == p.nodes.size();
+    if (!whole)
+      throw Error(Exit::runtime, "the plan contradicts itself",
+                  "its counts of nodes, ranks and leaders do not agree");
+    return p;
+  } catch (const json::exception& e) {
+    throw Error(Exit::runtime, "the plan cannot be read", e.what());
+  }
+}
+
+}  // namespace holdfast::launcher

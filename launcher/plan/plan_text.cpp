@@ -1,0 +1,193 @@
+#include "launcher/plan/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/plan/units.hpp"
+#include "slurm/hostlist.hpp"
+#include "src/config/bind.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using Row = std::vector<std::string>;
+
+/// Columns as wide as their widest cell, two spaces apart, indented; the first row is the header.
+std::string table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> width;
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (c == width.size()) width.push_back(0);
+      width[c] = std::max(width[c], row[c].size());
+    }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line = " ";
+    for (std::size_t c = 0; c < row.size(); ++c) line += fmt::format(" {:<{}} ", row[c], width[c]);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
+std::string range(int first, int last) {
+  return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+}
+
+/// A name that would break the line or the terminal, in TOML's spelling.
+std::string printable(const std::string& name) {
+  const bool plain = std::all_of(name.begin(), name.end(),
+                                 [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
+  return plain ? name : config::spell(name);
+}
+
+/// `label` in the margin, then lines of text under each other.
+std::string paragraph(const std::string& label, const std::vector<std::string>& lines) {
+  std::string out;
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    out += fmt::format("  {:<12}{}\n", i == 0 ? label : "", lines[i]);
+  return out;
+}
+
+std::string node_table(const Plan& p) {
+  std::vector<Row> rows = {{"unit", "active nodes", "slots", "ranks", "spares"}};
+  std::vector<std::string> units;
+  for (const auto& n : p.nodes)
+    if (std::find(units.begin(), units.end(), n.unit) == units.end()) units.push_back(n.unit);
+  for (const auto& unit : units) {
+    std::vector<std::string> active, spares;
+    std::string host;
+    int first = -1, last = -1;
+    for (const auto& n : p.nodes) {
+      if (n.unit != unit) continue;
+      (n.slot < 0 ? spares : active).push_back(n.name);
+      if (n.slot < 0 && n.batch_host) host = n.name;
+      if (n.slot < 0) continue;
+      if (first < 0) first = n.slot;
+      last = n.slot;
+    }
+    std::string spare_text = slurm::compress(spares);
+    if (!host.empty()) spare_text += spares.size() == 1 ? " (batch host)" : " (batch host " + host + ")";
+    const bool none = first < 0;
+    rows.push_back({unit.empty() ? "-" : unit, slurm::compress(active), none ? "" : range(first, last),
+                    none ? "" : range(first * p.ranks_per_node, (last + 1) * p.ranks_per_node - 1),
+                    spare_text});
+  }
+  return table(rows);
+}
+
+bool has_nics(const Plan& p) {
+  return std::any_of(p.ranks.begin(), p.ranks.end(), [](const PlannedRank& r) { return !r.nic.empty(); });
+}
+
+std::string device_table(const Plan& p) {
+  if (!has_nics(p)) return "";
+  std::vector<Row> rows = {{"local rank", "GPU", "NIC", "NUMA", "rail"}};
+  for (const auto& r : p.ranks)
+    if (r.slot == 0)
+      rows.push_back({std::to_string(r.local), std::to_string(r.gpu), r.nic, std::to_string(r.numa),
+                      std::to_string(r.rail)});
+  return "\n" + table(rows);
+}
+
+std::vector<std::string> sharding(const Plan& p) {
+  const std::string name = config::name_of(p.strategy);
+  if (p.group_size == 1)
+    return {
+        fmt::format("{}: every rank holds all of the state, {}", name, count_text(p.replicas(), "replica"))};
+  std::vector<std::string> out = {fmt::format(
+      "{}: {} of {} neighbouring ranks{}, {}", name, count_text(p.replicas(), "group"), p.group_size,
+      p.group_size == p.ranks_per_node ? " (a node)" : "", count_text(p.replicas(), "replica"))};
+  if (p.replicas() > 1) {
+    const auto peers = p.replica_group(0);
+    std::string list;
+    for (std::size_t i = 0; i < std::min<std::size_t>(peers.size(), 3); ++i)
+      list += (i ? ", " : "") + std::to_string(peers[i]);
+    out.push_back(
+        fmt::format("ranks {}{} hold the same slices{}", list, peers.size() > 3 ? ", ..." : "",
+                    has_nics(p) && p.group_size % p.ranks_per_node == 0 ? " and share a rail" : ""));
+  }
+  return out;
+}
+
+std::vector<std::string> memory(const Plan& p) {
+  const auto& m = p.memory;
+  const auto& s = m.state.front();
+  std::vector<std::string> out = {
+      fmt::format("parameters {}, optimizer {}, gradient sums {}", bytes_text(s.parameters),
+                  bytes_text(s.optimizer), bytes_text(s.accumulators)),
+      fmt::format("gathered units {}, activations about {}{}", bytes_text(m.gathered),
+                  bytes_text(m.activations),
+                  m.reserved ? ", driver and libraries " + bytes_text(m.reserved) : ""),
+      fmt::format("together about {}{}", bytes_text(m.needed()),
+                  m.capacity ? " of " + bytes_text(m.capacity) : "")};
+  return out;
+}
+
+std::vector<std::string> checkpoint(const Plan& p) {
+  std::string text =
+      bytes_text(p.checkpoint_bytes) +
+      (p.checkpoint_every > 0 ? " every " + count_text(p.checkpoint_every, "step") : " at the end only");
+  if (p.checkpoint_floor_s > 0)
+    text +=
+        fmt::format("; not faster than {:.2f} s, at the whole file system's bandwidth", p.checkpoint_floor_s);
+  return {text};
+}
+
+std::vector<std::string> survives(const Plan& p) {
+  auto out = p.survival.says;
+  if (p.survival.hours_between_losses > 0)
+    out.push_back(fmt::format("a node is lost about every {:.0f} hours, by the cluster file's failure rate",
+                              p.survival.hours_between_losses));
+  return out;
+}
+
+std::string leaders(const Plan& p) {
+  constexpr std::size_t shown = 5;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(shown, p.leaders.size()); ++i)
+    out += (i ? ", " : "") + p.nodes[static_cast<std::size_t>(p.leaders[i])].name;
+  return out + (p.leaders.size() > shown ? fmt::format(", then {} more", p.leaders.size() - shown) : "");
+}
+
+}  // namespace
+
+std::string to_text(const Plan& p) {
+  std::string out = fmt::format("{}: {} on {}, {} + {}, {}\n\n", printable(p.job), printable(p.model),
+                                printable(p.cluster), count_text(p.active, "active node"),
+                                count_text(p.spares, "spare"), count_text(p.world(), "rank"));
+  out += node_table(p);
+  if (p.hypothetical)
+    out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
+  out += device_table(p) + "\n";
+  out += paragraph("model", {grouped_text(p.parameters) + " parameters, fp32"});
+  out += paragraph("sharding", sharding(p));
+  const std::int64_t tokens = std::int64_t{p.leaves} * p.micro_batch * p.sequence;
+  out += paragraph("step", {fmt::format("{} {} of {} x {} tokens in {} = {} tokens", p.leaves,
+                                        p.leaves == 1 ? "leaf" : "leaves", p.micro_batch, p.sequence,
+                                        count_text(p.lanes, "lane"), grouped_text(tokens))});
+  out += paragraph("per rank", memory(p));
+  out += paragraph("checkpoint", checkpoint(p));
+  out += paragraph("survives", survives(p));
+  out += paragraph("leader", {leaders(p)});
+  std::vector<std::string> environment;
+  for (const auto& entry : p.environment) environment.push_back(printable(entry));
+  out += paragraph("environment", environment);
+  out += paragraph("warning", p.warnings);
+  return out;
+}
+
+std::string rank_table(const Plan& p) {
+  std::vector<Row> rows = {{"rank", "slot", "node", "unit", "local", "GPU", "NIC", "NUMA", "rail",
+                            "shard group", "replica group"}};
+  for (const auto& r : p.ranks) {
+    const auto& node = p.nodes[static_cast<std::size_t>(r.slot)];
+    const auto text = [](int v) { return std::to_string(v); };
+    rows.push_back({text(r.rank), text(r.slot), node.name, node.unit, text(r.local), text(r.gpu),
+                    r.nic.empty() ? "-" : r.nic, text(r.numa), text(r.rail), text(r.shard_group),
+                    text(r.replica_group)});
+  }
+  return table(rows);
+}
+
+}  // namespace holdfast::launcher

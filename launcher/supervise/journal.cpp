@@ -1,0 +1,73 @@
+#include "launcher/supervise/journal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+using nlohmann::json;
+
+std::string four_digits(int number) {
+  const std::string text = std::to_string(number);
+  return text.size() < 4 ? std::string(4 - text.size(), '0') + text : text;
+}
+}  // namespace
+
+int highest_epoch(const RunDir& run) {
+  int highest = 0;
+  for (const auto& name : files::list(run.epochs())) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc{} && end == name.data() + name.size()) highest = std::max(highest, number);
+  }
+  return highest;
+}
+
+bool take_epoch(const RunDir& run, int number, const std::string& node) {
+  const json who = {{"schema_version", 1}, {"node", node}, {"pid", ::getpid()}, {"time", utc_now()}};
+  return files::create_exclusively(run.epochs() / four_digits(number), who.dump() + "\n");
+}
+
+Journal::Journal(const RunDir& run, int epoch)
+    : path_(run.events() / (four_digits(epoch) + ".jsonl")),
+      fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)),
+      epoch_(epoch) {
+  files::sync_folder(run.events());
+}
+
+json Journal::write(json event) {
+  const double now = unix_seconds();
+  event["schema_version"] = 1, event["epoch"] = epoch_, event["seq"] = ++seq_,
+  event["unix"] = event.value("unix", now), event["time"] = utc_iso8601(event["unix"].get<double>());
+  files::append_all(fd_.get(), event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", path_);
+  files::sync(fd_.get(), path_);
+  return event;
+}
+
+std::vector<json> read_events(const RunDir& run) {
+  std::vector<json> events;
+  for (const auto& name : files::list(run.events())) {
+    const std::string text = files::read_text(run.events() / name);
+    for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+         begin = end + 1) {
+      json event = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                               text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+      if (event.is_object()) events.push_back(std::move(event));
+    }
+  }
+  return events;
+}
+
+RunState fold(const RunDir& run) {
+  RunState state;
+  for (const auto& event : read_events(run)) apply_event(state, event);
+  return state;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,39 @@
+#pragma once
+// The event log: events/NNNN.jsonl, one file per epoch, one writer, one line per decision, synced before the
+// decision is acted upon. And epoch/NNNN, the files that make leadership a number.
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/supervise/run_state.hpp"
+#include "src/base/files.hpp"
+#include "src/base/run_dir.hpp"
+
+namespace holdfast::launcher {
+
+/// The highest epoch that anybody has taken; 0: none.
+int highest_epoch(const RunDir& run);
+/// Takes epoch `number`; false when somebody else has it. Throws Error when the shared file system does not
+/// answer.
+bool take_epoch(const RunDir& run, int number, const std::string& node);
+
+class Journal {
+ public:
+  /// Opens this epoch's file for appending.
+  Journal(const RunDir& run, int epoch);
+  /// Completes the event with schema_version, epoch, seq, time and (unless it has one) unix, writes it and
+  /// syncs. Returns what was written.
+  nlohmann::json write(nlohmann::json event);
+
+ private:
+  files::fs::path path_;
+  files::Fd fd_;
+  int epoch_;
+  int seq_ = 0;
+};
+
+/// All events of all epochs in order. A torn last line of a file (its writer died) is left out.
+std::vector<nlohmann::json> read_events(const RunDir& run);
+RunState fold(const RunDir& run);
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,54 @@
+#include "launcher/supervise/roster.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher {
+namespace {
+using nlohmann::json;
+}
+
+std::string to_json_text(const Roster& roster) {
+  json nodes = json::array();
+  for (const auto& n : roster.nodes)
+    nodes.push_back({{"name", n.name}, {"address", n.address}, {"port", n.port}, {"unit", n.unit}});
+  return json{{"schema_version", 1},
+              {"job", roster.job},
+              {"nodes", nodes},
+              {"placement", roster.first_placement},
+              {"candidates", roster.candidates},
+              {"batch_host", roster.batch_host},
+              {"ranks_per_node", roster.ranks_per_node}}
+             .dump(1) +
+         "\n";
+}
+
+Roster read_roster(const RunDir& run) {
+  try {
+    const json j = json::parse(files::read_text(run.nodes()));
+    Roster roster;
+    roster.job = j.at("job").get<std::string>();
+    for (const auto& n : j.at("nodes"))
+      roster.nodes.push_back({n.at("name").get<std::string>(), n.at("address").get<std::string>(),
+                              n.at("port").get<int>(), n.at("unit").get<std::string>()});
+    roster.first_placement = j.at("placement").get<std::vector<int>>();
+    roster.candidates = j.at("candidates").get<std::vector<int>>();
+    roster.batch_host = j.at("batch_host").get<int>();
+    roster.ranks_per_node = j.at("ranks_per_node").get<int>();
+    const int count = static_cast<int>(roster.nodes.size());
+    for (const int n : roster.first_placement)
+      expects(n >= 0 && n < count, "a placement names nodes of the roster");
+    for (const int n : roster.candidates) expects(n >= 0 && n < count, "candidates are nodes of the roster");
+    expects(roster.ranks_per_node >= 1 && !roster.first_placement.empty(), "a roster has slots and ranks");
+    return roster;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& damage) {
+    throw Error(Exit::runtime, "the list of nodes " + run.nodes().string() + " is damaged", damage.what(),
+                "Start the job again; `holdfast run` writes it anew");
+  }
+}
+
+}  // namespace holdfast::launcher

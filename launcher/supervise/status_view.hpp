@@ -1,0 +1,26 @@
+#pragma once
+// What `holdfast status` shows: the fold of the event log and the last line of the metrics, as text and as
+// JSON. Pure.
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "launcher/supervise/roster.hpp"
+#include "launcher/supervise/run_state.hpp"
+
+namespace holdfast::launcher {
+
+struct StatusFacts {
+  std::string name;        ///< run.name
+  std::int64_t steps = 0;  ///< train.steps
+  RunState state;
+  int epoch = 0;
+  std::string leader;                       ///< node of the highest epoch
+  std::optional<Roster> roster;             ///< absent: `holdfast run` has not started yet
+  std::optional<nlohmann::json> last_step;  ///< last whole line of metrics.jsonl
+};
+
+std::string status_text(const StatusFacts& facts);
+nlohmann::json status_json(const StatusFacts& facts);
+
+}  // namespace holdfast::launcher

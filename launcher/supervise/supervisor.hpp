@@ -1,0 +1,143 @@
+#pragma once
+// The life of a run as a table. Pure: it is told what happened and when, and says what to do; no clock, no
+// socket, no file.
+//
+//   stage      what is going on                          event                                    next
+//   gathering  agents call home (first, or new leader)   every needed agent is here               clearing,
+//   or running (adopt) clearing   agents end what is left of older attempts all placed nodes have answered
+//   starting starting   ranks are being started                   all ranks up, each on its planned node
+//   running running    training                                  all ranks ended with 0 over any of the three
+//   above                               failure -> decide() says stop            over
+//                                                        failure -> decide() says go on           clearing
+//   any        fewer than half of the agents reachable   nobody is named dead; after a while      over
+//   (resign)
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "launcher/supervise/policy.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "launcher/supervise/run_state.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+enum class Stage { gathering, clearing, starting, running, over };
+const char* name_of(Stage stage);
+
+/// What the supervisor wants done, in order; a Record must be on disk before the next action begins.
+struct Record {
+  explicit Record(nlohmann::json e) : event(std::move(e)) {}  // explicit: json converts from nearly anything
+  nlohmann::json event;
+};
+struct ClearAll {
+  int attempt;
+};  ///< to every agent that is reached
+struct Launch {
+  int attempt;
+  std::vector<int> placement;
+};  ///< slot -> node
+struct FinishRun {
+  int exit_code;
+};  ///< to every agent, after result.json
+struct Resign {
+  std::string why;
+};  ///< this leader cannot lead
+using Action = std::variant<Record, ClearAll, Launch, FinishRun, Resign>;
+
+class Supervisor {
+ public:
+  /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
+  /// for people. `through_mpirun`: ranks are started by an mpirun whose life matters.
+  Supervisor(Roster roster, config::Supervise limits, bool through_mpirun, int epoch, RunState state,
+             double now, double unix_now);
+
+  /// The moment of everything that is told next.
+  void at(double now) { now_ = now; }
+
+  void agent_here(int node, const control::Beat& beat);  ///< connected, or still there
+  void agent_gone(int node);                             ///< the connection broke; silence decides
+  void cleared(int node, int attempt);
+  void rank_started(int node, const control::RankStarted& what);
+  void rank_exited(int node, const control::RankExited& what);
+  void rank_failed(int node, const control::RankFailed& what);
+  void rank_finished(const control::RankFinished& what);
+  void rank_restored(const control::RankRestored& what);
+  void mpirun_exited(int node, const control::MpirunExited& what);
+  void checkpoint_decided(std::int64_t step, bool durable, const std::string& note);
+  void tick();
+
+  /// Everything to do since the last call.
+  std::vector<Action> take_actions();
+
+  Stage stage() const { return stage_; }
+  int attempt() const { return state_.attempts.empty() ? 0 : state_.attempts.back().number; }
+  const RunState& state() const { return state_; }
+  const std::vector<int>& placement() const { return placement_; }
+
+ private:
+  struct Node {
+    bool connected = false;
+    double last_beat = -1;  ///< -1: never heard in this epoch
+    int cleared = 0;        ///< attempts below this are ended there
+    bool mpirun = false;
+    int attempt = 0;
+  };
+  struct RankNow {
+    bool started = false, finished = false, exited_well = false;
+    std::int64_t step = -1;
+    control::Phase phase = control::Phase::starting;
+    double moved_at = 0;  ///< when step or phase last changed
+    double seen_at = 0;   ///< when its agent last named it among the living
+  };
+
+  void record(nlohmann::json event);
+  void take_progress(const control::Beat& beat, int node);
+  void begin_attempt(std::vector<int> placement);
+  void plan_first();
+  bool try_adopt();
+  void suspect_failure(Failure failure);
+  void fail(Failure failure);
+  void finish(RunState::Verdict verdict);
+  void forgive(double gap_s);
+  void lose_silent_nodes();
+  void lose(int node, double silent_s, const std::string& evidence);
+  void check_gathering();
+  void check_clearing();
+  void check_starting();
+  void check_running();
+  bool majority() const;
+  bool fresh(int node) const;
+  RunState with_doubts() const;
+  bool lost(int node) const { return state_.lost.contains(name(node)); }
+  bool lost_is_placed() const {
+    return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); });
+  }
+  int slot_of(int node) const;
+  int node_of_rank(int rank) const {
+    return placement_[static_cast<std::size_t>(rank / roster_.ranks_per_node)];
+  }
+  const std::string& name(int node) const { return roster_.nodes[static_cast<std::size_t>(node)].name; }
+  std::int64_t highest_step() const;
+
+  Roster roster_;
+  config::Supervise limits_;
+  bool through_mpirun_;
+  int epoch_;
+  RunState state_;
+  double now_, unix_offset_, began_;
+  Stage stage_ = Stage::gathering;
+  double stage_since_;
+  double minority_since_ = -1;
+  std::vector<Node> nodes_;
+  std::vector<int> placement_;
+  std::vector<RankNow> ranks_;
+  std::optional<Failure> pending_;  ///< a rank's end that may be a symptom of a node's
+  double pending_since_ = 0, tick_at_ = -1;
+  bool stepped_ = false;  ///< the attempt's first new step has been seen
+  std::vector<Action> actions_;
+};
+
+}  // namespace holdfast::launcher

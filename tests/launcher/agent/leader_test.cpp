@@ -1,0 +1,206 @@
+// A real leader over real sockets, with agents that the test plays: that orders and answers find their way.
+#include "launcher/agent/leader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/control/loop_thread.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using namespace control;
+using nlohmann::json;
+using testing::HasSubstr;
+
+/// Obeys at once. Only used in the loop's thread.
+class FakeAgent {
+ public:
+  FakeAgent(Loop& loop, Roster::Node node, const Key& secret)
+      : node_(std::move(node)),
+        listener_(loop, TcpAddress{"127.0.0.1", node_.port}, secret,
+                  [this](ChannelPtr channel) {
+                    leader_ = std::move(channel);
+                    leader_->handle({nullptr, [this](std::string_view text) { take(text); },
+                                     [this](const std::string&) { leader_.reset(); }});
+                  }),
+        beats_(loop.every(Millis(50), [this] { beat(); })) {}
+  void say(const Message& message) {
+    if (leader_) leader_->send(encode(message));
+  }
+  std::vector<Message> heard;
+  int attempt = 0;
+  template <class T>
+  std::vector<T> all() const {
+    std::vector<T> out;
+    for (const auto& message : heard)
+      if (const auto* m = std::get_if<T>(&message)) out.push_back(*m);
+    return out;
+  }
+
+ private:
+  void beat() {
+    Beat beat{node_.name, attempt, false, {}};
+    for (const auto& start : all<StartRanks>())
+      if (start.attempt == attempt)
+        for (const auto& place : start.ranks) beat.ranks.push_back({place.rank, attempt, 5, Phase::forward});
+    say(beat);
+  }
+  void take(std::string_view text) {
+    std::string why;
+    const auto message = decode(text, why);
+    ASSERT_TRUE(message) << why;
+    if (std::holds_alternative<LeaderBeat>(*message)) return;
+    heard.push_back(*message);
+    if (std::holds_alternative<Hello>(*message)) beat();
+    if (const auto* clear = std::get_if<Clear>(&*message)) attempt = clear->attempt, say(Cleared{attempt});
+    if (const auto* start = std::get_if<StartRanks>(&*message))
+      for (const auto& place : start->ranks) say(RankStarted{place.rank, start->attempt, 4000 + place.rank});
+  }
+  Roster::Node node_;
+  ChannelPtr leader_;
+  Listener listener_;
+  Loop::Handle beats_;
+};
+
+class LeaderTest : public testing::Test {
+ protected:
+  LeaderTest() : run{folder.path} {
+    for (const auto& path : {run.epochs(), run.events(), run.checkpoints(), run.logs()})
+      files::fs::create_directories(path);
+    config.rank.command = {"some-program"};
+    config.supervise.heartbeat_ms = 50, config.supervise.node_silence_ms = 1500;
+    roster.job = "7.0", roster.ranks_per_node = 2, roster.first_placement = {0, 1},
+    roster.candidates = {2, 0, 1};
+    roster.batch_host = 2;
+    for (const char* name : {"n0", "n1", "n2"})
+      roster.nodes.push_back({name, "127.0.0.1", test::free_port(), "A"});
+    loop.call([this] {
+      for (const auto& node : roster.nodes)
+        agents.push_back(std::make_unique<FakeAgent>(loop.loop, node, secret));
+    });
+  }
+  ~LeaderTest() override {
+    loop.call([this] { leader.reset(), agents.clear(); });
+    loop.end();
+  }
+  void lead(int epoch) {
+    loop.call([&] {
+      ASSERT_TRUE(take_epoch(run, epoch, "n2"));
+      leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, epoch, 2,
+                                        [this](const std::string& why) { resigned = why; });
+    });
+  }
+  FakeAgent& agent(int n) { return *agents[static_cast<std::size_t>(n)]; }
+  bool until_event(const std::string& kind, std::size_t count = 1) {
+    return loop.until([&] {
+      std::size_t found = 0;
+      for (const auto& event : read_events(run)) found += event["event"] == kind;
+      return found >= count;
+    });
+  }
+  bool everybody_hears_finish(int code) {
+    return loop.until([&] {
+      return std::all_of(agents.begin(), agents.end(), [&](const auto& a) {
+        return !a->template all<Finish>().empty() && a->template all<Finish>()[0].exit_code == code;
+      });
+    });
+  }
+
+  control::test::Folder folder;
+  RunDir run;
+  Key secret = random_key();
+  config::RunConfig config;
+  Roster roster;
+  std::vector<std::unique_ptr<FakeAgent>> agents;
+  std::unique_ptr<Leader> leader;
+  std::optional<std::string> resigned;
+  control::test::LoopThread loop;
+};
+
+TEST_F(LeaderTest, LeadsARunToItsEnd) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    const auto hello = agent(0).all<Hello>();
+    ASSERT_EQ(hello.size(), 1u);
+    EXPECT_EQ(hello[0].role, Hello::Role::leader);
+    EXPECT_EQ(hello[0].node, "n2");
+    EXPECT_EQ(hello[0].epoch, 1);
+    for (int n = 0; n < 2; ++n) {
+      const auto start = agent(n).all<StartRanks>();
+      ASSERT_EQ(start.size(), 1u);
+      EXPECT_EQ(start[0].world, 4);
+      EXPECT_EQ(start[0].attempt, 1);
+      EXPECT_EQ(start[0].master, "127.0.0.1");
+      ASSERT_EQ(start[0].ranks.size(), 2u);
+      EXPECT_EQ(start[0].ranks[1].rank, 2 * n + 1);
+      EXPECT_EQ(start[0].ranks[1].local_rank, 1);
+    }
+    EXPECT_TRUE(agent(2).all<StartRanks>().empty()) << "a spare";
+    EXPECT_EQ(agent(2).all<Clear>().size(), 1u) << "it may have been lost, and have old ranks";
+    agent(0).say(RankRestored{0, 1, {0, "fresh", "00", ""}});
+    agent(0).say(RankFinished{0, 1, FinalState{5, 50, 1.5, "ab"}});
+    for (int rank = 0; rank < 4; ++rank) agent(rank / 2).say(RankExited{rank, 1, 0});
+  });
+  EXPECT_TRUE(everybody_hears_finish(0));
+  const json result = json::parse(files::read_text(run.result()));
+  EXPECT_EQ(result["status"], "done");
+  EXPECT_EQ(result["state_digest"], "ab");
+  EXPECT_EQ(result_of(fold(run)), result) << "the log says the same";
+  EXPECT_FALSE(resigned);
+}
+
+TEST_F(LeaderTest, LostNodeIsReplaced) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] { agents[1].reset(); });
+  ASSERT_TRUE(until_event("placement_verified", 2));
+  loop.call([this] {
+    const auto start = agent(2).all<StartRanks>();
+    ASSERT_EQ(start.size(), 1u);
+    EXPECT_EQ(start[0].ranks[0].rank, 2);
+    EXPECT_EQ(start[0].attempt, 2);
+  });
+}
+
+TEST_F(LeaderTest, VerdictOfTheLastLeaderReachesEverybody) {
+  Journal last(run, 1);
+  last.write({{"event", "leader_elected"}, {"job", "7.0"}});
+  last.write({{"event", "run_finished"},
+              {"exit_code", 93},
+              {"status", "failed"},
+              {"why", "the loss is not a number"}});
+  lead(2);
+  EXPECT_TRUE(everybody_hears_finish(93));
+  EXPECT_EQ(json::parse(files::read_text(run.result()))["exit_code"], 93);
+}
+
+TEST_F(LeaderTest, AgentThatComesLateIsToldTheEnd) {
+  loop.call([this] { agents[2].reset(); });
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    agent(0).say(RankFailed{1, 1, 2, "no such model"});
+    agent(0).say(RankExited{1, 1, 2});
+  });
+  ASSERT_TRUE(until_event("run_finished"));
+  loop.call([this] { agents[2] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[2], secret); });
+  EXPECT_TRUE(everybody_hears_finish(2));
+}
+
+TEST_F(LeaderTest, HigherEpochEndsTheLeadershipBeforeTheNextDecision) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  ASSERT_TRUE(take_epoch(run, 2, "n0"));
+  const auto before = read_events(run).size();
+  loop.call([this] { agent(0).say(RankExited{0, 1, 137}); });
+  ASSERT_TRUE(loop.until([this] { return resigned.has_value(); }));
+  EXPECT_THAT(*resigned, HasSubstr("higher epoch"));
+  EXPECT_EQ(read_events(run).size(), before) << "nothing was decided any more";
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

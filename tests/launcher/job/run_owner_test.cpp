@@ -1,0 +1,187 @@
+#include "launcher/job/run_owner.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "slurm/fake_cluster.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/files.hpp"
+#include "tests/config/scratch.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using test::refusal_of;
+using ::testing::HasSubstr;
+
+class RunOwner : public ::testing::Test {
+ protected:
+  void write(const nlohmann::json& owner) { files::replace_atomically(run.owner(), owner.dump()); }
+  void own(std::int64_t job) {
+    write({{"schema_version", 1}, {"job_id", job}, {"host", "h"}, {"pid", 1}, {"since", 1.5}});
+  }
+  void claim_of(const std::string& host, int pid, double since) {
+    write({{"schema_version", 1}, {"job_id", nullptr}, {"host", host}, {"pid", pid}, {"since", since}});
+  }
+  static std::string this_host() {
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
+    return host;
+  }
+
+  test::Scratch scratch;
+  RunDir run{scratch.path()};
+  slurm::FakeCluster fake{"dgx[001-004]"};
+  slurm::Cluster& cluster = fake;
+};
+
+TEST_F(RunOwner, a_claim_ends_in_a_job) {
+  EXPECT_FALSE(read_owner(run));
+  {
+    RunDirClaim claim(run, cluster);
+    claim.check();
+    EXPECT_FALSE(read_owner(run)->job);
+    claim.give_to(17);
+  }
+  EXPECT_EQ(read_owner(run)->job, 17);
+  EXPECT_EQ(files::list(run.path), std::vector<std::string>{"owner.json"}) << "nothing else is left";
+}
+
+TEST_F(RunOwner, a_claim_that_came_to_nothing_is_given_back) {
+  { RunDirClaim claim(run, cluster); }
+  EXPECT_TRUE(files::list(run.path).empty());
+}
+
+TEST_F(RunOwner, a_live_job_keeps_its_directory) {
+  own(5);
+  for (const char* nodes : {"dgx[001-002]", ""}) {
+    fake.add_job(5, "j", nodes);
+    const auto refusal = refusal_of([&] { RunDirClaim claim(run, cluster); });
+    EXPECT_EQ(refusal.exit, Exit::usage);
+    EXPECT_THAT(refusal.text, HasSubstr("belongs to job 5"));
+  }
+  EXPECT_EQ(read_owner(run)->job, 5);
+  fake.add_job(5, "j", "dgx001").state = slurm::JobState::completing;
+  EXPECT_EQ(refusal_of([&] { RunDirClaim claim(run, cluster); }).exit, Exit::transient)
+      << "it will be free in a moment";
+}
+
+TEST_F(RunOwner, an_ended_or_forgotten_job_does_not) {
+  own(5);
+  fake.add_job(5, "j", "dgx001");
+  fake.end_job(5, "CANCELLED");
+  { RunDirClaim(run, cluster).give_to(6); }
+  EXPECT_EQ(read_owner(run)->job, 6);
+  { RunDirClaim(run, cluster).give_to(7); }
+  EXPECT_EQ(read_owner(run)->job, 7);
+  EXPECT_EQ(files::list(run.path).size(), 1u);
+}
+
+TEST_F(RunOwner, nobody_is_declared_dead_without_slurm) {
+  own(5);
+  fake.controller(false);
+  const auto refusal = refusal_of([&] { RunDirClaim claim(run, cluster); });
+  EXPECT_EQ(refusal.exit, Exit::transient);
+  EXPECT_THAT(refusal.text, HasSubstr("cannot tell"));
+  EXPECT_EQ(read_owner(run)->job, 5);
+}
+
+TEST_F(RunOwner, another_submit_at_work_is_respected_until_it_is_dead_or_old) {
+  struct Row {
+    std::string host;
+    int pid;
+    double age;
+    bool free;
+  };
+  const int alive = static_cast<int>(::getppid()), dead = 0x3fffffff;
+  for (const Row& row :
+       {Row{this_host(), alive, 1, false}, Row{this_host(), dead, 1, true}, Row{"elsewhere", dead, 1, false},
+        Row{"elsewhere", dead, 5000, true}, Row{this_host(), alive, 5000, true}}) {
+    claim_of(row.host, row.pid, unix_seconds() - row.age);
+    if (row.free) {
+      RunDirClaim claim(run, cluster);
+    } else {
+      EXPECT_EQ(refusal_of([&] { RunDirClaim claim(run, cluster); }).exit, Exit::usage)
+          << row.host << row.pid;
+    }
+  }
+}
+
+TEST_F(RunOwner, a_job_that_submit_never_heard_of_is_found) {
+  {
+    RunDirClaim claim(run, cluster);
+    fake.lose_next_submit_reply();
+    EXPECT_THROW(cluster.submit({run.script(), {}}), slurm::OutcomeUnknown);
+    claim.keep();
+  }
+  claim_of("elsewhere", 1, 0);
+  const auto refusal = refusal_of([&] { RunDirClaim claim(run, cluster); });
+  EXPECT_EQ(refusal.exit, Exit::usage);
+  EXPECT_THAT(refusal.text, HasSubstr("belongs to job 1"));
+  confirm_owner(run, 1, cluster);
+  EXPECT_EQ(read_owner(run)->job, 1) << "the job settles it";
+}
+
+TEST_F(RunOwner, the_job_confirms) {
+  confirm_owner(run, 9, cluster);
+  EXPECT_EQ(read_owner(run)->job, 9) << "submitted by hand";
+  fake.controller(false);
+  confirm_owner(run, 9, cluster);  // after a requeue, or restarted: SLURM is not needed
+  EXPECT_EQ(refusal_of([&] { confirm_owner(run, 10, cluster); }).exit, Exit::transient);
+  fake.controller(true);
+  fake.add_job(9, "j", "dgx001");
+  EXPECT_EQ(refusal_of([&] { confirm_owner(run, 10, cluster); }).exit, Exit::no_requeue);
+  fake.end_job(9, "FAILED");
+  confirm_owner(run, 10, cluster);
+  EXPECT_EQ(read_owner(run)->job, 10);
+}
+
+TEST_F(RunOwner, a_damaged_file_is_not_guessed_at) {
+  for (const char* text :
+       {"", "{", "[]", "{\"job_id\":\"x\",\"host\":\"h\",\"pid\":1,\"since\":1}", "{\"job_id\":1}"}) {
+    files::replace_atomically(run.owner(), text);
+    EXPECT_EQ(refusal_of([&] { RunDirClaim claim(run, cluster); }).exit, Exit::runtime) << text;
+    EXPECT_EQ(files::read_text(run.owner()), text);
+  }
+}
+
+TEST_F(RunOwner, a_stolen_claim_is_noticed) {
+  RunDirClaim claim(run, cluster);
+  own(5);
+  EXPECT_EQ(refusal_of([&] { claim.check(); }).exit, Exit::usage);
+}
+
+TEST_F(RunOwner, of_many_racing_submits_one_goes_on) {
+  for (int round = 0; round < 10; ++round) {
+    own(5);  // long forgotten: everybody wants to clear it away
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        try {
+          RunDirClaim claim(run, cluster);
+          ::usleep(300'000);  // the others have tried by then
+          claim.check();
+          ::_exit(0);  // as a submit that goes on to hand its job in
+        } catch (const std::exception&) {
+          ::_exit(1);
+        }
+      }
+      children.push_back(pid);
+    }
+    int won = 0;
+    for (const pid_t pid : children) {
+      int status = 0;
+      ::waitpid(pid, &status, 0);
+      won += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    }
+    EXPECT_EQ(won, 1);
+    EXPECT_EQ(files::list(run.path), std::vector<std::string>{"owner.json"});
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

@@ -1,0 +1,328 @@
+#include "launcher/plan/plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "launcher/plan/plan_text.hpp"
+#include "launcher/plan/topology.hpp"
+#include "src/base/error.hpp"
+#include "src/base/slice.hpp"
+#include "src/config/load.hpp"
+#include "tests/launcher/golden.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+struct Inputs {
+  config::RunConfig config;
+  config::ModelShape model;
+  config::ClusterFacts facts;
+  std::vector<std::string> nodes;
+  std::optional<std::string> batch_host;
+  Plan plan() const { return make_plan(config, model, facts, nodes, batch_host); }
+};
+
+Inputs inputs_of(const std::string& job, const std::vector<std::string>& sets = {}) {
+  Inputs in;
+  in.config = config::load(job, sets).config;
+  in.model = config::load_model(in.config.model.file);
+  in.facts = config::load_cluster(in.config.cluster.file);
+  in.nodes = hypothetical_nodes(in.facts, in.config.cluster.nodes, in.config.cluster.spares);
+  return in;
+}
+
+const PlannedNode& node_called(const Plan& plan, const std::string& name) {
+  for (const auto& node : plan.nodes)
+    if (node.name == name) return node;
+  throw std::out_of_range(name);
+}
+
+std::vector<std::string> leaders_of(const Plan& plan) {
+  std::vector<std::string> out;
+  for (const int i : plan.leaders) out.push_back(plan.nodes.at(static_cast<std::size_t>(i)).name);
+  return out;
+}
+
+TEST(Plan, QuickstartGolden) {
+  test::expect_golden(to_text(inputs_of("quickstart").plan()), "plan_quickstart.txt");
+}
+
+TEST(Plan, NabuchodonosorGolden) {
+  test::expect_golden(to_text(inputs_of("llama2-7b-nabuchodonosor").plan()), "plan_nabuchodonosor.txt");
+}
+
+TEST(Plan, RanksTableGolden) {
+  test::expect_golden(rank_table(inputs_of("quickstart").plan()), "ranks_quickstart.txt");
+}
+
+/// What has to hold in every plan, whatever its settings.
+void expect_sound(const Plan& p) {
+  ASSERT_EQ(static_cast<int>(p.nodes.size()), p.active + p.spares);
+  ASSERT_EQ(static_cast<int>(p.ranks.size()), p.world());
+  std::set<std::string> names;
+  for (int i = 0; i < static_cast<int>(p.nodes.size()); ++i) {
+    const auto& node = p.nodes[static_cast<std::size_t>(i)];
+    EXPECT_TRUE(names.insert(node.name).second);
+    EXPECT_EQ(node.slot, i < p.active ? i : -1);
+  }
+  for (int i = 0; i < p.world(); ++i) {
+    const auto& rank = p.ranks[static_cast<std::size_t>(i)];
+    EXPECT_EQ(rank.rank, i);
+    EXPECT_EQ(rank.rank, rank.slot * p.ranks_per_node + rank.local);
+    EXPECT_EQ(p.shard_group(rank.shard_group).at(static_cast<std::size_t>(rank.replica_group)), i);
+    EXPECT_EQ(p.replica_group(rank.replica_group).at(static_cast<std::size_t>(rank.shard_group)), i);
+  }
+  std::set<int> leaders(p.leaders.begin(), p.leaders.end());
+  EXPECT_EQ(leaders.size(), p.nodes.size());
+  EXPECT_EQ(p.checkpoint_bytes, 12 * p.parameters);
+  std::int64_t parameters = 0, optimizer = 0;
+  for (const auto& s : p.memory.state) parameters += s.parameters, optimizer += s.optimizer;
+  EXPECT_EQ(static_cast<int>(p.memory.state.size()), p.group_size);
+  EXPECT_EQ(parameters, 4 * p.parameters) << "a shard group holds every element once";
+  EXPECT_EQ(optimizer, 8 * p.parameters);
+}
+
+TEST(Plan, NabuchodonosorInMilliseconds) {
+  const auto in = inputs_of("llama2-7b-nabuchodonosor");
+  const auto begin = std::chrono::steady_clock::now();
+  const Plan p = in.plan();
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  RecordProperty("plan_ms", std::to_string(ms));
+  EXPECT_LT(ms, 500) << "it takes about one; sanitizers are slow";
+  expect_sound(p);
+  EXPECT_EQ(p.world(), 992);
+  EXPECT_EQ(p.replicas(), 124);
+  std::map<std::string, int> active, spares;
+  for (const auto& node : p.nodes) ++(node.slot < 0 ? spares : active)[node.unit];
+  EXPECT_EQ(active, (std::map<std::string, int>{{"su1", 31}, {"su2", 31}, {"su3", 31}, {"su4", 31}}));
+  EXPECT_EQ(spares, (std::map<std::string, int>{{"su1", 1}, {"su2", 1}, {"su3", 1}}));
+  for (const auto& rank : p.ranks) {
+    EXPECT_EQ(rank.rail, rank.rank % 8);
+    EXPECT_EQ(rank.gpu, rank.rail);
+    for (const int peer : p.replica_group(rank.replica_group))
+      ASSERT_EQ(p.ranks[static_cast<std::size_t>(peer)].rail, rank.rail);
+  }
+  int borders = 0;
+  for (int slot = 1; slot < p.active; ++slot)
+    borders +=
+        p.nodes[static_cast<std::size_t>(slot)].unit != p.nodes[static_cast<std::size_t>(slot) - 1].unit;
+  EXPECT_EQ(borders, 3) << "ring neighbours share a unit";
+  EXPECT_TRUE(p.warnings.empty()) << p.warnings.front();
+  EXPECT_THAT(p.environment,
+              Contains("NCCL_IB_HCA==mlx5_0,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9,mlx5_10,mlx5_11"));
+}
+
+TEST(Plan, OtherNaturalSplitsOfNabuchodonosor) {
+  for (const int active : {64, 96, 112, 120, 124, 127}) {
+    auto in = inputs_of(
+        "llama2-7b-nabuchodonosor",
+        {"cluster.nodes=" + std::to_string(active), "cluster.spares=" + std::to_string(127 - active),
+         "train.lanes=0", "train.leaves=" + std::to_string(8 * active)});
+    expect_sound(in.plan());
+  }
+}
+
+TEST(Plan, StrategiesGroupsAndAccumulators) {
+  struct Case {
+    const char *strategy, *group, *lanes;
+    int group_size, replicas, sums;  // gradient sums: 1 + log2 of a replica's lanes
+  };
+  for (const Case& c : {Case{"no_shard", "0", "8", 1, 4, 2},
+                        {"no_shard", "0", "0", 1, 4, 1},
+                        {"full_shard", "0", "0", 4, 1, 1},
+                        {"full_shard", "0", "8", 4, 1, 4},
+                        {"hybrid_shard", "0", "2", 2, 2, 1},
+                        {"hybrid_shard", "4", "1", 4, 1, 1},
+                        {"hybrid_shard", "1", "4", 1, 4, 1},
+                        {"hybrid_shard", "2", "8", 2, 2, 3}}) {
+    SCOPED_TRACE(std::string(c.strategy) + " " + c.group + " " + c.lanes);
+    const auto p = inputs_of("quickstart",
+                             {std::string("shard.strategy=") + c.strategy,
+                              std::string("shard.group=") + c.group, std::string("train.lanes=") + c.lanes})
+                       .plan();
+    expect_sound(p);
+    EXPECT_EQ(p.group_size, c.group_size);
+    EXPECT_EQ(p.replicas(), c.replicas);
+    EXPECT_EQ(p.memory.state.front().accumulators, c.sums * p.memory.state.front().parameters);
+  }
+}
+
+TEST(Plan, BytesAreExact) {
+  const auto in = inputs_of("quickstart");
+  const auto p = in.plan();
+  std::int64_t elements = 0;
+  for (const auto& t : config::stored_tensors_of(in.model)) elements += slice_of(t.elements(), 2, 1).count;
+  EXPECT_EQ(p.memory.state.at(1), (StateBytes{4 * elements, 8 * elements, 4 * elements}));
+  EXPECT_EQ(p.memory.gathered, 4 * 4 * (2048 * 128 + 128))
+      << "the largest unit is final norm and head; two slots for parameters, two for gradients";
+  EXPECT_EQ(p.checkpoint_bytes, 12 * 1262720);
+}
+
+TEST(Plan, TheBatchHostIsASpareAndLeadsFirst) {
+  auto in = inputs_of("quickstart");
+  EXPECT_EQ(leaders_of(in.plan()), (std::vector<std::string>{"dgx001", "dgx004", "dgx002", "dgx003"}));
+  EXPECT_TRUE(in.plan().hypothetical);
+  in.nodes = {"dgx004", "dgx007", "dgx005", "dgx003"};
+  in.batch_host = "dgx003";
+  auto p = in.plan();
+  EXPECT_FALSE(p.hypothetical);
+  EXPECT_EQ(leaders_of(p), (std::vector<std::string>{"dgx003", "dgx005", "dgx004", "dgx007"}))
+      << "su2 has 003 and 004, su3 005, su4 007";
+  EXPECT_TRUE(node_called(p, "dgx003").batch_host);
+  EXPECT_EQ(node_called(p, "dgx003").slot, -1);
+  in.config.cluster.spares = 0;
+  p = in.plan();
+  EXPECT_EQ(p.nodes.size(), 2u) << "further nodes stay out";
+  EXPECT_EQ(leaders_of(p).front(), "dgx003");
+  EXPECT_THAT(
+      p.warnings,
+      Contains("the batch host dgx003 is active since there are no spares: its loss takes mpirun along"));
+}
+
+TEST(Plan, Warnings) {
+  auto in = inputs_of("quickstart");
+  const auto warns = [&](const std::string& text) {
+    EXPECT_THAT(in.plan().warnings, Contains(HasSubstr(text)));
+  };
+  in.nodes = {"dgx001", "dgx002", "dgx005"}, in.batch_host = "dgx001";
+  warns("1 of 2 spares: the allocation has 3 nodes");
+  in.nodes = {"dgx001", "dgx002", "elsewhere", "dgx003"};
+  warns("node elsewhere is in no scalable unit of cluster minipod");
+  in = inputs_of("quickstart", {"cluster.nodes=3", "shard.group=3", "train.leaves=8", "train.lanes=2"});
+  warns("shard groups of 3 ranks cross nodes of 2 ranks unevenly");
+  warns("4 leaves a replica over 3 ranks: 2 ranks idle in the last micro-step");
+  in = inputs_of("quickstart");
+  in.facts.units = {{"one", "a[1-2]"}, {"two", "b[1-3]"}};
+  in.nodes = {"b1", "b2", "b3", "a1"}, in.batch_host = "a1", in.config.cluster.nodes = 3,
+  in.config.cluster.spares = 1, in.config.train.lanes = 4;
+  EXPECT_TRUE(in.plan().warnings.empty());
+  in = inputs_of("quickstart");
+  in.facts.gpu_memory_bytes = 20'000'000;
+  warns("activations may not fit: about 12.19 MB");
+}
+
+struct Refusal {
+  const char* job;
+  std::vector<std::string> sets;
+  Exit exit;
+  const char* says;
+};
+
+TEST(Plan, Refuses) {
+  const std::string nabu = "llama2-7b-nabuchodonosor";
+  const std::vector<Refusal> cases = {
+      {"quickstart",
+       {"cluster.nodes=120", "cluster.spares=10"},
+       Exit::impossible,
+       "nodes + spares = 130 but minipod has 127 nodes (120 active nodes and 10 spares). Use at most 7 "
+       "spares?"},
+      {"quickstart",
+       {"cluster.spares=-1"},
+       Exit::usage,
+       "cluster.spares must be between 0 and 65536, not -1"},
+      {"quickstart",
+       {"shard.group=3"},
+       Exit::usage,
+       "shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)"},
+      {"quickstart",
+       {"cluster.ranks_per_node=9", "train.leaves=18"},
+       Exit::impossible,
+       "9 ranks do not fit a node (a node of minipod has 8 places for ranks). Use ranks_per_node = 8?"},
+      {nabu.c_str(),
+       {"cluster.ranks_per_node=9", "train.leaves=1116"},
+       Exit::impossible,
+       "9 ranks do not fit a node (a node of nabuchodonosor has 8 GPUs)"},
+      {nabu.c_str(),
+       {"model.file=llama2-70b"},
+       Exit::impossible,
+       "a rank needs 153.14 GB before activations but a GPU has 80.00 GB (sharded over 8: parameters 34.49 "
+       "GB, "
+       "optimizer state 68.98 GB"},
+      {nabu.c_str(),
+       {"shard.strategy=no_shard", "train.lanes=992"},
+       Exit::impossible,
+       "the largest are the optimizer state)"},
+      {nabu.c_str(),
+       {"train.lanes=0", "train.leaves=100"},
+       Exit::usage,
+       "train.leaves is not a whole number of lanes (100 leaves, 124 lanes). Use 124 "
+       "leaves?"},
+      {"quickstart",
+       {"train.sequence=1024"},
+       Exit::usage,
+       "train.sequence is out of range (it is 1024; model tiny takes 1 to 512 tokens)"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.says);
+    try {
+      inputs_of(c.job, c.sets).plan();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(c.says));
+      EXPECT_EQ(e.exit(), c.exit);
+    }
+  }
+  auto in = inputs_of("quickstart");
+  in.nodes = {"dgx001"};
+  EXPECT_THROW(in.plan(), Error);
+}
+
+TEST(Plan, TheJobsEnvironmentWins) {
+  auto in = inputs_of("quickstart", {"rank.environment=[\"OMPI_MCA_btl=self,tcp\", \"X=a b\"]"});
+  const auto p = in.plan();
+  EXPECT_THAT(p.environment, Contains("OMPI_MCA_btl=self,tcp"));
+  EXPECT_THAT(p.environment, Contains("X=a b"));
+  EXPECT_THAT(p.environment, Contains("OMPI_MCA_btl_tcp_if_include=eth0")) << "a longer name is another name";
+  EXPECT_EQ(p.environment.size(), 6u);
+}
+
+TEST(Plan, JsonComesBack) {
+  for (const char* job : {"quickstart", "llama2-7b-nabuchodonosor"}) {
+    auto in = inputs_of(job, {"run.name=a \"b\"\n$(c) ü"});
+    const auto p = in.plan();
+    const auto j = to_json(p);
+    EXPECT_EQ(j.at("schema_version"), plan_schema_version);
+    EXPECT_EQ(j.at("shard_groups").size(), static_cast<std::size_t>(p.replicas()));
+    EXPECT_EQ(plan_from_json(nlohmann::json::parse(j.dump())), p);
+  }
+}
+
+TEST(Plan, DamagedJsonIsAnError) {
+  const auto good = to_json(inputs_of("quickstart").plan());
+  const auto says = [&](const std::function<void(nlohmann::json&)>& damage) {
+    auto j = good;
+    damage(j);
+    try {
+      plan_from_json(j);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.exit(), Exit::runtime);
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
+              HasSubstr("schema version 99 (this program reads 1)"));
+  EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
+  EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
+  EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));
+  EXPECT_THAT(says([](auto& j) { j["nodes"][0]["slot"] = "zero"; }), HasSubstr("the plan cannot be read"));
+  for (const auto& item : good.items()) {
+    const std::string key = item.key();
+    const bool derived = key == "world" || key == "shard_groups" || key == "replica_groups";
+    if (derived) continue;
+    EXPECT_NE(says([&](auto& j) { j.erase(key); }), "accepted") << key;
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

@@ -1,0 +1,296 @@
+// What is written down: the event log, the epochs, the list of nodes, and what `holdfast status` makes of it.
+#include "launcher/supervise/journal.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "launcher/supervise/roster.hpp"
+#include "launcher/supervise/status_view.hpp"
+#include "src/base/error.hpp"
+#include "tests/control/loop_thread.hpp"
+#include "tests/launcher/golden.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class RunFolder : public testing::Test {
+ protected:
+  RunFolder() : run{folder_.path} {
+    files::fs::create_directories(run.epochs());
+    files::fs::create_directories(run.events());
+  }
+  void put(const files::fs::path& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  control::test::Folder folder_;
+  RunDir run;
+};
+
+using JournalTest = RunFolder;
+
+TEST_F(JournalTest, CompletesWhatItWrites) {
+  Journal journal(run, 3);
+  const json first = journal.write({{"event", "leader_elected"}, {"unix", 1700000000.25}});
+  const json second = journal.write({{"event", "node_lost"}, {"evidence", "a\nb\xff"}});
+  EXPECT_EQ(first["epoch"], 3);
+  EXPECT_EQ(first["seq"], 1);
+  EXPECT_EQ(first["schema_version"], 1);
+  EXPECT_EQ(first["unix"], 1700000000.25);
+  EXPECT_EQ(first["time"], "2023-11-14T22:13:20.250000Z");
+  EXPECT_EQ(second["seq"], 2);
+  EXPECT_GT(second["unix"], 1700000000.25);
+  const std::string text = files::read_text(run.events() / "0003.jsonl");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  const auto events = read_events(run);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0], first);
+  EXPECT_EQ(events[1]["evidence"], "a\nb\xef\xbf\xbd");
+}
+
+TEST_F(JournalTest, FoldsAllEpochsInOrder) {
+  Journal(run, 2).write(
+      {{"event", "attempt_ended"}, {"attempt", 1}, {"cause", "node lost"}, {"node", "n1"}, {"step", 20}});
+  Journal(run, 10).write(
+      {{"event", "attempt_planned"}, {"attempt", 2}, {"epoch", 10}, {"placement", {"n0", "n2"}}});
+  Journal first(run, 1);
+  first.write({{"event", "leader_elected"}, {"job", "7.0"}, {"unix", 100.0}});
+  first.write({{"event", "attempt_planned"}, {"attempt", 1}, {"epoch", 1}, {"placement", {"n0", "n1"}}});
+  const RunState state = fold(run);
+  EXPECT_EQ(state.job, "7.0");
+  EXPECT_EQ(state.began_at, 100.0);
+  ASSERT_EQ(state.attempts.size(), 2u);
+  EXPECT_EQ(state.attempts[0].cause, "node lost");
+  EXPECT_EQ(state.attempts[1].epoch, 10);
+  EXPECT_THAT(state.attempts[1].placement, ElementsAre("n0", "n2"));
+  EXPECT_TRUE(state.attempt_live());
+}
+
+TEST_F(JournalTest, TornAndDamagedLinesAreLeftOut) {
+  put(run.events() / "0001.jsonl",
+      "{\"event\":\"node_lost\",\"node\":\"n1\"}\n{\"event\":\"node_lost\",\"node\":\"n2\"");
+  put(run.events() / "0002.jsonl",
+      "{\"event\":\"node_lost\",\"node\":\"n3\"}\nnot json\n[1]\n\n{\"event\":\"of a later "
+      "version\"}\n");
+  put(run.events() / "0003.jsonl", "");
+  put(run.events() / "0004.jsonl", "{\"event\":\"node_lost\",\"node\":\"n4\"}\n{\"eve");
+  EXPECT_THAT(fold(run).lost, ElementsAre("n1", "n3", "n4"))
+      << "what has no end of line was never acted upon";
+}
+
+TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
+  Journal(run, 1).write({{"event", "final_state"},
+                         {"step", 5},
+                         {"tokens", 500},
+                         {"loss", std::nan("")},
+                         {"state_digest", "ab"}});
+  const RunState state = fold(run);
+  ASSERT_TRUE(state.final_state);
+  EXPECT_TRUE(std::isnan(state.final_state->loss));
+  EXPECT_EQ(result_of(state)["final_loss"], nullptr);
+  EXPECT_EQ(result_of(state)["final_step"], 5);
+}
+
+TEST_F(JournalTest, NothingYet) {
+  files::fs::remove_all(run.events());
+  files::fs::remove_all(run.epochs());
+  EXPECT_TRUE(read_events(run).empty());
+  EXPECT_EQ(highest_epoch(run), 0);
+  EXPECT_THROW(take_epoch(run, 1, "n0"), Error);
+  EXPECT_THROW(Journal(run, 1), Error);
+}
+
+TEST_F(JournalTest, AnEpochIsTakenOnce) {
+  EXPECT_TRUE(take_epoch(run, 1, "n0"));
+  EXPECT_FALSE(take_epoch(run, 1, "n1"));
+  EXPECT_EQ(json::parse(files::read_text(run.epochs() / "0001"))["node"], "n0");
+  EXPECT_TRUE(take_epoch(run, 12, "n1"));
+  put(run.epochs() / "0099.tmp", "");
+  put(run.epochs() / "note", "");
+  EXPECT_EQ(highest_epoch(run), 12);
+  EXPECT_TRUE(take_epoch(run, 12345, "n1"));
+  EXPECT_EQ(highest_epoch(run), 12345);
+}
+
+TEST_F(JournalTest, OneOfTwoTakesTheEpoch) {
+  for (int epoch = 1; epoch <= 20; ++epoch) {
+    std::atomic<int> won = 0;
+    const auto candidate = [&](const char* node) {
+      if (take_epoch(run, epoch, node)) ++won;
+    };
+    std::thread other(candidate, "n1");
+    candidate("n0");
+    other.join();
+    EXPECT_EQ(won, 1);
+  }
+}
+
+// nodes.json.
+
+Roster example() {
+  return {"7.1",
+          {{"dgx001", "10.0.0.1", 21007, "SU1"},
+           {"dgx002", "10.0.0.2", 21007, "SU1"},
+           {"dgx005", "dgx005", 21007, ""}},
+          {0, 2},
+          {1, 0, 2},
+          1,
+          8};
+}
+
+using RosterTest = RunFolder;
+
+TEST_F(RosterTest, RoundTrip) {
+  put(run.nodes(), to_json_text(example()));
+  const Roster back = read_roster(run);
+  EXPECT_EQ(to_json_text(back), to_json_text(example()));
+  EXPECT_EQ(back.slots(), 2);
+  EXPECT_EQ(back.world(), 16);
+  EXPECT_EQ(back.node_called("dgx005"), 2);
+  EXPECT_EQ(back.node_called("dgx00"), -1);
+  EXPECT_EQ(back.nodes[1].address, "10.0.0.2");
+  EXPECT_EQ(back.batch_host, 1);
+}
+
+TEST_F(RosterTest, DamageIsNamed) {
+  const auto expect_error = [this](const std::string& text, const char* what) {
+    put(run.nodes(), text);
+    try {
+      read_roster(run);
+      ADD_FAILURE() << "it was read: " << text;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(what)) << text;
+      EXPECT_EQ(error.exit(), Exit::runtime);
+    }
+  };
+  const std::string whole = to_json_text(example());
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, whole.size() / 2, whole.size() - 3})
+    expect_error(whole.substr(0, size), "is damaged");
+  const json good = json::parse(whole);
+  for (const auto& [key, value] : good.items()) {
+    if (key == "schema_version") continue;
+    json bad = good;
+    bad.erase(key);
+    expect_error(bad.dump(), key.c_str());
+    bad[key] = nullptr;
+    expect_error(bad.dump(), "is damaged");
+  }
+  for (const auto& [path, value] : std::vector<std::pair<std::string, json>>{{"/placement", json::array()},
+                                                                             {"/placement/0", 3},
+                                                                             {"/placement/1", -1},
+                                                                             {"/candidates/0", 7},
+                                                                             {"/ranks_per_node", 0},
+                                                                             {"/nodes/0/port", "x"},
+                                                                             {"/nodes/1", nullptr}}) {
+    json bad = good;
+    bad[json::json_pointer(path)] = value;
+    expect_error(bad.dump(), "is damaged");
+  }
+  std::filesystem::remove(run.nodes());
+  expect_error("", "is damaged");
+  std::filesystem::remove(run.nodes());
+  EXPECT_THROW(read_roster(run), Error);
+}
+
+// What `holdfast status` says.
+
+RunState story(const std::vector<json>& events) {
+  RunState state;
+  for (const auto& event : events) apply_event(state, event);
+  return state;
+}
+
+std::vector<json> a_loss() {
+  return {{{"event", "leader_elected"}, {"job", "7.1"}, {"unix", 1000.0}},
+          {{"event", "attempt_planned"},
+           {"attempt", 1},
+           {"epoch", 1},
+           {"placement", {"dgx001", "dgx005"}},
+           {"unix", 1001.0}},
+          {{"event", "restored"}, {"attempt", 1}, {"step", 0}, {"level", "fresh"}, {"digest", "00"}},
+          {{"event", "first_step"}, {"attempt", 1}, {"step", 1}, {"unix", 1004.0}},
+          {{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 40}},
+          {{"event", "node_lost"}, {"node", "dgx005"}},
+          {{"event", "attempt_ended"},
+           {"attempt", 1},
+           {"cause", "node lost"},
+           {"node", "dgx005"},
+           {"step", 41},
+           {"detected_s", 2.04},
+           {"unix", 1030.0}},
+          {{"event", "attempt_planned"},
+           {"attempt", 2},
+           {"epoch", 1},
+           {"placement", {"dgx001", "dgx002"}},
+           {"unix", 1030.0}},
+          {{"event", "restored"}, {"attempt", 2}, {"step", 40}, {"level", "shared"}, {"digest", "00ff"}},
+          {{"event", "first_step"}, {"attempt", 2}, {"step", 41}, {"unix", 1033.2}}};
+}
+
+TEST(StatusGolden, Texts) {
+  StatusFacts facts{"quickstart", 100, {}, 0, "", {}, {}};
+  std::string text = status_text(facts);
+  facts.roster = example(), facts.epoch = 1, facts.leader = "dgx002";
+  facts.state = story(a_loss());
+  facts.last_step = json{{"step", 57}, {"loss", 3.14159}, {"tokens_per_s", 1234.5}};
+  text += "\n" + status_text(facts);
+
+  auto events = a_loss();
+  events.push_back(
+      {{"event", "attempt_ended"}, {"attempt", 2}, {"cause", "finished"}, {"step", 100}, {"unix", 1080.0}});
+  events.push_back({{"event", "final_state"},
+                    {"step", 100},
+                    {"tokens", 1000},
+                    {"loss", 2.5},
+                    {"state_digest", "0123456789abcdef"}});
+  events.push_back(
+      {{"event", "run_finished"}, {"exit_code", 0}, {"status", "done"}, {"why", ""}, {"unix", 1080.0}});
+  facts.state = story(events);
+  facts.last_step = json{{"step", 100}, {"loss", nullptr}, {"tokens_per_s", 1234.5}};
+  text += "\n" + status_text(facts);
+
+  events = a_loss();
+  events.push_back({{"event", "node_lost"}, {"node", "dgx001"}});
+  events.push_back({{"event", "attempt_ended"},
+                    {"attempt", 2},
+                    {"cause", "node lost"},
+                    {"node", "dgx001"},
+                    {"step", 57},
+                    {"detected_s", 2.1},
+                    {"unix", 1050.0}});
+  facts.state = story(events);
+  facts.last_step.reset();
+  text += "\n" + status_text(facts);
+  events.push_back({{"event", "run_finished"},
+                    {"exit_code", 5},
+                    {"status", "out_of_spares"},
+                    {"why", "no heartbeat of dgx001 for 2.1 s; no spare node is left"},
+                    {"unix", 1050.0}});
+  facts.state = story(events);
+  text += "\n" + status_text(facts);
+  test::expect_golden(text, "status.txt");
+}
+
+TEST(Status, JsonHoldsTheResultAndMore) {
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, "dgx002", example(), {}};
+  const json j = status_json(facts);
+  const json result = result_of(facts.state);
+  for (const auto& [key, value] : result.items()) EXPECT_EQ(j[key], value) << key;
+  EXPECT_EQ(j["state"], "training");
+  EXPECT_EQ(j["spares"], json::array());
+  EXPECT_EQ(j["lost"], json::array({"dgx005"}));
+  EXPECT_EQ(j["nodes"], json::array({"dgx001", "dgx002"}));
+  EXPECT_EQ(j["attempts"][0]["recovered_s"].get<double>(), 1033.2 - 1030.0);
+  EXPECT_EQ(j["attempts"][0]["lost_steps"], 1);
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
