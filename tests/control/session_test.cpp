@@ -84,7 +84,8 @@ TEST(Session, OneHandshakeDoesNotServeAnother) {
   Pair first, second;
   std::optional<std::string> answer;
   ASSERT_TRUE(first.client.handshake(*first.server.opening(), answer, first.why));
-  EXPECT_FALSE(second.server.handshake(*answer, answer, second.why)) << "a proof answers one challenge";
+  const std::string proof = *answer;
+  EXPECT_FALSE(second.server.handshake(proof, answer, second.why)) << "a proof answers one challenge";
   Pair a, b;
   ASSERT_TRUE(a.shake());
   ASSERT_TRUE(b.shake());
