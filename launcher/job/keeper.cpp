@@ -27,6 +27,7 @@ constexpr Millis farewell{10000};                         // for the other steps
 constexpr Millis probe_period{5000}, probe_limit{3000};   // is every agent there?
 constexpr int probes_missed_at_most =
     3;  // then its srun is waiting for a node that has gone: a new one may find it back
+constexpr std::chrono::seconds cut_off_limit{300};
 constexpr int port_base = 20000, port_span = 20000;
 
 /// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
@@ -120,12 +121,14 @@ class Keeper {
     control::Loop::Handle again;
     control::ChannelPtr line;
     int missed = 0;
+    Clock::time_point heard;  ///< when its agent last answered
   };
 
   /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not
   /// answered for some time gets a new srun.
   void probe() {
     if (code_) return;
+    if (cut_off()) return leave(static_cast<int>(Exit::transient));
     for (auto& [node, step] : steps_) {
       if (step.missed >= probes_missed_at_most) {
         step.missed = 0;
@@ -135,10 +138,34 @@ class Keeper {
           start(node);
       }
       ++step.missed;
-      step.line = control::dial(
-          loop_, step.address, secret_, probe_limit,
-          {[&step] { step.missed = 0, step.pause = first_pause, step.line->close(); }, nullptr, nullptr});
+      step.line = control::dial(loop_, step.address, secret_, probe_limit,
+                                {[&step] {
+                                   step.missed = 0, step.pause = first_pause, step.heard = Clock::now();
+                                   step.line->close();
+                                 },
+                                 nullptr, nullptr});
     }
+  }
+
+  /// With fewer than half of the agents nobody may lead, and nothing goes on. After a while the job gives its
+  /// nodes back and asks for others.
+  bool cut_off() {
+    const auto reached = [](const Step& step) { return Clock::now() - step.heard < 2 * probe_period; };
+    if (std::all_of(steps_.begin(), steps_.end(), [&](const auto& s) { return reached(s.second); })) {
+      enough_since_ = Clock::now();
+      return false;
+    }
+    const auto lost = fold(run_).lost;
+    int voters = 0, here = 0;
+    for (const auto& [node, step] : steps_)
+      if (!lost.contains(node)) ++voters, here += reached(step);
+    if (2 * here >= voters) enough_since_ = Clock::now();
+    if (Clock::now() - enough_since_ < cut_off_limit) return false;
+    log::error("only {} of {} agents have answered for {} s: back into the queue", here, voters,
+               cut_off_limit.count());
+    for (const auto& [node, step] : steps_)
+      if (step.pid > 0) ::kill(step.pid, SIGTERM);
+    return true;
   }
 
   void start(const std::string& node) {
@@ -204,6 +231,7 @@ class Keeper {
   std::map<std::string, Step> steps_;
   std::optional<int> code_;
   control::Loop::Handle limit_;
+  Clock::time_point enough_since_ = Clock::now();
 };
 
 }  // namespace

@@ -179,11 +179,12 @@ case_slurmctld_down() {
 case_out_of_spares() {
   start out_of_spares --set cluster.spares=1
   mid_run 30
+  # One after the other: with two of three gone at once, nobody may say that it is not he who is cut off.
   local first second
   first=$(nth 1)
   second=$(nth 2)
-  # Both active nodes, one spare.
   mini kill-node "$first"
+  check "the only spare takes over" soon 60 training "$run" 2
   mini kill-node "$second"
   ends_as out_of_spares 5
   mini revive-node "$first"
