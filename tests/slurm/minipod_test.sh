@@ -1,21 +1,16 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2317 # check and soon call most functions
 # Test scripts/minipod: the cluster works, its nodes are apart from each other,
 # each fault does what it says, and nothing is left afterwards.
 # Speaks TAP; exits 77 when there is no SLURM here to test with.
 
 set -uo pipefail
 
-pod=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../scripts" && pwd)/minipod
-for need in slurmctld slurmd srun munged; do
-  PATH=$PATH:/usr/sbin command -v $need >/dev/null || {
-    echo "1..0 # SKIP no $need here"
-    exit 77
-  }
-done
-if ((EUID != 0)); then
-  sudo -n true 2>/dev/null || { echo "1..0 # SKIP needs root"; exit 77; }
-  exec sudo -n -- "$0" "$@"
-fi
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+pod=$source/scripts/minipod
+# shellcheck source=tests/support/tap.sh
+source "$source/tests/support/tap.sh"
+need_cluster "$@"
 
 dir=$(mktemp -d /var/tmp/minipod-test.XXXXXX)
 export HOLDFAST_MINIPOD_DIR=$dir
@@ -23,26 +18,9 @@ home=$dir/shared/home
 trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
-count=0
-failed=0
-# check NAME COMMAND...: one line of TAP, with what COMMAND said if it failed.
-check() {
-  local name=$1 said
-  shift
-  count=$((count + 1))
-  if said=$("$@" 2>&1); then
-    echo "ok $count - $name"
-  else
-    echo "not ok $count - $name"
-    echo "# ${said//$'\n'/$'\n# '}"
-    failed=$((failed + 1))
-  fi
-}
-
 mini() { timeout 120 "$pod" "$@"; }
 on() { local node=$1; shift; mini exec --node "$node" --chdir / "$@"; }
 
-equal() { [[ $1 == "$2" ]] || { printf 'got:  %s\nwant: %s\n' "$1" "$2"; false; }; }
 fails_with() { # STATUS COMMAND...
   local want=$1 status=0
   shift
@@ -50,14 +28,6 @@ fails_with() { # STATUS COMMAND...
   equal "$status" "$want"
 }
 not() { ! "$@"; }
-soon() { # SECONDS COMMAND...
-  local end=$((SECONDS + $1))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    ((SECONDS < end)) || { "$@"; return; }
-    sleep 0.1
-  done
-}
 
 # ------------------------------------------------------------- the cluster --
 
@@ -274,5 +244,4 @@ check "the machine's files are as they were" equal "$(machine_files)" "$files_be
 check "down --purge deletes the files" mini down --purge
 check "they are gone" not test -e "$dir"
 
-echo "1..$count"
-((failed == 0))
+conclude

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2317 # check and soon call most functions
 # Test `holdfast submit` against a real SLURM: submit_test.sh HOLDFAST.
 # Speaks TAP; exits 77 when there is no SLURM here to test with.
 
@@ -7,46 +8,15 @@ set -uo pipefail
 holdfast=$(realpath "$1")
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 pod=$source/scripts/minipod
-for need in slurmctld slurmd srun munged; do
-  PATH=$PATH:/usr/sbin command -v $need >/dev/null || {
-    echo "1..0 # SKIP no $need here"
-    exit 77
-  }
-done
-if ((EUID != 0)); then
-  sudo -n true 2>/dev/null || { echo "1..0 # SKIP needs root"; exit 77; }
-  exec sudo -n -- "$0" "$holdfast"
-fi
+# shellcheck source=tests/support/tap.sh
+source "$source/tests/support/tap.sh"
+need_cluster "$holdfast"
 
 dir=$(mktemp -d /var/tmp/submit-test.XXXXXX)
 export HOLDFAST_MINIPOD_DIR=$dir
 trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
-count=0
-failed=0
-check() { # NAME COMMAND...
-  local name=$1 said
-  shift
-  count=$((count + 1))
-  if said=$("$@" 2>&1); then
-    echo "ok $count - $name"
-  else
-    echo "not ok $count - $name"
-    echo "# ${said//$'\n'/$'\n# '}"
-    failed=$((failed + 1))
-  fi
-}
-equal() { [[ $1 == "$2" ]] || { printf 'got:  %s\nwant: %s\n' "$1" "$2"; false; }; }
-holds() { [[ $1 == *"$2"* ]] || { printf 'got:  %s\nwant in it: %s\n' "$1" "$2"; false; }; }
-soon() { # SECONDS COMMAND...
-  local end=$((SECONDS + $1))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    ((SECONDS < end)) || { "$@"; return; }
-    sleep 0.1
-  done
-}
 mini() { timeout 120 "$pod" "$@"; }
 submit() { mini exec holdfast submit quickstart --set data.tokens=/shared/home/tokens.bin "$@"; }
 name_of() { mini exec squeue -h -a -t all -j "$1" -o %j; }
@@ -108,5 +78,4 @@ check "and leaves nothing behind" test ! -e "$home/later"
 mini start-slurmctld
 check "with slurmctld back, the same command works" soon 30 submit --parsable --set run.dir=/shared/home/later -- --hold
 
-echo "1..$count"
-((failed == 0))
+conclude

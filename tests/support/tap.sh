@@ -34,7 +34,7 @@ conclude() {
   ((failed == 0)) || echo "# $failed of $count failed"
   exit $((failed > 0))
 }
-# Cluster tests need SLURM's programs and root.
+# need_cluster ARGUMENTS...: SLURM's programs and root (this script again under sudo, with its arguments), or a skip.
 need_cluster() {
   local tool
   for tool in slurmctld slurmd srun munged jq; do
