@@ -1,5 +1,5 @@
-// The supervisor's clock: what each stage waits for, who has been silent for too long, and what follows from it. What it
-// is told of (agents, ranks, mpirun) is in supervisor.cpp.
+// The supervisor's clock: what each stage waits for, who has been silent for too long, and what follows from
+// it. What it is told of (agents, ranks, mpirun) is in supervisor.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>

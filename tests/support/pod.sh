@@ -1,6 +1,6 @@
 # Sourced by the tests and benchmarks that run Holdfast on a minipod of their own. Before: set `source` to the project's
 # folder and HOLDFAST_MINIPOD_DIR to the minipod's.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # source
 pod=$source/scripts/minipod
 dir=$HOLDFAST_MINIPOD_DIR
 home=$dir/shared/home # /shared/home for the cluster
