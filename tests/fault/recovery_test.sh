@@ -28,7 +28,7 @@ run_limit=240 # seconds until a run must be over, on the slowest machine
 # start NAME ARGUMENT...: submits once every node is free; sets `run` and `job`.
 start() {
   run=$1
-  soon 60 all_idle || mini exec sinfo -N
+  soon 180 all_idle || mini exec sinfo -N
   job=$(submit "$@") || { echo "Bail out! submit failed"; exit 1; }
 }
 on() { local node=$1; shift; mini exec --root --node "$node" --chdir / "$@"; }
@@ -163,18 +163,20 @@ case_newest_checkpoint_damaged() {
 }
 
 case_slurmctld_down() {
-  start slurmctld_down
+  # Each attempt waits before it trains: slurmctld saves its state only every few seconds and must know the job when it is
+  # killed; and it must be back before the job ends, or SLURM takes minutes to notice the end.
+  start slurmctld_down --set rank.launch=mpi --set 'rank.command=["sh", "-c", "sleep 8; exec holdfast-train"]'
   mid_run 25
-  sleep 6 # slurmctld saves its state every few seconds
   mini kill-slurmctld
   local node
   node=$(nth 2)
   mini kill-node "$node"
-  check "substitution needs no slurmctld" soon 60 training "$run" 2
+  check "substitution needs no slurmctld" soon 60 placed_anew
   mini start-slurmctld
   ends_like_the_undisturbed
   mini revive-node "$node"
 }
+placed_anew() { events "$run" | jq -e 'select(.event == "placement_verified" and .attempt == 2)' | grep -q attempt; }
 
 case_out_of_spares() {
   start out_of_spares --set cluster.spares=1
