@@ -146,8 +146,6 @@ void Agent::welcome(const std::shared_ptr<Guest>& guest, const Hello& hello) {
     case Hello::Role::rank:
     case Hello::Role::shim:
       return welcome_rank(guest, hello);
-    case Hello::Role::keeper:
-      return guest->channel->send(encode(beat()));
     case Hello::Role::spawner:
       return;
   }

@@ -9,7 +9,7 @@
 //   leader         clear, start, verdicts, finish                       beats, and everything its ranks say
 //   candidate      may I lead?                                          answer
 //   spawner        run mpirun's daemon here                             its end
-//   keeper         are you there?                                       one beat
+//   keeper         are you there?                                       the handshake alone
 #include <memory>
 
 #include "launcher/agent/campaign.hpp"

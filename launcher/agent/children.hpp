@@ -18,7 +18,6 @@ class Children {
   /// Watches a process that is not our child (a shim's, or one that an earlier agent started); `ended` once
   /// when it is gone.
   void watch(pid_t pid, std::function<void()> ended);
-  void forget(pid_t pid) { watched_.erase(pid); }
 
  private:
   bool open(pid_t pid, std::function<void()> ended);

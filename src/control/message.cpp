@@ -64,7 +64,7 @@ int epoch_of(const json& j) { return small(j, "epoch", 0, INT32_MAX); }
 std::int64_t step_of(const json& j) { return whole(j, "step", -1, most_steps); }
 int status_of(const json& j, const char* name = "status") { return small(j, name, -1, 65535); }
 
-constexpr std::array role_names = {"rank", "shim", "leader", "candidate", "spawner", "keeper"};
+constexpr std::array role_names = {"rank", "shim", "leader", "candidate", "spawner"};
 constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",  "backward",
                                     "collective", "optimizer", "checkpoint", "finishing"};
 

@@ -13,7 +13,7 @@ namespace holdfast::control {
 
 /// Who opens a connection, and why. Always the first message.
 struct Hello {
-  enum class Role { rank, shim, leader, candidate, spawner, keeper };
+  enum class Role { rank, shim, leader, candidate, spawner };
   Role role = Role::rank;
   std::string node;  ///< where the speaker runs
   int epoch = 0;     ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
@@ -104,7 +104,7 @@ struct Finish {
   int exit_code = 0;
 };
 
-// --- election, mpirun's remote start, the keeper ---
+// --- election, mpirun's remote start ---
 /// Agent to candidate.
 struct Answer {
   bool grant = false;

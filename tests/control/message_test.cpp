@@ -93,7 +93,7 @@ TEST(Message, EveryPhaseAndRole) {
     ASSERT_TRUE(back);
     EXPECT_EQ(std::get<RankProgress>(*back).phase, static_cast<Phase>(phase));
   }
-  for (int role = 0; role <= static_cast<int>(Hello::Role::keeper); ++role) {
+  for (int role = 0; role <= static_cast<int>(Hello::Role::spawner); ++role) {
     const auto back = read(json::parse(encode(Hello{static_cast<Hello::Role>(role), "n"})));
     ASSERT_TRUE(back);
     EXPECT_EQ(std::get<Hello>(*back).role, static_cast<Hello::Role>(role));
