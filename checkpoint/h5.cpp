@@ -119,6 +119,17 @@ void read_sources(hid_t creation, Dataset& dataset) {
   }
 }
 
+/// The element as it lies in a file; a copy that the caller closes.
+Id file_type(Element element) {
+  Id type(checked(H5Tcopy(element == Element::int64 ? H5T_STD_I64LE : H5T_IEEE_F32LE), "copy a type"),
+          H5Tclose);
+  if (element != Element::bf16) return type;
+  checked(H5Tset_fields(type.get(), 15, 7, 8, 0, 7), "make the bf16 type");  // sign, exponent, mantissa
+  checked(H5Tset_size(type.get(), 2), "make the bf16 type");
+  checked(H5Tset_ebias(type.get(), 127), "make the bf16 type");
+  return type;
+}
+
 Dataset describe(hid_t file, const char* name) {
   const Id dataset(checked(H5Dopen2(file, name, H5P_DEFAULT), std::string("open dataset ") + name), H5Dclose);
   const Id type(checked(H5Dget_type(dataset.get()), "read a type"), H5Tclose);
@@ -130,10 +141,14 @@ Dataset describe(hid_t file, const char* name) {
 
   Dataset seen;
   seen.name = name;
-  const bool is_float = checked(H5Tequal(type.get(), H5T_IEEE_F32LE), "compare types") > 0;
-  if (!is_float && checked(H5Tequal(type.get(), H5T_STD_I64LE), "compare types") == 0)
-    refuse("its elements are neither fp32 nor int64");
-  seen.element = is_float ? Element::float32 : Element::int64;
+  const Element known[] = {Element::float32, Element::bf16, Element::int64};
+  const auto same = std::find_if(std::begin(known), std::end(known), [&](Element element) {
+    return checked(H5Tequal(type.get(), file_type(element).get()), "compare types") > 0;
+  });
+  if (same == std::end(known))
+    refuse("its elements are neither fp32, bf16 nor int64");
+  else
+    seen.element = *same;
   hsize_t dims[H5S_MAX_RANK];
   const int rank = checked(H5Sget_simple_extent_dims(shape.get(), dims, nullptr), "read a shape");
   for (int i = 0; i < rank; ++i) seen.shape.push_back(static_cast<std::int64_t>(dims[i]));
@@ -196,6 +211,8 @@ void Id::reset() {
   id_ = -1;
 }
 
+Element element_of(DType type) { return type == DType::fp32 ? Element::float32 : Element::bf16; }
+
 Id create_file(const fs::path& path, std::uint64_t metadata_bytes) {
   const Silence silence;
   const Id access = property_list(H5P_FILE_ACCESS), creation = property_list(H5P_FILE_CREATE);
@@ -241,8 +258,7 @@ Id create_contiguous(hid_t file, const std::string& name, Element element, std::
   checked(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "choose a layout");
   checked(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "choose early allocation");
   checked(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "choose never to fill");
-  return create_dataset(file, name, element == Element::float32 ? H5T_IEEE_F32LE : H5T_STD_I64LE,
-                        extent.get(), creation.get());
+  return create_dataset(file, name, file_type(element).get(), extent.get(), creation.get());
 }
 
 std::int64_t offset_of(hid_t dataset) {
@@ -253,8 +269,8 @@ std::int64_t offset_of(hid_t dataset) {
   return static_cast<std::int64_t>(offset);
 }
 
-void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std::int64_t cols,
-                    std::span<const Source> sources) {
+void create_virtual(hid_t file, const std::string& name, Element element, std::int64_t rows,
+                    std::int64_t cols, std::span<const Source> sources) {
   const Silence silence;
   const hsize_t shape[2] = {size(rows), size(cols)};
   const Id extent = space(shape), creation = untimed_dataset();
@@ -268,7 +284,7 @@ void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std:
   }
   const float nan = std::numeric_limits<float>::quiet_NaN();
   checked(H5Pset_fill_value(creation.get(), H5T_NATIVE_FLOAT, &nan), "choose the fill value");
-  create_dataset(file, name, H5T_IEEE_F32LE, extent.get(), creation.get());
+  create_dataset(file, name, file_type(element).get(), extent.get(), creation.get());
 }
 
 std::vector<Dataset> datasets_of(hid_t file) {

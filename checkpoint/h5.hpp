@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/dtype.hpp"
+
 namespace holdfast::checkpoint::h5 {
 
 namespace fs = std::filesystem;
@@ -43,7 +45,10 @@ void close_file(Id file);
 
 void write_attribute(hid_t file, const char* name, std::int64_t value);
 
-enum class Element { float32, int64 };
+/// bf16 is a 2-byte floating-point type of its own (8 bits of exponent, bias 127, 7 of mantissa), which HDF5
+/// converts and prints like any other.
+enum class Element { float32, bf16, int64 };
+Element element_of(DType type);
 /// A contiguous 1-D dataset, allocated at once and never filled; missing groups of its name are made. `count`
 /// may not be 0.
 Id create_contiguous(hid_t file, const std::string& name, Element element, std::int64_t count);
@@ -55,9 +60,9 @@ struct Source {
   std::string file, dataset;
   std::int64_t first = 0, count = 0;
 };
-/// A virtual fp32 dataset of rows x cols, fill value NaN.
-void create_virtual(hid_t file, const std::string& name, std::int64_t rows, std::int64_t cols,
-                    std::span<const Source> sources);
+/// A virtual dataset of rows x cols, fill value NaN.
+void create_virtual(hid_t file, const std::string& name, Element element, std::int64_t rows,
+                    std::int64_t cols, std::span<const Source> sources);
 
 /// A dataset as HDF5 sees it.
 struct Dataset {

@@ -20,9 +20,10 @@ std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayou
     }
   const MemoryFile file;
   h5::Id h5_file = h5::create_file(file.path(), 4096);
-  h5::write_attribute(h5_file.get(), "holdfast_format", 1);
+  h5::write_attribute(h5_file.get(), "holdfast_format", format_version);
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    h5::create_virtual(h5_file.get(), tensors[t].name, tensors[t].rows, tensors[t].cols, sources[t]);
+    h5::create_virtual(h5_file.get(), tensors[t].name, h5::element_of(tensors[t].type), tensors[t].rows,
+                       tensors[t].cols, sources[t]);
   h5::close_file(std::move(h5_file));
   return file.read(0, file.bytes());
 }

@@ -1,5 +1,7 @@
 #include "checkpoint/load.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -41,6 +43,11 @@ std::vector<int> match_tensors(const Manifest& manifest, const State& into, cons
       throw Error(Exit::no_requeue, "checkpoint " + step_dir.string() + " is of another model",
                   "it has no tensor " + wanted.name);
     const LogicalTensor& there = manifest.tensors[static_cast<std::size_t>(found->second)];
+    if (there.type != wanted.type)
+      throw Error(
+          Exit::usage, "checkpoint " + step_dir.string() + " has another precision",
+          fmt::format("{} is {} there, {} here", wanted.name, name_of(there.type), name_of(wanted.type)),
+          "Set [precision] moments as it was?");
     if (there != wanted)
       throw Error(Exit::no_requeue, "checkpoint " + step_dir.string() + " is of another model",
                   wanted.name + " is " + std::to_string(there.rows) + " x " + std::to_string(there.cols) +
@@ -81,9 +88,9 @@ std::vector<std::vector<Copy>> plan_copies(const Manifest& manifest, const State
     for (; at != pieces.end() && at->first < end; ++at) {
       const std::int64_t from = std::max(piece.first, at->first), to = std::min(end, at->first + at->count);
       if (from >= to) continue;
-      copies[at->shard].push_back({at->offset + (from - at->first) * element_bytes,
-                                   (to - from) * element_bytes,
-                                   reinterpret_cast<char*>(piece.data + (from - piece.first))});
+      const std::int64_t element = bytes_of(into.tensors[static_cast<std::size_t>(piece.tensor)].type);
+      copies[at->shard].push_back({at->offset + (from - at->first) * element, (to - from) * element,
+                                   static_cast<char*>(piece.data) + (from - piece.first) * element});
     }
   }
   for (auto& of_shard : copies)

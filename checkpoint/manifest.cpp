@@ -33,7 +33,7 @@ std::string lines(const Range& range, Print print) {
 
 /// The first line and the digest, which covers every byte but its own digits. The same in all versions, so
 /// that a manifest of a newer one is told from a damaged one.
-void check_first_line(std::string_view text) {
+int check_first_line(std::string_view text) {
   const std::size_t version_at = version_key.size();
   std::size_t at = version_at;
   int version = 0;
@@ -52,16 +52,16 @@ void check_first_line(std::string_view text) {
                 "version " + std::to_string(version) + ", this Holdfast reads up to " +
                     std::to_string(format_version),
                 "Use the Holdfast that wrote it?");
-  if (version != format_version) refuse("schema_version " + std::to_string(version) + " never existed");
+  if (version < 1) refuse("schema_version " + std::to_string(version) + " never existed");
+  return version;
 }
 
 }  // namespace
 
 std::string to_text(const Manifest& m) {
-  const Json point = {{"tokens", m.point.tokens}, {"samples", m.point.samples}};
   std::string body;
   body += "\"generation\":" + detail::print(detail::to_json(m.generation, m.point.step)) + ",\n";
-  body += "\"point\":" + detail::print(point) + ",\n";
+  body += "\"point\":" + detail::print(detail::to_json(m.point)) + ",\n";
   body += "\"facts\":" + detail::print(detail::to_json(m.facts)) + ",\n";
   body += "\"tensors\":" +
           lines(m.tensors,
@@ -78,16 +78,15 @@ std::string to_text(const Manifest& m) {
 }
 
 Manifest parse_manifest(std::string_view text) {
-  check_first_line(text);
+  const int version = check_first_line(text);
   const Json json = detail::parse_json(text, "the manifest");
   const Fields fields(json, "",
                       {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest",
                        "shards", "index"});
   Manifest m;
+  m.version = version;
   m.point.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
-  const Fields point(fields.value("point"), "point", {"tokens", "samples"});
-  m.point.tokens = point.integer("tokens");
-  m.point.samples = point.integer("samples");
+  detail::read_point(fields.value("point"), "point", version, m.point);
   m.facts = detail::read_facts(fields.value("facts"), "facts");
   detail::read_tensors(fields.array("tensors"), "tensors", m.tensors, m.digests);
   m.state_digest = fields.hex64("state_digest");

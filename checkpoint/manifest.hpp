@@ -22,10 +22,9 @@ class Damaged : public Error {
       : Error(Exit::runtime, std::move(problem), std::move(why), std::move(hint)) {}
 };
 
-inline constexpr int format_version = 1;
+inline constexpr int format_version = 2;              ///< written; 1 is read too
 inline constexpr std::int64_t block_bytes = 4 << 20;  ///< of the data span, under one CRC32C
 inline constexpr std::int64_t record_bytes = 128;     ///< at the start of the data span
-inline constexpr std::int64_t element_bytes = 4;      ///< fp32
 
 /// A piece and its byte offset in its shard file.
 struct StoredPiece {
@@ -50,6 +49,7 @@ struct IndexInfo {
 };
 
 struct Manifest {
+  int version = format_version;
   Generation generation;
   RunPoint point;
   Facts facts;

@@ -40,11 +40,15 @@ Json to_json(const Facts& facts) {
           {"config_hash", facts.config_hash}};
 }
 
+Json to_json(const RunPoint& point) {
+  return {{"tokens", point.tokens}, {"samples", point.samples}, {"detector", point.detector}};
+}
+
 Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
   return {{"name", tensor.name},
           {"rows", tensor.rows},
           {"cols", tensor.cols},
-          {"dtype", "f32"},
+          {"dtype", tensor.type == DType::fp32 ? "f32" : "bf16"},
           {"digest", digest_text(digest)}};
 }
 
@@ -149,6 +153,14 @@ std::int64_t read_generation(const Json& json, const std::string& place, Generat
   return fields.integer("step");
 }
 
+void read_point(const Json& json, const std::string& place, int version, RunPoint& point) {
+  const Fields fields = version == 1 ? Fields(json, place, {"tokens", "samples"})
+                                     : Fields(json, place, {"tokens", "samples", "detector"});
+  point.tokens = fields.integer("tokens");
+  point.samples = fields.integer("samples");
+  if (version > 1) point.detector = fields.text("detector");
+}
+
 Facts read_facts(const Json& json, const std::string& place) {
   const Fields fields(
       json, place, {"model_toml", "world", "strategy", "numerics", "data_identity", "seed", "config_hash"});
@@ -168,10 +180,12 @@ void read_tensors(const Json& json, const std::string& place, std::vector<Logica
   for (std::size_t i = 0; i < json.size(); ++i) {
     const Fields fields(json[i], place + "[" + std::to_string(i) + "]",
                         {"name", "rows", "cols", "dtype", "digest"});
-    if (fields.text("dtype") != "f32")
+    const std::string dtype = fields.text("dtype");
+    if (dtype != "f32" && dtype != "bf16")
       throw Damaged("the manifest is not usable",
-                    fields.place("dtype") + " is \"" + fields.text("dtype") + "\", this format has f32 only");
-    tensors.push_back({fields.text("name"), fields.integer("rows"), fields.integer("cols")});
+                    fields.place("dtype") + " is \"" + dtype + "\", this format has f32 and bf16");
+    tensors.push_back({fields.text("name"), fields.integer("rows"), fields.integer("cols"),
+                       dtype == "f32" ? DType::fp32 : DType::bf16});
     digests.push_back(fields.hex64("digest"));
   }
 }

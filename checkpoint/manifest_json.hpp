@@ -14,6 +14,7 @@ using Json = nlohmann::ordered_json;
 
 Json to_json(const Generation& generation, std::int64_t step);
 Json to_json(const Facts& facts);
+Json to_json(const RunPoint& point);  ///< but the step, which stands with the generation
 Json to_json(const LogicalTensor& tensor, std::uint64_t digest);
 Json to_json(const ShardInfo& shard);
 Json to_json(const IndexInfo& index);
@@ -47,6 +48,7 @@ bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value);
 
 std::int64_t read_generation(const Json& json, const std::string& place,
                              Generation& generation);  ///< returns the step
+void read_point(const Json& json, const std::string& place, int version, RunPoint& point);  ///< but the step
 Facts read_facts(const Json& json, const std::string& place);
 void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
                   std::vector<std::uint64_t>& digests);

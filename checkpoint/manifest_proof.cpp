@@ -67,14 +67,15 @@ void prove_shard(const Manifest& m, std::size_t rank) {
     if (span.count <= 0 || span.first < 0 || span.count > tensor.elements() ||
         span.first > tensor.elements() - span.count)
       refuse(shard.file + " has a piece outside " + tensor.name);
-    if (piece.offset % element_bytes != 0 || piece.offset < shard.data_offset + record_bytes ||
-        span.count * element_bytes > shard.bytes || piece.offset > shard.bytes - span.count * element_bytes)
+    const std::int64_t bytes = bytes_of(span, m.tensors);
+    if (piece.offset % bytes_of(tensor.type) != 0 || piece.offset < shard.data_offset + record_bytes ||
+        bytes > shard.bytes || piece.offset > shard.bytes - bytes)
       refuse(shard.file + ": a piece of " + tensor.name + " lies outside the data");
     by_offset.push_back(&piece);
   }
   std::sort(by_offset.begin(), by_offset.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
   for (std::size_t i = 1; i < by_offset.size(); ++i)
-    if (by_offset[i - 1]->offset + by_offset[i - 1]->span.count * element_bytes > by_offset[i]->offset)
+    if (by_offset[i - 1]->offset + bytes_of(by_offset[i - 1]->span, m.tensors) > by_offset[i]->offset)
       refuse(shard.file + ": two pieces share bytes at " + std::to_string(by_offset[i]->offset));
 }
 

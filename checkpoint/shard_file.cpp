@@ -31,7 +31,7 @@ void lay_out(const MemoryFile& file, std::int64_t metadata_pages, int rank, int 
   for (StoredPiece& piece : info.pieces) {
     const LogicalTensor& tensor = tensors[static_cast<std::size_t>(piece.span.tensor)];
     piece.offset = h5::offset_of(h5::create_contiguous(h5_file.get(), dataset_name(tensor, piece.span.first),
-                                                       h5::Element::float32, piece.span.count)
+                                                       h5::element_of(tensor.type), piece.span.count)
                                      .get());
   }
   h5::close_file(std::move(h5_file));
@@ -41,7 +41,7 @@ void lay_out(const MemoryFile& file, std::int64_t metadata_pages, int rank, int 
 Words words_of(const Record& r) {
   Words words{};
   std::memcpy(&words[0], "HOLDFAST", 8);
-  words[1] = format_version;
+  words[1] = r.version;
   words[2] = r.point.step, words[3] = r.generation.epoch, words[4] = r.generation.attempt;
   words[5] = r.rank, words[6] = r.world;
   words[7] = r.point.tokens, words[8] = r.point.samples;

@@ -25,6 +25,7 @@ inline constexpr const char* record_name = "holdfast/record";
 
 /// The record at the start of the data span (FORMAT.md).
 struct Record {
+  int version = format_version;
   Generation generation;
   RunPoint point;
   int rank = 0, world = 0;

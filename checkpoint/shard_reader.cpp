@@ -29,9 +29,13 @@ ShardReader::ShardReader(const fs::path& step_dir, const Manifest& manifest, std
 
   char record[record_bytes];
   read(record, record_bytes, shard_.data_offset);
-  const Record expected{manifest.generation,    manifest.point,
-                        static_cast<int>(rank), static_cast<int>(manifest.shards.size()),
-                        shard_.bytes,           shard_.data_offset};
+  const Record expected{manifest.version,
+                        manifest.generation,
+                        manifest.point,
+                        static_cast<int>(rank),
+                        static_cast<int>(manifest.shards.size()),
+                        shard_.bytes,
+                        shard_.data_offset};
   if (const std::string wrong = wrong_record({record, record_bytes}, expected); !wrong.empty())
     damaged(wrong);
   ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -135,12 +135,12 @@ std::string ShardWriter::write(const RunPoint& point, std::span<const std::uint6
 }
 
 void ShardWriter::Plan::write_shard(const fs::path& folder, ShardInfo& info) const {
-  const std::string record =
-      record_text({common.generation, common.point, rank, world, info.bytes, info.data_offset});
+  const std::string record = record_text(
+      {format_version, common.generation, common.point, rank, world, info.bytes, info.data_offset});
   std::vector<Extent> extents{{info.data_offset, record_bytes, record.data()}};
   for (std::size_t i = 0; i < info.pieces.size(); ++i)
-    extents.push_back({info.pieces[i].offset, info.pieces[i].span.count * element_bytes,
-                       reinterpret_cast<const char*>(state.pieces[i].data)});
+    extents.push_back({info.pieces[i].offset, bytes_of(info.pieces[i].span, state.tensors),
+                       static_cast<const char*>(state.pieces[i].data)});
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
 

@@ -8,13 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "src/base/dtype.hpp"
+
 namespace holdfast::checkpoint {
 
-/// A whole tensor, fp32, row-major. A vector has rows = 1. Names: "model/<hf name>", "optim/exp_avg/<hf
-/// name>", "optim/exp_avg_sq/<hf name>".
+/// A whole tensor, row-major. A vector has rows = 1. Names: "model/<hf name>", "optim/exp_avg/<hf name>",
+/// "optim/exp_avg_sq/<hf name>".
 struct LogicalTensor {
   std::string name;
   std::int64_t rows = 1, cols = 1;
+  DType type = DType::fp32;
   std::int64_t elements() const { return rows * cols; }
   bool operator==(const LogicalTensor&) const = default;
 };
@@ -27,11 +30,16 @@ struct PieceSpan {
   bool operator==(const PieceSpan&) const = default;
 };
 
+/// Bytes of a piece of one of `tensors`.
+inline std::int64_t bytes_of(const PieceSpan& span, std::span<const LogicalTensor> tensors) {
+  return span.count * holdfast::bytes_of(tensors[static_cast<std::size_t>(span.tensor)].type);
+}
+
 /// The same with its memory: `data[i]` is element `first + i`. The writer only reads it; the loader fills it.
 struct PieceView {
   int tensor = 0;
   std::int64_t first = 0, count = 0;
-  float* data = nullptr;
+  void* data = nullptr;  ///< of the tensor's type
   PieceSpan span() const { return {tensor, first, count}; }
 };
 
@@ -50,6 +58,7 @@ struct WriterLayout {
 /// Where the run stands: optimizer steps done, and what they consumed.
 struct RunPoint {
   std::int64_t step = 0, tokens = 0, samples = 0;
+  std::string detector = {};  ///< what the detector of spikes remembers, opaque here; "": nothing
   bool operator==(const RunPoint&) const = default;
 };
 

@@ -18,18 +18,18 @@ namespace holdfast::checkpoint {
 namespace {
 
 /// Adds what one block contributes to the logical digests of the pieces in it.
-void add_digests(const ShardInfo& shard, std::span<const char> block, std::int64_t block_first,
-                 std::vector<std::uint64_t>& digests) {
+void add_digests(const Manifest& manifest, const ShardInfo& shard, std::span<const char> block,
+                 std::int64_t block_first, std::vector<std::uint64_t>& digests) {
   const std::int64_t block_end = block_first + static_cast<std::int64_t>(block.size());
-  std::vector<float> values;
   for (const StoredPiece& piece : shard.pieces) {
+    const auto tensor = static_cast<std::size_t>(piece.span.tensor);
+    const DType type = manifest.tensors[tensor].type;
     const std::int64_t from = std::max(piece.offset, block_first);
-    const std::int64_t to = std::min(piece.offset + piece.span.count * element_bytes, block_end);
+    const std::int64_t to = std::min(piece.offset + bytes_of(piece.span, manifest.tensors), block_end);
     if (from >= to) continue;
-    values.resize(static_cast<std::size_t>((to - from) / element_bytes));
-    std::memcpy(values.data(), block.data() + (from - block_first), static_cast<std::size_t>(to - from));
-    digests[static_cast<std::size_t>(piece.span.tensor)] += digest_part(
-        static_cast<std::uint64_t>(piece.span.first + (from - piece.offset) / element_bytes), values);
+    digests[tensor] +=
+        digest_part(static_cast<std::uint64_t>(piece.span.first + (from - piece.offset) / bytes_of(type)),
+                    block.data() + (from - block_first), type, (to - from) / bytes_of(type));
   }
 }
 
@@ -80,7 +80,7 @@ class Verifier {
              std::vector<std::uint64_t>& digests) {
     try {
       const std::span<const char> bytes = reader.block(k);
-      add_digests(info, bytes, reader.block_first(k), digests);
+      add_digests(manifest_, info, bytes, reader.block_first(k), digests);
       result_.bytes += static_cast<std::int64_t>(bytes.size());
     } catch (const Damaged& e) {
       problem(e.why());

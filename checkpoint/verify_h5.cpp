@@ -27,9 +27,9 @@ Expected expected_in_shard(const Manifest& m, const ShardInfo& shard) {
   Expected expected;
   expected[record_name] = {record_name, {record_bytes / 8}, h5::Element::int64, false, shard.data_offset, {}};
   for (const StoredPiece& piece : shard.pieces) {
-    const std::string name =
-        dataset_name(m.tensors[static_cast<std::size_t>(piece.span.tensor)], piece.span.first);
-    expected[name] = {name, {piece.span.count}, h5::Element::float32, false, piece.offset, {}};
+    const LogicalTensor& tensor = m.tensors[static_cast<std::size_t>(piece.span.tensor)];
+    const std::string name = dataset_name(tensor, piece.span.first);
+    expected[name] = {name, {piece.span.count}, h5::element_of(tensor.type), false, piece.offset, {}};
   }
   return expected;
 }
@@ -38,7 +38,7 @@ Expected expected_in_index(const Manifest& m) {
   Expected expected;
   for (const LogicalTensor& tensor : m.tensors)
     expected[tensor.name] = {
-        tensor.name, {tensor.rows, tensor.cols}, h5::Element::float32, tensor.elements() > 0, -1, {}};
+        tensor.name, {tensor.rows, tensor.cols}, h5::element_of(tensor.type), tensor.elements() > 0, -1, {}};
   for (const ShardInfo& shard : m.shards)
     for (const StoredPiece& piece : shard.pieces) {
       const LogicalTensor& tensor = m.tensors[static_cast<std::size_t>(piece.span.tensor)];

@@ -15,9 +15,7 @@ Json common_json(const Manifest& m) {
   Json tensors = Json::array();
   for (std::size_t i = 0; i < m.tensors.size(); ++i)
     tensors.push_back(detail::to_json(m.tensors[i], m.digests[i]));
-  return {{"point", {{"tokens", m.point.tokens}, {"samples", m.point.samples}}},
-          {"facts", detail::to_json(m.facts)},
-          {"tensors", tensors}};
+  return {{"point", detail::to_json(m.point)}, {"facts", detail::to_json(m.facts)}, {"tensors", tensors}};
 }
 
 }  // namespace
@@ -52,9 +50,7 @@ Vote parse_vote(const std::string& text) {
   vote.has_common = !fields.value("common").is_null();
   if (!vote.has_common) return vote;
   const Fields common(fields.value("common"), "common", {"point", "facts", "tensors"});
-  const Fields point(common.value("point"), "point", {"tokens", "samples"});
-  vote.common.point.tokens = point.integer("tokens");
-  vote.common.point.samples = point.integer("samples");
+  detail::read_point(common.value("point"), "point", format_version, vote.common.point);
   vote.common.facts = detail::read_facts(common.value("facts"), "facts");
   detail::read_tensors(common.array("tensors"), "tensors", vote.common.tensors, vote.common.digests);
   vote.common.state_digest = state_digest(vote.common.tensors, vote.common.digests);

@@ -3,7 +3,10 @@
 // how a tensor is cut.
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <span>
+
+#include "src/base/dtype.hpp"
 
 namespace holdfast {
 
@@ -24,6 +27,24 @@ inline std::uint64_t digest_part(std::uint64_t first, std::span<const float> val
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
     sum += digest_element(first + i, std::bit_cast<std::uint32_t>(values[i]));
+  return sum;
+}
+
+/// The same of `count` elements of any type, wherever they lie.
+inline std::uint64_t digest_part(std::uint64_t first, const void* data, DType type, std::int64_t count) {
+  const auto n = static_cast<std::uint64_t>(count);
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  std::uint64_t sum = 0;
+  for (std::uint64_t i = 0; i < n && type == DType::fp32; ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, bytes + 4 * i, 4);
+    sum += digest_element(first + i, bits);
+  }
+  for (std::uint64_t i = 0; i < n && type == DType::bf16; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, bytes + 2 * i, 2);
+    sum += digest_element(first + i, bits);
+  }
   return sum;
 }
 

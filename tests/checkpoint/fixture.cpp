@@ -1,6 +1,7 @@
 #include "tests/checkpoint/fixture.hpp"
 
 #include <unistd.h>
+#include <cstring>
 
 #include <cmath>
 #include <fstream>
@@ -26,26 +27,46 @@ Folder::~Folder() {
 
 Whole::Whole(std::vector<LogicalTensor> list, std::int64_t step) : tensors(std::move(list)) {
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    values.emplace_back(static_cast<std::size_t>(tensors[t].elements()));
-    for (std::size_t i = 0; i < values[t].size(); ++i)
-      values[t][i] =
+    const auto elements = static_cast<std::size_t>(tensors[t].elements());
+    const auto bytes = static_cast<std::size_t>(bytes_of(tensors[t].type));
+    values.emplace_back(elements * bytes);
+    for (std::size_t i = 0; i < elements; ++i) {
+      const float x =
           static_cast<float>(mix64(mix64(t + 1) + i + 1000003u * static_cast<std::uint64_t>(step)) >> 40) *
               0x1p-20f -
           8.0f;
+      const Bf16 rounded = to_bf16(x);
+      const void* const from = tensors[t].type == DType::fp32 ? static_cast<const void*>(&x) : &rounded;
+      std::memcpy(values[t].data() + i * bytes, from, bytes);
+    }
   }
 }
 
 std::vector<std::uint64_t> Whole::digests() const {
   std::vector<std::uint64_t> digests;
-  for (const auto& tensor : values) digests.push_back(digest_part(0, tensor));
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    digests.push_back(digest_part(0, values[t].data(), tensors[t].type, tensors[t].elements()));
   return digests;
+}
+
+std::vector<float> Whole::as_floats(std::size_t tensor) const {
+  const auto bytes = static_cast<std::size_t>(bytes_of(tensors[tensor].type));
+  std::vector<float> out;
+  for (std::size_t at = 0; at < values[tensor].size(); at += bytes) {
+    float x = 0;
+    Bf16 half;
+    std::memcpy(bytes == 4 ? static_cast<void*>(&x) : &half, values[tensor].data() + at, bytes);
+    out.push_back(bytes == 4 ? x : to_float(half));
+  }
+  return out;
 }
 
 State Whole::view(const std::vector<PieceSpan>& spans) {
   State state{tensors, {}};
   for (const PieceSpan& span : spans)
     state.pieces.push_back({span.tensor, span.first, span.count,
-                            values[static_cast<std::size_t>(span.tensor)].data() + span.first});
+                            values[static_cast<std::size_t>(span.tensor)].data() +
+                                span.first * bytes_of(tensors[static_cast<std::size_t>(span.tensor)].type)});
   return state;
 }
 
@@ -53,12 +74,13 @@ std::vector<LogicalTensor> odd_tensors() {
   std::vector<LogicalTensor> tensors;
   for (const char* family : {"model/", "optim/exp_avg/", "optim/exp_avg_sq/"}) {
     const std::string name = family;
-    tensors.push_back({name + "model.embed_tokens.weight", 37, 53});
-    tensors.push_back({name + "model.layers.0.q.weight", 13, 17});
-    tensors.push_back({name + "model.layers.0.norm.weight", 1, 3});
-    tensors.push_back({name + "model.scale", 1, 1});
-    tensors.push_back({name + "model.nothing", 0, 64});
-    tensors.push_back({name + "model.norm.weight", 1, 1009});
+    const DType type = name == "optim/exp_avg_sq/" ? DType::bf16 : DType::fp32;
+    tensors.push_back({name + "model.embed_tokens.weight", 37, 53, type});
+    tensors.push_back({name + "model.layers.0.q.weight", 13, 17, type});
+    tensors.push_back({name + "model.layers.0.norm.weight", 1, 3, type});
+    tensors.push_back({name + "model.scale", 1, 1, type});
+    tensors.push_back({name + "model.nothing", 0, 64, type});
+    tensors.push_back({name + "model.norm.weight", 1, 1009, type});
   }
   return tensors;
 }
@@ -111,7 +133,7 @@ Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t 
   for (int rank = 0; rank < world; ++rank) {
     ShardWriter writer(checkpoints, rank, generation,
                        whole.view(layout.of_rank[static_cast<std::size_t>(rank)]), layout, some_facts(world));
-    commit.add(rank, true, writer.write({step, step * 4096, step * 8}, whole.digests()));
+    commit.add(rank, true, writer.write({step, step * 4096, step * 8, "calm"}, whole.digests()));
   }
   return commit;
 }
@@ -123,11 +145,12 @@ Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Gen
   return commit.commit(keep);
 }
 
-std::vector<std::vector<float>> load_all(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors,
-                                         const WriterLayout& layout) {
+std::vector<std::vector<std::byte>> load_all(const fs::path& step_dir,
+                                             const std::vector<LogicalTensor>& tensors,
+                                             const WriterLayout& layout) {
   Whole into(tensors, 0);
   for (auto& tensor : into.values)
-    std::fill(tensor.begin(), tensor.end(), std::numeric_limits<float>::quiet_NaN());
+    std::fill(tensor.begin(), tensor.end(), std::byte{0xff});  // NaNs of either type
   for (const auto& spans : layout.of_rank) load(step_dir, into.view(spans));
   return into.values;
 }

@@ -30,15 +30,17 @@ class Folder {
 /// Whole tensors in memory: the value of an element follows from its tensor, index and step.
 struct Whole {
   std::vector<LogicalTensor> tensors;
-  std::vector<std::vector<float>> values;
+  std::vector<std::vector<std::byte>> values;  ///< of each tensor, in its type
 
   Whole(std::vector<LogicalTensor> list, std::int64_t step);
   std::vector<std::uint64_t> digests() const;
+  std::vector<float> as_floats(std::size_t tensor) const;
   /// Views of `spans` in this memory.
   State view(const std::vector<PieceSpan>& spans);
 };
 
-/// Three families of each: prime-sized, one element, smaller than most worlds, none at all, a few rows.
+/// Three families of each: prime-sized, one element, smaller than most worlds, none at all, a few rows. The
+/// last family is bf16.
 std::vector<LogicalTensor> odd_tensors();
 /// `sizes[i]` elements in one row.
 std::vector<LogicalTensor> vectors(const std::vector<std::int64_t>& sizes);
@@ -58,8 +60,9 @@ Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Gen
                const WriterLayout& layout, int keep = 3);
 
 /// Loads with every rank of `layout` and puts the pieces together; NaN where nothing was loaded.
-std::vector<std::vector<float>> load_all(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors,
-                                         const WriterLayout& layout);
+std::vector<std::vector<std::byte>> load_all(const fs::path& step_dir,
+                                             const std::vector<LogicalTensor>& tensors,
+                                             const WriterLayout& layout);
 /// True when the checkpoint holds exactly the values of `step`.
 bool holds(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors, std::int64_t step);
 

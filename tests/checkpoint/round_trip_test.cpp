@@ -20,7 +20,7 @@ TEST(RoundTrip, bringsBackEverything) {
   Whole into(whole.tensors, 0);
   const Loaded loaded = load(committed.path, into.view(even_layout(whole.tensors, 1).of_rank[0]));
   EXPECT_EQ(into.values, whole.values);
-  EXPECT_EQ(loaded.manifest.point, (RunPoint{7, 7 * 4096, 56}));
+  EXPECT_EQ(loaded.manifest.point, (RunPoint{7, 7 * 4096, 56, "calm"}));
   EXPECT_EQ(loaded.manifest.facts, some_facts(3));
   EXPECT_EQ(loaded.manifest.generation, (Generation{1, 2}));
   EXPECT_EQ(loaded.manifest.digests, whole.digests());
@@ -92,6 +92,21 @@ TEST(RoundTrip, refusesAnotherModel) {
   }
 }
 
+TEST(RoundTrip, refusesAnotherPrecision) {
+  const Folder folder;
+  Whole whole(vectors({100}), 1);
+  const fs::path path = save(folder.path(), whole, 1, {0, 1}, even_layout(whole.tensors, 1)).path;
+  std::vector<LogicalTensor> tensors = whole.tensors;
+  tensors[0].type = DType::bf16;
+  Whole other(tensors, 1);
+  try {
+    load(path, other.view({{0, 0, 100}}));
+    FAIL() << "read fp32 as bf16";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), ::testing::HasSubstr("is fp32 there, bf16 here"));
+  }
+}
+
 TEST(RoundTrip, aLargeListOfPiecesFitsOneMetadataExtent) {
   const Folder folder;
   std::vector<LogicalTensor> tensors;
@@ -121,11 +136,11 @@ TEST(RoundTrip, h5dumpReadsShardsAndWholeTensors) {
   for (const WriterLayout& layout : {even_layout(whole.tensors, 3), ragged_layout(whole.tensors, 3, 8)}) {
     fs::path path = save(folder.path(), whole, 4, {0, 1}, layout).path;
     const fs::path moved = folder.path() / "moved elsewhere";
-    fs::rename(path, moved);  // the index finds its shards beside it
-    for (std::size_t t : {0u, 1u, 2u, 3u, 5u})
-      EXPECT_EQ(h5dump(moved / "index.h5", "/" + whole.tensors[t].name), whole.values[t]) << t;
+    fs::rename(path, moved);                         // the index finds its shards beside it
+    for (std::size_t t : {0u, 1u, 2u, 3u, 5u, 13u})  // the last one is bf16
+      EXPECT_EQ(h5dump(moved / "index.h5", "/" + whole.tensors[t].name), whole.as_floats(t)) << t;
     const PieceSpan span = layout.of_rank[1].at(0);
-    const auto& values = whole.values[static_cast<std::size_t>(span.tensor)];
+    const auto values = whole.as_floats(static_cast<std::size_t>(span.tensor));
     EXPECT_EQ(
         h5dump(moved / "shard-00001.h5", "/" + whole.tensors[static_cast<std::size_t>(span.tensor)].name +
                                              "@" + std::to_string(span.first)),
