@@ -3,85 +3,134 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <vector>
 
+#include "launcher/plan/activations.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
+#include "src/config/kept_blocks.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
 constexpr std::int64_t fp32 = 4;
+constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
+constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the room of its unit
 constexpr std::int64_t gpu_reserve =
     1'500'000'000;  // CUDA context and library workspaces, upper end of what is reported
 
-/// Gradient sums of a rank whose replica owns `lanes` lanes: the running one and one for each level of the
-/// tree.
-int accumulators_for(int lanes) { return 1 + std::bit_width(static_cast<unsigned>(lanes - 1)); }
+std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-StateBytes state_of(const std::vector<config::StoredTensor>& tensors, int group, int place,
-                    int accumulators) {
-  std::int64_t elements = 0;
-  for (const auto& t : tensors) elements += slice_of(t.elements(), group, place).count;
-  return {elements * fp32, 2 * elements * fp32, accumulators * elements * fp32};
-}
-
-/// Two slots, each as large as the largest unit, for its parameters and for its gradients.
-std::int64_t gathered_bytes(const std::vector<config::StoredTensor>& tensors, int group) {
-  std::int64_t largest = 0, unit_elements = 0;
-  int unit = -1;
-  for (const auto& t : tensors) {
-    if (t.unit != unit) unit = t.unit, unit_elements = 0;
-    unit_elements += slice_stride(t.elements(), group) * group;
-    largest = std::max(largest, unit_elements);
+/// Gradient sums of the replica that needs most: the lane that is being added, and the nodes of the tree to
+/// its left, which merge as a binary counter counts.
+int accumulators_of(int lanes, int replicas) {
+  struct Node {
+    std::int64_t first, count;
+  };
+  std::size_t most = 1;
+  for (std::int64_t g = 0; g < replicas; ++g) {
+    std::vector<Node> nodes;
+    for (auto lane = g * lanes / replicas; lane < (g + 1) * lanes / replicas; ++lane) {
+      nodes.push_back({lane, 1});
+      most = std::max(most, nodes.size());
+      while (nodes.size() > 1) {
+        const Node right = nodes.back(), left = nodes[nodes.size() - 2];
+        if (left.count != right.count || left.first % (2 * left.count) != 0) break;
+        nodes.pop_back();
+        nodes.back().count *= 2;
+      }
+    }
   }
-  return (group == 1 ? 2 : 4) * largest * fp32;  // unsharded parameters are their own gathered copy
+  return static_cast<int>(most);
 }
 
-/// Per token and layer 12 d + 4 d_kv + 6 f values of two bytes are kept without recomputation; here they are
-/// fp32. Logits and their gradient come on top.
-std::int64_t activation_bytes(const config::Train& train, const config::ModelShape& m) {
-  const std::int64_t tokens = std::int64_t{train.micro_batch} * train.sequence;
-  const std::int64_t d = m.width, kv = std::int64_t{m.kv_heads} * m.head_size(), f = m.ffn;
-  return tokens * m.layers * (12 * d + 4 * kv + 6 * f) * (fp32 / 2) + 2 * tokens * m.vocabulary * fp32;
+/// Elements of what a rank has room for; the same on all ranks, since slices of a tensor have equal room.
+struct Elements {
+  std::int64_t slice = 0;           ///< its slices of all tensors
+  std::int64_t optimized = 0;       ///< what its optimizer updates
+  std::vector<std::int64_t> units;  ///< whole units
+};
+
+Elements elements_of(const config::ModelShape& model, int group, int replicas, bool split_optimizer) {
+  Elements out;
+  out.units.assign(static_cast<std::size_t>(model.layers) + 2, 0);
+  for (const auto& t : config::stored_tensors_of(model)) {
+    const std::int64_t part = slice_part(t.elements(), group, replicas), slice = part * replicas;
+    auto& unit = out.units[static_cast<std::size_t>(t.unit)];
+    unit = round_up(unit, unit_alignment) + slice * group;
+    out.slice += slice;
+    out.optimized += split_optimizer ? part : slice;
+  }
+  return out;
+}
+
+/// Rooms for gathered units: one each for embedding, head and kept blocks, and a ring for the other blocks,
+/// with room for the one in use and those gathered ahead. Unsharded units need none.
+std::int64_t gathered_bytes(const config::Shard& shard, const std::vector<std::int64_t>& units,
+                            std::int64_t type_bytes, int group) {
+  if (group == 1) return 0;
+  const auto bytes = [&](std::int64_t elements) { return round_up(elements * type_bytes, page); };
+  const int layers = static_cast<int>(units.size()) - 2;
+  const auto kept = config::kept_blocks(shard, layers);
+  const auto own = static_cast<int>(std::count(kept.begin(), kept.end(), true));
+  const int deepest = std::max(shard.prefetch_forward, shard.prefetch_backward);
+  const int ahead = shard.gathered_limit > 0 ? std::min(deepest, shard.gathered_limit) : deepest;
+  return bytes(units.front()) + bytes(units.back()) +
+         (own + std::min(layers - own, 1 + ahead)) * bytes(units[1]);
+}
+
+/// Whole gradients of one leaf: embedding, head, and two blocks, of which one is reduced while the other is
+/// computed.
+std::int64_t leaf_bytes(const std::vector<std::int64_t>& units) {
+  const auto bytes = [&](std::int64_t elements) { return round_up(elements * fp32, page); };
+  const int blocks = std::min(2, static_cast<int>(units.size()) - 2);
+  return bytes(units.front()) + bytes(units.back()) + blocks * bytes(units[1]);
 }
 
 void check_fit(const Memory& memory, int group, const config::ClusterFacts& facts) {
-  const auto& s = memory.state.front();
   const std::int64_t exact = memory.needed() - memory.activations;
   if (memory.capacity == 0 || exact <= memory.capacity) return;
   struct Part {
     const char* name;
     std::int64_t bytes;
   };
+  const StateBytes& s = memory.state;
   const Part parts[] = {{"optimizer state", s.optimizer},
-                        {"parameters", s.parameters},
-                        {"gradient accumulators", s.accumulators},
-                        {"gathered units", memory.gathered}};
+                        {"parameters", s.parameters + s.copies},
+                        {"gradient sums", s.accumulators},
+                        {"gathered units", memory.gathered},
+                        {"gradients of a micro-batch", memory.leaf}};
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
                                           [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
+  std::string list;
+  for (const auto& part : parts)
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
   throw Error(Exit::impossible,
               fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
                           facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
-              fmt::format("sharded over {}: parameters {}, optimizer state {}, gradient accumulators {}, "
-                          "gathered units {}; the largest are the {}",
-                          group, bytes_text(s.parameters), bytes_text(s.optimizer),
-                          bytes_text(s.accumulators), bytes_text(memory.gathered), largest.name),
-              "Shard over more ranks (full_shard, or a larger shard.group)?");
+              fmt::format("sharded over {}: {}; the largest are the {}", group, list, largest.name),
+              "Shard over more ranks (hfsdp, full_shard, or a larger shard.group)?");
 }
 
 }  // namespace
 
 Memory memory_of(const config::RunConfig& config, const config::ModelShape& model,
                  const config::ClusterFacts& facts, int group, int replicas) {
-  const auto tensors = config::stored_tensors_of(model);
-  const int lanes_of_replica = (config.train.lanes + replicas - 1) / replicas;
+  const bool split = config.shard.strategy == config::Strategy::hfsdp && replicas > 1;
+  const std::int64_t type = bytes_of(config.precision.parameters);
+  const Elements elements = elements_of(model, group, replicas, split);
   Memory out;
-  for (int place = 0; place < group; ++place)
-    out.state.push_back(state_of(tensors, group, place, accumulators_for(lanes_of_replica)));
-  out.gathered = gathered_bytes(tensors, group);
-  out.activations = activation_bytes(config.train, model);
+  out.state.parameters = elements.optimized * fp32;
+  out.state.optimizer = 2 * elements.optimized * bytes_of(config.precision.moments);
+  if (split || (group == 1 && config.precision.parameters != config::Precision::fp32))
+    out.state.copies = round_up(elements.slice * type, page);
+  out.state.accumulators =
+      round_up(elements.slice * fp32 * accumulators_of(config.train.lanes, replicas), page) +
+      (split ? elements.optimized * fp32 : 0);
+  out.gathered = gathered_bytes(config.shard, elements.units, type, group);
+  out.leaf = leaf_bytes(elements.units);
+  out.activations = activation_bytes(config, model);
   out.reserved = facts.gpu == "none" ? 0 : gpu_reserve;
   out.capacity = facts.gpu_memory_bytes;
   check_fit(out, group, facts);

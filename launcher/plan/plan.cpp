@@ -166,7 +166,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   Plan plan;
   plan.job = config.run.name, plan.cluster = facts.name, plan.model = model.name;
   plan.hypothetical = !batch_host;
-  plan.strategy = config.shard.strategy;
+  plan.strategy = config.shard.strategy, plan.precision = config.precision;
   plan.active = config.cluster.nodes,
   plan.spares = std::min(config.cluster.spares, have - config.cluster.nodes);
   plan.ranks_per_node = config.cluster.ranks_per_node;
@@ -184,7 +184,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
 
   plan.parameters = config::parameters_of(model);
   plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
-  plan.checkpoint_bytes = 3 * 4 * plan.parameters;
+  plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * plan.parameters;
   plan.checkpoint_every = config.checkpoint.every;
   if (facts.storage_write_bytes_s > 0)
     plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;

@@ -33,24 +33,26 @@ struct PlannedRank {
   bool operator==(const PlannedRank&) const = default;
 };
 
-/// Bytes that one rank keeps from step to step; fp32.
+/// Bytes that one rank keeps from step to step; the same on every rank.
 struct StateBytes {
-  std::int64_t parameters = 0;    ///< its slices
+  std::int64_t parameters = 0;  ///< fp32 master weights of what its optimizer updates
+  std::int64_t copies = 0;  ///< parameters in their own type that stay: its slices under hfsdp, all of them
+                            ///< where nothing is sharded and they are not fp32
   std::int64_t optimizer = 0;     ///< both moments
-  std::int64_t accumulators = 0;  ///< gradient sums: one, and one more for each level of its tree of lanes
-  std::int64_t total() const { return parameters + optimizer + accumulators; }
+  std::int64_t accumulators = 0;  ///< gradient sums: one, one more for each level of its tree of lanes, and
+                                  ///< under hfsdp its part of the result
+  std::int64_t total() const { return parameters + copies + optimizer + accumulators; }
   bool operator==(const StateBytes&) const = default;
 };
 
 struct Memory {
-  std::vector<StateBytes> state;  ///< by place in the shard group; the first place holds most
-  std::int64_t gathered = 0;      ///< room for two units, whole, with their gradients
-  std::int64_t activations = 0;   ///< an estimate, the only one here
-  std::int64_t reserved = 0;      ///< driver and libraries, on a GPU
-  std::int64_t capacity = 0;      ///< of one rank; 0: unknown
-  std::int64_t needed() const {
-    return (state.empty() ? 0 : state.front().total()) + gathered + activations + reserved;
-  }
+  StateBytes state;
+  std::int64_t gathered = 0;     ///< room for whole units, gathered from the shard group
+  std::int64_t leaf = 0;         ///< gradients of one micro-batch, until they are reduced
+  std::int64_t activations = 0;  ///< an estimate, the only one here
+  std::int64_t reserved = 0;     ///< driver and libraries, on a GPU
+  std::int64_t capacity = 0;     ///< of one rank; 0: unknown
+  std::int64_t needed() const { return state.total() + gathered + leaf + activations + reserved; }
   bool operator==(const Memory&) const = default;
 };
 
@@ -67,6 +69,7 @@ struct Plan {
   std::string job, cluster, model;
   bool hypothetical = true;  ///< the nodes are a guess, not SLURM's answer
   config::Strategy strategy = config::Strategy::hybrid_shard;
+  config::PrecisionPolicy precision;
   int active = 0, spares = 0;
   int ranks_per_node = 0;
   int group_size = 0;  ///< ranks of a shard group
@@ -103,7 +106,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 1;
+constexpr int plan_schema_version = 2;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

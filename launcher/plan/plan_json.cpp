@@ -19,17 +19,17 @@ json groups(int count, int limit, const std::function<std::vector<int>(int)>& gr
   return out;
 }
 
-config::Strategy strategy_called(const std::string& name) {
-  using config::Strategy;
-  for (const auto strategy : {Strategy::no_shard, Strategy::full_shard, Strategy::hybrid_shard})
-    if (config::name_of(strategy) == name) return strategy;
-  throw Error(Exit::runtime, "the plan names an unknown strategy", name);
+template <class Choice>
+Choice choice_in(const json& j, const char* key) {
+  const std::string name = j.at(key);
+  if (const auto choice = config::choice_called<Choice>(name)) return *choice;
+  throw Error(Exit::runtime, fmt::format("the plan names an unknown {}", key), name);
 }
 
 }  // namespace
 
 json to_json(const Plan& p) {
-  json nodes = json::array(), ranks = json::array(), state = json::array();
+  json nodes = json::array(), ranks = json::array();
   for (const auto& n : p.nodes)
     nodes.push_back({{"name", n.name}, {"unit", n.unit}, {"slot", n.slot}, {"batch_host", n.batch_host}});
   for (const auto& r : p.ranks)
@@ -42,9 +42,6 @@ json to_json(const Plan& p) {
                      {"nic", r.nic},
                      {"numa", r.numa},
                      {"rail", r.rail}});
-  for (const auto& s : p.memory.state)
-    state.push_back(
-        {{"parameters", s.parameters}, {"optimizer", s.optimizer}, {"accumulators", s.accumulators}});
   const auto& m = p.memory;
   const auto& v = p.survival;
   return {
@@ -59,6 +56,11 @@ json to_json(const Plan& p) {
       {"world", p.world()},
       {"shard",
        {{"strategy", config::name_of(p.strategy)}, {"group", p.group_size}, {"replicas", p.replicas()}}},
+      {"precision",
+       {{"parameters", config::name_of(p.precision.parameters)},
+        {"reduce", config::name_of(p.precision.reduce)},
+        {"buffers", config::name_of(p.precision.buffers)},
+        {"moments", config::name_of(p.precision.moments)}}},
       {"step",
        {{"leaves", p.leaves}, {"lanes", p.lanes}, {"micro_batch", p.micro_batch}, {"sequence", p.sequence}}},
       {"nodes", std::move(nodes)},
@@ -67,8 +69,13 @@ json to_json(const Plan& p) {
       {"replica_groups", groups(p.group_size, p.world(), [&](int place) { return p.replica_group(place); })},
       {"leaders", p.leaders},
       {"memory_bytes",
-       {{"state", std::move(state)},
+       {{"state",
+         {{"parameters", m.state.parameters},
+          {"copies", m.state.copies},
+          {"optimizer", m.state.optimizer},
+          {"accumulators", m.state.accumulators}}},
         {"gathered", m.gathered},
+        {"leaf", m.leaf},
         {"activations_estimate", m.activations},
         {"reserved", m.reserved},
         {"capacity", m.capacity}}},
@@ -96,7 +103,11 @@ Plan plan_from_json(const json& j) {
     p.model = j.at("model").at("name"), p.parameters = j.at("model").at("parameters");
     p.hypothetical = j.at("hypothetical");
     p.active = j.at("active"), p.spares = j.at("spares"), p.ranks_per_node = j.at("ranks_per_node");
-    p.strategy = strategy_called(j.at("shard").at("strategy")), p.group_size = j.at("shard").at("group");
+    p.strategy = choice_in<config::Strategy>(j.at("shard"), "strategy");
+    p.group_size = j.at("shard").at("group");
+    const auto& types = j.at("precision");
+    const auto type = [&](const char* key) { return choice_in<config::Precision>(types, key); };
+    p.precision = {type("parameters"), type("reduce"), type("buffers"), type("moments")};
     const auto& step = j.at("step");
     p.leaves = step.at("leaves"), p.lanes = step.at("lanes"), p.micro_batch = step.at("micro_batch"),
     p.sequence = step.at("sequence");
@@ -107,9 +118,11 @@ Plan plan_from_json(const json& j) {
                          r.at("replica_group"), r.at("gpu"), r.at("nic"), r.at("numa"), r.at("rail")});
     p.leaders = j.at("leaders").get<std::vector<int>>();
     const auto& m = j.at("memory_bytes");
-    for (const auto& s : m.at("state"))
-      p.memory.state.push_back({s.at("parameters"), s.at("optimizer"), s.at("accumulators")});
-    p.memory.gathered = m.at("gathered"), p.memory.activations = m.at("activations_estimate");
+    const auto& state = m.at("state");
+    p.memory.state = {state.at("parameters"), state.at("copies"), state.at("optimizer"),
+                      state.at("accumulators")};
+    p.memory.gathered = m.at("gathered"), p.memory.leaf = m.at("leaf"),
+    p.memory.activations = m.at("activations_estimate");
     p.memory.reserved = m.at("reserved"), p.memory.capacity = m.at("capacity");
     const auto& c = j.at("checkpoint");
     p.checkpoint_bytes = c.at("bytes"), p.checkpoint_every = c.at("every"),

@@ -98,6 +98,8 @@ std::vector<std::string> sharding(const Plan& p) {
   std::vector<std::string> out = {fmt::format(
       "{}: {} of {} neighbouring ranks{}, {}", name, count_text(p.replicas(), "group"), p.group_size,
       p.group_size == p.ranks_per_node ? " (a node)" : "", count_text(p.replicas(), "replica"))};
+  if (p.strategy == config::Strategy::shard_grad_op)
+    out.push_back("blocks stay gathered from the forward to the backward pass");
   if (p.replicas() > 1) {
     const auto peers = p.replica_group(0);
     std::string list;
@@ -106,22 +108,35 @@ std::vector<std::string> sharding(const Plan& p) {
     out.push_back(
         fmt::format("ranks {}{} hold the same slices{}", list, peers.size() > 3 ? ", ..." : "",
                     has_nics(p) && p.group_size % p.ranks_per_node == 0 ? " and share a rail" : ""));
+    if (p.strategy == config::Strategy::hfsdp)
+      out.push_back(
+          "each of them updates its part of these slices, and has the optimizer state of that part");
   }
+  return out;
+}
+
+/// "fp32", or what is not.
+std::string precision(const config::PrecisionPolicy& types) {
+  const auto narrow = [](config::Precision type) { return type != config::Precision::fp32; };
+  std::string out = narrow(types.parameters) ? "bf16, fp32 master weights" : "fp32";
+  if (narrow(types.moments)) out += ", bf16 moments";
+  if (narrow(types.reduce)) out += ", gradients sent in bf16";
   return out;
 }
 
 std::vector<std::string> memory(const Plan& p) {
   const auto& m = p.memory;
-  const auto& s = m.state.front();
-  std::vector<std::string> out = {
-      fmt::format("parameters {}, optimizer {}, gradient sums {}", bytes_text(s.parameters),
-                  bytes_text(s.optimizer), bytes_text(s.accumulators)),
-      fmt::format("gathered units {}, activations about {}{}", bytes_text(m.gathered),
-                  bytes_text(m.activations),
-                  m.reserved ? ", driver and libraries " + bytes_text(m.reserved) : ""),
-      fmt::format("together about {}{}", bytes_text(m.needed()),
-                  m.capacity ? " of " + bytes_text(m.capacity) : "")};
-  return out;
+  const auto& s = m.state;
+  const auto copies = s.copies == 0 ? ""
+                                    : fmt::format(" (and {} as {})", bytes_text(s.copies),
+                                                  config::name_of(p.precision.parameters));
+  return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}", bytes_text(s.parameters), copies,
+                      bytes_text(s.optimizer), bytes_text(s.accumulators)),
+          fmt::format("gathered units {}, gradients of a leaf {}, activations about {}",
+                      bytes_text(m.gathered), bytes_text(m.leaf), bytes_text(m.activations)),
+          fmt::format("together about {}{}{}", bytes_text(m.needed()),
+                      m.capacity ? " of " + bytes_text(m.capacity) : "",
+                      m.reserved ? ", with " + bytes_text(m.reserved) + " of driver and libraries" : "")};
 }
 
 std::vector<std::string> checkpoint(const Plan& p) {
@@ -160,7 +175,7 @@ std::string to_text(const Plan& p) {
   if (p.hypothetical)
     out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
   out += device_table(p) + "\n";
-  out += paragraph("model", {grouped_text(p.parameters) + " parameters, fp32"});
+  out += paragraph("model", {grouped_text(p.parameters) + " parameters, " + precision(p.precision)});
   out += paragraph("sharding", sharding(p));
   const std::int64_t tokens = std::int64_t{p.leaves} * p.micro_batch * p.sequence;
   out += paragraph("step", {fmt::format("{} {} of {} x {} tokens in {} = {} tokens", p.leaves,

@@ -1,9 +1,11 @@
 #pragma once
-// Numbers for people.
+// Sizes, and numbers for people.
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <string>
+
+#include "src/config/run_config.hpp"
 
 namespace holdfast::launcher {
 
@@ -15,6 +17,8 @@ inline std::string bytes_text(std::int64_t bytes) {
   if (v >= 1e6) return fmt::format("{:.2f} MB", v / 1e6);
   return fmt::format("{:.2f} kB", v / 1e3);
 }
+
+inline std::int64_t bytes_of(config::Precision type) { return type == config::Precision::fp32 ? 4 : 2; }
 
 /// "1,262,720"
 inline std::string grouped_text(std::int64_t n) {

@@ -7,14 +7,11 @@
 namespace holdfast::config {
 namespace {
 
-const std::vector<std::string> strategy_names = {"no_shard", "full_shard",
-                                                 "hybrid_shard"};  // order of the enum
-
 template <class Field>
 constexpr Kind kind_of() {
   if constexpr (std::is_same_v<Field, bool>) return Kind::boolean;
   if constexpr (std::is_same_v<Field, std::string>) return Kind::text;
-  if constexpr (std::is_same_v<Field, Strategy>) return Kind::choice;
+  if constexpr (std::is_enum_v<Field>) return Kind::choice;
   if constexpr (std::is_same_v<Field, std::vector<std::string>>) return Kind::list;
   if constexpr (std::is_floating_point_v<Field>) return Kind::number;
   return Kind::integer;
@@ -22,7 +19,7 @@ constexpr Kind kind_of() {
 
 template <class Field>
 Value to_value(const Field& field) {
-  if constexpr (std::is_same_v<Field, Strategy>)
+  if constexpr (std::is_enum_v<Field>)
     return name_of(field);
   else if constexpr (std::is_integral_v<Field> && !std::is_same_v<Field, bool>)
     return static_cast<std::int64_t>(field);
@@ -32,9 +29,8 @@ Value to_value(const Field& field) {
 
 template <class Field>
 void from_value(Field& field, const Value& value) {
-  if constexpr (std::is_same_v<Field, Strategy>) {
-    const auto at = std::find(strategy_names.begin(), strategy_names.end(), std::get<std::string>(value));
-    field = static_cast<Strategy>(at - strategy_names.begin());
+  if constexpr (std::is_enum_v<Field>) {
+    field = *choice_called<Field>(std::get<std::string>(value));
   } else if constexpr (std::is_integral_v<Field> && !std::is_same_v<Field, bool>) {
     field = static_cast<Field>(std::get<std::int64_t>(value));
   } else {
@@ -75,6 +71,8 @@ class Table {
     s.table = name.substr(0, dot), s.key = name.substr(dot + 1), s.help = std::move(help);
     s.kind = allowed.choices.empty() ? kind_of<Field>() : Kind::choice;
     s.least = allowed.least, s.most = allowed.most, s.choices = std::move(allowed.choices);
+    if constexpr (std::is_enum_v<Field>)
+      if (s.choices.empty()) s.choices = names_of<Field>();
     if constexpr (std::is_same_v<Field, int>)
       s.most = std::min(s.most, double{std::numeric_limits<int>::max()});
     s.get = [reach](const Struct& from) { return to_value<Field>(reach(from)); };
@@ -90,6 +88,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("run.dir", &C::run, &Run::dir, "run directory on the shared file system");
   t.add("run.resume", &C::run, &Run::resume,
         "auto (newest verified checkpoint), none, or a checkpoint's path");
+  t.add("run.other_numerics", &C::run, &Run::other_numerics, "a checkpoint of another numerics identity",
+        one_of({"refuse", "continue"}));
 
   t.add("cluster.file", &C::cluster, &Cluster::file,
         "a name in configs/clusters, or a path to a cluster file");
@@ -133,6 +133,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("model.file", &C::model, &Model::file, "a name in configs/models, or a path to a model file");
 
   t.add("data.tokens", &C::data, &Data::tokens, "token file made by `holdfast data prepare`");
+  t.add("data.validation", &C::data, &Data::validation, "token file of held-out text");
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 
   t.add("train.steps", &C::train, &Train::steps, "optimizer steps", at_least(1));
@@ -144,20 +145,57 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "accumulation lanes (results depend on it); 0: one per replica", at_least(0));
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
-  t.add("shard.strategy", &C::shard, &Shard::strategy, "who holds which part of the state",
-        one_of(strategy_names));
-  t.add("shard.group", &C::shard, &Shard::group, "ranks of a hybrid_shard group; 0: those of one node",
+  t.add("train.recompute", &C::train, &Train::recompute, "what the backward pass computes again");
+
+  t.add("eval.every", &C::eval, &Eval::every, "steps between losses on data.validation; 0: never",
         at_least(0));
+  t.add("eval.samples", &C::eval, &Eval::samples, "samples of it, from the first", at_least(1));
+
+  t.add("precision.parameters", &C::precision, &PrecisionPolicy::parameters,
+        "gathered weights, activations and their gradients");
+  t.add("precision.reduce", &C::precision, &PrecisionPolicy::reduce, "gradients sent inside a shard group");
+  t.add("precision.buffers", &C::precision, &PrecisionPolicy::buffers, "tables of the rotary embedding");
+  t.add("precision.moments", &C::precision, &PrecisionPolicy::moments, "AdamW's moments");
+
+  t.add("shard.strategy", &C::shard, &Shard::strategy, "who holds which part of the state");
+  t.add("shard.group", &C::shard, &Shard::group,
+        "ranks of a hybrid_shard or hfsdp group; 0: those of one node", at_least(0));
+  t.add("shard.prefetch_forward", &C::shard, &Shard::prefetch_forward,
+        "units gathered ahead in the forward pass", between(0, 16));
+  t.add("shard.prefetch_backward", &C::shard, &Shard::prefetch_backward,
+        "units gathered ahead in the backward pass", between(0, 16));
+  t.add("shard.gathered_limit", &C::shard, &Shard::gathered_limit,
+        "units gathered but not yet used; 0: the prefetch depth", between(0, 16));
+  t.add("shard.keep_gathered", &C::shard, &Shard::keep_gathered,
+        "blocks kept from forward to backward: none, all, or \"0,3,5-7\"");
+  t.add("shard.keep_across_micro_steps", &C::shard, &Shard::keep_across_micro_steps,
+        "kept blocks stay until the optimizer step");
 
   t.add("optim.lr", &C::optim, &Optim::lr, "highest learning rate", at_least(0));
   t.add("optim.min_lr", &C::optim, &Optim::min_lr, "learning rate at the last step", at_least(0));
   t.add("optim.warmup_steps", &C::optim, &Optim::warmup_steps, "steps of linear warmup", at_least(0));
+  t.add("optim.schedule", &C::optim, &Optim::schedule, "of the learning rate after the warmup");
+  t.add("optim.decay_steps", &C::optim, &Optim::decay_steps, "of wsd, at the end; 0: a tenth of the steps",
+        at_least(0));
   t.add("optim.beta1", &C::optim, &Optim::beta1, "AdamW, first moment", between(0, 1));
   t.add("optim.beta2", &C::optim, &Optim::beta2, "AdamW, second moment", between(0, 1));
   t.add("optim.epsilon", &C::optim, &Optim::epsilon, "AdamW, below the root", at_least(0));
-  t.add("optim.weight_decay", &C::optim, &Optim::weight_decay, "of matrices; norm gains have none",
+  t.add("optim.weight_decay", &C::optim, &Optim::weight_decay, "of matrices; gains and biases have none",
         at_least(0));
   t.add("optim.clip_norm", &C::optim, &Optim::clip_norm, "largest gradient norm; 0: no clipping",
+        at_least(0));
+  t.add("optim.groups", &C::optim, &Optim::groups,
+        "\"GLOB lr_scale=X weight_decay=Y\"; the first match counts");
+
+  t.add("guard.on_nan", &C::guard, &Guard::on_nan, "loss or gradient norm is not a number",
+        one_of({"stop", "skip", "rollback"}));
+  t.add("guard.on_spike", &C::guard, &Guard::on_spike, "loss or gradient norm is far above the median");
+  t.add("guard.loss_factor", &C::guard, &Guard::loss_factor, "times the median is a spike; 0: none is",
+        at_least(0));
+  t.add("guard.norm_factor", &C::guard, &Guard::norm_factor, "times the median is a spike; 0: none is",
+        at_least(0));
+  t.add("guard.window", &C::guard, &Guard::window, "steps of the median", between(4, 128));
+  t.add("guard.most_skips", &C::guard, &Guard::most_skips, "skips and rollbacks of a run; then it ends",
         at_least(0));
 
   t.add("checkpoint.every", &C::checkpoint, &Checkpoint::every,
@@ -165,6 +203,12 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.keep", &C::checkpoint, &Checkpoint::keep, "newest checkpoints that stay", at_least(1));
   t.add("checkpoint.commit_s", &C::checkpoint, &Checkpoint::commit_s,
         "all ranks' votes are in by then, or it is dropped", at_least(1));
+
+  t.add("trace.first", &C::trace, &Trace::first, "first step that is traced", at_least(0));
+  t.add("trace.count", &C::trace, &Trace::count, "steps that are traced, into trace/ of the run directory",
+        at_least(0));
+  t.add("trace.flight_recorder", &C::trace, &Trace::flight_recorder,
+        "last collectives of each rank, in shared memory");
   return std::move(t.settings);
 }
 
@@ -180,8 +224,15 @@ std::vector<Setting<ModelShape>> make_model_settings() {
   t.add("model.ffn", &M::ffn, "inner size of SwiGLU", at_least(1));
   t.add("model.max_sequence", &M::max_sequence, "longest sequence", at_least(1));
   t.add("model.rope_theta", &M::rope_theta, "base of the rotary frequencies", at_least(1));
+  t.add("model.rope_scaling_factor", &M::rope_scaling_factor, "stretches long wavelengths; 1: none",
+        at_least(1));
+  t.add("model.rope_low_frequency", &M::rope_low_frequency, "fewer turns than this: stretched", at_least(0));
+  t.add("model.rope_high_frequency", &M::rope_high_frequency, "more turns than this: kept", at_least(0));
+  t.add("model.rope_original_sequence", &M::rope_original_sequence, "in which turns are counted",
+        at_least(1));
   t.add("model.norm_epsilon", &M::norm_epsilon, "of RMSNorm", at_least(0));
   t.add("model.tied_embeddings", &M::tied_embeddings, "head and embedding are one tensor");
+  t.add("model.qkv_bias", &M::qkv_bias, "q_proj, k_proj and v_proj have biases");
   return std::move(t.settings);
 }
 
@@ -225,10 +276,6 @@ std::vector<Setting<GpuSlot>> make_gpu_settings() {
 }
 
 }  // namespace
-
-const std::string& name_of(Strategy strategy) {
-  return strategy_names.at(static_cast<std::size_t>(strategy));
-}
 
 const std::vector<Setting<RunConfig>>& run_settings() {
   static const auto settings = make_run_settings();

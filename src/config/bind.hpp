@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/config/choices.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
 #include "src/config/rule.hpp"
@@ -23,8 +24,5 @@ const std::vector<Setting<ModelShape>>& model_settings();
 const std::vector<Setting<ClusterFacts>>& cluster_settings();  ///< tables outside [[unit]] and [[gpu]]
 const std::vector<Setting<ScalableUnit>>& unit_settings();     ///< [[unit]]
 const std::vector<Setting<GpuSlot>>& gpu_settings();           ///< [[gpu]]
-
-/// "hybrid_shard"
-const std::string& name_of(Strategy strategy);
 
 }  // namespace holdfast::config

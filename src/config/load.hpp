@@ -41,8 +41,8 @@ std::string to_toml(const ClusterFacts& facts);
 /// What a run directory's config.toml holds, so that a later change of defaults or of the cluster file does
 /// not change the run.
 RunConfig resolve(RunConfig config, const ClusterFacts& facts);
-/// Ranks that share one copy of the state: 1 (no_shard), `world` (full_shard), or shard.group, 0 meaning
-/// ranks_per_node.
+/// Ranks that share one copy of the parameters: 1 (no_shard), `world` (full_shard, shard_grad_op), or
+/// shard.group, 0 meaning ranks_per_node. (Under hfsdp the optimizer state is shared by the world.)
 int shard_group_of(const RunConfig& config, int world);
 
 /// Rules across fields that need no cluster; throws Error (usage) with a hint. Those about the world size are

@@ -1,5 +1,5 @@
 #pragma once
-// What a Llama-2-shaped model consists of: every logical tensor by its Hugging Face name. Pure; the planner
+// What a Llama-shaped model consists of: every logical tensor by its Hugging Face name. Pure; the planner
 // counts bytes with it, the trainer allocates with it, checkpoints name tensors by it.
 #include <cstdint>
 #include <string>
@@ -18,30 +18,40 @@ struct ModelShape {
   int ffn = 176;         ///< f, inner size of SwiGLU
   int max_sequence = 512;
   double rope_theta = 10000.0;
+  /// Llama 3's stretching of rotary wavelengths (kernels::RopeScaling); factor 1: none
+  double rope_scaling_factor = 1, rope_low_frequency = 1, rope_high_frequency = 4;
+  int rope_original_sequence = 8192;
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
+  bool qkv_bias = false;  ///< q_proj, k_proj and v_proj have biases (Qwen 2)
   int head_size() const { return width / heads; }
   bool operator==(const ModelShape&) const = default;
 };
 
-/// A logical tensor: row-major rows x cols (a vector has rows = 1). `unit` is the sharding unit it is
-/// gathered with: 0 = embedding, 1..L = transformer blocks, L+1 = final norm and head.
+/// matrix: a factor of a product. gain: of a norm. bias: added to each row of a product.
+enum class TensorKind { matrix, gain, bias };
+
+/// A logical tensor: row-major rows x cols. A gain is one row; a bias has one row for each of its elements,
+/// as the matrix it belongs to, so that what is packed by rows packs biases too. `unit` is the sharding unit
+/// it is gathered with: 0 = embedding, 1..L = transformer blocks, L+1 = final norm and head.
 struct TensorSpec {
   std::string name;
   std::int64_t rows = 1, cols = 1;
   int unit = 0;
-  bool decay = true;  ///< weight decay applies (matrices yes, norm gains no)
+  TensorKind kind = TensorKind::matrix;
   std::int64_t elements() const { return rows * cols; }
 };
 
 /// All tensors in canonical order (unit by unit): model.embed_tokens.weight,
-/// model.layers.0.input_layernorm.weight, model.layers.0.self_attn.{q,k,v,o}_proj.weight,
-/// model.layers.0.post_attention_layernorm.weight, model.layers.0.mlp.{gate,up,down}_proj.weight, ...,
-/// model.norm.weight, lm_head.weight (absent when tied).
+/// model.layers.0.input_layernorm.weight, model.layers.0.self_attn.{q,k,v}_proj.weight,
+/// model.layers.0.self_attn.{q,k,v}_proj.bias (where there are biases),
+/// model.layers.0.self_attn.o_proj.weight, model.layers.0.post_attention_layernorm.weight,
+/// model.layers.0.mlp.{gate,up,down}_proj.weight, ..., model.norm.weight, lm_head.weight (absent when tied).
 std::vector<TensorSpec> tensors_of(const ModelShape& shape);
-/// A tensor as it lies in memory: logical tensors of one unit, concatenated along rows (q|k|v and gate|up are
-/// one GEMM operand each; every other tensor stands alone). The element index within a part is the stored
-/// index minus the sizes of the parts before it. Slices (src/base/slice.hpp) cut stored tensors.
+/// A tensor as it lies in memory: logical tensors of one unit, concatenated along rows (q|k|v, their
+/// biases, and gate|up are one operand each; every other tensor stands alone). The element index within a
+/// part is the stored index minus the sizes of the parts before it. Slices (src/base/slice.hpp) cut stored
+/// tensors.
 struct StoredTensor {
   int first_part = 0, parts = 1;  ///< indices into tensors_of()
   std::int64_t rows = 1, cols = 1;

@@ -1,13 +1,18 @@
 #pragma once
 // All settings of a run as plain structs, default beside each field, one struct per TOML table. `bind.cpp`
 // binds file keys to these fields, `check.cpp` holds the rules across them.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace holdfast::config {
 
-enum class Strategy { no_shard, full_shard, hybrid_shard };
+enum class Strategy { no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp };
+enum class Precision { fp32, bf16 };
+enum class Recompute { none, selective, attention, full };
+enum class Schedule { cosine, linear, constant, wsd };
+enum class GuardAction { report, stop, skip, rollback };
 
 /// [run]
 struct Run {
@@ -15,6 +20,8 @@ struct Run {
   std::string dir;  ///< run directory on the shared file system; relative to where `submit` was typed
   std::string resume =
       "auto";  ///< auto: newest verified checkpoint of the run directory; none; or a checkpoint's path
+  std::string other_numerics = "refuse";  ///< a checkpoint made under another numerics identity: refuse, or
+                                          ///< continue, which is not bit-identical and said to be so
   bool operator==(const Run&) const = default;
 };
 
@@ -66,7 +73,8 @@ struct Model {
 
 /// [data]
 struct Data {
-  std::string tokens;  ///< token file made by `holdfast data prepare`
+  std::string tokens;      ///< token file made by `holdfast data prepare`
+  std::string validation;  ///< token file of held-out text; "": none
   std::uint64_t shuffle_seed =
       1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
   bool operator==(const Data&) const = default;
@@ -81,24 +89,75 @@ struct Train {
       8;  ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
   int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: the number of replicas. Results depend on it
   std::uint64_t seed = 1;  ///< of the initial weights
+  /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
+  /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.
+  Recompute recompute = Recompute::none;
   bool operator==(const Train&) const = default;
+};
+
+/// [eval]: loss on data.validation
+struct Eval {
+  int every = 0;     ///< optimizer steps; 0: never
+  int samples = 64;  ///< the first so many of the validation file
+  bool operator==(const Eval&) const = default;
+};
+
+/// [precision]: how numbers are stored and sent; arithmetic is fp32. Master weights are fp32 always.
+struct PrecisionPolicy {
+  Precision parameters = Precision::fp32;  ///< gathered weights, activations and their gradients
+  Precision reduce = Precision::fp32;      ///< a leaf's weight gradients on the wire inside a shard group
+  Precision buffers = Precision::fp32;     ///< tables of the rotary embedding
+  Precision moments = Precision::fp32;     ///< AdamW's, from step to step
+  bool operator==(const PrecisionPolicy&) const = default;
 };
 
 /// [shard]
 struct Shard {
   Strategy strategy = Strategy::hybrid_shard;
-  int group = 0;  ///< ranks of a shard group under hybrid_shard; 0: the ranks of one node
+  int group = 0;  ///< ranks of a shard group under hybrid_shard and hfsdp; 0: the ranks of one node
+  int prefetch_forward = 1,
+      prefetch_backward = 1;             ///< units gathered ahead of the one that is computed, 0 to 16
+  int gathered_limit = 0;                ///< units gathered but not yet used, at most; 0: the prefetch depth
+  std::string keep_gathered = "none";    ///< blocks that stay gathered from the forward to the backward pass:
+                                         ///< none, all, or numbers from 0: "0,3,5-7"
+  bool keep_across_micro_steps = false;  ///< kept blocks stay gathered until the optimizer changes them
   bool operator==(const Shard&) const = default;
 };
 
-/// [optim]: AdamW; learning rate: linear warmup, then cosine from lr to min_lr at the last step
+/// [optim]: AdamW; learning rate: linear warmup, then `schedule` from lr to min_lr (optim/schedule.hpp)
 struct Optim {
   double lr = 3e-4, min_lr = 3e-5;
   int warmup_steps = 10;
+  Schedule schedule = Schedule::cosine;
+  int decay_steps = 0;  ///< of wsd: length of the final decay; 0: a tenth of train.steps
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double weight_decay = 0.1;  ///< not applied to norm gains
-  double clip_norm = 1.0;     ///< global gradient norm; 0: no clipping
+  double weight_decay = 0.1;        ///< of matrices; norm gains and biases have none unless a group says so
+  double clip_norm = 1.0;           ///< global gradient norm; 0: no clipping
+  std::vector<std::string> groups;  ///< "GLOB lr_scale=X weight_decay=Y", see optim_group.hpp
   bool operator==(const Optim&) const = default;
+};
+
+/// The steps of wsd's final decay in a run of `steps`: at least one.
+inline std::int64_t decay_steps_of(const Optim& o, std::int64_t steps) {
+  return o.decay_steps > 0 ? o.decay_steps : std::max<std::int64_t>(1, steps / 10);
+}
+
+/// [guard]: what happens when the loss or the gradient norm of a step is not a number, or far above the usual
+struct Guard {
+  GuardAction on_nan = GuardAction::stop;      ///< not report: the state would be lost
+  GuardAction on_spike = GuardAction::report;  ///< skip: the step's samples; rollback: to the newest
+                                               ///< checkpoint, and then skip them
+  double loss_factor = 0, norm_factor = 0;     ///< a spike is above so many times the median; 0: none is
+  int window = 64;                             ///< steps that the median is taken over
+  int most_skips = 10;  ///< skips and rollbacks of a run; one more ends it with exit 93
+  bool operator==(const Guard&) const = default;
+};
+
+/// [trace]
+struct Trace {
+  std::int64_t first = 0, count = 0;  ///< steps [first, first + count) go to trace/ of the run directory
+  bool flight_recorder = true;        ///< last collectives of each rank, in shared memory
+  bool operator==(const Trace&) const = default;
 };
 
 /// [checkpoint]
@@ -119,9 +178,13 @@ struct RunConfig {
   Model model;
   Data data;
   Train train;
+  Eval eval;
+  PrecisionPolicy precision;
   Shard shard;
   Optim optim;
+  Guard guard;
   Checkpoint checkpoint;
+  Trace trace;
   bool operator==(const RunConfig&) const = default;
 };
 

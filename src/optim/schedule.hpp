@@ -6,8 +6,15 @@
 
 namespace holdfast::optim {
 
-/// Of optimizer step `step` in [0, steps): rises linearly, lr * (step + 1) / warmup_steps, then falls along
-/// half a cosine from lr to min_lr, which the last step has.
+/// Of optimizer step `step` in [0, steps). First a linear rise, lr * (step + 1) / warmup_steps, which reaches
+/// lr in step warmup_steps - 1. Then, with x in (0, 1] the part that is over of the steps after the warmup,
+/// and 1 in the last step:
+///   cosine    min_lr + (lr - min_lr) (1 + cos(pi x)) / 2       (Loshchilov & Hutter 2017, one period)
+///   linear    min_lr + (lr - min_lr) (1 - x)
+///   constant  lr
+///   wsd       lr, then as linear over the last config::decay_steps_of() steps
+///                                                              (Hu et al. 2024, MiniCPM; the linear decay:
+///                                                              Hägele et al. 2024)
 double learning_rate(const config::Optim& settings, std::int64_t step, std::int64_t steps);
 
 }  // namespace holdfast::optim

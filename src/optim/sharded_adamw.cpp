@@ -1,13 +1,17 @@
 #include "src/optim/sharded_adamw.hpp"
 
 #include <cmath>
+#include <type_traits>
 
+#include "src/base/error.hpp"
 #include "src/optim/schedule.hpp"
 
 namespace holdfast::optim {
 
-StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64_t steps, double squares,
-                    std::int64_t valid) {
+static_assert(std::is_trivially_copyable_v<StepDecision>);
+
+StepDecision decide(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
+                    std::int64_t steps, double squares, std::int64_t valid) {
   StepDecision out;
   out.lr = learning_rate(settings, step, steps);
   out.update = valid > 0;
@@ -15,18 +19,22 @@ StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64
   const double mean = 1.0 / static_cast<double>(valid);
   out.gradient_norm = std::sqrt(squares) * mean;
   const bool clips = settings.clip_norm > 0 && out.gradient_norm > settings.clip_norm;
-  out.scalars =
-      kernels::step_scalars(out.lr, settings.weight_decay, settings.beta1, settings.beta2, settings.epsilon,
-                            step + 1, clips ? mean * (settings.clip_norm / out.gradient_norm) : mean);
+  const double scale = clips ? mean * (settings.clip_norm / out.gradient_norm) : mean;
+  for (std::size_t i = 0; i < groups.settings.size(); ++i) {
+    const GroupSettings& group = groups.settings[i];
+    out.scalars[i] = kernels::step_scalars(out.lr * group.lr_scale, group.weight_decay, settings.beta1,
+                                           settings.beta2, settings.epsilon, step + 1, scale);
+  }
   return out;
 }
 
-ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const std::vector<config::TensorSpec>& tensors,
+ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const TensorGroups& groups, kernels::DType moments,
                            kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena)
-    : layout_(layout), kernels_(kernels), stream_(stream), arena_(arena) {
-  for (const auto& tensor : tensors) decay_.push_back(tensor.decay);
-  m_ = arena.plan<float>("first moments", layout.arena_elements);
-  v_ = arena.plan<float>("second moments", layout.arena_elements);
+    : layout_(layout), groups_(groups), type_(moments), kernels_(kernels), stream_(stream), arena_(arena) {
+  for (const auto& piece : layout.held)
+    expects(static_cast<std::size_t>(piece.tensor) < groups.of.size(), "a group for every tensor");
+  m_ = arena.plan<std::byte>("first moments", layout.arena_elements * tensor::bytes_of(moments));
+  v_ = arena.plan<std::byte>("second moments", layout.arena_elements * tensor::bytes_of(moments));
 }
 
 tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
@@ -39,11 +47,13 @@ tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
 void ShardedAdamW::update(float* parameters, const float* gradients, const StepDecision& decision) {
   if (!decision.update) return;
   for (const shard::Piece& piece : layout_.held) {
-    float *p = parameters + piece.offset, *m = exp_avg() + piece.offset, *v = exp_avg_sq() + piece.offset;
-    kernels_.adamw(stream_,
-                   {p, m, v, gradients + piece.offset, p, m, v, piece.count,
-                    decay_[static_cast<std::size_t>(piece.tensor)]},
-                   decision.scalars);
+    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    kernels::StepScalars scalars = decision.scalars[static_cast<std::size_t>(groups_.of[tensor])];
+    if (!groups_.decays[tensor]) scalars.lr_decay = 0;
+    float* p = parameters + piece.offset;
+    std::byte *m = exp_avg() + piece.offset * tensor::bytes_of(type_),
+              *v = exp_avg_sq() + piece.offset * tensor::bytes_of(type_);
+    kernels_.adamw(stream_, {p, gradients + piece.offset, m, v, p, m, v, type_, piece.count}, scalars);
   }
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 // AdamW over the slices of one rank. What depends on the whole model (norm, valid tokens, learning rate) is a
 // handful of scalars, computed once from exact integer sums and the same bits everywhere.
+#include <array>
 #include <vector>
 
 #include "src/config/run_config.hpp"
 #include "src/kernels/kernels.hpp"
+#include "src/optim/groups.hpp"
 #include "src/shard/layout.hpp"
 #include "src/tensor/arena.hpp"
 
@@ -12,25 +14,27 @@ namespace holdfast::optim {
 
 /// What one optimizer step does, decided on logical rank 0 and broadcast as bits. Trivially copyable.
 struct StepDecision {
-  kernels::StepScalars scalars;
-  double gradient_norm = 0;  ///< of the mean gradient, before clipping
-  double lr = 0;
+  std::array<kernels::StepScalars, most_groups> scalars;  ///< by group; unused ones are defaults
+  double gradient_norm = 0;                               ///< of the mean gradient, before clipping
+  double lr = 0;                                          ///< of the base group
   bool update = true;  ///< false: there was no valid token, the state stays as it is
 };
 
 /// `squares`: sum of squares of the gradient of the *sum* of losses; `valid`: tokens it was summed over;
-/// `step` from 0.
-StepDecision decide(const config::Optim& settings, std::int64_t step, std::int64_t steps, double squares,
-                    std::int64_t valid);
+/// `step` from 0. Does not allocate.
+StepDecision decide(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
+                    std::int64_t steps, double squares, std::int64_t valid);
 
 class ShardedAdamW {
  public:
-  /// Plans both moments in `arena`, zero after its commit. All references must outlive it.
-  ShardedAdamW(const shard::Layout& layout, const std::vector<config::TensorSpec>& tensors,
+  /// Plans both moments, of type `moments`, in `arena`, zero after its commit. All references must outlive
+  /// it. `groups`: of the tensors that `layout` was made for.
+  ShardedAdamW(const shard::Layout& layout, const TensorGroups& groups, kernels::DType moments,
                kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena);
 
-  float* exp_avg() { return arena_.at(m_); }     ///< arena of Layout::arena_elements
-  float* exp_avg_sq() { return arena_.at(v_); }  ///< the same
+  kernels::DType moments() const { return type_; }
+  std::byte* exp_avg() { return arena_.at(m_); }     ///< Layout::arena_elements of type moments()
+  std::byte* exp_avg_sq() { return arena_.at(v_); }  ///< the same
 
   /// Squares of the gradients that this rank owns; summed over ranks, each element counts once.
   tensor::ExactSum squares(const float* gradients);
@@ -39,11 +43,12 @@ class ShardedAdamW {
 
  private:
   const shard::Layout& layout_;
+  const TensorGroups& groups_;
+  kernels::DType type_;
   kernels::Kernels& kernels_;
   tensor::Stream& stream_;
   tensor::Arena& arena_;
-  std::vector<bool> decay_;  ///< by logical tensor
-  tensor::Arena::Piece<float> m_, v_;
+  tensor::Arena::Piece<std::byte> m_, v_;
 };
 
 }  // namespace holdfast::optim

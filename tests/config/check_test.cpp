@@ -57,6 +57,56 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"optim.beta1 and beta2 must be below 1", [](auto& c, auto&) { c.optim.beta2 = 1; }},
       {"optim.epsilon must be above 0", [](auto& c, auto&) { c.optim.epsilon = 0; }},
       {"optim.warmup_steps is more than train.steps (10 > 5)", [](auto& c, auto&) { c.train.steps = 5; }},
+      {"eval.every is set but there is nothing to evaluate on (data.validation is empty)",
+       [](auto& c, auto&) { c.eval.every = 5; }},
+      {"precision.buffers = bf16 contradicts precision.parameters = fp32",
+       [](auto& c, auto&) { c.precision.buffers = Precision::bf16; }},
+      {"precision.moments = bf16 contradicts optim.beta2 = 0.999 (a step moves the moment by 0.001 of itself",
+       [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta2 = 0.999; }},
+      {"precision.moments = bf16 contradicts optim.beta1 = 0.998",
+       [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta1 = 0.998; }},
+      {"optim.decay_steps is of the wsd schedule only (it is 5",
+       [](auto& c, auto&) { c.optim.decay_steps = 5; }},
+      {"warmup and decay are longer than the run (10 steps of warmup and 91 of decay, 100 in all). Use "
+       "optim.warmup_steps = 9?",
+       [](auto& c, auto&) { c.optim.schedule = Schedule::wsd, c.optim.decay_steps = 91; }},
+      {"(91 steps of warmup and 10 of decay, 100 in all). Use optim.warmup_steps = 90?",
+       [](auto& c, auto&) { c.optim.schedule = Schedule::wsd, c.optim.warmup_steps = 91; }},
+      {"optim.groups: \"* lr_scale\" is not a group (lr_scale has no value)",
+       [](auto& c, auto&) { c.optim.groups = {"* lr_scale"}; }},
+      {"optim.groups: \"model.layers.9.*\" is the group of no tensor (no name of model tiny matches it",
+       [](auto& c, auto&) { c.optim.groups = {"model.layers.9.* lr_scale=2"}; }},
+      {"optim.groups: \"lm_head*\" is the group of no tensor",
+       [](auto& c, auto&) {
+         c.optim.groups = {"* weight_decay=0", "lm_head* lr_scale=2"};
+       }},
+      {"guard.on_spike is set but nothing counts as a spike",
+       [](auto& c, auto&) { c.guard.on_spike = GuardAction::skip; }},
+      {"the guard cannot roll back (checkpoint.every is 0",
+       [](auto& c, auto&) { c.guard.on_nan = GuardAction::rollback, c.checkpoint.every = 0; }},
+      {"the guard cannot roll back",
+       [](auto& c, auto&) {
+         c.guard.on_spike = GuardAction::rollback, c.guard.norm_factor = 3, c.checkpoint.every = 0;
+       }},
+      {"guard.on_nan cannot be report", [](auto& c, auto&) { c.guard.on_nan = GuardAction::report; }},
+      {"shard.group = 2 contradicts shard.strategy = full_shard (its groups are of 4, in a world of 4)",
+       [](auto& c, auto&) { c.shard.strategy = Strategy::full_shard, c.shard.group = 2; }},
+      {"shard.group = 2 contradicts shard.strategy = no_shard (its groups are of 1",
+       [](auto& c, auto&) { c.shard.strategy = Strategy::no_shard, c.shard.group = 2; }},
+      {"shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)",
+       [](auto& c, auto&) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 3; }},
+      {"train.lanes is less than the number of replicas (2 lanes, 4 replicas of 1 ranks",
+       [](auto& c, auto&) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 1, c.train.lanes = 2; }},
+      {"shard.prefetch_forward is more than shard.gathered_limit (3 units ahead, and 2 may be gathered",
+       [](auto& c, auto&) { c.shard.prefetch_forward = 3, c.shard.gathered_limit = 2; }},
+      {"shard.prefetch_backward is more than shard.gathered_limit (3 units ahead, and 2 may be gathered",
+       [](auto& c, auto&) { c.shard.prefetch_backward = 3, c.shard.gathered_limit = 2; }},
+      {"shard.keep_across_micro_steps is set but no block is kept",
+       [](auto& c, auto&) { c.shard.keep_across_micro_steps = true; }},
+      {"shard.keep_gathered cannot be \"0,2\" (the model's blocks are 0 to 1)",
+       [](auto& c, auto&) { c.shard.keep_gathered = "0,2"; }},
+      {"model tiny: rope_low_frequency is not below rope_high_frequency",
+       [](auto&, auto& m) { m.rope_low_frequency = 4; }},
       {"heads does not divide width (4 heads, width 66)", [](auto&, auto& m) { m.width = 66; }},
       {"the head size is odd (width 60 / 4 heads = 15", [](auto&, auto& m) { m.width = 60; }},
       {"kv_heads does not divide heads (4 heads, 3 kv_heads)", [](auto&, auto& m) { m.kv_heads = 3; }},
@@ -74,6 +124,31 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
   }
 }
 
+TEST(Check, WhatMayBeCombined) {
+  const std::vector<std::function<void(RunConfig&)>> fine = {
+      [](auto& c) { c.precision.reduce = Precision::bf16; },
+      [](auto& c) { c.precision.moments = Precision::bf16; },
+      [](auto& c) { c.precision.parameters = c.precision.buffers = Precision::bf16; },
+      [](auto& c) { c.shard.strategy = Strategy::full_shard, c.shard.group = 4; },
+      [](auto& c) { c.shard.strategy = Strategy::shard_grad_op, c.shard.keep_across_micro_steps = true; },
+      [](auto& c) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 2; },
+      [](auto& c) { c.shard.prefetch_forward = 3, c.shard.gathered_limit = 3; },
+      [](auto& c) { c.shard.prefetch_forward = c.shard.prefetch_backward = 16; },
+      [](auto& c) { c.optim.schedule = Schedule::wsd, c.optim.decay_steps = 90; },
+      [](auto& c) { c.guard.on_spike = GuardAction::rollback, c.guard.loss_factor = 3; },
+      [](auto& c) { c.eval.every = 1, c.data.validation = "x.tokens"; },
+      [](auto& c) {
+        c.optim.groups = {"*norm* weight_decay=0.1", "model.embed_tokens* lr_scale=0.5"};
+      },
+  };
+  for (std::size_t i = 0; i < fine.size(); ++i) {
+    SCOPED_TRACE(i);
+    RunConfig c = good();
+    fine[i](c);
+    EXPECT_NO_THROW(check(c, {}));
+  }
+}
+
 TEST(Check, ResolveFillsWhatWasLeftOpen) {
   ClusterFacts facts;
   facts.gpus_per_node = 8;
@@ -83,6 +158,12 @@ TEST(Check, ResolveFillsWhatWasLeftOpen) {
   EXPECT_EQ(hybrid.cluster.ranks_per_node, 8);
   EXPECT_EQ(hybrid.shard.group, 8);
   EXPECT_EQ(hybrid.train.lanes, 3);
+  c.shard.strategy = Strategy::hfsdp;
+  EXPECT_EQ(resolve(c, facts).shard.group, 8);
+  EXPECT_EQ(resolve(c, facts).train.lanes, 3);
+  c.shard.strategy = Strategy::shard_grad_op;
+  EXPECT_EQ(resolve(c, facts).shard.group, 0);
+  EXPECT_EQ(shard_group_of(resolve(c, facts), 24), 24);
   c.shard.strategy = Strategy::full_shard;
   EXPECT_EQ(resolve(c, facts).train.lanes, 1);
   EXPECT_EQ(shard_group_of(resolve(c, facts), 24), 24);

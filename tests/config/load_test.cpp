@@ -36,18 +36,38 @@ nodes = 4
 command = ["sleep", "1"]
 [train]
 seed = 9007199254740993
+recompute = "attention"
 [shard]
-strategy = "full_shard"
+strategy = "hfsdp"
+keep_gathered = "0,3"
+[precision]
+parameters = "bf16"
+[guard]
+on_nan = "rollback"
+on_spike = "skip"
 [optim]
 lr = 1
 beta2 = 0.99
+schedule = "wsd"
+groups = ["*norm* weight_decay=0"]
+[trace]
+flight_recorder = false
 )");
   const auto c = load(file).config;
   EXPECT_EQ(c.run.name, "a job");
   EXPECT_EQ(c.cluster.nodes, 4);
   EXPECT_EQ(c.rank.command, (std::vector<std::string>{"sleep", "1"}));
   EXPECT_EQ(c.train.seed, 9007199254740993u);
-  EXPECT_EQ(c.shard.strategy, Strategy::full_shard);
+  EXPECT_EQ(c.train.recompute, Recompute::attention);
+  EXPECT_EQ(c.shard.strategy, Strategy::hfsdp);
+  EXPECT_EQ(c.shard.keep_gathered, "0,3");
+  EXPECT_EQ(c.precision.parameters, Precision::bf16);
+  EXPECT_EQ(c.precision.reduce, Precision::fp32);
+  EXPECT_EQ(c.guard.on_nan, GuardAction::rollback);
+  EXPECT_EQ(c.guard.on_spike, GuardAction::skip);
+  EXPECT_EQ(c.optim.schedule, Schedule::wsd);
+  EXPECT_EQ(c.optim.groups, (std::vector<std::string>{"*norm* weight_decay=0"}));
+  EXPECT_FALSE(c.trace.flight_recorder);
   EXPECT_EQ(c.optim.lr, 1.0);
   EXPECT_EQ(c.optim.beta2, 0.99);
   EXPECT_EQ(c.train.steps, Train{}.steps);
@@ -90,6 +110,15 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
        {"rank.launch must be one of auto, mpi, direct, not \"mpy\"", "Did you mean mpi?"}},
       {"[shard]\nstrategy = \"HYBRID_SHARD\"\n",
        {"shard.strategy must be one of", "Did you mean hybrid_shard?"}},
+      {"[shard]\nstrategy = \"shard_grad\"\n",
+       {"shard.strategy must be one of no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp",
+        "Did you mean shard_grad_op?"}},
+      {"[precision]\nparameters = \"fp16\"\n",
+       {"precision.parameters must be one of fp32, bf16, not \"fp16\""}},
+      {"[guard]\non_nan = \"report\"\n", {"guard.on_nan must be one of stop, skip, rollback"}},
+      {"[guard]\nwindow = 129\n", {"guard.window must be between 4 and 128, not 129"}},
+      {"[shard]\nprefetch_forward = 17\n", {"shard.prefetch_forward must be between 0 and 16, not 17"}},
+      {"[run]\nother_numerics = \"ignore\"\n", {"run.other_numerics must be one of refuse, continue"}},
       {"[train]\nsteps = 3\nsteps = 4\n", {"job.toml:3 is not valid TOML"}},
       {"[train\n", {"job.toml:1 is not valid TOML"}},
       {"[run]\nname = \"\xff\"\n", {"is not valid TOML"}},
@@ -297,6 +326,22 @@ TEST(Load, DamagedFilesAreErrorsNotCrashes) {
   }
   EXPECT_GT(accepted, 0);
   EXPECT_LT(accepted, 1000);
+}
+
+TEST(Load, EveryChoiceHasItsNameAndComesBack) {
+  for (const auto& s : run_settings()) {
+    if (s.kind != Kind::choice) continue;
+    for (const auto& choice : s.choices) {
+      RunConfig c;
+      s.set(c, choice);
+      EXPECT_EQ(std::get<std::string>(s.get(c)), choice) << s.name();
+    }
+  }
+  EXPECT_EQ(name_of(Strategy::shard_grad_op), "shard_grad_op");
+  EXPECT_EQ(name_of(Precision::bf16), "bf16");
+  EXPECT_EQ(name_of(Recompute::full), "full");
+  EXPECT_EQ(name_of(Schedule::constant), "constant");
+  EXPECT_EQ(name_of(GuardAction::skip), "skip");
 }
 
 TEST(Load, EverySettingHasAnOriginAndAMeaning) {

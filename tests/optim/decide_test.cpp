@@ -1,47 +1,187 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+
+#include "src/optim/schedule.hpp"
 #include "src/optim/sharded_adamw.hpp"
 
 namespace holdfast::optim {
 namespace {
 
+const std::vector<config::TensorSpec>& tensors() {
+  static const auto out = config::tensors_of({});
+  return out;
+}
+
+StepDecision decide_base(const config::Optim& o, std::int64_t step, double squares, std::int64_t valid) {
+  return decide(o, tensor_groups(o, tensors()), step, 100, squares, valid);
+}
+
 TEST(Decide, ScalesBySumOfTokensAndClipsTheGlobalNorm) {
   config::Optim o;
   o.clip_norm = 1.0;
-  const auto calm = decide(o, 0, 100, 0.25 * 64 * 64, 64);  // norm of the mean gradient: 0.5
+  const auto calm = decide_base(o, 0, 0.25 * 64 * 64, 64);  // norm of the mean gradient: 0.5
   EXPECT_DOUBLE_EQ(calm.gradient_norm, 0.5);
-  EXPECT_FLOAT_EQ(calm.scalars.gradient_scale, 1.f / 64);
-  const auto wild = decide(o, 0, 100, 16.0 * 64 * 64, 64);
+  EXPECT_FLOAT_EQ(calm.scalars[0].gradient_scale, 1.f / 64);
+  const auto wild = decide_base(o, 0, 16.0 * 64 * 64, 64);
   EXPECT_DOUBLE_EQ(wild.gradient_norm, 4.0);
-  EXPECT_FLOAT_EQ(wild.scalars.gradient_scale, 1.f / 256);
+  EXPECT_FLOAT_EQ(wild.scalars[0].gradient_scale, 1.f / 256);
   o.clip_norm = 0;
-  EXPECT_FLOAT_EQ(decide(o, 0, 100, 16.0 * 64 * 64, 64).scalars.gradient_scale, 1.f / 64);
+  EXPECT_FLOAT_EQ(decide_base(o, 0, 16.0 * 64 * 64, 64).scalars[0].gradient_scale, 1.f / 64);
 }
 
-TEST(Decide, WithoutValidTokensNothingIsUpdated) { EXPECT_FALSE(decide({}, 3, 100, 0, 0).update); }
+TEST(Decide, WithoutValidTokensNothingIsUpdated) { EXPECT_FALSE(decide_base({}, 3, 0, 0).update); }
 
-TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
+TEST(Decide, EveryGroupHasItsRateAndItsDecay) {
+  config::Optim o;
+  o.warmup_steps = 0, o.weight_decay = 0.1;
+  o.groups = {"*norm* weight_decay=0.02", "*embed* lr_scale=0.5", "lm_head* lr_scale=4 weight_decay=0"};
+  const auto d = decide_base(o, 7, 64, 64);
+  const auto lr = learning_rate(o, 7, 100);
+  EXPECT_EQ(d.lr, lr);
+  const auto expect = [&](std::size_t group, double rate, double decay) {
+    EXPECT_EQ(d.scalars[group].lr, static_cast<float>(rate)) << group;
+    EXPECT_EQ(d.scalars[group].lr_decay, static_cast<float>(rate * decay)) << group;
+    EXPECT_EQ(d.scalars[group].gradient_scale, d.scalars[0].gradient_scale);
+    EXPECT_EQ(d.scalars[group].inverse_bias2, d.scalars[0].inverse_bias2);
+  };
+  expect(0, lr, 0.1);
+  expect(1, lr, 0.02);
+  expect(2, 0.5 * lr, 0.1);
+  expect(3, 4 * lr, 0);
+}
+
+/// One rank, its optimizer and its arenas.
+struct Fixture {
   config::ModelShape shape;
-  const auto layout = shard::layout_of(shape, shard::mesh_of(config::Strategy::no_shard, 0, 1, 2, 1));
-  const auto tensors = config::tensors_of(shape);
-  auto kernels = kernels::make_cpu_kernels(1);
+  shard::Layout layout;
+  TensorGroups groups;
+  std::unique_ptr<kernels::Kernels> kernels = kernels::make_cpu_kernels(1);
   tensor::InlineStream stream;
   tensor::Arena arena;
-  ShardedAdamW adamw(layout, tensors, *kernels, stream, arena);
-  arena.commit();
-  std::vector<float> parameters(static_cast<std::size_t>(layout.arena_elements), 1.f),
-      gradients(parameters.size(), 2.f);
-  std::int64_t owned = 0;
-  for (const auto& piece : layout.owned) owned += piece.count;
-  EXPECT_DOUBLE_EQ(adamw.squares(gradients.data()).value(), 4.0 * static_cast<double>(owned));
-  config::Optim o;
-  o.warmup_steps = 0, o.lr = o.min_lr = 0.1, o.weight_decay = 0.5, o.clip_norm = 0;
-  adamw.update(parameters.data(), gradients.data(), decide(o, 0, 100, 0, 1));
-  for (const auto& piece : layout.held) {  // first step: p - lr * wd * p - lr * g / |g|
-    const float expected = tensors[static_cast<std::size_t>(piece.tensor)].decay ? 0.85f : 0.9f;
-    EXPECT_NEAR(parameters[static_cast<std::size_t>(piece.offset)], expected, 1e-5);
-    EXPECT_NEAR(parameters[static_cast<std::size_t>(piece.offset + piece.count - 1)], expected, 1e-5);
+  ShardedAdamW adamw;
+  std::vector<float> parameters, gradients;
+
+  Fixture(const config::Optim& o, shard::Mesh mesh, kernels::DType moments = kernels::DType::fp32)
+      : layout(shard::layout_of(shape, mesh)),
+        groups(tensor_groups(o, tensors())),
+        adamw(layout, groups, moments, *kernels, stream, arena),
+        parameters(static_cast<std::size_t>(layout.arena_elements), 1.f),
+        gradients(parameters.size(), 2.f) {
+    arena.commit();
   }
+  float first(const shard::Piece& piece) const { return parameters[static_cast<std::size_t>(piece.offset)]; }
+  float last(const shard::Piece& piece) const {
+    return parameters[static_cast<std::size_t>(piece.offset + piece.count - 1)];
+  }
+};
+
+shard::Mesh no_shard(int world, int rank) {
+  return shard::mesh_of(config::Strategy::no_shard, 0, 1, world, rank);
+}
+
+config::Optim plain() {
+  config::Optim o;
+  o.warmup_steps = 0, o.schedule = config::Schedule::constant, o.lr = 0.1, o.weight_decay = 0.5,
+  o.clip_norm = 0;
+  return o;
+}
+
+TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
+  const auto o = plain();
+  Fixture f(o, no_shard(2, 1));
+  std::int64_t owned = 0;
+  for (const auto& piece : f.layout.owned) owned += piece.count;
+  EXPECT_DOUBLE_EQ(f.adamw.squares(f.gradients.data()).value(), 4.0 * static_cast<double>(owned));
+  f.adamw.update(f.parameters.data(), f.gradients.data(), decide_base(o, 0, 0, 1));
+  for (const auto& piece : f.layout.held) {  // first step: p - lr * wd * p - lr * g / |g|
+    const bool matrix = tensors()[static_cast<std::size_t>(piece.tensor)].kind == config::TensorKind::matrix;
+    const float expected = matrix ? 0.85f : 0.9f;
+    EXPECT_NEAR(f.first(piece), expected, 1e-5);
+    EXPECT_NEAR(f.last(piece), expected, 1e-5);
+  }
+}
+
+TEST(ShardedAdamW, GroupsChangeTheirTensorsOnly) {
+  auto o = plain();
+  Fixture base(o, no_shard(1, 0));
+  base.adamw.update(base.parameters.data(), base.gradients.data(), decide_base(o, 0, 0, 1));
+  o.groups = {"*norm* weight_decay=1", "*embed* lr_scale=0.5"};
+  Fixture f(o, no_shard(1, 0));
+  f.adamw.update(f.parameters.data(), f.gradients.data(), decide_base(o, 0, 0, 1));
+  int norms = 0, embeddings = 0;
+  for (const auto& piece : f.layout.held) {
+    const auto& name = tensors()[static_cast<std::size_t>(piece.tensor)].name;
+    if (name.find("norm") != std::string::npos) {
+      ++norms;
+      EXPECT_NEAR(f.last(piece), 0.8f, 1e-5) << name;
+    } else if (name.find("embed") != std::string::npos) {
+      ++embeddings;
+      EXPECT_NEAR(f.last(piece), 0.925f, 1e-5) << name;
+    } else {
+      EXPECT_EQ(f.last(piece), base.last(piece)) << name;
+    }
+  }
+  EXPECT_EQ(norms, 5);
+  EXPECT_EQ(embeddings, 1);
+}
+
+TEST(ShardedAdamW, NarrowMomentsTakeHalfTheRoomAndStayNear) {
+  const auto o = plain();
+  Fixture wide(o, no_shard(1, 0)), narrow(o, no_shard(1, 0), kernels::DType::bf16);
+  EXPECT_EQ(wide.arena.planned_bytes(), 2 * 4 * wide.layout.arena_elements);
+  EXPECT_EQ(narrow.arena.planned_bytes(), 2 * 2 * wide.layout.arena_elements);
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < wide.gradients.size(); ++i)
+      wide.gradients[i] = narrow.gradients[i] =
+          std::sin(static_cast<float>(i) + 0.7f * static_cast<float>(step));
+    const auto d = decide_base(o, step, 0, 1);
+    wide.adamw.update(wide.parameters.data(), wide.gradients.data(), d);
+    narrow.adamw.update(narrow.parameters.data(), narrow.gradients.data(), d);
+    if (step == 0) {
+      EXPECT_EQ(wide.parameters, narrow.parameters) << "moments are used before they are rounded";
+    }
+  }
+  EXPECT_NE(wide.parameters, narrow.parameters);
+  for (const auto& piece : wide.layout.held)
+    EXPECT_NEAR(wide.last(piece), narrow.last(piece), 0.1 * 0.1) << "a tenth of a step";
+}
+
+TEST(ShardedAdamW, ASliceIsUpdatedAsItsTensorIsElsewhere) {
+  auto o = plain();
+  o.groups = {"*.v_proj.* lr_scale=3", "*norm* weight_decay=0.25"};
+  Fixture whole(o, no_shard(1, 0));
+  std::vector<std::vector<float>> tensors_after(tensors().size());
+  const auto value = [](int tensor, std::int64_t element) {
+    return std::sin(0.1f * static_cast<float>(tensor) + 0.01f * static_cast<float>(element));
+  };
+  const auto run = [&](Fixture& f) {
+    for (const auto& piece : f.layout.held)
+      for (std::int64_t i = 0; i < piece.count; ++i) {
+        const auto at = static_cast<std::size_t>(piece.offset + i);
+        f.parameters[at] = value(piece.tensor, piece.first + i);
+        f.gradients[at] = value(piece.tensor + 100, piece.first + i);
+      }
+    f.adamw.update(f.parameters.data(), f.gradients.data(), decide_base(o, 0, 0, 1));
+  };
+  run(whole);
+  for (const auto& piece : whole.layout.held) {
+    ASSERT_EQ(piece.first, 0);
+    tensors_after[static_cast<std::size_t>(piece.tensor)].assign(
+        whole.parameters.begin() + piece.offset, whole.parameters.begin() + piece.offset + piece.count);
+  }
+  for (const auto strategy :
+       {config::Strategy::full_shard, config::Strategy::hybrid_shard, config::Strategy::hfsdp})
+    for (int rank = 0; rank < 6; ++rank) {
+      Fixture part(o, shard::mesh_of(strategy, strategy == config::Strategy::full_shard ? 0 : 3, 1, 6, rank));
+      run(part);
+      for (const auto& piece : part.layout.held)
+        ASSERT_EQ(std::memcmp(part.parameters.data() + piece.offset,
+                              tensors_after[static_cast<std::size_t>(piece.tensor)].data() + piece.first,
+                              static_cast<std::size_t>(piece.count) * sizeof(float)),
+                  0);
+    }
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+#include "launcher/plan/activations.hpp"
+
+#include <algorithm>
+
+#include "launcher/plan/units.hpp"
+
+namespace holdfast::launcher {
+
+std::int64_t activation_bytes(const config::RunConfig& config, const config::ModelShape& m) {
+  using config::Recompute;
+  const Recompute mode = config.train.recompute;
+  const std::int64_t tokens = std::int64_t{config.train.micro_batch} * config.train.sequence;
+  const std::int64_t value = bytes_of(config.precision.parameters), fp32 = 4;
+  const std::int64_t d = m.width, kv = std::int64_t{m.kv_heads} * m.head_size(), f = m.ffn;
+
+  // Of each block and token: the outputs of both norms and of SwiGLU; attention's output and the log sums of
+  // its heads; queries, keys, values, the residual in the middle, gate and up, and two inverse rms; its
+  // input. Recomputation keeps one copy for all blocks instead of one for each.
+  const std::int64_t cheap = (2 * d + f) * value, attended = d * value + m.heads * fp32,
+                     inner = (2 * d + 2 * kv + 2 * f) * value + 2 * fp32, input = d * value;
+  const auto copies = [&](Recompute shared_from) { return mode < shared_from ? m.layers : 1; };
+  const std::int64_t blocks = copies(Recompute::selective) * cheap + copies(Recompute::attention) * attended +
+                              copies(Recompute::full) * inner + m.layers * input;
+  // Around the blocks: the branch, the last residual, its gradient; gradients of queries, keys, values, gate
+  // and up; an inverse rms, token and label.
+  const std::int64_t around = (4 * d + 2 * kv + 2 * f) * value + fp32 + 8;
+  constexpr std::int64_t head_chunk = 256;  // tokens whose logits exist at a time
+  const std::int64_t logits = std::min(tokens, head_chunk) * m.vocabulary * fp32;
+  const std::int64_t rope =
+      std::int64_t{config.train.sequence} * m.head_size() * bytes_of(config.precision.buffers);
+  return tokens * (blocks + around) + logits + rope;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,56 @@
+// Rules about who runs and who watches.
+#include <fmt/format.h>
+
+#include "src/base/error.hpp"
+#include "src/config/check_parts.hpp"
+
+namespace holdfast::config {
+namespace {
+
+[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
+  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
+}
+
+void check_cluster(const Cluster& c) {
+  if (c.nodes < 1) refuse("cluster.nodes must be at least 1", fmt::format("it is {}", c.nodes), "");
+  if (c.spares < 0)
+    refuse("cluster.spares must not be negative", fmt::format("it is {}", c.spares), "Use 0 for no spares?");
+  if (c.ranks_per_node < 0)
+    refuse("cluster.ranks_per_node must not be negative", fmt::format("it is {}", c.ranks_per_node),
+           "Use 0 for one per GPU?");
+}
+
+void check_supervise(const Supervise& s) {
+  const auto three_beats = [&](const char* name, int silence) {
+    if (silence < 3 * s.heartbeat_ms)
+      refuse(fmt::format("supervise.{} is too short", name),
+             fmt::format("{} ms of silence is less than three heartbeats of {} ms, so one late packet would "
+                         "look like a death",
+                         silence, s.heartbeat_ms),
+             fmt::format("Use at least {}, or a shorter heartbeat_ms?", 3 * s.heartbeat_ms));
+  };
+  if (s.heartbeat_ms < 1)
+    refuse("supervise.heartbeat_ms must be positive", fmt::format("it is {}", s.heartbeat_ms), "");
+  three_beats("node_silence_ms", s.node_silence_ms);
+  three_beats("leader_silence_ms", s.leader_silence_ms);
+}
+
+void check_rank(const Rank& r) {
+  if (r.command.empty() || r.command.front().empty())
+    refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
+  for (const auto& entry : r.environment) {
+    const auto equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0)
+      refuse("rank.environment holds an entry without a name", "'" + entry + "'", "Write \"NAME=value\"?");
+  }
+}
+
+}  // namespace
+
+void check_launch(const RunConfig& config) {
+  check_cluster(config.cluster);
+  check_supervise(config.supervise);
+  check_rank(config.rank);
+}
+
+}  // namespace holdfast::config

@@ -1,0 +1,89 @@
+// Rules about who holds what, and who adds what.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/base/error.hpp"
+#include "src/config/check_parts.hpp"
+#include "src/config/choices.hpp"
+#include "src/config/kept_blocks.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::config {
+namespace {
+
+[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
+  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
+}
+
+bool has_group(Strategy s) { return s == Strategy::hybrid_shard || s == Strategy::hfsdp; }
+
+void check_gathering(const Shard& s, const ModelShape& m) {
+  const int ahead = std::max(s.prefetch_forward, s.prefetch_backward);
+  if (s.gathered_limit > 0 && ahead > s.gathered_limit)
+    refuse(fmt::format("shard.prefetch_{} is more than shard.gathered_limit",
+                       s.prefetch_forward == ahead ? "forward" : "backward"),
+           fmt::format("{} units ahead, and {} may be gathered but not yet used", ahead, s.gathered_limit),
+           fmt::format("Use gathered_limit = {}, or prefetch less?", ahead));
+  const auto kept = kept_blocks(s, m.layers);
+  if (s.keep_across_micro_steps && std::find(kept.begin(), kept.end(), true) == kept.end())
+    refuse("shard.keep_across_micro_steps is set but no block is kept", "shard.keep_gathered is none",
+           "Set shard.keep_gathered, for example to all?");
+}
+
+/// A lane is a whole number of leaves, and every replica owns at least one lane. `replicas` 0: not known yet.
+void check_lanes(const Train& t, int replicas, int group) {
+  const int lanes = t.lanes == 0 ? replicas : t.lanes;
+  if (lanes < replicas)
+    refuse(
+        "train.lanes is less than the number of replicas",
+        fmt::format("{} lanes, {} replicas of {} ranks; each replica needs a lane", lanes, replicas, group),
+        fmt::format("Use {} lanes, or larger shard groups?", replicas));
+  if (lanes > 0 && t.leaves % lanes != 0)
+    refuse("train.leaves is not a whole number of lanes", fmt::format("{} leaves, {} lanes", t.leaves, lanes),
+           fmt::format("Use {} leaves?", (std::int64_t{t.leaves} / lanes + 1) * lanes));
+}
+
+int check_shard_group(const RunConfig& c, int world) {
+  const int group = shard_group_of(c, world);
+  if (!has_group(c.shard.strategy) && c.shard.group > 0 && c.shard.group != group)
+    refuse(fmt::format("shard.group = {} contradicts shard.strategy = {}", c.shard.group,
+                       name_of(c.shard.strategy)),
+           fmt::format("its groups are of {}, in a world of {}", group, world),
+           "Leave it out, or use hybrid_shard?");
+  if (world % group != 0)
+    refuse("shard.group does not divide the number of ranks",
+           fmt::format("{} nodes x {} ranks = {} ranks, group {}", c.cluster.nodes, c.cluster.ranks_per_node,
+                       world, group),
+           fmt::format("Use {}?", std::gcd(world, group)));
+  return group;
+}
+
+}  // namespace
+
+int shard_group_of(const RunConfig& config, int world) {
+  switch (config.shard.strategy) {
+    case Strategy::no_shard:
+      return 1;
+    case Strategy::full_shard:
+    case Strategy::shard_grad_op:
+      return world;
+    case Strategy::hybrid_shard:
+    case Strategy::hfsdp:
+      break;
+  }
+  return config.shard.group > 0 ? config.shard.group : config.cluster.ranks_per_node;
+}
+
+void check_sharding(const RunConfig& config, const ModelShape& model) {
+  if (config.shard.group < 0)
+    refuse("shard.group must not be negative", fmt::format("it is {}", config.shard.group),
+           "Use 0 for the ranks of a node?");
+  check_gathering(config.shard, model);
+  const int world = config.cluster.nodes * config.cluster.ranks_per_node;
+  const int group = world > 0 ? check_shard_group(config, world) : 1;
+  check_lanes(config.train, world / group, group);
+}
+
+}  // namespace holdfast::config

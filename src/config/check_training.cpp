@@ -1,0 +1,113 @@
+// Rules about what is computed.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "src/base/error.hpp"
+#include "src/config/check_parts.hpp"
+#include "src/config/optim_group.hpp"
+
+namespace holdfast::config {
+namespace {
+
+[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
+  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
+}
+
+void check_train(const Train& t, const ModelShape& m) {
+  if (t.steps < 1) refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "");
+  if (t.micro_batch < 1 || t.leaves < 1)
+    refuse("train.micro_batch and train.leaves must be at least 1",
+           fmt::format("they are {} and {}", t.micro_batch, t.leaves), "");
+  if (t.sequence < 1 || t.sequence > m.max_sequence)
+    refuse("train.sequence is out of range",
+           fmt::format("it is {}; model {} takes 1 to {} tokens", t.sequence, m.name, m.max_sequence), "");
+  if (t.lanes < 0)
+    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes),
+           "Use 0 for one per replica?");
+}
+
+void check_eval(const Eval& e, const Data& d) {
+  if (e.every > 0 && d.validation.empty())
+    refuse("eval.every is set but there is nothing to evaluate on", "data.validation is empty",
+           "Set data.validation to a token file, or eval.every to 0?");
+}
+
+/// What is contradictory: a table that is coarser than the numbers it multiplies, and moments that cannot
+/// move. Allowed: any wire (it rounds a leaf once, the sum stays fp32), and bf16 parameters with anything.
+void check_precision(const PrecisionPolicy& p, const Optim& o) {
+  if (p.buffers == Precision::bf16 && p.parameters == Precision::fp32)
+    refuse("precision.buffers = bf16 contradicts precision.parameters = fp32",
+           "rotary tables of 8 bits would take away most of the 24 that activations have",
+           "Use fp32 buffers, or bf16 parameters?");
+  // A moment loses (1 - beta) of itself a step where gradients vanish; bf16 rounds to 2^-8 of it at worst.
+  const double slowest = 1.0 - std::ldexp(1.0, -8);
+  const double beta = std::max(o.beta1, o.beta2);
+  if (p.moments == Precision::bf16 && beta > slowest)
+    refuse(fmt::format("precision.moments = bf16 contradicts optim.{} = {}",
+                       o.beta1 > o.beta2 ? "beta1" : "beta2", beta),
+           fmt::format("a step moves the moment by {:.2g} of itself, and bf16 rounds that away", 1 - beta),
+           "Use a beta of at most 0.996, or fp32 moments?");
+}
+
+void check_schedule(const Optim& o, const Train& t) {
+  if (o.warmup_steps > t.steps)
+    refuse("optim.warmup_steps is more than train.steps", fmt::format("{} > {}", o.warmup_steps, t.steps),
+           "");
+  if (o.schedule != Schedule::wsd) {
+    if (o.decay_steps > 0)
+      refuse("optim.decay_steps is of the wsd schedule only",
+             fmt::format("it is {}, and the schedule is another", o.decay_steps),
+             "Use schedule = \"wsd\", or leave decay_steps out?");
+    return;
+  }
+  if (const auto decay = decay_steps_of(o, t.steps); o.warmup_steps + decay > t.steps)
+    refuse("warmup and decay are longer than the run",
+           fmt::format("{} steps of warmup and {} of decay, {} in all", o.warmup_steps, decay, t.steps),
+           fmt::format("Use optim.warmup_steps = {}?", std::max<std::int64_t>(0, t.steps - decay)));
+}
+
+void check_optim(const Optim& o, const Train& t, const ModelShape& m) {
+  if (o.min_lr > o.lr) refuse("optim.min_lr is above optim.lr", fmt::format("{} > {}", o.min_lr, o.lr), "");
+  if (o.beta1 >= 1 || o.beta2 >= 1)
+    refuse("optim.beta1 and beta2 must be below 1", fmt::format("they are {} and {}", o.beta1, o.beta2), "");
+  if (o.epsilon <= 0)
+    refuse("optim.epsilon must be above 0", fmt::format("it is {}", o.epsilon), "Use 1e-8?");
+  check_schedule(o, t);
+  const auto groups = optim_groups(o);
+  std::vector<bool> used(groups.size() + 1, false);
+  if (!groups.empty())
+    for (const auto& tensor : tensors_of(m))
+      used[static_cast<std::size_t>(group_of(groups, tensor.name))] = true;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    if (!used[i + 1])
+      refuse("optim.groups: \"" + groups[i].match + "\" is the group of no tensor",
+             "no name of model " + m.name + " matches it that an earlier group has not taken",
+             "Tensors are called model.layers.0.mlp.up_proj.weight and so on; put the narrower glob first?");
+}
+
+void check_guard(const Guard& g, const Checkpoint& c) {
+  if (g.on_spike != GuardAction::report && g.loss_factor == 0 && g.norm_factor == 0)
+    refuse("guard.on_spike is set but nothing counts as a spike",
+           "guard.loss_factor and guard.norm_factor are both 0", "Set guard.loss_factor, for example to 3?");
+  if ((g.on_nan == GuardAction::rollback || g.on_spike == GuardAction::rollback) && c.every == 0)
+    refuse("the guard cannot roll back", "checkpoint.every is 0, so there is no checkpoint to go back to",
+           "Set checkpoint.every, or use skip?");
+  if (g.on_nan == GuardAction::report)
+    refuse("guard.on_nan cannot be report", "an update with NaN destroys the state", "Use stop?");
+}
+
+}  // namespace
+
+void check_training(const RunConfig& config, const ModelShape& model) {
+  check_train(config.train, model);
+  check_eval(config.eval, config.data);
+  check_precision(config.precision, config.optim);
+  check_optim(config.optim, config.train, model);
+  check_guard(config.guard, config.checkpoint);
+  if (config.checkpoint.every < 0)
+    refuse("checkpoint.every must not be negative", fmt::format("it is {}", config.checkpoint.every),
+           "Use 0 for the end only?");
+}
+
+}  // namespace holdfast::config

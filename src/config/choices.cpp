@@ -1,0 +1,58 @@
+#include "src/config/choices.hpp"
+
+#include <algorithm>
+
+namespace holdfast::config {
+
+template <>
+const std::vector<std::string>& names_of<Strategy>() {
+  static const std::vector<std::string> names = {"no_shard", "full_shard", "hybrid_shard", "shard_grad_op",
+                                                 "hfsdp"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<Precision>() {
+  static const std::vector<std::string> names = {"fp32", "bf16"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<Recompute>() {
+  static const std::vector<std::string> names = {"none", "selective", "attention", "full"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<Schedule>() {
+  static const std::vector<std::string> names = {"cosine", "linear", "constant", "wsd"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<GuardAction>() {
+  static const std::vector<std::string> names = {"report", "stop", "skip", "rollback"};
+  return names;
+}
+
+template <class Choice>
+const std::string& name_of(Choice choice) {
+  return names_of<Choice>().at(static_cast<std::size_t>(choice));
+}
+
+template <class Choice>
+std::optional<Choice> choice_called(const std::string& name) {
+  const auto& names = names_of<Choice>();
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at == names.end()) return std::nullopt;
+  return static_cast<Choice>(at - names.begin());
+}
+
+template const std::string& name_of(Strategy);
+template const std::string& name_of(Precision);
+template const std::string& name_of(Recompute);
+template const std::string& name_of(Schedule);
+template const std::string& name_of(GuardAction);
+template std::optional<Strategy> choice_called(const std::string&);
+template std::optional<Precision> choice_called(const std::string&);
+template std::optional<Recompute> choice_called(const std::string&);
+template std::optional<Schedule> choice_called(const std::string&);
+template std::optional<GuardAction> choice_called(const std::string&);
+
+}  // namespace holdfast::config

@@ -1,0 +1,21 @@
+#pragma once
+// The enums of run_config.hpp as files spell them. For Strategy, Precision, Recompute, Schedule, GuardAction.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/config/run_config.hpp"
+
+namespace holdfast::config {
+
+/// In the order of the enum.
+template <class Choice>
+const std::vector<std::string>& names_of();
+/// For example "hybrid_shard".
+template <class Choice>
+const std::string& name_of(Choice choice);
+/// The other way; nothing for a name that no choice has.
+template <class Choice>
+std::optional<Choice> choice_called(const std::string& name);
+
+}  // namespace holdfast::config

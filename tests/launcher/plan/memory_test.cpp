@@ -1,0 +1,103 @@
+// The planner's bytes are the trainer's: the same buffers, counted by the code that allocates them.
+#include "launcher/plan/memory.hpp"
+
+#include <gtest/gtest.h>
+
+#include "launcher/plan/activations.hpp"
+#include "src/base/error.hpp"
+#include "src/config/choices.hpp"
+#include "src/config/load.hpp"
+#include "src/model/activations.hpp"
+#include "src/shard/memory_plan.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using config::Precision;
+using config::Recompute;
+using config::Strategy;
+
+config::ModelShape odd_shape() {
+  config::ModelShape shape;
+  shape.vocabulary = 509, shape.width = 24, shape.heads = 4, shape.kv_heads = 2, shape.ffn = 37,
+  shape.layers = 5, shape.qkv_bias = true;
+  return shape;
+}
+
+/// Memory of a run of `world` ranks as the planner and as the trainer's shards count it.
+void expect_equal(const config::RunConfig& c, const config::ModelShape& shape, int world) {
+  const int group = config::shard_group_of(c, world), replicas = world / group;
+  const Memory planned = memory_of(c, shape, {}, group, replicas);
+  for (int rank = 0; rank < world; ++rank) {
+    const auto layout =
+        shard::layout_of(shape, shard::mesh_of(c.shard.strategy, c.shard.group, group, world, rank));
+    const shard::LanePlan lanes(c.train.leaves, c.train.lanes, replicas, group);
+    const auto real = shard::memory_plan(layout, lanes, shard::policy_of(c, shape.layers));
+    const auto moments = 2 * layout.arena_elements * (c.precision.moments == Precision::bf16 ? 2 : 4);
+    EXPECT_EQ(planned.state.optimizer, moments);
+    EXPECT_EQ(planned.state.parameters, real.parameters);
+    EXPECT_EQ(planned.state.copies, real.published);
+    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.sums);
+    EXPECT_EQ(planned.state.total() + planned.gathered + planned.leaf,
+              real.symmetric_bytes() + real.own_bytes() - real.scratch + moments);
+  }
+}
+
+TEST(Memory, ShardsTakeWhatThePlanSays) {
+  int checked = 0;
+  for (const int world : {1, 2, 3, 4, 6, 8})
+    for (const auto& strategy : config::names_of<Strategy>())
+      for (const auto type : {Precision::fp32, Precision::bf16})
+        for (const char* kept : {"none", "0,3-4", "all"})
+          for (const int group : {1, 2, 3}) {
+            config::RunConfig c;
+            c.shard.strategy = *config::choice_called<Strategy>(strategy);
+            const bool grouped =
+                c.shard.strategy == Strategy::hybrid_shard || c.shard.strategy == Strategy::hfsdp;
+            if (grouped ? world % group != 0 : group > 1) continue;
+            if (c.shard.strategy == Strategy::shard_grad_op && std::string(kept) != "none") continue;
+            if (grouped) c.shard.group = group;
+            c.shard.keep_gathered = kept, c.shard.prefetch_forward = world % 4,
+            c.shard.prefetch_backward = group;
+            c.shard.gathered_limit = world == 6 ? 3 : 0;
+            c.precision.parameters = type;
+            if (world % 2 == 0) c.precision.moments = type;
+            c.train.leaves = 48, c.train.lanes = world == 3 || world == 6 ? 24 : 16;
+            SCOPED_TRACE(strategy + " of " + std::to_string(world) + ", groups of " + std::to_string(group) +
+                         ", keeping " + kept);
+            expect_equal(c, odd_shape(), world);
+            ++checked;
+          }
+  EXPECT_GT(checked, 100);
+}
+
+TEST(Memory, AccumulatorsAreThoseOfTheReplicaThatNeedsMost) {
+  config::RunConfig c;
+  c.shard.strategy = Strategy::no_shard;
+  for (const int world : {1, 2, 3, 5, 7, 8})
+    for (int lanes = world; lanes <= 40; ++lanes) {
+      SCOPED_TRACE(std::to_string(lanes) + " lanes, " + std::to_string(world) + " replicas");
+      c.train.lanes = c.train.leaves = lanes;
+      expect_equal(c, {}, world);
+    }
+}
+
+TEST(Memory, ActivationsAreThoseOfTheTransformer) {
+  for (const auto& name : config::names_of<Recompute>())
+    for (const auto type : {Precision::fp32, Precision::bf16}) {
+      config::RunConfig c;
+      c.train.recompute = *config::choice_called<Recompute>(name);
+      c.precision.parameters = type;
+      c.train.micro_batch = 2, c.train.sequence = 512;
+      const auto shape = config::load_model("llama-124m");
+      const auto dtype = type == Precision::bf16 ? tensor::DType::bf16 : tensor::DType::fp32;
+      const model::Options options{c.train.micro_batch, c.train.sequence, dtype, tensor::DType::fp32,
+                                   c.train.recompute};
+      const auto estimate = static_cast<double>(activation_bytes(c, shape));
+      const auto real = static_cast<double>(model::activation_bytes(shape, options, 0));
+      EXPECT_NEAR(estimate / real, 1, 1e-3) << name;
+    }
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
