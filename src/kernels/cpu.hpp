@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/kernels/bf16_matmul.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::kernels {
@@ -23,10 +24,13 @@ class SerialBlas {
 
 class CpuKernels final : public Kernels {
  public:
-  explicit CpuKernels(int threads);
-  std::string identity() const override;
+  /// `blocks`: how bf16 is multiplied.
+  CpuKernels(int threads, const Bf16Blocks& blocks);
+  std::string identity(DType) const override;
 
-  void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write) override;
+  void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write,
+              ConstMat bias = {}) override;
+  void column_sums(Stream&, float* out, ConstMat x) override;
   void rope(Stream&, const Rope&) override;
   std::int64_t workspace(const Attention&) const override;
   void attention(Stream&, const Attention&) override;
@@ -38,7 +42,8 @@ class CpuKernels final : public Kernels {
   void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) override;
   void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens, Write) override;
   void head_loss(Stream&, const HeadLoss&) override;
-  void fold(Stream&, float* sum, std::span<const float* const> leaves, std::int64_t count,
+  void convert(Stream&, void* out, DType to, const void* in, DType from, std::int64_t count) override;
+  void fold(Stream&, float* sum, std::span<const void* const> leaves, DType type, std::int64_t count,
             bool first) override;
   void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) override;
   void adamw(Stream&, const AdamW&, const StepScalars&) override;
@@ -70,8 +75,18 @@ class CpuKernels final : public Kernels {
               [&](std::int64_t i, int) { part(i * grain, std::min(count, (i + 1) * grain)); });
   }
 
+  void matmul_bf16(Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write, ConstMat bias);
+  void matmul_fp32(Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write, ConstMat bias);
+
+  /// Sums over tokens: every block of tokens has its part [cols] of the scratch, then the total is taken.
+  float* room_for_parts(std::int64_t count);
+  void total(float* out, const float* parts, std::int64_t blocks, std::int64_t cols) const;
+
   int threads_;
-  std::vector<float> tiles_;  ///< one product tile per thread, for Write::add
+  const Bf16Blocks& blocks_;
+  Bf16Scratch bf16_scratch_;
+  std::vector<float> parts_;  ///< grows to the largest shape that was asked for
+  std::vector<float> tiles_;  ///< one fp32 product tile per thread, for Write::add
 };
 
 }  // namespace holdfast::kernels

@@ -1,8 +1,12 @@
 #pragma once
 // Arithmetic of the CPU kernels whose bits are the same for every vector width: one rounding per operation,
-// sums over a fixed number of lanes, an own exp.
+// sums over a fixed number of lanes, an own exp. Elements are float or Bf16 and become float when they are
+// read.
 #include <bit>
 #include <cstdint>
+#include <type_traits>
+
+#include "src/tensor/dtype.hpp"
 
 // The same loop compiled for three vector widths, chosen at load time. Nothing is contracted or reassociated,
 // so all three give the same bits. Sanitizers do not bear resolvers that run before they are set up.
@@ -15,6 +19,28 @@
 
 namespace holdfast::kernels {
 
+using tensor::Bf16;
+using tensor::to_float;
+
+/// x as an element of type T: tensor::to_bf16 in the form that compilers turn into the fewest vector
+/// operations.
+template <class T>
+HOLDFAST_INLINE T rounded(float x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), upper = bits >> 16;
+    const std::uint32_t nearest = (bits + (0x7fff + (upper & 1))) >> 16;
+    return {static_cast<std::uint16_t>(x != x ? upper | 0x40 : nearest)};
+  }
+}
+
+/// f.operator()<float>() or f.operator()<Bf16>().
+template <class F>
+decltype(auto) with_type(tensor::DType type, const F& f) {
+  return type == tensor::DType::fp32 ? f.template operator()<float>() : f.template operator()<Bf16>();
+}
+
 constexpr int sum_lanes = 16;  ///< orders additions: part of the numerics identity
 
 /// Element i goes to lane i mod 16; lanes merge as a balanced tree.
@@ -24,12 +50,13 @@ HOLDFAST_INLINE float merge_lanes(float* lane) {
   return lane[0];
 }
 
-HOLDFAST_INLINE float dot(const float* a, const float* b, std::int64_t n) {
+template <class T>
+HOLDFAST_INLINE float dot(const T* a, const T* b, std::int64_t n) {
   float lane[sum_lanes] = {};
   std::int64_t i = 0;
   for (; i + sum_lanes <= n; i += sum_lanes)
-    for (int l = 0; l < sum_lanes; ++l) lane[l] += a[i + l] * b[i + l];
-  for (int l = 0; i + l < n; ++l) lane[l] += a[i + l] * b[i + l];
+    for (int l = 0; l < sum_lanes; ++l) lane[l] += to_float(a[i + l]) * to_float(b[i + l]);
+  for (int l = 0; i + l < n; ++l) lane[l] += to_float(a[i + l]) * to_float(b[i + l]);
   return merge_lanes(lane);
 }
 
@@ -77,6 +104,16 @@ HOLDFAST_INLINE float exponentials(float* x, std::int64_t n, float top) {
     x[i + l] = exponential(x[i + l] - top);
     lane[l] += x[i + l];
   }
+  return merge_lanes(lane);
+}
+
+/// The same sum, and x stays as it is.
+HOLDFAST_INLINE float sum_of_exponentials(const float* x, std::int64_t n, float top) {
+  float lane[sum_lanes] = {};
+  std::int64_t i = 0;
+  for (; i + sum_lanes <= n; i += sum_lanes)
+    for (int l = 0; l < sum_lanes; ++l) lane[l] += exponential(x[i + l] - top);
+  for (int l = 0; i + l < n; ++l) lane[l] += exponential(x[i + l] - top);
   return merge_lanes(lane);
 }
 

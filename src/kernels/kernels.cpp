@@ -1,7 +1,11 @@
 // What every backend shares: small tables and scalars computed on the host.
 #include "src/kernels/kernels.hpp"
 
+#include <bit>
 #include <cmath>
+#include <numbers>
+
+#include "src/base/error.hpp"
 
 namespace holdfast::kernels {
 
@@ -20,14 +24,49 @@ StepScalars step_scalars(double lr, double weight_decay, double beta1, double be
   return s;
 }
 
-void rope_table(Mat cosine, Mat sine, double theta) {
+namespace {
+
+/// Meta's `apply_scaling` (github.com/meta-llama/llama-models, models/llama3/model.py): an angular frequency
+/// whose wavelength is long beside the sequence the model was first trained on is divided by the factor.
+double stretched(double frequency, const RopeScaling& s) {
+  const double wavelength = 2 * std::numbers::pi / frequency;
+  if (wavelength < s.original_sequence / s.high_frequency) return frequency;
+  if (wavelength > s.original_sequence / s.low_frequency) return frequency / s.factor;
+  const double smooth =
+      (s.original_sequence / wavelength - s.low_frequency) / (s.high_frequency - s.low_frequency);
+  return (1 - smooth) * frequency / s.factor + smooth * frequency;
+}
+
+/// To bf16 with one rounding: the float on the way is rounded to odd, which keeps every tie and every
+/// direction.
+tensor::Bf16 once(double value) {
+  auto x = static_cast<float>(value);
+  if (std::fabs(static_cast<double>(x)) > std::fabs(value)) x = std::nextafter(x, 0.0f);
+  if (static_cast<double>(x) != value) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) | 1);
+  return tensor::to_bf16(x);
+}
+
+void store(Mat table, std::int64_t row, std::int64_t column, double value) {
+  if (table.type == DType::fp32)
+    table.row<float>(row)[column] = static_cast<float>(value);
+  else
+    table.row<tensor::Bf16>(row)[column] = once(value);
+}
+
+}  // namespace
+
+void rope_table(Mat cosine, Mat sine, double theta, const RopeScaling& scaling) {
+  expects(sine.rows == cosine.rows && sine.cols == cosine.cols, "rope_table: two tables of one shape");
   const auto half = static_cast<double>(cosine.cols);
-  for (std::int64_t p = 0; p < cosine.rows; ++p)
-    for (std::int64_t i = 0; i < cosine.cols; ++i) {
-      const double angle = static_cast<double>(p) * std::pow(theta, -static_cast<double>(i) / half);
-      cosine.row(p)[i] = static_cast<float>(std::cos(angle));
-      sine.row(p)[i] = static_cast<float>(std::sin(angle));
+  for (std::int64_t i = 0; i < cosine.cols; ++i) {
+    double frequency = std::pow(theta, -static_cast<double>(i) / half);
+    if (scaling.factor != 1) frequency = stretched(frequency, scaling);
+    for (std::int64_t p = 0; p < cosine.rows; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      store(cosine, p, i, std::cos(angle));
+      store(sine, p, i, std::sin(angle));
     }
+  }
 }
 
 }  // namespace holdfast::kernels

@@ -1,7 +1,11 @@
 #pragma once
 // Every operator of training, behind one class per backend. Calls enqueue and return; results are there after
-// the stream was synchronized (on the CPU: when the call returns). Bits depend on the arguments only, never
-// on the number of threads.
+// an event recorded behind them has passed (on the CPU: when the call returns). Bits depend on the arguments
+// only, never on the number of threads.
+//
+// Types: activations, their gradients and weights are fp32 or bf16, all matrices of one call alike where
+// nothing else is said; every sum and every function is computed in fp32 and rounded once, to the type of the
+// result. Gradients of weights are fp32.
 //
 // Shapes: T = tokens of a micro-batch = rows * sequence, row by row; d = width, f = inner size of SwiGLU, V =
 // vocabulary. Weights lie as out x in, the Hugging Face way: a linear layer is y = x W^T.
@@ -17,6 +21,7 @@
 namespace holdfast::kernels {
 
 using tensor::ConstMat;
+using tensor::DType;
 using tensor::ExactSum;
 using tensor::Mat;
 using tensor::Stream;
@@ -36,7 +41,7 @@ struct Rope {
   Mat qkv;  ///< T x (heads + 2 kv_heads) * head_size
   int heads = 1, kv_heads = 1, head_size = 2;
   int sequence = 1;       ///< tokens per row
-  ConstMat cosine, sine;  ///< at least `sequence` x head_size / 2, see rope_table()
+  ConstMat cosine, sine;  ///< at least `sequence` x head_size / 2, of the buffer type; see rope_table()
   Documents documents;
   bool backward = false;  ///< rotates by the opposite angle: gradients
 };
@@ -51,31 +56,31 @@ struct Attention {
   int heads = 1, kv_heads = 1, head_size = 2;
   int sequence = 1;  ///< tokens per row
   Documents documents;
-  float* workspace = nullptr;  ///< scratch: Kernels::workspace() elements
+  std::byte* workspace = nullptr;  ///< scratch: Kernels::workspace() bytes, aligned to 64
 };
 struct AttentionGradient {
   ConstMat d_out;  ///< T x heads * head_size
-  Mat d_qkv;       ///< replaced
+  Mat d_qkv;       ///< replaced; for the rotated queries and keys
 };
 
-/// sum = residual + branch; out = sum / rms(sum) * gain.
+/// sum = residual + branch; out = sum / rms(sum) * gain. The sum is rounded before it is normalised.
 struct Norm {
   ConstMat residual;             ///< T x d
   ConstMat branch;               ///< T x d, or none: then sum = residual, which is not copied
   Mat sum;                       ///< T x d, may be `residual` itself; unused without a branch
   Mat out;                       ///< T x d
-  const float* gain = nullptr;   ///< [d]
+  ConstMat gain;                 ///< 1 x d
   float* inverse_rms = nullptr;  ///< [T], read by the backward pass
   float epsilon = 1e-5f;
 };
 struct NormGradient {
   ConstMat sum;  ///< what was normalised
   ConstMat d_out;
-  const float* gain = nullptr;
+  ConstMat gain;  ///< 1 x d
   const float* inverse_rms = nullptr;
   Mat d_sum;  ///< the norm's gradient is added to what arrives along the residual; also the gradient of the
               ///< branch
-  float* d_gain = nullptr;   ///< [d], replaced
+  float* d_gain = nullptr;   ///< [d], replaced; null: frozen
   Write write = Write::add;  ///< replace: nothing arrives along the residual, d_sum is not read
 };
 
@@ -85,9 +90,9 @@ struct HeadLoss {
   ConstMat hidden;                       ///< T x d
   ConstMat head;                         ///< V x d
   const std::int32_t* labels = nullptr;  ///< [T], below V
-  Mat logits;                            ///< scratch: min(T, head_chunk) x V
+  Mat logits;                            ///< scratch, fp32: min(T, head_chunk) x V
   Mat d_hidden;                          ///< T x d, replaced; none: evaluation, no gradients
-  Mat d_head;                            ///< V x d, replaced
+  Mat d_head;                            ///< V x d, fp32, replaced; none: frozen
   ExactSum* loss = nullptr;              ///< the sum of losses is added
   std::int64_t* valid = nullptr;         ///< the number of labels that are not masked is added
 };
@@ -107,31 +112,38 @@ struct StepScalars {
 StepScalars step_scalars(double lr, double weight_decay, double beta1, double beta2, double epsilon,
                          std::int64_t t, double gradient_scale);
 
-/// One slice of AdamW. New values may go where the old ones are. Per element, every line rounded as written:
+/// One slice of AdamW. New values may go where the old ones are. Per element, every line rounded as written
+/// (a bf16 moment is rounded when it is stored, after the parameter has used it unrounded):
 ///   g = gradient_scale * gradient
 ///   m' = beta1 * m + one_minus_beta1 * g;   v' = beta2 * v + one_minus_beta2 * (g * g)
-///   p' = p - lr_decay * p (when `decay`);   p'' = p' - lr * ((m' * inverse_bias1) / (sqrt(v' *
-///   inverse_bias2) + epsilon))
+///   p' = p - lr_decay * p;   p'' = p' - lr * ((m' * inverse_bias1) / (sqrt(v' * inverse_bias2) + epsilon))
 struct AdamW {
-  const float *parameter = nullptr, *m = nullptr, *v = nullptr, *gradient = nullptr;
-  float *new_parameter = nullptr, *new_m = nullptr, *new_v = nullptr;
+  const float *parameter = nullptr, *gradient = nullptr;
+  const void *m = nullptr, *v = nullptr;  ///< of type `moments`
+  float* new_parameter = nullptr;
+  void *new_m = nullptr, *new_v = nullptr;
+  DType moments = DType::fp32;
   std::int64_t count = 0;
-  bool decay = true;
 };
 
 class Kernels {
  public:
   virtual ~Kernels() = default;
   /// What bits depend on besides the arguments: backend, library and its choice of instructions, block sizes.
-  /// Ranks of one run, and a run and its checkpoint, must agree on it.
-  virtual std::string identity() const = 0;
+  /// Ranks of one run, and a run and its checkpoint, must agree on it. `type`: of the activations.
+  virtual std::string identity(DType type) const = 0;
 
-  /// y (m x n) = op(a) (m x k) * op(b) (k x n); op transposes when its flag is set. y overlaps neither
-  /// operand.
-  virtual void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write) = 0;
+  /// y (m x n) = op(a) (m x k) * op(b) (k x n) (+ bias, 1 x n, added to every row before the one rounding);
+  /// op transposes when its flag is set. y overlaps no operand. a, b and bias are of one type; y is of that
+  /// type or fp32, and fp32 with Write::add.
+  virtual void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write,
+                      ConstMat bias = {}) = 0;
+  /// out[c] = sum of x[t][c] over t, in fixed blocks of tokens: the gradient of a bias.
+  virtual void column_sums(Stream&, float* out, ConstMat x) = 0;
 
   virtual void rope(Stream&, const Rope&) = 0;
-  /// fp32 elements of scratch that attention of this shape (pointers may be null) needs, forward or backward.
+  /// Bytes of scratch that attention of this shape (pointers may be null; the type of `qkv` counts) needs,
+  /// forward or backward.
   virtual std::int64_t workspace(const Attention&) const = 0;
   virtual void attention(Stream&, const Attention&) = 0;
   virtual void attention_backward(Stream&, const Attention&, const AttentionGradient&) = 0;
@@ -145,24 +157,33 @@ class Kernels {
 
   /// out row t = table row tokens[t]; zeros for a token below 0 (padding).
   virtual void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) = 0;
-  /// Adds row t of d_out to row tokens[t] of d_table, in the order of t; replace: onto zeros.
+  /// Adds row t of d_out to row tokens[t] of d_table (fp32), in the order of t; replace: onto zeros.
   virtual void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens, Write) = 0;
 
   virtual void head_loss(Stream&, const HeadLoss&) = 0;
 
-  /// Adds the leaves to `sum` from left to right; `first`: the first leaf is copied, never added to 0.
-  virtual void fold(Stream&, float* sum, std::span<const float* const> leaves, std::int64_t count,
+  /// out = in, rounded to `to`. May be done in place when `to` is not wider than `from`.
+  virtual void convert(Stream&, void* out, DType to, const void* in, DType from, std::int64_t count) = 0;
+  /// Adds the leaves (arrays of `type`) to `sum` from left to right, in fp32; `first`: the first leaf is
+  /// copied, never added to 0.
+  virtual void fold(Stream&, float* sum, std::span<const void* const> leaves, DType type, std::int64_t count,
                     bool first) = 0;
   /// Adds the squares of x to `sum`, exactly (see ExactSum).
   virtual void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) = 0;
   virtual void adamw(Stream&, const AdamW&, const StepScalars&) = 0;
 };
 
-/// Angle tables for Rope: row p, column i holds cos and sin of p * theta^(-2i / head_size), rounded from
-/// fp64.
-void rope_table(Mat cosine, Mat sine, double theta);
+/// Llama 3's stretching of the rotary wavelengths (Meta's `apply_scaling`): long ones are divided by
+/// `factor`, short ones kept, those between blended. factor 1: none.
+struct RopeScaling {
+  double factor = 1, low_frequency = 1, high_frequency = 4, original_sequence = 8192;
+};
+/// Angle tables for Rope: row p, column i holds cos and sin of p * theta^(-2i / head_size), stretched,
+/// rounded once from fp64 to the type of the table.
+void rope_table(Mat cosine, Mat sine, double theta, const RopeScaling& scaling = {});
 
-/// fp32 on the CPU. `threads` 0: what OpenMP offers (OMP_NUM_THREADS). Results are the same for every number.
+/// fp32 and bf16 on the CPU. `threads` 0: what OpenMP offers (OMP_NUM_THREADS). Results are the same for
+/// every number.
 std::unique_ptr<Kernels> make_cpu_kernels(int threads = 0);
 
 }  // namespace holdfast::kernels

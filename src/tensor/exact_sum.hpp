@@ -42,6 +42,12 @@ class ExactSum {
     if (exponent != 0) significand |= 1ull << 52;
     add_shifted(significand, exponent - 1075 + fraction_bits, exponent == 0x7ff, x < 0 || std::isnan(x));
   }
+  /// Adds count * 2^(shift - 80), 0 <= shift < 128: terms that were summed up as integers. The count may be
+  /// negative where others make up for it.
+  void add_units(std::int64_t count, int shift) {
+    add_wide(static_cast<Wide>(count) << shift,
+             static_cast<std::uint64_t>(count >> std::min(63, 128 - shift)));
+  }
   void add(const ExactSum& other) {
     add_wide(other.low_, other.high_);
     overflows_ += other.overflows_, nans_ += other.nans_;

@@ -1,17 +1,31 @@
 #pragma once
-// The order of asynchronous work. Kernels take a stream and only enqueue; on the CPU the stream runs inline,
-// so work is done when the call returns.
+// The order of asynchronous work. Kernels take a stream and only enqueue; on the CPU the compute stream runs
+// inline, so work is done when the call returns, and communication runs beside it.
 #include <cstdint>
 
 #include "src/base/clock.hpp"
 
 namespace holdfast::tensor {
 
-/// A point in a stream: all that was enqueued before it. A value; nothing to free. Ticket 0 has always
-/// passed.
+/// Work that somebody does in order: tickets 1, 2, ... pass one after the other.
+class Timeline {
+ public:
+  virtual ~Timeline() = default;
+  virtual bool passed(std::uint64_t ticket) const = 0;
+  /// The caller's thread waits until the ticket has passed. Throws Error (runtime) when the work failed or
+  /// did not end within its own time limit; the error names the operation.
+  virtual void wait(std::uint64_t ticket) = 0;
+};
+
+/// A point in a timeline. A value; nothing to free. Without a timeline it has always passed.
 struct Event {
-  std::uint32_t stream = 0;
+  Timeline* line = nullptr;
   std::uint64_t ticket = 0;
+
+  bool passed() const { return line == nullptr || line->passed(ticket); }
+  void wait() const {
+    if (line != nullptr) line->wait(ticket);
+  }
 };
 
 class Stream {
@@ -19,21 +33,15 @@ class Stream {
   virtual ~Stream() = default;
   /// The point after everything enqueued so far.
   virtual Event record() = 0;
-  /// Work enqueued later starts after `event`, of whatever stream.
-  virtual void wait(Event event) = 0;
-  /// The host waits for `event`; an Error (runtime) when it has not passed by the deadline.
-  virtual void synchronize(Event event, const Deadline& deadline) = 0;
+  /// Work enqueued later starts after `event`.
+  virtual void wait(const Event& event) = 0;
 };
 
 /// The compute stream of the CPU: work runs on the caller's thread before the call returns.
 class InlineStream : public Stream {
  public:
-  Event record() override { return {0, ++tickets_}; }
-  void wait(Event) override {}
-  void synchronize(Event, const Deadline&) override {}
-
- private:
-  std::uint64_t tickets_ = 0;
+  Event record() override { return {}; }
+  void wait(const Event& event) override { event.wait(); }
 };
 
 }  // namespace holdfast::tensor

@@ -1,4 +1,4 @@
-// Ordered sums, exact norms and AdamW.
+// Ordered sums, conversions and AdamW.
 #include "tests/kernels/compare.hpp"
 
 namespace holdfast::testing {
@@ -11,52 +11,105 @@ class OptimKernels : public ::testing::Test {
   std::unique_ptr<Kernels> k = make_cpu_kernels(2);
   tensor::InlineStream stream;
 };
+template <class T>
+class TypedOptimKernels : public OptimKernels {};
+using Types = ::testing::Types<float, Bf16>;
+TYPED_TEST_SUITE(TypedOptimKernels, Types);
 
-TEST_F(OptimKernels, FoldAddsLeavesFromLeftToRightAndCopiesTheFirst) {
+TYPED_TEST(TypedOptimKernels, FoldAddsLeavesFromLeftToRightAndCopiesTheFirst) {
   const std::int64_t n = 70001;
-  std::vector<Floats> leaves;
-  for (unsigned s = 0; s < 5; ++s) leaves.push_back(floats(random_array(1, n, s)));
-  for (Floats& leaf : leaves) leaf[0] = -0.0f;
-  Floats want = leaves[0];
+  const DType type = tensor::dtype_of<TypeParam>();
+  std::vector<std::vector<TypeParam>> leaves;
+  for (unsigned s = 0; s < 5; ++s) leaves.push_back(elements<TypeParam>(random_array(1, n, s)));
+  for (auto& leaf : leaves) leaf[0] = element<TypeParam>(-0.0f);
+  Floats want;
+  for (const TypeParam x : leaves[0]) want.push_back(tensor::to_float(x));
   for (std::size_t s = 1; s < leaves.size(); ++s)
-    for (std::size_t i = 0; i < want.size(); ++i) want[i] += leaves[s][i];
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += tensor::to_float(leaves[s][i]);
   Floats sum(want.size(), NAN);
-  const std::vector<const float*> first = {leaves[0].data(), leaves[1].data()};
-  const std::vector<const float*> rest = {leaves[2].data(), leaves[3].data(), leaves[4].data()};
-  k->fold(stream, sum.data(), first, n, true);
-  k->fold(stream, sum.data(), rest, n, false);
+  const std::vector<const void*> first = {leaves[0].data(), leaves[1].data()};
+  const std::vector<const void*> rest = {leaves[2].data(), leaves[3].data(), leaves[4].data()};
+  this->k->fold(this->stream, sum.data(), first, type, n, true);
+  this->k->fold(this->stream, sum.data(), rest, type, n, false);
   EXPECT_EQ(sum, want);
   EXPECT_TRUE(std::signbit(sum[0]));  // 0 + -0 would be +0
 }
 
-TEST_F(OptimKernels, SumOfSquaresDoesNotDependOnCutsAndThreads) {
-  const Floats x = floats(random_array(1, 100003, 7, 0.01));
-  ExactSum whole, parts, other;
-  k->sum_squares(stream, x.data(), 100003, &whole);
-  for (const auto& [from, to] : {std::pair{63, 100003}, {0, 1}, {1, 63}})
-    k->sum_squares(stream, x.data() + from, to - from, &parts);
-  make_cpu_kernels(1)->sum_squares(stream, x.data(), 100003, &other);
-  EXPECT_EQ(whole, parts);
-  EXPECT_EQ(whole, other);
-  long double want = 0;
-  for (const float v : x) want += static_cast<long double>(v) * v;
-  EXPECT_NEAR(whole.value(), static_cast<double>(want), 1e-12 * static_cast<double>(want));
+float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+TEST_F(OptimKernels, ConvertWidensEveryBf16Exactly) {
+  std::vector<Bf16> all(65536), back(all.size());
+  Floats wide(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
+  k->convert(stream, wide.data(), DType::fp32, all.data(), DType::bf16, 65536);
+  k->convert(stream, back.data(), DType::bf16, wide.data(), DType::fp32, 65536);
+  for (std::uint32_t i = 0; i < 65536; ++i) {
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), i << 16);
+    const bool nan = (i & 0x7fff) > 0x7f80;
+    ASSERT_EQ(back[i].bits, nan ? i | 0x40 : i);  // a NaN becomes a quiet one
+  }
 }
 
-TEST_F(OptimKernels, AdamWFollowsTheWrittenFormula) {
+TEST_F(OptimKernels, ConvertRoundsToTheNearestAndTiesToEven) {
+  Floats x;
+  for (std::uint32_t upper = 0; upper < 65536; ++upper)
+    for (const std::uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      x.push_back(from_bits(upper << 16 | lower));
+  const auto n = static_cast<std::int64_t>(x.size());
+  std::vector<Bf16> got(x.size());
+  k->convert(stream, got.data(), DType::bf16, x.data(), DType::fp32, n);
+  // Infinity stands for the number that would follow the largest one.
+  auto value = [](std::uint32_t bits) {
+    return (bits & 0x7fff) == 0x7f80 ? std::ldexp((bits & 0x8000) != 0 ? -1.0 : 1.0, 128)
+                                     : static_cast<double>(from_bits(bits << 16));
+  };
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(got[i], tensor::to_bf16(x[i]));
+    const std::uint32_t down = std::bit_cast<std::uint32_t>(x[i]) >> 16;
+    if (std::isnan(x[i])) {
+      ASSERT_TRUE(std::isnan(tensor::to_float(got[i])));
+    } else if (std::isinf(x[i])) {
+      ASSERT_EQ(tensor::to_float(got[i]), x[i]);
+    } else {
+      const double below = std::fabs(x[i] - value(down)), above = std::fabs(value(down + 1) - x[i]);
+      const bool up = above < below || (above == below && down % 2 == 1);
+      ASSERT_EQ(got[i].bits, up ? down + 1 : down) << x[i];
+    }
+  }
+  // In place, and for a tail after whole vectors: the same.
+  for (const std::int64_t count : {n, std::int64_t{40'001}, std::int64_t{7}}) {
+    Floats in_place = x;
+    k->convert(stream, in_place.data(), DType::bf16, in_place.data(), DType::fp32, count);
+    const auto* bits = reinterpret_cast<const Bf16*>(in_place.data());
+    ASSERT_TRUE(std::equal(bits, bits + count, got.begin()));
+  }
+}
+
+TEST_F(OptimKernels, ConvertToTheSameTypeCopies) {
+  const Floats x = floats(random_array(1, 40'001, 1));
+  const auto narrow = elements<Bf16>(random_array(1, 40'001, 1));
+  Floats out(x.size());
+  std::vector<Bf16> narrow_out(x.size());
+  k->convert(stream, out.data(), DType::fp32, x.data(), DType::fp32, 40'001);
+  k->convert(stream, narrow_out.data(), DType::bf16, narrow.data(), DType::bf16, 40'001);
+  EXPECT_EQ(out, x);
+  EXPECT_EQ(narrow_out, narrow);
+}
+
+TEST_F(OptimKernels, AdamWIsCloseToExactArithmetic) {
   const std::int64_t n = 1000;
-  for (const bool decay : {true, false}) {
+  for (const double decay : {0.1, 0.0}) {
     Floats p = floats(random_array(1, n, 1)), m(p.size()), v(p.size());
     std::vector<double> rp(p.begin(), p.end()), rm(p.size()), rv(p.size());
     for (int t = 1; t <= 20; ++t) {
       const Floats g = floats(random_array(1, n, 100 + static_cast<unsigned>(t)));
-      const double lr = 1e-2 / t, decay_rate = 0.1, b1 = 0.9, b2 = 0.95, epsilon = 1e-8, scale = 1.0 / 37;
-      k->adamw(stream, {p.data(), m.data(), v.data(), g.data(), p.data(), m.data(), v.data(), n, decay},
-               step_scalars(lr, decay_rate, b1, b2, epsilon, t, scale));
+      const double lr = 1e-2 / t, b1 = 0.9, b2 = 0.95, epsilon = 1e-8, scale = 1.0 / 37;
+      k->adamw(stream, {p.data(), g.data(), m.data(), v.data(), p.data(), m.data(), v.data(), DType::fp32, n},
+               step_scalars(lr, decay, b1, b2, epsilon, t, scale));
       for (std::size_t i = 0; i < rp.size(); ++i) {
         const double gi = scale * g[i];
         rm[i] = b1 * rm[i] + (1 - b1) * gi, rv[i] = b2 * rv[i] + (1 - b2) * gi * gi;
-        if (decay) rp[i] -= lr * decay_rate * rp[i];
+        rp[i] -= lr * decay * rp[i];
         rp[i] -= lr * (rm[i] / (1 - std::pow(b1, t))) / (std::sqrt(rv[i] / (1 - std::pow(b2, t))) + epsilon);
       }
       EXPECT_LT(distance(p, rp), 1e-6) << "update " << t;
@@ -64,24 +117,30 @@ TEST_F(OptimKernels, AdamWFollowsTheWrittenFormula) {
   }
 }
 
-TEST_F(OptimKernels, AdamWOutOfPlaceOrInPiecesGivesTheSameBits) {
-  const std::int64_t n = 50003;
-  const Floats p = floats(random_array(1, n, 1)), m = floats(random_array(1, n, 2, 0.1)),
-               g = floats(random_array(1, n, 4));
-  Floats v = floats(random_array(1, n, 3, 0.1));
-  for (float& x : v) x = std::fabs(x);
-  const StepScalars s = step_scalars(1e-3, 0.1, 0.9, 0.95, 1e-8, 3, 0.01);
-  Floats p1 = p, m1 = m, v1 = v;  // in place
-  k->adamw(stream, {p1.data(), m1.data(), v1.data(), g.data(), p1.data(), m1.data(), v1.data(), n, true}, s);
-  Floats p2(p.size()), m2(p.size()), v2(p.size());  // out of place, odd pieces
-  for (const auto& [from, to] : {std::pair{0, 1}, {1, 64}, {64, 129}, {129, 50003}})
-    k->adamw(stream,
-             {p.data() + from, m.data() + from, v.data() + from, g.data() + from, p2.data() + from,
-              m2.data() + from, v2.data() + from, to - from, true},
-             s);
-  EXPECT_EQ(p1, p2);
-  EXPECT_EQ(m1, m2);
-  EXPECT_EQ(v1, v2);
+TYPED_TEST(TypedOptimKernels, AdamWFollowsTheWrittenFormulaBitForBit) {
+  const std::int64_t n = 1003;
+  Floats p = floats(random_array(1, n, 1)), want_p = p;
+  std::vector<TypeParam> m(p.size()), v(p.size()), want_m = m, want_v = v;
+  for (int t = 1; t <= 5; ++t) {
+    const Floats gradient = floats(random_array(1, n, 100 + static_cast<unsigned>(t)));
+    const StepScalars s = step_scalars(1e-2 / t, 0.1, 0.9, 0.95, 1e-8, t, 1.0 / 37);
+    this->k->adamw(this->stream,
+                   {p.data(), gradient.data(), m.data(), v.data(), p.data(), m.data(), v.data(),
+                    tensor::dtype_of<TypeParam>(), n},
+                   s);
+    for (std::size_t i = 0; i < want_p.size(); ++i) {
+      const float g = s.gradient_scale * gradient[i];
+      const float new_m = s.beta1 * tensor::to_float(want_m[i]) + s.one_minus_beta1 * g;
+      const float new_v = s.beta2 * tensor::to_float(want_v[i]) + s.one_minus_beta2 * (g * g);
+      want_p[i] = want_p[i] - s.lr_decay * want_p[i];
+      want_p[i] =
+          want_p[i] - s.lr * ((new_m * s.inverse_bias1) / (std::sqrt(new_v * s.inverse_bias2) + s.epsilon));
+      want_m[i] = element<TypeParam>(new_m), want_v[i] = element<TypeParam>(new_v);
+    }
+    ASSERT_EQ(p, want_p);
+    ASSERT_EQ(m, want_m);
+    ASSERT_EQ(v, want_v);
+  }
 }
 
 }  // namespace

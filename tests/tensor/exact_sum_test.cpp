@@ -81,6 +81,19 @@ TEST(ExactSum, EveryBinadeIsExact) {
   EXPECT_EQ(tiny, ExactSum());
 }
 
+TEST(ExactSum, TakesTermsSummedUpAsIntegers) {
+  for (int shift = 0; shift < 128; ++shift)
+    for (const std::int64_t count : {std::int64_t{1}, std::int64_t{5}, (std::int64_t{1} << 62) + 12345}) {
+      ExactSum sum;
+      sum.add_units(count, shift);
+      sum.add_units(-count + 1, shift);  // a negative one that the other makes up for
+      ExactSum want;
+      want.add_units(1, shift);
+      EXPECT_EQ(sum, want) << shift;
+      EXPECT_EQ(want.value(), std::ldexp(1.0, shift - 80)) << shift;
+    }
+}
+
 TEST(ExactSum, NaNAndOverflowSurviveAnAllReduce) {
   ExactSum bad, large, fine;
   bad.add_square(NAN);

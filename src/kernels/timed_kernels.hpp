@@ -1,0 +1,52 @@
+#pragma once
+// Kernels that say how long they took, and a stream that says how long it was waited for. On the CPU a call
+// is done when it returns, so a reading of the clock before and after it is the truth.
+#include "src/kernels/kernels.hpp"
+#include "src/tensor/profile.hpp"
+
+namespace holdfast::kernels {
+
+class TimedKernels final : public Kernels {
+ public:
+  /// Both outlive it.
+  TimedKernels(Kernels& kernels, tensor::Profile& profile) : kernels_(kernels), profile_(profile) {}
+
+  std::string identity(DType type) const override { return kernels_.identity(type); }
+  void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write,
+              ConstMat bias = {}) override;
+  void column_sums(Stream&, float* out, ConstMat x) override;
+  void rope(Stream&, const Rope&) override;
+  std::int64_t workspace(const Attention& a) const override { return kernels_.workspace(a); }
+  void attention(Stream&, const Attention&) override;
+  void attention_backward(Stream&, const Attention&, const AttentionGradient&) override;
+  void norm(Stream&, const Norm&) override;
+  void norm_backward(Stream&, const NormGradient&) override;
+  void swiglu(Stream&, Mat out, ConstMat gate_up) override;
+  void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) override;
+  void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) override;
+  void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens, Write) override;
+  void head_loss(Stream&, const HeadLoss&) override;
+  void convert(Stream&, void* out, DType to, const void* in, DType from, std::int64_t count) override;
+  void fold(Stream&, float* sum, std::span<const void* const> leaves, DType type, std::int64_t count,
+            bool first) override;
+  void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) override;
+  void adamw(Stream&, const AdamW&, const StepScalars&) override;
+
+ private:
+  Kernels& kernels_;
+  tensor::Profile& profile_;
+};
+
+/// The compute stream of the CPU, with the time that was spent waiting for other timelines.
+class TimedStream final : public tensor::InlineStream {
+ public:
+  explicit TimedStream(tensor::Profile& profile) : profile_(profile) {}
+  void wait(const tensor::Event& event) override {
+    if (!event.passed()) profile_.time(tensor::Work::waiting, "wait", [&] { event.wait(); });
+  }
+
+ private:
+  tensor::Profile& profile_;
+};
+
+}  // namespace holdfast::kernels

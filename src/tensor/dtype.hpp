@@ -1,0 +1,14 @@
+#pragma once
+// The element types of src/base/dtype.hpp under the names that the trainer's parts use.
+#include "src/base/dtype.hpp"
+
+namespace holdfast::tensor {
+
+using holdfast::Bf16;
+using holdfast::bytes_of;
+using holdfast::DType;
+using holdfast::dtype_of;
+using holdfast::to_bf16;
+using holdfast::to_float;
+
+}  // namespace holdfast::tensor

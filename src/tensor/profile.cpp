@@ -1,0 +1,29 @@
+#include "src/tensor/profile.hpp"
+
+namespace holdfast::tensor {
+
+std::string_view name_of(Work work) {
+  constexpr std::array<std::string_view, kinds_of_work> names = {
+      "matmul", "attention", "pointwise", "head and loss", "optimizer", "waiting for communication", "data"};
+  return names[static_cast<std::size_t>(work)];
+}
+
+void Profile::record(Work work, const char* name, Time start, Time end, double flops) {
+  Totals& totals = totals_[static_cast<std::size_t>(work)];
+  totals.seconds += std::chrono::duration<double>(end - start).count();
+  totals.flops += flops;
+  ++totals.calls;
+  if (!tracing_) return;
+  if (spans_.size() < spans_.capacity())
+    spans_.push_back({work, name, start, end});
+  else
+    ++left_out_;
+}
+
+void Profile::clear() {
+  totals_ = {};
+  spans_.clear();
+  left_out_ = 0;
+}
+
+}  // namespace holdfast::tensor
