@@ -37,8 +37,9 @@ std::array<double, 4> normals(std::uint64_t block, std::uint64_t name, std::uint
 
 void initial_weights(const config::ModelShape& shape, const config::TensorSpec& tensor, std::uint64_t seed,
                      std::int64_t first, std::span<float> out) {
-  if (!tensor.decay) {  // norm gains
-    for (float& x : out) x = 1.0f;
+  if (tensor.kind != config::TensorKind::matrix) {
+    const float value = tensor.kind == config::TensorKind::gain ? 1.0f : 0.0f;
+    for (float& x : out) x = value;
     return;
   }
   const std::uint64_t name = hash_name(tensor.name.data(), tensor.name.size());

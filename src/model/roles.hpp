@@ -10,13 +10,18 @@ namespace holdfast::model {
 
 /// A stored tensor and its shape.
 struct Stored {
-  int index = -1;
+  int index = -1;  ///< below 0: there is no such tensor
   std::int64_t rows = 0, cols = 0;
 };
 
+/// A vector, whichever way it is stored, as 1 x n.
+inline Stored as_row(Stored t) { return {t.index, 1, t.rows * t.cols}; }
+
 /// The stored tensors of one block.
 struct Block {
-  Stored attention_norm, qkv, o, mlp_norm, gate_up, down;
+  Stored attention_norm, qkv;
+  Stored qkv_bias;  ///< 1 x n; not stored in models without
+  Stored o, mlp_norm, gate_up, down;
 };
 
 /// The model's stored tensors by role, in the order of config::stored_tensors_of().
@@ -34,7 +39,9 @@ struct Roles {
     embedding = next();
     for (int layer = 0; layer < shape.layers; ++layer) {
       Block b;
-      for (Stored* role : {&b.attention_norm, &b.qkv, &b.o, &b.mlp_norm, &b.gate_up, &b.down}) *role = next();
+      b.attention_norm = next(), b.qkv = next();
+      if (shape.qkv_bias) b.qkv_bias = as_row(next());
+      for (Stored* role : {&b.o, &b.mlp_norm, &b.gate_up, &b.down}) *role = next();
       blocks.push_back(b);
     }
     final_norm = next();

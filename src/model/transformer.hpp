@@ -1,7 +1,8 @@
 #pragma once
-// Llama 2 (Touvron et al., 2023): embedding; L blocks of RMSNorm, causal attention with rotary positions and
-// grouped queries, RMSNorm, SwiGLU, each with a residual; RMSNorm; head. Forward and backward are written
-// out, there is no autograd.
+// The Llama family: embedding; L blocks of RMSNorm, causal attention with rotary positions and grouped
+// queries, RMSNorm, SwiGLU, each with a residual; RMSNorm; head. Llama 2 (Touvron et al., 2023); Llama 3
+// stretches the rotary wavelengths; Qwen 2 has a bias on queries, keys and values. Forward and backward are
+// written out, there is no autograd.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "src/config/model_shape.hpp"
 #include "src/kernels/kernels.hpp"
+#include "src/model/options.hpp"
 #include "src/model/weights.hpp"
 #include "src/tensor/arena.hpp"
 
@@ -33,9 +35,9 @@ struct Batch {
 
 class Transformer {
  public:
-  /// Plans its activations in `arena`, which the caller commits before the first leaf; nothing is allocated
-  /// later. All references must outlive the transformer.
-  Transformer(const config::ModelShape& shape, int micro_batch, int sequence, kernels::Kernels& kernels,
+  /// Plans its activations in `arena`, activation_bytes() of them, which the caller commits before the first
+  /// leaf; nothing is allocated later. All references must outlive the transformer.
+  Transformer(const config::ModelShape& shape, const Options& options, kernels::Kernels& kernels,
               tensor::Stream& stream, tensor::Arena& arena);
   ~Transformer();
 

@@ -8,9 +8,15 @@
 //   head       acquire(L+1), weight()..., gradient()..., reduce(L+1), release(L+1)
 //   backward   acquire(u), weight()..., gradient()..., reduce(u), release(u)              for u = L..1
 //   embedding  gradient(), reduce(0)                                                      no weights needed
+// The order is the same for every mode of recomputation: a block is recomputed between its backward acquire()
+// and its first gradient(). An evaluation ends with the head, without gradient() and reduce(). Whatever is
+// frozen, every reduce() is called.
 // Tied embeddings: the head reads the embedding, so unit 0 is acquired a second time around the head, and the
 // embedding's gradient is begun there (head part replaced) and completed at the end (embedding part added):
 // its buffer must live from the head to reduce(0), while gradients of other units come and go.
+//
+// Types: weights are of the type that the transformer was made for (model::Options::activations), gradients
+// always fp32.
 namespace holdfast::model {
 
 class Weights {
@@ -19,11 +25,12 @@ class Weights {
   /// Afterwards weight() of the unit's stored tensors is whole. Compute enqueued later may use it.
   virtual void acquire(int unit) = 0;
   /// Stored tensor, rows x cols, row-major without gaps. Valid from acquire() to release() of its unit.
-  virtual const float* weight(int stored) = 0;
+  virtual const void* weight(int stored) = 0;
   /// Compute has passed: the unit's room may be used for another.
   virtual void release(int unit) = 0;
   /// Where the leaf's gradient of a whole stored tensor goes. The model overwrites it, once per leaf. Valid
-  /// until reduce() of its unit.
+  /// until reduce() of its unit. Null: the tensor is frozen and its gradient is not computed; the answer is
+  /// the same at every call.
   virtual float* gradient(int stored) = 0;
   /// All gradients of the unit are written for this leaf.
   virtual void reduce(int unit) = 0;

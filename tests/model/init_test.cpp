@@ -28,11 +28,11 @@ TEST(InitialWeights, AnySliceHasTheBitsOfTheWhole) {
 
 TEST(InitialWeights, AreNormalWithTheRightDeviation) {
   config::ModelShape shape;
-  shape.layers = 8;
+  shape.layers = 8, shape.qkv_bias = true;
   for (const auto& t : config::tensors_of(shape)) {
     const auto w = whole(shape, t, 3);
-    if (!t.decay) {
-      for (const float x : w) ASSERT_EQ(x, 1.0f);
+    if (t.kind != config::TensorKind::matrix) {
+      for (const float x : w) ASSERT_EQ(x, t.kind == config::TensorKind::gain ? 1.0f : 0.0f) << t.name;
       continue;
     }
     double sum = 0, squares = 0, fourth = 0;

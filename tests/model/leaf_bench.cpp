@@ -1,49 +1,62 @@
-// How fast a leaf is: printed, never judged, because machines and their neighbours differ.
+// How fast a leaf is and how much it keeps, by type and by mode of recomputation: printed, never judged,
+// because machines and their neighbours differ.
 #include <gtest/gtest.h>
 
 #include "src/base/clock.hpp"
-#include "src/model/transformer.hpp"
-#include "tests/model/memory_weights.hpp"
+#include "tests/model/stand.hpp"
 
 namespace holdfast::testing {
 namespace {
 
-void measure(const char* name, const config::ModelShape& shape, int micro_batch, int sequence, int threads) {
-  const auto kernels = kernels::make_cpu_kernels(threads);
-  tensor::InlineStream stream;
-  tensor::Arena arena("activations");
-  model::Transformer transformer(shape, micro_batch, sequence, *kernels, stream, arena);
-  arena.commit();
-  MemoryWeights weights(shape, 1);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(micro_batch) *
-                                   static_cast<std::size_t>(sequence + 1));
+using config::Recompute;
+
+constexpr const char* mode_names[] = {"none", "selective", "attention", "full"};
+
+/// Best of `repeats`, in one line.
+void measure(const char* name, const config::ModelShape& shape, const model::Options& options, int threads,
+             MemoryWeights& memory, int repeats) {
+  PlainWeights weights(memory);
+  Stand stand(shape, options, threads);
+  Tokens tokens(static_cast<std::size_t>(options.micro_batch) *
+                static_cast<std::size_t>(options.sequence + 1));
   for (std::size_t i = 0; i < tokens.size(); ++i)
     tokens[i] = static_cast<std::int32_t>(i * 7919 % static_cast<std::size_t>(shape.vocabulary));
   double best = 1e9;
-  for (int repeat = 0; repeat < 12; ++repeat) {
+  for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto from = Clock::now();
-    transformer.leaf(weights, tokens);
+    stand.transformer.leaf(weights, tokens);
     best = std::min(best, std::chrono::duration<double>(Clock::now() - from).count());
   }
-  const double count = micro_batch * sequence;
+  const auto count = static_cast<double>(options.tokens()),
+             parameters = static_cast<double>(config::parameters_of(shape));
   std::printf(
-      "%-6s %8lld parameters, %d x %d tokens, %d threads: %7.2f ms, %8.0f tokens/s, %6.1f GFLOP/s, "
-      "activations %.1f MB\n",
-      name, static_cast<long long>(config::parameters_of(shape)), micro_batch, sequence, threads, best * 1e3,
-      count / best, 6 * static_cast<double>(config::parameters_of(shape)) * count / best * 1e-9,
-      static_cast<double>(arena.planned_bytes()) * 1e-6);
+      "%-6s %d x %4d tokens, %s, recompute %-9s %d threads: %8.2f ms, %8.0f tokens/s, %7.1f GFLOP/s, "
+      "activations %7.1f MB\n",
+      name, options.micro_batch, options.sequence, std::string(name_of(options.activations)).c_str(),
+      mode_names[static_cast<std::size_t>(options.recompute)], threads, best * 1e3, count / best,
+      6 * parameters * count / best * 1e-9, static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
 }
 
 TEST(Bench, Leaf) {
-  const config::ModelShape tiny;
   config::ModelShape small;
   small.vocabulary = 2048, small.width = 256, small.layers = 4, small.heads = 8, small.kv_heads = 4,
   small.ffn = 688;
-  for (const int threads : {1, 2}) {
-    measure("tiny", tiny, 1, 256, threads);
-    measure("small", small, 1, 256, threads);
-    measure("small", small, 4, 256, threads);
+  for (const DType type : {DType::fp32, DType::bf16}) {
+    MemoryWeights weights(small, 1, type);
+    for (const int threads : {1, 2}) measure("small", small, options_of(1, 256, type), threads, weights, 12);
+    for (const Recompute mode :
+         {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full})
+      measure("small", small, options_of(4, 256, type, mode), 2, weights, 12);
   }
+}
+
+TEST(Bench, LeafOf124MParameters) {
+  config::ModelShape shape;
+  shape.vocabulary = 50304, shape.width = 768, shape.layers = 12, shape.heads = shape.kv_heads = 12,
+  shape.ffn = 2048, shape.max_sequence = 1024, shape.tied_embeddings = true;
+  MemoryWeights weights(shape, 1, DType::bf16);
+  for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full})
+    measure("124M", shape, options_of(1, 1024, DType::bf16, mode), 2, weights, 3);
 }
 
 }  // namespace

@@ -9,16 +9,18 @@
 
 #include "src/model/init.hpp"
 #include "src/model/weights.hpp"
+#include "src/tensor/dtype.hpp"
 
 namespace holdfast::testing {
 
 class MemoryWeights : public model::Weights {
  public:
-  MemoryWeights(const config::ModelShape& shape, std::uint64_t seed)
-      : specs(config::tensors_of(shape)), stored(config::stored_tensors_of(shape)) {
+  MemoryWeights(const config::ModelShape& shape, std::uint64_t seed, tensor::DType type = tensor::DType::fp32)
+      : specs(config::tensors_of(shape)), stored(config::stored_tensors_of(shape)), type_(type) {
     for (const auto& t : stored) {
       values.emplace_back(static_cast<std::size_t>(t.elements()));
       gradients.emplace_back(values.back().size());
+      rounded_.emplace_back(type == tensor::DType::bf16 ? values.back().size() : 0);
       std::span<float> rest(values.back());
       for (int p = t.first_part; p < t.first_part + t.parts; ++p) {
         const auto& spec = specs[static_cast<std::size_t>(p)];
@@ -31,12 +33,13 @@ class MemoryWeights : public model::Weights {
 
   void acquire(int unit) override {
     if (!acquired_.insert(unit).second) throw std::logic_error("acquired twice");
+    round(unit);
     calls.push_back('a'), calls.push_back(static_cast<char>('0' + unit));
   }
-  const float* weight(int t) override {
+  const void* weight(int t) override {
     if (!acquired_.contains(stored.at(static_cast<std::size_t>(t)).unit))
       throw std::logic_error("weight of a unit that is not there");
-    return values[static_cast<std::size_t>(t)].data();
+    return address(t);
   }
   void release(int unit) override {
     if (acquired_.erase(unit) == 0) throw std::logic_error("released without being there");
@@ -44,25 +47,58 @@ class MemoryWeights : public model::Weights {
   }
   /// The buffer is full of rubbish when it is first asked for.
   float* gradient(int t) override {
+    if (frozen.contains(t)) return nullptr;
     auto& g = gradients.at(static_cast<std::size_t>(t));
     if (open_.insert(t).second) std::fill(g.begin(), g.end(), 1e30f);
     return g.data();
   }
   void reduce(int unit) override {
-    for (std::size_t t = 0; t < stored.size(); ++t)
-      if (stored[t].unit == unit && open_.erase(static_cast<int>(t)) == 0)
+    for (std::size_t t = 0; t < stored.size(); ++t) {
+      const int index = static_cast<int>(t);
+      if (stored[t].unit == unit && !frozen.contains(index) && open_.erase(index) == 0)
         throw std::logic_error("reduced without a gradient");
+    }
     calls.push_back('g'), calls.push_back(static_cast<char>('0' + unit));
+  }
+  /// Brings the bf16 copies of a unit up to date with `values`, as acquire() does.
+  void round(int unit) {
+    for (std::size_t t = 0; t < stored.size(); ++t)
+      if (stored[t].unit == unit && type_ == tensor::DType::bf16)
+        std::transform(values[t].begin(), values[t].end(), rounded_[t].begin(), tensor::to_bf16);
+  }
+  const void* address(int t) const {
+    const auto i = static_cast<std::size_t>(t);
+    if (type_ == tensor::DType::bf16) return rounded_[i].data();
+    return values[i].data();
   }
   bool idle() const { return acquired_.empty() && open_.empty(); }
 
   std::vector<config::TensorSpec> specs;
   std::vector<config::StoredTensor> stored;
   std::vector<std::vector<float>> values, gradients;  ///< by stored tensor
+  std::set<int> frozen;                               ///< stored tensors without a gradient
   std::string calls;                                  ///< a0 = acquire unit 0, r0 = release, g0 = reduce
 
  private:
+  tensor::DType type_;
+  std::vector<std::vector<tensor::Bf16>> rounded_;  ///< values in bf16, since acquire()
   std::set<int> acquired_, open_;
+};
+
+/// The same without checks and diary, which allocate and take time.
+class PlainWeights : public model::Weights {
+ public:
+  explicit PlainWeights(MemoryWeights& memory) : memory_(memory) {
+    for (const auto& t : memory.stored) memory.round(t.unit);
+  }
+  void acquire(int) override {}
+  const void* weight(int t) override { return memory_.address(t); }
+  void release(int) override {}
+  float* gradient(int t) override { return memory_.gradients[static_cast<std::size_t>(t)].data(); }
+  void reduce(int) override {}
+
+ private:
+  MemoryWeights& memory_;
 };
 
 }  // namespace holdfast::testing

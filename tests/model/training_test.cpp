@@ -37,9 +37,9 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
     loss.sum.add(one.sum), loss.valid += one.valid;
     for (std::size_t s = 0; s < sums.size(); ++s) {
       sums[s].resize(w.gradients[s].size());
-      const float* gradient = w.gradients[s].data();
-      k.fold(stream, sums[s].data(), std::span(&gradient, 1), static_cast<std::int64_t>(sums[s].size()),
-             leaf == 0);
+      const void* gradient = w.gradients[s].data();
+      k.fold(stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
+             static_cast<std::int64_t>(sums[s].size()), leaf == 0);
     }
   }
   tensor::ExactSum squares;
@@ -47,13 +47,18 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
     k.sum_squares(stream, sum.data(), static_cast<std::int64_t>(sum.size()), &squares);
   const auto valid = static_cast<double>(loss.valid);
   const double norm = std::sqrt(squares.value()) / valid, clip = norm > o.clip_norm ? o.clip_norm / norm : 1;
-  const auto scalars = kernels::step_scalars(reference::learning_rate(o, step), o.weight_decay, o.beta1,
-                                             o.beta2, o.epsilon, step + 1, clip / valid);
+  auto scalars_with = [&](double weight_decay) {
+    return kernels::step_scalars(reference::learning_rate(o, step), weight_decay, o.beta1, o.beta2, o.epsilon,
+                                 step + 1, clip / valid);
+  };
+  const auto decaying = scalars_with(o.weight_decay), plain = scalars_with(0);
   for (std::size_t s = 0; s < sums.size(); ++s) {
-    const bool decay = w.specs[static_cast<std::size_t>(w.stored[s].first_part)].decay;
-    float *p = w.values[s].data(), *ms = m[s].data(), *vs = v[s].data();
-    k.adamw(stream, {p, ms, vs, sums[s].data(), p, ms, vs, static_cast<std::int64_t>(sums[s].size()), decay},
-            scalars);
+    const auto kind = w.specs[static_cast<std::size_t>(w.stored[s].first_part)].kind;
+    kernels::AdamW a;
+    a.parameter = a.new_parameter = w.values[s].data(), a.gradient = sums[s].data();
+    a.m = a.new_m = m[s].data(), a.v = a.new_v = v[s].data();
+    a.count = static_cast<std::int64_t>(sums[s].size());
+    k.adamw(stream, a, kind == config::TensorKind::matrix ? decaying : plain);
   }
   return loss.mean();
 }
@@ -75,10 +80,12 @@ TEST(Training, TwentyStepsOfTheTinyModelAgreeWithFp64) {
     }
   }
   reference::Trainer trainer(start, o);
-  const auto k = kernels::make_cpu_kernels();
+  const auto k = kernels::make_cpu_kernels(1);
   tensor::InlineStream stream;
   tensor::Arena arena;
-  model::Transformer transformer(shape, rows, sequence, *k, stream, arena);
+  model::Options options;
+  options.micro_batch = rows, options.sequence = sequence;
+  model::Transformer transformer(shape, options, *k, stream, arena);
   arena.commit();
 
   double first = 0, last = 0, worst = 0;

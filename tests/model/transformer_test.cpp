@@ -7,10 +7,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <numbers>
 
 #include "src/base/error.hpp"
-#include "tests/kernels/compare.hpp"
-#include "tests/model/memory_weights.hpp"
+#include "tests/model/stand.hpp"
 
 namespace {
 std::atomic<long> allocations = 0;
@@ -26,92 +26,21 @@ __attribute__((noinline)) void operator delete(void* memory, std::size_t) noexce
 namespace holdfast::testing {
 namespace {
 
-using reference::Tokens;
-
-config::ModelShape micro(bool tied) {
-  config::ModelShape s;
-  s.vocabulary = 11, s.width = 16, s.layers = 2, s.heads = 4, s.kv_heads = 2, s.ffn = 10,
-  s.tied_embeddings = tied;
-  return s;
-}
-
-/// A transformer with all that it needs.
-struct Stand {
-  std::unique_ptr<kernels::Kernels> kernels;
-  tensor::InlineStream stream;
-  tensor::Arena arena{"activations"};
-  model::Transformer transformer;
-
-  Stand(const config::ModelShape& shape, int micro_batch, int sequence, int threads = 2)
-      : kernels(kernels::make_cpu_kernels(threads)),
-        transformer(shape, micro_batch, sequence, *kernels, stream, arena) {
-    arena.commit();
-  }
+/// A family of models and whether the batch is hard.
+struct LeafCase {
+  const char* name;
+  config::ModelShape shape;
+  bool hard;
 };
+void PrintTo(const LeafCase& c, std::ostream* out) { *out << c.name; }
 
-reference::Model reference_of(const config::ModelShape& shape, const MemoryWeights& w) {
-  reference::Model m{shape, {}};
-  for (std::size_t s = 0; s < w.stored.size(); ++s) {
-    std::size_t at = 0;
-    for (int p = w.stored[s].first_part; p < w.stored[s].first_part + w.stored[s].parts; ++p) {
-      const auto& spec = w.specs[static_cast<std::size_t>(p)];
-      Array a(spec.rows, spec.cols);
-      for (double& x : a.v) x = w.values[s][at++];
-      m.weights.push_back(std::move(a));
-    }
-  }
-  return m;
-}
-
-/// Gradients by logical tensor, as the reference has them.
-std::vector<Floats> gradients_of(const MemoryWeights& w) {
-  std::vector<Floats> out;
-  for (std::size_t s = 0; s < w.stored.size(); ++s) {
-    auto at = w.gradients[s].begin();
-    for (int p = w.stored[s].first_part; p < w.stored[s].first_part + w.stored[s].parts; ++p) {
-      const auto n = w.specs[static_cast<std::size_t>(p)].elements();
-      out.emplace_back(at, at + n);
-      at += n;
-    }
-  }
-  return out;
-}
-
-struct TestBatch {
-  Tokens inputs, labels;
-  reference::Places places;
-  model::Batch batch() const { return {inputs, labels, places.start}; }
-};
-
-TestBatch make_batch(const config::ModelShape& shape, int rows, int sequence, bool hard) {
-  TestBatch b;
-  b.places.sequence = sequence;
-  for (int t = 0; t < rows * sequence; ++t) {
-    b.inputs.push_back((t * t + 3 * t) % shape.vocabulary);
-    b.labels.push_back((5 * t + 1) % shape.vocabulary);
-    if (hard && t % 4 == 1) b.labels.back() = -100;
-    if (hard) b.places.start.push_back(t % sequence >= sequence / 2 ? sequence / 2 : 0);
-  }
-  if (hard) b.inputs.back() = -1, b.labels.back() = -1;  // padding
-  return b;
-}
-
-/// Larger weights than the initial ones, so that every path carries a gradient that can be seen.
-MemoryWeights lively(const config::ModelShape& shape) {
-  MemoryWeights w(shape, 5);
-  for (auto& tensor : w.values)
-    for (float& x : tensor) x = x == 1.0f ? 1.0f : x * 15;
-  return w;
-}
-
-class Leaf : public ::testing::TestWithParam<std::tuple<bool, bool>> {};
+class Leaf : public ::testing::TestWithParam<LeafCase> {};
 
 TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
-  const auto [tied, hard] = GetParam();
-  const auto shape = micro(tied);
+  const auto& [name, shape, hard] = GetParam();
   MemoryWeights w = lively(shape);
   const TestBatch b = make_batch(shape, 2, 6, hard);
-  Stand stand(shape, 2, 6);
+  Stand stand(shape, options_of(2, 6));
   const auto loss = stand.transformer.leaf(w, b.batch());
   EXPECT_TRUE(w.idle());
 
@@ -121,7 +50,7 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
   EXPECT_NEAR(loss.sum.value(), want.loss, 1e-6 * want.loss);
   EXPECT_EQ(stand.transformer.evaluate(w, b.batch()).sum, loss.sum);
 
-  const auto got = gradients_of(w);
+  const auto got = by_tensor(w, w.gradients);
   for (std::size_t k = 0; k < got.size(); ++k) {
     EXPECT_LT(distance(got[k], want.gradients[k].v), 1e-5) << w.specs[k].name;
     std::vector<double> differences, tape;
@@ -140,11 +69,24 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
     EXPECT_LT(distance(tape, differences), 1e-6) << w.specs[k].name;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Micro, Leaf, ::testing::Combine(::testing::Bool(), ::testing::Bool()),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param) ? "Tied" : "Untied") +
-                                  (std::get<1>(test.param) ? "DocumentsAndMasks" : "Plain");
-                         });
+INSTANTIATE_TEST_SUITE_P(Micro, Leaf,
+                         ::testing::Values(LeafCase{"UntiedPlain", micro(), false},
+                                           LeafCase{"UntiedDocumentsAndMasks", micro(), true},
+                                           LeafCase{"TiedPlain", micro(true), false},
+                                           LeafCase{"TiedDocumentsAndMasks", micro(true), true},
+                                           LeafCase{"StretchedRotations", micro_llama3(), false},
+                                           LeafCase{"BiasesTied", micro_qwen(), true}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {
+  const auto s = micro_llama3();
+  const reference::Stretch stretch{s.rope_scaling_factor, s.rope_low_frequency, s.rope_high_frequency,
+                                   static_cast<double>(s.rope_original_sequence)};
+  const double want[] = {1, 0.1 * (0.25 + 0.75 * (256 * 0.1 / (2 * std::numbers::pi) - 1) / 7), 0.01 / 4,
+                         0.001 / 4};
+  for (int j = 0; j < 4; ++j)
+    EXPECT_NEAR(reference::rope_frequency(j, 4, 1e4, stretch) / want[j], 1, 1e-12) << j;
+}
 
 TEST(Transformer, OddShapesAgreeWithTheReference) {
   struct Odd {
@@ -158,12 +100,12 @@ TEST(Transformer, OddShapesAgreeWithTheReference) {
     shape.vocabulary = o.vocabulary;
     MemoryWeights w = lively(shape);
     const TestBatch b = make_batch(shape, o.rows, o.sequence, o.sequence > 1);
-    Stand stand(shape, o.rows, o.sequence);
+    Stand stand(shape, options_of(o.rows, o.sequence));
     const auto loss = stand.transformer.leaf(w, b.batch());
     const auto want = reference::run_leaf(reference_of(shape, w), b.inputs, b.labels, b.places, true);
     EXPECT_EQ(loss.valid, want.valid);
     EXPECT_NEAR(loss.sum.value(), want.loss, 1e-5 * want.loss);
-    const auto got = gradients_of(w);
+    const auto got = by_tensor(w, w.gradients);
     double largest = 0;  // some gradients are zero, but for rounding: queries and keys of a single token
     for (const auto& g : want.gradients)
       for (const double x : g.v) largest = std::fmax(largest, std::fabs(x));
@@ -176,7 +118,7 @@ TEST(Transformer, OddShapesAgreeWithTheReference) {
 TEST(Transformer, TokensWithTheirSuccessorsAsLabels) {
   const auto shape = micro(false);
   MemoryWeights w(shape, 1);
-  Stand stand(shape, 2, 3);
+  Stand stand(shape, options_of(2, 3));
   const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8};
   const Tokens inputs = {1, 2, 3, 5, 6, 7}, labels = {2, 3, 4, 6, 7, 8};
   const auto a = stand.transformer.leaf(w, tokens);
@@ -187,10 +129,12 @@ TEST(Transformer, TokensWithTheirSuccessorsAsLabels) {
 }
 
 TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
-  for (const bool tied : {false, true}) {
+  for (const auto& [tied, recompute] :
+       {std::pair(false, config::Recompute::none), std::pair(true, config::Recompute::none),
+        std::pair(false, config::Recompute::selective), std::pair(true, config::Recompute::full)}) {
     const auto shape = micro(tied);
     MemoryWeights w(shape, 1);
-    Stand stand(shape, 1, 4);
+    Stand stand(shape, options_of(1, 4, DType::fp32, recompute));
     std::string progress;
     stand.transformer.on_progress([&](model::Phase phase, int unit) {
       progress += phase == model::Phase::forward ? "f" : "b";
@@ -207,34 +151,55 @@ TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
   }
 }
 
-TEST(Transformer, AllocatesNothingAfterItsArenaIsCommitted) {
-  const auto shape = micro(false);
-  MemoryWeights w(shape, 1);
-  Stand stand(shape, 2, 7, 1);
+TEST(Transformer, AllocatesNothingAfterItsFirstLeaf) {
+  const auto shape = micro_qwen();
   const Tokens tokens(16, 3);
-  auto leaf = [&] { return stand.transformer.leaf(w, tokens).valid; };
-  leaf();
-  EXPECT_EQ(stand.arena.used_bytes(), stand.arena.planned_bytes());
   const TestBatch b = make_batch(shape, 2, 7, true);
-  struct Plain : model::Weights {  // MemoryWeights keeps a diary
-    explicit Plain(MemoryWeights& m) : memory(m) {}
-    void acquire(int) override {}
-    const float* weight(int t) override { return memory.values[static_cast<std::size_t>(t)].data(); }
-    void release(int) override {}
-    float* gradient(int t) override { return memory.gradients[static_cast<std::size_t>(t)].data(); }
-    void reduce(int) override {}
-    MemoryWeights& memory;
-  } plain(w);
-  const long before = allocations;
-  stand.transformer.leaf(plain, b.batch());
-  stand.transformer.leaf(plain, tokens);
-  EXPECT_EQ(allocations, before);
+  for (const DType type : {DType::fp32, DType::bf16})
+    for (const auto recompute : {config::Recompute::none, config::Recompute::full}) {
+      MemoryWeights w(shape, 1, type);
+      PlainWeights plain(w);  // MemoryWeights keeps a diary
+      Stand stand(shape, options_of(2, 7, type, recompute));
+      stand.transformer.leaf(plain, tokens);
+      EXPECT_EQ(stand.arena.used_bytes(), stand.arena.planned_bytes());
+      const long before = allocations;
+      stand.transformer.leaf(plain, b.batch());
+      stand.transformer.leaf(plain, tokens);
+      stand.transformer.evaluate(plain, tokens);
+      EXPECT_EQ(allocations, before) << name_of(type);
+    }
+}
+
+/// Each stored tensor frozen alone, and all of them: the others' gradients keep their bits, the order of
+/// calls its form.
+TEST(Transformer, AFrozenTensorChangesNoOtherGradient) {
+  for (const bool tied : {false, true}) {
+    config::ModelShape shape = micro(tied);
+    shape.qkv_bias = true;
+    const TestBatch b = make_batch(shape, 2, 7, true);
+    MemoryWeights free = lively(shape);
+    Stand stand(shape, options_of(2, 7, DType::fp32, config::Recompute::selective));
+    const auto loss = stand.transformer.leaf(free, b.batch()).sum;
+    const int count = static_cast<int>(free.stored.size());
+    for (int which = 0; which <= count; ++which) {
+      MemoryWeights w = lively(shape);
+      for (int t = 0; t < count; ++t)
+        if (t == which || which == count) w.frozen.insert(t);
+      EXPECT_EQ(stand.transformer.leaf(w, b.batch()).sum, loss);
+      EXPECT_EQ(w.calls, free.calls);
+      for (int t = 0; t < count; ++t) {
+        const auto i = static_cast<std::size_t>(t);
+        if (w.frozen.contains(t)) continue;
+        EXPECT_EQ(w.gradients[i], free.gradients[i]) << which << " " << t;
+      }
+    }
+  }
 }
 
 TEST(Transformer, NamesATokenOutsideTheVocabulary) {
   const auto shape = micro(false);
   MemoryWeights w(shape, 1);
-  Stand stand(shape, 1, 3);
+  Stand stand(shape, options_of(1, 3));
   try {
     stand.transformer.leaf(w, Tokens{1, 2, 11, 3});
     FAIL() << "no error";
@@ -252,7 +217,7 @@ TEST(Transformer, BitsDoNotDependOnThreads) {
   std::vector<tensor::ExactSum> losses;
   for (const int threads : {1, 2, 3}) {
     MemoryWeights w(shape, 2);
-    Stand stand(shape, 2, 200, threads);
+    Stand stand(shape, options_of(2, 200), threads);
     losses.push_back(stand.transformer.leaf(w, make_batch(shape, 2, 200, true).batch()).sum);
     results.push_back(w.gradients);
   }

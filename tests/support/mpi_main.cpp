@@ -1,17 +1,25 @@
 // main() of the MPI tests: GoogleTest on every rank, output from rank 0 only, failure of one rank is failure
 // of all.
+#include "tests/support/mpi_main.hpp"
+
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "src/comm/mpi_session.hpp"
+namespace holdfast::tests {
+namespace {
+comm::MpiSession* the_session = nullptr;
+}  // namespace
+
+comm::MpiSession& session() { return *the_session; }
+
+}  // namespace holdfast::tests
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   holdfast::comm::MpiSession session(&argc, &argv);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  holdfast::tests::the_session = &session;
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
-  if (rank != 0) delete listeners.Release(listeners.default_result_printer());
+  if (session.rank() != 0) delete listeners.Release(listeners.default_result_printer());
   int failed = RUN_ALL_TESTS();
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   return failed;

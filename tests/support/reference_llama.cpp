@@ -19,13 +19,22 @@ Var rms_norm(Tape& t, Var x, Var gain, double epsilon) {
   return t.multiply(t.multiply(x, inverse), gain);
 }
 
-Var rope(Tape& t, Var x, const Places& places, double theta) {
+double rope_frequency(i64 j, i64 half, double theta, const Stretch& stretch) {
+  const double frequency = std::pow(theta, -static_cast<double>(j) / static_cast<double>(half));
+  // How many turns the pair makes within the original context: many are kept, few are slowed down.
+  const double turns = stretch.original * frequency / (2 * std::numbers::pi);
+  if (turns > stretch.high) return frequency;
+  if (turns < stretch.low) return frequency / stretch.factor;
+  const double keep = (turns - stretch.low) / (stretch.high - stretch.low);
+  return keep * frequency + (1 - keep) * frequency / stretch.factor;
+}
+
+Var rope(Tape& t, Var x, const Places& places, double theta, const Stretch& stretch) {
   const i64 tokens = t.value(x).rows, half = t.value(x).cols / 2;
   Array cosine(tokens, half), sine(tokens, half), minus_sine(tokens, half);
   for (i64 i = 0; i < tokens; ++i)
     for (i64 j = 0; j < half; ++j) {
-      const double angle = static_cast<double>(places.position(i)) /
-                           std::pow(theta, static_cast<double>(j) / static_cast<double>(half));
+      const double angle = static_cast<double>(places.position(i)) * rope_frequency(j, half, theta, stretch);
       cosine.at(i, j) = std::cos(angle), sine.at(i, j) = std::sin(angle),
                    minus_sine.at(i, j) = -std::sin(angle);
     }
@@ -70,24 +79,32 @@ Leaf run_leaf(const Model& model, const Tokens& inputs, const Tokens& labels, co
   Tape t;
   std::vector<Var> weights;
   for (const Array& w : model.weights) weights.push_back(t.input(w));
+  const Stretch stretch{shape.rope_scaling_factor, shape.rope_low_frequency, shape.rope_high_frequency,
+                        static_cast<double>(shape.rope_original_sequence)};
+  Array column(static_cast<i64>(inputs.size()), 1);
+  for (double& one : column.v) one = 1;
+  const Var ones = t.input(column);
   std::size_t next = 0;
   auto weight = [&] { return weights.at(next++); };
   auto rotated = [&](Var x, int heads) {
     std::vector<Var> parts;
     for (int h = 0; h < heads; ++h)
       parts.push_back(
-          rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places, shape.rope_theta));
+          rope(t, t.columns(x, h * shape.head_size(), shape.head_size()), places, shape.rope_theta, stretch));
     return t.join_columns(parts);
   };
   const Var table = weight();
   Var x = t.gather(table, inputs);
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const Var attention_gain = weight(), wq = weight(), wk = weight(), wv = weight(), wo = weight();
+    const Var attention_gain = weight();
     const Var a = rms_norm(t, x, attention_gain, shape.norm_epsilon);
-    const Var q = rotated(t.matmul_transposed(a, wq), shape.heads),
-              k = rotated(t.matmul_transposed(a, wk), shape.kv_heads);
-    const Var y = attention(t, q, k, t.matmul_transposed(a, wv), shape.heads, shape.kv_heads, places);
-    x = t.add(x, t.matmul_transposed(y, wo));
+    Var qkv[3];
+    for (Var& y : qkv) y = t.matmul_transposed(a, weight());
+    if (shape.qkv_bias)
+      for (Var& y : qkv) y = t.add(y, t.matmul_transposed(ones, weight()));
+    const Var q = rotated(qkv[0], shape.heads), k = rotated(qkv[1], shape.kv_heads);
+    const Var y = attention(t, q, k, qkv[2], shape.heads, shape.kv_heads, places);
+    x = t.add(x, t.matmul_transposed(y, weight()));
     const Var mlp_gain = weight(), gate = weight(), up = weight(), down = weight();
     const Var b = rms_norm(t, x, mlp_gain, shape.norm_epsilon);
     x = t.add(x,
@@ -141,7 +158,7 @@ double Trainer::step(const std::vector<Leaf>& leaves) {
       v = optimizer_.beta2 * v + (1 - optimizer_.beta2) * g * g;
       const double mean = m / (1 - std::pow(optimizer_.beta1, steps_)),
                    variance = v / (1 - std::pow(optimizer_.beta2, steps_));
-      if (specs[k].decay) p -= lr * optimizer_.weight_decay * p;
+      if (specs[k].kind == config::TensorKind::matrix) p -= lr * optimizer_.weight_decay * p;
       p -= lr * mean / (std::sqrt(variance) + optimizer_.epsilon);
     }
   return loss / valid;

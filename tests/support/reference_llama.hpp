@@ -1,6 +1,6 @@
 #pragma once
-// Llama 2 and its training step in fp64, written from the papers on the autodiff tape, for tests to compare
-// with.
+// The Llama family (Llama 2 and 3, Qwen 2) and its training step in fp64, written from the papers on the
+// autodiff tape, for tests to compare with.
 #include <cstdint>
 #include <vector>
 
@@ -23,8 +23,14 @@ struct Places {
 
 /// x / sqrt(mean(x^2) + epsilon) * gain, row by row
 Tape::Var rms_norm(Tape&, Tape::Var x, Tape::Var gain, double epsilon);
+/// Llama 3.1's stretching of wavelengths; factor 1: none.
+struct Stretch {
+  double factor = 1, low = 1, high = 4, original = 8192;
+};
+/// Radians from one position to the next, of pair j of `half`.
+double rope_frequency(std::int64_t j, std::int64_t half, double theta, const Stretch&);
 /// One head: T x head_size, "rotate half".
-Tape::Var rope(Tape&, Tape::Var x, const Places&, double theta);
+Tape::Var rope(Tape&, Tape::Var x, const Places&, double theta, const Stretch& = {});
 /// q: T x heads * head_size, k and v: T x kv_heads * head_size, rotated already. Causal, within documents.
 Tape::Var attention(Tape&, Tape::Var q, Tape::Var k, Tape::Var v, int heads, int kv_heads, const Places&);
 /// silu(gate) * up

@@ -1,0 +1,87 @@
+#include "src/model/activations.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "src/base/error.hpp"
+#include "src/kernels/kernels.hpp"
+
+namespace holdfast::model {
+
+using config::Recompute;
+using tensor::DType;
+
+Activations::Activations(const config::ModelShape& shape, const Options& options,
+                         std::int64_t attention_workspace, tensor::Arena& arena)
+    : arena_(arena) {
+  expects(options.micro_batch > 0 && options.sequence > 0, "a micro-batch has rows and tokens");
+  const DType type = options.activations;
+  const std::int64_t tokens = options.tokens(), d = shape.width, half = shape.head_size() / 2;
+  plan_blocks(shape, options);
+  branch = plan("branch", type, tokens, d);
+  output = plan("output", type, tokens, d);
+  d_residual = output_normed = plan("d residual", type, tokens, d);
+  output_inverse_rms = plan("output inverse rms", DType::fp32, 1, tokens);
+  if (!blocks.empty()) {
+    d_qkv = plan("d qkv", type, tokens, blocks[0].qkv.cols);
+    d_gate_up = plan("d gate up", type, tokens, blocks[0].gate_up.cols);
+    workspace_ = arena_.plan<std::byte>("attention workspace", attention_workspace);
+  }
+  logits = plan("logits", DType::fp32, std::min(tokens, kernels::head_chunk), shape.vocabulary);
+  cosine = plan("rope cosine", options.buffers, options.sequence, half);
+  sine = plan("rope sine", options.buffers, options.sequence, half);
+  inputs_ = arena_.plan<std::int32_t>("inputs", tokens);
+  labels_ = arena_.plan<std::int32_t>("labels", tokens);
+}
+
+void Activations::plan_blocks(const config::ModelShape& shape, const Options& options) {
+  const DType type = options.activations;
+  const std::int64_t tokens = options.tokens(), d = shape.width, f = shape.ffn;
+  const std::int64_t packed = (shape.heads + 2 * std::int64_t{shape.kv_heads}) * shape.head_size();
+  struct Row {
+    Buffer BlockBuffers::*buffer;
+    const char* name;
+    DType type;
+    std::int64_t rows, cols;
+    Recompute shared_from;  ///< in this mode and those after it all blocks share one
+  };
+  const Row table[] = {
+      {&BlockBuffers::attention_normed, "attention normed", type, tokens, d, Recompute::selective},
+      {&BlockBuffers::qkv, "qkv", type, tokens, packed, Recompute::full},
+      {&BlockBuffers::attended, "attended", type, tokens, d, Recompute::attention},
+      {&BlockBuffers::log_sum, "log sum", DType::fp32, shape.heads, tokens, Recompute::attention},
+      {&BlockBuffers::middle, "middle", type, tokens, d, Recompute::full},
+      {&BlockBuffers::mlp_normed, "mlp normed", type, tokens, d, Recompute::selective},
+      {&BlockBuffers::gate_up, "gate up", type, tokens, 2 * f, Recompute::full},
+      {&BlockBuffers::activated, "activated", type, tokens, f, Recompute::selective},
+      {&BlockBuffers::inverse_rms, "inverse rms", DType::fp32, 2, tokens, Recompute::full},
+  };
+  BlockBuffers shared;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const std::string at = fmt::format("block {} ", layer);
+    BlockBuffers b;
+    b.input = plan(at + "input", type, tokens, d);
+    for (const Row& row : table)
+      if (options.recompute < row.shared_from) {
+        b.*row.buffer = plan(at + row.name, row.type, row.rows, row.cols);
+      } else {
+        if (layer == 0) shared.*row.buffer = plan(row.name, row.type, row.rows, row.cols);
+        b.*row.buffer = shared.*row.buffer;
+      }
+    blocks.push_back(b);
+  }
+}
+
+Buffer Activations::plan(const std::string& name, DType type, std::int64_t rows, std::int64_t cols) {
+  return {arena_.plan<std::byte>(name, rows * cols * tensor::bytes_of(type)), type, rows, cols};
+}
+
+std::int64_t activation_bytes(const config::ModelShape& shape, const Options& options,
+                              std::int64_t attention_workspace) {
+  tensor::Arena arena;
+  const Activations plan(shape, options, attention_workspace, arena);
+  return arena.planned_bytes();
+}
+
+}  // namespace holdfast::model

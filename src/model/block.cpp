@@ -1,0 +1,68 @@
+#include "src/model/block.hpp"
+
+namespace holdfast::model {
+
+using config::Recompute;
+
+namespace {
+
+kernels::Attention attention_of(const Layers& layers, Activations& a, const BlockBuffers& b) {
+  kernels::Attention attention = layers.attention();
+  attention.qkv = a.mat(b.qkv), attention.out = a.mat(b.attended), attention.log_sum = a.floats(b.log_sum);
+  attention.workspace = a.workspace();
+  return attention;
+}
+
+float* attention_rms(Activations& a, const BlockBuffers& b) { return a.floats(b.inverse_rms); }
+float* mlp_rms(Activations& a, const BlockBuffers& b) { return a.mat(b.inverse_rms).row<float>(1); }
+
+/// Everything but the last product, whose result the backward pass does not need.
+void forward_to_activated(const Layers& layers, Activations& a, const BlockBuffers& b, const Block& w,
+                          ConstMat residual, ConstMat added) {
+  layers.norm(a.mat(b.input), residual, added, a.mat(b.attention_normed), attention_rms(a, b),
+              w.attention_norm);
+  layers.linear(a.mat(b.qkv), a.mat(b.attention_normed), w.qkv, w.qkv_bias);
+  layers.rope(a.mat(b.qkv), a.mat(a.cosine), a.mat(a.sine), false);
+  layers.kernels.attention(layers.stream, attention_of(layers, a, b));
+  layers.linear(a.mat(a.branch), a.mat(b.attended), w.o);
+
+  layers.norm(a.mat(b.middle), a.mat(b.input), a.mat(a.branch), a.mat(b.mlp_normed), mlp_rms(a, b),
+              w.mlp_norm);
+  layers.linear(a.mat(b.gate_up), a.mat(b.mlp_normed), w.gate_up);
+  layers.kernels.swiglu(layers.stream, a.mat(b.activated), a.mat(b.gate_up));
+}
+
+}  // namespace
+
+void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const Block& w,
+                   ConstMat residual, ConstMat added) {
+  forward_to_activated(layers, a, b, w, residual, added);
+  layers.linear(a.mat(a.branch), a.mat(b.activated), w.down);
+}
+
+void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const Block& w) {
+  kernels::Kernels& k = layers.kernels;
+  const Recompute mode = layers.options.recompute;
+  const bool pointwise = mode == Recompute::selective || mode == Recompute::attention;
+  const Mat d = a.mat(a.d_residual), d_qkv = a.mat(a.d_qkv), d_gate_up = a.mat(a.d_gate_up);
+  const Mat attention_normed = a.mat(b.attention_normed), mlp_normed = a.mat(b.mlp_normed),
+            activated = a.mat(b.activated), d_attended = a.mat(a.branch);
+
+  if (mode == Recompute::full) forward_to_activated(layers, a, b, w, {}, {});
+  if (pointwise) k.swiglu(layers.stream, activated, a.mat(b.gate_up));
+  layers.linear_backward(activated, d, activated, w.down);
+  k.swiglu_backward(layers.stream, d_gate_up, activated, a.mat(b.gate_up));
+  if (pointwise) layers.norm(a.mat(b.middle), {}, {}, mlp_normed, mlp_rms(a, b), w.mlp_norm);
+  layers.linear_backward(mlp_normed, d_gate_up, mlp_normed, w.gate_up);
+  layers.norm_backward(a.mat(b.middle), mlp_normed, mlp_rms(a, b), d, w.mlp_norm);
+
+  if (mode == Recompute::attention) k.attention(layers.stream, attention_of(layers, a, b));
+  layers.linear_backward(d_attended, d, a.mat(b.attended), w.o);
+  k.attention_backward(layers.stream, attention_of(layers, a, b), {d_attended, d_qkv});
+  layers.rope(d_qkv, a.mat(a.cosine), a.mat(a.sine), true);
+  if (pointwise) layers.norm(a.mat(b.input), {}, {}, attention_normed, attention_rms(a, b), w.attention_norm);
+  layers.linear_backward(attention_normed, d_qkv, attention_normed, w.qkv, w.qkv_bias);
+  layers.norm_backward(a.mat(b.input), attention_normed, attention_rms(a, b), d, w.attention_norm);
+}
+
+}  // namespace holdfast::model

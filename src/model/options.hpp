@@ -1,0 +1,17 @@
+#pragma once
+// How a model is computed, apart from its shape.
+#include "src/config/run_config.hpp"
+#include "src/tensor/dtype.hpp"
+
+namespace holdfast::model {
+
+struct Options {
+  int micro_batch = 1, sequence = 1;                      ///< rows and tokens per row of a leaf
+  tensor::DType activations = tensor::DType::fp32;        ///< of weights, activations and their gradients
+  tensor::DType buffers = tensor::DType::fp32;            ///< of the rope tables
+  config::Recompute recompute = config::Recompute::none;  ///< changes memory and time, never a bit
+
+  std::int64_t tokens() const { return std::int64_t{micro_batch} * sequence; }
+};
+
+}  // namespace holdfast::model
