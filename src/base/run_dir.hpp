@@ -29,4 +29,8 @@ struct RunDir {
   std::filesystem::path result() const { return path / "result.json"; }
 };
 
+/// Where a rank's collectives are recorded: in the memory of its node, for the agent there. `attempt` 0: bare
+/// mode.
+std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank);
+
 }  // namespace holdfast

@@ -1,39 +1,61 @@
 #pragma once
-// What ranks do together. One small surface for every way of doing it: messages (mpi_communicator), alone
-// (solo_communicator); the trainer never asks which. Every call is collective over the group, blocks until
-// this rank may reuse its buffers, and throws Error (runtime) that names the operation when the group's time
-// limit passes.
+// What ranks do together. One small surface for every way of doing it: beside each other in shared memory and
+// with messages between nodes (mpi_communicator), alone (solo_communicator); the trainer never asks which.
+//
+// Every call is collective over the group: all members make the same calls in the same order. The bulk
+// operations (all_gather, fold_leaves, exchange_nodes) only enqueue: they run beside the caller, in the order
+// of their calls within a communicator, independently of other communicators, and the event that is returned
+// passes when this rank's results are there *and* its memory may be used again. The small ones (all_reduce,
+// broadcast, barrier, split) wait. Whatever does not end within the group's time limit throws Error (runtime)
+// that names the operation, from whoever waits for it.
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "src/tensor/dtype.hpp"
+#include "src/tensor/stream.hpp"
+
 namespace holdfast::comm {
 
-/// Bytes this rank has sent to others, by operation.
+using tensor::DType;
+using tensor::Event;
+
+/// Bytes this rank has sent to others (or that others of its node have read from it), by operation. Complete
+/// when the operations' events have passed.
 struct Wire {
   std::int64_t all_gather = 0, fold_leaves = 0, exchange_nodes = 0, all_reduce = 0, broadcast = 0;
   std::int64_t total() const { return all_gather + fold_leaves + exchange_nodes + all_reduce + broadcast; }
+  bool operator==(const Wire&) const = default;
 };
 
-/// A whole tensor of `elements` floats in memory that has room for size() * slice_stride(elements, size()) of
-/// them; member r's part is slice_of(elements, size(), r).
+/// A whole tensor of `elements` in symmetric memory that has room for size() * `part` of them; member r's
+/// part is [r * part, (r + 1) * part), cut at `elements`: short or empty at the end.
 struct Extent {
-  float* data = nullptr;
-  std::int64_t elements = 0;
+  void* data = nullptr;
+  std::int64_t elements = 0, part = 0;
+  DType type = DType::fp32;
+};
+
+/// Folds this member's part of what all members brought. Called on the communication thread: allocates
+/// nothing, waits for nothing, and outlives the event of its operation.
+class Folder {
+ public:
+  virtual ~Folder() = default;
+  /// Elements [first, first + count) of this member's part of tensor `tensor` (an index into the call's
+  /// list), once per contribution, in canonical order: members ascending, each member's arrays in their
+  /// order. `sources` have the tensor's type and are valid during the call only. Over one operation every
+  /// element of the part comes exactly once.
+  virtual void fold(int tensor, std::int64_t first, std::int64_t count,
+                    std::span<const void* const> sources) = 0;
 };
 
 enum class Scalar { sum, max };
 
 class Communicator {
  public:
-  /// Elements [first, first + count) of this member's part of tensor `tensor`, once per contribution, in
-  /// canonical order (members ascending, each member's arrays in their order). Valid during the call only.
-  using Fold = std::function<void(int tensor, std::int64_t first, std::int64_t count,
-                                  std::span<const float* const> sources)>;
   static constexpr std::int64_t largest_fold =
       1 << 16;  ///< no fold gets more elements at once: they stay in the cache
 
@@ -41,23 +63,32 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Before: each member has its own part in place. After: every member has all of every tensor.
-  virtual void all_gather(std::span<const Extent> tensors) = 0;
+  /// Memory that the bulk operations may use, zeroed, aligned to a page: shared by the ranks of a node, so
+  /// that they read each other's without a copy through a message. Collective over the *world*, once, with
+  /// the same number of bytes on every rank; tensors of one call lie at the same offsets on all members.
+  /// Lives as long as the communicators. An Error (runtime) says how much was asked for when there is not
+  /// enough.
+  virtual std::span<std::byte> symmetric_memory(std::int64_t bytes) = 0;
+
+  /// Before: each member has its own part in place. After: every member has all of every tensor. Starts after
+  /// `after`.
+  virtual Event all_gather(std::span<const Extent> tensors, const Event& after = {}) = 0;
   /// Each member brings one leaf (a whole gradient per tensor) and folds its own part of all members' leaves
-  /// (numerics rule 5). `fold` is called for all elements of the part, in pieces, each element exactly once.
-  virtual void fold_leaves(std::span<const Extent> leaves, const Fold& fold) = 0;
-  /// Each member brings arrays_of[rank()] arrays of `elements` floats (nodes of its tree) and folds its own
-  /// part of all of them; `fold` gets tensor 0.
-  virtual void exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
-                              std::int64_t elements, const Fold& fold) = 0;
+  /// (numerics rule 5).
+  virtual Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) = 0;
+  /// Member r brings nodes_of[r] arrays per tensor: `tensors` gives the first (node 0), node k lies
+  /// k * `node_stride` elements behind it. Each member folds its own part of all of them. fp32.
+  virtual Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
+                               std::span<const int> nodes_of, Folder& folder, const Event& after = {}) = 0;
+
   /// Word by word, modulo 2^64 or the largest: exact, whatever the order (numerics rule 7).
   virtual void all_reduce(std::span<std::uint64_t> words, Scalar how) = 0;
   /// `bytes` of member `root` to everybody.
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   virtual void barrier() = 0;
 
-  /// Members with equal `color` form a group, ordered by `key`.
-  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+  /// Members with equal `color` form a group, ordered by `key`. `name` is what errors and records call it.
+  virtual std::unique_ptr<Communicator> split(int color, int key, std::string name) = 0;
   virtual const Wire& wire() const = 0;
   /// Ends all ranks of the job. Never returns to a working state; does nothing when there is nobody else.
   virtual void abort(std::string_view why) noexcept = 0;

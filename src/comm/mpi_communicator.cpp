@@ -1,228 +1,221 @@
 #include "src/comm/mpi_communicator.hpp"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <climits>
 #include <exception>
-#include <thread>
+#include <tuple>
 
-#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/base/slice.hpp"
-#include "src/comm/solo_communicator.hpp"
 
 namespace holdfast::comm {
 namespace {
 
-constexpr int tag_gather = 1, tag_exchange = 2;
-constexpr std::int64_t smallest_round = 1 << 10;  // floats of one array in one round
-constexpr std::int64_t inbox_elements =
-    4 << 20;  // floats of one inbox over all arrays, so that it does not grow with the group
-constexpr std::int64_t largest_message = 1 << 28;  // floats; MPI counts are ints
+constexpr std::uint32_t largest_key = 1023;  // ten bits of a message's tag
 
-void check(int code, const char* operation, const std::string& group) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw Error(Exit::runtime, fmt::format("{} over {} failed", operation, group),
-              std::string(text, static_cast<std::size_t>(length)));
+std::uint64_t mix(std::uint64_t digest, std::uint64_t word) {
+  digest = (digest ^ word) * 0x9e3779b97f4a7c15u;
+  return digest ^ digest >> 29;
 }
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm group, std::string name, std::chrono::milliseconds limit)
-    : group_(group), name_(std::move(name)), limit_(limit) {
-  MPI_Comm_set_errhandler(group_, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(group_, &rank_);
-  MPI_Comm_size(group_, &size_);
-  one_each_.assign(static_cast<std::size_t>(size_), 1);
+MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiEngine> engine, std::shared_ptr<MpiGroup> group,
+                                 std::shared_ptr<std::uint32_t> next_key, bool is_world)
+    : engine_(std::move(engine)),
+      group_(std::move(group)),
+      next_key_(std::move(next_key)),
+      is_world_(is_world),
+      exceptions_at_start_(std::uncaught_exceptions()),
+      one_each_(static_cast<std::size_t>(group_->size()), 1) {
+  engine_->add(group_);
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  // MPI_Comm_free is collective: while an exception unwinds the others are not there.
-  if (finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&group_);
+  if (std::uncaught_exceptions() == exceptions_at_start_) group_->drain();
+  group_->abandon();
+  engine_->remove(group_);
 }
 
-void MpiCommunicator::all_gather(std::span<const Extent> tensors) {
-  auto& requests = requests_[0];
-  requests.clear();
+void MpiCommunicator::check_extents(std::span<const Extent> tensors, std::int64_t behind) const {
+  const MpiWorld& world = group_->world();
   for (const Extent& tensor : tensors) {
-    for (int distance = 1; distance < size_; ++distance) {  // everybody starts with another peer
-      const int peer = (rank_ + distance) % size_;
-      const Slice mine = slice_of(tensor.elements, size_, rank_),
-                  theirs = slice_of(tensor.elements, size_, peer);
-      for (std::int64_t at = 0; at < theirs.count; at += largest_message)
-        check(MPI_Irecv(tensor.data + theirs.first + at,
-                        static_cast<int>(std::min(largest_message, theirs.count - at)), MPI_FLOAT, peer,
-                        tag_gather, group_, &requests.emplace_back()),
-              "all-gather", name_);
-      for (std::int64_t at = 0; at < mine.count; at += largest_message)
-        check(MPI_Isend(tensor.data + mine.first + at,
-                        static_cast<int>(std::min(largest_message, mine.count - at)), MPI_FLOAT, peer,
-                        tag_gather, group_, &requests.emplace_back()),
-              "all-gather", name_);
-      wire_.all_gather += mine.count * 4;
-    }
-  }
-  wait(requests, "all-gather");
-}
-
-void MpiCommunicator::fold_leaves(std::span<const Extent> leaves, const Fold& fold) {
-  leaf_pointers_.resize(leaves.size());
-  contributions_.resize(leaves.size());
-  for (std::size_t t = 0; t < leaves.size(); ++t) {
-    leaf_pointers_[t] = leaves[t].data;
-    contributions_[t] = {{&leaf_pointers_[t], 1}, leaves[t].elements};
-  }
-  exchange(contributions_, one_each_, fold, "leaf exchange", wire_.fold_leaves);
-}
-
-void MpiCommunicator::exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
-                                     std::int64_t elements, const Fold& fold) {
-  expects(arrays_of.size() == static_cast<std::size_t>(size_), "a count of tree nodes for every member");
-  expects(nodes.size() == static_cast<std::size_t>(arrays_of[static_cast<std::size_t>(rank_)]),
-          "as many nodes as announced");
-  contributions_.assign(1, {nodes, elements});
-  exchange(contributions_, arrays_of, fold, "exchange of tree nodes", wire_.exchange_nodes);
-}
-
-void MpiCommunicator::exchange(std::span<const Contribution> tensors, std::span<const int> arrays_of,
-                               const Fold& fold, const char* operation, std::int64_t& sent) {
-  std::int64_t arrays = 0;
-  for (int count : arrays_of) arrays += count;
-  round_elements_ =
-      std::clamp(inbox_elements / std::max<std::int64_t>(1, arrays), smallest_round, largest_fold);
-  for (auto& inbox : inbox_)
-    if (inbox.size() < static_cast<std::size_t>(arrays * round_elements_))
-      inbox.resize(static_cast<std::size_t>(arrays * round_elements_));
-  cut_into_rounds(tensors, round_elements_);
-  const int rounds = static_cast<int>(rounds_.size()) - 1;
-  if (rounds > 0) post(0, tensors, arrays_of, 0, sent);
-  for (int round = 0; round < rounds; ++round) {
-    if (round + 1 < rounds)
-      post(round + 1, tensors, arrays_of, (round + 1) % 2, sent);  // travels while this one is folded
-    wait(requests_[round % 2], operation);
-    hand_over(round, tensors, arrays_of, round % 2, fold);
+    expects(tensor.part * size() >= tensor.elements && tensor.part >= 0, "parts that cover the tensor");
+    if (size() == 1 || tensor.elements == 0) continue;
+    expects(!world.base_of.empty(), "tensors of a collective lie in symmetric memory");
+    const std::int64_t at = static_cast<const std::byte*>(tensor.data) -
+                            world.base_of[static_cast<std::size_t>(world.rank)],
+                       bytes = (tensor.elements + behind) * bytes_of(tensor.type);
+    expects(at >= 0 && at + bytes <= world.symmetric_bytes,
+            "tensors of a collective lie in symmetric memory");
   }
 }
 
-void MpiCommunicator::cut_into_rounds(std::span<const Contribution> tensors, std::int64_t round_elements) {
-  items_.clear();
-  rounds_.assign(1, 0);
-  std::int64_t used = 0;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::int64_t stride = slice_stride(tensors[t].elements, size_);
-    for (std::int64_t from = 0; from < stride;) {
-      if (used == round_elements) rounds_.push_back(items_.size()), used = 0;
-      const std::int64_t to = std::min(stride, from + round_elements - used);
-      items_.push_back({static_cast<int>(t), from, to, used});
-      used += to - from;
-      from = to;
-    }
+Event MpiCommunicator::bulk(Operation& operation, Collective kind, std::int64_t wire_bytes,
+                            const Event& after) {
+  operation.kind = kind;
+  operation.wire_bytes = wire_bytes;
+  operation.after = after;
+  std::uint64_t what =
+      mix(static_cast<std::uint64_t>(kind) + 1, static_cast<std::uint64_t>(operation.node_stride));
+  const MpiWorld& world = group_->world();
+  for (const Extent& tensor : operation.tensors) {
+    if (size() > 1 && tensor.elements > 0)
+      what = mix(what, static_cast<std::uint64_t>(static_cast<const std::byte*>(tensor.data) -
+                                                  world.base_of[static_cast<std::size_t>(world.rank)]));
+    what = mix(mix(what, static_cast<std::uint64_t>(tensor.elements)),
+               static_cast<std::uint64_t>(tensor.part) << 8 | static_cast<std::uint64_t>(tensor.type));
   }
-  if (items_.size() > rounds_.back()) rounds_.push_back(items_.size());
+  for (int count : operation.arrays_of) what = mix(what, static_cast<std::uint64_t>(count));
+  operation.what = what;
+  return group_->enqueue();
 }
 
-const float* MpiCommunicator::inbox(int parity, std::int64_t array, const Item& item) const {
-  return inbox_[parity].data() + array * round_elements_ + item.inbox;
+Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& after) {
+  check_extents(tensors, 0);
+  std::int64_t bytes = 0;
+  for (const Extent& tensor : tensors)
+    bytes += part_of(tensor, rank()) * bytes_of(tensor.type) * (size() - 1);
+  Operation& operation = group_->next(tensors, {});
+  wire_.all_gather += bytes;
+  return bulk(operation, Collective::all_gather, bytes, after);
 }
 
-void MpiCommunicator::post(int round, std::span<const Contribution> tensors, std::span<const int> arrays_of,
-                           int parity, std::int64_t& sent) {
-  auto& requests = requests_[parity];
-  requests.clear();
-  auto count_of = [&](const Item& item,
-                      int member) {  // the part of a late member may end before the item does
-    const Slice part = slice_of(tensors[static_cast<std::size_t>(item.tensor)].elements, size_, member);
-    return static_cast<int>(std::max<std::int64_t>(0, std::min(item.to, part.count) - item.from));
-  };
-  for (std::size_t i = rounds_[static_cast<std::size_t>(round)];
-       i < rounds_[static_cast<std::size_t>(round) + 1]; ++i) {
-    const Item& item = items_[i];
-    const Contribution& tensor = tensors[static_cast<std::size_t>(item.tensor)];
-    const int wanted = count_of(item, rank_);
-    std::int64_t array = 0;
-    for (int peer = 0; peer < size_; ++peer)
-      for (int k = 0; k < arrays_of[static_cast<std::size_t>(peer)]; ++k, ++array)
-        if (peer != rank_ && wanted > 0)
-          check(MPI_Irecv(const_cast<float*>(inbox(parity, array, item)), wanted, MPI_FLOAT, peer,
-                          tag_exchange, group_, &requests.emplace_back()),
-                "exchange", name_);
-    for (int distance = 1; distance < size_; ++distance) {
-      const int peer = (rank_ + distance) % size_, count = count_of(item, peer);
-      if (count == 0) continue;
-      const std::int64_t at = slice_stride(tensor.elements, size_) * peer + item.from;
-      for (const float* mine : tensor.arrays) {
-        check(MPI_Isend(mine + at, count, MPI_FLOAT, peer, tag_exchange, group_, &requests.emplace_back()),
-              "exchange", name_);
-        sent += count * 4;
-      }
-    }
-  }
+Event MpiCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
+  check_extents(leaves, 0);
+  std::int64_t bytes = 0;
+  for (const Extent& leaf : leaves) bytes += (leaf.elements - part_of(leaf, rank())) * bytes_of(leaf.type);
+  Operation& operation = group_->next(leaves, one_each_);
+  operation.folder = &folder;
+  wire_.fold_leaves += bytes;
+  return bulk(operation, Collective::fold_leaves, bytes, after);
 }
 
-void MpiCommunicator::hand_over(int round, std::span<const Contribution> tensors,
-                                std::span<const int> arrays_of, int parity, const Fold& fold) {
-  for (std::size_t i = rounds_[static_cast<std::size_t>(round)];
-       i < rounds_[static_cast<std::size_t>(round) + 1]; ++i) {
-    const Item& item = items_[i];
-    const Contribution& tensor = tensors[static_cast<std::size_t>(item.tensor)];
-    const Slice part = slice_of(tensor.elements, size_, rank_);
-    const std::int64_t count = std::min(item.to, part.count) - item.from;
-    if (count <= 0) continue;
-    sources_.clear();
-    std::int64_t array = 0;
-    for (int peer = 0; peer < size_; ++peer)
-      for (int k = 0; k < arrays_of[static_cast<std::size_t>(peer)]; ++k, ++array)
-        sources_.push_back(peer == rank_ ? tensor.arrays[static_cast<std::size_t>(k)] + part.first + item.from
-                                         : inbox(parity, array, item));
-    fold(item.tensor, item.from, count, sources_);
+Event MpiCommunicator::exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
+                                      std::span<const int> nodes_of, Folder& folder, const Event& after) {
+  expects(nodes_of.size() == static_cast<std::size_t>(size()), "a count of tree nodes for every member");
+  const auto [fewest, most] = std::minmax_element(nodes_of.begin(), nodes_of.end());
+  expects(*fewest >= 0, "counts of tree nodes");
+  check_extents(tensors, std::max(0, *most - 1) * node_stride);
+  std::int64_t bytes = 0;
+  for (const Extent& tensor : tensors) {
+    expects(tensor.type == DType::fp32, "tree nodes are fp32");
+    bytes += (tensor.elements - part_of(tensor, rank())) * 4 * nodes_of[static_cast<std::size_t>(rank())];
   }
+  Operation& operation = group_->next(tensors, nodes_of);
+  operation.node_stride = node_stride;
+  operation.folder = &folder;
+  wire_.exchange_nodes += bytes;
+  return bulk(operation, Collective::exchange_nodes, bytes, after);
+}
+
+void MpiCommunicator::small(Collective kind, std::span<std::byte> bytes, Scalar how, int root,
+                            std::int64_t wire_bytes) {
+  Operation& operation = group_->next({}, {});
+  operation.kind = kind;
+  operation.bytes = bytes;
+  operation.how = how;
+  operation.root = root;
+  operation.wire_bytes = size() > 1 ? wire_bytes : 0;
+  operation.what =
+      mix(mix(mix(static_cast<std::uint64_t>(kind) + 1, bytes.size()), static_cast<std::uint64_t>(how)),
+          static_cast<std::uint64_t>(root));
+  const Event event = group_->enqueue();
+  event.wait();
 }
 
 void MpiCommunicator::all_reduce(std::span<std::uint64_t> words, Scalar how) {
-  expects(words.size() <= INT_MAX, "all_reduce of at most 2^31 words");
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(MPI_IN_PLACE, words.data(), static_cast<int>(words.size()), MPI_UINT64_T,
-                       how == Scalar::sum ? MPI_SUM : MPI_MAX, group_, &request),
-        "all-reduce", name_);
-  wait(request, "all-reduce");
-  wire_.all_reduce += static_cast<std::int64_t>(words.size_bytes());
+  if (words.empty()) return;
+  const auto bytes = static_cast<std::int64_t>(words.size_bytes());
+  if (size() > 1) wire_.all_reduce += bytes;
+  small(Collective::all_reduce, std::as_writable_bytes(words), how, 0, bytes);
 }
 
 void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) {
-  constexpr std::size_t most = 1 << 30;
-  for (std::size_t at = 0; at < bytes.size(); at += most) {
-    const auto part = bytes.subspan(at, std::min(most, bytes.size() - at));
-    MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(part.data(), static_cast<int>(part.size()), MPI_BYTE, root, group_, &request),
-          "broadcast", name_);
-    wait(request, "broadcast");
+  expects(root >= 0 && root < size(), "the root is a member");
+  if (bytes.empty()) return;
+  const auto sent = rank() == root && size() > 1 ? static_cast<std::int64_t>(bytes.size()) : 0;
+  wire_.broadcast += sent;
+  small(Collective::broadcast, bytes, Scalar::sum, root, sent);
+}
+
+void MpiCommunicator::barrier() { small(Collective::barrier, {}, Scalar::sum, 0, 0); }
+
+std::vector<std::uint64_t> MpiCommunicator::share(std::span<const std::uint64_t> words) {
+  std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(size()), 0);
+  std::copy(words.begin(), words.end(),
+            all.begin() + static_cast<std::ptrdiff_t>(words.size()) * static_cast<std::ptrdiff_t>(rank()));
+  small(Collective::all_reduce, std::as_writable_bytes(std::span(all)), Scalar::sum, 0, 0);
+  return all;
+}
+
+/// The same memory on all members that share a node: `owner` (a member) creates it, the others find it. This
+/// rank's pages are [first, first + count).
+SharedMemory MpiCommunicator::share_memory(int owner, std::int64_t bytes, std::size_t first,
+                                           std::size_t count) {
+  SharedMemory memory;
+  std::optional<Error> failure;
+  SharedMemory::Handle handle;
+  try {
+    if (rank() == owner) {
+      memory = SharedMemory::create(bytes);
+      handle = memory.handle();
+    }
+  } catch (const Error& error) {
+    failure = error;
   }
-  if (rank_ == root) wire_.broadcast += static_cast<std::int64_t>(bytes.size());
+  const std::uint64_t words[] = {handle.process, handle.descriptor, handle.token, handle.bytes};
+  const auto all = share(words);
+  const std::uint64_t* theirs = &all[static_cast<std::size_t>(owner) * 4];
+  try {
+    if (rank() != owner && theirs[2] != 0) {
+      auto opened = SharedMemory::open({theirs[0], theirs[1], theirs[2], theirs[3]});
+      if (!opened)
+        throw Error(Exit::runtime, "ranks of one node do not see each other's memory",
+                    fmt::format("rank {} cannot open what its peer has created", rank()));
+      memory = std::move(*opened);
+    }
+    if (!failure && theirs[2] != 0 && !memory.populate(first, count))
+      throw Error(Exit::runtime,
+                  fmt::format("no {:.1f} MiB of shared memory for rank {}",
+                              static_cast<double>(count) / (1 << 20), rank()),
+                  "the kernel has no pages left", "Use fewer ranks per node, or a smaller model?");
+  } catch (const Error& error) {
+    failure = error;
+  }
+  const std::uint64_t failed[] = {failure.has_value()};
+  const auto who = share(failed);
+  if (failure) throw Error(*failure);
+  if (const auto bad = std::find(who.begin(), who.end(), 1u); bad != who.end())
+    throw Error(Exit::runtime,
+                fmt::format("no {:.1f} MiB of shared memory for the ranks of a node",
+                            static_cast<double>(bytes) / (1 << 20)),
+                fmt::format("rank {} could not get it",
+                            group_->ranks()[static_cast<std::size_t>(bad - who.begin())]));
+  memory.close();
+  return memory;
 }
 
-void MpiCommunicator::barrier() {
-  MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Ibarrier(group_, &request), "barrier", name_);
-  wait(request, "barrier");
-}
-
-std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  MPI_Comm part = MPI_COMM_NULL;
-  check(MPI_Comm_split(group_, color, key, &part), "split", name_);
-  int members = 0;
-  MPI_Comm_size(part, &members);
-  if (members > 1)
-    return std::make_unique<MpiCommunicator>(part, fmt::format("group {} of {}", color, name_), limit_);
-  MPI_Comm_free(&part);
-  return std::make_unique<SoloCommunicator>();
+std::span<std::byte> MpiCommunicator::symmetric_memory(std::int64_t bytes) {
+  MpiWorld& world = group_->world();
+  expects(is_world_ && world.base_of.empty(), "symmetric memory is asked for once, from the world");
+  expects(bytes >= 0, "an amount of memory");
+  const std::size_t stride = round_to_pages(static_cast<std::size_t>(bytes));
+  const int node = world.node_of[static_cast<std::size_t>(world.rank)];
+  std::vector<int> local;  // ranks; members of a world are its ranks in order
+  for (int rank : group_->ranks())
+    if (world.node_of[static_cast<std::size_t>(rank)] == node) local.push_back(rank);
+  const auto own =
+      static_cast<std::size_t>(std::find(local.begin(), local.end(), world.rank) - local.begin());
+  SharedMemory memory =
+      share_memory(local.front(), static_cast<std::int64_t>(local.size() * stride), own * stride, stride);
+  world.base_of.assign(group_->ranks().size(), nullptr);
+  for (std::size_t i = 0; i < local.size(); ++i)
+    world.base_of[static_cast<std::size_t>(local[i])] = memory.bytes().data() + i * stride;
+  world.symmetric = std::move(memory);
+  world.symmetric_bytes = bytes;
+  return {world.base_of[static_cast<std::size_t>(world.rank)], static_cast<std::size_t>(bytes)};
 }
 
 void MpiCommunicator::abort(std::string_view why) noexcept {
@@ -230,35 +223,52 @@ void MpiCommunicator::abort(std::string_view why) noexcept {
     log::error("ending all ranks: {}", why);
   } catch (...) {
   }
-  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(Exit::runtime));
+  engine_->abort(static_cast<int>(Exit::runtime));
 }
 
-void MpiCommunicator::wait(MPI_Request request, const char* operation) {
-  requests_[0].assign(1, request);
-  wait(requests_[0], operation);
+std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, std::string name) {
+  return regroup(color, key, std::move(name), nullptr);
 }
 
-void MpiCommunicator::wait(std::vector<MPI_Request>& requests, const char* operation) {
-  constexpr int polls_before_sleep =
-      2000;  // ranks may share cores: give way at once, and sleep when it takes long
-  const Deadline deadline = Deadline::in(limit_);
-  for (int polls = 0;; ++polls) {
-    int done = 0;
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-          operation, name_);
-    if (done != 0) return;
-    if (polls < polls_before_sleep) {
-      sched_yield();
-      continue;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-    if (deadline.passed())
-      throw Error(Exit::runtime,
-                  fmt::format("{} over {} did not finish within {} s", operation, name_,
-                              static_cast<double>(limit_.count()) / 1000),
-                  fmt::format("rank {} of {} waited for its peers", rank_, size_),
-                  "Has a peer died or fallen behind?");
+std::unique_ptr<MpiCommunicator> MpiCommunicator::regroup(int color, int key, std::string name,
+                                                          std::shared_ptr<MpiWorld> world) {
+  const bool is_world = world != nullptr;
+  if (!is_world) world = group_->shared_world();
+  // Who is with me, in which order; and a key that nobody of us has used.
+  const std::uint64_t facts[] = {static_cast<std::uint64_t>(static_cast<std::int64_t>(color)),
+                                 static_cast<std::uint64_t>(static_cast<std::int64_t>(key)), *next_key_};
+  const auto all = share(facts);
+  std::vector<std::pair<std::int64_t, int>> order;  // key, member of this group
+  std::uint64_t group_key = 0;
+  for (int member = 0; member < size(); ++member) {
+    const std::uint64_t* theirs = &all[static_cast<std::size_t>(member) * 3];
+    group_key = std::max(group_key, theirs[2]);
+    if (static_cast<std::int64_t>(theirs[0]) == color)
+      order.emplace_back(static_cast<std::int64_t>(theirs[1]), member);
   }
+  std::stable_sort(order.begin(), order.end());
+  if (group_key > largest_key)
+    throw Error(Exit::runtime, fmt::format("no more than {} groups of ranks in one run", largest_key));
+  *next_key_ = static_cast<std::uint32_t>(group_key) + 1;
+  std::vector<int> members, ranks;
+  for (const auto& [_, member] : order) {
+    members.push_back(member);
+    ranks.push_back(group_->ranks()[static_cast<std::size_t>(member)]);
+  }
+  // The first of a node brings the memory for the flags of the node's members.
+  std::vector<int> local;  // places in the new group
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (world->node_of[static_cast<std::size_t>(ranks[i])] ==
+        world->node_of[static_cast<std::size_t>(world->rank)])
+      local.push_back(static_cast<int>(i));
+  SharedMemory memory = share_memory(members[static_cast<std::size_t>(local.front())],
+                                     static_cast<std::int64_t>(local.size() * sizeof(MpiGroup::Desk)), 0, 0);
+  std::vector<MpiGroup::Desk*> desks(ranks.size(), nullptr);
+  auto* first = reinterpret_cast<MpiGroup::Desk*>(memory.bytes().data());
+  for (std::size_t i = 0; i < local.size(); ++i) desks[static_cast<std::size_t>(local[i])] = first + i;
+  auto group = std::make_shared<MpiGroup>(world, std::move(name), static_cast<std::uint32_t>(group_key),
+                                          std::move(ranks), std::move(memory), std::move(desks));
+  return std::make_unique<MpiCommunicator>(engine_, std::move(group), next_key_, is_world);
 }
 
 }  // namespace holdfast::comm

@@ -1,74 +1,59 @@
 #pragma once
-// The plain message form: non-blocking point-to-point in rounds, double-buffered, fp32 sums in canonical
-// order on the receiving side. MPI's own reductions are never used for floats: their order depends on the
-// world.
-#include <mpi.h>
-
-#include <chrono>
+// The communicator of several ranks: fills the queue of its group, which the communication thread works off.
+// One thread at a time may call it. MPI appears only below (mpi_group, mpi_engine).
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "src/comm/communicator.hpp"
+#include "src/comm/mpi_engine.hpp"
 
 namespace holdfast::comm {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Owns `group`. `name` is for error messages.
-  MpiCommunicator(MPI_Comm group, std::string name, std::chrono::milliseconds limit);
+  MpiCommunicator(std::shared_ptr<MpiEngine> engine, std::shared_ptr<MpiGroup> group,
+                  std::shared_ptr<std::uint32_t> next_key, bool is_world);
+  /// Waits for what was enqueued, except while an exception unwinds: then it is given up.
   ~MpiCommunicator() override;
-  MpiCommunicator(const MpiCommunicator&) = delete;
-  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void all_gather(std::span<const Extent> tensors) override;
-  void fold_leaves(std::span<const Extent> leaves, const Fold& fold) override;
-  void exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
-                      std::int64_t elements, const Fold& fold) override;
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  std::span<std::byte> symmetric_memory(std::int64_t bytes) override;
+  Event all_gather(std::span<const Extent> tensors, const Event& after = {}) override;
+  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) override;
+  Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
+                       std::span<const int> nodes_of, Folder& folder, const Event& after = {}) override;
   void all_reduce(std::span<std::uint64_t> words, Scalar how) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   void barrier() override;
-  std::unique_ptr<Communicator> split(int color, int key) override;
+  std::unique_ptr<Communicator> split(int color, int key, std::string name) override;
   const Wire& wire() const override { return wire_; }
   void abort(std::string_view why) noexcept override;
 
- private:
-  /// One tensor of an exchange: this rank's arrays (each `elements` long).
-  struct Contribution {
-    std::span<const float* const> arrays;
-    std::int64_t elements = 0;
-  };
-  /// Offsets [from, to) of every member's part of one tensor: the smallest thing that travels.
-  struct Item {
-    int tensor = 0;
-    std::int64_t from = 0, to = 0, inbox = 0;
-  };
-  void exchange(std::span<const Contribution> tensors, std::span<const int> arrays_of, const Fold& fold,
-                const char* operation, std::int64_t& sent);
-  void cut_into_rounds(std::span<const Contribution> tensors, std::int64_t round_elements);
-  void post(int round, std::span<const Contribution> tensors, std::span<const int> arrays_of, int parity,
-            std::int64_t& sent);
-  void hand_over(int round, std::span<const Contribution> tensors, std::span<const int> arrays_of, int parity,
-                 const Fold& fold);
-  const float* inbox(int parity, std::int64_t array, const Item& item) const;
-  void wait(std::vector<MPI_Request>& requests, const char* operation);
-  void wait(MPI_Request request, const char* operation);
+  /// split() into a group that belongs to another world: other limits, other nodes, its own symmetric memory.
+  std::unique_ptr<MpiCommunicator> regroup(int color, int key, std::string name,
+                                           std::shared_ptr<MpiWorld> world);
 
-  MPI_Comm group_;
-  std::string name_;
-  std::chrono::milliseconds limit_;
-  int rank_ = 0, size_ = 1;
-  Wire wire_;
-  // Kept between calls, so that a step allocates nothing.
-  std::vector<MPI_Request> requests_[2];
-  std::vector<float> inbox_[2];
-  std::vector<Item> items_;
-  std::vector<std::size_t> rounds_;  // round i is items [rounds_[i], rounds_[i + 1])
-  std::int64_t round_elements_ = 0;
-  std::vector<const float*> sources_, leaf_pointers_;
-  std::vector<Contribution> contributions_;
+ private:
+  Event bulk(Operation& operation, Collective kind, std::int64_t wire_bytes, const Event& after);
+  void small(Collective kind, std::span<std::byte> bytes, Scalar how, int root, std::int64_t wire_bytes);
+  /// Everybody's words, one after another, by member.
+  std::vector<std::uint64_t> share(std::span<const std::uint64_t> words);
+  SharedMemory share_memory(int owner, std::int64_t bytes, std::size_t first, std::size_t count);
+  void check_extents(std::span<const Extent> tensors, std::int64_t behind) const;
+
+  std::shared_ptr<MpiEngine> engine_;
+  std::shared_ptr<MpiGroup> group_;
+  std::shared_ptr<std::uint32_t> next_key_;
+  bool is_world_;
+  int exceptions_at_start_;
   std::vector<int> one_each_;
+  // Known when an operation is enqueued. all_gather: this rank's part, to each of the others. fold_leaves and
+  // exchange_nodes: the others' parts of what this rank brings. all_reduce: the words once. broadcast: the
+  // root's bytes once. Small collectives go to a neighbour or two, however many members there are.
+  Wire wire_;
 };
 
 }  // namespace holdfast::comm

@@ -2,52 +2,174 @@
 
 #include <mpi.h>
 
-#include <cstdlib>
 #include <exception>
+#include <numeric>
 
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 #include "src/comm/mpi_communicator.hpp"
+#include "src/comm/mpi_engine.hpp"
 #include "src/comm/solo_communicator.hpp"
 
 namespace holdfast::comm {
 
-MpiSession::MpiSession(int* argc, char*** argv) : exceptions_at_start_(std::uncaught_exceptions()) {
+/// Made by the main thread, before there is a communication thread; the only calls of MPI besides those of
+/// that thread.
+struct MpiSession::State {
+  int rank = 0, size = 1;
+  int exceptions_at_start = std::uncaught_exceptions();
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::vector<int> node_of;      // by rank: lowest rank with which it shares memory
+  SharedMemory memory;           // of this node: bells, and the desks of `all`
+  std::vector<Doorbell*> bells;  // by rank
+  std::unique_ptr<FlightRecorder> recorder;
+  std::shared_ptr<MpiWorld> base;
+  std::shared_ptr<MpiEngine> engine;
+  std::unique_ptr<MpiCommunicator> all;  // of which worlds are made
+
+  void find_nodes();
+  void start();
+};
+
+namespace {
+
+/// One block per rank of a node.
+struct NodeBlock {
+  Doorbell bell;
+  MpiGroup::Desk desk;
+};
+
+}  // namespace
+
+/// Ranks are of one node when the first of them can show its memory to all of them.
+void MpiSession::State::find_nodes() {
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  int place = 0, members = 1, first = rank;
+  MPI_Comm_rank(node, &place);
+  MPI_Comm_size(node, &members);
+  MPI_Bcast(&first, 1, MPI_INT, 0, node);
+  std::uint64_t handle[4] = {};
+  if (place == 0) {
+    memory = SharedMemory::create(members * static_cast<std::int64_t>(sizeof(NodeBlock)));
+    const auto mine = memory.handle();
+    handle[0] = mine.process, handle[1] = mine.descriptor, handle[2] = mine.token, handle[3] = mine.bytes;
+  }
+  MPI_Bcast(handle, 4, MPI_UINT64_T, 0, node);
+  int seen = 1;
+  if (place != 0) {
+    auto opened = SharedMemory::open({handle[0], handle[1], handle[2], handle[3]});
+    seen = opened.has_value();
+    if (opened) memory = std::move(*opened);
+  }
+  MPI_Allreduce(MPI_IN_PLACE, &seen, 1, MPI_INT, MPI_MIN, node);
+  if (seen == 0) {
+    if (place == 0)
+      log::warn(
+          "ranks of this node cannot share memory (another pid namespace?); they send messages instead");
+    memory = SharedMemory::create(static_cast<std::int64_t>(sizeof(NodeBlock)));
+    place = 0, first = rank;
+  }
+  memory.close();
+  MPI_Comm_free(&node);
+  node_of.resize(static_cast<std::size_t>(size));
+  MPI_Allgather(&first, 1, MPI_INT, node_of.data(), 1, MPI_INT, comm);
+}
+
+void MpiSession::State::start() {
+  if (engine) return;
+  if (!recorder) recorder = std::make_unique<FlightRecorder>("", rank, size);
+  auto* block = reinterpret_cast<NodeBlock*>(memory.bytes().data());
+  std::vector<MpiGroup::Desk*> desks(static_cast<std::size_t>(size), nullptr);
+  bells.assign(static_cast<std::size_t>(size), nullptr);
+  for (std::size_t r = 0; r < node_of.size(); ++r)
+    if (node_of[r] == node_of[static_cast<std::size_t>(rank)]) {
+      bells[r] = &block->bell;
+      desks[r] = &block->desk;
+      ++block;
+    }
+  base = std::make_shared<MpiWorld>();
+  base->comm = comm, base->rank = rank, base->node_of = node_of, base->bells = bells;
+  base->recorder = recorder.get();
+  engine = std::make_shared<MpiEngine>(*bells[static_cast<std::size_t>(rank)]);
+  base->beat = engine->beat();
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto group =
+      std::make_shared<MpiGroup>(base, "all ranks", 0, std::move(ranks), SharedMemory(), std::move(desks));
+  all = std::make_unique<MpiCommunicator>(engine, std::move(group), std::make_shared<std::uint32_t>(1), true);
+}
+
+MpiSession::MpiSession(int* argc, char*** argv) : state_(std::make_unique<State>()) {
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     throw Error(Exit::runtime, "MPI did not start", "MPI_Init_thread failed");
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  MPI_Comm_rank(MPI_COMM_WORLD, &state_->rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &state_->size);
   if (provided < MPI_THREAD_SERIALIZED) {
     MPI_Finalize();
     throw Error(Exit::runtime, "this MPI allows calls from the first thread only",
                 "MPI_THREAD_SERIALIZED was refused", "Use an Open MPI built with thread support");
   }
+  MPI_Comm_dup(MPI_COMM_WORLD, &state_->comm);
+  MPI_Comm_set_errhandler(state_->comm, MPI_ERRORS_RETURN);
+  state_->find_nodes();
 }
 
 MpiSession::~MpiSession() {
-  if (std::uncaught_exceptions() > exceptions_at_start_) abort(static_cast<int>(Exit::runtime));
+  if (std::uncaught_exceptions() > state_->exceptions_at_start) abort(static_cast<int>(Exit::runtime));
+  state_->all.reset();
+  std::vector<std::shared_ptr<MpiGroup>> unfinished;
+  if (state_->engine) unfinished = state_->engine->stop();
+  if (unfinished.empty()) MPI_Comm_free(&state_->comm);
   MPI_Finalize();
 }
 
+int MpiSession::rank() const { return state_->rank; }
+int MpiSession::size() const { return state_->size; }
+
 int MpiSession::ranks_on_this_node() const {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
-  int count = 1;
-  MPI_Comm_size(node, &count);
-  MPI_Comm_free(&node);
+  int count = 0;
+  for (int node : state_->node_of) count += node == state_->node_of[static_cast<std::size_t>(state_->rank)];
   return count;
 }
 
+void MpiSession::record_flight(const std::filesystem::path& path) {
+  expects(!state_->recorder, "the flight is recorded in one place, from the beginning");
+  state_->recorder = std::make_unique<FlightRecorder>(path, state_->rank, state_->size);
+}
+
+const FlightRecorder& MpiSession::flight() const {
+  if (!state_->recorder) state_->recorder = std::make_unique<FlightRecorder>("", state_->rank, state_->size);
+  return *state_->recorder;
+}
+
+std::unique_ptr<Communicator> MpiSession::world(const WorldOptions& options) const {
+  if (state_->size == 1) return std::make_unique<SoloCommunicator>();
+  state_->start();
+  auto world = std::make_shared<MpiWorld>();
+  world->comm = state_->comm, world->rank = state_->rank;
+  world->limit = state_->base->limit = options.limit;
+  world->node_of = state_->node_of, world->bells = state_->bells;
+  world->recorder = state_->recorder.get(), world->beat = state_->engine->beat();
+  world->explain = state_->base->explain = options.explain;
+  if (options.ranks_per_node > 0)
+    for (int rank = 0; rank < state_->size; ++rank) {
+      int first = rank / options.ranks_per_node * options.ranks_per_node;
+      const auto real = [&](int r) { return state_->node_of[static_cast<std::size_t>(r)]; };
+      while (real(first) != real(rank)) ++first;
+      world->node_of[static_cast<std::size_t>(rank)] = first;
+    }
+  return state_->all->regroup(0, state_->rank, "the world", std::move(world));
+}
+
 std::unique_ptr<Communicator> MpiSession::world(std::chrono::milliseconds limit) const {
-  if (size_ == 1) return std::make_unique<SoloCommunicator>();
-  MPI_Comm all = MPI_COMM_NULL;
-  MPI_Comm_dup(MPI_COMM_WORLD, &all);
-  return std::make_unique<MpiCommunicator>(all, "the world", limit);
+  return world(WorldOptions{limit});
 }
 
 void MpiSession::abort(int exit_code) noexcept {
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
-  std::_Exit(exit_code);  // MPI_Abort may return when the runtime is already gone
+  if (state_->engine) state_->engine->abort(exit_code);
+  end_job(exit_code);
 }
 
 }  // namespace holdfast::comm

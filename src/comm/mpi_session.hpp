@@ -3,32 +3,52 @@
 // exception unwinds: then the others would wait for us in MPI_Finalize for ever, so it aborts the job
 // instead.
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include "src/comm/communicator.hpp"
+#include "src/comm/flight_recorder.hpp"
 
 namespace holdfast::comm {
 
 class MpiSession {
  public:
-  /// MPI_Init_thread (one thread at a time calls MPI). An Error (runtime) when that is refused.
+  struct WorldOptions {
+    std::chrono::milliseconds limit{60'000};  ///< no operation waits longer
+    /// Not 0: as if only ranks r, r + 1, ... of each so many shared memory. For tests and measurements.
+    int ranks_per_node = 0;
+    /// A time-out also puts this rank's flight record into the log: for runs whose nodes have no agent that
+    /// reads it.
+    bool explain = true;
+  };
+
+  /// MPI_Init_thread (one thread at a time calls MPI), and who shares memory with whom. An Error (runtime)
+  /// when that is refused.
   MpiSession(int* argc, char*** argv);
+  /// All communicators must be gone.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  /// Ranks that share this rank's memory; collective.
+  int rank() const;
+  int size() const;
+  /// Ranks that share this rank's memory.
   int ranks_on_this_node() const;
-  /// All ranks; no operation waits longer than `limit`. Collective. A world of one is a SoloCommunicator.
+  /// From here on the collectives of this rank are recorded in the file at `path` (see FlightRecorder);
+  /// before the first world(). Without it they are recorded where only this process sees it.
+  void record_flight(const std::filesystem::path& path);
+  /// What the collectives of this rank were and are doing.
+  const FlightRecorder& flight() const;
+
+  /// All ranks. Collective. A world of one is a SoloCommunicator.
+  std::unique_ptr<Communicator> world(const WorldOptions& options) const;
   std::unique_ptr<Communicator> world(std::chrono::milliseconds limit) const;
-  /// Ends all ranks; mpirun returns `exit_code`.
+  /// Ends all ranks within two seconds; mpirun returns `exit_code`. From any thread.
   [[noreturn]] void abort(int exit_code) noexcept;
 
  private:
-  int rank_ = 0, size_ = 1;
-  int exceptions_at_start_ = 0;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace holdfast::comm

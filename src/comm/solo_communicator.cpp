@@ -1,33 +1,64 @@
 #include "src/comm/solo_communicator.hpp"
 
+#include <fmt/core.h>
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <array>
+#include <cerrno>
 
 #include "src/base/error.hpp"
 
 namespace holdfast::comm {
-namespace {
-constexpr std::size_t most_nodes = 64;  // a counter over int lanes never holds more
-}  // namespace
 
-void SoloCommunicator::fold_leaves(std::span<const Extent> leaves, const Fold& fold) {
-  for (std::size_t t = 0; t < leaves.size(); ++t)
-    for (std::int64_t at = 0; at < leaves[t].elements; at += largest_fold) {
-      const float* source = leaves[t].data + at;
-      fold(static_cast<int>(t), at, std::min(largest_fold, leaves[t].elements - at), {&source, 1});
-    }
+void SoloCommunicator::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+
+std::span<std::byte> SoloCommunicator::symmetric_memory(std::int64_t bytes) {
+  expects(!memory_ && bytes >= 0, "symmetric memory is asked for once");
+  const auto wanted = static_cast<std::size_t>(bytes), mapped = std::max<std::size_t>(wanted, 1);
+  void* at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED)
+    throw system_error(fmt::format("no {:.1f} MiB of memory", static_cast<double>(bytes) / (1 << 20)), errno,
+                       "Use more ranks, or a smaller model?");
+  memory_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(at), Unmap{mapped});
+  return {memory_.get(), wanted};
 }
 
-void SoloCommunicator::exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
-                                      std::int64_t elements, const Fold& fold) {
-  expects(arrays_of.size() == 1 && nodes.size() == static_cast<std::size_t>(arrays_of[0]),
-          "one member, its own nodes");
-  expects(nodes.size() <= most_nodes, "more tree nodes than lanes can leave");
-  std::array<const float*, most_nodes> sources{};
-  for (std::int64_t at = 0; at < elements; at += largest_fold) {
-    for (std::size_t k = 0; k < nodes.size(); ++k) sources[k] = nodes[k] + at;
-    fold(0, at, std::min(largest_fold, elements - at), {sources.data(), nodes.size()});
+Event SoloCommunicator::all_gather(std::span<const Extent>, const Event& after) {
+  after.wait();
+  return {};
+}
+
+Event SoloCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
+  after.wait();
+  fold(leaves, 0, 1, folder);
+  return {};
+}
+
+Event SoloCommunicator::exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
+                                       std::span<const int> nodes_of, Folder& folder, const Event& after) {
+  expects(nodes_of.size() == 1 && nodes_of[0] >= 0, "a count of tree nodes for the one member");
+  after.wait();
+  fold(tensors, node_stride, nodes_of[0], folder);
+  return {};
+}
+
+void SoloCommunicator::fold(std::span<const Extent> tensors, std::int64_t node_stride, int nodes,
+                            Folder& folder) {
+  sources_.resize(static_cast<std::size_t>(nodes));
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    expects(tensors[t].part >= tensors[t].elements, "the only part is all of it");
+    const std::int64_t size = bytes_of(tensors[t].type);
+    for (std::int64_t at = 0; at < tensors[t].elements; at += largest_fold) {
+      for (int k = 0; k < nodes; ++k)
+        sources_[static_cast<std::size_t>(k)] =
+            static_cast<const std::byte*>(tensors[t].data) + (at + k * node_stride) * size;
+      folder.fold(static_cast<int>(t), at, std::min(largest_fold, tensors[t].elements - at), sources_);
+    }
   }
+}
+
+std::unique_ptr<Communicator> SoloCommunicator::split(int, int, std::string) {
+  return std::make_unique<SoloCommunicator>();
 }
 
 }  // namespace holdfast::comm

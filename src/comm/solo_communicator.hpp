@@ -1,6 +1,8 @@
 #pragma once
-// The group of one: every operation is what it is for the only member. A real object, so that nobody asks for
-// the size.
+// The group of one: every operation is what it is for the only member, done by the caller's thread before the
+// call returns. A real object, so that nobody asks for the size.
+#include <vector>
+
 #include "src/comm/communicator.hpp"
 
 namespace holdfast::comm {
@@ -9,18 +11,27 @@ class SoloCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void all_gather(std::span<const Extent>) override {}
-  void fold_leaves(std::span<const Extent> leaves, const Fold& fold) override;
-  void exchange_nodes(std::span<const float* const> nodes, std::span<const int> arrays_of,
-                      std::int64_t elements, const Fold& fold) override;
+  std::span<std::byte> symmetric_memory(std::int64_t bytes) override;
+  Event all_gather(std::span<const Extent> tensors, const Event& after = {}) override;
+  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) override;
+  Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
+                       std::span<const int> nodes_of, Folder& folder, const Event& after = {}) override;
   void all_reduce(std::span<std::uint64_t>, Scalar) override {}
   void broadcast(std::span<std::byte>, int) override {}
   void barrier() override {}
-  std::unique_ptr<Communicator> split(int, int) override { return std::make_unique<SoloCommunicator>(); }
+  std::unique_ptr<Communicator> split(int, int, std::string) override;
   const Wire& wire() const override { return wire_; }
   void abort(std::string_view) noexcept override {}
 
  private:
+  void fold(std::span<const Extent> tensors, std::int64_t node_stride, int nodes, Folder& folder);
+
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Unmap> memory_;
+  std::vector<const void*> sources_;
   Wire wire_;
 };
 

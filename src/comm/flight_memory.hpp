@@ -1,0 +1,73 @@
+#pragma once
+// The bytes of a flight record: plain words, each read and written as an atomic, guarded by a version that is
+// odd while somebody writes. A writer that dies in the middle spoils one entry, not the record.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+#include "src/comm/flight_recorder.hpp"
+
+namespace holdfast::comm {
+
+template <class T>
+class Guarded {
+ public:
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
+
+  /// One writer.
+  void write(const T& value) {
+    std::array<std::uint64_t, words> plain;
+    std::memcpy(plain.data(), &value, sizeof value);
+    const std::uint64_t version = version_.load(std::memory_order_relaxed);
+    version_.store(version | 1, std::memory_order_relaxed);
+    // Release: whoever sees one of these words also sees that the version was odd.
+    for (std::size_t i = 0; i < words; ++i) words_[i].store(plain[i], std::memory_order_release);
+    version_.store((version | 1) + 1, std::memory_order_release);
+  }
+  /// Nothing when a writer is, or was, in the middle of it.
+  std::optional<T> read() const { return read(*this); }
+  /// As this and `later`, a copy or the same, agree.
+  std::optional<T> read(const Guarded& later) const {
+    std::array<std::uint64_t, words> plain;
+    for (int tries = 0; tries < 100; ++tries) {
+      const std::uint64_t before = version_.load(std::memory_order_acquire);
+      if (before % 2 != 0) continue;
+      for (std::size_t i = 0; i < words; ++i) plain[i] = words_[i].load(std::memory_order_acquire);
+      if (later.version_.load(std::memory_order_relaxed) != before || !later.holds(plain)) continue;
+      T value;
+      std::memcpy(static_cast<void*>(&value), plain.data(), sizeof value);
+      return value;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr std::size_t words = sizeof(T) / 8;
+  bool holds(const std::array<std::uint64_t, words>& plain) const {
+    for (std::size_t i = 0; i < words; ++i)
+      if (words_[i].load(std::memory_order_relaxed) != plain[i]) return false;
+    return true;
+  }
+  std::atomic<std::uint64_t> version_{0};
+  std::array<std::atomic<std::uint64_t>, words> words_{};
+};
+
+struct FlightMemory {
+  static constexpr std::uint64_t right_magic = 0x31304c46'5446'4448;  // "HDFTFL01"
+  std::uint64_t magic = 0;                                            ///< written last
+  std::uint64_t bytes = sizeof(FlightMemory);
+  std::int64_t process = 0;
+  std::int32_t rank = 0, world = 0;
+  std::array<Guarded<FlightGroup>, FlightRecorder::groups> groups;
+  std::array<Guarded<FlightEntry>, FlightRecorder::entries> entries;
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "atomics between processes");
+
+/// What two looks at a record agree in, without believing it: names end, enumerators exist, numbers are in
+/// range. With only one look both are the same.
+FlightRecord decode(const FlightMemory& first, const FlightMemory& second);
+
+}  // namespace holdfast::comm
