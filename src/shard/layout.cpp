@@ -3,9 +3,9 @@
 namespace holdfast::shard {
 namespace {
 
-constexpr std::int64_t unit_alignment = 256;  // elements: a GEMM operand starts on 1 KiB
+constexpr std::int64_t unit_alignment = 512;  // elements: a GEMM operand starts on 1 KiB, in bf16 too
 
-/// The logical pieces of stored elements [first, first + count), which lie at `offset`.
+/// The logical pieces of stored elements `range`, which lie at `offset`.
 void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
                    const std::vector<config::TensorSpec>& specs, Slice range, std::int64_t offset) {
   std::int64_t base = 0;
@@ -18,28 +18,41 @@ void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
   }
 }
 
+/// The cut of one tensor; offsets are left to the caller.
+StoredSlice cut(const config::StoredTensor& stored, const Mesh& mesh) {
+  StoredSlice out;
+  out.unit = stored.unit;
+  out.elements = stored.elements();
+  out.stride = slice_stride(out.elements, mesh.group, mesh.replicas);
+  out.part = slice_part(out.elements, mesh.group, mesh.replicas);
+  out.slice = slice_of(out.elements, mesh.group, mesh.member(), mesh.replicas);
+  out.owned = piece_of(out.slice.count, out.part, mesh.replica());
+  out.owned.first += out.slice.first;
+  out.optimized = mesh.split_optimizer ? out.owned : out.slice;
+  return out;
+}
+
 }  // namespace
 
 Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
   const auto specs = config::tensors_of(shape);
   Layout out;
-  out.mesh = mesh;
-  out.unit_elements.assign(static_cast<std::size_t>(shape.layers) + 2, 0);
+  out.mesh = mesh, out.layers = shape.layers, out.tied = shape.tied_embeddings;
+  out.unit_elements.assign(static_cast<std::size_t>(out.units()), 0);
+  out.unit_stored.resize(static_cast<std::size_t>(out.units()));
   for (const auto& stored : config::stored_tensors_of(shape)) {
-    const std::int64_t stride = slice_stride(stored.elements(), mesh.group);
+    StoredSlice s = cut(stored, mesh);
     std::int64_t& unit_end = out.unit_elements[static_cast<std::size_t>(stored.unit)];
     unit_end = (unit_end + unit_alignment - 1) / unit_alignment * unit_alignment;
-    const Slice slice = slice_of(stored.elements(), mesh.group, mesh.member());
-    out.slices.push_back({stored.elements(), slice, out.arena_elements, unit_end, stored.unit});
-    append_pieces(out.held, stored, specs, slice, out.arena_elements);
-    const Slice own = slice_of(slice.count, mesh.replicas, mesh.replica());
-    append_pieces(out.owned, stored, specs, {slice.first + own.first, own.count},
-                  out.arena_elements + own.first);
-    out.arena_elements += stride;
-    unit_end += stride * mesh.group;
+    s.offset = out.slice_elements, s.optimizer_offset = out.arena_elements, s.unit_offset = unit_end;
+    append_pieces(out.held, stored, specs, s.optimized, s.optimizer_offset);
+    append_pieces(out.owned, stored, specs, s.owned, s.optimizer_offset + s.owned.first - s.optimized.first);
+    out.slice_elements += s.stride;
+    out.arena_elements += mesh.split_optimizer ? s.part : s.stride;
+    unit_end += s.stride * mesh.group;
+    out.unit_stored[static_cast<std::size_t>(s.unit)].push_back(static_cast<int>(out.slices.size()));
+    out.slices.push_back(s);
   }
-  // Replicas share out the whole arena in equal parts when they exchange tree nodes.
-  out.arena_elements = slice_stride(out.arena_elements, mesh.replicas) * mesh.replicas;
   return out;
 }
 

@@ -2,6 +2,10 @@
 // Where every element lives, as a pure function of (model, mesh): what a rank holds, where it lies in its
 // arenas, and what it alone answers for. All walks over parameters and optimizer state (AdamW, norm, digest,
 // checkpoint) use these tables.
+//
+// Two kinds of arena. Slice arenas (gradient accumulators, parameters in the wire type) hold this member's
+// slice of every tensor. Optimizer arenas (fp32 parameters, both moments, the gradient sum) hold what this
+// rank's optimizer updates: the same slices, or under HFSDP only this replica's part of each.
 #include <cstdint>
 #include <vector>
 
@@ -11,17 +15,23 @@
 
 namespace holdfast::shard {
 
-/// This rank's part of one stored tensor.
+/// This rank's part of one stored tensor. Slices are in stored elements.
 struct StoredSlice {
-  std::int64_t elements = 0;     ///< of the whole stored tensor
-  Slice slice;                   ///< stored elements held here
-  std::int64_t offset = 0;       ///< where they begin in every arena; room for slice_stride() elements
-  std::int64_t unit_offset = 0;  ///< where the whole tensor begins in the gathered buffer of its unit
   int unit = 0;
+  std::int64_t elements = 0;  ///< n, of the whole stored tensor
+  std::int64_t stride = 0,
+               part = 0;    ///< room of a member's slice; of a replica's part of it (base/slice.hpp)
+  Slice slice;              ///< this member's
+  Slice owned;              ///< this replica's part of it: what this rank alone answers for
+  Slice optimized;          ///< what its optimizer updates: `owned` under HFSDP, else `slice`
+  std::int64_t offset = 0;  ///< of `slice` in every slice arena
+  std::int64_t optimizer_offset = 0;  ///< of `optimized` in every optimizer arena
+  std::int64_t unit_offset = 0;  ///< of the whole tensor in the room of its gathered unit, and of its leaf
+                                 ///< gradient
 };
 
 /// Elements [first, first + count) of logical tensor `tensor` (an index of config::tensors_of), at `offset`
-/// of every arena.
+/// of every optimizer arena.
 struct Piece {
   int tensor = 0;
   std::int64_t first = 0, count = 0, offset = 0;
@@ -30,14 +40,19 @@ struct Piece {
 
 struct Layout {
   Mesh mesh;
-  std::vector<StoredSlice> slices;  ///< one per stored tensor
-  std::vector<Piece> held;          ///< what this rank holds, in arena order; no empty pieces
-  /// The part of `held` that this rank alone answers for: its replicas hold the same and share it out. Over
-  /// all ranks every element of every tensor is owned exactly once. Written to checkpoints, digested, counted
-  /// in the norm.
+  int layers = 0;
+  bool tied = false;                          ///< the head reads the embedding
+  std::vector<StoredSlice> slices;            ///< one per stored tensor
+  std::vector<std::vector<int>> unit_stored;  ///< the stored tensors of each unit
+  std::vector<Piece> held;  ///< what the optimizer arenas hold, in their order; no empty pieces
+  /// The part of `held` that this rank alone answers for. Over all ranks every element of every tensor is
+  /// owned exactly once. Written to checkpoints, digested, counted in the norm.
   std::vector<Piece> owned;
-  std::int64_t arena_elements = 0;          ///< of each arena (parameters, both moments, each accumulator)
-  std::vector<std::int64_t> unit_elements;  ///< of the gathered buffer of each unit
+  std::int64_t arena_elements = 0;          ///< of each optimizer arena
+  std::int64_t slice_elements = 0;          ///< of each slice arena; the same on every rank
+  std::vector<std::int64_t> unit_elements;  ///< of the room of each unit; the same on every rank
+
+  int units() const { return layers + 2; }
 };
 
 Layout layout_of(const config::ModelShape& shape, const Mesh& mesh);

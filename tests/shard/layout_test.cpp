@@ -18,6 +18,11 @@ TEST(Mesh, StrategiesCutTheWorld) {
   EXPECT_EQ(hybrid.member(), 1);
   EXPECT_EQ(mesh_of(Strategy::hybrid_shard, 2, 4, 8, 5).group, 2);
   EXPECT_EQ(mesh_of(Strategy::hybrid_shard, 0, 8, 2, 1).group, 2) << "a world smaller than a node";
+  EXPECT_EQ(mesh_of(Strategy::shard_grad_op, 0, 4, 8, 5).group, 8);
+  EXPECT_EQ(mesh_of(Strategy::hfsdp, 0, 4, 8, 5).group, 4);
+  EXPECT_TRUE(mesh_of(Strategy::hfsdp, 0, 4, 8, 5).split_optimizer);
+  EXPECT_FALSE(mesh_of(Strategy::hfsdp, 8, 4, 8, 5).split_optimizer) << "one replica has nothing to split";
+  EXPECT_FALSE(hybrid.split_optimizer);
 }
 
 TEST(Mesh, RefusesAGroupThatDoesNotDivideTheWorld) {
@@ -47,22 +52,71 @@ std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy st
         ++seen[static_cast<std::size_t>(piece.tensor)][static_cast<std::size_t>(piece.first + i)];
     }
     EXPECT_LE(end, layout.arena_elements);
-    EXPECT_EQ(layout.arena_elements % (layout.mesh.replicas * slice_alignment), 0);
+    EXPECT_EQ(layout.arena_elements % slice_alignment, 0);
   }
   return seen;
 }
 
-TEST(Layout, EveryElementIsOwnedOnceAndHeldByEveryReplica) {
-  config::ModelShape odd;  // sizes that are not multiples of anything
+config::ModelShape odd_shape(bool tied) {  // sizes that are not multiples of anything, some below a group
+  config::ModelShape odd;
   odd.vocabulary = 97, odd.width = 20, odd.heads = 2, odd.kv_heads = 1, odd.ffn = 33, odd.layers = 2;
-  for (const auto strategy : {Strategy::no_shard, Strategy::full_shard, Strategy::hybrid_shard})
+  odd.tied_embeddings = tied;
+  return odd;
+}
+
+TEST(Layout, EveryElementIsOwnedOnceAndOptimizedByEveryReplicaOrOneOfThem) {
+  for (const auto strategy : {Strategy::no_shard, Strategy::full_shard, Strategy::hybrid_shard,
+                              Strategy::shard_grad_op, Strategy::hfsdp})
     for (int world : {1, 2, 4, 6, 8}) {
-      const int replicas = mesh_of(strategy, 2 - world % 2, 1, world, 0).replicas;
+      const auto odd = odd_shape(world == 4);
+      const Mesh mesh = mesh_of(strategy, 2 - world % 2, 1, world, 0);
       for (const auto& tensor : cover(odd, strategy, world, 2 - world % 2, true))
         for (int n : tensor) ASSERT_EQ(n, 1);
       for (const auto& tensor : cover(odd, strategy, world, 2 - world % 2, false))
-        for (int n : tensor) ASSERT_EQ(n, replicas);
+        for (int n : tensor) ASSERT_EQ(n, mesh.split_optimizer ? 1 : mesh.replicas);
     }
+}
+
+TEST(Layout, AllRanksAgreeOnWhereThingsLie) {
+  for (const auto strategy : {Strategy::hybrid_shard, Strategy::hfsdp}) {
+    const Layout first = layout_of(odd_shape(false), mesh_of(strategy, 3, 1, 6, 0));
+    for (int rank = 1; rank < 6; ++rank) {
+      const Layout other = layout_of(odd_shape(false), mesh_of(strategy, 3, 1, 6, rank));
+      EXPECT_EQ(other.slice_elements, first.slice_elements);
+      EXPECT_EQ(other.arena_elements, first.arena_elements);
+      EXPECT_EQ(other.unit_elements, first.unit_elements);
+      for (std::size_t t = 0; t < first.slices.size(); ++t) {
+        EXPECT_EQ(other.slices[t].offset, first.slices[t].offset);
+        EXPECT_EQ(other.slices[t].optimizer_offset, first.slices[t].optimizer_offset);
+        EXPECT_EQ(other.slices[t].unit_offset, first.slices[t].unit_offset);
+      }
+    }
+  }
+}
+
+TEST(Layout, AReplicasPartLiesInsideItsSlice) {
+  for (int rank = 0; rank < 8; ++rank) {
+    const Layout layout = layout_of(odd_shape(false), mesh_of(Strategy::hfsdp, 2, 1, 8, rank));
+    EXPECT_EQ(layout.held, layout.owned);
+    for (const StoredSlice& s : layout.slices) {
+      EXPECT_EQ(s.stride, 4 * s.part);
+      EXPECT_EQ(s.owned, s.optimized);
+      EXPECT_GE(s.owned.first, s.slice.first);
+      EXPECT_LE(s.owned.first + s.owned.count, s.slice.first + s.slice.count);
+      EXPECT_LE(s.owned.count, s.part);
+    }
+  }
+}
+
+TEST(Layout, PaddingOfALargeModelIsSmall) {
+  config::ModelShape llama;  // Llama-2-7B
+  llama.vocabulary = 32000, llama.width = 4096, llama.layers = 32, llama.heads = llama.kv_heads = 32,
+  llama.ffn = 11008;
+  const auto n = static_cast<double>(config::parameters_of(llama));
+  const Layout eight = layout_of(llama, mesh_of(Strategy::hybrid_shard, 8, 8, 128, 5));
+  EXPECT_LT(static_cast<double>(eight.slice_elements) * 8 / n, 1.0005);
+  const Layout hfsdp = layout_of(llama, mesh_of(Strategy::hfsdp, 8, 8, 128, 5));
+  EXPECT_EQ(hfsdp.arena_elements * 16, hfsdp.slice_elements) << "1/128 of the model's optimizer state";
 }
 
 TEST(Layout, LogicalIndexIsStoredIndexMinusTheSizesOfThePartsBefore) {
@@ -90,9 +144,10 @@ TEST(Layout, GatheredTensorsDoNotOverlapAndAreAligned) {
   std::vector<std::int64_t> end(layout.unit_elements.size(), 0);
   for (const StoredSlice& s : layout.slices) {
     auto unit = static_cast<std::size_t>(s.unit);
-    EXPECT_EQ(s.unit_offset % 256, 0);
+    EXPECT_EQ(s.unit_offset % 512, 0) << "1 KiB in bf16";
     EXPECT_GE(s.unit_offset, end[unit]);
-    end[unit] = s.unit_offset + 4 * slice_stride(s.elements, 4);
+    end[unit] = s.unit_offset + 4 * s.stride;
+    EXPECT_GE(4 * s.stride, s.elements);
     EXPECT_LE(end[unit], layout.unit_elements[unit]);
   }
 }

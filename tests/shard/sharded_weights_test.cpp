@@ -1,132 +1,88 @@
-// Gathering and the canonical sum over real messages: every strategy that fits the world gives, bit for bit,
-// what one rank alone gives. Sizes are odd, gradients cover 44 binades, and some are -0 in every leaf.
+// Gathering and the canonical sum between real ranks: every strategy, type, prefetch depth and rule for
+// keeping units that fits the world gives, bit for bit, what one loop computes; what travels is what the wire
+// plan says; and after the first step nothing is allocated.
 #include "src/shard/sharded_weights.hpp"
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
-#include <bit>
+#include <atomic>
+#include <cstdlib>
+#include <new>
 
-#include "src/base/digest.hpp"
-#include "src/base/error.hpp"
-#include "src/comm/mpi_communicator.hpp"
-#include "src/comm/solo_communicator.hpp"
+#include "tests/shard/cases.hpp"
+#include "tests/support/mpi_main.hpp"
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace holdfast::shard {
 namespace {
 
-using config::Strategy;
-
-config::ModelShape odd_shape() {
-  config::ModelShape shape;
-  shape.vocabulary = 97, shape.width = 20, shape.heads = 2, shape.kv_heads = 1, shape.ffn = 33,
-  shape.layers = 3;
-  return shape;
-}
-float number(std::uint64_t stream, std::int64_t element) {
-  if (element % 97 == 0) return -0.f;
-  const std::uint64_t h =
-      mix64(mix64(stream + 1) ^ static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u);
-  return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) |
-                              static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
+/// Ranks beside each other, or as if only `ranks_per_node` of them shared memory.
+template <class Body>
+void in_a_world(int ranks_per_node, Body body) {
+  const auto world = tests::session().world({std::chrono::seconds(60), ranks_per_node});
+  Bench bench(*world);
+  body(bench);
 }
 
-/// One rank's shards and everything they need.
-struct Rank {
-  Rank(const config::ModelShape& shape, const Mesh& mesh, int leaves, int lanes, comm::Communicator& world)
-      : layout(layout_of(shape, mesh)),
-        plan(leaves, lanes, mesh.replicas, mesh.group),
-        group(world.split(mesh.replica(), mesh.member())),
-        replicas(world.split(mesh.member(), mesh.replica())),
-        weights(layout, plan, *group, *replicas, *kernels, stream, arena) {
-    arena.commit();
-    for (std::size_t t = 0; t < layout.slices.size(); ++t)
-      for (std::int64_t i = 0; i < layout.slices[t].slice.count; ++i)
-        weights.parameters()[layout.slices[t].offset + i] =
-            number(1000 + t, layout.slices[t].slice.first + i);
+TEST(ShardedWeights, EveryStrategyGivesWhatOneLoopGives) {
+  in_a_world(0, [](Bench& bench) {
+    EXPECT_GE(every_strategy(bench, {{24, 8}, {12, 12}, {24, 4}, {36, 6}}), 8);
+  });
+}
+
+TEST(ShardedWeights, NodesOfTwoGiveTheSame) {
+  in_a_world(2, [](Bench& bench) { EXPECT_GE(every_strategy(bench, {{24, 8}, {36, 6}}), 4); });
+}
+
+TEST(ShardedWeights, EveryTypeUnderEveryStrategy) { in_a_world(0, every_type); }
+
+TEST(ShardedWeights, PrefetchAndKeepingChangeNothingButWhatTravels) {
+  in_a_world(0, every_way_to_prefetch_and_keep);
+}
+
+/// Every place of a communicator's queue has held an operation as large as any of ours: what the queues keep
+/// for later is not counted as ours.
+void fill_queues(const Groups& groups) {
+  class Nothing final : public comm::Folder {
+    void fold(int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
+  } nothing;
+  const std::vector<comm::Extent> tensors(16);
+  const std::vector<int> nodes(static_cast<std::size_t>(groups.replicas->size()), 1);
+  for (int i = 0; i < 300; ++i) {
+    groups.gathers->all_gather(tensors);
+    groups.reductions->fold_leaves(tensors, nothing);
+    groups.replicas->exchange_nodes(tensors, 0, nodes, nothing);
   }
-  /// Walks the units as a leaf does; gradients are pure functions of (leaf, tensor, element).
-  void step() {
-    const int last = static_cast<int>(layout.unit_elements.size()) - 1, replica = layout.mesh.replica();
-    weights.begin_step();
-    for (int i = 0; i < plan.micro_steps(replica); ++i) {
-      weights.begin_micro_step(i);
-      for (int unit = 0; unit <= last; ++unit) check_weights(unit);
-      for (int unit = last; unit >= 0; --unit) {
-        if (unit > 0) check_weights(unit);
-        for (std::size_t t = 0; t < layout.slices.size(); ++t)
-          if (layout.slices[t].unit == unit)
-            for (std::int64_t e = 0; e < layout.slices[t].elements; ++e)
-              weights.gradient(static_cast<int>(t))[e] = number(
-                  static_cast<std::uint64_t>(plan.leaf(replica, i, layout.mesh.member())) * 100 + t, e);
-        weights.reduce(unit);
-      }
+  for (auto* group : {groups.gathers.get(), groups.reductions.get(), groups.replicas.get()}) group->barrier();
+}
+
+TEST(ShardedWeights, NothingIsAllocatedAfterTheFirstStep) {
+  in_a_world(0, [](Bench& bench) {
+    for (const Choice choice : bench.choices()) {
+      const Mesh mesh = bench.mesh_for(choice);
+      const Groups& groups = bench.groups_for(mesh);
+      fill_queues(groups);
+      Policy policy;
+      policy.parameters = policy.reduce = DType::bf16;
+      Rank here(odd_shape(true), mesh, policy, 24, 12, groups, bench.memory());
+      here.step(0);
+      const std::int64_t before = allocations;
+      const int wrong = here.step(1) + here.evaluate(2) + here.step(2);
+      EXPECT_EQ(allocations - before, 0) << "strategy " << static_cast<int>(choice.strategy);
+      EXPECT_EQ(wrong, 0);
     }
-    weights.finish_step();
-  }
-  void check_weights(int unit) {
-    weights.acquire(unit);
-    for (std::size_t t = 0; t < layout.slices.size(); ++t)
-      for (std::int64_t e = 0; layout.slices[t].unit == unit && e < layout.slices[t].elements; ++e)
-        ASSERT_EQ(std::bit_cast<std::uint32_t>(weights.weight(static_cast<int>(t))[e]),
-                  std::bit_cast<std::uint32_t>(number(1000 + t, e)));
-    weights.release(unit);
-  }
-
-  Layout layout;
-  LanePlan plan;
-  std::unique_ptr<comm::Communicator> group, replicas;
-  std::unique_ptr<kernels::Kernels> kernels = kernels::make_cpu_kernels(1);
-  tensor::InlineStream stream;
-  tensor::Arena arena;
-  ShardedWeights weights;
-};
-
-bool fits(int leaves, int lanes, int replicas, int group) {
-  try {
-    LanePlan(leaves, lanes, replicas, group);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-TEST(ShardedWeights, EveryLayoutGivesWhatOneRankAloneGives) {
-  int size = 1, rank = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  std::unique_ptr<comm::Communicator> world = std::make_unique<comm::SoloCommunicator>();
-  if (size > 1) {
-    MPI_Comm all = MPI_COMM_NULL;
-    MPI_Comm_dup(MPI_COMM_WORLD, &all);
-    world = std::make_unique<comm::MpiCommunicator>(all, "the world", std::chrono::seconds(60));
-  }
-  const auto shape = odd_shape();
-  int tried = 0;
-  struct Sum {
-    int leaves, lanes;
-  };
-  for (const auto [leaves, lanes] : {Sum{24, 8}, Sum{12, 12}, Sum{24, 4}, Sum{36, 6}}) {
-    comm::SoloCommunicator alone;
-    Rank reference(shape, mesh_of(Strategy::no_shard, 0, 1, 1, 0), leaves, lanes, alone);
-    reference.step();
-    for (int group = 1; group <= size; ++group) {
-      if (size % group != 0 || !fits(leaves, lanes, size / group, group)) continue;
-      ++tried;
-      Rank here(shape, mesh_of(Strategy::hybrid_shard, group, 1, size, rank), leaves, lanes, *world);
-      here.step();
-      here.step();  // nothing is left over from the step before
-      for (std::size_t t = 0; t < here.layout.slices.size(); ++t) {
-        const StoredSlice &part = here.layout.slices[t], &whole = reference.layout.slices[t];
-        for (std::int64_t i = 0; i < part.slice.count; ++i)
-          ASSERT_EQ(std::bit_cast<std::uint32_t>(here.weights.gradients()[part.offset + i]),
-                    std::bit_cast<std::uint32_t>(
-                        reference.weights.gradients()[whole.offset + part.slice.first + i]))
-              << "tensor " << t << ", group " << group << ", leaves " << leaves << ", lanes " << lanes;
-      }
-    }
-  }
-  EXPECT_GE(tried, 4);
+  });
 }
 
 }  // namespace

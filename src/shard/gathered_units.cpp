@@ -1,0 +1,127 @@
+#include "src/shard/gathered_units.hpp"
+
+#include <fmt/core.h>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::shard {
+
+GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const MemoryPlan& memory,
+                             int micro_steps, const Resources& resources)
+    : layout_(layout),
+      policy_(policy),
+      r_(resources),
+      published_arena_(memory.published_is_symmetric ? resources.symmetric : resources.own) {
+  if (shares()) {
+    const Rooms rooms = rooms_of(layout.layers, policy);
+    step_ = schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms, policy);
+    evaluation_ = schedule_of(uses_of(layout.layers, layout.tied, 1, false), rooms, policy);
+  }
+  for (std::size_t i = 0; i < memory.rooms.size(); ++i)
+    rooms_.push_back({r_.symmetric.plan<std::byte>(fmt::format("gathered unit {}", i), memory.rooms[i])});
+  publishes_ = memory.published > 0;
+  if (publishes_)
+    published_ = published_arena_.plan<std::byte>("parameters in the wire type", memory.published);
+  parameters_ =
+      r_.own.plan<float>("parameters", memory.parameters / static_cast<std::int64_t>(sizeof(float)));
+
+  const auto units = static_cast<std::size_t>(layout.units());
+  room_of_.assign(units, -1);
+  published_by_.resize(units);
+  gather_extents_.resize(units), publish_extents_.resize(units);
+  for (const StoredSlice& s : layout.slices) {
+    const auto unit = static_cast<std::size_t>(s.unit);
+    gather_extents_[unit].push_back({nullptr, s.elements, s.stride, policy.parameters});
+    publish_extents_[unit].push_back({nullptr, s.slice.count, s.part, policy.parameters});
+  }
+}
+
+void GatheredUnits::publish() {
+  if (!publishes_) return;
+  for (int unit = 0; unit < layout_.units(); ++unit) {
+    auto& extents = publish_extents_[static_cast<std::size_t>(unit)];
+    auto& done = published_by_[static_cast<std::size_t>(unit)];
+    r_.stream.wait(done);  // of the step before: nobody reads the old values any more
+    std::size_t i = 0;
+    for (int stored : stored_of(unit)) {
+      const StoredSlice& s = slice(stored);
+      r_.kernels.convert(r_.stream, published(s.offset + s.optimized.first - s.slice.first),
+                         policy_.parameters, parameters() + s.optimizer_offset, DType::fp32,
+                         s.optimized.count);
+      extents[i++].data = published(s.offset);
+    }
+    if (layout_.mesh.split_optimizer) done = r_.groups.replicas->all_gather(extents, r_.stream.record());
+  }
+}
+
+void GatheredUnits::begin(const Schedule& schedule) {
+  schedule_ = &schedule;
+  use_ = -1, next_gather_ = 0;
+  for (Room& room : rooms_) {
+    expects(!room.in_use, "every unit was released");
+    room.unit = -1;
+  }
+  prefetch(-1);
+}
+
+void GatheredUnits::prefetch(int use) {
+  const auto& gathers = schedule_->gathers;
+  for (; next_gather_ < gathers.size() && gathers[next_gather_].at == use; ++next_gather_)
+    gather(gathers[next_gather_].unit, gathers[next_gather_].room);
+}
+
+void GatheredUnits::gather(int unit, int to) {
+  Room& room = rooms_[static_cast<std::size_t>(to)];
+  expects(!room.in_use, "a room is free when another unit takes it");
+  r_.stream.wait(room.ready);  // also of a gather that nobody used
+  std::byte* base = r_.symmetric.at(room.memory);
+  const std::int64_t bytes = tensor::bytes_of(policy_.parameters);
+  auto& extents = gather_extents_[static_cast<std::size_t>(unit)];
+  if (publishes_) r_.stream.wait(published_by_[static_cast<std::size_t>(unit)]);
+  std::size_t i = 0;
+  for (int stored : stored_of(unit)) {
+    const StoredSlice& s = slice(stored);
+    std::byte* whole = base + s.unit_offset * bytes;
+    const void* mine =
+        publishes_ ? static_cast<const void*>(published(s.offset)) : parameters() + s.optimizer_offset;
+    r_.kernels.convert(r_.stream, whole + s.slice.first * bytes, policy_.parameters, mine,
+                       publishes_ ? policy_.parameters : DType::fp32, s.slice.count);
+    extents[i++].data = whole;
+  }
+  room.unit = unit;
+  // The stream's order also keeps the others' parts from being overwritten while compute still reads them.
+  room.ready = r_.groups.gathers->all_gather(extents, r_.stream.record());
+}
+
+void GatheredUnits::acquire(int unit) {
+  if (!shares()) {
+    r_.stream.wait(published_by_[static_cast<std::size_t>(unit)]);
+    return;
+  }
+  expects(schedule_ != nullptr && use_ + 1 < static_cast<int>(schedule_->uses.size()),
+          "a step or an evaluation was begun and is not over");
+  const Use& use = schedule_->uses[static_cast<std::size_t>(++use_)];
+  expects(use.unit == unit, "units are acquired in the order of the schedule");
+  prefetch(use_);
+  Room& room = rooms_[static_cast<std::size_t>(use.room)];
+  expects(room.unit == unit, "the unit is in its room");
+  r_.stream.wait(room.ready);
+  room.in_use = true;
+  room_of_[static_cast<std::size_t>(unit)] = use.room;
+}
+
+void GatheredUnits::release(int unit) {
+  if (shares()) rooms_[static_cast<std::size_t>(room_of_[static_cast<std::size_t>(unit)])].in_use = false;
+}
+
+const void* GatheredUnits::weight(int stored) {
+  const StoredSlice& s = slice(stored);
+  if (!shares())
+    return publishes_ ? static_cast<const void*>(published(s.offset)) : parameters() + s.optimizer_offset;
+  const int room = room_of_[static_cast<std::size_t>(s.unit)];
+  expects(room >= 0 && rooms_[static_cast<std::size_t>(room)].unit == s.unit, "a weight of an acquired unit");
+  return r_.symmetric.at(rooms_[static_cast<std::size_t>(room)].memory) +
+         s.unit_offset * tensor::bytes_of(policy_.parameters);
+}
+
+}  // namespace holdfast::shard

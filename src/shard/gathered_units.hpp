@@ -1,0 +1,78 @@
+#pragma once
+// Parameters on their way from the optimizer to the model: the fp32 master, what replicas tell each other of
+// it, and whole units in rooms, gathered ahead of their use as the schedule says.
+//
+//   S > 1            master -> own slice, converted into the room -> all-gather in the shard group
+//   S = 1, fp32      the model reads the master itself
+//   S = 1, bf16      master -> published, converted once per step; the model reads that
+//   HFSDP, R > 1     master (1/R of the slice) -> published -> all-gather among replicas: the whole slice, in
+//                    the parameter type; from there as above
+#include <span>
+#include <vector>
+
+#include "src/shard/layout.hpp"
+#include "src/shard/memory_plan.hpp"
+#include "src/shard/policy.hpp"
+#include "src/shard/resources.hpp"
+#include "src/shard/schedule.hpp"
+
+namespace holdfast::shard {
+
+class GatheredUnits {
+ public:
+  /// Plans its memory. `micro_steps`: of this replica.
+  GatheredUnits(const Layout& layout, const Policy& policy, const MemoryPlan& memory, int micro_steps,
+                const Resources& resources);
+
+  float* parameters() { return r_.own.at(parameters_); }
+  /// Collective among replicas (HFSDP).
+  void publish();
+  /// Forgets what was gathered and starts the first gathers.
+  void begin_step() { begin(step_); }
+  void begin_evaluation() { begin(evaluation_); }
+  void acquire(int unit);
+  void release(int unit);
+  const void* weight(int stored);
+
+ private:
+  using Bytes = tensor::Arena::Piece<std::byte>;
+  struct Room {
+    Bytes memory;
+    int unit = -1;
+    bool in_use = false;
+    tensor::Event ready = {};
+  };
+  bool shares() const { return layout_.mesh.group > 1; }
+  void begin(const Schedule& schedule);
+  /// Enqueues what the schedule has for this moment.
+  void prefetch(int use);
+  void gather(int unit, int room);
+  std::byte* published(std::int64_t elements) {
+    return published_arena_.at(published_) + elements * tensor::bytes_of(policy_.parameters);
+  }
+  const StoredSlice& slice(int stored) const { return layout_.slices[static_cast<std::size_t>(stored)]; }
+  std::span<const int> stored_of(int unit) const {
+    return layout_.unit_stored[static_cast<std::size_t>(unit)];
+  }
+
+  const Layout& layout_;
+  const Policy policy_;
+  const Resources r_;
+  tensor::Arena& published_arena_;
+  Schedule step_, evaluation_;
+
+  tensor::Arena::Piece<float> parameters_;
+  Bytes published_;
+  bool publishes_ = false;
+  std::vector<Room> rooms_;
+  std::vector<int> room_of_;                 // by unit, of its latest acquire; -1: none
+  std::vector<tensor::Event> published_by_;  // by unit: its slice is whole
+  // Per unit, so that each outlives its operation: a unit has at most one of each in flight.
+  std::vector<std::vector<comm::Extent>> gather_extents_, publish_extents_;
+
+  const Schedule* schedule_ = nullptr;
+  int use_ = -1;                 // the latest acquire
+  std::size_t next_gather_ = 0;  // of schedule_->gathers
+};
+
+}  // namespace holdfast::shard

@@ -1,0 +1,130 @@
+#include "src/shard/gradient_sums.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::shard {
+
+GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Policy& policy,
+                           const MemoryPlan& memory, const Resources& resources)
+    : layout_(layout), policy_(policy), r_(resources) {
+  const Mesh& mesh = layout.mesh;
+  for (int step = 0; step < lanes.micro_steps(mesh.replica()); ++step)
+    additions_.push_back(lanes.additions(mesh.replica(), step));
+  final_additions_ = lanes.final_additions();
+  for (int g = 0; g < mesh.replicas; ++g) nodes_of_.push_back(static_cast<int>(lanes.nodes(g).size()));
+
+  constexpr auto fp32 = static_cast<std::int64_t>(sizeof(float));
+  for (int i = 0; i < leaf_buffers; ++i)
+    leaves_.push_back(r_.symmetric.plan<std::byte>(fmt::format("leaf gradients {}", i), memory.leaves[i]));
+  accumulators_ = r_.symmetric.plan<std::byte>("gradient accumulators", memory.accumulators);
+  sums_ = r_.own.plan<float>("gradient sums", memory.sums / fp32);
+  scratch_ = r_.own.plan<float>("tree nodes being added", memory.scratch / fp32);
+
+  leaf_free_.resize(leaf_buffers);
+  units_.reserve(static_cast<std::size_t>(layout.units()));
+  for (int unit = 0; unit < layout.units(); ++unit) units_.emplace_back(*this, unit);
+  for (const StoredSlice& s : layout.slices) {
+    Unit& unit = units_[static_cast<std::size_t>(s.unit)];
+    unit.leaf_extents.push_back({nullptr, s.elements, s.stride, policy.reduce});
+    unit.node_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
+  }
+}
+
+void GradientSums::find_memory() {
+  if (accumulators_at_ != nullptr) return;
+  accumulators_at_ = reinterpret_cast<float*>(r_.symmetric.at(accumulators_));
+  if (splits()) sums_at_ = r_.own.at(sums_);
+  scratch_at_ = r_.own.at(scratch_);
+}
+
+float* GradientSums::sums() {
+  find_memory();
+  return splits() ? sums_at_ : accumulators_at_;
+}
+
+float* GradientSums::gradient(int stored) {
+  const StoredSlice& s = layout_.slices[static_cast<std::size_t>(stored)];
+  r_.stream.wait(leaf_free_[static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers))]);
+  return leaf(s);
+}
+
+void GradientSums::reduce(int number, int micro_step) {
+  find_memory();
+  Unit& unit = units_[static_cast<std::size_t>(number)];
+  for (std::size_t i = 0; i < unit.leaf_extents.size(); ++i) {
+    const StoredSlice& s = slice(number, static_cast<int>(i));
+    if (policy_.reduce != DType::fp32)
+      r_.kernels.convert(r_.stream, leaf(s), policy_.reduce, leaf(s), DType::fp32, s.elements);
+    unit.leaf_extents[i].data = leaf(s);
+  }
+  unit.leaves.additions = &additions_[static_cast<std::size_t>(micro_step)];
+  unit.folded = r_.groups.reductions->fold_leaves(unit.leaf_extents, unit.leaves, r_.stream.record());
+  leaf_free_[static_cast<std::size_t>(leaf_buffer_of(number, layout_.layers))] = unit.folded;
+  const bool last = static_cast<std::size_t>(micro_step) + 1 == additions_.size();
+  if (last && final_additions_.size() > 1) exchange(unit, number);  // else its one node is the sum
+}
+
+void GradientSums::exchange(Unit& unit, int number) {
+  for (std::size_t i = 0; i < unit.node_extents.size(); ++i)
+    unit.node_extents[i].data = accumulators_at_ + slice(number, static_cast<int>(i)).offset;
+  unit.exchanged = r_.groups.replicas->exchange_nodes(unit.node_extents, layout_.slice_elements, nodes_of_,
+                                                      unit.nodes, unit.folded);
+  // Under HFSDP a rank needs no more than its part; else every replica updates all that it holds.
+  if (!splits()) unit.gathered = r_.groups.replicas->all_gather(unit.node_extents, unit.exchanged);
+}
+
+void GradientSums::finish() {
+  // In this order: behind an operation that failed the next one never starts.
+  for (const Unit& unit : units_)
+    for (const tensor::Event& event : {unit.folded, unit.exchanged, unit.gathered}) r_.stream.wait(event);
+}
+
+void GradientSums::Leaves::fold(int tensor, std::int64_t first, std::int64_t count,
+                                std::span<const void* const> sources) {
+  float* sum = all_.accumulators_at_ + all_.slice(unit_, tensor).offset + first;
+  all_.add_up(*additions, sum, sum, all_.layout_.slice_elements, count, sources, all_.policy_.reduce);
+}
+
+void GradientSums::Nodes::fold(int tensor, std::int64_t first, std::int64_t count,
+                               std::span<const void* const> sources) {
+  const StoredSlice& s = all_.slice(unit_, tensor);
+  float* scratch = all_.scratch_at_;
+  constexpr std::int64_t stride = comm::Communicator::largest_fold;
+  if (all_.splits()) {
+    float* sum = all_.sums_at_ + s.optimizer_offset + first;
+    all_.add_up(all_.final_additions_, sum, scratch, stride, count, sources, DType::fp32);
+    return;
+  }
+  // The sum takes the place of my part of my node 0, which is one of the sources and read by nobody else.
+  all_.add_up(all_.final_additions_, scratch, scratch, stride, count, sources, DType::fp32);
+  std::memcpy(all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first, scratch,
+              static_cast<std::size_t>(count) * sizeof(float));
+}
+
+void GradientSums::add_up(const std::vector<LaneOp>& additions, float* sum, float* rest, std::int64_t stride,
+                          std::int64_t count, std::span<const void* const> sources, DType type) {
+  auto accumulator = [&](int slot) { return slot == 0 ? sum : rest + slot * stride; };
+  for (std::size_t i = 0; i < additions.size();) {
+    const LaneOp& op = additions[i];
+    if (op.kind == LaneOp::Kind::merge) {
+      const void* right = accumulator(op.slot + 1);
+      r_.fold_kernels.fold(fold_stream_, accumulator(op.slot), {&right, 1}, DType::fp32, count, false);
+      ++i;
+      continue;
+    }
+    std::size_t end = i + 1;  // further leaves of the same lane go in the same pass
+    while (end < additions.size() && additions[end].kind == LaneOp::Kind::add_leaf &&
+           additions[end].slot == op.slot)
+      ++end;
+    r_.fold_kernels.fold(fold_stream_, accumulator(op.slot),
+                         sources.subspan(static_cast<std::size_t>(op.leaf), end - i), type, count,
+                         op.kind == LaneOp::Kind::copy_leaf);
+    i = end;
+  }
+}
+
+}  // namespace holdfast::shard

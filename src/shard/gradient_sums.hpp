@@ -1,0 +1,97 @@
+#pragma once
+// Gradients on their way from the model to the optimizer: a leaf's gradients are folded unit by unit into the
+// accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below; once a
+// unit's last leaf is in, replicas exchange its tree nodes and each folds its part of the sum.
+#include <span>
+#include <vector>
+
+#include "src/shard/lane_plan.hpp"
+#include "src/shard/layout.hpp"
+#include "src/shard/memory_plan.hpp"
+#include "src/shard/policy.hpp"
+#include "src/shard/resources.hpp"
+
+namespace holdfast::shard {
+
+class GradientSums {
+ public:
+  /// Plans its memory.
+  GradientSums(const Layout& layout, const LanePlan& lanes, const Policy& policy, const MemoryPlan& memory,
+               const Resources& resources);
+  GradientSums(const GradientSums&) = delete;  // operations in flight know it by address
+
+  /// Where the leaf's gradient of a stored tensor goes; waits until the buffer's last content was folded.
+  float* gradient(int stored);
+  /// Enqueues the fold of a unit's leaf, and behind the last one the exchange among replicas.
+  void reduce(int unit, int micro_step);
+  /// Afterwards sums() holds the gradient sums of everything the optimizer updates here.
+  void finish();
+  float* sums();
+
+ private:
+  /// Leaves of one unit into the accumulators.
+  class Leaves final : public comm::Folder {
+   public:
+    Leaves(GradientSums& all, int unit) : all_(all), unit_(unit) {}
+    void fold(int tensor, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override;
+    const std::vector<LaneOp>* additions = nullptr;  ///< of the micro-step
+
+   private:
+    GradientSums& all_;
+    int unit_;
+  };
+  /// Tree nodes of all replicas into the sum.
+  class Nodes final : public comm::Folder {
+   public:
+    Nodes(GradientSums& all, int unit) : all_(all), unit_(unit) {}
+    void fold(int tensor, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override;
+
+   private:
+    GradientSums& all_;
+    int unit_;
+  };
+  /// One unit's operations; they are known by address while in flight.
+  struct Unit {
+    Unit(GradientSums& all, int unit) : leaves(all, unit), nodes(all, unit) {}
+    Leaves leaves;
+    Nodes nodes;
+    std::vector<comm::Extent> leaf_extents, node_extents;
+    tensor::Event folded, exchanged, gathered;  ///< of the latest step
+  };
+
+  bool splits() const { return layout_.mesh.split_optimizer; }
+  float* leaf(const StoredSlice& s) {
+    const auto buffer = static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers));
+    return reinterpret_cast<float*>(r_.symmetric.at(leaves_[buffer])) + s.unit_offset;
+  }
+  const StoredSlice& slice(int unit, int tensor) const {
+    const auto& stored = layout_.unit_stored[static_cast<std::size_t>(unit)];
+    return layout_.slices[static_cast<std::size_t>(stored[static_cast<std::size_t>(tensor)])];
+  }
+  /// Folds run on the communication thread, which therefore never asks the arenas.
+  void find_memory();
+  void exchange(Unit& unit, int number);
+  /// `additions` on `count` elements: accumulator 0 is at `sum`, accumulator k > 0 at rest + k * stride.
+  void add_up(const std::vector<LaneOp>& additions, float* sum, float* rest, std::int64_t stride,
+              std::int64_t count, std::span<const void* const> sources, DType type);
+
+  const Layout& layout_;
+  const Policy policy_;
+  const Resources r_;
+  tensor::InlineStream fold_stream_;
+
+  std::vector<std::vector<LaneOp>> additions_;  // of each micro-step
+  std::vector<LaneOp> final_additions_;
+  std::vector<int> nodes_of_;  // tree nodes that each replica brings
+
+  std::vector<tensor::Arena::Piece<std::byte>> leaves_;
+  tensor::Arena::Piece<std::byte> accumulators_;
+  tensor::Arena::Piece<float> sums_, scratch_;
+  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *scratch_at_ = nullptr;  // set once
+  std::vector<Unit> units_;
+  std::vector<tensor::Event> leaf_free_;  // by leaf buffer: its content was folded
+};
+
+}  // namespace holdfast::shard

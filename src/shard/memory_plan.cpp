@@ -1,0 +1,71 @@
+#include "src/shard/memory_plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/comm/communicator.hpp"
+#include "src/shard/schedule.hpp"
+#include "src/tensor/arena.hpp"
+
+namespace holdfast::shard {
+namespace {
+
+constexpr std::int64_t page = tensor::Arena::whole_alignment;
+
+std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+LeafBuffer leaf_buffer_of(int unit, int layers) {
+  if (unit == 0) return leaf_embedding;
+  if (unit == layers + 1) return leaf_head;
+  return (layers - unit) % 2 == 0 ? leaf_block : leaf_block_2;
+}
+
+int accumulators_of(const LanePlan& lanes, int replicas) {
+  int most = 1;
+  for (int g = 0; g < replicas; ++g) most = std::max(most, lanes.slots(g));
+  return most;
+}
+
+MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy& policy) {
+  const Mesh& mesh = layout.mesh;
+  const std::int64_t wire = tensor::bytes_of(policy.parameters), fp32 = sizeof(float);
+  auto elements_of = [&](int unit) { return layout.unit_elements[static_cast<std::size_t>(unit)]; };
+  MemoryPlan out;
+  if (mesh.group > 1) {
+    const Rooms rooms = rooms_of(layout.layers, policy);
+    out.rooms.assign(static_cast<std::size_t>(rooms.count), 0);
+    for (int r = rooms.ring_first; r < rooms.count; ++r)
+      out.rooms[static_cast<std::size_t>(r)] = round_up(elements_of(1) * wire, page);
+    for (int unit = 0; unit < layout.units(); ++unit)
+      if (const int own = rooms.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
+        out.rooms[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
+  }
+  for (int unit = 0; unit < layout.units(); ++unit)
+    out.leaves[leaf_buffer_of(unit, layout.layers)] = round_up(elements_of(unit) * fp32, page);
+  out.accumulators = round_up(layout.slice_elements * fp32 * accumulators_of(lanes, mesh.replicas), page);
+  out.published_is_symmetric = mesh.split_optimizer;
+  if (mesh.split_optimizer || (mesh.group == 1 && policy.parameters != DType::fp32))
+    out.published = round_up(layout.slice_elements * wire, page);
+
+  out.parameters = layout.arena_elements * fp32;
+  if (mesh.split_optimizer) out.sums = layout.arena_elements * fp32;
+  const auto additions = lanes.final_additions();
+  if (additions.size() > 1) out.scratch = comm::Communicator::largest_fold * fp32 * slots_of(additions);
+  return out;
+}
+
+std::int64_t MemoryPlan::symmetric_bytes() const {
+  return std::accumulate(rooms.begin(), rooms.end(), std::int64_t{0}) +
+         std::accumulate(std::begin(leaves), std::end(leaves), std::int64_t{0}) + accumulators +
+         (published_is_symmetric ? published : 0);
+}
+
+std::int64_t MemoryPlan::own_bytes() const {
+  constexpr std::int64_t line = tensor::Arena::alignment;
+  return round_up(parameters, line) + round_up(sums, line) + round_up(scratch, line) +
+         (published_is_symmetric ? 0 : published);
+}
+
+}  // namespace holdfast::shard

@@ -1,0 +1,23 @@
+#include "src/shard/policy.hpp"
+
+#include "src/config/kept_blocks.hpp"
+
+namespace holdfast::shard {
+namespace {
+DType type_of(config::Precision precision) {
+  return precision == config::Precision::bf16 ? DType::bf16 : DType::fp32;
+}
+}  // namespace
+
+Policy policy_of(const config::RunConfig& config, int layers) {
+  const config::Shard& s = config.shard;
+  return {type_of(config.precision.parameters),
+          type_of(config.precision.reduce),
+          s.prefetch_forward,
+          s.prefetch_backward,
+          s.gathered_limit,
+          config::kept_blocks(s, layers),
+          s.keep_across_micro_steps};
+}
+
+}  // namespace holdfast::shard

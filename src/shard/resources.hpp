@@ -1,0 +1,18 @@
+#pragma once
+// What the parts of ShardedWeights work with. Everything outlives them.
+#include "src/kernels/kernels.hpp"
+#include "src/shard/mesh.hpp"
+#include "src/tensor/arena.hpp"
+
+namespace holdfast::shard {
+
+struct Resources {
+  const Groups& groups;
+  kernels::Kernels& kernels;       ///< for the compute stream
+  kernels::Kernels& fold_kernels;  ///< for the communication thread: an instance of its own, of one thread
+  tensor::Stream& stream;
+  tensor::Arena& symmetric;  ///< committed onto Communicator::symmetric_memory()
+  tensor::Arena& own;
+};
+
+}  // namespace holdfast::shard

@@ -1,0 +1,42 @@
+#include "src/shard/wire_plan.hpp"
+
+#include "src/shard/schedule.hpp"
+
+namespace holdfast::shard {
+namespace {
+
+/// Bytes of all units' gathers in a step: a member's slice goes to each of the others.
+std::int64_t gather_bytes(const Layout& layout, const Policy& policy, int micro_steps) {
+  std::vector<std::int64_t> of_unit(static_cast<std::size_t>(layout.units()), 0);
+  for (const StoredSlice& s : layout.slices)
+    of_unit[static_cast<std::size_t>(s.unit)] +=
+        s.slice.count * tensor::bytes_of(policy.parameters) * (layout.mesh.group - 1);
+  std::int64_t sum = 0;
+  for (const Gather& gather :
+       schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms_of(layout.layers, policy), policy)
+           .gathers)
+    sum += of_unit[static_cast<std::size_t>(gather.unit)];
+  return sum;
+}
+
+}  // namespace
+
+WirePlan wire_plan(const Layout& layout, const LanePlan& lanes, const Policy& policy) {
+  const Mesh& mesh = layout.mesh;
+  const int micro_steps = lanes.micro_steps(mesh.replica());
+  WirePlan out;
+  if (mesh.group > 1) out.gathers.all_gather = gather_bytes(layout, policy, micro_steps);
+  const auto nodes = static_cast<std::int64_t>(lanes.nodes(mesh.replica()).size());
+  for (const StoredSlice& s : layout.slices) {
+    out.reductions.fold_leaves +=
+        micro_steps * (s.elements - s.slice.count) * tensor::bytes_of(policy.reduce);
+    if (mesh.replicas == 1) continue;
+    out.replicas.exchange_nodes +=
+        nodes * (s.slice.count - s.owned.count) * static_cast<std::int64_t>(sizeof(float));
+    out.replicas.all_gather += s.owned.count * (mesh.replicas - 1) *
+                               tensor::bytes_of(mesh.split_optimizer ? policy.parameters : DType::fp32);
+  }
+  return out;
+}
+
+}  // namespace holdfast::shard
