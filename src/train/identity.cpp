@@ -9,8 +9,13 @@ namespace holdfast::train {
 
 std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels) {
   const auto& t = config.train;
-  return fmt::format("leaf {}x{}, {} leaves in {} lanes, {}", t.micro_batch, t.sequence, t.leaves, lanes,
-                     kernels);
+  const auto& p = config.precision;
+  const auto name = [](config::Precision precision) {
+    return precision == config::Precision::bf16 ? "bf16" : "fp32";
+  };
+  return fmt::format("leaf {}x{}, {} leaves in {} lanes, parameters {} reduce {} buffers {} moments {}, {}",
+                     t.micro_batch, t.sequence, t.leaves, lanes, name(p.parameters), name(p.reduce),
+                     name(p.buffers), name(p.moments), kernels);
 }
 
 void require_one_identity(comm::Communicator& world, const std::string& identity) {

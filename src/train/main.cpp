@@ -32,15 +32,18 @@ int threads_of(const Place& place) {
   return std::max(1, usable / place.ranks_per_node);
 }
 
-void train(const Arguments& arguments, const comm::MpiSession& session, const std::optional<RankEnv>& agent,
+void train(const Arguments& arguments, comm::MpiSession& session, const std::optional<RankEnv>& agent,
            control::RankLink& link) {
   const auto start = Clock::now();
   const Setup setup = read_setup(arguments, find_place(session, agent));
   // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
   const auto& limits = setup.config;
-  auto world = session.world(std::chrono::seconds(2 * limits.supervise.step_s + limits.checkpoint.commit_s));
+  if (limits.trace.flight_recorder)
+    session.record_flight(flight_record(setup.dir.path, agent ? agent->attempt : 0, session.rank()));
+  auto world = session.world(
+      {.limit = std::chrono::seconds(2 * limits.supervise.step_s + limits.checkpoint.commit_s)});
   claim_run_directory(setup, *world);
-  Trainer trainer(setup, threads_of(setup.place), *world, link);
+  Trainer trainer(setup, threads_of(setup.place), *world, &session.flight(), link);
   const control::FinalState final_state = trainer.run();
   if (!link.supervised() && session.rank() == 0) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

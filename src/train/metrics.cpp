@@ -43,8 +43,11 @@ void Metrics::append(const StepMetrics& m) noexcept {
                                    {"tokens", m.tokens},
                                    {"tokens_per_s", m.tokens_per_s},
                                    {"step_s", m.step_s},
+                                   {"allocations", m.allocations},
+                                   {"wire_bytes", m.wire_bytes},
                                    {"attempt", attempt_},
                                    {"time", utc_now()}};
+    if (m.held_out_loss) json["held_out_loss"] = *m.held_out_loss;
     torn_ = true;
     files::append_all(file_.get(), (was_torn ? "\n" : "") + json.dump() + "\n", path_);
     torn_ = false;

@@ -15,6 +15,9 @@ struct StepMetrics {
   double gradient_norm = 0, lr = 0;
   std::int64_t tokens = 0;  ///< consumed by the run so far
   double tokens_per_s = 0, step_s = 0;
+  std::uint64_t allocations = 0;             ///< own ones during the step; none after the first
+  std::int64_t wire_bytes = 0;               ///< that rank 0 sent since the gradients of the step before
+  std::optional<double> held_out_loss = {};  ///< where the step was evaluated
 };
 
 class Metrics {

@@ -10,7 +10,7 @@ class ModelWeights final : public model::Weights {
  public:
   explicit ModelWeights(shard::ShardedWeights& shards) : shards_(shards) {}
   void acquire(int unit) override { shards_.acquire(unit); }
-  const float* weight(int stored) override { return shards_.weight(stored); }
+  const void* weight(int stored) override { return shards_.weight(stored); }
   void release(int unit) override { shards_.release(unit); }
   float* gradient(int stored) override { return shards_.gradient(stored); }
   void reduce(int unit) override { shards_.reduce(unit); }

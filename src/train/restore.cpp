@@ -27,17 +27,37 @@ std::string settings_of(const std::string& model_toml) {
   return out;
 }
 
+/// The parts of two identities that differ, "was X, now Y; ...": they are lists with commas.
+std::string differences(const std::string& found, const std::string& expected) {
+  std::istringstream was(found), now(expected);
+  std::string out, a, b;
+  for (;;) {
+    const bool more_a = static_cast<bool>(std::getline(was, a, ',')),
+               more_b = static_cast<bool>(std::getline(now, b, ','));
+    if (!more_a && !more_b) return out;
+    if (!more_a) a.clear();
+    if (!more_b) b.clear();
+    const auto trimmed = [](const std::string& s) {
+      return s.substr(std::min(s.size(), s.find_first_not_of(' ')));
+    };
+    if (a != b)
+      out += (out.empty() ? "" : "; ") + fmt::format("was \"{}\", now \"{}\"", trimmed(a), trimmed(b));
+  }
+}
+
 void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path,
-                 bool speaks) {
+                 bool other_numerics, bool speaks) {
   if (settings_of(found.model_toml) != settings_of(expected.model_toml))
     throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
                 "its model file differs from this run's", "Choose another run.dir or model.file?");
+  const std::string difference = differences(found.numerics, expected.numerics);
+  if (!difference.empty() && !other_numerics)
+    throw Error(
+        Exit::usage,
+        fmt::format("the checkpoint {} was computed with other arithmetic than this run's", path.string()),
+        difference, "Set it back, or run.other_numerics = \"continue\" and give up bit-identical results?");
   if (!speaks) return;
-  if (found.numerics != expected.numerics)
-    log::warn(
-        "the arithmetic differs from that of the checkpoint ({}; now {}): results are not bit-identical to "
-        "the run before it",
-        found.numerics, expected.numerics);
+  if (!difference.empty()) log::warn("not bit-identical to the run before the checkpoint: {}", difference);
   if (found.data_identity != expected.data_identity)
     log::warn("the data differ from those of the checkpoint ({}; now {})", found.data_identity,
               expected.data_identity);
@@ -45,10 +65,11 @@ void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expect
 
 /// One candidate, on this rank: nothing, or why not.
 std::optional<Failure> try_load(const fs::path& path, const StateViews& views, const checkpoint::Facts& facts,
-                                comm::Communicator& world, checkpoint::Manifest& manifest) {
+                                bool other_numerics, comm::Communicator& world,
+                                checkpoint::Manifest& manifest) {
   try {
     manifest = checkpoint::read_manifest(path);
-    check_facts(manifest.facts, facts, path, world.rank() == 0);
+    check_facts(manifest.facts, facts, path, other_numerics, world.rank() == 0);
     checkpoint::load(path, manifest, views.held);
   } catch (const checkpoint::Damaged& error) {
     return Failure{damaged, world.rank(), error.what()};
@@ -118,7 +139,7 @@ RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateVi
       return out;
     }
     checkpoint::Manifest manifest;
-    auto failure = worst_failure(world, try_load(path, views, facts, world, manifest));
+    auto failure = worst_failure(world, try_load(path, views, facts, order.other_numerics, world, manifest));
     if (!failure) failure = try_digest(path, views, manifest, world);
     if (!failure) {
       out.fresh = false;

@@ -15,6 +15,7 @@ struct RestoreOrder {
   /// Not the first attempt of a supervised run: `none` and a path mean its beginning, now its own checkpoints
   /// come first.
   bool restarted = false;
+  bool other_numerics = false;  ///< a checkpoint that was made under another numerics identity is taken too
 };
 
 struct RestoredFrom {
@@ -24,8 +25,8 @@ struct RestoredFrom {
 };
 
 /// Collective. Fills the memory of views.held, or leaves it undefined when `fresh`. Throws Error (usage) when
-/// the checkpoint is of another model, when a path names no checkpoint, and when `none` would mix two runs in
-/// one directory.
+/// the checkpoint is of another model or, unless it may be, of another numerics identity, when a path names
+/// no checkpoint, and when `none` would mix two runs in one directory.
 RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
                      const checkpoint::Facts& facts, comm::Communicator& world);
 

@@ -16,18 +16,21 @@ void for_each(const std::vector<shard::Piece>& pieces, int tensors, Visit visit)
 }  // namespace
 
 StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
-                    float* exp_avg, float* exp_avg_sq) {
+                    std::byte* exp_avg, std::byte* exp_avg_sq, DType moments) {
   const auto specs = config::tensors_of(shape);
   const int tensors = static_cast<int>(specs.size());
-  const std::array arenas = {parameters, exp_avg, exp_avg_sq};
+  const std::array arenas = {reinterpret_cast<std::byte*>(parameters), exp_avg, exp_avg_sq};
+  const std::array types = {DType::fp32, moments, moments};
   StateViews out;
-  for (const char* family : family_names)
-    for (const auto& spec : specs) out.held.tensors.push_back({family + spec.name, spec.rows, spec.cols});
+  for (std::size_t family = 0; family < family_names.size(); ++family)
+    for (const auto& spec : specs)
+      out.held.tensors.push_back({family_names[family] + spec.name, spec.rows, spec.cols, types[family]});
   out.owned.tensors = out.held.tensors;
   auto append = [&](checkpoint::State& to) {
     return [&](int tensor, const shard::Piece& piece, int family) {
+      const auto at = static_cast<std::size_t>(family);
       to.pieces.push_back(
-          {tensor, piece.first, piece.count, arenas[static_cast<std::size_t>(family)] + piece.offset});
+          {tensor, piece.first, piece.count, arenas[at] + piece.offset * bytes_of(types[at])});
     };
   };
   for_each(layout.held, tensors, append(out.held));

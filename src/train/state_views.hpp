@@ -13,8 +13,9 @@ struct StateViews {
   checkpoint::WriterLayout writers;  ///< what every rank writes
 };
 
-/// The three arenas have the shape of `layout` and outlive the views.
+/// The three optimizer arenas have the shape of `layout` and outlive the views; the moments are of type
+/// `moments`.
 StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
-                    float* exp_avg, float* exp_avg_sq);
+                    std::byte* exp_avg, std::byte* exp_avg_sq, DType moments);
 
 }  // namespace holdfast::train

@@ -1,30 +1,28 @@
 #pragma once
-// Training, from the point where the run stands to its last step. Everything below is static: memory is
-// planned and allocated once, before the first step.
-#include <array>
-#include <memory>
+// Training, from the point where the run stands to its last step: what happens when. How a step is computed
+// is the engine's.
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "src/base/clock.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/control/rank_link.hpp"
-#include "src/data/sampler.hpp"
-#include "src/model/transformer.hpp"
-#include "src/optim/sharded_adamw.hpp"
+#include "src/optim/guard.hpp"
+#include "src/train/engine.hpp"
 #include "src/train/metrics.hpp"
-#include "src/train/model_weights.hpp"
 #include "src/train/restore.hpp"
 #include "src/train/saver.hpp"
 #include "src/train/setup.hpp"
+#include "src/train/step_trace.hpp"
 
 namespace holdfast::train {
 
 class Trainer {
  public:
-  /// `threads`: of this rank; 0: what OpenMP offers. References must outlive the trainer. Collective.
-  Trainer(const Setup& setup, int threads, comm::Communicator& world, control::RankLink& link);
+  /// `threads`: of this rank; 0: what OpenMP offers. `recorder`: of the communication thread, or null.
+  /// References must outlive the trainer. Collective.
+  Trainer(const Setup& setup, int threads, comm::Communicator& world, const comm::FlightRecorder* recorder,
+          control::RankLink& link);
 
   /// Collective: restores, trains to the last step, saves, and returns the final state. Throws Error.
   control::FinalState run();
@@ -32,15 +30,15 @@ class Trainer {
   double seconds_in_steps() const { return seconds_in_steps_; }
 
  private:
-  /// Exact sums over the step, the same bits on every rank.
-  struct Totals {
-    tensor::ExactSum loss, squares;
-    std::int64_t valid = 0;
-    void all_reduce(comm::Communicator& world);
-  };
   void restore_or_initialize();
-  void initialize_weights();
-  StepMetrics step();
+  /// From the newest checkpoint, or from the beginning; not from the samples that led here.
+  void roll_back(std::int64_t next_sample);
+  /// Takes over a state that was loaded or made.
+  void begin_at(const RestoredFrom& from);
+  /// One batch of samples: computed, judged, and where it is sound, applied. Nothing: skipped or rolled back.
+  std::optional<StepMetrics> step(Saver& saver);
+  std::optional<double> held_out_loss_if_due();
+  void say_memory();
   bool save_is_due() const;
   void report(const StepMetrics& metrics);
   void progress(control::Phase phase) { link_.progress(point_.step, phase); }
@@ -49,26 +47,19 @@ class Trainer {
   comm::Communicator& world_;
   control::RankLink& link_;
   data::TokenFile tokens_;
-  data::Sampler sampler_;
-
-  shard::Layout layout_;
-  shard::LanePlan lanes_;
-  std::unique_ptr<comm::Communicator> shard_group_, replicas_;
-  std::unique_ptr<kernels::Kernels> kernels_;
-  tensor::InlineStream stream_;
-  tensor::Arena arena_{"training state"};
-  shard::ShardedWeights weights_;
-  ModelWeights model_weights_;
-  optim::ShardedAdamW adamw_;
-  model::Transformer transformer_;
-  std::vector<std::int32_t> leaf_tokens_;
+  std::optional<data::TokenFile> held_out_;
+  Engine engine_;
 
   StateViews views_;
   checkpoint::Facts facts_;
   checkpoint::Generation generation_;
   checkpoint::RunPoint point_;  ///< where the run stands
+  optim::GuardState guard_;     ///< what the detector of spikes remembers; a part of the state
   std::optional<Metrics> metrics_;
-  std::string digest_;  ///< of the state at point_, when known
+  StepTrace trace_;
+  std::string digest_;           ///< of the state at point_, when known
+  std::int64_t wire_bytes_ = 0;  ///< that this rank had sent when it last had gradients
+  bool memory_was_said_ = false;
   double seconds_in_steps_ = 0;
   Clock::time_point last_line_{};
 };

@@ -2,28 +2,16 @@
 #include "src/train/agree.hpp"
 
 #include <gtest/gtest.h>
-#include <mpi.h>
 
 #include "src/base/error.hpp"
-#include "src/comm/mpi_communicator.hpp"
-#include "src/comm/solo_communicator.hpp"
+#include "tests/support/mpi_main.hpp"
 
 namespace holdfast::train {
 namespace {
 
 class Agree : public ::testing::Test {
  protected:
-  Agree() {
-    int size = 1;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Comm all = MPI_COMM_NULL;
-    if (size > 1) MPI_Comm_dup(MPI_COMM_WORLD, &all);
-    if (size > 1)
-      world_ = std::make_unique<comm::MpiCommunicator>(all, "the world", std::chrono::seconds(30));
-    else
-      world_ = std::make_unique<comm::SoloCommunicator>();
-  }
-  std::unique_ptr<comm::Communicator> world_;
+  std::unique_ptr<comm::Communicator> world_ = tests::session().world({.limit = std::chrono::seconds(30)});
 };
 
 TEST_F(Agree, WithoutFailureNothingHappens) {

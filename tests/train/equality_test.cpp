@@ -6,22 +6,46 @@ namespace {
 
 class Equality : public TrainingFixture {};
 
+/// The part of scripts/bits_matrix.sh that there is always time for: every strategy, recomputation mode,
+/// prefetch depth and way of keeping units, in both types.
 TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
-  const Finished alone = train(1, "alone", {"shard.strategy=no_shard"});
-  ASSERT_EQ(alone.status, 0) << alone.err;
-  const auto expected = digest("alone");
-  const auto curve = losses("alone");
-  ASSERT_EQ(curve.size(), 10u);
-  EXPECT_LT(curve.back(), curve.front() - 0.3) << "it should learn something";
-  for (int world : {1, 2, 4})
-    for (const std::string strategy : {"no_shard", "full_shard", "hybrid_shard"}) {
-      const std::string dir = strategy + std::to_string(world);
-      const Finished done = train(
-          world, dir, {"shard.strategy=" + strategy, "shard.group=" + std::to_string(std::min(world, 2))});
+  const std::vector<std::pair<int, Sets>> layouts = {
+      {1, {"shard.strategy=no_shard", "train.recompute=selective"}},
+      {1, {"shard.strategy=full_shard", "train.recompute=full"}},
+      {2, {"shard.strategy=no_shard", "train.recompute=attention"}},
+      {2, {"shard.strategy=full_shard", "shard.prefetch_forward=0", "shard.prefetch_backward=3"}},
+      {2, {"shard.strategy=shard_grad_op", "train.recompute=full", "shard.keep_across_micro_steps=true"}},
+      {2, {"shard.strategy=hfsdp", "shard.group=1"}},
+      {2, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=selective"}},
+      {4, {"shard.strategy=no_shard"}},
+      {4, {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"}},
+      {4, {"shard.strategy=full_shard", "shard.keep_gathered=1", "shard.gathered_limit=1"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=full"}},
+      {4, {"shard.strategy=hfsdp", "shard.group=2", "shard.prefetch_forward=3"}},
+      {8, {"shard.strategy=hybrid_shard", "shard.group=4", "train.recompute=attention"}},
+      {8, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=all"}},
+      {8, {"shard.strategy=shard_grad_op"}},
+  };
+  for (const std::string type : {"fp32", "bf16"}) {
+    const Sets precision = {"precision.parameters=" + type, "precision.reduce=" + type,
+                            "precision.moments=" + type};
+    const Finished alone = train(1, type, precision);
+    ASSERT_EQ(alone.status, 0) << alone.err;
+    const auto curve = losses(type);
+    ASSERT_EQ(curve.size(), 10u);
+    EXPECT_LT(curve.back(), curve.front() - 0.3) << "it should learn something";
+    int run = 0;
+    for (const auto& [world, layout] : layouts) {
+      const std::string dir = type + std::to_string(run++);
+      Sets sets = precision;
+      sets.insert(sets.end(), layout.begin(), layout.end());
+      const Finished done = train(world, dir, sets);
       ASSERT_EQ(done.status, 0) << done.err;
-      EXPECT_EQ(digest(dir), expected) << dir;
-      EXPECT_EQ(losses(dir), curve) << dir;
+      EXPECT_EQ(digest(dir), digest(type)) << ::testing::PrintToString(sets) << " on " << world;
+      EXPECT_EQ(losses(dir), curve) << ::testing::PrintToString(sets) << " on " << world;
     }
+  }
+  EXPECT_NE(digest("fp32"), digest("bf16"));
 }
 
 TEST_F(Equality, HoldsForLeavesThatAreNotAPowerOfTwoAndATiedModel) {

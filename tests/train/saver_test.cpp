@@ -42,7 +42,8 @@ class SaverTest : public ::testing::Test {
   shard::Layout layout_ = shard::layout_of(shape_, shard::mesh_of(config::Strategy::no_shard, 0, 1, 1, 0));
   std::vector<float> p_ = std::vector<float>(static_cast<std::size_t>(layout_.arena_elements), 1.f), m_ = p_,
                      v_ = p_;
-  StateViews views_ = views_of(shape_, layout_, p_.data(), m_.data(), v_.data());
+  StateViews views_ = views_of(shape_, layout_, p_.data(), reinterpret_cast<std::byte*>(m_.data()),
+                               reinterpret_cast<std::byte*>(v_.data()), DType::fp32);
   comm::SoloCommunicator world_;
   FakeLink link_;
   Saver saver_{dir_,   {},     views_, {"[model]", 1, "no_shard", "numerics", "data", 1, "hash"},

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "src/base/digest.hpp"
 #include "src/base/env.hpp"
 #include "src/base/files.hpp"
 #include "src/base/subprocess.hpp"
 #include "src/data/token_file.hpp"
+#include "tests/support/learnable_tokens.hpp"
 
 namespace holdfast::train {
 
@@ -44,17 +44,9 @@ class TrainingFixture : public ::testing::Test {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
-  /// Tokens that can be learned: each mostly follows from the one before.
   void write_tokens(const std::string& name, int tokens_known, int count) const {
-    std::vector<std::int32_t> tokens;
-    for (int i = 0, last = 0; i < count; ++i) {
-      const std::uint64_t h = mix64(static_cast<std::uint64_t>(i) + 1);
-      last = h % 4 == 0 ? static_cast<int>(h / 4 % static_cast<std::uint64_t>(tokens_known))
-                        : (last * 5 + 3) % tokens_known;
-      tokens.push_back(last);
-    }
     data::TokenFileWriter writer(path(name), tokens_known);
-    writer.append(tokens);
+    writer.append(learnable_tokens(tokens_known, count));
     writer.finish();
   }
 

@@ -1,0 +1,190 @@
+#include "src/train/engine.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "src/model/init.hpp"
+#include "src/shard/wire_plan.hpp"
+#include "src/train/identity.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using tensor::DType;
+using tensor::Work;
+
+constexpr std::size_t spans_of_a_leaf = 64;  // per block, generously: what a traced step may need
+
+DType type_of(config::Precision precision) {
+  return precision == config::Precision::bf16 ? DType::bf16 : DType::fp32;
+}
+
+shard::Mesh mesh_of(const Setup& setup) {
+  return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node,
+                        setup.place.world, setup.place.rank);
+}
+
+model::Options options_of(const config::RunConfig& c) {
+  return {c.train.micro_batch, c.train.sequence, type_of(c.precision.parameters),
+          type_of(c.precision.buffers), c.train.recompute};
+}
+
+std::size_t spans_of(const Setup& setup) {
+  if (setup.config.trace.count == 0) return 0;
+  return static_cast<std::size_t>(setup.config.trace.count) *
+         static_cast<std::size_t>(setup.config.train.leaves) *
+         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_leaf;
+}
+
+}  // namespace
+
+Engine::Engine(const Setup& setup, const data::TokenFile& tokens, int threads, comm::Communicator& world)
+    : setup_(setup),
+      tokens_(tokens),
+      world_(world),
+      sampler_(tokens.size(), setup.config.train.sequence, setup.config.data.shuffle_seed),
+      profile_(spans_of(setup)),
+      cpu_(kernels::make_cpu_kernels(threads)),
+      fold_kernels_(kernels::make_cpu_kernels(1)),
+      kernels_(*cpu_, profile_),
+      stream_(profile_),
+      tensors_(config::tensors_of(setup.shape)),
+      layout_(shard::layout_of(setup.shape, mesh_of(setup))),
+      lanes_(setup.config.train.leaves, setup.config.train.lanes, layout_.mesh.replicas, layout_.mesh.group),
+      policy_(shard::policy_of(setup.config, setup.shape.layers)),
+      groups_(shard::groups_of(layout_.mesh, world)),
+      weights_(layout_, lanes_, policy_, {groups_, kernels_, *fold_kernels_, stream_, symmetric_, own_}),
+      model_weights_(weights_),
+      tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
+      adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, own_),
+      transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_) {
+  const auto rows = static_cast<std::size_t>(setup.config.train.micro_batch),
+             sequence = static_cast<std::size_t>(setup.config.train.sequence);
+  leaf_tokens_.resize(rows * (sequence + 1));
+  inputs_.resize(rows * sequence), labels_.resize(rows * sequence);
+  require_one_identity(world, numerics());
+  symmetric_.commit(world.symmetric_memory(symmetric_.planned_bytes()));
+  own_.commit();
+  transformer_.on_progress([this](model::Phase phase, int) {
+    if (progress_ != nullptr)
+      (*progress_)(phase == model::Phase::forward ? control::Phase::forward : control::Phase::backward);
+  });
+}
+
+std::string Engine::numerics() const {
+  return numerics_identity(setup_.config, lanes_.lanes(),
+                           cpu_->identity(type_of(setup_.config.precision.parameters)));
+}
+
+StateViews Engine::views() {
+  return views_of(setup_.shape, layout_, weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq(),
+                  adamw_.moments());
+}
+
+void Engine::initialize() {
+  const auto moment_bytes = tensor::bytes_of(adamw_.moments());
+  for (const shard::Piece& piece : layout_.held) {
+    model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],
+                           setup_.config.train.seed, piece.first,
+                           {weights_.parameters() + piece.offset, static_cast<std::size_t>(piece.count)});
+    for (std::byte* moments :
+         {adamw_.exp_avg(), adamw_.exp_avg_sq()})  // a failed load may have left something
+      std::fill_n(moments + piece.offset * moment_bytes, piece.count * moment_bytes, std::byte{0});
+  }
+}
+
+LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
+  const int replica = layout_.mesh.replica();
+  LeafSums sums;
+  progress_ = &progress;
+  weights_.begin_step();
+  // Each leaf: forward and backward of one micro-batch; its gradient is folded into the lanes unit by unit.
+  for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
+    progress(control::Phase::data);
+    const std::int64_t leaf = lanes_.leaf(replica, i, layout_.mesh.member());
+    profile_.time(Work::data, "read", [&] {
+      data::read_leaf(tokens_, sampler_, first_sample + leaf * setup_.config.train.micro_batch,
+                      setup_.config.train.micro_batch, leaf_tokens_);
+    });
+    weights_.begin_micro_step(i);
+    const model::LeafLoss loss = transformer_.leaf(model_weights_, leaf_tokens_);
+    sums.loss.add(loss.sum);
+    sums.valid += loss.valid;
+  }
+  progress(control::Phase::collective);
+  weights_.finish_step();
+  sums.squares = adamw_.squares(weights_.gradients());
+  all_reduce(sums);
+  progress_ = nullptr;
+  return sums;
+}
+
+optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step) {
+  optim::StepDecision decision = optim::decide(setup_.config.optim, tensor_groups_, step,
+                                               setup_.config.train.steps, sums.squares.value(), sums.valid);
+  profile_.time(Work::waiting, "decision",
+                [&] { world_.broadcast(std::as_writable_bytes(std::span(&decision, 1)), 0); });
+  return decision;
+}
+
+void Engine::update(const optim::StepDecision& decision) {
+  adamw_.update(weights_.parameters(), weights_.gradients(), decision);
+  weights_.publish();
+}
+
+LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples) {
+  const std::int64_t sequence = setup_.config.train.sequence, rows = setup_.config.train.micro_batch;
+  samples = std::min(samples, (held_out.size() - 1) / sequence);
+  LeafSums sums;
+  // All ranks take part in every round, since units are gathered together; who has no sample left computes
+  // one of which nothing counts.
+  for (std::int64_t round = 0; round * world_.size() * rows < samples; ++round) {
+    const std::int64_t first = (round * world_.size() + world_.rank()) * rows;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t sample = first + row;
+      const auto at = static_cast<std::size_t>(row * sequence), n = static_cast<std::size_t>(sequence);
+      const std::span in(inputs_.data() + at, n), out(labels_.data() + at, n);
+      if (sample < samples) {
+        held_out.copy(sample * sequence, in);
+        held_out.copy(sample * sequence + 1, out);
+      } else {
+        std::ranges::fill(in, 0);
+        std::ranges::fill(out, -1);
+      }
+    }
+    weights_.begin_evaluation();
+    const model::LeafLoss loss = transformer_.evaluate(model_weights_, model::Batch{inputs_, labels_, {}});
+    sums.loss.add(loss.sum);
+    sums.valid += loss.valid;
+  }
+  all_reduce(sums);
+  return sums;
+}
+
+void Engine::all_reduce(LeafSums& sums) {
+  constexpr std::size_t limbs = std::tuple_size_v<tensor::ExactSum::Words>;
+  std::array<std::uint64_t, 2 * limbs + 1> words{};
+  std::ranges::copy(sums.loss.words(), words.begin());
+  std::ranges::copy(sums.squares.words(), words.begin() + limbs);
+  words.back() = static_cast<std::uint64_t>(sums.valid);
+  profile_.time(Work::waiting, "totals", [&] { world_.all_reduce(words, comm::Scalar::sum); });
+  tensor::ExactSum::Words part;
+  std::copy_n(words.begin(), limbs, part.begin());
+  sums.loss = tensor::ExactSum::from_words(part);
+  std::copy_n(words.begin() + limbs, limbs, part.begin());
+  sums.squares = tensor::ExactSum::from_words(part);
+  sums.valid = static_cast<std::int64_t>(words.back());
+}
+
+Engine::Memory Engine::memory() const {
+  return {symmetric_.planned_bytes() + own_.planned_bytes(), symmetric_.used_bytes() + own_.used_bytes()};
+}
+
+std::int64_t Engine::planned_wire_bytes() const { return shard::wire_plan(layout_, lanes_, policy_).total(); }
+
+std::int64_t Engine::wire_bytes() const {
+  return groups_.gathers->wire().total() + groups_.reductions->wire().total() +
+         groups_.replicas->wire().total();
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,96 @@
+#pragma once
+// The machinery of one rank: kernels, shards, optimizer and model on memory that is planned and allocated
+// once. It computes what it is asked for; what happens when is the trainer's.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "src/comm/communicator.hpp"
+#include "src/control/rank_link.hpp"
+#include "src/data/sampler.hpp"
+#include "src/kernels/timed_kernels.hpp"
+#include "src/model/transformer.hpp"
+#include "src/optim/sharded_adamw.hpp"
+#include "src/shard/lane_plan.hpp"
+#include "src/shard/sharded_weights.hpp"
+#include "src/tensor/profile.hpp"
+#include "src/train/model_weights.hpp"
+#include "src/train/setup.hpp"
+#include "src/train/state_views.hpp"
+
+namespace holdfast::train {
+
+/// Exact sums over leaves, the same bits on every rank once they are all-reduced.
+struct LeafSums {
+  tensor::ExactSum loss, squares;
+  std::int64_t valid = 0;  ///< labels that are not masked
+  double mean_loss() const { return valid == 0 ? 0.0 : loss.value() / static_cast<double>(valid); }
+};
+
+class Engine {
+ public:
+  /// Collective. `threads` of the compute kernels; 0: what OpenMP offers. References outlive the engine.
+  Engine(const Setup& setup, const data::TokenFile& tokens, int threads, comm::Communicator& world);
+
+  /// What the run's bits depend on beside its data (numerics rule 13).
+  std::string numerics() const;
+  const shard::Layout& layout() const { return layout_; }
+  StateViews views();
+  /// Step 0: initial weights, moments zero. Each rank fills in what it holds; nobody ever has the whole
+  /// model.
+  void initialize();
+  /// Parameters were changed from outside (initialized, loaded). Collective.
+  void publish() { weights_.publish(); }
+
+  /// Collective: forward and backward of the step that begins with global sample `first_sample`. The gradient
+  /// of the *sum* of losses stays in the shards. Wait-free calls to `progress` come on this thread.
+  using Progress = std::function<void(control::Phase)>;
+  LeafSums gradients(std::int64_t first_sample, const Progress& progress);
+  /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit. Collective.
+  optim::StepDecision decide(const LeafSums& sums, std::int64_t step);
+  /// The optimizer step. Collective.
+  void update(const optim::StepDecision& decision);
+  /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
+  LeafSums evaluate(const data::TokenFile& held_out, std::int64_t samples);
+
+  tensor::Profile& profile() { return profile_; }
+  /// Bytes of the two arenas, as planned, and as used by what was asked for so far.
+  struct Memory {
+    std::int64_t planned = 0, used = 0;
+  };
+  Memory memory() const;
+  /// Bytes that this rank has sent since the start; after gradients(), everything up to there.
+  std::int64_t wire_bytes() const;
+  /// What it sends between the gradients() of one step and those of the next, evaluations apart.
+  std::int64_t planned_wire_bytes() const;
+
+ private:
+  void all_reduce(LeafSums& sums);
+
+  const Setup& setup_;
+  const data::TokenFile& tokens_;
+  comm::Communicator& world_;
+  data::Sampler sampler_;
+
+  tensor::Profile profile_;
+  std::unique_ptr<kernels::Kernels> cpu_, fold_kernels_;
+  kernels::TimedKernels kernels_;
+  kernels::TimedStream stream_;
+
+  std::vector<config::TensorSpec> tensors_;
+  shard::Layout layout_;
+  shard::LanePlan lanes_;
+  shard::Policy policy_;
+  shard::Groups groups_;
+  tensor::Arena symmetric_{"memory shared with other ranks"}, own_{"training state"};
+  shard::ShardedWeights weights_;
+  ModelWeights model_weights_;
+  optim::TensorGroups tensor_groups_;
+  optim::ShardedAdamW adamw_;
+  model::Transformer transformer_;
+  std::vector<std::int32_t> leaf_tokens_, inputs_, labels_;
+  const Progress* progress_ = nullptr;  // while gradients() runs
+};
+
+}  // namespace holdfast::train

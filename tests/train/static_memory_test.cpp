@@ -1,0 +1,54 @@
+// What was planned is what is there: memory, bytes on the wire, and no allocation after the first step.
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "tests/train/training_fixture.hpp"
+
+namespace holdfast::train {
+namespace {
+
+class StaticMemory : public TrainingFixture {
+ protected:
+  static std::vector<std::int64_t> numbers(const std::string& text, const std::string& pattern) {
+    std::smatch match;
+    std::vector<std::int64_t> out;
+    if (std::regex_search(text, match, std::regex(pattern)))
+      for (std::size_t i = 1; i < match.size(); ++i) out.push_back(std::stoll(match[i]));
+    return out;
+  }
+};
+
+TEST_F(StaticMemory, PlansHoldInEveryStrategy) {
+  const std::vector<std::pair<int, Sets>> layouts = {
+      {1, {"shard.strategy=no_shard"}},
+      {1, {"shard.strategy=no_shard", "train.recompute=full"}},
+      {2, {"shard.strategy=full_shard", "train.recompute=selective"}},
+      {2, {"shard.strategy=shard_grad_op", "shard.keep_across_micro_steps=true"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "shard.prefetch_forward=2"}},
+      {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=attention"}},
+  };
+  int run = 0;
+  for (const std::string parameters : {"fp32", "bf16"})
+    for (const auto& [world, layout] : layouts) {
+      const std::string dir = "run" + std::to_string(run++);
+      Sets sets = layout;
+      sets.insert(sets.end(), {"precision.parameters=" + parameters, "checkpoint.every=0"});
+      const Finished done = train(world, dir, sets);
+      ASSERT_EQ(done.status, 0) << done.err;
+      const auto planned = numbers(done.err, "planned per rank: (\\d+) bytes of memory, (\\d+) bytes sent");
+      const auto used = numbers(done.err, "memory: (\\d+) bytes used of (\\d+) planned");
+      ASSERT_EQ(planned.size(), 2u) << done.err;
+      ASSERT_EQ(used.size(), 2u) << done.err;
+      EXPECT_EQ(used[0], planned[0]) << dir;
+      EXPECT_EQ(used[1], planned[0]) << dir;
+      const auto steps = metrics(dir);
+      for (std::size_t i = 1; i < steps.size(); ++i) {
+        EXPECT_EQ(steps[i]["wire_bytes"], planned[1]) << dir << " step " << i + 1;
+        EXPECT_EQ(steps[i]["allocations"], 0) << dir << " step " << i + 1;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace holdfast::train
