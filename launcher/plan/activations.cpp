@@ -24,7 +24,7 @@ std::int64_t activation_bytes(const config::RunConfig& config, const config::Mod
   // Around the blocks: the branch, the last residual, its gradient; gradients of queries, keys, values, gate
   // and up; an inverse rms, token and label.
   const std::int64_t around = (4 * d + 2 * kv + 2 * f) * value + fp32 + 8;
-  constexpr std::int64_t head_chunk = 256;  // tokens whose logits exist at a time
+  constexpr std::int64_t head_chunk = 1024;  // tokens whose logits exist at a time
   const std::int64_t logits = std::min(tokens, head_chunk) * m.vocabulary * fp32;
   const std::int64_t rope =
       std::int64_t{config.train.sequence} * m.head_size() * bytes_of(config.precision.buffers);

@@ -97,7 +97,7 @@ struct HeadLoss {
   std::int64_t* valid = nullptr;         ///< the number of labels that are not masked is added
 };
 constexpr std::int64_t head_chunk =
-    256;  ///< tokens; orders the additions of d_head, so it belongs to the run
+    1024;  ///< tokens; orders the additions of d_head, so it belongs to the run
 
 /// All that AdamW needs to know about a step, computed once on logical rank 0.
 struct StepScalars {

@@ -73,7 +73,7 @@ void TimedKernels::convert(Stream& s, void* out, DType to, const void* in, DType
 }
 void TimedKernels::fold(Stream& s, float* sum, std::span<const void* const> leaves, DType type,
                         std::int64_t count, bool first) {
-  profile_.time(Work::pointwise, "fold", [&] { kernels_.fold(s, sum, leaves, type, count, first); });
+  profile_.time(Work::pointwise, nullptr, [&] { kernels_.fold(s, sum, leaves, type, count, first); });
 }
 void TimedKernels::sum_squares(Stream& s, const float* x, std::int64_t count, ExactSum* sum) {
   profile_.time(Work::optimizer, "gradient norm", [&] { kernels_.sum_squares(s, x, count, sum); });

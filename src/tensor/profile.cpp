@@ -13,7 +13,7 @@ void Profile::record(Work work, const char* name, Time start, Time end, double f
   totals.seconds += std::chrono::duration<double>(end - start).count();
   totals.flops += flops;
   ++totals.calls;
-  if (!tracing_) return;
+  if (!tracing_ || name == nullptr) return;
   if (spans_.size() < spans_.capacity())
     spans_.push_back({work, name, start, end});
   else

@@ -38,6 +38,7 @@ class Profile {
   /// Room for the spans of traced steps; what does not fit is left out and counted.
   explicit Profile(std::size_t spans = 0) { spans_.reserve(spans); }
 
+  /// Without a name only the totals know of it: for what happens thousands of times in a step.
   void record(Work work, const char* name, Time start, Time end, double flops = 0);
   /// Runs `work` and records it.
   template <class Task>

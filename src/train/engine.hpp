@@ -74,7 +74,8 @@ class Engine {
   data::Sampler sampler_;
 
   tensor::Profile profile_;
-  std::unique_ptr<kernels::Kernels> cpu_, fold_kernels_;
+  std::unique_ptr<kernels::Kernels> cpu_,
+      fold_kernels_;  // of the communication thread, one thread; alone there is none, and compute folds
   kernels::TimedKernels kernels_;
   kernels::TimedStream stream_;
 

@@ -90,7 +90,7 @@ std::string trace_json(int rank, const std::vector<tensor::Profile::Span>& compu
 }
 
 StepTrace::StepTrace(const config::Trace& settings, std::filesystem::path folder, int rank,
-                     tensor::Profile& profile, const comm::FlightRecorder* recorder)
+                     tensor::Profile& profile, const flight::FlightRecorder* recorder)
     : settings_(settings), folder_(std::move(folder)), rank_(rank), profile_(profile), recorder_(recorder) {}
 
 void StepTrace::begin(std::int64_t step) {
@@ -116,7 +116,7 @@ void StepTrace::drain() {
   if (recorder_ == nullptr) return;
   for (const std::uint64_t end = recorder_->finished(); drained_ < end; ++drained_)
     if (const auto entry = recorder_->finished(drained_))
-      wire_.push_back({comm::name_of(entry->operation), entry->name, entry->started_ns, entry->finished_ns,
+      wire_.push_back({flight::name_of(entry->operation), entry->name, entry->started_ns, entry->finished_ns,
                        entry->bytes});
 }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "src/comm/flight_recorder.hpp"
 #include "src/config/run_config.hpp"
+#include "src/flight/recorder.hpp"
 #include "src/tensor/profile.hpp"
 
 namespace holdfast::train {
@@ -45,7 +45,7 @@ class StepTrace {
   /// Steps [first, first + count) of `settings`; files go to `folder`/rank-NNNNN.json. `recorder` may be
   /// null: no spans of communication.
   StepTrace(const config::Trace& settings, std::filesystem::path folder, int rank, tensor::Profile& profile,
-            const comm::FlightRecorder* recorder);
+            const flight::FlightRecorder* recorder);
   /// Before the step that leads from `step` to `step` + 1.
   void begin(std::int64_t step);
   /// After it: `done` steps are done. After the last traced one writes the file; rank 0 says the table. A
@@ -63,7 +63,7 @@ class StepTrace {
   std::filesystem::path folder_;
   int rank_;
   tensor::Profile& profile_;
-  const comm::FlightRecorder* recorder_;
+  const flight::FlightRecorder* recorder_;
   std::vector<WireSpan> wire_;
   std::uint64_t drained_ = 0;  ///< collectives of the recorder that were looked at
   TimeTable table_;

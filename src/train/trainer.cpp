@@ -75,7 +75,7 @@ double seconds_since(Clock::time_point start) {
 }  // namespace
 
 Trainer::Trainer(const Setup& setup, int threads, comm::Communicator& world,
-                 const comm::FlightRecorder* recorder, control::RankLink& link)
+                 const flight::FlightRecorder* recorder, control::RankLink& link)
     : setup_(setup),
       world_(world),
       link_(link),

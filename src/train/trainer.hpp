@@ -21,7 +21,7 @@ class Trainer {
  public:
   /// `threads`: of this rank; 0: what OpenMP offers. `recorder`: of the communication thread, or null.
   /// References must outlive the trainer. Collective.
-  Trainer(const Setup& setup, int threads, comm::Communicator& world, const comm::FlightRecorder* recorder,
+  Trainer(const Setup& setup, int threads, comm::Communicator& world, const flight::FlightRecorder* recorder,
           control::RankLink& link);
 
   /// Collective: restores, trains to the last step, saves, and returns the final state. Throws Error.
