@@ -20,12 +20,6 @@ namespace {
 bool has_group(Strategy s) { return s == Strategy::hybrid_shard || s == Strategy::hfsdp; }
 
 void check_gathering(const Shard& s, const ModelShape& m) {
-  const int ahead = std::max(s.prefetch_forward, s.prefetch_backward);
-  if (s.gathered_limit > 0 && ahead > s.gathered_limit)
-    refuse(fmt::format("shard.prefetch_{} is more than shard.gathered_limit",
-                       s.prefetch_forward == ahead ? "forward" : "backward"),
-           fmt::format("{} units ahead, and {} may be gathered but not yet used", ahead, s.gathered_limit),
-           fmt::format("Use gathered_limit = {}, or prefetch less?", ahead));
   const auto kept = kept_blocks(s, m.layers);
   if (s.keep_across_micro_steps && std::find(kept.begin(), kept.end(), true) == kept.end())
     refuse("shard.keep_across_micro_steps is set but no block is kept", "shard.keep_gathered is none",

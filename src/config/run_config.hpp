@@ -144,12 +144,13 @@ inline std::int64_t decay_steps_of(const Optim& o, std::int64_t steps) {
 
 /// [guard]: what happens when the loss or the gradient norm of a step is not a number, or far above the usual
 struct Guard {
-  GuardAction on_nan = GuardAction::stop;      ///< not report: the state would be lost
-  GuardAction on_spike = GuardAction::report;  ///< skip: the step's samples; rollback: to the newest
-                                               ///< checkpoint, and then skip them
-  double loss_factor = 0, norm_factor = 0;     ///< a spike is above so many times the median; 0: none is
-  int window = 64;                             ///< steps that the median is taken over
-  int most_skips = 10;  ///< skips and rollbacks of a run; one more ends it with exit 93
+  GuardAction on_nan = GuardAction::stop;  ///< not report: the state would be lost
+  GuardAction on_spike =
+      GuardAction::report;                  ///< skip: the step's samples; rollback: to the newest checkpoint,
+                                            ///< and on from there with the samples behind these
+  double loss_factor = 0, norm_factor = 0;  ///< a spike is above so many times the median; 0: none is
+  int window = 64;                          ///< steps that the median is taken over
+  int most_skips = 10;                      ///< skips and rollbacks of a run; one more ends it with exit 93
   bool operator==(const Guard&) const = default;
 };
 

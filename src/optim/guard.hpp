@@ -27,7 +27,8 @@ struct Verdict {
     report,    ///< update, and say `text`
     stop,      ///< no update; end the run with Exit::no_requeue
     skip,      ///< no update; go on with the next step's samples
-    rollback,  ///< no update; go back to the newest checkpoint, and skip these samples when they come again
+    rollback,  ///< no update; go back to the newest checkpoint, and on from there with the samples behind
+               ///< these
   };
   Action action = Action::ok;
   std::string text;  ///< what was seen and what follows: "loss 9.1 is 3.8 times the median of 64 steps, ..."

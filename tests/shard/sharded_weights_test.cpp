@@ -51,28 +51,11 @@ TEST(ShardedWeights, PrefetchAndKeepingChangeNothingButWhatTravels) {
   in_a_world(0, every_way_to_prefetch_and_keep);
 }
 
-/// Every place of a communicator's queue has held an operation as large as any of ours: what the queues keep
-/// for later is not counted as ours.
-void fill_queues(const Groups& groups) {
-  class Nothing final : public comm::Folder {
-    void fold(int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
-  } nothing;
-  const std::vector<comm::Extent> tensors(16);
-  const std::vector<int> nodes(static_cast<std::size_t>(groups.replicas->size()), 1);
-  for (int i = 0; i < 300; ++i) {
-    groups.gathers->all_gather(tensors);
-    groups.reductions->fold_leaves(tensors, nothing);
-    groups.replicas->exchange_nodes(tensors, 0, nodes, nothing);
-  }
-  for (auto* group : {groups.gathers.get(), groups.reductions.get(), groups.replicas.get()}) group->barrier();
-}
-
 TEST(ShardedWeights, NothingIsAllocatedAfterTheFirstStep) {
   in_a_world(0, [](Bench& bench) {
     for (const Choice choice : bench.choices()) {
       const Mesh mesh = bench.mesh_for(choice);
       const Groups& groups = bench.groups_for(mesh);
-      fill_queues(groups);
       Policy policy;
       policy.parameters = policy.reduce = DType::bf16;
       Rank here(odd_shape(true), mesh, policy, 24, 12, groups, bench.memory());
