@@ -38,6 +38,22 @@ TEST_F(BadInput, WorldsThatDoNotFit) {
   refuses(3, {"shard.strategy=hybrid_shard", "shard.group=2"}, "group");
 }
 
+TEST_F(BadInput, AResumeWithOtherArithmeticUnlessItIsAskedFor) {
+  ASSERT_EQ(train(1, "other", {"train.steps=5"}).status, 0);
+  const Finished refused = train(1, "other", {"train.lanes=4"});
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("was \"16 leaves in 8 lanes\", now \"16 leaves in 4 lanes\""));
+  const Finished type = train(1, "other", {"precision.parameters=bf16"});
+  EXPECT_EQ(type.status, 2) << type.err;
+  EXPECT_THAT(type.err, HasSubstr("parameters bf16"));
+  const Finished asked = train(1, "other", {"train.lanes=4", "run.other_numerics=continue"});
+  EXPECT_EQ(asked.status, 0) << asked.err;
+  EXPECT_THAT(asked.err, HasSubstr("not bit-identical"));
+  const Finished moments = train(1, "other", {"precision.moments=bf16", "run.other_numerics=continue"});
+  EXPECT_EQ(moments.status, 2) << moments.err;
+  EXPECT_THAT(moments.err, HasSubstr("has another precision"));
+}
+
 TEST_F(BadInput, ADirectoryOfASubmittedJob) {
   std::filesystem::create_directories(folder_ / "run");
   write("run/owner.json", "{}");

@@ -53,6 +53,27 @@ TEST_F(Resume, GoesOnFromTheMiddleOnTheSameAndOnOtherWorldsAndStrategies) {
   }
 }
 
+/// In the middle of an epoch of the data, since one has 156 samples and a step 32.
+TEST_F(Resume, FromFourRanksToTwoToEightNoSampleIsLostOrRepeated) {
+  for (const std::string type : {"fp32", "bf16"}) {
+    const Sets common = {"optim.schedule=constant", "precision.parameters=" + type,
+                         "precision.reduce=" + type};
+    const auto with = [&](Sets sets) { return sets.insert(sets.end(), common.begin(), common.end()), sets; };
+    ASSERT_EQ(train(1, type, with({})).status, 0);
+    const std::string dir = type + " in parts";
+    for (const auto& [world, steps, strategy] :
+         {std::tuple{4, 3, "hfsdp"}, {2, 6, "full_shard"}, {8, 10, "shard_grad_op"}}) {
+      const Finished part =
+          train(world, dir,
+                with({"train.steps=" + std::to_string(steps), std::string("shard.strategy=") + strategy}));
+      ASSERT_EQ(part.status, 0) << part.err;
+    }
+    EXPECT_EQ(digest(dir), digest(type));
+    EXPECT_EQ(losses(dir), losses(type));
+    EXPECT_EQ(result(dir)["tokens"], result(type)["tokens"]);
+  }
+}
+
 TEST_F(Resume, AFinishedRunStaysFinished) {
   const auto before = result("whole");
   const Finished again = train(2, "whole");
