@@ -2,10 +2,15 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <numeric>
 
+#include "src/base/digest.hpp"
+#include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/mpi_communicator.hpp"
 #include "src/comm/mpi_engine.hpp"
@@ -22,7 +27,7 @@ struct MpiSession::State {
   std::vector<int> node_of;      // by rank: lowest rank with which it shares memory
   SharedMemory memory;           // of this node: bells, and the desks of `all`
   std::vector<Doorbell*> bells;  // by rank
-  std::unique_ptr<FlightRecorder> recorder;
+  std::unique_ptr<flight::FlightRecorder> recorder;
   std::shared_ptr<MpiWorld> base;
   std::shared_ptr<MpiEngine> engine;
   std::unique_ptr<MpiCommunicator> all;  // of which worlds are made
@@ -39,12 +44,26 @@ struct NodeBlock {
   MpiGroup::Desk desk;
 };
 
+/// Equal for processes that can open each other's descriptors in /proc: same kernel, same process space.
+std::uint64_t kernel_and_process_space() {
+  std::error_code ignored;
+  const std::string text = files::read_text("/proc/sys/kernel/random/boot_id") +
+                           std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string();
+  return hash_name(text.data(), text.size());
+}
+
 }  // namespace
 
 /// Ranks are of one node when the first of them can show its memory to all of them.
 void MpiSession::State::find_nodes() {
   MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  // By the kernel's word: with MPI_COMM_TYPE_SHARED ranks of two nodes were seen to disagree about who is
+  // near, and to wait for each other forever.
+  const std::uint64_t here = kernel_and_process_space();
+  std::vector<std::uint64_t> all_of(static_cast<std::size_t>(size));
+  MPI_Allgather(&here, 1, MPI_UINT64_T, all_of.data(), 1, MPI_UINT64_T, comm);
+  const auto lowest = std::find(all_of.begin(), all_of.end(), here) - all_of.begin();
+  MPI_Comm_split(comm, static_cast<int>(lowest), rank, &node);
   int place = 0, members = 1, first = rank;
   MPI_Comm_rank(node, &place);
   MPI_Comm_size(node, &members);
@@ -78,7 +97,7 @@ void MpiSession::State::find_nodes() {
 
 void MpiSession::State::start() {
   if (engine) return;
-  if (!recorder) recorder = std::make_unique<FlightRecorder>("", rank, size);
+  if (!recorder) recorder = std::make_unique<flight::FlightRecorder>("", rank, size);
   auto* block = reinterpret_cast<NodeBlock*>(memory.bytes().data());
   std::vector<MpiGroup::Desk*> desks(static_cast<std::size_t>(size), nullptr);
   bells.assign(static_cast<std::size_t>(size), nullptr);
@@ -101,6 +120,10 @@ void MpiSession::State::start() {
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) : state_(std::make_unique<State>()) {
+  // Open MPI would give the core away in every look for messages when ranks share cores. The communication
+  // thread sleeps between its looks, which brings it back ten times sooner.
+  env::set("OMPI_MCA_mpi_yield_when_idle", "0");
+  env::set("OMPI_MCA_mpi_oversubscribe", "0");
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
     throw Error(Exit::runtime, "MPI did not start", "MPI_Init_thread failed");
@@ -136,11 +159,12 @@ int MpiSession::ranks_on_this_node() const {
 
 void MpiSession::record_flight(const std::filesystem::path& path) {
   expects(!state_->recorder, "the flight is recorded in one place, from the beginning");
-  state_->recorder = std::make_unique<FlightRecorder>(path, state_->rank, state_->size);
+  state_->recorder = std::make_unique<flight::FlightRecorder>(path, state_->rank, state_->size);
 }
 
-const FlightRecorder& MpiSession::flight() const {
-  if (!state_->recorder) state_->recorder = std::make_unique<FlightRecorder>("", state_->rank, state_->size);
+const flight::FlightRecorder& MpiSession::flight() const {
+  if (!state_->recorder)
+    state_->recorder = std::make_unique<flight::FlightRecorder>("", state_->rank, state_->size);
   return *state_->recorder;
 }
 
