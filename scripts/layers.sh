@@ -8,23 +8,24 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # checkpoint_index is the part of checkpoint/ that knows no HDF5; the launcher uses it.
 table='
 src/base:
+src/flight: src/base
 src/config: src/base
-src/control: src/base
+src/control: src/flight src/base
 slurm: src/base
 src/tensor: src/base
 src/kernels: src/tensor src/base
-src/comm: src/tensor src/base
+src/comm: src/flight src/tensor src/base
 src/shard: src/comm src/kernels src/tensor src/config src/base
 src/model: src/kernels src/tensor src/config src/base
 src/data: src/base
 src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
 checkpoint_index: src/base
 checkpoint: checkpoint_index src/base
-src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/comm src/kernels src/tensor src/control src/config src/base
+src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/comm src/kernels src/tensor src/control src/config src/flight src/base
 src/tool: checkpoint checkpoint_index src/data src/model src/kernels src/tensor src/config src/base
 launcher/plan: slurm src/config src/base
-launcher/supervise: src/control src/config src/base
-launcher/agent: launcher/supervise slurm checkpoint_index src/control src/config src/base
+launcher/supervise: src/control src/config src/flight src/base
+launcher/agent: launcher/supervise slurm checkpoint_index src/control src/config src/flight src/base
 launcher/job: launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
 launcher/cli: launcher/job launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
 '

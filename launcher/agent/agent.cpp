@@ -46,6 +46,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
       cluster_(config::load_cluster(run_.cluster().string())),
       secret_(read_secret(run_.secret())),
       scratch_(scratch_of(run_, node_)),
+      flights_(run_.path, std::chrono::seconds(config_.supervise.step_s)),
       children_(loop),
       leader_heard_(Clock::now()) {
   if (index_ < 0)
@@ -58,7 +59,10 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_, accept_any);
   epoch_ = highest_epoch(run_);
   adopt_what_runs();
-  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { tell_leader(beat()); });
+  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
+    tell_leader(beat());
+    for (const auto& flight : flights_.report(ranks_, attempt_, Clock::now())) tell_leader(flight);
+  });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
   signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) {
     log::info("signal {}: ending this node's ranks", signal);
@@ -98,7 +102,10 @@ void Agent::leave(int code) {
   leave_timer_ = loop_.every(clear_poll, [this, soonest, latest] {
     const bool empty = latest.passed() ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
                                        : processes_of(run_, node_).empty();
-    if (empty && soonest.passed()) loop_.stop();
+    if (!empty || !soonest.passed()) return;
+    remove_flight_records(run_.path, INT32_MAX);
+    remove_scratch(scratch_);
+    loop_.stop();
   });
 }
 
@@ -217,7 +224,7 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
   if (!rank) return;
   // The hello says who speaks; a message cannot speak for another rank.
   if (const auto* m = std::get_if<RankProgress>(&message)) {
-    rank->progress.step = m->step, rank->progress.phase = m->phase;
+    LocalRanks::take(*rank, *m, Clock::now());
   } else if (const auto* restored = std::get_if<RankRestored>(&message)) {
     rank->restored = RankRestored{number, attempt, restored->from};
     tell_leader(*rank->restored);
@@ -264,7 +271,10 @@ void Agent::clear(int, int attempt) {
 }
 
 void Agent::clear_on() {
-  if (kill_older(run_, node_, clearing_, SIGKILL) == 0) return tell_leader(Cleared{clearing_});
+  if (kill_older(run_, node_, clearing_, SIGKILL) == 0) {
+    remove_flight_records(run_.path, clearing_);  // the leader has decided without them, or by them
+    return tell_leader(Cleared{clearing_});
+  }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
 }
 

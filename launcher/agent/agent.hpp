@@ -14,6 +14,7 @@
 
 #include "launcher/agent/campaign.hpp"
 #include "launcher/agent/children.hpp"
+#include "launcher/agent/flights.hpp"
 #include "launcher/agent/leader.hpp"
 #include "launcher/agent/local_ranks.hpp"
 #include "launcher/agent/scratch.hpp"
@@ -73,6 +74,7 @@ class Agent {
   config::ClusterFacts cluster_;
   control::Key secret_;
   Scratch scratch_;
+  Flights flights_;
   Children children_;
   LocalRanks ranks_;
   int attempt_ = 0;         ///< highest attempt heard of; older ones are fenced

@@ -128,6 +128,8 @@ void Leader::take(int n, const Message& message) {
     supervisor_.rank_finished(*finished);
   } else if (const auto* restored = std::get_if<RankRestored>(&message)) {
     supervisor_.rank_restored(*restored);
+  } else if (const auto* flight = std::get_if<RankFlight>(&message)) {
+    supervisor_.rank_flight(n, *flight);
   } else if (const auto* ended = std::get_if<MpirunExited>(&message)) {
     supervisor_.mpirun_exited(n, *ended);
   } else if (const auto* vote = std::get_if<RankVote>(&message)) {

@@ -21,6 +21,12 @@ void LocalRanks::forget_older(int attempt) {
   std::erase_if(ranks_, [&](const auto& entry) { return entry.second.attempt < attempt; });
 }
 
+void LocalRanks::take(LocalRank& rank, const control::RankProgress& said, Clock::time_point now) {
+  if (!rank.heard || rank.progress.step != said.step || rank.progress.phase != said.phase) rank.moved = now;
+  rank.heard = now;
+  rank.progress.step = said.step, rank.progress.phase = said.phase;
+}
+
 std::vector<control::Message> LocalRanks::story() const {
   std::vector<control::Message> out;
   for (const auto& [number, r] : ranks_) {

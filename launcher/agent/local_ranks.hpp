@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/clock.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
 
@@ -14,6 +15,8 @@ struct LocalRank {
   pid_t pid = 0;
   bool started = false, ended = false;
   control::RankProgress progress;
+  std::optional<Clock::time_point> heard;  ///< when its process last said anything; nothing: it never did
+  Clock::time_point moved;                 ///< when its step or phase last changed
   control::ChannelPtr link,
       shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
   std::optional<control::RankRestored> restored;
@@ -30,6 +33,8 @@ class LocalRanks {
   LocalRank& at(int rank, int attempt);
   LocalRank* find(int rank, int attempt);
   void forget_older(int attempt);
+  /// What a rank says of itself every moment.
+  static void take(LocalRank& rank, const control::RankProgress& said, Clock::time_point now);
   /// Everything a leader that has just taken over must hear, in order.
   std::vector<control::Message> story() const;
   std::vector<control::RankProgress> live(int attempt) const;
@@ -37,6 +42,8 @@ class LocalRanks {
   void tell(const control::Verdict& verdict);
   auto begin() { return ranks_.begin(); }
   auto end() { return ranks_.end(); }
+  auto begin() const { return ranks_.begin(); }
+  auto end() const { return ranks_.end(); }
 
  private:
   std::map<int, LocalRank> ranks_;

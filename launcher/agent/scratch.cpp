@@ -6,6 +6,7 @@
 #include "launcher/agent/programs.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -32,6 +33,19 @@ void make_scratch(const Scratch& scratch) {
   fs::remove(aside, ignored);
   fs::create_symlink(this_program(), aside);
   fs::rename(aside, scratch.program());
+}
+
+void remove_scratch(const Scratch& scratch) {
+  std::error_code ignored;
+  fs::remove(scratch.socket(), ignored);
+  bool shared = false;
+  for (const auto& name : files::list(scratch.folder)) {
+    if (name.starts_with("hosts-" + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
+    shared = shared || name.ends_with(".sock");
+  }
+  if (shared) return;
+  fs::remove(scratch.program(), ignored);
+  fs::remove(scratch.folder, ignored);  // only when it is empty
 }
 
 }  // namespace holdfast::launcher

@@ -23,5 +23,7 @@ struct Scratch {
 Scratch scratch_of(const RunDir& run, const std::string& node);
 /// Creates it, 0700; an Error when the name is taken by another user.
 void make_scratch(const Scratch& scratch);
+/// Removes what is this node's, and the folder unless another agent of the run lives in it.
+void remove_scratch(const Scratch& scratch);
 
 }  // namespace holdfast::launcher

@@ -186,6 +186,14 @@ void Supervisor::rank_restored(const control::RankRestored& what) {
           {"note", what.from.note}});
 }
 
+void Supervisor::rank_flight(int node, const control::RankFlight& what) {
+  if (what.attempt != attempt() || what.rank < 0 || what.rank >= roster_.world() ||
+      node_of_rank(what.rank) != node)
+    return;
+  auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
+  rank.flight = what, rank.flight_at = now_;
+}
+
 void Supervisor::mpirun_exited(int node, const control::MpirunExited& what) {
   if (what.attempt != attempt() || what.status == 0) return;
   suspect_failure({Failure::Kind::mpirun_ended, node, -1, what.status,

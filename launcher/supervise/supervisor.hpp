@@ -65,6 +65,7 @@ class Supervisor {
   void rank_failed(int node, const control::RankFailed& what);
   void rank_finished(const control::RankFinished& what);
   void rank_restored(const control::RankRestored& what);
+  void rank_flight(int node, const control::RankFlight& what);
   void mpirun_exited(int node, const control::MpirunExited& what);
   void checkpoint_decided(std::int64_t step, bool durable, const std::string& note);
   void tick();
@@ -89,8 +90,10 @@ class Supervisor {
     bool started = false, finished = false, exited_well = false;
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
-    double moved_at = 0;  ///< when step or phase last changed
-    double seen_at = 0;   ///< when its agent last named it among the living
+    double moved_at = 0;                        ///< when step or phase last changed
+    double seen_at = 0;                         ///< when its agent last named it among the living
+    std::optional<control::RankFlight> flight;  ///< the last report, ...
+    double flight_at = 0;                       ///< and when it came
   };
 
   void record(nlohmann::json event);
@@ -108,6 +111,7 @@ class Supervisor {
   void check_clearing();
   void check_starting();
   void check_running();
+  void check_hang();
   bool majority() const;
   bool fresh(int node) const;
   RunState with_doubts() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/supervisor.hpp"
 #include "src/base/error.hpp"
 
@@ -16,6 +17,7 @@ constexpr double minority_limit_s =
     120;  // alone for so long: let the others, or SLURM, go on without this leader
 constexpr double forgotten_s =
     15;  // an agent that was replaced knows its ranks again by then, or they are gone
+constexpr double flight_life_s = 3;  // of a report that comes every second
 constexpr double stopped_gap_s =
     1;  // between two ticks: this very process was stopped, and heard nobody meanwhile
 
@@ -53,7 +55,7 @@ void Supervisor::tick() {
 /// What was said while this process was stopped has not been read yet: no patience runs out in that time.
 void Supervisor::forgive(double gap_s) {
   for (auto& node : nodes_) node.last_beat = node.last_beat < 0 ? node.last_beat : now_;
-  for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s;
+  for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
   for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
   if (minority_since_ >= 0) minority_since_ += gap_s;
 }
@@ -226,27 +228,33 @@ void Supervisor::check_running() {
                               fmt::format("rank {} on {} vanished: its agent has not named it for {} s", r,
                                           name(node), forgotten_s)});
   }
-  // Hung: nobody moves. The one that is not waiting for others, or is furthest behind, holds the rest up.
-  // Those that wait for it stopped at about the same time, a heartbeat earlier or later.
-  int stuck = -1;
-  bool over_limit = false;
+  check_hang();
+}
+
+/// Nobody moves: somebody in particular holds the rest up.
+void Supervisor::check_hang() {
+  const auto trains = [](const RankNow& r) {
+    return (r.step >= 0 || r.phase != control::Phase::starting) && !r.finished && !r.exited_well;
+  };
+  if (std::none_of(ranks_.begin(), ranks_.end(),
+                   [&](const RankNow& r) { return trains(r) && now_ - r.moved_at > limits_.step_s; }))
+    return;
+  std::vector<StillRank> still;
   for (int r = 0; r < roster_.world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
-    const bool reports = rank.step >= 0 || rank.phase != control::Phase::starting;
-    if (!reports || rank.finished || rank.exited_well || now_ - rank.moved_at <= 0.5 * limits_.step_s)
-      continue;
-    over_limit = over_limit || now_ - rank.moved_at > limits_.step_s;
-    const auto key = [&](int i) {
-      const auto& k = ranks_[static_cast<std::size_t>(i)];
-      return std::pair(k.step, k.phase == control::Phase::collective);
-    };
-    if (stuck < 0 || key(r) < key(stuck)) stuck = r;
+    if (!trains(rank)) continue;
+    // Agents report once a second while nobody moves; an older report tells of an earlier delay.
+    const bool current = rank.flight && now_ - rank.flight_at <= flight_life_s;
+    still.push_back({r, rank.step, rank.phase, now_ - rank.moved_at, current ? &*rank.flight : nullptr});
   }
-  if (over_limit)
-    fail({Failure::Kind::rank_hung, node_of_rank(stuck), stuck, 0,
-          fmt::format("rank {} on {} has shown no progress for {} s", stuck, name(node_of_rank(stuck)),
-                      limits_.step_s),
-          now_ - ranks_[static_cast<std::size_t>(stuck)].moved_at});
+  const Culprit culprit = who_hangs(still, limits_.step_s);
+  const int node = node_of_rank(culprit.rank);
+  fail({Failure::Kind::rank_hung, node, culprit.rank, 0,
+        culprit.why.empty() ? fmt::format("rank {} on {} has shown no progress for {} s", culprit.rank,
+                                          name(node), limits_.step_s)
+                            : fmt::format("rank {} on {} holds up the others for {} s: {}", culprit.rank,
+                                          name(node), limits_.step_s, culprit.why),
+        now_ - ranks_[static_cast<std::size_t>(culprit.rank)].moved_at});
 }
 
 void Supervisor::fail(Failure failure) {

@@ -2,14 +2,42 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
+
 #include "src/base/digest.hpp"
 
 namespace holdfast {
+namespace {
+
+/// All that the names of a run's records have in common.
+std::string flight_prefix(const std::filesystem::path& run_dir) {
+  const std::string name = std::filesystem::absolute(run_dir).lexically_normal().string();
+  return fmt::format("holdfast-flight.{:016x}.", hash_name(name.data(), name.size()));
+}
+
+/// Takes a number from the front of `text`.
+std::optional<int> take_number(std::string_view& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+}  // namespace
 
 std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank) {
-  const std::string name = std::filesystem::absolute(run_dir).lexically_normal().string();
-  return fmt::format("/dev/shm/holdfast-flight.{:016x}.{}.{}", hash_name(name.data(), name.size()), attempt,
-                     rank);
+  return fmt::format("/dev/shm/{}{}.{}", flight_prefix(run_dir), attempt, rank);
+}
+
+std::optional<int> attempt_of_flight_record(const std::filesystem::path& run_dir, std::string_view name) {
+  const std::string prefix = flight_prefix(run_dir);
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  const auto attempt = take_number(name);
+  if (!attempt || !name.starts_with('.')) return std::nullopt;
+  name.remove_prefix(1);
+  return take_number(name) && name.empty() ? attempt : std::nullopt;
 }
 
 }  // namespace holdfast

@@ -2,7 +2,9 @@
 // Every name in a run directory (contract 1) is here and nowhere else; names of checkpoints are in
 // checkpoint/catalog.hpp.
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace holdfast {
 
@@ -32,5 +34,7 @@ struct RunDir {
 /// Where a rank's collectives are recorded: in the memory of its node, for the agent there. `attempt` 0: bare
 /// mode.
 std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank);
+/// The attempt of a flight record of this run, by the name of its file; nothing for any other name.
+std::optional<int> attempt_of_flight_record(const std::filesystem::path& run_dir, std::string_view name);
 
 }  // namespace holdfast

@@ -18,10 +18,10 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/doorbell.hpp"
-#include "src/comm/flight_recorder.hpp"
 #include "src/comm/mpi_messages.hpp"
 #include "src/comm/operation.hpp"
 #include "src/comm/shared_memory.hpp"
+#include "src/flight/recorder.hpp"
 
 namespace holdfast::comm {
 
@@ -32,7 +32,7 @@ struct MpiWorld {
   std::vector<int> node_of;  ///< by world rank: lowest rank with which it shares memory
   std::chrono::milliseconds limit{0};
   std::vector<Doorbell*> bells;  ///< by world rank; null: on another node
-  FlightRecorder* recorder = nullptr;
+  flight::FlightRecorder* recorder = nullptr;
   bool explain = true;  ///< a time-out also says in the log what this rank's record says
   /// When the communication thread was last seen outside of MPI, ns; its own.
   std::shared_ptr<const std::atomic<std::int64_t>> beat;

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "src/comm/communicator.hpp"
-#include "src/comm/flight_recorder.hpp"
+#include "src/flight/recorder.hpp"
 
 namespace holdfast::comm {
 
@@ -34,11 +34,12 @@ class MpiSession {
   int size() const;
   /// Ranks that share this rank's memory.
   int ranks_on_this_node() const;
-  /// From here on the collectives of this rank are recorded in the file at `path` (see FlightRecorder);
-  /// before the first world(). Without it they are recorded where only this process sees it.
+  /// From here on the collectives of this rank are recorded in the file at `path` (see
+  /// flight::FlightRecorder); before the first world(). Without it they are recorded where only this process
+  /// sees it.
   void record_flight(const std::filesystem::path& path);
   /// What the collectives of this rank were and are doing.
-  const FlightRecorder& flight() const;
+  const flight::FlightRecorder& flight() const;
 
   /// All ranks. Collective. A world of one is a SoloCommunicator.
   std::unique_ptr<Communicator> world(const WorldOptions& options) const;

@@ -5,9 +5,11 @@
 #include <span>
 
 #include "src/comm/communicator.hpp"
-#include "src/comm/flight_recorder.hpp"
+#include "src/flight/recorder.hpp"
 
 namespace holdfast::comm {
+
+using flight::Collective;
 
 struct Operation {
   Collective kind = Collective::barrier;

@@ -1,5 +1,6 @@
 #include "src/control/message.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -58,6 +59,12 @@ const json& list(const json& j, const char* name, std::size_t most) {
     throw Refused(std::string(name) + " is not a list of bearable length");
   return f;
 }
+std::uint64_t key_of(const json& j, const char* name) {
+  const json& f = field(j, name);
+  if (!f.is_number_unsigned() || f.get<std::uint64_t>() == 0)
+    throw Refused(std::string(name) + " is not a positive whole number");
+  return f.get<std::uint64_t>();
+}
 int rank_of(const json& j) { return small(j, "rank", 0, most_ranks); }
 int attempt_of(const json& j) { return small(j, "attempt", 0, INT32_MAX); }
 int epoch_of(const json& j) { return small(j, "epoch", 0, INT32_MAX); }
@@ -67,6 +74,8 @@ int status_of(const json& j, const char* name = "status") { return small(j, name
 constexpr std::array role_names = {"rank", "shim", "leader", "candidate", "spawner"};
 constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",  "backward",
                                     "collective", "optimizer", "checkpoint", "finishing"};
+constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
+                                         "all_reduce", "broadcast",   "barrier"};
 
 template <class Enum, std::size_t n>
 Enum one_of(const json& j, const char* name, const std::array<const char*, n>& names) {
@@ -185,6 +194,48 @@ struct Wire<RankExited> {
     return {{"rank", m.rank}, {"attempt", m.attempt}, {"status", m.status}};
   }
   static RankExited read(const json& j) { return {rank_of(j), attempt_of(j), status_of(j)}; }
+};
+template <>
+struct Wire<flight::FlightGroup> {
+  static json write(const flight::FlightGroup& g) {
+    return {{"key", g.key},           {"name", static_cast<const char*>(g.name)},
+            {"queued", g.queued},     {"started", g.started},
+            {"finished", g.finished}, {"operation", collective_names[static_cast<std::size_t>(g.operation)]},
+            {"size", g.size},         {"member", g.member}};
+  }
+  static flight::FlightGroup read(const json& j) {
+    flight::FlightGroup g;
+    g.key = key_of(j, "key");
+    const std::string name = text_of(j, "name", flight::flight_name_bytes - 1);
+    if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; }))
+      throw Refused("name has characters that are not ASCII");
+    std::copy(name.begin(), name.end(), g.name);
+    g.operation = one_of<flight::Collective>(j, "operation", collective_names);
+    g.size = static_cast<std::uint32_t>(whole(j, "size", 1, most_ranks));
+    g.member = static_cast<std::uint32_t>(whole(j, "member", 0, g.size - 1));
+    // Nobody finishes what he has not entered, or enters what is not in his queue.
+    const std::int64_t queued = whole(j, "queued", 0, most_steps), started = whole(j, "started", 0, queued);
+    g.queued = static_cast<std::uint64_t>(queued), g.started = static_cast<std::uint64_t>(started);
+    g.finished = static_cast<std::uint64_t>(whole(j, "finished", 0, started));
+    return g;
+  }
+};
+template <>
+struct Wire<RankFlight> {
+  static constexpr auto name = "flight";
+  static json write(const RankFlight& m) {
+    json groups = json::array();
+    for (const auto& g : m.groups) groups.push_back(Wire<flight::FlightGroup>::write(g));
+    return {{"rank", m.rank}, {"attempt", m.attempt}, {"silent_ms", m.silent_ms}, {"groups", groups}};
+  }
+  static RankFlight read(const json& j) {
+    RankFlight m{rank_of(j), attempt_of(j), whole(j, "silent_ms", 0, most_steps), {}};
+    for (const json& g : list(j, "groups", flight::FlightRecorder::groups)) {
+      if (!g.is_object()) throw Refused("groups holds something that is not an object");
+      m.groups.push_back(Wire<flight::FlightGroup>::read(g));
+    }
+    return m;
+  }
 };
 template <>
 struct Wire<Taken> {

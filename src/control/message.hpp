@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/control/rank_link.hpp"
+#include "src/flight/recorder.hpp"
 
 namespace holdfast::control {
 
@@ -54,6 +55,13 @@ struct RankFailed {
 struct RankExited {
   int rank = -1, attempt = 0, status = 0;
 };  ///< status: exit code or 128 + signal; -1: it vanished
+/// Agent to leader, of every rank of its node while one of them has not moved for long: is the rank's process
+/// still heard, and where does it stand in its groups (flight::stuck_ranks).
+struct RankFlight {
+  int rank = -1, attempt = 0;
+  std::int64_t silent_ms = 0;  ///< since the last word of the process, which speaks also when it waits
+  std::vector<flight::FlightGroup> groups;  ///< empty without a flight record
+};
 /// Agent to rank: the leader or the agent has your finished/failed/exited.
 struct Taken {};
 /// What became of a checkpoint; leader to agent to rank.
@@ -120,8 +128,8 @@ struct Exited {
 };
 
 using Message = std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished,
-                             RankFailed, RankExited, Taken, Verdict, Beat, LeaderBeat, Clear, Cleared,
-                             StartRanks, StartMpirun, MpirunExited, Finish, Answer, Exec, Exited>;
+                             RankFailed, RankExited, RankFlight, Taken, Verdict, Beat, LeaderBeat, Clear,
+                             Cleared, StartRanks, StartMpirun, MpirunExited, Finish, Answer, Exec, Exited>;
 
 std::string encode(const Message& message);
 /// Nothing when `json` is not a well-formed message; `why` then names the field.

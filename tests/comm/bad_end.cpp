@@ -17,6 +17,7 @@
 
 #include "src/base/error.hpp"
 #include "src/comm/mpi_session.hpp"
+#include "src/flight/recorder.hpp"
 
 namespace holdfast::comm {
 namespace {
@@ -30,10 +31,10 @@ class Holder : public Folder {
 };
 
 int read_records(const std::filesystem::path& folder) {
-  std::vector<FlightRecord> records;
+  std::vector<flight::FlightRecord> records;
   for (const auto& file : std::filesystem::directory_iterator(folder))
-    if (auto record = read_flight_record(file.path())) records.push_back(std::move(*record));
-  for (const StuckRank& stuck : stuck_ranks(records)) std::printf("%s\n", stuck.why.c_str());
+    if (auto record = flight::read_flight_record(file.path())) records.push_back(std::move(*record));
+  for (const flight::StuckRank& stuck : flight::stuck_ranks(records)) std::printf("%s\n", stuck.why.c_str());
   return records.empty() ? 1 : 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,14 @@ std::string refusal(const std::string& text) {
   return decode(text, why) ? "" : why;
 }
 
+flight::FlightGroup group_of(std::uint64_t key, const char* name, flight::Collective operation) {
+  flight::FlightGroup g;
+  g.key = key, g.queued = 814, g.started = 812, g.finished = 811, g.size = 4, g.member = 3;
+  g.operation = operation;
+  std::copy_n(name, std::string_view(name).size(), g.name);
+  return g;
+}
+
 /// Every message, with what it says on the wire. A change here is a change of the protocol: other versions of
 /// Holdfast do not understand it.
 const std::vector<std::pair<Message, std::string>>& samples() {
@@ -50,6 +59,8 @@ const std::vector<std::pair<Message, std::string>>& samples() {
       {RankFailed{3, 2, 93, "no such file"},
        R"({"m":"failed","rank":3,"attempt":2,"exit_code":93,"why":"no such file"})"},
       {RankExited{3, 2, 137}, R"({"m":"rank_exited","rank":3,"attempt":2,"status":137})"},
+      {RankFlight{3, 2, 1500, {group_of(UINT64_MAX, "shard group 0", flight::Collective::all_gather)}},
+       R"({"m":"flight","rank":3,"attempt":2,"silent_ms":1500,"groups":[{"key":18446744073709551615,"name":"shard group 0","operation":"all_gather","queued":814,"started":812,"finished":811,"size":4,"member":3}]})"},
       {Taken{}, R"({"m":"taken"})"},
       {Verdict{2, 400, false, "rank 3: disk full"},
        R"({"m":"verdict","attempt":2,"step":400,"durable":false,"why":"rank 3: disk full"})"},
@@ -136,6 +147,11 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"finished", {{"rank", rank_field}, {"attempt", count}, {"state", {Field::Kind::object}}}},
       {"failed", {{"rank", rank_field}, {"attempt", count}, {"exit_code", status}, {"why", text(12288)}}},
       {"rank_exited", {{"rank", rank_field}, {"attempt", count}, {"status", status}}},
+      {"flight",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"silent_ms", number(0, std::int64_t{1} << 53)},
+        {"groups", list(64)}}},
       {"taken", {}},
       {"verdict", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
       {"beat", {{"node", text(256)}, {"attempt", count}, {"mpirun", truth}, {"ranks", list(4096)}}},
@@ -247,8 +263,35 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(start, "/ranks/0/local_rank", 4096);
   refused(start, "/ranks/0/local_rank", -1);
   refused(start, "/ranks/0/rank", nullptr);
+  const Message flight = RankFlight{3, 2, 0, {group_of(7, "the world", flight::Collective::barrier)}};
+  for (const json& key : {json(0), json(-1), json(1e10), json("7"), json(nullptr)})
+    refused(flight, "/groups/0/key", key);
+  refused(flight, "/groups/0/name", std::string(32, 'x'));
+  refused(flight, "/groups/0/name", std::string("a\0b", 3));
+  refused(flight, "/groups/0/name", "\xc3\xa9");
+  refused(flight, "/groups/0/operation", "rest");
+  refused(flight, "/groups/0/queued", 811);  // fewer than were entered
+  refused(flight, "/groups/0/queued", (std::int64_t{1} << 53) + 1);
+  refused(flight, "/groups/0/started", 815);
+  refused(flight, "/groups/0/finished", 813);
+  refused(flight, "/groups/0/finished", -1);
+  refused(flight, "/groups/0/size", 0);
+  refused(flight, "/groups/0/member", 4);
+  refused(flight, "/groups/0/member", -1);
   refused(StartMpirun{3, 2, {"a"}}, "/slots", json::array());
   refused(StartMpirun{3, 2, {"a"}}, "/slots/0", std::string(257, 'x'));
+}
+
+TEST(Message, AFlightArrivesAsItWas) {
+  for (int operation = 0; operation <= static_cast<int>(flight::Collective::barrier); ++operation) {
+    const auto sent = group_of(0x8000000000000001, "a name of 31 bytes, as they get",
+                               static_cast<flight::Collective>(operation));
+    const auto back = read(json::parse(encode(RankFlight{1, 2, 3, {sent, sent}})));
+    ASSERT_TRUE(back);
+    const auto& groups = std::get<RankFlight>(*back).groups;
+    ASSERT_EQ(groups.size(), 2u);
+    EXPECT_EQ(std::memcmp(&groups[1], &sent, sizeof sent), 0) << operation;
+  }
 }
 
 TEST(Message, MalformedLines) {

@@ -11,7 +11,7 @@ need_cluster "$@"
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
 shift 3
 cases=("$@")
-((${#cases[@]})) || cases=(node_killed rank_killed node_frozen two_nodes_killed killed_in_checkpoint leader_killed newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun crash_loop user_error any_program)
+((${#cases[@]})) || cases=(node_killed rank_killed rank_stuck node_frozen two_nodes_killed killed_in_checkpoint leader_killed newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun crash_loop user_error any_program)
 
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
@@ -94,6 +94,30 @@ case_rank_killed() {
   check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
   check "the signal is on record" equal "$(events "$run" | jq -rs 'map(select(.event == "rank_exited"))[0].status')" 137
 }
+
+case_rank_stuck() {
+  # It lives, holds its connections, and does nothing: the others wait for it wherever they happen to need it.
+  start rank_stuck --set supervise.step_s=5
+  mid_run 30
+  local node first second
+  first=$(nth 1)
+  second=$(nth 2)
+  # shellcheck disable=SC2016 # for the node's shell
+  check "$run: rank 3 is stopped" on "$second" bash -c \
+    'for p in $(pgrep -x holdfast-train); do grep -qzx HOLDFAST_RANK=3 /proc/$p/environ && exec kill -STOP $p; done; exit 1'
+  check "$run: its flight record is there" holds "$(flights "$second")" ".1.3"
+  ends_like_the_undisturbed
+  check "it is named" equal "$(ended .rank)" 3
+  check "so is its node" equal "$(ended .node)" "$second"
+  check "as hung" equal "$(ended .cause)" "rank hung"
+  check "with what speaks against it" holds "$(ended .evidence)" "process of rank 3 has not been heard"
+  check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
+  for node in "$first" "$second"; do
+    check "nothing of the job stays in the memory of $node" equal "$(on "$node" find /dev/shm -name 'holdfast-*')" ""
+  done
+}
+ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"; }
+flights() { on "$1" find /dev/shm -name 'holdfast-flight.*'; }
 
 case_node_frozen() {
   start node_frozen

@@ -82,6 +82,7 @@ class FakeCluster {
   std::optional<int> exit_code;        ///< the run is over
   std::string resigned;
   std::int64_t durable = 0;
+  control::Phase hung_phase = control::Phase::data, waiting_phase = control::Phase::collective;
   int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
   int mpirun_status = 0;  ///< what mpirun ends with when all its ranks have ended well
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
@@ -321,10 +322,7 @@ class FakeCluster {
                 !it->second.status && !it->second.hangs;
       }
     }
-    for (Rank* r : ranks)
-      r->phase = whole      ? control::Phase::forward
-                 : r->hangs ? control::Phase::data
-                            : control::Phase::collective;
+    for (Rank* r : ranks) r->phase = whole ? control::Phase::forward : r->hangs ? hung_phase : waiting_phase;
     if (!whole) return;
     if (ranks.front()->step < 0) {
       for (Rank* r : ranks) r->step = durable;

@@ -11,6 +11,7 @@
 #include "launcher/agent/rank_start.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "tests/control/loop_thread.hpp"
 #include "tests/launcher/golden.hpp"
 
@@ -90,6 +91,23 @@ TEST(RankStart, WhoStartsTheRanks) {
 TEST(RankStart, LogsOfAnAttempt) {
   EXPECT_EQ(rank_log(RunDir{"/runs/a"}, 3, 17), "/runs/a/logs/attempt-0003/rank-00017.log");
   EXPECT_EQ(attempt_logs(RunDir{"/runs/a"}, 12345), "/runs/a/logs/attempt-12345");
+}
+
+TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
+  const control::test::Folder run;
+  const Scratch one = scratch_of(RunDir{run.path}, "n1"), ten = scratch_of(RunDir{run.path}, "n10");
+  make_scratch(one), make_scratch(ten);
+  for (const auto& path : {one.socket(), ten.socket(), one.hosts(1), ten.hosts(2)})
+    files::replace_atomically(path, "");
+  remove_scratch(one);
+  EXPECT_FALSE(exists(one.socket()));
+  EXPECT_FALSE(exists(one.hosts(1)));
+  EXPECT_TRUE(exists(ten.socket()));
+  EXPECT_TRUE(exists(ten.hosts(2)));
+  EXPECT_TRUE(exists(ten.program()));
+  remove_scratch(ten);
+  EXPECT_FALSE(exists(ten.folder));
+  remove_scratch(ten);  // nothing to do
 }
 
 // Finding and ending what is older.

@@ -211,6 +211,77 @@ TEST(Supervisor, HungRankIsNamedAndNotThoseWhoWaitForIt) {
   EXPECT_GT(ended["detected_s"], 599);
 }
 
+/// What the agents say every second while rank 3 hangs and the others wait for it in a gather.
+void report_flights(FakeCluster& c, std::int64_t silent_ms = 0, int attempt = 1) {
+  for (int rank = 0; rank < 6; ++rank) {
+    control::RankFlight said{rank, attempt, rank == 3 ? silent_ms : 20, {}};
+    flight::FlightGroup group;
+    group.key = 7, group.size = 6, group.member = static_cast<std::uint32_t>(rank);
+    group.queued = 813, group.started = rank == 3 ? 811 : 812, group.finished = 811;
+    group.operation = flight::Collective::all_gather;
+    std::string_view("shard group 0").copy(group.name, sizeof group.name - 1);
+    said.groups = {group};
+    c.tell(rank / 2, [node = rank / 2, said](Supervisor& s) { s.rank_flight(node, said); });
+  }
+}
+
+/// Gathers run beside the computation: the others wait in whatever phase needs the result, and the rank that
+/// hangs may do so in any.
+TEST(Supervisor, FlightRecordsNameTheHungRankWherePhasesMislead) {
+  for (const bool recorded : {true, false}) {
+    FakeCluster c;
+    c.hung_phase = control::Phase::collective, c.waiting_phase = control::Phase::forward;
+    ASSERT_TRUE(c.training(1));
+    c.rank(3).hangs = true;
+    c.run(595);
+    for (int second = 0; second < 10 && c.leader->attempt() == 1; ++second) {
+      if (recorded) report_flights(c);
+      c.run(1);
+    }
+    ASSERT_TRUE(c.training(2));
+    const json ended = c.last("attempt_ended");
+    EXPECT_EQ(ended["cause"], "rank hung");
+    EXPECT_EQ(ended["rank"], recorded ? 3 : 0);
+    EXPECT_EQ(ended["node"], recorded ? "n1" : "n0");
+    EXPECT_EQ(ended["evidence"],
+              recorded ? "rank 3 on n1 holds up the others for 600 s: rank 3 has not entered all-gather #812 "
+                         "of shard group 0, in which ranks 0, 1, 2, 4, 5 wait"
+                       : "rank 0 on n0 has shown no progress for 600 s");
+  }
+}
+
+TEST(Supervisor, OldFlightRecordsDoNotCount) {
+  FakeCluster c;
+  c.hung_phase = control::Phase::collective, c.waiting_phase = control::Phase::forward;
+  ASSERT_TRUE(c.training(1));
+  c.rank(3).hangs = true;
+  c.run(580);
+  report_flights(c);
+  report_flights(c, 0, 2);  // another attempt's
+  c.run(17);
+  report_flights(c, 0, 2);
+  c.tell(2, [](Supervisor& s) {  // of a rank that is not there
+    s.rank_flight(2, {3, 1, 400000, {}});
+    s.rank_flight(2, {6, 1, 400000, {}});
+    s.rank_flight(2, {-1, 1, 400000, {}});
+  });
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("attempt_ended")["rank"], 0);
+}
+
+TEST(Supervisor, ASilentProcessIsNamedBeforeAnyRecord) {
+  FakeCluster c;
+  c.hung_phase = control::Phase::collective, c.waiting_phase = control::Phase::forward;
+  ASSERT_TRUE(c.training(1));
+  c.rank(3).hangs = true;
+  c.run(598);
+  report_flights(c, 598000);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("attempt_ended")["rank"], 3);
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"]),
+              HasSubstr("the process of rank 3 has not been heard for 598.0 s; rank 3 has not entered"));
+}
+
 TEST(Supervisor, ProgramsThatReportNothingAreNotHung) {
   FakeCluster c({.through_mpirun = false, .reports = false});
   ASSERT_TRUE(c.until(Stage::running));

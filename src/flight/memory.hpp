@@ -8,9 +8,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "src/comm/flight_recorder.hpp"
+#include "src/flight/recorder.hpp"
 
-namespace holdfast::comm {
+namespace holdfast::flight {
 
 template <class T>
 class Guarded {
@@ -70,4 +70,4 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "atomics between 
 /// range. With only one look both are the same.
 FlightRecord decode(const FlightMemory& first, const FlightMemory& second);
 
-}  // namespace holdfast::comm
+}  // namespace holdfast::flight

@@ -1,4 +1,4 @@
-#include "src/comm/flight_recorder.hpp"
+#include "src/flight/recorder.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
-namespace holdfast::comm {
+namespace holdfast::flight {
 namespace {
 
 using ::testing::ElementsAre;
@@ -239,4 +239,4 @@ TEST(StuckRanks, AllInsideMeansThatNobodyIsMissing) {
 }
 
 }  // namespace
-}  // namespace holdfast::comm
+}  // namespace holdfast::flight

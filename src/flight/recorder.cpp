@@ -1,4 +1,4 @@
-#include "src/comm/flight_recorder.hpp"
+#include "src/flight/recorder.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,9 +14,9 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
-#include "src/comm/flight_memory.hpp"
+#include "src/flight/memory.hpp"
 
-namespace holdfast::comm {
+namespace holdfast::flight {
 namespace {
 
 std::int64_t now_ns() {
@@ -142,4 +142,4 @@ std::optional<FlightEntry> FlightRecorder::finished(std::uint64_t i) const {
 
 FlightRecord FlightRecorder::read() const { return decode(*memory_, *memory_); }
 
-}  // namespace holdfast::comm
+}  // namespace holdfast::flight

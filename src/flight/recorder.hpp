@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace holdfast::comm {
+namespace holdfast::flight {
 
 enum class Collective : std::uint32_t {
   all_gather,
@@ -121,4 +121,4 @@ std::vector<StuckRank> stuck_ranks(std::span<const FlightRecord> records);
 /// One line per group and per collective that has not ended, for a log.
 std::string to_text(const FlightRecord& record);
 
-}  // namespace holdfast::comm
+}  // namespace holdfast::flight

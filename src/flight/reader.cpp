@@ -8,9 +8,9 @@
 #include <map>
 
 #include "src/base/files.hpp"
-#include "src/comm/flight_memory.hpp"
+#include "src/flight/memory.hpp"
 
-namespace holdfast::comm {
+namespace holdfast::flight {
 
 std::string_view name_of(Collective operation) {
   switch (operation) {
@@ -36,6 +36,15 @@ void tidy(char (&name)[flight_name_bytes]) {
   name[flight_name_bytes - 1] = 0;
   for (char& c : name)
     if (c != 0 && (c < ' ' || c > '~')) c = '?';
+}
+
+/// "ranks 0, 1 wait"; of thousands a few will do.
+std::string in_which_wait(const std::vector<int>& waiting) {
+  constexpr std::size_t most = 8;
+  if (waiting.size() == 1) return fmt::format("rank {} waits", waiting.front());
+  if (waiting.size() <= most) return fmt::format("ranks {} wait", fmt::join(waiting, ", "));
+  return fmt::format("ranks {} and {} others wait", fmt::join(waiting.begin(), waiting.begin() + most, ", "),
+                     waiting.size() - most);
 }
 
 bool known(Collective operation) { return operation <= Collective::barrier; }
@@ -109,11 +118,9 @@ std::vector<StuckRank> stuck_ranks(std::span<const FlightRecord> records) {
     std::sort(waiting.begin(), waiting.end());
     for (const Place& place : places)
       if (place.group->started < number)
-        behind.emplace(place.rank,
-                       fmt::format("rank {} has not entered {} #{} of {}, in which rank{} {} wait{}",
-                                   place.rank, name_of(furthest->group->operation), number,
-                                   furthest->group->name, waiting.size() > 1 ? "s" : "",
-                                   fmt::join(waiting, ", "), waiting.size() > 1 ? "" : "s"));
+        behind.emplace(place.rank, fmt::format("rank {} has not entered {} #{} of {}, in which {}",
+                                               place.rank, name_of(furthest->group->operation), number,
+                                               furthest->group->name, in_which_wait(waiting)));
   }
   const bool somebody_free =
       std::any_of(behind.begin(), behind.end(), [&](const auto& b) { return !waits_somewhere[b.first]; });
@@ -138,4 +145,4 @@ std::string to_text(const FlightRecord& record) {
   return text;
 }
 
-}  // namespace holdfast::comm
+}  // namespace holdfast::flight
