@@ -44,7 +44,7 @@ class Engine {
   void publish() { weights_.publish(); }
 
   /// Collective: forward and backward of the step that begins with global sample `first_sample`. The gradient
-  /// of the *sum* of losses stays in the shards. Wait-free calls to `progress` come on this thread.
+  /// of the *sum* of losses stays in the shards. `progress` is called on this thread.
   using Progress = std::function<void(control::Phase)>;
   LeafSums gradients(std::int64_t first_sample, const Progress& progress);
   /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit. Collective.

@@ -4,18 +4,17 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/config/choices.hpp"
 
 namespace holdfast::train {
 
 std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels) {
   const auto& t = config.train;
   const auto& p = config.precision;
-  const auto name = [](config::Precision precision) {
-    return precision == config::Precision::bf16 ? "bf16" : "fp32";
-  };
+  using config::name_of;
   return fmt::format("leaf {}x{}, {} leaves in {} lanes, parameters {} reduce {} buffers {} moments {}, {}",
-                     t.micro_batch, t.sequence, t.leaves, lanes, name(p.parameters), name(p.reduce),
-                     name(p.buffers), name(p.moments), kernels);
+                     t.micro_batch, t.sequence, t.leaves, lanes, name_of(p.parameters), name_of(p.reduce),
+                     name_of(p.buffers), name_of(p.moments), kernels);
 }
 
 void require_one_identity(comm::Communicator& world, const std::string& identity) {

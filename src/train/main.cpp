@@ -40,8 +40,9 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   const auto& limits = setup.config;
   if (limits.trace.flight_recorder)
     session.record_flight(flight_record(setup.dir.path, agent ? agent->attempt : 0, session.rank()));
-  auto world = session.world(
-      {.limit = std::chrono::seconds(2 * limits.supervise.step_s + limits.checkpoint.commit_s)});
+  auto world =
+      session.world({.limit = std::chrono::seconds(2 * limits.supervise.step_s + limits.checkpoint.commit_s),
+                     .explain = !agent});  // an agent reads the record itself
   claim_run_directory(setup, *world);
   Trainer trainer(setup, threads_of(setup.place), *world, &session.flight(), link);
   const control::FinalState final_state = trainer.run();
