@@ -3,11 +3,10 @@
 #include "src/config/kept_blocks.hpp"
 
 namespace holdfast::shard {
-namespace {
+
 DType type_of(config::Precision precision) {
   return precision == config::Precision::bf16 ? DType::bf16 : DType::fp32;
 }
-}  // namespace
 
 Policy policy_of(const config::RunConfig& config, int layers) {
   const config::Shard& s = config.shard;

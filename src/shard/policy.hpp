@@ -20,6 +20,8 @@ struct Policy {
   bool keeps(int block) const { return !kept.empty() && kept[static_cast<std::size_t>(block)]; }
 };
 
+/// As elements of that precision are stored.
+DType type_of(config::Precision precision);
 Policy policy_of(const config::RunConfig& config, int layers);
 
 }  // namespace holdfast::shard

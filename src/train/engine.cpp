@@ -10,14 +10,10 @@
 namespace holdfast::train {
 namespace {
 
-using tensor::DType;
+using shard::type_of;
 using tensor::Work;
 
 constexpr std::size_t spans_of_a_leaf = 64;  // per block, generously: what a traced step may need
-
-DType type_of(config::Precision precision) {
-  return precision == config::Precision::bf16 ? DType::bf16 : DType::fp32;
-}
 
 shard::Mesh mesh_of(const Setup& setup) {
   return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node,
