@@ -27,9 +27,17 @@ std::shared_ptr<spdlog::logger>& current() {
   static std::shared_ptr<spdlog::logger> logger = make("");
   return logger;
 }
+std::string& current_speaker() {
+  static std::string name;
+  return name;
+}
 }  // namespace
 
-void start(const std::string& speaker) { current() = make(speaker); }
+void start(const std::string& speaker) {
+  current_speaker() = speaker;
+  current() = make(speaker);
+}
+const std::string& speaker() { return current_speaker(); }
 void info(std::string_view text) { current()->info(text); }
 void warn(std::string_view text) { current()->warn(text); }
 void error(std::string_view text) { current()->error(text); }

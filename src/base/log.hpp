@@ -9,6 +9,8 @@ namespace holdfast::log {
 
 /// `speaker` prefixes every line, for example "agent dgx003" or "rank 7". Call once, early.
 void start(const std::string& speaker);
+/// What start() was told, for a loaded module: it has a log of its own.
+const std::string& speaker();
 void info(std::string_view text);
 void warn(std::string_view text);
 void error(std::string_view text);

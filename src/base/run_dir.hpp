@@ -29,6 +29,7 @@ struct RunDir {
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
   std::filesystem::path logs() const { return path / "logs"; }
   std::filesystem::path result() const { return path / "result.json"; }
+  std::filesystem::path algorithms() const { return path / "tuning.json"; }
 };
 
 /// Where a rank's collectives are recorded: in the memory of its node, for the agent there. `attempt` 0: bare

@@ -39,16 +39,17 @@ struct Extent {
   DType type = DType::fp32;
 };
 
-/// Folds this member's part of what all members brought. Called on the communication thread: allocates
-/// nothing, waits for nothing, and outlives the event of its operation.
+/// Folds this member's part of what all members brought. Called by whoever does the operation (on the host
+/// the communication thread): allocates nothing, waits for nothing, enqueues on `stream`, and outlives the
+/// event of its operation.
 class Folder {
  public:
   virtual ~Folder() = default;
   /// Elements [first, first + count) of this member's part of tensor `tensor` (an index into the call's
   /// list), once per contribution, in canonical order: members ascending, each member's arrays in their
-  /// order. `sources` have the tensor's type and are valid during the call only. Over one operation every
-  /// element of the part comes exactly once.
-  virtual void fold(int tensor, std::int64_t first, std::int64_t count,
+  /// order. `sources` have the tensor's type; the list is valid during the call only, the arrays until
+  /// `stream` has passed. Over one operation every element of the part comes exactly once.
+  virtual void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                     std::span<const void* const> sources) = 0;
 };
 
@@ -56,8 +57,8 @@ enum class Scalar { sum, max };
 
 class Communicator {
  public:
-  static constexpr std::int64_t largest_fold =
-      1 << 16;  ///< no fold gets more elements at once: they stay in the cache
+  /// No fold of tree nodes gets more elements at once, nor one of leaves on the host: they stay in the cache.
+  static constexpr std::int64_t largest_fold = 1 << 16;
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;

@@ -95,7 +95,7 @@ bool MpiGroup::fold_piece(const Operation& operation) {
         from_others += inbox_stride_;
       }
     }
-  operation.folder->fold(static_cast<int>(folding_.tensor), folding_.first, count, sources_);
+  operation.folder->fold(inline_, static_cast<int>(folding_.tensor), folding_.first, count, sources_);
   folding_.first += count;
   ++folded_;
   return true;

@@ -198,6 +198,7 @@ class MpiGroup final : public tensor::Timeline {
   std::uint64_t posted_ = 0, folded_ = 0;  // pieces
   Cursor folding_;
   std::vector<const void*> sources_;
+  tensor::InlineStream inline_;
   // Small
   std::size_t box_at_ = 0, box_count_ = 0;
   std::vector<std::byte> combined_, from_leaders_;

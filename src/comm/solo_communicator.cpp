@@ -52,7 +52,8 @@ void SoloCommunicator::fold(std::span<const Extent> tensors, std::int64_t node_s
       for (int k = 0; k < nodes; ++k)
         sources_[static_cast<std::size_t>(k)] =
             static_cast<const std::byte*>(tensors[t].data) + (at + k * node_stride) * size;
-      folder.fold(static_cast<int>(t), at, std::min(largest_fold, tensors[t].elements - at), sources_);
+      folder.fold(inline_, static_cast<int>(t), at, std::min(largest_fold, tensors[t].elements - at),
+                  sources_);
     }
   }
 }

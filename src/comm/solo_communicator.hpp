@@ -32,6 +32,7 @@ class SoloCommunicator final : public Communicator {
   };
   std::unique_ptr<std::byte, Unmap> memory_;
   std::vector<const void*> sources_;
+  tensor::InlineStream inline_;
   Wire wire_;
 };
 

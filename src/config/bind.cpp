@@ -146,6 +146,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
   t.add("train.recompute", &C::train, &Train::recompute, "what the backward pass computes again");
+  t.add("train.device", &C::train, &Train::device, "auto, cpu or cuda");
+  t.add("train.deterministic", &C::train, &Train::deterministic, "the same bits at every run on a GPU");
 
   t.add("eval.every", &C::eval, &Eval::every, "steps between losses on data.validation; 0: never",
         at_least(0));
@@ -170,6 +172,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "blocks kept from forward to backward: none, all, or \"0,3,5-7\"");
   t.add("shard.keep_across_micro_steps", &C::shard, &Shard::keep_across_micro_steps,
         "kept blocks stay until the optimizer step");
+  t.add("shard.offload", &C::shard, &Shard::offload, "what lies in host memory while a GPU trains");
 
   t.add("optim.lr", &C::optim, &Optim::lr, "highest learning rate", at_least(0));
   t.add("optim.min_lr", &C::optim, &Optim::min_lr, "learning rate at the last step", at_least(0));

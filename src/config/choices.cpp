@@ -31,6 +31,17 @@ const std::vector<std::string>& names_of<GuardAction>() {
   return names;
 }
 
+template <>
+const std::vector<std::string>& names_of<Device>() {
+  static const std::vector<std::string> names = {"auto", "cpu", "cuda"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<Offload>() {
+  static const std::vector<std::string> names = {"none", "moments"};
+  return names;
+}
+
 template <class Choice>
 const std::string& name_of(Choice choice) {
   return names_of<Choice>().at(static_cast<std::size_t>(choice));
@@ -49,10 +60,14 @@ template const std::string& name_of(Precision);
 template const std::string& name_of(Recompute);
 template const std::string& name_of(Schedule);
 template const std::string& name_of(GuardAction);
+template const std::string& name_of(Device);
+template const std::string& name_of(Offload);
 template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
 template std::optional<Recompute> choice_called(const std::string&);
 template std::optional<Schedule> choice_called(const std::string&);
 template std::optional<GuardAction> choice_called(const std::string&);
+template std::optional<Device> choice_called(const std::string&);
+template std::optional<Offload> choice_called(const std::string&);
 
 }  // namespace holdfast::config

@@ -13,6 +13,8 @@ enum class Precision { fp32, bf16 };
 enum class Recompute { none, selective, attention, full };
 enum class Schedule { cosine, linear, constant, wsd };
 enum class GuardAction { report, stop, skip, rollback };
+enum class Device { automatic, cpu, cuda };
+enum class Offload { none, moments };
 
 /// [run]
 struct Run {
@@ -92,6 +94,9 @@ struct Train {
   /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
   /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.
   Recompute recompute = Recompute::none;
+  Device device = Device::automatic;  ///< auto: a GPU where there is one that can be used
+  bool deterministic =
+      true;  ///< on a GPU: the same bits at every run; false: faster, and no two runs are the same
   bool operator==(const Train&) const = default;
 };
 
@@ -121,6 +126,7 @@ struct Shard {
   std::string keep_gathered = "none";    ///< blocks that stay gathered from the forward to the backward pass:
                                          ///< none, all, or numbers from 0: "0,3,5-7"
   bool keep_across_micro_steps = false;  ///< kept blocks stay gathered until the optimizer changes them
+  Offload offload = Offload::none;       ///< moments: they lie in host memory, and the GPU updates them there
   bool operator==(const Shard&) const = default;
 };
 

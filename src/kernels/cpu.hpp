@@ -31,13 +31,19 @@ class CpuKernels final : public Kernels {
   void matmul(Stream&, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write,
               ConstMat bias = {}) override;
   void column_sums(Stream&, float* out, ConstMat x) override;
+  void quantize(Stream&, ConstMat x, const Quantize&) override;
+  void amax(Stream&, ConstMat x, std::uint32_t* amax) override;
+  void scales(Stream&, float* scale, float* inverse, const std::uint32_t* amax, DType type,
+              int count) override;
+  void matmul_fp8(Stream&, Mat y, ConstMat a, ConstMat b, const float* inverse_a, const float* inverse_b,
+                  Write, ConstMat bias = {}) override;
   void rope(Stream&, const Rope&) override;
   std::int64_t workspace(const Attention&) const override;
   void attention(Stream&, const Attention&) override;
   void attention_backward(Stream&, const Attention&, const AttentionGradient&) override;
   void norm(Stream&, const Norm&) override;
   void norm_backward(Stream&, const NormGradient&) override;
-  void swiglu(Stream&, Mat out, ConstMat gate_up) override;
+  void swiglu(Stream&, Mat out, ConstMat gate_up, const Quantize* quantize = nullptr) override;
   void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) override;
   void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) override;
   void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens, Write) override;
@@ -78,6 +84,9 @@ class CpuKernels final : public Kernels {
   void matmul_bf16(Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write, ConstMat bias);
   void matmul_fp32(Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b, Write, ConstMat bias);
 
+  /// x * inverse as dense bf16 in `room`, which grows to the largest operand.
+  ConstMat widen(std::vector<tensor::Bf16>& room, ConstMat x, float inverse) const;
+
   /// Sums over tokens: every block of tokens has its part [cols] of the scratch, then the total is taken.
   float* room_for_parts(std::int64_t count);
   void total(float* out, const float* parts, std::int64_t blocks, std::int64_t cols) const;
@@ -85,8 +94,10 @@ class CpuKernels final : public Kernels {
   int threads_;
   const Bf16Blocks& blocks_;
   Bf16Scratch bf16_scratch_;
-  std::vector<float> parts_;  ///< grows to the largest shape that was asked for
-  std::vector<float> tiles_;  ///< one fp32 product tile per thread, for Write::add
+  std::vector<float> parts_;                        ///< grows to the largest shape that was asked for
+  std::vector<float> tiles_;                        ///< one fp32 product tile per thread, for Write::add
+  std::vector<tensor::Bf16> fp8_left_, fp8_right_;  ///< 8-bit operands as bf16
+  std::vector<std::uint32_t> largest_;              ///< one per thread, for amax()
 };
 
 }  // namespace holdfast::kernels

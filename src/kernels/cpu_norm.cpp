@@ -71,7 +71,7 @@ std::int64_t blocks_of(std::int64_t tokens) { return (tokens + token_block - 1) 
 
 }  // namespace
 
-void CpuKernels::norm(Stream&, const Norm& n) {
+void CpuKernels::norm(Stream& stream, const Norm& n) {
   const std::int64_t d = n.residual.cols;
   with_type(n.out.type, [&]<class T>() {
     const T* gain = n.gain.row<const T>(0);
@@ -87,6 +87,7 @@ void CpuKernels::norm(Stream&, const Norm& n) {
       }
     });
   });
+  if (n.quantize != nullptr) quantize(stream, n.out, *n.quantize);
 }
 
 void CpuKernels::norm_backward(Stream&, const NormGradient& g) {

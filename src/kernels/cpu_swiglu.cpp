@@ -32,7 +32,7 @@ HOLDFAST_VECTOR_WIDTHS void swiglu_row_backward(T* d_gate, T* d_up, const T* d_o
 
 }  // namespace
 
-void CpuKernels::swiglu(Stream&, Mat out, ConstMat gate_up) {
+void CpuKernels::swiglu(Stream& stream, Mat out, ConstMat gate_up, const Quantize* q) {
   expects(gate_up.cols == 2 * out.cols && gate_up.rows == out.rows, "swiglu: gate_up is T x 2f");
   const std::int64_t f = out.cols;
   with_type(out.type, [&]<class T>() {
@@ -43,6 +43,7 @@ void CpuKernels::swiglu(Stream&, Mat out, ConstMat gate_up) {
       }
     });
   });
+  if (q != nullptr) quantize(stream, out, *q);
 }
 
 void CpuKernels::swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) {

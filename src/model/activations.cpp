@@ -33,6 +33,9 @@ Activations::Activations(const config::ModelShape& shape, const Options& options
   sine = plan("rope sine", options.buffers, options.sequence, half);
   inputs_ = arena_.plan<std::int32_t>("inputs", tokens);
   labels_ = arena_.plan<std::int32_t>("labels", tokens);
+  document_start_ = arena_.plan<std::int32_t>("document starts", tokens);
+  loss_ = arena_.plan<tensor::ExactSum>("loss", 1);
+  valid_ = arena_.plan<std::int64_t>("valid labels", 1);
 }
 
 void Activations::plan_blocks(const config::ModelShape& shape, const Options& options) {

@@ -15,6 +15,7 @@
 #include "src/config/model_shape.hpp"
 #include "src/model/options.hpp"
 #include "src/tensor/arena.hpp"
+#include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
 
 namespace holdfast::model {
@@ -52,6 +53,9 @@ class Activations {
   std::byte* workspace() { return arena_.at(workspace_); }
   std::int32_t* inputs() { return arena_.at(inputs_); }
   std::int32_t* labels() { return arena_.at(labels_); }
+  std::int32_t* document_start() { return arena_.at(document_start_); }
+  tensor::ExactSum* loss() { return arena_.at(loss_); }
+  std::int64_t* valid() { return arena_.at(valid_); }
 
   std::vector<BlockBuffers> blocks;
   Buffer branch;      ///< T x d: what the latest half block adds to the residual; backward, the gradient of
@@ -70,7 +74,9 @@ class Activations {
 
   tensor::Arena& arena_;
   tensor::Arena::Piece<std::byte> workspace_;
-  tensor::Arena::Piece<std::int32_t> inputs_, labels_;
+  tensor::Arena::Piece<std::int32_t> inputs_, labels_, document_start_;
+  tensor::Arena::Piece<tensor::ExactSum> loss_;
+  tensor::Arena::Piece<std::int64_t> valid_;
 };
 
 /// Bytes of an arena that holds nothing but these activations. Pure.

@@ -17,30 +17,30 @@ float* attention_rms(Activations& a, const BlockBuffers& b) { return a.floats(b.
 float* mlp_rms(Activations& a, const BlockBuffers& b) { return a.mat(b.inverse_rms).row<float>(1); }
 
 /// Everything but the last product, whose result the backward pass does not need.
-void forward_to_activated(const Layers& layers, Activations& a, const BlockBuffers& b, const Block& w,
+void forward_to_activated(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w,
                           ConstMat residual, ConstMat added) {
   layers.norm(a.mat(b.input), residual, added, a.mat(b.attention_normed), attention_rms(a, b),
               w.attention_norm);
-  layers.linear(a.mat(b.qkv), a.mat(b.attention_normed), w.qkv, w.qkv_bias);
+  layers.forward(a.mat(b.qkv), a.mat(b.attention_normed), w.qkv);
   layers.rope(a.mat(b.qkv), a.mat(a.cosine), a.mat(a.sine), false);
   layers.kernels.attention(layers.stream, attention_of(layers, a, b));
-  layers.linear(a.mat(a.branch), a.mat(b.attended), w.o);
+  layers.forward(a.mat(a.branch), a.mat(b.attended), w.o);
 
   layers.norm(a.mat(b.middle), a.mat(b.input), a.mat(a.branch), a.mat(b.mlp_normed), mlp_rms(a, b),
               w.mlp_norm);
-  layers.linear(a.mat(b.gate_up), a.mat(b.mlp_normed), w.gate_up);
+  layers.forward(a.mat(b.gate_up), a.mat(b.mlp_normed), w.gate_up);
   layers.kernels.swiglu(layers.stream, a.mat(b.activated), a.mat(b.gate_up));
 }
 
 }  // namespace
 
-void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const Block& w,
+void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w,
                    ConstMat residual, ConstMat added) {
   forward_to_activated(layers, a, b, w, residual, added);
-  layers.linear(a.mat(a.branch), a.mat(b.activated), w.down);
+  layers.forward(a.mat(a.branch), a.mat(b.activated), w.down);
 }
 
-void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const Block& w) {
+void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w) {
   kernels::Kernels& k = layers.kernels;
   const Recompute mode = layers.options.recompute;
   const bool pointwise = mode == Recompute::selective || mode == Recompute::attention;
@@ -50,18 +50,18 @@ void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b,
 
   if (mode == Recompute::full) forward_to_activated(layers, a, b, w, {}, {});
   if (pointwise) k.swiglu(layers.stream, activated, a.mat(b.gate_up));
-  layers.linear_backward(activated, d, activated, w.down);
+  layers.backward(activated, d, activated, w.down);
   k.swiglu_backward(layers.stream, d_gate_up, activated, a.mat(b.gate_up));
   if (pointwise) layers.norm(a.mat(b.middle), {}, {}, mlp_normed, mlp_rms(a, b), w.mlp_norm);
-  layers.linear_backward(mlp_normed, d_gate_up, mlp_normed, w.gate_up);
+  layers.backward(mlp_normed, d_gate_up, mlp_normed, w.gate_up);
   layers.norm_backward(a.mat(b.middle), mlp_normed, mlp_rms(a, b), d, w.mlp_norm);
 
   if (mode == Recompute::attention) k.attention(layers.stream, attention_of(layers, a, b));
-  layers.linear_backward(d_attended, d, a.mat(b.attended), w.o);
+  layers.backward(d_attended, d, a.mat(b.attended), w.o);
   k.attention_backward(layers.stream, attention_of(layers, a, b), {d_attended, d_qkv});
   layers.rope(d_qkv, a.mat(a.cosine), a.mat(a.sine), true);
   if (pointwise) layers.norm(a.mat(b.input), {}, {}, attention_normed, attention_rms(a, b), w.attention_norm);
-  layers.linear_backward(attention_normed, d_qkv, attention_normed, w.qkv, w.qkv_bias);
+  layers.backward(attention_normed, d_qkv, attention_normed, w.qkv);
   layers.norm_backward(a.mat(b.input), attention_normed, attention_rms(a, b), d, w.attention_norm);
 }
 

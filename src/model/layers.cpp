@@ -12,27 +12,40 @@ Mat Layers::gradient(Stored t) const {
   return tensor::dense(weights->gradient(t.index), t.rows, t.cols);
 }
 
-void Layers::linear(Mat y, ConstMat x, Stored w, Stored bias) const {
-  kernels.matmul(stream, y, x, false, weight(w), true, Write::replace, weight(bias));
+Linear Layers::linear(Stored w, Stored bias, bool gradients) const {
+  Linear l{weight(w), weight(bias), {}, {}};
+  if (gradients) l.d_weight = gradient(w), l.d_bias = gradient(bias);
+  return l;
 }
 
-void Layers::linear_backward(Mat d_x, ConstMat d_y, ConstMat x, Stored w, Stored bias) const {
-  if (const Mat d_w = gradient(w)) kernels.matmul(stream, d_w, d_y, true, x, false, Write::replace);
-  if (const Mat d_bias = gradient(bias)) kernels.column_sums(stream, d_bias.row<float>(0), d_y);
-  kernels.matmul(stream, d_x, d_y, false, weight(w), false, Write::replace);
+Gain Layers::gain(Stored t, bool gradients) const { return {weight(t), gradients ? gradient(t) : Mat{}}; }
+
+BlockWeights Layers::block(const Block& b, bool gradients) const {
+  return {gain(b.attention_norm, gradients), linear(b.qkv, b.qkv_bias, gradients),
+          linear(b.o, {}, gradients),        gain(b.mlp_norm, gradients),
+          linear(b.gate_up, {}, gradients),  linear(b.down, {}, gradients)};
+}
+
+void Layers::forward(Mat y, ConstMat x, const Linear& l) const {
+  kernels.matmul(stream, y, x, false, l.weight, true, Write::replace, l.bias);
+}
+
+void Layers::backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const {
+  if (l.d_weight) kernels.matmul(stream, l.d_weight, d_y, true, x, false, Write::replace);
+  if (l.d_bias) kernels.column_sums(stream, l.d_bias.row<float>(0), d_y);
+  kernels.matmul(stream, d_x, d_y, false, l.weight, false, Write::replace);
 }
 
 void Layers::norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms,
-                  Stored gain) const {
-  kernels.norm(stream, {added ? residual : ConstMat(sum), added, sum, normed, weight(gain), inverse_rms,
+                  const Gain& g) const {
+  kernels.norm(stream, {added ? residual : ConstMat(sum), added, sum, normed, g.weight, inverse_rms,
                         static_cast<float>(shape.norm_epsilon)});
 }
 
-void Layers::norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum, Stored gain,
-                           Write write) const {
-  const Mat d_gain = gradient(gain);
-  kernels.norm_backward(stream, {sum, d_normed, weight(gain), inverse_rms, d_sum,
-                                 d_gain ? d_gain.row<float>(0) : nullptr, write});
+void Layers::norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum,
+                           const Gain& g, Write write) const {
+  kernels.norm_backward(stream, {sum, d_normed, g.weight, inverse_rms, d_sum,
+                                 g.gradient ? g.gradient.row<float>(0) : nullptr, write});
 }
 
 void Layers::rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const {

@@ -1,5 +1,6 @@
 #pragma once
-// The operators of one model at one micro-batch: kernels with the shape's constants filled in.
+// The operators of one model at one micro-batch: kernels with the shape's constants filled in. Weights and
+// gradients are resolved before the operators are enqueued, so that these depend on nothing but addresses.
 #include "src/config/model_shape.hpp"
 #include "src/kernels/kernels.hpp"
 #include "src/model/options.hpp"
@@ -11,6 +12,24 @@ namespace holdfast::model {
 using kernels::ConstMat;
 using kernels::Mat;
 using kernels::Write;
+
+/// A linear layer where it lies now.
+struct Linear {
+  ConstMat weight, bias;  ///< out x in; 1 x out, or none
+  Mat d_weight, d_bias;   ///< none: not wanted
+};
+/// A norm's gain.
+struct Gain {
+  ConstMat weight;  ///< 1 x d
+  Mat gradient;     ///< none: not wanted
+};
+/// All of a block.
+struct BlockWeights {
+  Gain attention_norm;
+  Linear qkv, o;
+  Gain mlp_norm;
+  Linear gate_up, down;
+};
 
 struct Layers {
   kernels::Kernels& kernels;
@@ -24,17 +43,21 @@ struct Layers {
   ConstMat weight(Stored t) const;
   /// Empty where there is no such tensor or it is frozen.
   Mat gradient(Stored t) const;
+  /// Of an acquired unit. `gradients`: also where the leaf's gradients go.
+  Linear linear(Stored weight, Stored bias, bool gradients) const;
+  Gain gain(Stored t, bool gradients) const;
+  BlockWeights block(const Block& b, bool gradients) const;
 
   /// y = x W^T (+ bias)
-  void linear(Mat y, ConstMat x, Stored w, Stored bias = {}) const;
-  /// dW = dy^T x and db = sum of dy over tokens, unless frozen; then dx = dy W. d_x may be where x is: x is
+  void forward(Mat y, ConstMat x, const Linear& l) const;
+  /// dW = dy^T x and db = sum of dy over tokens, where wanted; then dx = dy W. d_x may be where x is: x is
   /// read first.
-  void linear_backward(Mat d_x, ConstMat d_y, ConstMat x, Stored w, Stored bias = {}) const;
+  void backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const;
 
   /// sum = residual + added; normed = RMSNorm(sum). With nothing added `sum` is where the residual already
   /// is.
-  void norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, Stored gain) const;
-  void norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum, Stored gain,
+  void norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g) const;
+  void norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum, const Gain& g,
                      Write write = Write::add) const;
 
   void rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const;

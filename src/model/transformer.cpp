@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <vector>
 
 #include "src/base/error.hpp"
 #include "src/model/activations.hpp"
@@ -34,8 +36,7 @@ struct Transformer::State {
   Activations a;
   std::function<void(Phase, int)> progress;
   bool rope_ready = false;
-  const std::int32_t* inputs = nullptr;
-  const std::int32_t* labels = nullptr;
+  std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
 
   State(const config::ModelShape& s, const Options& o, kernels::Kernels& kernels, tensor::Stream& stream,
         tensor::Arena& arena)
@@ -44,7 +45,9 @@ struct Transformer::State {
         tokens(o.tokens()),
         roles(s),
         layers{kernels, stream, shape, options, nullptr, {}},
-        a(s, o, attention_workspace(layers), arena) {
+        a(s, o, attention_workspace(layers), arena),
+        inputs(static_cast<std::size_t>(tokens)),
+        labels(static_cast<std::size_t>(tokens)) {
     expects(s.heads % s.kv_heads == 0 && s.width % s.heads == 0 && s.head_size() % 2 == 0,
             "the model's shape was checked");
   }
@@ -57,14 +60,16 @@ struct Transformer::State {
 
   void take(const Batch& batch);
   void take(std::span<const std::int32_t> all);
+  void upload(std::int32_t* to, std::span<const std::int32_t> from);
+  void repeat(Phase phase, int unit, const BlockWeights& w, ConstMat added, tensor::Task work);
   void prepare_rope();
   void forward();
-  LeafLoss head(bool gradients);
+  void head(bool gradients);
   void backward();
-  LeafLoss run(Weights& w, bool gradients);
+  void run(Weights& w, bool gradients);
 };
 
-/// Checks the batch and points at it.
+/// Checks the batch and brings it to where the kernels read it.
 void Transformer::State::take(const Batch& batch) {
   const auto n = static_cast<std::size_t>(tokens);
   expects(batch.inputs.size() == n && batch.labels.size() == n,
@@ -82,37 +87,66 @@ void Transformer::State::take(const Batch& batch) {
     expects(batch.document_start[i] >= 0 &&
                 batch.document_start[i] <= static_cast<std::int64_t>(i) % options.sequence,
             "a document starts in its row, at or before its tokens");
-  inputs = batch.inputs.data(), labels = batch.labels.data();
-  layers.documents.start = batch.document_start.empty() ? nullptr : batch.document_start.data();
+  upload(a.inputs(), batch.inputs);
+  upload(a.labels(), batch.labels);
+  upload(a.document_start(), batch.document_start);
+  layers.documents.start = batch.document_start.empty() ? nullptr : a.document_start();
+}
+
+void Transformer::State::upload(std::int32_t* to, std::span<const std::int32_t> from) {
+  layers.stream.upload(to, from.data(), static_cast<std::int64_t>(from.size_bytes()));
 }
 
 void Transformer::State::take(std::span<const std::int32_t> all) {
-  const std::int64_t sequence = options.sequence;
-  expects(static_cast<std::int64_t>(all.size()) == options.micro_batch * (sequence + 1),
-          "a micro-batch has sequence + 1 tokens per row");
-  std::int32_t *in = a.inputs(), *out = a.labels();
-  for (std::int64_t r = 0; r < options.micro_batch; ++r) {
-    const std::int32_t* row = all.data() + r * (sequence + 1);
-    std::copy(row, row + sequence, in + r * sequence);
-    std::copy(row + 1, row + 1 + sequence, out + r * sequence);
+  const auto sequence = static_cast<std::size_t>(options.sequence),
+             rows = static_cast<std::size_t>(options.micro_batch);
+  expects(all.size() == rows * (sequence + 1), "a micro-batch has sequence + 1 tokens per row");
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto row = all.subspan(r * (sequence + 1), sequence + 1);
+    std::ranges::copy(row.first(sequence), inputs.begin() + static_cast<std::ptrdiff_t>(r * sequence));
+    std::ranges::copy(row.last(sequence), labels.begin() + static_cast<std::ptrdiff_t>(r * sequence));
   }
-  const auto n = static_cast<std::size_t>(tokens);
-  take(Batch{{in, n}, {out, n}, {}});
+  take(Batch{inputs, labels, {}});
 }
 
 /// Once: the tables lie in the arena, which is committed only after the constructor.
 void Transformer::State::prepare_rope() {
   if (rope_ready) return;
-  kernels::rope_table(a.mat(a.cosine), a.mat(a.sine), shape.rope_theta,
+  const Mat cosine = a.mat(a.cosine), sine = a.mat(a.sine);
+  const std::int64_t bytes = cosine.rows * cosine.cols * tensor::bytes_of(cosine.type);
+  std::vector<std::byte> tables(static_cast<std::size_t>(2 * bytes));
+  const Mat host_cosine = tensor::dense(tables.data(), cosine.type, cosine.rows, cosine.cols),
+            host_sine = tensor::dense(tables.data() + bytes, sine.type, sine.rows, sine.cols);
+  kernels::rope_table(host_cosine, host_sine, shape.rope_theta,
                       {shape.rope_scaling_factor, shape.rope_low_frequency, shape.rope_high_frequency,
                        static_cast<double>(shape.rope_original_sequence)});
+  layers.stream.upload(cosine.data, host_cosine.data, bytes);
+  layers.stream.upload(sine.data, host_sine.data, bytes);
   rope_ready = true;
+}
+
+/// Everything that a block's kernel calls depend on, so that they can be replayed.
+void Transformer::State::repeat(Phase phase, int unit, const BlockWeights& w, ConstMat added,
+                                tensor::Task work) {
+  std::array<std::uint64_t, 24> key{};
+  std::size_t n = 0;
+  auto add = [&](const void* address) { key[n++] = reinterpret_cast<std::uintptr_t>(address); };
+  key[n++] = static_cast<std::uint64_t>(phase);
+  key[n++] = static_cast<std::uint64_t>(unit);
+  for (const Gain* g : {&w.attention_norm, &w.mlp_norm}) add(g->weight.data), add(g->gradient.data);
+  for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down})
+    for (const void* address :
+         {static_cast<const void*>(l->weight.data), static_cast<const void*>(l->bias.data),
+          static_cast<const void*>(l->d_weight.data), static_cast<const void*>(l->d_bias.data)})
+      add(address);
+  add(added.data), add(layers.documents.start);
+  layers.stream.repeat(std::span(key).first(n), work);
 }
 
 void Transformer::State::forward() {
   weights().acquire(0);
   const Mat x = a.mat(shape.layers > 0 ? a.blocks[0].input : a.output);
-  kernels().embed(layers.stream, x, layers.weight(roles.embedding), inputs);
+  kernels().embed(layers.stream, x, layers.weight(roles.embedding), a.inputs());
   weights().release(0);
   report(Phase::forward, 0);
 
@@ -120,7 +154,9 @@ void Transformer::State::forward() {
   for (int layer = 0; layer < shape.layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
     weights().acquire(layer + 1);
-    forward_block(layers, a, a.blocks[i], roles.blocks[i], residual, added);
+    const BlockWeights w = layers.block(roles.blocks[i], false);
+    repeat(Phase::forward, layer + 1, w, added,
+           [&] { forward_block(layers, a, a.blocks[i], w, residual, added); });
     weights().release(layer + 1);
     report(Phase::forward, layer + 1);
     residual = a.mat(a.blocks[i].middle), added = a.mat(a.branch);
@@ -128,7 +164,7 @@ void Transformer::State::forward() {
 }
 
 /// Final norm, head and loss, and, with `gradients`, their gradients.
-LeafLoss Transformer::State::head(bool gradients) {
+void Transformer::State::head(bool gradients) {
   const int unit = shape.layers + 1;
   if (shape.tied_embeddings) weights().acquire(0);
   weights().acquire(unit);
@@ -136,49 +172,47 @@ LeafLoss Transformer::State::head(bool gradients) {
   float* inverse_rms = a.floats(a.output_inverse_rms);
   ConstMat residual, added;
   if (shape.layers > 0) residual = a.mat(a.blocks.back().middle), added = a.mat(a.branch);
-  layers.norm(output, residual, added, normed, inverse_rms, roles.final_norm);
+  const Gain final_norm = layers.gain(roles.final_norm, gradients);
+  layers.norm(output, residual, added, normed, inverse_rms, final_norm);
 
-  LeafLoss loss;
   kernels::HeadLoss h;
-  h.hidden = normed, h.head = layers.weight(roles.head), h.labels = labels, h.logits = a.mat(a.logits);
-  h.loss = &loss.sum, h.valid = &loss.valid;
+  h.hidden = normed, h.head = layers.weight(roles.head), h.labels = a.labels(), h.logits = a.mat(a.logits);
+  h.loss = a.loss(), h.valid = a.valid();
   if (gradients) h.d_hidden = d_normed, h.d_head = layers.gradient(roles.head);
   kernels().head_loss(layers.stream, h);
   report(Phase::forward, unit);
   if (gradients) {
-    layers.norm_backward(output, d_normed, inverse_rms, a.mat(a.d_residual), roles.final_norm,
-                         Write::replace);
+    layers.norm_backward(output, d_normed, inverse_rms, a.mat(a.d_residual), final_norm, Write::replace);
     weights().reduce(unit);
   }
   weights().release(unit);
   if (shape.tied_embeddings) weights().release(0);
   if (gradients) report(Phase::backward, unit);
-  return loss;
 }
 
 void Transformer::State::backward() {
   for (int layer = shape.layers - 1; layer >= 0; --layer) {
     const auto i = static_cast<std::size_t>(layer);
     weights().acquire(layer + 1);
-    backward_block(layers, a, a.blocks[i], roles.blocks[i]);
+    const BlockWeights w = layers.block(roles.blocks[i], true);
+    repeat(Phase::backward, layer + 1, w, {}, [&] { backward_block(layers, a, a.blocks[i], w); });
     weights().reduce(layer + 1);
     weights().release(layer + 1);
     report(Phase::backward, layer + 1);
   }
   if (const Mat d_table = layers.gradient(roles.embedding))
-    kernels().embed_backward(layers.stream, d_table, a.mat(a.d_residual), inputs,
+    kernels().embed_backward(layers.stream, d_table, a.mat(a.d_residual), a.inputs(),
                              shape.tied_embeddings ? Write::add : Write::replace);
   weights().reduce(0);
   report(Phase::backward, 0);
 }
 
-LeafLoss Transformer::State::run(Weights& w, bool gradients) {
+void Transformer::State::run(Weights& w, bool gradients) {
   layers.weights = &w;
   prepare_rope();
   forward();
-  const LeafLoss loss = head(gradients);
+  head(gradients);
   if (gradients) backward();
-  return loss;
 }
 
 Transformer::Transformer(const config::ModelShape& shape, const Options& options, kernels::Kernels& kernels,
@@ -186,21 +220,30 @@ Transformer::Transformer(const config::ModelShape& shape, const Options& options
     : state_(std::make_unique<State>(shape, options, kernels, stream, arena)) {}
 Transformer::~Transformer() = default;
 
-LeafLoss Transformer::leaf(Weights& weights, const Batch& batch) {
+void Transformer::leaf(Weights& weights, const Batch& batch) {
   state_->take(batch);
-  return state_->run(weights, true);
+  state_->run(weights, true);
 }
-LeafLoss Transformer::leaf(Weights& weights, std::span<const std::int32_t> tokens) {
+void Transformer::leaf(Weights& weights, std::span<const std::int32_t> tokens) {
   state_->take(tokens);
-  return state_->run(weights, true);
+  state_->run(weights, true);
 }
-LeafLoss Transformer::evaluate(Weights& weights, const Batch& batch) {
+void Transformer::evaluate(Weights& weights, const Batch& batch) {
   state_->take(batch);
-  return state_->run(weights, false);
+  state_->run(weights, false);
 }
-LeafLoss Transformer::evaluate(Weights& weights, std::span<const std::int32_t> tokens) {
+void Transformer::evaluate(Weights& weights, std::span<const std::int32_t> tokens) {
   state_->take(tokens);
-  return state_->run(weights, false);
+  state_->run(weights, false);
+}
+LossSum Transformer::take_loss() {
+  LossSum out;
+  tensor::Stream& stream = state_->layers.stream;
+  stream.download(&out.sum, state_->a.loss(), sizeof out.sum);
+  stream.download(&out.valid, state_->a.valid(), sizeof out.valid);
+  stream.zero(state_->a.loss(), sizeof out.sum);
+  stream.zero(state_->a.valid(), sizeof out.valid);
+  return out;
 }
 void Transformer::on_progress(std::function<void(Phase, int unit)> callback) {
   state_->progress = std::move(callback);

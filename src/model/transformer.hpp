@@ -16,8 +16,8 @@
 
 namespace holdfast::model {
 
-/// A leaf's loss: the sum over its valid labels, so that sums of leaves divide by the step's count once.
-struct LeafLoss {
+/// The loss of some leaves: a sum over their valid labels, so that it is divided by the step's count once.
+struct LossSum {
   tensor::ExactSum sum;
   std::int64_t valid = 0;  ///< labels that are not masked
   double mean() const { return valid == 0 ? 0.0 : sum.value() / static_cast<double>(valid); }
@@ -41,14 +41,17 @@ class Transformer {
               tensor::Stream& stream, tensor::Arena& arena);
   ~Transformer();
 
-  /// Forward and backward of one micro-batch: gradients of the *sum* of losses are left in `weights`.
-  /// An Error (usage) names a token that is outside the vocabulary.
-  LeafLoss leaf(Weights& weights, const Batch& batch);
+  /// Enqueues forward and backward of one micro-batch: gradients of the *sum* of losses are left in
+  /// `weights`. An Error (usage) names a token that is outside the vocabulary. The batch may change when the
+  /// call has returned.
+  void leaf(Weights& weights, const Batch& batch);
   /// The same on micro_batch rows of sequence + 1 tokens: every token is the label of the one before it.
-  LeafLoss leaf(Weights& weights, std::span<const std::int32_t> tokens);
+  void leaf(Weights& weights, std::span<const std::int32_t> tokens);
   /// Forward only; asks for no gradients.
-  LeafLoss evaluate(Weights& weights, const Batch& batch);
-  LeafLoss evaluate(Weights& weights, std::span<const std::int32_t> tokens);
+  void evaluate(Weights& weights, const Batch& batch);
+  void evaluate(Weights& weights, std::span<const std::int32_t> tokens);
+  /// Of everything enqueued since the last call. Waits for it.
+  LossSum take_loss();
 
   /// Called on the caller's thread after each unit of each pass; for heartbeats and fault injection.
   void on_progress(std::function<void(Phase, int unit)> callback);

@@ -29,18 +29,29 @@ StepDecision decide(const config::Optim& settings, const TensorGroups& groups, s
 }
 
 ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const TensorGroups& groups, kernels::DType moments,
-                           kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena)
-    : layout_(layout), groups_(groups), type_(moments), kernels_(kernels), stream_(stream), arena_(arena) {
+                           kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& moments_arena,
+                           tensor::Arena& arena)
+    : layout_(layout),
+      groups_(groups),
+      type_(moments),
+      kernels_(kernels),
+      stream_(stream),
+      moments_arena_(moments_arena),
+      arena_(arena) {
   for (const auto& piece : layout.held)
     expects(static_cast<std::size_t>(piece.tensor) < groups.of.size(), "a group for every tensor");
-  m_ = arena.plan<std::byte>("first moments", layout.arena_elements * tensor::bytes_of(moments));
-  v_ = arena.plan<std::byte>("second moments", layout.arena_elements * tensor::bytes_of(moments));
+  m_ = moments_arena.plan<std::byte>("first moments", layout.arena_elements * tensor::bytes_of(moments));
+  v_ = moments_arena.plan<std::byte>("second moments", layout.arena_elements * tensor::bytes_of(moments));
+  squares_ = arena.plan<tensor::ExactSum>("squares of gradients", 1);
 }
 
 tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
-  tensor::ExactSum sum;
+  tensor::ExactSum* const there = arena_.at(squares_);
+  stream_.zero(there, sizeof *there);
   for (const shard::Piece& piece : layout_.owned)
-    kernels_.sum_squares(stream_, gradients + piece.offset, piece.count, &sum);
+    kernels_.sum_squares(stream_, gradients + piece.offset, piece.count, there);
+  tensor::ExactSum sum;
+  stream_.download(&sum, there, sizeof sum);
   return sum;
 }
 

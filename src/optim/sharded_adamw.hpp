@@ -27,16 +27,17 @@ StepDecision decide(const config::Optim& settings, const TensorGroups& groups, s
 
 class ShardedAdamW {
  public:
-  /// Plans both moments, of type `moments`, in `arena`, zero after its commit. All references must outlive
-  /// it. `groups`: of the tensors that `layout` was made for.
+  /// Plans both moments, of type `moments`, in `moments_arena`, zero after its commit, and little else in
+  /// `arena`. All references must outlive it. `groups`: of the tensors that `layout` was made for.
   ShardedAdamW(const shard::Layout& layout, const TensorGroups& groups, kernels::DType moments,
-               kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& arena);
+               kernels::Kernels& kernels, tensor::Stream& stream, tensor::Arena& moments_arena,
+               tensor::Arena& arena);
 
   kernels::DType moments() const { return type_; }
-  std::byte* exp_avg() { return arena_.at(m_); }     ///< Layout::arena_elements of type moments()
-  std::byte* exp_avg_sq() { return arena_.at(v_); }  ///< the same
+  std::byte* exp_avg() { return moments_arena_.at(m_); }     ///< Layout::arena_elements of type moments()
+  std::byte* exp_avg_sq() { return moments_arena_.at(v_); }  ///< the same
 
-  /// Squares of the gradients that this rank owns; summed over ranks, each element counts once.
+  /// Squares of the gradients that this rank owns; summed over ranks, each element counts once. Waits.
   tensor::ExactSum squares(const float* gradients);
   /// Updates everything held here.
   void update(float* parameters, const float* gradients, const StepDecision& decision);
@@ -47,8 +48,9 @@ class ShardedAdamW {
   kernels::DType type_;
   kernels::Kernels& kernels_;
   tensor::Stream& stream_;
-  tensor::Arena& arena_;
+  tensor::Arena &moments_arena_, &arena_;
   tensor::Arena::Piece<std::byte> m_, v_;
+  tensor::Arena::Piece<tensor::ExactSum> squares_;
 };
 
 }  // namespace holdfast::optim

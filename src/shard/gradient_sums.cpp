@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cstring>
-
 #include "src/base/error.hpp"
 
 namespace holdfast::shard {
@@ -83,36 +81,37 @@ void GradientSums::finish() {
     for (const tensor::Event& event : {unit.folded, unit.exchanged, unit.gathered}) r_.stream.wait(event);
 }
 
-void GradientSums::Leaves::fold(int tensor, std::int64_t first, std::int64_t count,
+void GradientSums::Leaves::fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                                 std::span<const void* const> sources) {
   float* sum = all_.accumulators_at_ + all_.slice(unit_, tensor).offset + first;
-  all_.add_up(*additions, sum, sum, all_.layout_.slice_elements, count, sources, all_.policy_.reduce);
+  all_.add_up(stream, *additions, sum, sum, all_.layout_.slice_elements, count, sources, all_.policy_.reduce);
 }
 
-void GradientSums::Nodes::fold(int tensor, std::int64_t first, std::int64_t count,
+void GradientSums::Nodes::fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                                std::span<const void* const> sources) {
   const StoredSlice& s = all_.slice(unit_, tensor);
   float* scratch = all_.scratch_at_;
   constexpr std::int64_t stride = comm::Communicator::largest_fold;
   if (all_.splits()) {
     float* sum = all_.sums_at_ + s.optimizer_offset + first;
-    all_.add_up(all_.final_additions_, sum, scratch, stride, count, sources, DType::fp32);
+    all_.add_up(stream, all_.final_additions_, sum, scratch, stride, count, sources, DType::fp32);
     return;
   }
   // The sum takes the place of my part of my node 0, which is one of the sources and read by nobody else.
-  all_.add_up(all_.final_additions_, scratch, scratch, stride, count, sources, DType::fp32);
-  std::memcpy(all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first, scratch,
-              static_cast<std::size_t>(count) * sizeof(float));
+  all_.add_up(stream, all_.final_additions_, scratch, scratch, stride, count, sources, DType::fp32);
+  stream.copy(all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first, scratch,
+              count * static_cast<std::int64_t>(sizeof(float)));
 }
 
-void GradientSums::add_up(const std::vector<LaneOp>& additions, float* sum, float* rest, std::int64_t stride,
-                          std::int64_t count, std::span<const void* const> sources, DType type) {
+void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, float* sum,
+                          float* rest, std::int64_t stride, std::int64_t count,
+                          std::span<const void* const> sources, DType type) {
   auto accumulator = [&](int slot) { return slot == 0 ? sum : rest + slot * stride; };
   for (std::size_t i = 0; i < additions.size();) {
     const LaneOp& op = additions[i];
     if (op.kind == LaneOp::Kind::merge) {
       const void* right = accumulator(op.slot + 1);
-      r_.fold_kernels.fold(fold_stream_, accumulator(op.slot), {&right, 1}, DType::fp32, count, false);
+      r_.fold_kernels.fold(stream, accumulator(op.slot), {&right, 1}, DType::fp32, count, false);
       ++i;
       continue;
     }
@@ -120,7 +119,7 @@ void GradientSums::add_up(const std::vector<LaneOp>& additions, float* sum, floa
     while (end < additions.size() && additions[end].kind == LaneOp::Kind::add_leaf &&
            additions[end].slot == op.slot)
       ++end;
-    r_.fold_kernels.fold(fold_stream_, accumulator(op.slot),
+    r_.fold_kernels.fold(stream, accumulator(op.slot),
                          sources.subspan(static_cast<std::size_t>(op.leaf), end - i), type, count,
                          op.kind == LaneOp::Kind::copy_leaf);
     i = end;

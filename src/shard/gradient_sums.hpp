@@ -33,7 +33,7 @@ class GradientSums {
   class Leaves final : public comm::Folder {
    public:
     Leaves(GradientSums& all, int unit) : all_(all), unit_(unit) {}
-    void fold(int tensor, std::int64_t first, std::int64_t count,
+    void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
               std::span<const void* const> sources) override;
     const std::vector<LaneOp>* additions = nullptr;  ///< of the micro-step
 
@@ -45,7 +45,7 @@ class GradientSums {
   class Nodes final : public comm::Folder {
    public:
     Nodes(GradientSums& all, int unit) : all_(all), unit_(unit) {}
-    void fold(int tensor, std::int64_t first, std::int64_t count,
+    void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
               std::span<const void* const> sources) override;
 
    private:
@@ -70,17 +70,16 @@ class GradientSums {
     const auto& stored = layout_.unit_stored[static_cast<std::size_t>(unit)];
     return layout_.slices[static_cast<std::size_t>(stored[static_cast<std::size_t>(tensor)])];
   }
-  /// Folds run on the communication thread, which therefore never asks the arenas.
+  /// Folds may run on a communication thread, which therefore never asks the arenas.
   void find_memory();
   void exchange(Unit& unit, int number);
   /// `additions` on `count` elements: accumulator 0 is at `sum`, accumulator k > 0 at rest + k * stride.
-  void add_up(const std::vector<LaneOp>& additions, float* sum, float* rest, std::int64_t stride,
-              std::int64_t count, std::span<const void* const> sources, DType type);
+  void add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, float* sum, float* rest,
+              std::int64_t stride, std::int64_t count, std::span<const void* const> sources, DType type);
 
   const Layout& layout_;
   const Policy policy_;
   const Resources r_;
-  tensor::InlineStream fold_stream_;
 
   std::vector<std::vector<LaneOp>> additions_;  // of each micro-step
   std::vector<LaneOp> final_additions_;

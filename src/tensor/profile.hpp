@@ -52,6 +52,7 @@ class Profile {
   void clear();
   /// Spans are kept from here on, or no longer.
   void trace(bool on) { tracing_ = on; }
+  bool tracing() const { return tracing_; }
   const std::vector<Span>& spans() const { return spans_; }
   std::int64_t left_out() const { return left_out_; }
 

@@ -5,6 +5,7 @@
 
 #include "src/model/init.hpp"
 #include "src/shard/wire_plan.hpp"
+#include "src/train/algorithms.hpp"
 #include "src/train/identity.hpp"
 
 namespace holdfast::train {
@@ -34,34 +35,42 @@ std::size_t spans_of(const Setup& setup) {
 
 }  // namespace
 
-Engine::Engine(const Setup& setup, const data::TokenFile& tokens, int threads, comm::Communicator& world)
+Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device& device,
+               comm::Communicator& world)
     : setup_(setup),
       tokens_(tokens),
+      device_(device),
       world_(world),
       sampler_(tokens.size(), setup.config.train.sequence, setup.config.data.shuffle_seed),
       profile_(spans_of(setup)),
-      cpu_(kernels::make_cpu_kernels(threads)),
-      fold_kernels_(kernels::make_cpu_kernels(1)),
-      kernels_(*cpu_, profile_),
-      stream_(profile_),
+      kernels_(device.kernels(), profile_, !device.is_host()),
+      timed_stream_(profile_),
+      stream_(device.is_host() ? timed_stream_ : device.compute()),
       tensors_(config::tensors_of(setup.shape)),
       layout_(shard::layout_of(setup.shape, mesh_of(setup))),
       lanes_(setup.config.train.leaves, setup.config.train.lanes, layout_.mesh.replicas, layout_.mesh.group),
       policy_(shard::policy_of(setup.config, setup.shape.layers)),
       groups_(shard::groups_of(layout_.mesh, world)),
       weights_(layout_, lanes_, policy_,
-               {groups_, kernels_, world.size() == 1 ? kernels_ : *fold_kernels_, stream_, symmetric_, own_}),
+               {groups_, kernels_, world.size() == 1 ? kernels_ : device.fold_kernels(), stream_, symmetric_,
+                own_}),
       model_weights_(weights_),
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
-      adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, own_),
+      adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
+             own_),
       transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_) {
   const auto rows = static_cast<std::size_t>(setup.config.train.micro_batch),
              sequence = static_cast<std::size_t>(setup.config.train.sequence);
   leaf_tokens_.resize(rows * (sequence + 1));
   inputs_.resize(rows * sequence), labels_.resize(rows * sequence);
-  require_one_identity(world, numerics());
   symmetric_.commit(world.symmetric_memory(symmetric_.planned_bytes()));
-  own_.commit();
+  own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
+  const bool offload = setup.config.shard.offload == config::Offload::moments;
+  moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
+                          : device.allocate(moments_.planned_bytes(), "the moments"));
+  mirror_ = std::make_unique<StateMirror>(device, layout_, weights_, adamw_, offload);
+  if (!device.is_host()) agree_on_algorithms(device, world, setup.dir.algorithms(), [this] { rehearse(); });
+  require_one_identity(world, numerics());
   transformer_.on_progress([this](model::Phase phase, int) {
     if (progress_ != nullptr)
       (*progress_)(phase == model::Phase::forward ? control::Phase::forward : control::Phase::backward);
@@ -70,11 +79,11 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, int threads, c
 
 std::string Engine::numerics() const {
   return numerics_identity(setup_.config, lanes_.lanes(),
-                           cpu_->identity(type_of(setup_.config.precision.parameters)));
+                           device_.kernels().identity(type_of(setup_.config.precision.parameters)));
 }
 
 StateViews Engine::views() {
-  return views_of(setup_.shape, layout_, weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq(),
+  return views_of(setup_.shape, layout_, mirror_->parameters(), mirror_->exp_avg(), mirror_->exp_avg_sq(),
                   adamw_.moments());
 }
 
@@ -83,17 +92,41 @@ void Engine::initialize() {
   for (const shard::Piece& piece : layout_.held) {
     model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],
                            setup_.config.train.seed, piece.first,
-                           {weights_.parameters() + piece.offset, static_cast<std::size_t>(piece.count)});
+                           {mirror_->parameters() + piece.offset, static_cast<std::size_t>(piece.count)});
     for (std::byte* moments :
-         {adamw_.exp_avg(), adamw_.exp_avg_sq()})  // a failed load may have left something
+         {mirror_->exp_avg(), mirror_->exp_avg_sq()})  // a failed load may have left something
       std::fill_n(moments + piece.offset * moment_bytes, piece.count * moment_bytes, std::byte{0});
   }
+}
+
+void Engine::publish() {
+  mirror_->store();
+  weights_.publish();
+}
+
+void Engine::rehearse() {
+  /// Addresses that nobody looks behind.
+  struct Anywhere final : model::Weights {
+    explicit Anywhere(float* memory) : memory_(memory) {}
+    void acquire(int) override {}
+    const void* weight(int) override { return memory_; }
+    void release(int) override {}
+    float* gradient(int) override { return memory_; }
+    void reduce(int) override {}
+    float* memory_;
+  } anywhere(weights_.parameters());
+  std::ranges::fill(leaf_tokens_, 0);
+  device_.replay(false);
+  transformer_.leaf(anywhere, leaf_tokens_);
+  device_.replay(true);
+  profile_.clear();
 }
 
 LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
   const int replica = layout_.mesh.replica();
   LeafSums sums;
   progress_ = &progress;
+  device_.replay(!profile_.tracing());
   weights_.begin_step();
   // Each leaf: forward and backward of one micro-batch; its gradient is folded into the lanes unit by unit.
   for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
@@ -104,12 +137,12 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
                       setup_.config.train.micro_batch, leaf_tokens_);
     });
     weights_.begin_micro_step(i);
-    const model::LeafLoss loss = transformer_.leaf(model_weights_, leaf_tokens_);
-    sums.loss.add(loss.sum);
-    sums.valid += loss.valid;
+    transformer_.leaf(model_weights_, leaf_tokens_);
   }
   progress(control::Phase::collective);
   weights_.finish_step();
+  const model::LossSum loss = transformer_.take_loss();
+  sums.loss = loss.sum, sums.valid = loss.valid;
   sums.squares = adamw_.squares(weights_.gradients());
   all_reduce(sums);
   progress_ = nullptr;
@@ -150,10 +183,10 @@ LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples)
       }
     }
     weights_.begin_evaluation();
-    const model::LeafLoss loss = transformer_.evaluate(model_weights_, model::Batch{inputs_, labels_, {}});
-    sums.loss.add(loss.sum);
-    sums.valid += loss.valid;
+    transformer_.evaluate(model_weights_, model::Batch{inputs_, labels_, {}});
   }
+  const model::LossSum loss = transformer_.take_loss();
+  sums.loss = loss.sum, sums.valid = loss.valid;
   all_reduce(sums);
   return sums;
 }
@@ -174,7 +207,10 @@ void Engine::all_reduce(LeafSums& sums) {
 }
 
 Engine::Memory Engine::memory() const {
-  return {symmetric_.planned_bytes() + own_.planned_bytes(), symmetric_.used_bytes() + own_.used_bytes()};
+  Memory sum;
+  for (const tensor::Arena* arena : {&symmetric_, &own_, &moments_})
+    sum.planned += arena->planned_bytes(), sum.used += arena->used_bytes();
+  return sum;
 }
 
 std::int64_t Engine::planned_wire_bytes() const { return shard::wire_plan(layout_, lanes_, policy_).total(); }

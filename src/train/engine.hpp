@@ -9,6 +9,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/control/rank_link.hpp"
 #include "src/data/sampler.hpp"
+#include "src/device/device.hpp"
 #include "src/kernels/timed_kernels.hpp"
 #include "src/model/transformer.hpp"
 #include "src/optim/sharded_adamw.hpp"
@@ -17,6 +18,7 @@
 #include "src/tensor/profile.hpp"
 #include "src/train/model_weights.hpp"
 #include "src/train/setup.hpp"
+#include "src/train/state_mirror.hpp"
 #include "src/train/state_views.hpp"
 
 namespace holdfast::train {
@@ -30,18 +32,21 @@ struct LeafSums {
 
 class Engine {
  public:
-  /// Collective. `threads` of the compute kernels; 0: what OpenMP offers. References outlive the engine.
-  Engine(const Setup& setup, const data::TokenFile& tokens, int threads, comm::Communicator& world);
+  /// Collective. `world`: of `device`. References outlive the engine.
+  Engine(const Setup& setup, const data::TokenFile& tokens, device::Device& device,
+         comm::Communicator& world);
 
   /// What the run's bits depend on beside its data (numerics rule 13).
   std::string numerics() const;
   const shard::Layout& layout() const { return layout_; }
+  /// Of the host's side of the state: what it is after fetch(), and what becomes of it with publish().
   StateViews views();
+  void fetch() { mirror_->fetch(); }
   /// Step 0: initial weights, moments zero. Each rank fills in what it holds; nobody ever has the whole
   /// model.
   void initialize();
-  /// Parameters were changed from outside (initialized, loaded). Collective.
-  void publish() { weights_.publish(); }
+  /// The state was changed from outside (initialized, loaded). Collective.
+  void publish();
 
   /// Collective: forward and backward of the step that begins with global sample `first_sample`. The gradient
   /// of the *sum* of losses stays in the shards. `progress` is called on this thread.
@@ -55,7 +60,7 @@ class Engine {
   LeafSums evaluate(const data::TokenFile& held_out, std::int64_t samples);
 
   tensor::Profile& profile() { return profile_; }
-  /// Bytes of the two arenas, as planned, and as used by what was asked for so far.
+  /// Bytes of the arenas, as planned, and as used by what was asked for so far.
   struct Memory {
     std::int64_t planned = 0, used = 0;
   };
@@ -67,29 +72,32 @@ class Engine {
 
  private:
   void all_reduce(LeafSums& sums);
+  /// What a leaf consists of, on any memory: for a device that only takes notes.
+  void rehearse();
 
   const Setup& setup_;
   const data::TokenFile& tokens_;
+  device::Device& device_;
   comm::Communicator& world_;
   data::Sampler sampler_;
 
   tensor::Profile profile_;
-  std::unique_ptr<kernels::Kernels> cpu_,
-      fold_kernels_;  // of the communication thread, one thread; alone there is none, and compute folds
   kernels::TimedKernels kernels_;
-  kernels::TimedStream stream_;
+  kernels::TimedStream timed_stream_;  // the host's
+  tensor::Stream& stream_;
 
   std::vector<config::TensorSpec> tensors_;
   shard::Layout layout_;
   shard::LanePlan lanes_;
   shard::Policy policy_;
   shard::Groups groups_;
-  tensor::Arena symmetric_{"memory shared with other ranks"}, own_{"training state"};
+  tensor::Arena symmetric_{"memory shared with other ranks"}, own_{"training state"}, moments_{"moments"};
   shard::ShardedWeights weights_;
   ModelWeights model_weights_;
   optim::TensorGroups tensor_groups_;
   optim::ShardedAdamW adamw_;
   model::Transformer transformer_;
+  std::unique_ptr<StateMirror> mirror_;
   std::vector<std::int32_t> leaf_tokens_, inputs_, labels_;
   const Progress* progress_ = nullptr;  // while gradients() runs
 };

@@ -9,6 +9,8 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/comm/mpi_session.hpp"
+#include "src/config/choices.hpp"
+#include "src/device/load.hpp"
 #include "src/train/result.hpp"
 #include "src/train/trainer.hpp"
 
@@ -40,11 +42,19 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   const auto& limits = setup.config;
   if (limits.trace.flight_recorder)
     session.record_flight(flight_record(setup.dir.path, agent ? agent->attempt : 0, session.rank()));
-  auto world =
-      session.world({.limit = std::chrono::seconds(2 * limits.supervise.step_s + limits.checkpoint.commit_s),
-                     .explain = !agent});  // an agent reads the record itself
+  const std::chrono::seconds limit(2 * limits.supervise.step_s + limits.checkpoint.commit_s);
+  auto host = session.world({.limit = limit, .explain = !agent});  // an agent reads the record itself
+  const Place& place = setup.place;
+  const auto device = device::open_device(config::name_of(limits.train.device),
+                                          {.local_rank = place.rank % place.ranks_per_node,
+                                           .local_ranks = place.ranks_per_node,
+                                           .threads = threads_of(place),
+                                           .deterministic = limits.train.deterministic,
+                                           .limit = limit,
+                                           .recorder = &session.flight()});
+  const auto world = device->communicator(std::move(host));
   claim_run_directory(setup, *world);
-  Trainer trainer(setup, threads_of(setup.place), *world, &session.flight(), link);
+  Trainer trainer(setup, *device, *world, &session.flight(), link);
   const control::FinalState final_state = trainer.run();
   if (!link.supervised() && session.rank() == 0) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -74,14 +74,14 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(const Setup& setup, int threads, comm::Communicator& world,
+Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator& world,
                  const flight::FlightRecorder* recorder, control::RankLink& link)
     : setup_(setup),
       world_(world),
       link_(link),
       tokens_(open_training_tokens(setup)),
       held_out_(open_held_out_tokens(setup)),
-      engine_(setup, tokens_, threads, world),
+      engine_(setup, tokens_, device, world),
       views_(engine_.views()),
       facts_(facts_of(setup, tokens_, engine_)),
       generation_(generation_of(setup, world)),
@@ -107,6 +107,7 @@ control::FinalState Trainer::run() {
     digest_.clear();
     if (save_is_due()) {
       point_.detector = to_text(guard_);
+      engine_.fetch();
       digest_ = saver.save(point_).text();
     }
     if (point_.step == setup_.config.train.steps && !saver.wait_durable())

@@ -19,10 +19,10 @@ namespace holdfast::train {
 
 class Trainer {
  public:
-  /// `threads`: of this rank; 0: what OpenMP offers. `recorder`: of the communication thread, or null.
-  /// References must outlive the trainer. Collective.
-  Trainer(const Setup& setup, int threads, comm::Communicator& world, const flight::FlightRecorder* recorder,
-          control::RankLink& link);
+  /// `world`: of `device`. `recorder`: of its collectives, or null. References must outlive the trainer.
+  /// Collective.
+  Trainer(const Setup& setup, device::Device& device, comm::Communicator& world,
+          const flight::FlightRecorder* recorder, control::RankLink& link);
 
   /// Collective: restores, trains to the last step, saves, and returns the final state. Throws Error.
   control::FinalState run();

@@ -27,7 +27,9 @@ void sleep_forever() {
 }
 
 class Holder : public Folder {
-  void fold(int, std::int64_t, std::int64_t, std::span<const void* const>) override { sleep_forever(); }
+  void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
+    sleep_forever();
+  }
 };
 
 int read_records(const std::filesystem::path& folder) {

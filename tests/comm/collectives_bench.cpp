@@ -58,7 +58,8 @@ __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default"))) voi
 class Sum : public Folder {
  public:
   Sum(DType type, std::vector<float>& sum) : type_(type), sum_(sum) {}
-  void fold(int, std::int64_t first, std::int64_t count, std::span<const void* const> sources) override {
+  void fold(tensor::Stream&, int, std::int64_t first, std::int64_t count,
+            std::span<const void* const> sources) override {
     if (type_ == DType::fp32)
       add_sources<float>(sum_.data() + first, count, sources);
     else

@@ -64,7 +64,7 @@ class CheckingFolder : public Folder {
     for (const Extent& tensor : tensors_)
       seen_.emplace_back(static_cast<std::size_t>(part_of(tensor, rank_)), 0);
   }
-  void fold(int tensor, std::int64_t first, std::int64_t count,
+  void fold(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
             std::span<const void* const> sources) override {
     const auto t = static_cast<std::size_t>(tensor);
     if (count <= 0 || count > Communicator::largest_fold) ++wrong;

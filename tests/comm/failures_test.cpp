@@ -19,7 +19,7 @@ using ::testing::Not;
 
 class Ignore : public Folder {
  public:
-  void fold(int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
+  void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
 };
 
 std::string error_of(const std::function<void()>& call) {
@@ -127,7 +127,7 @@ TEST_P(FailuresTest, AnExceptionIsNotHeldUpByItsCommunicators) {
 
 TEST_P(FailuresTest, AFolderThatThrowsEndsTheCollective) {
   class Thrower : public Folder {
-    void fold(int, std::int64_t, std::int64_t, std::span<const void* const>) override {
+    void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
       throw std::runtime_error("no room for it");
     }
   } thrower;

@@ -31,7 +31,7 @@ namespace {
 class Adder : public Folder {
  public:
   explicit Adder(std::vector<std::vector<float>>& sums) : sums_(sums) {}
-  void fold(int tensor, std::int64_t first, std::int64_t count,
+  void fold(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
             std::span<const void* const> sources) override {
     float* sum = sums_[static_cast<std::size_t>(tensor)].data() + first;
     for (std::size_t s = 0; s < sources.size(); ++s) {
@@ -49,7 +49,8 @@ class Adder : public Folder {
 class SumTo : public Folder {
  public:
   explicit SumTo(float* to) : to_(to) {}
-  void fold(int, std::int64_t first, std::int64_t count, std::span<const void* const> sources) override {
+  void fold(tensor::Stream&, int, std::int64_t first, std::int64_t count,
+            std::span<const void* const> sources) override {
     for (std::int64_t i = 0; i < count; ++i) {
       float sum = 0;
       for (const void* source : sources) sum += static_cast<const float*>(source)[i];
@@ -154,7 +155,8 @@ TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   class TakeOver : public Folder {
    public:
     TakeOver(const std::vector<float>& from, float* to) : from_(from), to_(to) {}
-    void fold(int, std::int64_t first, std::int64_t count, std::span<const void* const>) override {
+    void fold(tensor::Stream&, int, std::int64_t first, std::int64_t count,
+              std::span<const void* const>) override {
       std::memcpy(to_ + first, from_.data() + first, static_cast<std::size_t>(count) * sizeof(float));
     }
 

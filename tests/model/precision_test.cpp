@@ -33,12 +33,12 @@ TEST_P(Precision, Bf16GradientsPointWhereFp32GradientsPoint) {
   const TestBatch b = make_batch(shape, 2, 96, true);
   MemoryWeights exact = lively(shape, DType::bf16, 4), rounded = exact;
   Stand bf16(shape, options_of(2, 96, DType::bf16));
-  const auto loss = bf16.transformer.leaf(rounded, b.batch());
+  const auto loss = loss_of(bf16.transformer, rounded, b.batch());
 
   MemoryWeights wide(shape, 0);
   wide.values = exact.values;
   Stand fp32(shape, options_of(2, 96));
-  const auto want = fp32.transformer.leaf(wide, b.batch());
+  const auto want = loss_of(fp32.transformer, wide, b.batch());
   EXPECT_EQ(loss.valid, want.valid);
   EXPECT_NEAR(loss.mean() / want.mean(), 1, 1e-3);
 
@@ -64,7 +64,7 @@ TEST(Precision, BuffersInBf16ChangeTheRotationsOnly) {
     MemoryWeights w = lively(shape, DType::bf16, 4);
     auto options = options_of(2, 96, DType::bf16);
     options.buffers = buffers;
-    return Stand(shape, options).transformer.leaf(w, b.batch()).mean();
+    return loss_of(Stand(shape, options).transformer, w, b.batch()).mean();
   };
   const double fp32 = loss_with(DType::fp32), bf16 = loss_with(DType::bf16);
   EXPECT_NE(fp32, bf16);

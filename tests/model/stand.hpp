@@ -24,6 +24,21 @@ struct Stand {
   }
 };
 
+/// Of one leaf: the batch, or rows of tokens.
+template <class Transformer, class Samples>
+model::LossSum loss_of(Transformer&& transformer, model::Weights& weights, const Samples& samples) {
+  transformer.take_loss();
+  transformer.leaf(weights, samples);
+  return transformer.take_loss();
+}
+
+template <class Transformer, class Samples>
+model::LossSum evaluation_of(Transformer&& transformer, model::Weights& weights, const Samples& samples) {
+  transformer.take_loss();
+  transformer.evaluate(weights, samples);
+  return transformer.take_loss();
+}
+
 inline model::Options options_of(int micro_batch, int sequence, DType activations = DType::fp32,
                                  config::Recompute recompute = config::Recompute::none) {
   model::Options o;

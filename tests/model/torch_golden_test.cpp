@@ -87,7 +87,7 @@ class TorchGolden : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(TorchGolden, LossAndGradients) {
-  const auto loss = stand_->transformer.leaf(weights_, tokens_);
+  const auto loss = loss_of(stand_->transformer, weights_, tokens_);
   EXPECT_EQ(loss.valid, positions());
   const float want = golden_.floats("loss", {1})[0];
   EXPECT_NEAR(loss.mean(), want, 2e-6 * want);
@@ -128,7 +128,8 @@ TEST_P(TorchGolden, LogitsAsLogProbabilities) {
     const float* row = &logits[static_cast<std::size_t>(position * vocabulary)];
     double sum = 0;
     for (std::int64_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
-    const double got = stand_->transformer.evaluate(weights_, {inputs, labels, {}}).sum.value();
+    const double got =
+        evaluation_of(stand_->transformer, weights_, model::Batch{inputs, labels, {}}).sum.value();
     worst = std::fmax(worst, std::fabs(got - (std::log(sum) - row[label])));
   };
   for (std::int64_t t = 0; t < positions(); ++t) check(t, (7 * t + 3) % vocabulary);
@@ -145,7 +146,7 @@ TEST_P(TorchGolden, TwentyStepsOfAdamW) {
   for (const auto& values : weights_.values) m.emplace_back(values.size()), v.emplace_back(values.size());
   for (int step = 0; step < steps; ++step) {
     const auto i = static_cast<std::size_t>(step);
-    const auto loss = stand_->transformer.leaf(weights_, tokens_);
+    const auto loss = loss_of(stand_->transformer, weights_, tokens_);
     EXPECT_NEAR(loss.mean(), losses[i], 5e-6 * losses[i]) << "step " << step;
     tensor::ExactSum squared;
     for (const Floats& g : weights_.gradients)

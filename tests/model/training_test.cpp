@@ -31,10 +31,8 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
                     MemoryWeights& w, std::vector<Floats>& m, std::vector<Floats>& v,
                     const reference::Optimizer& o, int step, int vocabulary) {
   std::vector<Floats> sums(w.values.size());
-  model::LeafLoss loss;
   for (int leaf = 0; leaf < leaves_per_step; ++leaf) {
-    const auto one = transformer.leaf(w, text_of(step, leaf, vocabulary));
-    loss.sum.add(one.sum), loss.valid += one.valid;
+    transformer.leaf(w, text_of(step, leaf, vocabulary));
     for (std::size_t s = 0; s < sums.size(); ++s) {
       sums[s].resize(w.gradients[s].size());
       const void* gradient = w.gradients[s].data();
@@ -42,6 +40,7 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
              static_cast<std::int64_t>(sums[s].size()), leaf == 0);
     }
   }
+  const model::LossSum loss = transformer.take_loss();
   tensor::ExactSum squares;
   for (const Floats& sum : sums)
     k.sum_squares(stream, sum.data(), static_cast<std::int64_t>(sum.size()), &squares);

@@ -41,14 +41,14 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
   MemoryWeights w = lively(shape);
   const TestBatch b = make_batch(shape, 2, 6, hard);
   Stand stand(shape, options_of(2, 6));
-  const auto loss = stand.transformer.leaf(w, b.batch());
+  const auto loss = loss_of(stand.transformer, w, b.batch());
   EXPECT_TRUE(w.idle());
 
   const reference::Model m = reference_of(shape, w);
   const auto want = reference::run_leaf(m, b.inputs, b.labels, b.places, true);
   EXPECT_EQ(loss.valid, want.valid);
   EXPECT_NEAR(loss.sum.value(), want.loss, 1e-6 * want.loss);
-  EXPECT_EQ(stand.transformer.evaluate(w, b.batch()).sum, loss.sum);
+  EXPECT_EQ(evaluation_of(stand.transformer, w, b.batch()).sum, loss.sum);
 
   const auto got = by_tensor(w, w.gradients);
   for (std::size_t k = 0; k < got.size(); ++k) {
@@ -101,7 +101,7 @@ TEST(Transformer, OddShapesAgreeWithTheReference) {
     MemoryWeights w = lively(shape);
     const TestBatch b = make_batch(shape, o.rows, o.sequence, o.sequence > 1);
     Stand stand(shape, options_of(o.rows, o.sequence));
-    const auto loss = stand.transformer.leaf(w, b.batch());
+    const auto loss = loss_of(stand.transformer, w, b.batch());
     const auto want = reference::run_leaf(reference_of(shape, w), b.inputs, b.labels, b.places, true);
     EXPECT_EQ(loss.valid, want.valid);
     EXPECT_NEAR(loss.sum.value(), want.loss, 1e-5 * want.loss);
@@ -121,10 +121,10 @@ TEST(Transformer, TokensWithTheirSuccessorsAsLabels) {
   Stand stand(shape, options_of(2, 3));
   const Tokens tokens = {1, 2, 3, 4, 5, 6, 7, 8};
   const Tokens inputs = {1, 2, 3, 5, 6, 7}, labels = {2, 3, 4, 6, 7, 8};
-  const auto a = stand.transformer.leaf(w, tokens);
+  const auto a = loss_of(stand.transformer, w, tokens);
   EXPECT_EQ(a.valid, 6);
-  EXPECT_EQ(a.sum, stand.transformer.leaf(w, {inputs, labels, {}}).sum);
-  EXPECT_EQ(a.sum, stand.transformer.evaluate(w, tokens).sum);
+  EXPECT_EQ(a.sum, loss_of(stand.transformer, w, model::Batch{inputs, labels, {}}).sum);
+  EXPECT_EQ(a.sum, evaluation_of(stand.transformer, w, tokens).sum);
   EXPECT_NEAR(a.mean(), std::log(11.0), 0.05);
 }
 
@@ -145,7 +145,7 @@ TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
     EXPECT_EQ(w.calls, tied ? "a0r0a1r1a2r2a0a3g3r3r0a2g2r2a1g1r1g0" : "a0r0a1r1a2r2a3g3r3a2g2r2a1g1r1g0");
     EXPECT_EQ(progress, "f0f1f2f3b3b2b1b0");
     w.calls.clear();
-    stand.transformer.evaluate(w, tokens);
+    evaluation_of(stand.transformer, w, tokens);
     EXPECT_EQ(w.calls, tied ? "a0r0a1r1a2r2a0a3r3r0" : "a0r0a1r1a2r2a3r3");
     EXPECT_TRUE(w.idle());
   }
@@ -165,7 +165,7 @@ TEST(Transformer, AllocatesNothingAfterItsFirstLeaf) {
       const long before = allocations;
       stand.transformer.leaf(plain, b.batch());
       stand.transformer.leaf(plain, tokens);
-      stand.transformer.evaluate(plain, tokens);
+      evaluation_of(stand.transformer, plain, tokens);
       EXPECT_EQ(allocations, before) << name_of(type);
     }
 }
@@ -179,13 +179,13 @@ TEST(Transformer, AFrozenTensorChangesNoOtherGradient) {
     const TestBatch b = make_batch(shape, 2, 7, true);
     MemoryWeights free = lively(shape);
     Stand stand(shape, options_of(2, 7, DType::fp32, config::Recompute::selective));
-    const auto loss = stand.transformer.leaf(free, b.batch()).sum;
+    const auto loss = loss_of(stand.transformer, free, b.batch()).sum;
     const int count = static_cast<int>(free.stored.size());
     for (int which = 0; which <= count; ++which) {
       MemoryWeights w = lively(shape);
       for (int t = 0; t < count; ++t)
         if (t == which || which == count) w.frozen.insert(t);
-      EXPECT_EQ(stand.transformer.leaf(w, b.batch()).sum, loss);
+      EXPECT_EQ(loss_of(stand.transformer, w, b.batch()).sum, loss);
       EXPECT_EQ(w.calls, free.calls);
       for (int t = 0; t < count; ++t) {
         const auto i = static_cast<std::size_t>(t);
@@ -218,7 +218,7 @@ TEST(Transformer, BitsDoNotDependOnThreads) {
   for (const int threads : {1, 2, 3}) {
     MemoryWeights w(shape, 2);
     Stand stand(shape, options_of(2, 200), threads);
-    losses.push_back(stand.transformer.leaf(w, make_batch(shape, 2, 200, true).batch()).sum);
+    losses.push_back(loss_of(stand.transformer, w, make_batch(shape, 2, 200, true).batch()).sum);
     results.push_back(w.gradients);
   }
   EXPECT_EQ(losses[0], losses[1]);

@@ -59,17 +59,17 @@ struct Fixture {
   TensorGroups groups;
   std::unique_ptr<kernels::Kernels> kernels = kernels::make_cpu_kernels(1);
   tensor::InlineStream stream;
-  tensor::Arena arena;
+  tensor::Arena moments_arena, arena;
   ShardedAdamW adamw;
   std::vector<float> parameters, gradients;
 
   Fixture(const config::Optim& o, shard::Mesh mesh, kernels::DType moments = kernels::DType::fp32)
       : layout(shard::layout_of(shape, mesh)),
         groups(tensor_groups(o, tensors())),
-        adamw(layout, groups, moments, *kernels, stream, arena),
+        adamw(layout, groups, moments, *kernels, stream, moments_arena, arena),
         parameters(static_cast<std::size_t>(layout.arena_elements), 1.f),
         gradients(parameters.size(), 2.f) {
-    arena.commit();
+    moments_arena.commit(), arena.commit();
   }
   float first(const shard::Piece& piece) const { return parameters[static_cast<std::size_t>(piece.offset)]; }
   float last(const shard::Piece& piece) const {
@@ -130,8 +130,8 @@ TEST(ShardedAdamW, GroupsChangeTheirTensorsOnly) {
 TEST(ShardedAdamW, NarrowMomentsTakeHalfTheRoomAndStayNear) {
   const auto o = plain();
   Fixture wide(o, no_shard(1, 0)), narrow(o, no_shard(1, 0), kernels::DType::bf16);
-  EXPECT_EQ(wide.arena.planned_bytes(), 2 * 4 * wide.layout.arena_elements);
-  EXPECT_EQ(narrow.arena.planned_bytes(), 2 * 2 * wide.layout.arena_elements);
+  EXPECT_EQ(wide.moments_arena.planned_bytes(), 2 * 4 * wide.layout.arena_elements);
+  EXPECT_EQ(narrow.moments_arena.planned_bytes(), 2 * 2 * wide.layout.arena_elements);
   for (int step = 0; step < 3; ++step) {
     for (std::size_t i = 0; i < wide.gradients.size(); ++i)
       wide.gradients[i] = narrow.gradients[i] =

@@ -258,10 +258,11 @@ class ThreadWorld {
         for (std::int64_t at = 0, count = 0; at < total; at += count) {
           count = std::min<std::int64_t>(total - at, 1 + static_cast<std::int64_t>(worker_.random() % 5000));
           std::vector<const void*> sources;
+          tensor::InlineStream inline_stream;
           for (int member = 0; member < size(); ++member)
             for (int k = 0; k < op.arrays_of[static_cast<std::size_t>(member)]; ++k)
               sources.push_back(of(op, member, t) + (begin + at + k * op.node_stride) * bytes);
-          op.folder->fold(static_cast<int>(t), at, count, sources);
+          op.folder->fold(inline_stream, static_cast<int>(t), at, count, sources);
         }
       }
     }

@@ -1,0 +1,17 @@
+#pragma once
+// Which algorithms compute the products of this run. Measured once, by rank 0 in the run's first attempt, and
+// kept in the run directory: a search that is repeated at a restart would change bits (numerics rule 14).
+#include <filesystem>
+#include <functional>
+
+#include "src/comm/communicator.hpp"
+#include "src/device/device.hpp"
+
+namespace holdfast::train {
+
+/// Collective. `leaf`: enqueues all that a leaf consists of; it is only noted. Reads and completes `file`.
+/// Does nothing on a device that has nothing to choose.
+void agree_on_algorithms(device::Device& device, comm::Communicator& world, const std::filesystem::path& file,
+                         const std::function<void()>& leaf);
+
+}  // namespace holdfast::train
