@@ -18,7 +18,7 @@ constexpr std::int64_t fp32 = 4;
 constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
 constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the room of its unit
 constexpr std::int64_t gpu_reserve =
-    1'500'000'000;  // CUDA context and library workspaces, upper end of what is reported
+    1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
@@ -96,7 +96,7 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
     std::int64_t bytes;
   };
   const StateBytes& s = memory.state;
-  const Part parts[] = {{"optimizer state", s.optimizer},
+  const Part parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
                         {"parameters", s.parameters + s.copies},
                         {"gradient sums", s.accumulators},
                         {"gathered units", memory.gathered},
@@ -104,13 +104,15 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
                                           [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
   std::string list;
+  const char* or_offload =
+      memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
   for (const auto& part : parts)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
   throw Error(Exit::impossible,
               fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
                           facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
               fmt::format("sharded over {}: {}; the largest are the {}", group, list, largest.name),
-              "Shard over more ranks (hfsdp, full_shard, or a larger shard.group)?");
+              fmt::format("Shard over more ranks (hfsdp, full_shard, or a larger shard.group){}?", or_offload));
 }
 
 }  // namespace
@@ -131,7 +133,10 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   out.gathered = gathered_bytes(config.shard, elements.units, type, group);
   out.leaf = leaf_bytes(elements.units);
   out.activations = activation_bytes(config, model);
-  out.reserved = facts.gpu == "none" ? 0 : gpu_reserve;
+  if (facts.gpu != "none") {
+    out.reserved = gpu_reserve;
+    if (config.shard.offload == config::Offload::moments) out.offloaded = out.state.optimizer;
+  }
   out.capacity = facts.gpu_memory_bytes;
   check_fit(out, group, facts);
   return out;

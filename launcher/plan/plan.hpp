@@ -51,8 +51,9 @@ struct Memory {
   std::int64_t leaf = 0;         ///< gradients of one micro-batch, until they are reduced
   std::int64_t activations = 0;  ///< an estimate, the only one here
   std::int64_t reserved = 0;     ///< driver and libraries, on a GPU
+  std::int64_t offloaded = 0;    ///< of the optimizer state: in the node's memory instead of the GPU's
   std::int64_t capacity = 0;     ///< of one rank; 0: unknown
-  std::int64_t needed() const { return state.total() + gathered + leaf + activations + reserved; }
+  std::int64_t needed() const { return state.total() + gathered + leaf + activations + reserved - offloaded; }
   bool operator==(const Memory&) const = default;
 };
 
@@ -106,7 +107,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 2;
+constexpr int plan_schema_version = 3;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

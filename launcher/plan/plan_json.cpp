@@ -78,6 +78,7 @@ json to_json(const Plan& p) {
         {"leaf", m.leaf},
         {"activations_estimate", m.activations},
         {"reserved", m.reserved},
+        {"offloaded", m.offloaded},
         {"capacity", m.capacity}}},
       {"checkpoint",
        {{"bytes", p.checkpoint_bytes}, {"every", p.checkpoint_every}, {"floor_s", p.checkpoint_floor_s}}},
@@ -123,7 +124,7 @@ Plan plan_from_json(const json& j) {
                       state.at("accumulators")};
     p.memory.gathered = m.at("gathered"), p.memory.leaf = m.at("leaf"),
     p.memory.activations = m.at("activations_estimate");
-    p.memory.reserved = m.at("reserved"), p.memory.capacity = m.at("capacity");
+    p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"), p.memory.capacity = m.at("capacity");
     const auto& c = j.at("checkpoint");
     p.checkpoint_bytes = c.at("bytes"), p.checkpoint_every = c.at("every"),
     p.checkpoint_floor_s = c.at("floor_s");

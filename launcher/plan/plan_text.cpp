@@ -134,8 +134,9 @@ std::vector<std::string> memory(const Plan& p) {
                       bytes_text(s.optimizer), bytes_text(s.accumulators)),
           fmt::format("gathered units {}, gradients of a leaf {}, activations about {}",
                       bytes_text(m.gathered), bytes_text(m.leaf), bytes_text(m.activations)),
-          fmt::format("together about {}{}{}", bytes_text(m.needed()),
+          fmt::format("together about {}{}{}{}", bytes_text(m.needed()),
                       m.capacity ? " of " + bytes_text(m.capacity) : "",
+                      m.offloaded ? ", the optimizer in the node's memory" : "",
                       m.reserved ? ", with " + bytes_text(m.reserved) + " of driver and libraries" : "")};
 }
 

@@ -211,6 +211,17 @@ TEST(Plan, TypesAndStrategiesChangeTheBytesTheyShould) {
   }
 }
 
+TEST(Plan, MomentsMayLieInTheNodesMemory) {
+  const auto memory = [](const char* job, const std::vector<std::string>& sets) {
+    return inputs_of(job, sets).plan().memory;
+  };
+  const char* gpus = "llama2-7b-nabuchodonosor";
+  const auto here = memory(gpus, {}), there = memory(gpus, {"shard.offload=moments"});
+  EXPECT_EQ(there.offloaded, there.state.optimizer);
+  EXPECT_EQ(there.needed(), here.needed() - here.state.optimizer);
+  EXPECT_EQ(memory("quickstart", {"shard.offload=moments"}).offloaded, 0) << "without a GPU it is one memory";
+}
+
 TEST(Plan, SaysTypesAndStrategies) {
   const auto text = [](const std::vector<std::string>& sets) {
     return to_text(inputs_of("quickstart", sets).plan());
@@ -370,7 +381,7 @@ TEST(Plan, DamagedJsonIsAnError) {
     return std::string("accepted");
   };
   EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
-              HasSubstr("schema version 99 (this program reads 2)"));
+              HasSubstr("schema version 99 (this program reads 3)"));
   EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
   EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
   EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));
