@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <thread>
 
+#include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -95,6 +96,7 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
 }  // namespace holdfast::train
 
 int main(int argc, char** argv) {
+  holdfast::announce_bundle();
   holdfast::train::Arguments arguments;
   CLI::App app(
       "One rank of a training run. Start it with holdfast submit, or by itself: srun -n8 holdfast-train "

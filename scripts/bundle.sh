@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Pack what a build made into one archive that runs on any x86-64 Linux with glibc >= 2.36: programs, their libraries,
+# Open MPI and the configs. CUDA's own libraries are left to the machine that has the GPU, unless they are asked for.
+#
+#   scripts/bundle.sh BUILD OUT.tar.xz [--with-cuda-libs] [--with-tests]
+#
+# Unpack it anywhere, on a file system that all nodes see or at the same path of every node, and run bin/holdfast.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=scripts/common.sh
+source "$here/common.sh"
+
+[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.xz [--with-cuda-libs] [--with-tests]"
+build=$(cd "$1" && pwd) out=$(realpath -m "$2")
+shift 2
+cuda_libs=no tests=no
+for option; do
+  case $option in
+    --with-cuda-libs) cuda_libs=yes ;;
+    --with-tests) tests=yes ;;
+    *) die "there is no option '$option' (--with-cuda-libs, --with-tests)" ;;
+  esac
+done
+for tool in patchelf xz; do
+  command -v "$tool" >/dev/null || die "$tool is missing. Run scripts/setup.sh $tool?"
+done
+
+work=$(mktemp -d /tmp/hf-bundle-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+root=$work/holdfast
+mkdir -p "$root"
+cmake --install "$build" --prefix "$root" --strip >/dev/null
+if [[ $tests == yes ]]; then
+  mkdir -p "$root/tests"
+  find "$build/tests/cuda" -maxdepth 1 -type f -executable -name 'gpu_*' -exec cp -t "$root/tests" {} +
+fi
+
+# Open MPI where its OPAL_PREFIX expects it (src/base/bundle.cpp).
+debian=lib/x86_64-linux-gnu
+plugins=$debian/openmpi/lib/openmpi3 pmix=$debian/pmix2/lib/pmix
+mkdir -p "$root/$plugins" "$root/$pmix" "$root/share/openmpi"
+cp -L /usr/bin/mpirun /usr/bin/orted "$root/bin/"
+cp -L "/usr/$plugins"/mca_*.so "$root/$plugins/"
+cp -L "/usr/$pmix"/*.so "$root/$pmix/"
+cp -L /usr/share/openmpi/*.txt "$root/share/openmpi/"
+# Left out because they drag in whole other systems, and are used on no machine that this is for.
+rm -f "$root/$plugins"/mca_{btl_openib,btl_usnic,mtl_psm,mtl_psm2,common_ofi,mtl_ofi,btl_ofi,fs_lustre,common_verbs}*.so
+
+# What the machine itself must have: the C library, and the GPU driver.
+system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcuda|libnvidia-.*|libslurm.*)\.so'
+cuda='^(libcudart|libcublas|libcublasLt|libcudnn.*|libnccl|libnvrtc.*|libnvJitLink)\.so'
+mkdir -p "$root/lib"
+objects() { find "$root" -type f \( -name '*.so*' -o -path "$root/bin/*" -o -path "$root/tests/*" \) -print; }
+# ldd follows everything, so one pass over what we made is enough.
+declare -A needed=()
+while read -r object; do
+  while read -r name path; do
+    [[ $name =~ $system ]] && continue
+    [[ $name =~ $cuda && $cuda_libs == no ]] && continue
+    needed[$name]=$path
+  done < <(ldd "$object" 2>/dev/null | awk '$2 == "=>" && $3 ~ "^/" { print $1, $3 }')
+done < <(objects)
+if [[ $cuda_libs == yes ]]; then # cuDNN opens its parts by name
+  for path in "$(dirname "${needed[libcudnn.so.9]:-/nowhere/x}")"/libcudnn_*.so.9; do
+    [[ ! -e $path ]] || needed[$(basename "$path")]=$path
+  done
+fi
+for name in "${!needed[@]}"; do
+  [[ ${needed[$name]} == "$root"/* ]] || cp -L "${needed[$name]}" "$root/lib/$name"
+done
+
+# Each object finds the libraries from where it lies.
+while read -r object; do
+  file -b "$object" | grep -q '^ELF' || continue
+  chmod u+w "$object"
+  strip --strip-unneeded "$object" 2>/dev/null || true
+  patchelf --set-rpath "\$ORIGIN/$(realpath --relative-to="$(dirname "$object")" "$root/lib")" "$object"
+done < <(objects)
+git -C "$here" rev-parse HEAD >"$root/share/holdfast/bundle" 2>/dev/null || echo unknown >"$root/share/holdfast/bundle"
+
+mkdir -p "$(dirname "$out")"
+tar -C "$work" -cf - holdfast | xz -T0 -6 >"$out.tmp"
+mv "$out.tmp" "$out"
+say "$out: $(du -h "$out" | cut -f1), unpacked $(du -sh "$root" | cut -f1)"
