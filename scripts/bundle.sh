@@ -2,15 +2,16 @@
 # Pack what a build made into one archive that runs on any x86-64 Linux with glibc >= 2.36: programs, their libraries,
 # Open MPI and the configs. CUDA's own libraries are left to the machine that has the GPU, unless they are asked for.
 #
-#   scripts/bundle.sh BUILD OUT.tar.xz [--with-cuda-libs] [--with-tests]
+#   scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]
 #
-# Unpack it anywhere, on a file system that all nodes see or at the same path of every node, and run bin/holdfast.
+# Unpack it anywhere, on a file system that all nodes see, and run bin/holdfast; or name it in slurm.bundle: then the job
+# brings it to its nodes.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh
 source "$here/common.sh"
 
-[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.xz [--with-cuda-libs] [--with-tests]"
+[[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]"
 build=$(cd "$1" && pwd) out=$(realpath -m "$2")
 shift 2
 cuda_libs=no tests=no
@@ -21,7 +22,7 @@ for option; do
     *) die "there is no option '$option' (--with-cuda-libs, --with-tests)" ;;
   esac
 done
-for tool in patchelf xz; do
+for tool in file patchelf; do
   command -v "$tool" >/dev/null || die "$tool is missing. Run scripts/setup.sh $tool?"
 done
 
@@ -79,6 +80,6 @@ done < <(objects)
 git -C "$here" rev-parse HEAD >"$root/share/holdfast/bundle" 2>/dev/null || echo unknown >"$root/share/holdfast/bundle"
 
 mkdir -p "$(dirname "$out")"
-tar -C "$work" -cf - holdfast | xz -T0 -6 >"$out.tmp"
+tar -C "$work" -cf - holdfast | gzip -9 >"$out.tmp"
 mv "$out.tmp" "$out"
 say "$out: $(du -h "$out" | cut -f1), unpacked $(du -sh "$root" | cut -f1)"

@@ -19,8 +19,7 @@ constexpr const char* script_format = R"(#!/bin/bash
 #SBATCH --signal=B:USR1@{notice}
 
 run_dir={run_dir}
-holdfast={holdfast}
-umask 077
+{program}umask 077
 child= again= stop= code=143 crashes=0
 # A signal interrupts `wait`, is passed on, and the wait goes on.
 trap 'again=1; kill -USR1 $child' USR1
@@ -40,7 +39,7 @@ while [ -z "$stop" ]; do
   sleep 1
 done
 
-# 75: nothing wrong with the run, but not here and now. Back into the queue, for other nodes.
+{clean}# 75: nothing wrong with the run, but not here and now. Back into the queue, for other nodes.
 for try in 1 2 3 4 5 6 7 8 9 10; do
   [ $code -eq 75 ] && [ -z "$stop" ] || break
   scontrol requeue "$SLURM_JOB_ID" && exec sleep 60
@@ -48,6 +47,17 @@ for try in 1 2 3 4 5 6 7 8 9 10; do
 done
 exit $code
 )";
+
+/// `place` is on a disk of the node. A node that fails here is one that has no agent, which is dealt with later.
+constexpr const char* unpack_format = R"(bundle={bundle}
+place=/tmp/holdfast-$SLURM_JOB_ID
+holdfast=$place/holdfast/bin/holdfast
+on_all_nodes() {{ timeout 300 srun --overlap --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 "$@"; }}
+# The nodes have nothing of Holdfast: each gets the bundle and unpacks it.
+sbcast --force "$bundle" "$place.tar.gz"
+on_all_nodes sh -c 'umask 077; mkdir -p "$1" && tar -xzf "$1.tar.gz" -C "$1" && rm "$1.tar.gz"' sh "$place"
+)";
+constexpr const char* clean_text = "on_all_nodes rm -rf \"$place\"\n\n";
 
 struct Owned {
   std::string_view name, why;
@@ -90,13 +100,20 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 
 std::string script_text(const BatchJob& job) {
   check_path("the run directory", job.run_dir);
-  check_path("holdfast's own path", job.holdfast);
+  if (job.bundle.empty())
+    check_path("holdfast's own path", job.holdfast);
+  else
+    check_path("the bundle", job.bundle);
+  const std::string program =
+      job.bundle.empty()
+          ? "holdfast=" + single_quoted(job.holdfast.string()) + "\n"
+          : fmt::format(fmt::runtime(unpack_format), fmt::arg("bundle", single_quoted(job.bundle.string())));
   return fmt::format(
       fmt::runtime(script_format), fmt::arg("nodes", job.nodes),
       fmt::arg("gpus",
                job.gpus_per_node > 0 ? fmt::format("#SBATCH --gres=gpu:{}\n", job.gpus_per_node) : ""),
       fmt::arg("notice", job.notice_s), fmt::arg("run_dir", single_quoted(job.run_dir.string())),
-      fmt::arg("holdfast", single_quoted(job.holdfast.string())));
+      fmt::arg("program", program), fmt::arg("clean", job.bundle.empty() ? "" : clean_text));
 }
 
 std::vector<std::string> submit_arguments(const BatchJob& job) {

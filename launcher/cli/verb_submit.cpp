@@ -53,6 +53,10 @@ Prepared prepare(const SubmitOptions& options) {
   out.run = run_dir_of(config);
   config = with_absolute_paths(std::move(config), out.run);
 
+  if (!config.slurm.bundle.empty() && !std::filesystem::exists(config.slurm.bundle))
+    throw Error(Exit::usage, "there is no bundle " + config.slurm.bundle, "slurm.bundle names it",
+                "Make one with scripts/bundle.sh?");
+
   const auto nodes = hypothetical_nodes(out.files.facts, config.cluster.nodes, config.cluster.spares);
   out.plan = make_plan(config, out.files.model, out.files.facts, nodes, std::nullopt);
   const auto job = batch_job(config, out.files.facts, out.run, this_program());

@@ -5,11 +5,15 @@ namespace holdfast::launcher {
 slurm::BatchJob batch_job(const config::RunConfig& config, const config::ClusterFacts& facts,
                           const RunDir& run, const std::filesystem::path& holdfast) {
   slurm::check_path("the run directory (run.dir)", run.path);
-  slurm::check_path("the path of holdfast itself", holdfast);
+  if (config.slurm.bundle.empty())
+    slurm::check_path("the path of holdfast itself", holdfast);
+  else
+    slurm::check_path("the bundle (slurm.bundle)", config.slurm.bundle);
   slurm::BatchJob job;
   job.nodes = config.cluster.nodes + config.cluster.spares;
   job.gpus_per_node = facts.gpu == "none" ? 0 : facts.gpus_per_node;
   job.holdfast = holdfast;
+  job.bundle = config.slurm.bundle;
   job.run_dir = run.path;
   job.logs = run.logs();
   job.name = config.run.name;

@@ -90,7 +90,8 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   config.run.dir = run.path.string();
   config.model.file = run.model().string();
   config.cluster.file = run.cluster().string();
-  make_absolute(config.data.tokens);
+  make_absolute(config.data.tokens), make_absolute(config.data.validation);
+  make_absolute(config.slurm.bundle);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);
   if (!config.rank.command.empty() && config.rank.command.front().find('/') != std::string::npos)
     make_absolute(config.rank.command.front());

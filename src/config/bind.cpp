@@ -105,6 +105,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("slurm.reservation", &C::slurm, &Slurm::reservation, "as sbatch --reservation");
   t.add("slurm.time", &C::slurm, &Slurm::time, "as sbatch --time, D-HH:MM:SS");
   t.add("slurm.constraint", &C::slurm, &Slurm::constraint, "as sbatch --constraint");
+  t.add("slurm.bundle", &C::slurm, &Slurm::bundle, "bundle to bring to nodes that have nothing of Holdfast");
   t.add("slurm.extra", &C::slurm, &Slurm::extra, "further sbatch arguments, one per element");
 
   t.add("rank.command", &C::rank, &Rank::command, "program of a rank and its arguments; no shell reads it");
@@ -158,6 +159,12 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("precision.reduce", &C::precision, &PrecisionPolicy::reduce, "gradients sent inside a shard group");
   t.add("precision.buffers", &C::precision, &PrecisionPolicy::buffers, "tables of the rotary embedding");
   t.add("precision.moments", &C::precision, &PrecisionPolicy::moments, "AdamW's moments");
+  t.add("precision.products", &C::precision, &PrecisionPolicy::products,
+        "operands of the blocks' linear layers; bf16: as parameters");
+
+  t.add("fp8.scaling", &C::fp8, &Fp8::scaling, "by the largest element of the last steps, or of the tensor");
+  t.add("fp8.history", &C::fp8, &Fp8::history, "steps that delayed scaling looks back", between(1, 1024));
+  t.add("fp8.margin", &C::fp8, &Fp8::margin, "powers of two that delayed scaling keeps free", between(0, 8));
 
   t.add("shard.strategy", &C::shard, &Shard::strategy, "who holds which part of the state");
   t.add("shard.group", &C::shard, &Shard::group,

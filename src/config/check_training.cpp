@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
@@ -48,6 +49,29 @@ void check_precision(const PrecisionPolicy& p, const Optim& o) {
                        o.beta1 > o.beta2 ? "beta1" : "beta2", beta),
            fmt::format("a step moves the moment by {:.2g} of itself, and bf16 rounds that away", 1 - beta),
            "Use a beta of at most 0.996, or fp32 moments?");
+}
+
+/// What every backend can multiply: tensor cores take 8-bit operands whose sizes are multiples of 16.
+void check_fp8(const RunConfig& c, const ModelShape& m) {
+  if (c.precision.products != Products::fp8) return;
+  if (c.precision.parameters != Precision::bf16)
+    refuse("precision.products = fp8 contradicts precision.parameters = fp32",
+           "operands are rounded to 8 bits from bf16", "Use bf16 parameters?");
+  if (c.fp8.scaling == Scaling::current && c.fp8.margin != 0)
+    refuse("fp8.margin is of delayed scaling only",
+           fmt::format("it is {}, and current scaling knows the largest element", c.fp8.margin),
+           "Use scaling = \"delayed\", or leave margin out?");
+  const std::int64_t tokens = std::int64_t{c.train.micro_batch} * c.train.sequence;
+  const std::int64_t packed = std::int64_t{m.heads + 2 * m.kv_heads} * m.head_size();
+  const std::pair<const char*, std::int64_t> sizes[] = {{"train.micro_batch * train.sequence", tokens},
+                                                        {"model.width", m.width},
+                                                        {"the width of q, k and v", packed},
+                                                        {"model.ffn", m.ffn}};
+  for (const auto& [name, size] : sizes)
+    if (size % 16 != 0)
+      refuse(
+          fmt::format("precision.products = fp8 needs sizes that are multiples of 16, and {} is not", name),
+          fmt::format("it is {}", size), "Use products = \"bf16\", or another size?");
 }
 
 void check_schedule(const Optim& o, const Train& t) {
@@ -103,6 +127,7 @@ void check_training(const RunConfig& config, const ModelShape& model) {
   check_train(config.train, model);
   check_eval(config.eval, config.data);
   check_precision(config.precision, config.optim);
+  check_fp8(config, model);
   check_optim(config.optim, config.train, model);
   check_guard(config.guard, config.checkpoint);
   if (config.checkpoint.every < 0)

@@ -16,6 +16,16 @@ const std::vector<std::string>& names_of<Precision>() {
   return names;
 }
 template <>
+const std::vector<std::string>& names_of<Products>() {
+  static const std::vector<std::string> names = {"bf16", "fp8"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<Scaling>() {
+  static const std::vector<std::string> names = {"delayed", "current"};
+  return names;
+}
+template <>
 const std::vector<std::string>& names_of<Recompute>() {
   static const std::vector<std::string> names = {"none", "selective", "attention", "full"};
   return names;
@@ -57,6 +67,8 @@ std::optional<Choice> choice_called(const std::string& name) {
 
 template const std::string& name_of(Strategy);
 template const std::string& name_of(Precision);
+template const std::string& name_of(Products);
+template const std::string& name_of(Scaling);
 template const std::string& name_of(Recompute);
 template const std::string& name_of(Schedule);
 template const std::string& name_of(GuardAction);
@@ -64,6 +76,8 @@ template const std::string& name_of(Device);
 template const std::string& name_of(Offload);
 template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
+template std::optional<Products> choice_called(const std::string&);
+template std::optional<Scaling> choice_called(const std::string&);
 template std::optional<Recompute> choice_called(const std::string&);
 template std::optional<Schedule> choice_called(const std::string&);
 template std::optional<GuardAction> choice_called(const std::string&);

@@ -10,6 +10,8 @@ namespace holdfast::config {
 
 enum class Strategy { no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp };
 enum class Precision { fp32, bf16 };
+enum class Products { bf16, fp8 };
+enum class Scaling { delayed, current };
 enum class Recompute { none, selective, attention, full };
 enum class Schedule { cosine, linear, constant, wsd };
 enum class GuardAction { report, stop, skip, rollback };
@@ -40,6 +42,7 @@ struct Cluster {
 struct Slurm {
   std::string partition, account, qos, reservation, time, constraint;
   std::vector<std::string> extra;  ///< further sbatch arguments, one per element, never evaluated by a shell
+  std::string bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; "": Holdfast is there
   bool operator==(const Slurm&) const = default;
 };
 
@@ -113,7 +116,19 @@ struct PrecisionPolicy {
   Precision reduce = Precision::fp32;      ///< a leaf's weight gradients on the wire inside a shard group
   Precision buffers = Precision::fp32;     ///< tables of the rotary embedding
   Precision moments = Precision::fp32;     ///< AdamW's, from step to step
+  /// Operands of the blocks' linear layers: as `parameters`, or rounded to 8 bits for the product.
+  Products products = Products::bf16;
   bool operator==(const PrecisionPolicy&) const = default;
+};
+
+/// [fp8]: how operands are scaled before they are rounded to 8 bits. Scales are powers of two.
+struct Fp8 {
+  /// delayed: by the largest element of the last `history` steps, known beforehand. current: by that of the tensor
+  /// itself, which is read twice.
+  Scaling scaling = Scaling::delayed;
+  int history = 16;  ///< steps
+  int margin = 0;    ///< delayed: powers of two kept free above the largest element
+  bool operator==(const Fp8&) const = default;
 };
 
 /// [shard]
@@ -187,6 +202,7 @@ struct RunConfig {
   Train train;
   Eval eval;
   PrecisionPolicy precision;
+  Fp8 fp8;
   Shard shard;
   Optim optim;
   Guard guard;

@@ -32,6 +32,15 @@ TEST(JobScript, GoldenScriptOfALargeJob) {
                       "job.sbatch");
 }
 
+TEST(JobScript, GoldenScriptThatBringsABundle) {
+  auto config = settings();
+  config.slurm.bundle = "/home/me/it's.tar.gz";
+  const auto job = batch_job(config, facts("none"), {"/lustre/runs/70b"}, "not used");
+  test::expect_golden(slurm::script_text(job), "job_with_bundle.sbatch");
+  config.slurm.bundle = "relative";
+  EXPECT_EQ(test::refusal_of([&] { batch_job(config, facts("none"), {"/r"}, "/h"); }).exit, Exit::usage);
+}
+
 TEST(JobScript, AsksForGpusWhereThereAreSome) {
   EXPECT_EQ(batch_job(settings(), facts("h100"), {"/r"}, "/h").gpus_per_node, 8);
   EXPECT_EQ(batch_job(settings(), facts("none"), {"/r"}, "/h").gpus_per_node, 0);
@@ -39,7 +48,7 @@ TEST(JobScript, AsksForGpusWhereThereAreSome) {
 
 TEST(JobScript, PassesEverySlurmSettingOn) {
   auto config = settings();
-  config.slurm = {"p", "a", "q", "r", "1:00", "c", {"--hold"}};
+  config.slurm = {"p", "a", "q", "r", "1:00", "c", {"--hold"}, ""};
   const auto arguments = slurm::submit_arguments(batch_job(config, facts("none"), {"/r"}, "/h"));
   for (const char* wanted : {"--job-name=70b", "--partition=p", "--account=a", "--qos=q", "--reservation=r",
                              "--time=1:00", "--constraint=c", "--hold"})

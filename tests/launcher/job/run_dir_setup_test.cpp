@@ -72,7 +72,8 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   const auto before = fs::current_path();
   fs::current_path(scratch.path());
   auto config = wanted.config;
-  config.run.dir = "runs/../runs/a/", config.data.tokens = "d/tokens", config.run.resume = "old/step",
+  config.run.dir = "runs/../runs/a/", config.data.tokens = "d/tokens", config.data.validation = "d/held-out",
+  config.slurm.bundle = "b.tar.gz", config.run.resume = "old/step",
   config.rank.command = {"./train.sh", "./x"};
   const RunDir where = run_dir_of(config);
   config = with_absolute_paths(config, where);
@@ -80,6 +81,8 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   fs::current_path(before);
   EXPECT_EQ(where.path, here / "runs/a");
   EXPECT_EQ(config.data.tokens, here / "d/tokens");
+  EXPECT_EQ(config.data.validation, here / "d/held-out");
+  EXPECT_EQ(config.slurm.bundle, here / "b.tar.gz");
   EXPECT_EQ(config.run.resume, here / "old/step");
   EXPECT_EQ(config.rank.command.front(), here / "train.sh");
   EXPECT_EQ(config.rank.command.back(), "./x") << "arguments are the program's business";
