@@ -33,7 +33,8 @@ mkdir -p "$root"
 cmake --install "$build" --prefix "$root" --strip >/dev/null
 if [[ $tests == yes ]]; then
   mkdir -p "$root/tests"
-  find "$build/tests/cuda" -maxdepth 1 -type f -executable -name 'gpu_*' -exec cp -t "$root/tests" {} +
+  cp "$build"/tests/gpu/gpu_{kernels,products,attention,bench} "$build/tests/train/make_tokens" "$root/tests/"
+  cp "$here/gpu_check.sh" "$here"/bench/train_{cpu,gpu}_torch.py "$root/tests/"
 fi
 
 # Open MPI where its OPAL_PREFIX expects it (src/base/bundle.cpp).

@@ -23,6 +23,7 @@ TEST(Files, ModelsHaveTheirPublishedSizes) {
   EXPECT_EQ(parameters_of(load_model("llama3-70b")), 70553706496);
   EXPECT_EQ(parameters_of(load_model("qwen2.5-7b")), 7615616512);
   EXPECT_EQ(parameters_of(load_model("llama-124m")), 123587328);
+  EXPECT_EQ(parameters_of(load_model("llama-1.5b")), 1547814912);
 }
 
 TEST(Files, ModelsAreValid) {
