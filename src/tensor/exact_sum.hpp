@@ -10,6 +10,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -61,10 +62,17 @@ class ExactSum {
   bool has_overflow() const { return overflows_ != 0; }
   bool operator==(const ExactSum&) const = default;
 
- private:
-  using Wide = unsigned __int128;
   static constexpr int fraction_bits = 80;
   static constexpr int limit_bits = 62;  ///< of a term, before the point
+  /// Whether the parts lie at these bytes, for code that adds to them word by word (on a GPU).
+  static constexpr bool words_are_at(std::size_t low, std::size_t high, std::size_t overflows,
+                                     std::size_t nans) {
+    return offsetof(ExactSum, low_) == low && offsetof(ExactSum, high_) == high &&
+           offsetof(ExactSum, overflows_) == overflows && offsetof(ExactSum, nans_) == nans;
+  }
+
+ private:
+  using Wide = unsigned __int128;
   static constexpr std::uint64_t limb_mask = (1ull << 48) - 1;
 
   void add_wide(Wide low, std::uint64_t high) {
