@@ -1,5 +1,5 @@
-# The CUDA backend is optional: its toolkit, cuDNN and NCCL are looked for, and HOLDFAST_HAVE_CUDA says whether all are
-# there. Nothing but the module libholdfast-cuda.so is linked with them.
+# The CUDA backend is optional: its toolkit and cuDNN are looked for, and HOLDFAST_HAVE_CUDA says whether both are there. A
+# build without NCCL serves the GPUs of one node. Nothing but the module libholdfast-cuda.so is linked with any of them.
 set(HOLDFAST_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where its libraries are, but not under sanitizers), ON, OFF")
 set_property(CACHE HOLDFAST_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(HOLDFAST_HAVE_CUDA OFF)
@@ -8,8 +8,8 @@ set(cuda_oldest 12.5) # cudaGetDriverEntryPointByVersion
 function(holdfast_find_cuda missing)
   find_package(CUDAToolkit ${cuda_oldest} QUIET)
   find_package(CUDNN 9 QUIET)
-  find_package(NCCL 2.18 QUIET)
-  foreach(pair "CUDAToolkit_NVCC_EXECUTABLE:CUDA toolkit ${cuda_oldest} with nvcc" "CUDNN_FOUND:cuDNN 9 (CUDNN_ROOT)" "NCCL_FOUND:NCCL 2.18 (NCCL_ROOT)")
+  find_package(NCCL 2.19 QUIET)
+  foreach(pair "CUDAToolkit_NVCC_EXECUTABLE:CUDA toolkit ${cuda_oldest} with nvcc" "CUDNN_FOUND:cuDNN 9 (CUDNN_ROOT)")
     string(REGEX MATCH "^([^:]+):(.*)$" _ ${pair})
     if(NOT ${CMAKE_MATCH_1})
       list(APPEND lacking "${CMAKE_MATCH_2}")
@@ -17,7 +17,7 @@ function(holdfast_find_cuda missing)
   endforeach()
   list(JOIN lacking ", " lacking)
   set(${missing} "${lacking}" PARENT_SCOPE)
-  foreach(name CUDAToolkit_NVCC_EXECUTABLE CUDAToolkit_VERSION CUDAToolkit_LIBRARY_DIR CUDNN_VERSION NCCL_VERSION)
+  foreach(name CUDAToolkit_NVCC_EXECUTABLE CUDAToolkit_VERSION CUDAToolkit_LIBRARY_DIR CUDNN_VERSION NCCL_FOUND NCCL_VERSION)
     set(${name} "${${name}}" PARENT_SCOPE)
   endforeach()
 endfunction()
@@ -62,10 +62,16 @@ if(HOLDFAST_HAVE_CUDA)
   if(HOLDFAST_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${HOLDFAST_CCACHE})
   endif()
-  set(cuda_status "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_ARCHITECTURES}) with cuDNN ${CUDNN_VERSION} and NCCL ${NCCL_VERSION}")
+  set(cuda_status "CUDA ${CMAKE_CUDA_COMPILER_VERSION} (${CMAKE_CUDA_ARCHITECTURES}) with cuDNN ${CUDNN_VERSION} and ")
+  if(NCCL_FOUND)
+    string(APPEND cuda_status "NCCL ${NCCL_VERSION}")
+  else()
+    string(APPEND cuda_status "without NCCL: one node only (NCCL_ROOT)")
+  endif()
 
   # As holdfast_options, in nvcc's words. No contraction here either: kernels that want fma say fmaf.
+  # 554: a template's conversion to another of its instances is none in that instance; it says so of every such template.
   add_library(holdfast_cuda_options INTERFACE)
-  target_compile_options(holdfast_cuda_options INTERFACE -fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off
+  target_compile_options(holdfast_cuda_options INTERFACE -fmad=false --expt-relaxed-constexpr --diag-suppress=554 -Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off
     $<$<BOOL:${HOLDFAST_WERROR}>:-Werror=all-warnings> $<$<BOOL:${HOLDFAST_WERROR}>:-Xcompiler=-Werror>)
 endif()

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v clang-format >/dev/null || { echo "format.sh: clang-format is missing. Run scripts/setup.sh?" >&2; exit 1; }
 
-mapfile -t sources < <(git ls-files '*.cpp' '*.hpp')
+mapfile -t sources < <(git ls-files '*.cpp' '*.hpp' '*.cu')
 case ${1-} in
   '') clang-format -i "${sources[@]}" ;;
   --check) clang-format --dry-run --Werror "${sources[@]}" ;;

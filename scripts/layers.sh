@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The direction of dependency: print every include edge between folders, and fail on one that the table does not have.
-# Also: who may name SLURM, include HDF5 or MPI, and read the environment.
+# Also: who may name SLURM, include HDF5, MPI or CUDA, and read the environment.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,13 +15,15 @@ slurm: src/base
 src/tensor: src/base
 src/kernels: src/tensor src/base
 src/comm: src/flight src/tensor src/base
+src/device: src/comm src/kernels src/tensor src/flight src/base
+src/cuda: src/device src/comm src/kernels src/tensor src/flight src/base
 src/shard: src/comm src/kernels src/tensor src/config src/base
 src/model: src/kernels src/tensor src/config src/base
 src/data: src/base
 src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
 checkpoint_index: src/base
 checkpoint: checkpoint_index src/base
-src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/comm src/kernels src/tensor src/control src/config src/flight src/base
+src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/flight src/base
 src/tool: checkpoint checkpoint_index src/data src/model src/kernels src/tensor src/config src/base
 launcher/plan: slurm src/config src/base
 launcher/supervise: src/control src/config src/flight src/base
@@ -34,7 +36,7 @@ index_sources=$(sed -n '/holdfast_layer(checkpoint_index/,/)/p' checkpoint/CMake
 index_headers='hash'
 sits_on_hdf5='checkpoint/h5.hpp checkpoint/h5.cpp' # these may include it; others go through them
 
-mapfile -t sources < <(find src slurm launcher checkpoint -name '*.cpp' -o -name '*.hpp' | sort)
+mapfile -t sources < <(find src slurm launcher checkpoint -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | sort)
 status=0
 complain() { printf 'WRONG: %s\n' "$*"; status=1; }
 
@@ -46,6 +48,7 @@ edges=$(grep -HnE '^#include "' "${sources[@]}" | sed -E 's/^([^:]+):([0-9]+):#i
       sub(/^.*\//, "", name); sub(/\.[a-z]+$/, "", name)
       if (path ~ /^checkpoint\// && name in in_index) return "checkpoint_index"
       sub(/\/[^\/]*$/, "", path)
+      if (path == "src/cuda/kernels") return "src/cuda"
       return path
     }
     BEGIN {
@@ -91,7 +94,8 @@ only() {
 only 'slurm/' '"([^"]*\bSLURM_|(srun|sbatch|scontrol|squeue|sinfo|scancel|sacct)[ "])' 'only slurm/ names a SLURM variable or tool'
 only "${sits_on_hdf5// /:|}:" '#include <(hdf5|H5)' 'only checkpoint/h5.* includes HDF5'
 only 'src/comm/mpi' '#include <mpi' 'only src/comm/mpi* includes MPI'
-only 'src/comm/nccl' '#include <nccl' 'only src/comm/nccl* includes NCCL'
+only 'src/cuda/real_nccl' '#include <nccl' 'only src/cuda/real_nccl.cpp includes NCCL'
+only 'src/cuda/' '#include <(cuda|cublas|cudnn|nvml)' 'only src/cuda/ includes CUDA and its libraries'
 only 'src/comm/ucx' '#include <uc[pst]/' 'only src/comm/ucx* includes UCX'
 only 'src/base/env\.' '\b(secure_)?getenv *\(' 'only src/base/env.* reads the environment'
 

@@ -42,7 +42,7 @@ class Pages {
       const std::int64_t available = available_bytes();
       throw Error(Exit::runtime, fmt::format("no memory for {} ({} bytes)", what, bytes),
                   available < 0 ? "" : fmt::format("{} bytes are available", available),
-                  "use a smaller micro-batch or sequence, or more ranks per shard group?");
+                  "Use a smaller micro-batch or sequence, or more ranks per shard group?");
     }
     const auto start = round_up(reinterpret_cast<std::intptr_t>(base_), unit);
     data_ = static_cast<std::byte*>(base_) + (start - reinterpret_cast<std::intptr_t>(base_));
@@ -50,7 +50,10 @@ class Pages {
     std::memset(data_, 0, size_);                                   // pages come now, not in the first step
   }
   Pages(Pages&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), mapped_(other.mapped_), data_(other.data_), size_(other.size_) {}
+      : base_(std::exchange(other.base_, nullptr)),
+        mapped_(other.mapped_),
+        data_(other.data_),
+        size_(other.size_) {}
   Pages& operator=(Pages&&) = delete;
   ~Pages() {
     if (base_) ::munmap(base_, mapped_);
@@ -96,7 +99,8 @@ class CpuDevice final : public Device {
   std::string choices(std::string_view) override { return ""; }
   void use_choices(std::string_view text) override {
     if (!text.empty())
-      throw Error(Exit::usage, "choices of algorithms were given to the CPU", "they were made for another device");
+      throw Error(Exit::usage, "choices of algorithms were given to the CPU",
+                  "they were made for another device");
   }
 
  private:

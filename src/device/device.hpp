@@ -1,6 +1,6 @@
 #pragma once
-// Where a rank's tensors lie and its work runs. The trainer knows nothing else of it: the same loop runs on the host and
-// on a GPU.
+// Where a rank's tensors lie and its work runs. The trainer knows nothing else of it: the same loop runs on
+// the host and on a GPU.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/error.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/flight/recorder.hpp"
 #include "src/kernels/kernels.hpp"
@@ -19,12 +20,13 @@ namespace holdfast::device {
 
 /// What a device must know of the run.
 struct DeviceOptions {
-  int local_rank = 0;        ///< this rank's place among the ranks of its node
-  int local_ranks = 1;       ///< ranks of its node
-  int threads = 0;           ///< of CPU kernels; 0: what OpenMP offers
-  bool deterministic = true; ///< the same bits at every run (GPU; CPU kernels always are)
-  std::chrono::milliseconds limit{60'000};  ///< nothing is waited for longer
-  const flight::FlightRecorder* recorder = nullptr;
+  int local_rank = 0;                          ///< this rank's place among the ranks of its node
+  int local_ranks = 1;                         ///< ranks of its node
+  int threads = 0;                             ///< of CPU kernels; 0: what OpenMP offers
+  bool deterministic = true;                   ///< the same bits at every run (GPU; CPU kernels always are)
+  std::chrono::milliseconds limit{60'000};     ///< nothing is waited for longer
+  flight::FlightRecorder* recorder = nullptr;  ///< of what its communicators do; null: nowhere
+  bool explain = true;                         ///< a time-out also puts that record into the log
 };
 
 class Device {
@@ -43,25 +45,29 @@ class Device {
   /// Runs beside compute: copies to and from the host.
   virtual tensor::Stream& side() = 0;
 
-  /// Memory of the device, zeroed, aligned to 4096, for as long as the device lives. An Error (runtime) says how much
-  /// was asked for, for what, and how much there is.
+  /// Memory of the device, zeroed, aligned to 4096, for as long as the device lives. An Error (runtime) says
+  /// how much was asked for, for what, and how much there is.
   virtual std::span<std::byte> allocate(std::int64_t bytes, std::string_view what) = 0;
   /// Host memory that the device reads and writes in place and copies at full speed; else the same.
   virtual std::span<std::byte> allocate_host(std::int64_t bytes, std::string_view what) = 0;
 
-  /// The same group with bulk operations on this device's memory. `host` is how its ranks reach each other otherwise, and
-  /// becomes part of it. Collective.
+  /// The same group with bulk operations on this device's memory. `host` is how its ranks reach each other
+  /// otherwise, and becomes part of it. Collective.
   virtual std::unique_ptr<comm::Communicator> communicator(std::unique_ptr<comm::Communicator> host) = 0;
+  /// This rank ends with an error, and its communicators are about to go: whose work waits for it hears why,
+  /// where there is a way to tell.
+  virtual void give_up(const Error& /*why*/) noexcept {}
 
   /// Whether Stream::repeat() of the compute stream replays; off while single kernels are timed.
   virtual void replay(bool on) = 0;
 
   /// While on, kernels enqueue nothing and only note what they were asked for.
   virtual void take_notes(bool on) = 0;
-  /// Choices of algorithms for what was noted: those in `known` (or ""), others measured now. A text for use_choices(), "" when
-  /// there is nothing to choose.
+  /// Choices of algorithms for what was noted: those in `known` (or ""), others measured now. A text for
+  /// use_choices(), "" when there is nothing to choose.
   virtual std::string choices(std::string_view known) = 0;
-  /// Bits depend on it: part of the kernels' identity. An Error (usage) when `text` was made for another device or library.
+  /// Bits depend on it: part of the kernels' identity. An Error (usage) when `text` was made for another
+  /// device or library.
   virtual void use_choices(std::string_view text) = 0;
 };
 

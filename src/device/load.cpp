@@ -25,7 +25,7 @@ std::unique_ptr<Device> open_cuda(const DeviceOptions& options) {
     looked += (looked.empty() ? "" : ", ") + place.string();
   }
   throw Unavailable(Exit::runtime, "there is no CUDA backend", "looked for " + looked,
-                    "build Holdfast where CUDA, cuDNN and NCCL are installed, or choose the device cpu?");
+                    "Build Holdfast where CUDA, cuDNN and NCCL are installed, or choose the device cpu?");
 }
 
 /// A driver is loaded here: whoever computes on the CPU of such a machine should not overlook it.
@@ -70,14 +70,15 @@ std::unique_ptr<Device> open_module(const fs::path& module, const DeviceOptions&
   void* library = ::dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
     const char* why = ::dlerror();
-    throw Unavailable(Exit::runtime, "the CUDA backend cannot be loaded", why ? why : module.string(),
-                      "install the CUDA libraries that it was built with, or name their folders in LD_LIBRARY_PATH?");
+    throw Unavailable(
+        Exit::runtime, "the CUDA backend cannot be loaded", why ? why : module.string(),
+        "Install the CUDA libraries that it was built with, or name their folders in LD_LIBRARY_PATH?");
   }
   const std::string stamp = find<StampFunction>(library, stamp_symbol, module)();
   if (stamp != build_stamp())
     throw Unavailable(Exit::runtime, fmt::format("{} belongs to another build of Holdfast", module.string()),
                       fmt::format("it is of '{}', this program of '{}'", stamp, build_stamp()),
-                      "install both from the same build?");
+                      "Install both from the same build?");
   return std::unique_ptr<Device>(
       find<OpenFunction>(library, open_symbol, module)(options, log::speaker().c_str()));
 }

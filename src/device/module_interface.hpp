@@ -1,13 +1,13 @@
 #pragma once
-// Between holdfast-train and a backend that is loaded while it runs: the module's two C functions. Nothing of a module
-// may be called before its stamp was found to be this program's.
+// Between holdfast-train and a backend that is loaded while it runs: the module's two C functions. Nothing of
+// a module may be called before its stamp was found to be this program's.
 #include "src/base/error.hpp"
 #include "src/device/device.hpp"
 
 namespace holdfast::device {
 
-/// This machine, or this rank's part of it, has no such device that could be used. Nothing is broken: `auto` goes on
-/// without it.
+/// This machine, or this rank's part of it, has no such device that could be used. Nothing is broken: `auto`
+/// goes on without it.
 class Unavailable : public Error {
  public:
   using Error::Error;

@@ -52,11 +52,19 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
                                            .threads = threads_of(place),
                                            .deterministic = limits.train.deterministic,
                                            .limit = limit,
-                                           .recorder = &session.flight()});
+                                           .recorder = &session.flight(),
+                                           .explain = !agent});
   const auto world = device->communicator(std::move(host));
   claim_run_directory(setup, *world);
   Trainer trainer(setup, *device, *world, &session.flight(), link);
-  const control::FinalState final_state = trainer.run();
+  const control::FinalState final_state = [&] {
+    try {
+      return trainer.run();
+    } catch (const Error& error) {
+      device->give_up(error);  // while its communicators are there
+      throw;
+    }
+  }();
   if (!link.supervised() && session.rank() == 0) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     write_result(setup.dir.result(), final_state, trainer.seconds_in_steps() / seconds);
