@@ -162,7 +162,7 @@ void MpiSession::record_flight(const std::filesystem::path& path) {
   state_->recorder = std::make_unique<flight::FlightRecorder>(path, state_->rank, state_->size);
 }
 
-const flight::FlightRecorder& MpiSession::flight() const {
+flight::FlightRecorder& MpiSession::flight() const {
   if (!state_->recorder)
     state_->recorder = std::make_unique<flight::FlightRecorder>("", state_->rank, state_->size);
   return *state_->recorder;

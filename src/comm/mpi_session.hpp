@@ -39,7 +39,7 @@ class MpiSession {
   /// sees it.
   void record_flight(const std::filesystem::path& path);
   /// What the collectives of this rank were and are doing.
-  const flight::FlightRecorder& flight() const;
+  flight::FlightRecorder& flight() const;
 
   /// All ranks. Collective. A world of one is a SoloCommunicator.
   std::unique_ptr<Communicator> world(const WorldOptions& options) const;

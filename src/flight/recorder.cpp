@@ -67,6 +67,7 @@ FlightRecorder::~FlightRecorder() {
 }
 
 int FlightRecorder::join(std::uint64_t key, std::string_view name, int size, int member) {
+  const std::lock_guard lock(writing_);
   for (std::uint32_t place = 0; place < groups; ++place) {
     FlightGroup& group = places_[place];
     if (group.key != 0) continue;
@@ -82,6 +83,7 @@ int FlightRecorder::join(std::uint64_t key, std::string_view name, int size, int
 
 void FlightRecorder::leave(int place) {
   if (place < 0) return;
+  const std::lock_guard lock(writing_);
   places_[place] = {};
   memory_->groups[static_cast<std::size_t>(place)].write({});
 }
@@ -94,6 +96,7 @@ void FlightRecorder::write(const FlightEntry& entry) {
 std::uint64_t FlightRecorder::queued(int place, std::uint64_t key, std::string_view name,
                                      Collective operation, std::uint64_t number, std::int64_t bytes,
                                      std::int64_t enqueued_ns) {
+  const std::lock_guard lock(writing_);
   FlightEntry entry;
   entry.ordinal = ++ordinal_, entry.number = number, entry.group = key, entry.bytes = bytes;
   entry.enqueued_ns = enqueued_ns, entry.operation = operation;
@@ -107,6 +110,7 @@ std::uint64_t FlightRecorder::queued(int place, std::uint64_t key, std::string_v
 }
 
 void FlightRecorder::started(int place, std::uint64_t ordinal) {
+  const std::lock_guard lock(writing_);
   FlightEntry entry = current_[ordinal % entries];
   if (entry.ordinal != ordinal) return;  // more than the ring holds are queued behind it
   entry.started_ns = now_ns(), entry.state = FlightState::running;
@@ -118,6 +122,7 @@ void FlightRecorder::started(int place, std::uint64_t ordinal) {
 }
 
 void FlightRecorder::finished(int place, std::uint64_t ordinal, bool failed) {
+  const std::lock_guard lock(writing_);
   FlightEntry entry = current_[ordinal % entries];
   failed_ = failed_ || failed;
   if (entry.ordinal != ordinal) return;

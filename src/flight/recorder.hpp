@@ -1,10 +1,12 @@
 #pragma once
 // What a rank's collectives were doing, for those who come when it is too late to ask: the last 256 of them
 // and where each group stands, in memory that another process of the node can read at any moment, also after
-// a SIGKILL. One writer (the communication thread); readers never trust what they find.
+// a SIGKILL. One writer at a time (the communication thread, the watch of a GPU); readers never trust what
+// they find.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -72,7 +74,7 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  // By the communication thread only.
+  // By those who carry out collectives; any thread.
   /// A place for a group, to be used below; -1 when all are taken: then only its entries are recorded.
   int join(std::uint64_t key, std::string_view name, int size, int member);
   void leave(int place);
@@ -95,6 +97,7 @@ class FlightRecorder {
   struct History;
   void write(const FlightEntry& entry);
 
+  std::mutex writing_;
   std::filesystem::path path_;
   Memory* memory_ = nullptr;
   std::unique_ptr<History> history_;
