@@ -22,7 +22,7 @@ class Damaged : public Error {
       : Error(Exit::runtime, std::move(problem), std::move(why), std::move(hint)) {}
 };
 
-inline constexpr int format_version = 2;              ///< written; 1 is read too
+inline constexpr int format_version = 3;              ///< written; 1 and 2 are read too
 inline constexpr std::int64_t block_bytes = 4 << 20;  ///< of the data span, under one CRC32C
 inline constexpr std::int64_t record_bytes = 128;     ///< at the start of the data span
 

@@ -41,7 +41,10 @@ Json to_json(const Facts& facts) {
 }
 
 Json to_json(const RunPoint& point) {
-  return {{"tokens", point.tokens}, {"samples", point.samples}, {"detector", point.detector}};
+  return {{"tokens", point.tokens},
+          {"samples", point.samples},
+          {"detector", point.detector},
+          {"scaling", point.scaling}};
 }
 
 Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
@@ -154,11 +157,13 @@ std::int64_t read_generation(const Json& json, const std::string& place, Generat
 }
 
 void read_point(const Json& json, const std::string& place, int version, RunPoint& point) {
-  const Fields fields = version == 1 ? Fields(json, place, {"tokens", "samples"})
-                                     : Fields(json, place, {"tokens", "samples", "detector"});
+  const Fields fields = version == 1   ? Fields(json, place, {"tokens", "samples"})
+                        : version == 2 ? Fields(json, place, {"tokens", "samples", "detector"})
+                                       : Fields(json, place, {"tokens", "samples", "detector", "scaling"});
   point.tokens = fields.integer("tokens");
   point.samples = fields.integer("samples");
   if (version > 1) point.detector = fields.text("detector");
+  if (version > 2) point.scaling = fields.text("scaling");
 }
 
 Facts read_facts(const Json& json, const std::string& place) {

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Whether bf16 learns as well as fp32: trains configs/models/tiny.toml on TEXT twice, with all settings but [precision] alike,
-# and compares the loss on the last tenth of the text, which neither training nor the tokenizer has seen. Some 5 minutes.
+# Whether bf16 learns as well as fp32, and fp8 as well as bf16: trains configs/models/tiny.toml on TEXT, with all settings but
+# [precision] alike, and compares the loss on the last tenth of the text, which neither training nor the tokenizer has seen.
+# Some 8 minutes.
 #   scripts/bench/learning.sh BUILD_DIR TEXT [STEPS=600]
-# Ends with one line RESULT {json}; exit code 0 only if bf16's loss is within 0.5 % of fp32's and both have learned.
+# Ends with one line RESULT {json}; exit code 0 only if each loss is within 0.5 % of the one before and all have learned.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
@@ -41,21 +42,30 @@ every = 0
 END
 
 learn() {
-  step "$1"
-  timeout --foreground 3600 "$train" "$dir/job.toml" --run-dir "$dir/$1" --set "precision.parameters=$1" >"$dir/log" 2>&1 ||
+  local name=$1 sets=()
+  shift
+  for set in "$@"; do sets+=(--set "$set"); done
+  step "$name"
+  timeout --foreground 3600 "$train" "$dir/job.toml" --run-dir "$dir/$name" "${sets[@]}" >"$dir/log" 2>&1 ||
     { tail -n 15 "$dir/log" >&2; die "holdfast-train failed (see above)"; }
   jq -r 'select(.held_out_loss) | "step \(.step)  loss \(.loss * 1e4 | round / 1e4)  held out \(.held_out_loss * 1e4 | round / 1e4)"' \
-    "$dir/$1/metrics.jsonl" | while read -r line; do say "$line"; done
+    "$dir/$name/metrics.jsonl" | while read -r line; do say "$line"; done
 }
-learn fp32
-learn bf16
+learn fp32 precision.parameters=fp32
+learn bf16 precision.parameters=bf16
+learn fp8 precision.parameters=bf16 precision.products=fp8
 
-jq -rn --slurpfile fp32 "$dir/fp32/metrics.jsonl" --slurpfile bf16 "$dir/bf16/metrics.jsonl" --argjson steps "$steps" '
+jq -rn --slurpfile fp32 "$dir/fp32/metrics.jsonl" --slurpfile bf16 "$dir/bf16/metrics.jsonl" --slurpfile fp8 "$dir/fp8/metrics.jsonl" \
+  --argjson steps "$steps" '
   def held_out: map(select(.held_out_loss).held_out_loss) | last;
   def speed: map(.tokens_per_s) | sort | .[length / 2 | floor] | round;
   def facts: {held_out_loss: held_out, best_held_out_loss: (map(.held_out_loss // empty) | min), train_loss: last.loss, tokens_per_s: speed};
-  {steps: $steps, tokens: ($fp32 | last.tokens), fp32: ($fp32 | facts), bf16: ($bf16 | facts),
-   difference_percent: (100 * (($bf16 | held_out) / ($fp32 | held_out) - 1))} as $r
-  | "", "held-out loss after \($steps) steps: fp32 \($r.fp32.held_out_loss), bf16 \($r.bf16.held_out_loss): \($r.difference_percent * 1e3 | round / 1e3) %",
+  def percent(a; b): 100 * ((a | held_out) / (b | held_out) - 1);
+  {steps: $steps, tokens: ($fp32 | last.tokens), fp32: ($fp32 | facts), bf16: ($bf16 | facts), fp8: ($fp8 | facts),
+   difference_percent: percent($bf16; $fp32), fp8_difference_percent: percent($fp8; $bf16)} as $r
+  | "", "held-out loss after \($steps) steps: fp32 \($r.fp32.held_out_loss), bf16 \($r.bf16.held_out_loss) (\($r.difference_percent * 1e3 | round / 1e3) %), fp8 \($r.fp8.held_out_loss) (\($r.fp8_difference_percent * 1e3 | round / 1e3) %)",
     "RESULT \($r | tojson)",
-    if ($r.difference_percent | fabs) <= 0.5 and $r.fp32.held_out_loss < 0.8 * (2048 | log) then empty else error("bf16 is not within 0.5 % of fp32, or nothing was learned") end'
+    if $r.fp32.held_out_loss >= 0.8 * (2048 | log) then error("nothing was learned")
+    elif ($r.difference_percent | fabs) > 0.5 then error("bf16 is not within 0.5 % of fp32")
+    elif ($r.fp8_difference_percent | fabs) > 0.5 then error("fp8 is not within 0.5 % of bf16")
+    else empty end'

@@ -73,16 +73,23 @@ constexpr E5m2 to_fp8<E5m2>(float x) {
   return to_e5m2(x);
 }
 
-/// The largest power of two that keeps a tensor whose largest |x| has these fp32 bits within the finite
-/// values of `type`: at most 2^126, so that 1 / scale is a normal number too. 1 for a tensor of zeros and one
-/// with an infinity or a NaN.
+/// Both largest values are 1.75 times a power of two, so all that a scale must know of a tensor is the least
+/// p with |x| <= 1.75 * 2^p for all its elements: p + 127, from the fp32 bits of the largest |x|. 0: zeros
+/// only (or almost); 255: at the very end of fp32's range; 256: an infinity or a NaN.
+constexpr int fp8_size(std::uint32_t amax_bits) {
+  if (amax_bits >= 0x7f800000) return 256;
+  return static_cast<int>(amax_bits >> 23) + ((amax_bits & 0x7fffff) > 0x600000 ? 1 : 0);
+}
+/// The largest power of two that keeps a tensor of this fp8_size() (below 256) within the finite values of
+/// `type`: at most 2^126, so that 1 / scale is a normal number too.
+constexpr float fp8_scale_of_size(int size, DType type) {
+  const int power = (type == DType::e4m3 ? 8 : 15) - (size - 127);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(127 + (power < 126 ? power : 126)) << 23);
+}
+/// The same from the fp32 bits of the largest |x|. 1 for a tensor of zeros and one with an infinity or a NaN.
 constexpr float fp8_scale(std::uint32_t amax_bits, DType type) {
   if (amax_bits == 0 || amax_bits >= 0x7f800000) return 1.0f;
-  // Both largest values are 1.75 times a power of two, 2^8 and 2^15: room for mantissas up to 1.75.
-  const int top = type == DType::e4m3 ? 8 : 15;
-  const int exponent = static_cast<int>(amax_bits >> 23) - 127;
-  const int power = top - exponent - ((amax_bits & 0x7fffff) > 0x600000 ? 1 : 0);
-  return std::bit_cast<float>(static_cast<std::uint32_t>(127 + (power < 126 ? power : 126)) << 23);
+  return fp8_scale_of_size(fp8_size(amax_bits), type);
 }
 /// 1 / scale of a power of two that fp8_scale() gave, exactly.
 constexpr float fp8_inverse(float scale) {

@@ -6,6 +6,7 @@
 
 #include "src/base/error.hpp"
 #include "src/kernels/kernels.hpp"
+#include "src/model/fp8_scaling.hpp"
 
 namespace holdfast::model {
 
@@ -28,6 +29,7 @@ Activations::Activations(const config::ModelShape& shape, const Options& options
     d_gate_up = plan("d gate up", type, tokens, blocks[0].gate_up.cols);
     workspace_ = arena_.plan<std::byte>("attention workspace", attention_workspace);
   }
+  if (options.products == config::Products::fp8) plan_fp8(shape, options);
   logits = plan("logits", DType::fp32, std::min(tokens, kernels::head_chunk), shape.vocabulary);
   cosine = plan("rope cosine", options.buffers, options.sequence, half);
   sine = plan("rope sine", options.buffers, options.sequence, half);
@@ -74,6 +76,20 @@ void Activations::plan_blocks(const config::ModelShape& shape, const Options& op
       }
     blocks.push_back(b);
   }
+}
+
+void Activations::plan_fp8(const config::ModelShape& shape, const Options& options) {
+  const std::int64_t tokens = options.tokens(), d = shape.width, f = shape.ffn;
+  const std::int64_t packed = (shape.heads + 2 * std::int64_t{shape.kv_heads}) * shape.head_size();
+  const std::int64_t widest = std::max({d, packed, 2 * f}), roles = std::int64_t{fp8_roles} * shape.layers;
+  fp8.left = plan("8-bit left operand", DType::e4m3, 1, tokens * widest);
+  fp8.turned = plan("8-bit transposed left operand", DType::e4m3, 1, tokens * widest);
+  fp8.right = plan("8-bit right operand", DType::e4m3, 1, std::max(tokens * std::max(d, f), widest * d));
+  fp8.scale = plan("8-bit scales", DType::fp32, 1, roles);
+  fp8.inverse = plan("8-bit inverse scales", DType::fp32, 1, roles);
+  if (options.scaling == config::Scaling::delayed)
+    fp8.amax = plan("8-bit largest values of a step", DType::fp32, 1, roles);
+  fp8.measured = plan("8-bit largest values of a leaf", DType::fp32, 1, roles);
 }
 
 Buffer Activations::plan(const std::string& name, DType type, std::int64_t rows, std::int64_t cols) {

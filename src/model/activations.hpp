@@ -41,6 +41,17 @@ struct BlockBuffers {
   Buffer inverse_rms;       ///< 2 x T, fp32: attention norm, mlp norm
 };
 
+/// Products in 8 bits: room for the operands of one product, which all blocks share, and what every operand
+/// of every block is scaled by; see fp8_layers.hpp.
+struct Fp8Buffers {
+  Buffer left;            ///< tokens x the widest input or output of a linear layer
+  Buffer turned;          ///< as `left`: its operand transposed
+  Buffer right;           ///< the largest of all weights and inputs
+  Buffer scale, inverse;  ///< 1 x roles, fp32
+  Buffer amax;            ///< 1 x roles, bits of fp32: over the leaves of a step, with delayed scaling
+  Buffer measured;        ///< 1 x roles, bits of fp32: of tensors that were read for their scale
+};
+
 class Activations {
  public:
   /// Plans everything in `arena`. `attention_workspace`: bytes, see kernels::Kernels::workspace().
@@ -67,10 +78,12 @@ class Activations {
   Buffer d_qkv, d_gate_up;
   Buffer logits;        ///< chunk x V, fp32
   Buffer cosine, sine;  ///< sequence x head_size / 2
+  Fp8Buffers fp8;       ///< nothing without 8-bit products
 
  private:
   Buffer plan(const std::string& name, tensor::DType type, std::int64_t rows, std::int64_t cols);
   void plan_blocks(const config::ModelShape& shape, const Options& options);
+  void plan_fp8(const config::ModelShape& shape, const Options& options);
 
   tensor::Arena& arena_;
   tensor::Arena::Piece<std::byte> workspace_;

@@ -18,26 +18,27 @@ float* mlp_rms(Activations& a, const BlockBuffers& b) { return a.mat(b.inverse_r
 
 /// Everything but the last product, whose result the backward pass does not need.
 void forward_to_activated(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w,
-                          ConstMat residual, ConstMat added) {
+                          ConstMat residual, ConstMat added, Pass pass) {
   layers.norm(a.mat(b.input), residual, added, a.mat(b.attention_normed), attention_rms(a, b),
-              w.attention_norm);
-  layers.forward(a.mat(b.qkv), a.mat(b.attention_normed), w.qkv);
+              w.attention_norm, layers.input(w.qkv, pass));
+  layers.forward(a.mat(b.qkv), a.mat(b.attention_normed), w.qkv, pass);
   layers.rope(a.mat(b.qkv), a.mat(a.cosine), a.mat(a.sine), false);
-  layers.kernels.attention(layers.stream, attention_of(layers, a, b));
-  layers.forward(a.mat(a.branch), a.mat(b.attended), w.o);
+  layers.attend(attention_of(layers, a, b), layers.input(w.o, pass));
+  layers.forward(a.mat(a.branch), a.mat(b.attended), w.o, pass);
 
   layers.norm(a.mat(b.middle), a.mat(b.input), a.mat(a.branch), a.mat(b.mlp_normed), mlp_rms(a, b),
-              w.mlp_norm);
-  layers.forward(a.mat(b.gate_up), a.mat(b.mlp_normed), w.gate_up);
-  layers.kernels.swiglu(layers.stream, a.mat(b.activated), a.mat(b.gate_up));
+              w.mlp_norm, layers.input(w.gate_up, pass));
+  layers.forward(a.mat(b.gate_up), a.mat(b.mlp_normed), w.gate_up, pass);
+  layers.swiglu(a.mat(b.activated), a.mat(b.gate_up),
+                pass == Pass::first ? layers.input(w.down, pass) : kernels::Quantize{});
 }
 
 }  // namespace
 
 void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w,
                    ConstMat residual, ConstMat added) {
-  forward_to_activated(layers, a, b, w, residual, added);
-  layers.forward(a.mat(a.branch), a.mat(b.activated), w.down);
+  forward_to_activated(layers, a, b, w, residual, added, Pass::first);
+  layers.forward(a.mat(a.branch), a.mat(b.activated), w.down, Pass::first);
 }
 
 void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w) {
@@ -48,15 +49,15 @@ void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b,
   const Mat attention_normed = a.mat(b.attention_normed), mlp_normed = a.mat(b.mlp_normed),
             activated = a.mat(b.activated), d_attended = a.mat(a.branch);
 
-  if (mode == Recompute::full) forward_to_activated(layers, a, b, w, {}, {});
-  if (pointwise) k.swiglu(layers.stream, activated, a.mat(b.gate_up));
+  if (mode == Recompute::full) forward_to_activated(layers, a, b, w, {}, {}, Pass::again);
+  if (pointwise) layers.swiglu(activated, a.mat(b.gate_up));
   layers.backward(activated, d, activated, w.down);
   k.swiglu_backward(layers.stream, d_gate_up, activated, a.mat(b.gate_up));
   if (pointwise) layers.norm(a.mat(b.middle), {}, {}, mlp_normed, mlp_rms(a, b), w.mlp_norm);
   layers.backward(mlp_normed, d_gate_up, mlp_normed, w.gate_up);
   layers.norm_backward(a.mat(b.middle), mlp_normed, mlp_rms(a, b), d, w.mlp_norm);
 
-  if (mode == Recompute::attention) k.attention(layers.stream, attention_of(layers, a, b));
+  if (mode == Recompute::attention) layers.attend(attention_of(layers, a, b));
   layers.backward(d_attended, d, a.mat(b.attended), w.o);
   k.attention_backward(layers.stream, attention_of(layers, a, b), {d_attended, d_qkv});
   layers.rope(d_qkv, a.mat(a.cosine), a.mat(a.sine), true);

@@ -1,5 +1,6 @@
 #include "src/model/init.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -44,11 +45,16 @@ void initial_weights(const config::ModelShape& shape, const config::TensorSpec& 
   }
   const std::uint64_t name = hash_name(tensor.name.data(), tensor.name.size());
   const double scale = deviation_of(shape, tensor.name);
-  std::array<double, 4> values{};
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const std::uint64_t element = static_cast<std::uint64_t>(first) + k;
-    if (k == 0 || element % 4 == 0) values = normals(element / 4, name, seed);
-    out[k] = static_cast<float>(scale * values[element % 4]);
+  constexpr std::size_t part = 1 << 16;
+  const std::size_t parts = (out.size() + part - 1) / part;
+#pragma omp parallel for schedule(static)
+  for (std::size_t p = 0; p < parts; ++p) {
+    std::array<double, 4> values{};
+    for (std::size_t k = p * part; k < std::min(out.size(), (p + 1) * part); ++k) {
+      const std::uint64_t element = static_cast<std::uint64_t>(first) + k;
+      if (k % part == 0 || element % 4 == 0) values = normals(element / 4, name, seed);
+      out[k] = static_cast<float>(scale * values[element % 4]);
+    }
   }
 }
 

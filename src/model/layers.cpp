@@ -2,6 +2,14 @@
 
 namespace holdfast::model {
 
+using kernels::Quantize;
+
+namespace {
+
+const Quantize* wanted(const Quantize& q) { return q.out || q.amax != nullptr ? &q : nullptr; }
+
+}  // namespace
+
 ConstMat Layers::weight(Stored t) const {
   if (t.index < 0) return {};
   return tensor::dense(weights->weight(t.index), options.activations, t.rows, t.cols);
@@ -12,40 +20,58 @@ Mat Layers::gradient(Stored t) const {
   return tensor::dense(weights->gradient(t.index), t.rows, t.cols);
 }
 
-Linear Layers::linear(Stored w, Stored bias, bool gradients) const {
-  Linear l{weight(w), weight(bias), {}, {}};
+Linear Layers::linear(int number, Stored w, Stored bias, bool gradients) const {
+  Linear l{weight(w), weight(bias), {}, {}, number};
   if (gradients) l.d_weight = gradient(w), l.d_bias = gradient(bias);
   return l;
 }
 
 Gain Layers::gain(Stored t, bool gradients) const { return {weight(t), gradients ? gradient(t) : Mat{}}; }
 
-BlockWeights Layers::block(const Block& b, bool gradients) const {
-  return {gain(b.attention_norm, gradients), linear(b.qkv, b.qkv_bias, gradients),
-          linear(b.o, {}, gradients),        gain(b.mlp_norm, gradients),
-          linear(b.gate_up, {}, gradients),  linear(b.down, {}, gradients)};
+BlockWeights Layers::block(int layer, const Block& b, bool gradients) const {
+  const int first = 4 * layer;
+  return {gain(b.attention_norm, gradients),           linear(first, b.qkv, b.qkv_bias, gradients),
+          linear(first + 1, b.o, {}, gradients),       gain(b.mlp_norm, gradients),
+          linear(first + 2, b.gate_up, {}, gradients), linear(first + 3, b.down, {}, gradients)};
 }
 
-void Layers::forward(Mat y, ConstMat x, const Linear& l) const {
+Quantize Layers::input(const Linear& l, Pass pass) const {
+  return fp8 == nullptr ? Quantize{} : fp8->input(l.number, options.tokens(), l.weight.cols, pass);
+}
+
+void Layers::forward(Mat y, ConstMat x, const Linear& l, Pass pass) const {
+  if (fp8 != nullptr) return fp8->forward(l.number, y, x, l.weight, l.bias, pass);
   kernels.matmul(stream, y, x, false, l.weight, true, Write::replace, l.bias);
 }
 
 void Layers::backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const {
-  if (l.d_weight) kernels.matmul(stream, l.d_weight, d_y, true, x, false, Write::replace);
+  if (fp8 == nullptr && l.d_weight) kernels.matmul(stream, l.d_weight, d_y, true, x, false, Write::replace);
   if (l.d_bias) kernels.column_sums(stream, l.d_bias.row<float>(0), d_y);
-  kernels.matmul(stream, d_x, d_y, false, l.weight, false, Write::replace);
+  if (fp8 != nullptr)
+    fp8->backward(l.number, d_x, l.d_weight, d_y, x, l.weight);
+  else
+    kernels.matmul(stream, d_x, d_y, false, l.weight, false, Write::replace);
 }
 
-void Layers::norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms,
-                  const Gain& g) const {
+void Layers::norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g,
+                  const Quantize& input) const {
   kernels.norm(stream, {added ? residual : ConstMat(sum), added, sum, normed, g.weight, inverse_rms,
-                        static_cast<float>(shape.norm_epsilon)});
+                        static_cast<float>(shape.norm_epsilon), wanted(input)});
 }
 
 void Layers::norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum,
                            const Gain& g, Write write) const {
   kernels.norm_backward(stream, {sum, d_normed, g.weight, inverse_rms, d_sum,
                                  g.gradient ? g.gradient.row<float>(0) : nullptr, write});
+}
+
+void Layers::swiglu(Mat out, ConstMat gate_up, const Quantize& input) const {
+  kernels.swiglu(stream, out, gate_up, wanted(input));
+}
+
+void Layers::attend(const kernels::Attention& call, const Quantize& input) const {
+  kernels.attention(stream, call);
+  if (wanted(input) != nullptr) kernels.quantize(stream, call.out, input);
 }
 
 void Layers::rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const {

@@ -3,6 +3,7 @@
 // gradients are resolved before the operators are enqueued, so that these depend on nothing but addresses.
 #include "src/config/model_shape.hpp"
 #include "src/kernels/kernels.hpp"
+#include "src/model/fp8_layers.hpp"
 #include "src/model/options.hpp"
 #include "src/model/roles.hpp"
 #include "src/model/weights.hpp"
@@ -17,6 +18,7 @@ using kernels::Write;
 struct Linear {
   ConstMat weight, bias;  ///< out x in; 1 x out, or none
   Mat d_weight, d_bias;   ///< none: not wanted
+  int number = 0;         ///< over all blocks, four in each
 };
 /// A norm's gain.
 struct Gain {
@@ -38,28 +40,35 @@ struct Layers {
   const Options& options;
   Weights* weights = nullptr;  ///< of the running leaf
   kernels::Documents documents;
+  const Fp8Layers* fp8 = nullptr;  ///< multiplies the blocks' linear layers; null: in the type of activations
 
   /// Empty where the model has no such tensor.
   ConstMat weight(Stored t) const;
   /// Empty where there is no such tensor or it is frozen.
   Mat gradient(Stored t) const;
   /// Of an acquired unit. `gradients`: also where the leaf's gradients go.
-  Linear linear(Stored weight, Stored bias, bool gradients) const;
+  Linear linear(int number, Stored weight, Stored bias, bool gradients) const;
   Gain gain(Stored t, bool gradients) const;
-  BlockWeights block(const Block& b, bool gradients) const;
+  BlockWeights block(int layer, const Block& b, bool gradients) const;
 
+  /// What else the kernel that makes x (T x cols) has to do, so that forward() may follow.
+  kernels::Quantize input(const Linear& l, Pass pass) const;
   /// y = x W^T (+ bias)
-  void forward(Mat y, ConstMat x, const Linear& l) const;
+  void forward(Mat y, ConstMat x, const Linear& l, Pass pass) const;
   /// dW = dy^T x and db = sum of dy over tokens, where wanted; then dx = dy W. d_x may be where x is: x is
   /// read first.
   void backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const;
 
   /// sum = residual + added; normed = RMSNorm(sum). With nothing added `sum` is where the residual already
-  /// is.
-  void norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g) const;
+  /// is. `input`: of the layer that reads `normed`.
+  void norm(Mat sum, ConstMat residual, ConstMat added, Mat normed, float* inverse_rms, const Gain& g,
+            const kernels::Quantize& input = {}) const;
   void norm_backward(ConstMat sum, ConstMat d_normed, const float* inverse_rms, Mat d_sum, const Gain& g,
                      Write write = Write::add) const;
 
+  /// out = silu(gate) * up, attention's output; `input`: of the layer that reads it.
+  void swiglu(Mat out, ConstMat gate_up, const kernels::Quantize& input = {}) const;
+  void attend(const kernels::Attention& call, const kernels::Quantize& input = {}) const;
   void rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const;
   /// Attention's constants; the caller fills in the matrices.
   kernels::Attention attention() const;

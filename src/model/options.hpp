@@ -10,6 +10,9 @@ struct Options {
   tensor::DType activations = tensor::DType::fp32;        ///< of weights, activations and their gradients
   tensor::DType buffers = tensor::DType::fp32;            ///< of the rope tables
   config::Recompute recompute = config::Recompute::none;  ///< changes memory and time, never a bit
+  config::Products products =
+      config::Products::bf16;  ///< fp8: of the blocks' linear layers; needs bf16 activations
+  config::Scaling scaling = config::Scaling::delayed;  ///< of fp8
 
   std::int64_t tokens() const { return std::int64_t{micro_batch} * sequence; }
 };

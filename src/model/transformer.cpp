@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Transformer::State {
   const Roles roles;
   Layers layers;
   Activations a;
+  std::optional<Fp8Layers> fp8;
   std::function<void(Phase, int)> progress;
   bool rope_ready = false;
   std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
@@ -50,6 +52,8 @@ struct Transformer::State {
         labels(static_cast<std::size_t>(tokens)) {
     expects(s.heads % s.kv_heads == 0 && s.width % s.heads == 0 && s.head_size() % 2 == 0,
             "the model's shape was checked");
+    if (o.products == config::Products::fp8)
+      layers.fp8 = &fp8.emplace(kernels, stream, a, options, shape.layers);
   }
 
   Weights& weights() { return *layers.weights; }
@@ -128,7 +132,7 @@ void Transformer::State::prepare_rope() {
 /// Everything that a block's kernel calls depend on, so that they can be replayed.
 void Transformer::State::repeat(Phase phase, int unit, const BlockWeights& w, ConstMat added,
                                 tensor::Task work) {
-  std::array<std::uint64_t, 24> key{};
+  std::array<std::uint64_t, 25> key{};
   std::size_t n = 0;
   auto add = [&](const void* address) { key[n++] = reinterpret_cast<std::uintptr_t>(address); };
   key[n++] = static_cast<std::uint64_t>(phase);
@@ -140,6 +144,7 @@ void Transformer::State::repeat(Phase phase, int unit, const BlockWeights& w, Co
           static_cast<const void*>(l->d_weight.data), static_cast<const void*>(l->d_bias.data)})
       add(address);
   add(added.data), add(layers.documents.start);
+  key[n++] = fp8 ? fp8->variant(unit - 1) : 0;
   layers.stream.repeat(std::span(key).first(n), work);
 }
 
@@ -154,7 +159,7 @@ void Transformer::State::forward() {
   for (int layer = 0; layer < shape.layers; ++layer) {
     const auto i = static_cast<std::size_t>(layer);
     weights().acquire(layer + 1);
-    const BlockWeights w = layers.block(roles.blocks[i], false);
+    const BlockWeights w = layers.block(layer, roles.blocks[i], false);
     repeat(Phase::forward, layer + 1, w, added,
            [&] { forward_block(layers, a, a.blocks[i], w, residual, added); });
     weights().release(layer + 1);
@@ -194,7 +199,7 @@ void Transformer::State::backward() {
   for (int layer = shape.layers - 1; layer >= 0; --layer) {
     const auto i = static_cast<std::size_t>(layer);
     weights().acquire(layer + 1);
-    const BlockWeights w = layers.block(roles.blocks[i], true);
+    const BlockWeights w = layers.block(layer, roles.blocks[i], true);
     repeat(Phase::backward, layer + 1, w, {}, [&] { backward_block(layers, a, a.blocks[i], w); });
     weights().reduce(layer + 1);
     weights().release(layer + 1);
@@ -210,6 +215,7 @@ void Transformer::State::backward() {
 void Transformer::State::run(Weights& w, bool gradients) {
   layers.weights = &w;
   prepare_rope();
+  if (fp8) fp8->begin_leaf(gradients);
   forward();
   head(gradients);
   if (gradients) backward();
@@ -244,6 +250,14 @@ LossSum Transformer::take_loss() {
   stream.zero(state_->a.loss(), sizeof out.sum);
   stream.zero(state_->a.valid(), sizeof out.valid);
   return out;
+}
+void Transformer::set_scales(std::span<const float> scales) {
+  expects(state_->fp8.has_value(), "scales are of 8-bit products");
+  state_->fp8->set_scales(scales);
+}
+void Transformer::take_amaxes(std::span<std::uint32_t> amaxes) {
+  expects(state_->fp8.has_value(), "largest values are of 8-bit products");
+  state_->fp8->take_amaxes(amaxes);
 }
 void Transformer::on_progress(std::function<void(Phase, int unit)> callback) {
   state_->progress = std::move(callback);

@@ -53,6 +53,11 @@ class Transformer {
   /// Of everything enqueued since the last call. Waits for it.
   LossSum take_loss();
 
+  /// For 8-bit products with delayed scaling, see Fp8Scaling: scales that hold from now on, and largest
+  /// values of all leaves (not of evaluations) since the last call, which waits for them.
+  void set_scales(std::span<const float> scales);
+  void take_amaxes(std::span<std::uint32_t> amaxes);
+
   /// Called on the caller's thread after each unit of each pass; for heartbeats and fault injection.
   void on_progress(std::function<void(Phase, int unit)> callback);
 

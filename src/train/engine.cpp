@@ -22,8 +22,13 @@ shard::Mesh mesh_of(const Setup& setup) {
 }
 
 model::Options options_of(const config::RunConfig& c) {
-  return {c.train.micro_batch, c.train.sequence, type_of(c.precision.parameters),
-          type_of(c.precision.buffers), c.train.recompute};
+  return {c.train.micro_batch,
+          c.train.sequence,
+          type_of(c.precision.parameters),
+          type_of(c.precision.buffers),
+          c.train.recompute,
+          c.precision.products,
+          c.fp8.scaling};
 }
 
 std::size_t spans_of(const Setup& setup) {
@@ -63,6 +68,11 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
              sequence = static_cast<std::size_t>(setup.config.train.sequence);
   leaf_tokens_.resize(rows * (sequence + 1));
   inputs_.resize(rows * sequence), labels_.resize(rows * sequence);
+  if (setup.config.precision.products == config::Products::fp8 &&
+      setup.config.fp8.scaling == config::Scaling::delayed) {
+    scaling_.emplace(setup.shape.layers, setup.config.fp8);
+    amaxes_.resize(scaling_->scales().size()), amax_words_.resize(amaxes_.size());
+  }
   symmetric_.commit(world.symmetric_memory(symmetric_.planned_bytes()));
   own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
   const bool offload = setup.config.shard.offload == config::Offload::moments;
@@ -145,6 +155,7 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   sums.loss = loss.sum, sums.valid = loss.valid;
   sums.squares = adamw_.squares(weights_.gradients());
   all_reduce(sums);
+  if (scaling_) all_reduce_amaxes();
   progress_ = nullptr;
   return sums;
 }
@@ -160,6 +171,16 @@ optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step) {
 void Engine::update(const optim::StepDecision& decision) {
   adamw_.update(weights_.parameters(), weights_.gradients(), decision);
   weights_.publish();
+  if (scaling_ && decision.update) {
+    scaling_->advance(amaxes_);
+    transformer_.set_scales(scaling_->scales());
+  }
+}
+
+void Engine::set_scaling(const std::string& text) {
+  if (!scaling_) return;
+  scaling_->load(text);
+  transformer_.set_scales(scaling_->scales());
 }
 
 LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples) {
@@ -204,6 +225,15 @@ void Engine::all_reduce(LeafSums& sums) {
   std::copy_n(words.begin() + limbs, limbs, part.begin());
   sums.squares = tensor::ExactSum::from_words(part);
   sums.valid = static_cast<std::int64_t>(words.back());
+}
+
+/// The largest of all ranks' leaves: the same on every rank and for every way of dealing leaves out.
+void Engine::all_reduce_amaxes() {
+  transformer_.take_amaxes(amaxes_);
+  std::ranges::copy(amaxes_, amax_words_.begin());
+  profile_.time(Work::waiting, "totals", [&] { world_.all_reduce(amax_words_, comm::Scalar::max); });
+  std::ranges::transform(amax_words_, amaxes_.begin(),
+                         [](std::uint64_t word) { return static_cast<std::uint32_t>(word); });
 }
 
 Engine::Memory Engine::memory() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "src/comm/communicator.hpp"
@@ -11,6 +12,7 @@
 #include "src/data/sampler.hpp"
 #include "src/device/device.hpp"
 #include "src/kernels/timed_kernels.hpp"
+#include "src/model/fp8_scaling.hpp"
 #include "src/model/transformer.hpp"
 #include "src/optim/sharded_adamw.hpp"
 #include "src/shard/lane_plan.hpp"
@@ -54,10 +56,14 @@ class Engine {
   LeafSums gradients(std::int64_t first_sample, const Progress& progress);
   /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit. Collective.
   optim::StepDecision decide(const LeafSums& sums, std::int64_t step);
-  /// The optimizer step. Collective.
+  /// The optimizer step, and scales for the next. Collective.
   void update(const optim::StepDecision& decision);
   /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
   LeafSums evaluate(const data::TokenFile& held_out, std::int64_t samples);
+
+  /// What delayed scaling of 8-bit products remembers, see Fp8Scaling::text(); "" where there is nothing.
+  std::string scaling() const { return scaling_ ? scaling_->text() : ""; }
+  void set_scaling(const std::string& text);
 
   tensor::Profile& profile() { return profile_; }
   /// Bytes of the arenas, as planned, and as used by what was asked for so far.
@@ -72,6 +78,7 @@ class Engine {
 
  private:
   void all_reduce(LeafSums& sums);
+  void all_reduce_amaxes();
   /// What a leaf consists of, on any memory: for a device that only takes notes.
   void rehearse();
 
@@ -97,6 +104,9 @@ class Engine {
   optim::TensorGroups tensor_groups_;
   optim::ShardedAdamW adamw_;
   model::Transformer transformer_;
+  std::optional<model::Fp8Scaling> scaling_;  // delayed
+  std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
+  std::vector<std::uint64_t> amax_words_;
   std::unique_ptr<StateMirror> mirror_;
   std::vector<std::int32_t> leaf_tokens_, inputs_, labels_;
   const Progress* progress_ = nullptr;  // while gradients() runs

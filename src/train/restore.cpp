@@ -55,7 +55,12 @@ void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expect
     throw Error(
         Exit::usage,
         fmt::format("the checkpoint {} was computed with other arithmetic than this run's", path.string()),
-        difference, "Set it back, or run.other_numerics = \"continue\" and give up bit-identical results?");
+        difference,
+        fmt::format("{}, or run.other_numerics = \"continue\" and give up bit-identical results?",
+                    // Of algorithms, see agree_on_algorithms(): nobody can set them.
+                    difference.find("\"choices ") == std::string::npos
+                        ? "Set it back"
+                        : "Put the tuning.json of the run that made it into this run's directory"));
   if (!speaks) return;
   if (!difference.empty()) log::warn("not bit-identical to the run before the checkpoint: {}", difference);
   if (found.data_identity != expected.data_identity)

@@ -107,6 +107,7 @@ control::FinalState Trainer::run() {
     digest_.clear();
     if (save_is_due()) {
       point_.detector = to_text(guard_);
+      point_.scaling = engine_.scaling();
       engine_.fetch();
       digest_ = saver.save(point_).text();
     }
@@ -137,6 +138,7 @@ void Trainer::begin_at(const RestoredFrom& from) {
   engine_.publish();
   point_ = from.point;
   guard_ = guard_from_text(point_.detector);
+  engine_.set_scaling(point_.scaling);
   digest_ = digest_state(views_.owned, world_).text();
 }
 
@@ -190,7 +192,7 @@ std::optional<StepMetrics> Trainer::step(Saver& saver) {
   }
   progress(control::Phase::optimizer);
   engine_.update(decision);
-  point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}};
+  point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
 
   const double seconds = seconds_since(start);
   seconds_in_steps_ += seconds;

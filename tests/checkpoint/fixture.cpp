@@ -133,7 +133,7 @@ Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t 
   for (int rank = 0; rank < world; ++rank) {
     ShardWriter writer(checkpoints, rank, generation,
                        whole.view(layout.of_rank[static_cast<std::size_t>(rank)]), layout, some_facts(world));
-    commit.add(rank, true, writer.write({step, step * 4096, step * 8, "calm"}, whole.digests()));
+    commit.add(rank, true, writer.write({step, step * 4096, step * 8, "calm", "even"}, whole.digests()));
   }
   return commit;
 }

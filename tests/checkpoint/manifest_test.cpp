@@ -24,7 +24,7 @@ TEST(Checksums, areTheStandardOnes) {
 Manifest good() {
   Manifest m;
   m.generation = {2, 5};
-  m.point = {100, 4096, 32, "calm"};
+  m.point = {100, 4096, 32, "calm", "even"};
   m.facts = some_facts(2);
   m.tensors = {{"model/a", 10, 10}, {"optim/exp_avg/a", 1, 7}};
   m.digests = {0x0123456789abcdef, 7};
@@ -149,7 +149,8 @@ TEST(Manifest, refusesWrongFields) {
       {"\"step\":100", "\"stop\":100", "generation.step is missing"},
       {"\"step\":100", "\"step\":100,\"more\":1", "generation has an unknown field \"more\""},
       {"\"epoch\":2", "\"epoch\":2147483648", "generation.epoch is 2147483648, at most 2147483647"},
-      {"{\"tokens\":4096,\"samples\":32,\"detector\":\"calm\"}", "[4096,32]", "point is not an object"},
+      {"{\"tokens\":4096,\"samples\":32,\"detector\":\"calm\",\"scaling\":\"even\"}", "[4096,32]",
+       "point is not an object"},
       {"\"tokens\":4096", "\"tokens\":null", "point.tokens is not a non-negative integer"},
       {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "tensors[0].dtype is \"f31\""},
       {"0123456789abcdef", "0123456789ABCDEF", "tensors[0].digest is not 16 hex digits"},
@@ -180,10 +181,10 @@ TEST(Manifest, refusesWrongFields) {
 
 TEST(Manifest, tellsNewerFromDamaged) {
   std::string text = to_text(good());
-  text.replace(text.find(":2,"), 3, ":3,");
+  text.replace(text.find(":3,"), 3, ":4,");
   EXPECT_THAT(complaint(text), HasSubstr("altered or cut"));  // one flipped bit is not a newer version
   EXPECT_THAT(complaint(signed_again(text)),
-              HasSubstr("error: the checkpoint has a newer format (version 3"));
+              HasSubstr("error: the checkpoint has a newer format (version 4"));
 }
 
 TEST(Manifest, refusesTextThatIsNoManifest) {

@@ -20,7 +20,7 @@ TEST(RoundTrip, bringsBackEverything) {
   Whole into(whole.tensors, 0);
   const Loaded loaded = load(committed.path, into.view(even_layout(whole.tensors, 1).of_rank[0]));
   EXPECT_EQ(into.values, whole.values);
-  EXPECT_EQ(loaded.manifest.point, (RunPoint{7, 7 * 4096, 56, "calm"}));
+  EXPECT_EQ(loaded.manifest.point, (RunPoint{7, 7 * 4096, 56, "calm", "even"}));
   EXPECT_EQ(loaded.manifest.facts, some_facts(3));
   EXPECT_EQ(loaded.manifest.generation, (Generation{1, 2}));
   EXPECT_EQ(loaded.manifest.digests, whole.digests());

@@ -18,6 +18,10 @@ RunConfig good() {
   return c;
 }
 
+void eight_bit(RunConfig& c) {
+  c.precision.products = Products::fp8, c.precision.parameters = Precision::bf16;
+}
+
 struct Case {
   const char* says;
   std::function<void(RunConfig&, ModelShape&)> spoil;
@@ -65,6 +69,18 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta2 = 0.999; }},
       {"precision.moments = bf16 contradicts optim.beta1 = 0.998",
        [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta1 = 0.998; }},
+      {"precision.products = fp8 contradicts precision.parameters = fp32",
+       [](auto& c, auto&) { c.precision.products = Products::fp8; }},
+      {"fp8 needs sizes that are multiples of 16, and train.micro_batch * train.sequence is not (it is 72)",
+       [](auto& c, auto&) { eight_bit(c), c.train.sequence = 24, c.train.micro_batch = 3; }},
+      {"fp8 needs sizes that are multiples of 16, and model.ffn is not (it is 344)",
+       [](auto& c, auto& m) { eight_bit(c), m.ffn = 344; }},
+      {"fp8 needs sizes that are multiples of 16, and the width of q, k and v is not (it is 200)",
+       [](auto& c, auto& m) { eight_bit(c), m.width = 160, m.heads = 16, m.kv_heads = 2, m.ffn = 352; }},
+      {"fp8.margin is of delayed scaling only (it is 1",
+       [](auto& c, auto& m) {
+         eight_bit(c), m.ffn = 352, c.fp8.scaling = Scaling::current, c.fp8.margin = 1;
+       }},
       {"optim.decay_steps is of the wsd schedule only (it is 5",
        [](auto& c, auto&) { c.optim.decay_steps = 5; }},
       {"warmup and decay are longer than the run (10 steps of warmup and 91 of decay, 100 in all). Use "

@@ -94,7 +94,9 @@ TEST(Activations, SharedRoomIsCountedByHand) {
   constexpr std::int64_t tokens = 512, d = 64, packed = 128, f = 192, rms = 8;
   const std::int64_t branch_output_residual = 3 * d, gradients = packed + 2 * f;
   const std::int64_t other = tokens * 512 * 4 /* logits */ + tokens * 4 /* final inverse rms */ +
-                             2 * tokens * 4 /* tokens */ + 2 * 256 * 8 * 4 /* rope */ + 4096 /* workspace */;
+                             3 * tokens * 4 /* tokens, labels, document starts */ +
+                             2 * 64 /* loss, valid labels */ + 2 * 256 * 8 * 4 /* rope */ +
+                             4096 /* workspace */;
   const std::int64_t kept[] = {5 * d + packed + 3 * f, 3 * d + packed + 2 * f, 2 * d + packed + 2 * f, d};
   const std::int64_t kept_fp32[] = {16 + rms, 16 + rms, rms, 0};
   const std::int64_t live[] = {0, 2 * d + f, 3 * d + f, 4 * d + packed + 3 * f};

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(threads) rope_kernel(Turn r) {
     const int i = j % packs * size, next_i = next % packs * size;
     T* const at = row + j / packs * (2 * r.half) + i;
     T* const next_at = row + next / packs * (2 * r.half) + next_i;
-    Pair<T, Table, size> pair, next_pair;
+    Pair<T, Table, size> pair, next_pair{};  // the compiler does not see that the two conditions are one
     pair.load(at, r.half);
     if (next < count) next_pair.load(next_at, r.half);
     pair.turn(cosine + i, sine + i, r.direction);

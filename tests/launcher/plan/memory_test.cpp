@@ -83,16 +83,25 @@ TEST(Memory, AccumulatorsAreThoseOfTheReplicaThatNeedsMost) {
 }
 
 TEST(Memory, ActivationsAreThoseOfTheTransformer) {
+  using config::Products, config::Scaling;
+  struct Numbers {
+    Precision type;
+    Products products = Products::bf16;
+    Scaling scaling = Scaling::delayed;
+  };
   for (const auto& name : config::names_of<Recompute>())
-    for (const auto type : {Precision::fp32, Precision::bf16}) {
+    for (const auto& [type, products, scaling] :
+         {Numbers{Precision::fp32}, Numbers{Precision::bf16}, Numbers{Precision::bf16, Products::fp8},
+          Numbers{Precision::bf16, Products::fp8, Scaling::current}}) {
       config::RunConfig c;
+      c.precision.products = products, c.fp8.scaling = scaling;
       c.train.recompute = *config::choice_called<Recompute>(name);
       c.precision.parameters = type;
       c.train.micro_batch = 2, c.train.sequence = 512;
       const auto shape = config::load_model("llama-124m");
       const auto dtype = type == Precision::bf16 ? tensor::DType::bf16 : tensor::DType::fp32;
-      const model::Options options{c.train.micro_batch, c.train.sequence, dtype, tensor::DType::fp32,
-                                   c.train.recompute};
+      const model::Options options{c.train.micro_batch, c.train.sequence, dtype,  tensor::DType::fp32,
+                                   c.train.recompute,   products,         scaling};
       const auto estimate = static_cast<double>(activation_bytes(c, shape));
       const auto real = static_cast<double>(model::activation_bytes(shape, options, 0));
       EXPECT_NEAR(estimate / real, 1, 1e-3) << name;
