@@ -310,6 +310,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   std::vector<Access> accesses = {reads(a, extent_bytes(plan.a)), reads(b, extent_bytes(plan.b)),
                                   writes(d, extent_bytes(plan.d)),
                                   writes(workspace, static_cast<std::int64_t>(workspace_bytes))};
+  for (const void* scale : {op.scale_a, op.scale_b})
+    if (scale != nullptr) accesses.push_back(reads(scale, sizeof(float)));
   if (plan.bias) accesses.push_back(reads(op.bias, plan.d.rows * bytes_of(plan.bias_type)));
   static int calls = 0;
   const int noise = offer->steady ? 0 : ++calls;

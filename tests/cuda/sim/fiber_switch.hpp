@@ -1,0 +1,56 @@
+#pragma once
+// Stacks of their own on one thread, and how to go from one to another. Sanitizers are told.
+#include <cstddef>
+#include <memory>
+
+namespace holdfast::cuda::sim {
+
+/// 60 KiB; below it a page that traps.
+class Stack {
+ public:
+  Stack();
+  ~Stack();
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
+
+  std::byte* low() const;
+  std::byte* high() const;
+  std::size_t bytes() const { return static_cast<std::size_t>(high() - low()); }
+  void* tsan() const { return tsan_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  void* tsan_ = nullptr;
+};
+
+/// Between the thread's own stack, where resume() is called, and fibers. One per thread at a time.
+class FiberSwitch {
+ public:
+  struct Context {
+    std::unique_ptr<Stack> stack;
+    void* pointer = nullptr;     ///< where it goes on
+    void* fake_stack = nullptr;  ///< ASan's
+  };
+
+  FiberSwitch();
+  /// The next resume() calls `entry` on a stack of its own. It begins with entered() and ends with suspend():
+  /// it never returns.
+  void start(Context& fiber, void (*entry)());
+  /// Returns when the fiber suspends.
+  void resume(Context& fiber);
+  /// The fiber is not needed any more; nothing that is on its stack is destroyed.
+  static void drop(Context& fiber);
+
+  // On the fiber
+  void entered();
+  void suspend(Context& fiber, bool for_good);
+
+ private:
+  void* pointer_ = nullptr;  ///< of the thread's own stack, while a fiber runs
+  void* fake_stack_ = nullptr;
+  const void* low_ = nullptr;
+  std::size_t bytes_ = 0;
+  void* tsan_ = nullptr;
+};
+
+}  // namespace holdfast::cuda::sim
