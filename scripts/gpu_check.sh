@@ -128,13 +128,15 @@ stage_parity() {
   near "GPU beside CPU, bf16, 20 steps" "$(loss_gap gpu cpu)" 2e-3
   run gpu8 1 precision.products=fp8 && threads=8 run cpu8 1 train.device=cpu precision.products=fp8
   near "GPU beside CPU, 8-bit products, 20 steps" "$(loss_gap gpu8 cpu8)" 2e-2
-  local strategy ranks name
+  local strategy ranks name group
   for ranks in 2 4; do
     for strategy in no_shard full_shard shard_grad_op hybrid_shard hfsdp; do
       name=$strategy-$ranks
+      group=()
+      [[ $strategy != hybrid_shard && $strategy != hfsdp ]] || group=(shard.group=2)
       # The same choices of algorithms as the run of one rank.
       mkdir -p "$work/$name" && cp "$work/gpu/tuning.json" "$work/$name/" 2>/dev/null
-      if ! run "$name" "$ranks" "shard.strategy=$strategy" shard.group=2; then
+      if ! run "$name" "$ranks" "shard.strategy=$strategy" "${group[@]}"; then
         tail -n 20 "$work/$name.log"
         note "$strategy, $ranks ranks on one GPU" FAILED
       elif [[ $(digest_of "$name") == "$(digest_of gpu)" ]]; then
