@@ -48,7 +48,8 @@ done
 exit $code
 )";
 
-/// `place` is on a disk of the node. A node that fails here is one that has no agent, which is dealt with later.
+/// `place` is on a disk of the node. A node that fails here is one that has no agent, which is dealt with
+/// later.
 constexpr const char* unpack_format = R"(bundle={bundle}
 place=/tmp/holdfast-$SLURM_JOB_ID
 holdfast=$place/holdfast/bin/holdfast

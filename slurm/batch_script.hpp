@@ -14,9 +14,11 @@ struct BatchJob {
   int nodes = 1;          ///< active nodes and spares
   int gpus_per_node = 0;  ///< asked of SLURM; 0: none
   int notice_s = 120;  ///< SIGUSR1 comes this long before the time limit (SLURM may send it up to 60 s early)
-  std::filesystem::path holdfast;  ///< absolute, on a file system that every node mounts; not used with a bundle
-  std::filesystem::path bundle;    ///< archive made by scripts/bundle.sh that the job brings to its nodes; empty: none
-  std::filesystem::path run_dir;   ///< absolute; see check_path
+  std::filesystem::path
+      holdfast;  ///< absolute, on a file system that every node mounts; not used with a bundle
+  std::filesystem::path
+      bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; empty: none
+  std::filesystem::path run_dir;  ///< absolute; see check_path
   std::filesystem::path
       logs;          ///< folder in the run directory for the script's own output; must exist at submission
   std::string name;  ///< of the job; any text without NUL

@@ -108,11 +108,12 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
       memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
   for (const auto& part : parts)
     list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
-  throw Error(Exit::impossible,
-              fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
-                          facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
-              fmt::format("sharded over {}: {}; the largest are the {}", group, list, largest.name),
-              fmt::format("Shard over more ranks (hfsdp, full_shard, or a larger shard.group){}?", or_offload));
+  throw Error(
+      Exit::impossible,
+      fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
+                  facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
+      fmt::format("sharded over {}: {}; the largest are the {}", group, list, largest.name),
+      fmt::format("Shard over more ranks (hfsdp, full_shard, or a larger shard.group){}?", or_offload));
 }
 
 }  // namespace

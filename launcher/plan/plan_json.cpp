@@ -124,7 +124,8 @@ Plan plan_from_json(const json& j) {
                       state.at("accumulators")};
     p.memory.gathered = m.at("gathered"), p.memory.leaf = m.at("leaf"),
     p.memory.activations = m.at("activations_estimate");
-    p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"), p.memory.capacity = m.at("capacity");
+    p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"),
+    p.memory.capacity = m.at("capacity");
     const auto& c = j.at("checkpoint");
     p.checkpoint_bytes = c.at("bytes"), p.checkpoint_every = c.at("every"),
     p.checkpoint_floor_s = c.at("floor_s");

@@ -42,7 +42,8 @@ struct Cluster {
 struct Slurm {
   std::string partition, account, qos, reservation, time, constraint;
   std::vector<std::string> extra;  ///< further sbatch arguments, one per element, never evaluated by a shell
-  std::string bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; "": Holdfast is there
+  std::string
+      bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; "": Holdfast is there
   bool operator==(const Slurm&) const = default;
 };
 
@@ -123,8 +124,8 @@ struct PrecisionPolicy {
 
 /// [fp8]: how operands are scaled before they are rounded to 8 bits. Scales are powers of two.
 struct Fp8 {
-  /// delayed: by the largest element of the last `history` steps, known beforehand. current: by that of the tensor
-  /// itself, which is read twice.
+  /// delayed: by the largest element of the last `history` steps, known beforehand. current: by that of the
+  /// tensor itself, which is read twice.
   Scaling scaling = Scaling::delayed;
   int history = 16;  ///< steps
   int margin = 0;    ///< delayed: powers of two kept free above the largest element

@@ -36,14 +36,14 @@ struct Documents {
   const std::int32_t* start = nullptr;  ///< [T]
 };
 
-/// An 8-bit copy of a matrix: every element times `scale`, rounded to the nearest (ties to even) and saturated at the
-/// largest finite value of the type; a NaN stays one.
+/// An 8-bit copy of a matrix: every element times `scale`, rounded to the nearest (ties to even) and
+/// saturated at the largest finite value of the type; a NaN stays one.
 struct Quantize {
   Mat out;                        ///< rows x cols, e4m3 or e5m2; none: not wanted
   Mat transposed;                 ///< cols x rows, the same values; none: not wanted
   const float* scale = nullptr;   ///< [1], a power of two
-  std::uint32_t* amax = nullptr;  ///< [1]: bits of the largest |x| so far (as fp32; a NaN is larger than all); grows.
-                                  ///< Null: not recorded
+  std::uint32_t* amax = nullptr;  ///< [1]: bits of the largest |x| so far (as fp32; a NaN is larger than
+                                  ///< all); grows. Null: not recorded
 };
 
 /// Rotates queries and keys in place, pairs (i, i + head_size / 2) ("rotate half"). Values are left alone.
@@ -152,18 +152,19 @@ class Kernels {
   /// out[c] = sum of x[t][c] over t, in fixed blocks of tokens: the gradient of a bias.
   virtual void column_sums(Stream&, float* out, ConstMat x) = 0;
 
-  // Products of 8-bit operands. Values and scales are exact in fp32; the sum over k is rounded as the backend's bf16
-  // products round it.
+  // Products of 8-bit operands. Values and scales are exact in fp32; the sum over k is rounded as the
+  // backend's bf16 products round it.
   virtual void quantize(Stream&, ConstMat x, const Quantize&) = 0;
   /// *amax = max(*amax, bits of the largest |x|), see Quantize.
   virtual void amax(Stream&, ConstMat x, std::uint32_t* amax) = 0;
-  /// scale[i] = largest power of two with amax[i] * scale[i] <= the largest value of `type` (amax 0 or not finite: 1), and
-  /// inverse[i] = 1 / scale[i], for `count` of them. See fp8_scale().
-  virtual void scales(Stream&, float* scale, float* inverse, const std::uint32_t* amax, DType type, int count) = 0;
-  /// y (m x n) = inverse_a * inverse_b * a (m x k) * b (n x k)^T (+ bias): both operands lie along k. a and b are e4m3 or
-  /// e5m2, not both e5m2; y and bias as in matmul().
-  virtual void matmul_fp8(Stream&, Mat y, ConstMat a, ConstMat b, const float* inverse_a, const float* inverse_b,
-                          Write, ConstMat bias = {}) = 0;
+  /// scale[i] = largest power of two with amax[i] * scale[i] <= the largest value of `type` (amax 0 or not
+  /// finite: 1), and inverse[i] = 1 / scale[i], for `count` of them. See fp8_scale().
+  virtual void scales(Stream&, float* scale, float* inverse, const std::uint32_t* amax, DType type,
+                      int count) = 0;
+  /// y (m x n) = inverse_a * inverse_b * a (m x k) * b (n x k)^T (+ bias): both operands lie along k. a and b
+  /// are e4m3 or e5m2, not both e5m2; y and bias as in matmul().
+  virtual void matmul_fp8(Stream&, Mat y, ConstMat a, ConstMat b, const float* inverse_a,
+                          const float* inverse_b, Write, ConstMat bias = {}) = 0;
 
   virtual void rope(Stream&, const Rope&) = 0;
   /// Bytes of scratch that attention of this shape (pointers may be null; the type of `qkv` counts) needs,

@@ -18,7 +18,8 @@ double causal_flops(const Attention& a) {
 
 void TimedKernels::matmul(Stream& s, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b,
                           Write write, ConstMat bias) {
-  time(s, Work::matmul,
+  time(
+      s, Work::matmul,
       transpose_a   ? "weight gradient"
       : transpose_b ? "linear"
                     : "input gradient",
@@ -40,7 +41,8 @@ void TimedKernels::scales(Stream& s, float* scale, float* inverse, const std::ui
 }
 void TimedKernels::matmul_fp8(Stream& s, Mat y, ConstMat a, ConstMat b, const float* inverse_a,
                               const float* inverse_b, Write write, ConstMat bias) {
-  time(s, Work::matmul,
+  time(
+      s, Work::matmul,
       y.type == DType::fp32                            ? "weight gradient"
       : a.type == DType::e4m3 && b.type == DType::e4m3 ? "linear"
                                                        : "input gradient",
@@ -51,10 +53,12 @@ void TimedKernels::rope(Stream& s, const Rope& r) {
   time(s, Work::pointwise, "rope", [&] { kernels_.rope(s, r); });
 }
 void TimedKernels::attention(Stream& s, const Attention& a) {
-  time(s, Work::attention, "attention", [&] { kernels_.attention(s, a); }, causal_flops(a));
+  time(
+      s, Work::attention, "attention", [&] { kernels_.attention(s, a); }, causal_flops(a));
 }
 void TimedKernels::attention_backward(Stream& s, const Attention& a, const AttentionGradient& g) {
-  time(s, Work::attention, "attention backward", [&] { kernels_.attention_backward(s, a, g); },
+  time(
+      s, Work::attention, "attention backward", [&] { kernels_.attention_backward(s, a, g); },
       2.5 * causal_flops(a));  // five products where the forward pass has two
 }
 void TimedKernels::norm(Stream& s, const Norm& n) {
@@ -68,7 +72,7 @@ void TimedKernels::swiglu(Stream& s, Mat out, ConstMat gate_up, const Quantize* 
 }
 void TimedKernels::swiglu_backward(Stream& s, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) {
   time(s, Work::pointwise, "swiglu backward",
-                [&] { kernels_.swiglu_backward(s, d_gate_up, d_out, gate_up); });
+       [&] { kernels_.swiglu_backward(s, d_gate_up, d_out, gate_up); });
 }
 void TimedKernels::embed(Stream& s, Mat out, ConstMat table, const std::int32_t* tokens) {
   time(s, Work::pointwise, "embed", [&] { kernels_.embed(s, out, table, tokens); });
@@ -76,11 +80,12 @@ void TimedKernels::embed(Stream& s, Mat out, ConstMat table, const std::int32_t*
 void TimedKernels::embed_backward(Stream& s, Mat d_table, ConstMat d_out, const std::int32_t* tokens,
                                   Write write) {
   time(s, Work::pointwise, "embed backward",
-                [&] { kernels_.embed_backward(s, d_table, d_out, tokens, write); });
+       [&] { kernels_.embed_backward(s, d_table, d_out, tokens, write); });
 }
 void TimedKernels::head_loss(Stream& s, const HeadLoss& h) {
   const int products = h.d_hidden ? (h.d_head ? 3 : 2) : 1;
-  time(s, Work::head, "head and loss", [&] { kernels_.head_loss(s, h); },
+  time(
+      s, Work::head, "head and loss", [&] { kernels_.head_loss(s, h); },
       products * product(h.hidden.rows, h.head.rows, h.head.cols));
 }
 void TimedKernels::convert(Stream& s, void* out, DType to, const void* in, DType from, std::int64_t count) {

@@ -1,7 +1,8 @@
 #pragma once
 // Kernels that say how long they took, and a stream that says how long it was waited for. On the CPU a call
-// is done when it returns, so a reading of the clock before and after it is the truth. On another device that would be
-// so only if everybody waited for it: that is done while a step is traced, and nothing is timed else.
+// is done when it returns, so a reading of the clock before and after it is the truth. On another device that
+// would be so only if everybody waited for it: that is done while a step is traced, and nothing is timed
+// else.
 #include "src/kernels/kernels.hpp"
 #include "src/tensor/profile.hpp"
 

@@ -1,0 +1,297 @@
+// holdfast-train as a whole on a GPU, here the simulated one: in every world and strategy, across restarts
+// and after failures the bits of one rank that was left alone.
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "tests/train/training_fixture.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+class GpuTraining : public TrainingFixture {
+ protected:
+  using Environment = std::vector<std::string>;  ///< "NAME=value"
+  struct Layout {
+    int world = 1;
+    Sets sets;
+    Environment environment;
+  };
+
+  void SetUp() override {
+    TrainingFixture::SetUp();
+    env::set("HOLDFAST_CUDA_MODULE", HOLDFAST_SIM_MODULE);
+    env::set("HOLDFAST_SHARE_GPU", "1");
+    env::set("HOLDFAST_SIM_LUCK", "1");  // some products add up in two halves
+    env::set("OMPI_MCA_mpi_yield_when_idle", "1");
+    write("model.toml",
+          "[model]\nname = \"micro\"\nvocabulary = 128\nwidth = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nffn "
+          "= 96\nmax_sequence = 64\n");
+    write("job.toml",
+          "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" + path("tokens.bin") +
+              "\"\n[train]\ndevice = \"cuda\"\nsteps = 6\nsequence = 32\nmicro_batch = 2\nleaves = "
+              "8\nlanes = 4\n[precision]\nparameters = \"bf16\"\nreduce = \"bf16\"\n[optim]\nlr = "
+              "1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 2\n");
+  }
+
+  Finished start(const std::string& dir, const Layout& layout) const {
+    Environment before = {"/usr/bin/env"};
+    before.insert(before.end(), layout.environment.begin(), layout.environment.end());
+    return train(layout.world, dir, layout.sets, before);
+  }
+  /// It ends well, with this digest and these losses.
+  void ends_as(const std::string& expected, const std::string& dir, const Layout& layout) const {
+    const Finished done = start(dir, layout);
+    const auto what = ::testing::PrintToString(layout.sets) + " on " + std::to_string(layout.world) +
+                      " with " + ::testing::PrintToString(layout.environment);
+    ASSERT_EQ(done.status, 0) << what << "\n" << done.err;
+    EXPECT_EQ(digest(dir), digest(expected)) << what;
+    EXPECT_EQ(losses(dir), losses(expected)) << what;
+  }
+  void end_as_one_rank(const std::vector<Layout>& layouts, const Sets& common = {}) const {
+    const Finished alone = start("one", {1, common, {}});
+    ASSERT_EQ(alone.status, 0) << alone.err;
+    int run = 0;
+    for (Layout layout : layouts) {
+      layout.sets.insert(layout.sets.end(), common.begin(), common.end());
+      ends_as("one", "run" + std::to_string(run++), layout);
+    }
+  }
+  std::vector<std::string> algorithms(const std::string& dir) const {
+    std::vector<std::string> out;
+    const auto json = nlohmann::json::parse(files::read_text(folder_ / dir / "tuning.json"));
+    for (const auto& [key, entry] : json["entries"].items())
+      out.push_back(key + " " + entry["algorithm"].dump());
+    return out;
+  }
+  /// How many graphs were launched, and how often memory was asked for.
+  static std::pair<int, int> counts(const std::string& log) {
+    std::smatch found;
+    if (!std::regex_search(log, found, std::regex("GPU: (\\d+) graphs launched, (\\d+) pieces of memory")))
+      return {};
+    return {std::stoi(found[1]), std::stoi(found[2])};
+  }
+};
+
+TEST_F(GpuTraining, OneRankIsNearTheCpuAndItsBitsDependOnNoOrder) {
+  ASSERT_EQ(start("cpu", {1, {"train.device=cpu"}, {}}).status, 0);
+  const Finished done = start("gpu", {});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("device: Simulated GPU"));
+  const auto expected = losses("cpu"), curve = losses("gpu");
+  ASSERT_EQ(curve.size(), 6u);
+  EXPECT_LT(curve.back(), curve.front() - 0.3) << "it should learn something";
+  for (std::size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], expected[i], 2e-3) << "step " << i + 1;
+  EXPECT_NE(digest("gpu"), digest("cpu")) << "two devices that add up differently";
+  ends_as("gpu", "other order", {1, {}, {"HOLDFAST_SIMT_SEED=77"}});
+  // Every access of a kernel that it has not declared is a fault here.
+  ends_as("gpu", "guarded", {1, {"train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1"}});
+
+  const Finished shorter = start("shorter", {1, {"train.steps=2"}, {}});
+  EXPECT_GT(counts(done.err).first, counts(shorter.err).first + 20) << "steps are graphs";
+  EXPECT_GT(counts(done.err).second, 0);
+  EXPECT_EQ(counts(done.err).second, counts(shorter.err).second)
+      << "after the first steps nothing is allocated";
+}
+
+TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
+  end_as_one_rank({
+      {2, {"shard.strategy=no_shard", "train.recompute=selective"}, {}},
+      {2, {"shard.strategy=full_shard", "shard.prefetch_forward=0", "shard.prefetch_backward=2"}, {}},
+      {2, {"shard.strategy=shard_grad_op", "train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1"}},
+      {4, {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"}, {}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=attention"}, {}},
+      {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=full", "shard.keep_gathered=1"}, {}},
+  });
+}
+
+TEST_F(GpuTraining, DigestAndLossesAreTheSameOnSeveralNodes) {
+  end_as_one_rank({
+      {2, {"shard.strategy=no_shard"}, {"HOLDFAST_SIM_NODE_RANKS=1"}},
+      {2, {"shard.strategy=full_shard", "train.recompute=full"}, {"HOLDFAST_SIM_NODE_RANKS=1"}},
+      // Shard groups inside a node, replicas between nodes: a GPU for each node.
+      {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}},
+      {4, {"shard.strategy=full_shard"}, {"HOLDFAST_SIM_NODE_RANKS=2", "HOLDFAST_SHARE_GPU=0"}},
+  });
+}
+
+TEST_F(GpuTraining, MomentsOnTheHostEvaluationsAndTracesChangeNoBit) {
+  write_tokens("held.bin", vocabulary, 500);
+  const Sets watched = {"eval.every=2", "data.validation=" + path("held.bin"), "eval.samples=5",
+                        "trace.first=3", "trace.count=2"};
+  Sets both = watched;
+  both.insert(both.end(), {"shard.offload=moments", "shard.strategy=hfsdp", "shard.group=1"});
+  end_as_one_rank({{1, {"shard.offload=moments"}, {}}, {1, watched, {}}, {2, both, {}}});
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run2" / "trace" / "rank-00001.json"));
+  const Finished free = start("free", {1, {"train.deterministic=false"}, {}});
+  EXPECT_EQ(free.status, 0) << free.err;
+  EXPECT_LT(losses("free").back(), losses("free").front() - 0.3);
+}
+
+TEST_F(GpuTraining, RollsBackAsOneRankDoes) {
+  const Sets jumpy = {"train.steps=10",         "optim.schedule=constant", "optim.warmup_steps=0",
+                      "optim.lr=2e-2",          "checkpoint.every=4",      "guard.window=4",
+                      "guard.norm_factor=1.12", "guard.most_skips=50",     "guard.on_spike=rollback"};
+  const Finished alone = start("one", {1, jumpy, {}});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("rolled back to step 4"));
+  Sets sharded = jumpy;
+  sharded.push_back("shard.strategy=full_shard");
+  ends_as("one", "two", {2, sharded, {}});
+}
+
+TEST_F(GpuTraining, EightBitProducts) {
+  for (const std::string scaling : {"delayed", "current"}) {
+    const Sets fp8 = {"precision.products=fp8", "fp8.scaling=" + scaling, "fp8.history=3"};
+    const auto with = [&](Sets sets) { return sets.insert(sets.end(), fp8.begin(), fp8.end()), sets; };
+    ASSERT_EQ(start("cpu " + scaling, {1, with({"train.device=cpu"}), {}}).status, 0);
+    ASSERT_EQ(start(scaling, {1, with({}), {}}).status, 0);
+    const auto expected = losses("cpu " + scaling), curve = losses(scaling);
+    for (std::size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], expected[i], 2e-3) << scaling;
+    ends_as(scaling, scaling + " guarded",
+            {2, with({"shard.strategy=full_shard", "train.recompute=full"}), {"HOLDFAST_SIM_GUARD=1"}});
+  }
+  ends_as("delayed", "nodes",
+          {2,
+           {"precision.products=fp8", "fp8.scaling=delayed", "fp8.history=3", "shard.strategy=hfsdp",
+            "shard.group=1"},
+           {"HOLDFAST_SIM_NODE_RANKS=1"}});
+  EXPECT_NE(digest("delayed"), digest("current"));
+}
+
+/// A search by timing finds something else each time; what it found first stays with the run.
+TEST_F(GpuTraining, AKilledRunGoesOnInAnotherWorldWithTheAlgorithmsItBeganWith) {
+  ASSERT_EQ(start("whole", {}).status, 0);
+  ASSERT_EQ(start("lucky", {1, {}, {"HOLDFAST_SIM_LUCK=2"}}).status, 0);
+  EXPECT_NE(algorithms("lucky"), algorithms("whole"));
+  EXPECT_NE(digest("lucky"), digest("whole")) << "the choice of algorithms decides bits";
+
+  const Finished killed =
+      start("run", {2, {"shard.strategy=full_shard"}, {"HOLDFAST_SIM_FAULT=die 1 70"}});  // in step 5
+  EXPECT_NE(killed.status, 0);
+  EXPECT_THAT(killed.err, HasSubstr("signal 9"));
+  EXPECT_FALSE(std::filesystem::exists(checkpoint("run", 6)));
+  const Layout other = {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_LUCK=2"}};
+  std::filesystem::copy(folder_ / "run", folder_ / "bare", std::filesystem::copy_options::recursive);
+  const Finished done = start("run", other);
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step"));
+  EXPECT_EQ(algorithms("run"), algorithms("whole"));
+  EXPECT_EQ(digest("run"), digest("whole"));
+  EXPECT_EQ(losses("run"), losses("whole"));
+
+  // Without them it would not be the same run.
+  std::filesystem::remove(folder_ / "bare" / "tuning.json");
+  const Finished refused = start("bare", other);
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("was computed with other arithmetic"), HasSubstr("was \"choices "),
+                                 HasSubstr("Put the tuning.json of the run that made it")));
+  std::filesystem::copy_file(folder_ / "run" / "tuning.json", folder_ / "bare" / "tuning.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  ends_as("whole", "bare", {1, {}, {"HOLDFAST_SIM_LUCK=3"}});
+}
+
+// ---- failures
+
+/// What does not fit is named, and what to change. Here the kernels' own memory leaves 1 MB and less.
+TEST_F(GpuTraining, AGpuThatIsTooSmall) {
+  struct Limit {
+    const char *bytes, *sentence, *hint;
+  };
+  for (const auto& [bytes, sentence, hint] :
+       {Limit{"1000000", "no room on the GPU for the kernels' intermediate sums (0.04 GiB are needed", ""},
+        Limit{"42000000", "of memory that the ranks' GPUs share", "Gathered parameters and gradients"},
+        Limit{"42500000", "no room on the GPU for weights, gradients and activations", "recompute more"},
+        Limit{"43100000", "no room on the GPU for the moments", "shard.offload"}}) {
+    const Finished done = start("run", {1, {}, {std::string("HOLDFAST_SIM_MEMORY=") + bytes}});
+    EXPECT_EQ(done.status, 1);
+    EXPECT_THAT(done.err, AllOf(HasSubstr(sentence), HasSubstr(hint)));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "metrics.jsonl"));
+  }
+  const Finished nodes =
+      start("run", {2, {}, {"HOLDFAST_SIM_MEMORY=100000000", "HOLDFAST_SIM_NODE_RANKS=1"}});
+  EXPECT_EQ(nodes.status, 1);
+  EXPECT_THAT(nodes.err, HasSubstr("no room on the GPU for what comes from other nodes (64 MiB for "));
+}
+
+TEST_F(GpuTraining, WhatAGpuCannotDoIsRefusedBeforeTraining) {
+  const Finished type = start("run", {1, {"precision.parameters=fp32", "precision.reduce=fp32"}, {}});
+  EXPECT_EQ(type.status, 2);
+  EXPECT_THAT(type.err, HasSubstr("precision.parameters = \"bf16\"?"));
+  const Finished absent = start("run", {2, {}, {"HOLDFAST_CUDA_MODULE=" + path("nothing.so")}});
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_THAT(absent.err, HasSubstr("there is no CUDA backend (looked for " + path("nothing.so") + ")"));
+  write("text.so", "no library");
+  const Finished text = start("run", {1, {}, {"HOLDFAST_CUDA_MODULE=" + path("text.so")}});
+  EXPECT_EQ(text.status, 1);
+  EXPECT_THAT(text.err, HasSubstr("the CUDA backend cannot be loaded"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "metrics.jsonl"));
+}
+
+/// The checks that the tests above rely on are there.
+TEST_F(GpuTraining, StreamsThatDoNotWaitForEachOtherAreFound) {
+  const Finished done = start("run", {2, {"shard.strategy=full_shard"}, {"HOLDFAST_SIM_FAULT=wait 0 20"}});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err, HasSubstr("and nothing orders them"));
+}
+
+class GpuFailures : public GpuTraining {
+ protected:
+  /// Behind 40 graphs, in step 2 or 3, on rank 1. Nothing is waited for longer than 5 s.
+  Finished with_fault(const std::string& kind, int world, Environment more = {}) const {
+    more.push_back("HOLDFAST_SIM_FAULT=" + kind + " 1 40");
+    const Sets sets = {"shard.strategy=hybrid_shard", "shard.group=2", "supervise.step_s=2",
+                       "checkpoint.commit_s=1"};
+    const Finished done = start("run", {world, sets, more});
+    EXPECT_FALSE(done.timed_out);
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "result.json"));
+    return done;
+  }
+  static constexpr const char* late =
+      "error rank 0: (all-gather|leaf exchange) #[0-9]+ over shard group 0 .(gathers|reductions). did not "
+      "finish within 5 s .";
+};
+
+TEST_F(GpuFailures, AGpuThatDisappears) {
+  const Finished done = with_fault("gpu", 2);
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err,
+              ContainsRegex("error rank 0: rank 1 has given up shard group 0 .(gathers|reductions). "
+                            ".the simulated GPU has failed .it has fallen off the bus"));
+}
+
+TEST_F(GpuFailures, AGpuThatDisappearsOnAnotherNode) {
+  const Finished done = with_fault("gpu", 2, {"HOLDFAST_SIM_NODE_RANKS=1"});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err, HasSubstr("error rank 1: the simulated GPU has failed (it has fallen off the bus)"));
+}
+
+TEST_F(GpuFailures, ARankThatHangs) {
+  const Finished done = with_fault("hang", 4);
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err, ContainsRegex(std::string(late) + "rank 1 has"));
+}
+
+TEST_F(GpuFailures, ARankThatHangsOnAnotherNode) {
+  const Finished done = with_fault("hang", 2, {"HOLDFAST_SIM_NODE_RANKS=1"});
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.err,
+              ContainsRegex(std::string(late) + "NCCL does not say which of ranks 0, 1 it waits for"));
+}
+
+/// Nobody ends the others here: they find out by themselves.
+TEST_F(GpuFailures, EverybodyHearsOfARankThatDies) {
+  const Finished done = with_fault("die", 4, {"OMPI_MCA_orte_enable_recovery=1"});
+  EXPECT_THAT(done.err, ContainsRegex(std::string(late) + "rank 1 has"));
+  for (const char* rank : {"2", "3"})
+    EXPECT_THAT(done.err,
+                ContainsRegex(std::string("error rank ") + rank + ": .*(shard group|replicas of part)"));
+}
+
+}  // namespace
+}  // namespace holdfast::train
