@@ -2,20 +2,34 @@
 
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/run_dir.hpp"
 
 namespace holdfast::train {
+namespace {
+
+std::string read_if_there(const std::filesystem::path& file) {
+  std::error_code none;
+  return std::filesystem::exists(file, none) ? files::read_text(file) : "";
+}
+
+}  // namespace
 
 void agree_on_algorithms(device::Device& device, comm::Communicator& world, const std::filesystem::path& file,
-                         const std::function<void()>& leaf) {
+                         const std::filesystem::path& origin, const std::function<void()>& leaf) {
   device.take_notes(true);
   leaf();
   device.take_notes(false);
   std::string text;
   if (world.rank() == 0) {
-    const std::string known = std::filesystem::exists(file) ? files::read_text(file) : "";
+    const std::string here = read_if_there(file);
+    std::string known = here;
+    // A checkpoint lies in RUN/checkpoints/step-NNNNNNNN.
+    if (known.empty() && !origin.empty())
+      known = read_if_there(RunDir{std::filesystem::weakly_canonical(origin) / "../.."}.algorithms());
     text = device.choices(known);
-    if (text != known) {
-      log::info("algorithms were chosen and are kept in {}", file.string());
+    if (text != here) {
+      log::info("algorithms were {} and are kept in {}", text == known ? "taken over" : "chosen",
+                file.string());
       files::replace_atomically(file, text, 0644);
     }
   }

@@ -79,7 +79,10 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
   moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
                           : device.allocate(moments_.planned_bytes(), "the moments"));
   mirror_ = std::make_unique<StateMirror>(device, layout_, weights_, adamw_, offload);
-  if (!device.is_host()) agree_on_algorithms(device, world, setup.dir.algorithms(), [this] { rehearse(); });
+  const std::string& resume = setup.config.run.resume;
+  const bool forks = resume != "auto" && resume != "none";
+  if (!device.is_host())
+    agree_on_algorithms(device, world, setup.dir.algorithms(), forks ? resume : "", [this] { rehearse(); });
   require_one_identity(world, numerics());
   transformer_.on_progress([this](model::Phase phase, int) {
     if (progress_ != nullptr)

@@ -185,6 +185,13 @@ TEST_F(GpuTraining, AKilledRunGoesOnInAnotherWorldWithTheAlgorithmsItBeganWith) 
   EXPECT_EQ(digest("run"), digest("whole"));
   EXPECT_EQ(losses("run"), losses("whole"));
 
+  // A run that begins with another's checkpoint takes them along.
+  const Layout fork = {1, {"run.resume=" + checkpoint("whole", 4).string()}, {"HOLDFAST_SIM_LUCK=2"}};
+  const Finished forked = start("fork", fork);
+  ASSERT_EQ(forked.status, 0) << forked.err;
+  EXPECT_THAT(forked.err, HasSubstr("algorithms were taken over"));
+  EXPECT_EQ(digest("fork"), digest("whole"));
+
   // Without them it would not be the same run.
   std::filesystem::remove(folder_ / "bare" / "tuning.json");
   const Finished refused = start("bare", other);
