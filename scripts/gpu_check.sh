@@ -10,7 +10,8 @@
 #   sanitizer  compute-sanitizer's memcheck and racecheck on the own kernels, where it is installed
 #   bench      every operator beside the bandwidth of a copy and the best product of this GPU
 #   speed      tokens per second: 124M, 1.5B and Llama-2-7B (bf16, 8-bit, deterministic and free), beside PyTorch if it is here
-# A stage takes about three minutes at most. Results come as they are found; a table and a line RESULT {json} end it, and
+# A program or a run takes three minutes at most, and so do most stages; speed has nine of them, and parity and repeat
+# twelve small ones each. Results come as they are found; a table and a line RESULT {json} end it, and
 # gpu_check.json in $OUT (or here) has the same.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

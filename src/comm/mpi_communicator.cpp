@@ -74,9 +74,7 @@ Event MpiCommunicator::bulk(Operation& operation, Collective kind, std::int64_t 
 
 Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& after) {
   check_extents(tensors, 0);
-  std::int64_t bytes = 0;
-  for (const Extent& tensor : tensors)
-    bytes += part_of(tensor, rank()) * bytes_of(tensor.type) * (size() - 1);
+  const std::int64_t bytes = sent_by_gather(tensors, rank(), size());
   Operation& operation = group_->next(tensors, {});
   wire_.all_gather += bytes;
   return bulk(operation, Collective::all_gather, bytes, after);
@@ -84,8 +82,7 @@ Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& 
 
 Event MpiCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
   check_extents(leaves, 0);
-  std::int64_t bytes = 0;
-  for (const Extent& leaf : leaves) bytes += (leaf.elements - part_of(leaf, rank())) * bytes_of(leaf.type);
+  const std::int64_t bytes = sent_by_leaves(leaves, rank());
   Operation& operation = group_->next(leaves, one_each_);
   operation.folder = &folder;
   wire_.fold_leaves += bytes;
@@ -94,15 +91,8 @@ Event MpiCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folde
 
 Event MpiCommunicator::exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
                                       std::span<const int> nodes_of, Folder& folder, const Event& after) {
-  expects(nodes_of.size() == static_cast<std::size_t>(size()), "a count of tree nodes for every member");
-  const auto [fewest, most] = std::minmax_element(nodes_of.begin(), nodes_of.end());
-  expects(*fewest >= 0, "counts of tree nodes");
-  check_extents(tensors, std::max(0, *most - 1) * node_stride);
-  std::int64_t bytes = 0;
-  for (const Extent& tensor : tensors) {
-    expects(tensor.type == DType::fp32, "tree nodes are fp32");
-    bytes += (tensor.elements - part_of(tensor, rank())) * 4 * nodes_of[static_cast<std::size_t>(rank())];
-  }
+  check_extents(tensors, reach_of_nodes(nodes_of, node_stride, size()));
+  const std::int64_t bytes = sent_by_nodes(tensors, nodes_of, rank());
   Operation& operation = group_->next(tensors, nodes_of);
   operation.node_stride = node_stride;
   operation.folder = &folder;

@@ -1,9 +1,11 @@
 #pragma once
 // A collective as data: what the caller asked for, kept until the communication thread has done it. The lists
 // lie with the queue.
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
+#include "src/base/error.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/flight/recorder.hpp"
 
@@ -33,6 +35,34 @@ struct Operation {
 inline std::int64_t part_of(const Extent& tensor, int member) {
   const std::int64_t rest = tensor.elements - member * tensor.part;
   return rest <= 0 ? 0 : rest < tensor.part ? rest : tensor.part;
+}
+
+// What member `me` sends (Wire), however its bytes travel; the planner counts the same
+// (src/shard/wire_plan.hpp).
+
+/// all_gather: its part, to each of the others.
+inline std::int64_t sent_by_gather(std::span<const Extent> tensors, int me, int members) {
+  std::int64_t bytes = 0;
+  for (const Extent& tensor : tensors) bytes += part_of(tensor, me) * bytes_of(tensor.type) * (members - 1);
+  return bytes;
+}
+/// fold_leaves: the others' parts.
+inline std::int64_t sent_by_leaves(std::span<const Extent> leaves, int me) {
+  std::int64_t bytes = 0;
+  for (const Extent& leaf : leaves) bytes += (leaf.elements - part_of(leaf, me)) * bytes_of(leaf.type);
+  return bytes;
+}
+/// exchange_nodes: the others' parts of all its arrays. Checks that tree nodes are fp32.
+inline std::int64_t sent_by_nodes(std::span<const Extent> tensors, std::span<const int> nodes_of, int me) {
+  for (const Extent& tensor : tensors) expects(tensor.type == DType::fp32, "tree nodes are fp32");
+  return sent_by_leaves(tensors, me) * nodes_of[static_cast<std::size_t>(me)];
+}
+/// Elements from a member's first array of tree nodes to its last, of the member that brings most.
+inline std::int64_t reach_of_nodes(std::span<const int> nodes_of, std::int64_t node_stride, int members) {
+  expects(nodes_of.size() == static_cast<std::size_t>(members), "a count of tree nodes for every member");
+  const auto [fewest, most] = std::minmax_element(nodes_of.begin(), nodes_of.end());
+  expects(*fewest >= 0, "counts of tree nodes");
+  return std::max(0, *most - 1) * node_stride;
 }
 
 }  // namespace holdfast::comm

@@ -1,6 +1,5 @@
 #include "src/cuda/device_communicator.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <limits>
 #include <random>
@@ -13,7 +12,6 @@
 
 namespace holdfast::cuda {
 
-using comm::part_of;
 using comm::Wire;
 using tensor::DType;
 
@@ -61,9 +59,7 @@ class DeviceCommunicator final : public comm::Communicator {
 
   Event all_gather(std::span<const Extent> tensors, const Event& after) override {
     check_extents(tensors, 0);
-    std::int64_t bytes = 0;
-    for (const Extent& tensor : tensors)
-      bytes += part_of(tensor, rank()) * bytes_of(tensor.type) * (size() - 1);
+    const std::int64_t bytes = comm::sent_by_gather(tensors, rank(), size());
     BulkGroup& group = this->group();
     const Event event =
         group.all_gather(tensors, bytes, digest(Collective::all_gather, tensors, 0, {}), after);
@@ -73,8 +69,7 @@ class DeviceCommunicator final : public comm::Communicator {
 
   Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) override {
     check_extents(leaves, 0);
-    std::int64_t bytes = 0;
-    for (const Extent& leaf : leaves) bytes += (leaf.elements - part_of(leaf, rank())) * bytes_of(leaf.type);
+    const std::int64_t bytes = comm::sent_by_leaves(leaves, rank());
     const BulkGroup::Exchange call{
         Collective::fold_leaves, leaves, one_each_, 0, std::numeric_limits<std::int64_t>::max(), &folder};
     const Event event = exchange(call, bytes, after);
@@ -84,15 +79,8 @@ class DeviceCommunicator final : public comm::Communicator {
 
   Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
                        std::span<const int> nodes_of, Folder& folder, const Event& after) override {
-    expects(nodes_of.size() == static_cast<std::size_t>(size()), "a count of tree nodes for every member");
-    const auto [fewest, most] = std::minmax_element(nodes_of.begin(), nodes_of.end());
-    expects(*fewest >= 0, "counts of tree nodes");
-    check_extents(tensors, std::max(0, *most - 1) * node_stride);
-    std::int64_t bytes = 0;
-    for (const Extent& tensor : tensors) {
-      expects(tensor.type == DType::fp32, "tree nodes are fp32");
-      bytes += (tensor.elements - part_of(tensor, rank())) * 4 * nodes_of[static_cast<std::size_t>(rank())];
-    }
+    check_extents(tensors, comm::reach_of_nodes(nodes_of, node_stride, size()));
+    const std::int64_t bytes = comm::sent_by_nodes(tensors, nodes_of, rank());
     const BulkGroup::Exchange call{
         Collective::exchange_nodes, tensors, nodes_of, node_stride, largest_fold, &folder};
     const Event event = exchange(call, bytes, after);
