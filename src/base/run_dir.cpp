@@ -1,6 +1,7 @@
 #include "src/base/run_dir.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <charconv>
 
@@ -9,10 +10,14 @@
 namespace holdfast {
 namespace {
 
+std::uint64_t hash_of(const std::filesystem::path& run_dir) {
+  const std::string name = std::filesystem::absolute(run_dir).lexically_normal().string();
+  return hash_name(name.data(), name.size());
+}
+
 /// All that the names of a run's records have in common.
 std::string flight_prefix(const std::filesystem::path& run_dir) {
-  const std::string name = std::filesystem::absolute(run_dir).lexically_normal().string();
-  return fmt::format("holdfast-flight.{:016x}.", hash_name(name.data(), name.size()));
+  return fmt::format("holdfast-flight.{:016x}.", hash_of(run_dir));
 }
 
 /// Takes a number from the front of `text`.
@@ -25,6 +30,15 @@ std::optional<int> take_number(std::string_view& text) {
 }
 
 }  // namespace
+
+std::filesystem::path local_level_folder(const std::filesystem::path& local,
+                                         const std::filesystem::path& run_dir) {
+  return local / fmt::format("holdfast-state-{}.{:016x}", ::getuid(), hash_of(run_dir));
+}
+
+std::string local_level_file(int rank, bool copy) {
+  return fmt::format("rank-{:05}.{}", rank, copy ? "copy" : "own");
+}
 
 std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank) {
   return fmt::format("/dev/shm/{}{}.{}", flight_prefix(run_dir), attempt, rank);

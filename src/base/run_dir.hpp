@@ -32,6 +32,13 @@ struct RunDir {
   std::filesystem::path algorithms() const { return path / "tuning.json"; }
 };
 
+/// Folder of a run's local level inside `local` (checkpoint.local), private to the user: the same name on
+/// every node, known to ranks and agents. In it, "rank-00007.own" and, on its partner's node,
+/// "rank-00007.copy".
+std::filesystem::path local_level_folder(const std::filesystem::path& local,
+                                         const std::filesystem::path& run_dir);
+std::string local_level_file(int rank, bool copy);
+
 /// Where a rank's collectives are recorded: in the memory of its node, for the agent there. `attempt` 0: bare
 /// mode.
 std::filesystem::path flight_record(const std::filesystem::path& run_dir, int attempt, int rank);

@@ -210,9 +210,31 @@ std::vector<Setting<RunConfig>> make_run_settings() {
 
   t.add("checkpoint.every", &C::checkpoint, &Checkpoint::every,
         "steps between checkpoints; 0: only at the end", at_least(0));
+  t.add("checkpoint.interval", &C::checkpoint, &Checkpoint::interval,
+        "auto: from measured cost and failure rate");
+  t.add("checkpoint.max_overhead", &C::checkpoint, &Checkpoint::max_overhead,
+        "auto: part of the time that saving may take", between(0.0001, 1));
   t.add("checkpoint.keep", &C::checkpoint, &Checkpoint::keep, "newest checkpoints that stay", at_least(1));
+  t.add("checkpoint.archive_h", &C::checkpoint, &Checkpoint::archive_h,
+        "the first checkpoint of every so many hours stays too; 0: none", at_least(0));
+  t.add("checkpoint.when_busy", &C::checkpoint, &Checkpoint::when_busy,
+        "two saves are still being written: wait, or skip this one");
+  t.add("checkpoint.read_back", &C::checkpoint, &Checkpoint::read_back,
+        "how much of its file a writer reads again before it votes");
   t.add("checkpoint.commit_s", &C::checkpoint, &Checkpoint::commit_s,
         "all ranks' votes are in by then, or it is dropped", at_least(1));
+  t.add("checkpoint.drain_s", &C::checkpoint, &Checkpoint::drain_s,
+        "time for the last checkpoint of a run that is told to end", at_least(1));
+  t.add("checkpoint.local", &C::checkpoint, &Checkpoint::local,
+        "folder of the local level; auto: /dev/shm under agents; none");
+  t.add("checkpoint.local_every", &C::checkpoint, &Checkpoint::local_every, "steps between local snapshots",
+        at_least(1));
+  t.add("checkpoint.partner", &C::checkpoint, &Checkpoint::partner,
+        "auto: a copy on another node where there is no replica");
+  t.add("checkpoint.partner_every", &C::checkpoint, &Checkpoint::partner_every,
+        "steps between partner copies, a multiple of local_every", at_least(1));
+  t.add("checkpoint.network", &C::checkpoint, &Checkpoint::network,
+        "device for state between nodes; empty: the cluster file's");
 
   t.add("trace.first", &C::trace, &Trace::first, "first step that is traced", at_least(0));
   t.add("trace.count", &C::trace, &Trace::count, "steps that are traced, into trace/ of the run directory",

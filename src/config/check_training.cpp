@@ -121,6 +121,18 @@ void check_guard(const Guard& g, const Checkpoint& c) {
     refuse("guard.on_nan cannot be report", "an update with NaN destroys the state", "Use stop?");
 }
 
+void check_levels(const Checkpoint& c) {
+  if (c.local != "auto" && c.local != "none" && !c.local.starts_with('/'))
+    refuse("checkpoint.local must be an absolute path", fmt::format("it is \"{}\"", c.local),
+           "A folder that every node has by itself, as /dev/shm, or none?");
+  if (c.partner_every % c.local_every != 0)
+    refuse("checkpoint.partner_every must be a multiple of checkpoint.local_every",
+           fmt::format("{} and {}", c.partner_every, c.local_every), "Only a local snapshot can be copied");
+  if (c.interval == Interval::automatic && c.every == 0)
+    refuse("checkpoint.interval cannot be auto", "checkpoint.every is 0: only at the end",
+           "Set checkpoint.every to a first guess?");
+}
+
 }  // namespace
 
 void check_training(const RunConfig& config, const ModelShape& model) {
@@ -133,6 +145,7 @@ void check_training(const RunConfig& config, const ModelShape& model) {
   if (config.checkpoint.every < 0)
     refuse("checkpoint.every must not be negative", fmt::format("it is {}", config.checkpoint.every),
            "Use 0 for the end only?");
+  check_levels(config.checkpoint);
 }
 
 }  // namespace holdfast::config

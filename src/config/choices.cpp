@@ -51,6 +51,26 @@ const std::vector<std::string>& names_of<Offload>() {
   static const std::vector<std::string> names = {"none", "moments"};
   return names;
 }
+template <>
+const std::vector<std::string>& names_of<Interval>() {
+  static const std::vector<std::string> names = {"fixed", "auto"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<WhenBusy>() {
+  static const std::vector<std::string> names = {"wait", "skip"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<ReadBack>() {
+  static const std::vector<std::string> names = {"none", "sample", "full"};
+  return names;
+}
+template <>
+const std::vector<std::string>& names_of<Partner>() {
+  static const std::vector<std::string> names = {"auto", "none"};
+  return names;
+}
 
 template <class Choice>
 const std::string& name_of(Choice choice) {
@@ -74,6 +94,10 @@ template const std::string& name_of(Schedule);
 template const std::string& name_of(GuardAction);
 template const std::string& name_of(Device);
 template const std::string& name_of(Offload);
+template const std::string& name_of(Interval);
+template const std::string& name_of(WhenBusy);
+template const std::string& name_of(ReadBack);
+template const std::string& name_of(Partner);
 template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
 template std::optional<Products> choice_called(const std::string&);
@@ -83,5 +107,9 @@ template std::optional<Schedule> choice_called(const std::string&);
 template std::optional<GuardAction> choice_called(const std::string&);
 template std::optional<Device> choice_called(const std::string&);
 template std::optional<Offload> choice_called(const std::string&);
+template std::optional<Interval> choice_called(const std::string&);
+template std::optional<WhenBusy> choice_called(const std::string&);
+template std::optional<ReadBack> choice_called(const std::string&);
+template std::optional<Partner> choice_called(const std::string&);
 
 }  // namespace holdfast::config

@@ -1,6 +1,6 @@
 #pragma once
 // The enums of run_config.hpp as files spell them. For Strategy, Precision, Products, Scaling,
-// Recompute, Schedule, GuardAction, Device, Offload.
+// Recompute, Schedule, GuardAction, Device, Offload, Interval, WhenBusy, ReadBack, Partner.
 #include <optional>
 #include <string>
 #include <vector>

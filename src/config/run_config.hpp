@@ -17,6 +17,10 @@ enum class Schedule { cosine, linear, constant, wsd };
 enum class GuardAction { report, stop, skip, rollback };
 enum class Device { automatic, cpu, cuda };
 enum class Offload { none, moments };
+enum class Interval { fixed, automatic };
+enum class WhenBusy { wait, skip };
+enum class ReadBack { none, sample, full };
+enum class Partner { automatic, none };
 
 /// [run]
 struct Run {
@@ -183,12 +187,25 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-/// [checkpoint]
+/// [checkpoint]: three levels. Shared: the run directory. Local: the memory or disk of each node, which
+/// outlives the process. Peer: the replica's local level, or a partner's copy where there is no replica.
 struct Checkpoint {
-  int every = 50;  ///< steps between checkpoints; 0: only at the end
-  int keep = 3;    ///< newest committed checkpoints to keep
+  int every = 50;                         ///< steps between shared checkpoints; 0: only at the end
+  Interval interval = Interval::fixed;    ///< auto: from measured cost and failure rate, `every` at first
+  double max_overhead = 0.03;             ///< auto: saving may take this part of the time
+  int keep = 3;                           ///< newest committed checkpoints to keep
+  double archive_h = 0;                   ///< also keep the first checkpoint of every so many hours; 0: none
+  WhenBusy when_busy = WhenBusy::wait;    ///< a save is due, and the two before it are still being written
+  ReadBack read_back = ReadBack::sample;  ///< a writer reads so much of its file again before it votes yes
   int commit_s =
       120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
+  int drain_s = 25;  ///< a run that is told to end has so long for its last checkpoint
+  /// Folder of the local level on every node. auto: /dev/shm under agents, none otherwise.
+  std::string local = "auto";
+  int local_every = 1;                   ///< steps between local snapshots
+  Partner partner = Partner::automatic;  ///< auto: a copy on another node where no replica holds the same
+  int partner_every = 1;                 ///< steps between partner copies, a multiple of local_every
+  std::string network;  ///< device for state between nodes, as UCX names it; "": what the cluster file says
   bool operator==(const Checkpoint&) const = default;
 };
 

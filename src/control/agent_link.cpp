@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -61,6 +62,11 @@ class AgentLink final : public RankLink {
     changed_.wait_for(lock, deadline.left(), [&] { return verdicts_.contains(step); });
     const auto it = verdicts_.find(step);
     return it != verdicts_.end() && it->second;
+  }
+
+  std::optional<Drain> take_drain() override {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(drain_, std::nullopt);
   }
 
   void finished(const std::optional<FinalState>& state) override {
@@ -162,6 +168,7 @@ class AgentLink final : public RankLink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, bool> verdicts_;
+  std::optional<Drain> drain_;
   bool connected_ = false, taken_ = false;
   std::string last_error_ = "no connection yet";
   std::thread thread_;

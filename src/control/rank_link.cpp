@@ -13,6 +13,7 @@ class NoLink final : public RankLink {
   void restored(const Restored&) override {}
   void vote(std::int64_t, bool, const std::string&) override {}
   bool wait_verdict(std::int64_t, const Deadline&) override { return false; }
+  std::optional<Drain> take_drain() override { return std::nullopt; }
   void finished(const std::optional<FinalState>&) override {}
   void failed(int, const std::string&) noexcept override {}
 };

@@ -29,9 +29,15 @@ const char* name_of(Phase phase);
 /// Where a rank's state came from.
 struct Restored {
   std::int64_t step = 0;  ///< optimizer steps done in the restored state; 0: a fresh start
-  std::string level;      ///< "shared", "fresh"
+  std::string level;      ///< the slowest that was needed: "local", "peer", "partner", "shared"; or "fresh"
   std::string digest;     ///< state digest after loading, 16 hex digits
   std::string note;       ///< why an older checkpoint was taken, or ""
+};
+
+/// The state must reach the shared level soon.
+struct Drain {
+  bool stop = false;   ///< then the run ends with Exit::transient, to be continued by the next job
+  std::string reason;  ///< "SIGTERM", "60 s before the time limit", "the batch host was lost"
 };
 
 /// What the run ends with (contract 1, result.json).
@@ -55,6 +61,8 @@ class RankLink {
   /// Waits until the leader has said what became of checkpoint `step`: true when it is durable, false when it
   /// was dropped or the deadline passed.
   virtual bool wait_verdict(std::int64_t step, const Deadline& deadline) = 0;
+  /// What was asked for and not yet taken; each request is given out once. Rank 0 decides for all.
+  virtual std::optional<Drain> take_drain() = 0;
   /// The rank's work is done; logical rank 0 brings the final state. Returns once the agent has taken it.
   virtual void finished(const std::optional<FinalState>& state) = 0;
   /// The rank gives up; `exit_code` and `why` reach the leader before the process ends. Never throws.

@@ -1,0 +1,72 @@
+#pragma once
+// The local level: one rank's state in a file that is mapped into memory (in /dev/shm or on the node's disk)
+// and outlives the process. It has two slots or three, each a whole snapshot: while one is written, another
+// is whole, so a step that all ranks have always exists. No HDF5, no MPI. FORMAT.md has the bytes.
+//
+//   slot      what happens to it                          next
+//   open      written by the optimizer or by a copy       seal() -> sealed
+//   sealed    immutable; digested, named by its step      open() -> open
+//
+// A process that dies leaves the slot that it wrote open, and the others sealed.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/state.hpp"
+
+namespace holdfast::checkpoint {
+
+namespace fs = std::filesystem;
+
+/// What a local file belongs to. A file of any other identity is not used.
+struct LocalIdentity {
+  std::uint64_t run = 0;  ///< hash of everything that two states must share to be of one run and arithmetic
+  std::uint64_t layout = 0;  ///< hash of tensors, world and pieces
+  int rank = 0, world = 1;   ///< whose state; on its partner's node the same rank as on its own
+  bool operator==(const LocalIdentity&) const = default;
+};
+
+/// What a sealed slot holds.
+struct Sealed {
+  RunPoint point;
+  std::vector<std::uint64_t> digests;  ///< one per piece of the rank, in the order of StateViews::held.pieces
+  bool operator==(const Sealed&) const = default;
+};
+
+class LocalFile {
+ public:
+  /// The file at `path`, mapped; made anew when it is missing, of another identity or size, or damaged in its
+  /// head. `slot_bytes`: of one snapshot. `reset`: what it holds is void. Throws Error (runtime) that says
+  /// how much was asked for and how much there is; memory is allocated and touched here, never later.
+  LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t slot_bytes, int slots, bool reset);
+  /// An existing file for reading; nothing when there is none with this identity and size.
+  static std::optional<LocalFile> find(const fs::path& path, const LocalIdentity& identity,
+                                       std::int64_t slot_bytes);
+  LocalFile(LocalFile&&) noexcept;
+  LocalFile& operator=(LocalFile&&) noexcept;
+  ~LocalFile();  ///< unmaps; the file stays
+
+  int slots() const;
+  /// Memory of a slot, aligned to 4096.
+  std::span<std::byte> slot(int index) const;
+  /// What a slot holds, when it is sealed and its record is whole; the data are not read.
+  std::optional<Sealed> sealed(int index) const;
+  /// Before the first byte of a slot is changed.
+  void open(int index);
+  /// The slot's data are whole; nobody changes them until open(). `what.digests` were computed from them.
+  void seal(int index, const Sealed& what);
+  const fs::path& path() const;
+
+ private:
+  struct Map;
+  std::unique_ptr<Map> map_;
+};
+
+/// Digests of pieces as a seal has them; `state` names the pieces and their memory.
+std::vector<std::uint64_t> piece_digests(const State& state);
+
+}  // namespace holdfast::checkpoint
