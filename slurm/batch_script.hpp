@@ -13,7 +13,7 @@ namespace holdfast::slurm {
 struct BatchJob {
   int nodes = 1;          ///< active nodes and spares
   int gpus_per_node = 0;  ///< asked of SLURM; 0: none
-  int notice_s = 120;  ///< SIGUSR1 comes this long before the time limit (SLURM may send it up to 60 s early)
+  int notice_s = 120;     ///< SIGUSR1 comes this long before the time limit; see notice_for
   std::filesystem::path
       holdfast;  ///< absolute, on a file system that every node mounts; not used with a bundle
   std::filesystem::path
@@ -25,6 +25,10 @@ struct BatchJob {
   std::string partition, account, qos, reservation, time, constraint;  ///< empty: not given
   std::vector<std::string> extra;  ///< further sbatch arguments; see joined
 };
+
+/// Seconds before the time limit at which a run must hear of it, when its last checkpoint may take `drain_s`.
+/// SLURM may send its signal up to 60 s earlier still.
+constexpr int notice_for(int drain_s) { return drain_s <= 90 ? 120 : drain_s + 30; }
 
 /// The script. The loop in it runs `holdfast run` again when a signal ended it, requeues the job on exit code
 /// 75 and ends the job on every other code.

@@ -25,6 +25,8 @@ constexpr Millis third_voice_limit{2000};
 constexpr Millis farewell{300};
 constexpr Millis shim_grace{300};  // between a rank's death and its shim's word about it
 constexpr Millis watch_period{100};
+// SLURM signals every process of a step: the guardian, which passes it on, and this one.
+constexpr Millis same_signal{2000};
 constexpr Millis candidate_stagger{500};
 constexpr Millis first_wait{
     8000};  // the others leave the first election to the batch host's agent for so long
@@ -64,10 +66,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
     for (const auto& flight : flights_.report(ranks_, attempt_, Clock::now())) tell_leader(flight);
   });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
-  signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) {
-    log::info("signal {}: ending this node's ranks", signal);
-    leave(128 + signal);
-  });
+  signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) { signalled(signal); });
 }
 
 Agent::~Agent() = default;
@@ -90,12 +89,36 @@ int Agent::serve() {
   return exit_code_;
 }
 
+/// The whole job is told to end, or this node is: either way the state must go where the next job finds it.
+void Agent::signalled(int signal) {
+  const auto now = Clock::now();
+  if (signalled_ && now - *signalled_ < same_signal) return;
+  if (std::exchange(signalled_, now)) {
+    log::info("signal {} again: ending this node's ranks", signal);
+    return leave(128 + signal);
+  }
+  log::info("signal {}: asking for a last checkpoint", signal);
+  wish({true, signal == SIGTERM ? "SIGTERM" : "SIGINT"});
+  // A little more than the leader takes: its word is the better end.
+  drain_timer_ = loop_.after(std::chrono::seconds(config_.checkpoint.drain_s) + same_signal, [this, signal] {
+    log::warn("no leader has ended the run within {} s: leaving", config_.checkpoint.drain_s);
+    leave(128 + signal);
+  });
+}
+
+void Agent::wish(const Drain& what) {
+  if (!wish_ || !wish_->stop) wish_ = what;
+  tell_leader(*wish_);
+}
+
 void Agent::leave(int code) {
   if (leave_timer_) return;
   exit_code_ = code;
-  beat_timer_.reset(), watch_timer_.reset();
+  beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset();
   campaign_.reset();
-  if (code != 0) kill_older(run_, node_, INT32_MAX, SIGTERM);
+  // Our own ranks have saved what they could, and do not listen to SIGTERM.
+  const int signal = own_trainer(config_.rank) ? SIGKILL : SIGTERM;
+  if (code != 0) kill_older(run_, node_, INT32_MAX, signal);
   // What is asked to end gets its time; a word that is still on its way to another node gets a moment.
   const auto soonest = Deadline::in(farewell),
              latest = Deadline::in(std::chrono::seconds(config_.supervise.stop_s));
@@ -104,7 +127,7 @@ void Agent::leave(int code) {
                                        : processes_of(run_, node_).empty();
     if (!empty || !soonest.passed()) return;
     remove_flight_records(run_.path, INT32_MAX);
-    remove_scratch(scratch_);
+    if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
     loop_.stop();
   });
 }
@@ -132,6 +155,8 @@ void Agent::accept(ChannelPtr channel) {
                        if (g->channel == leader_) from_leader(*message);
                      } else if (g->hello.role == Hello::Role::spawner) {
                        if (const auto* exec = std::get_if<Exec>(&*message)) run_daemon(g, exec->command);
+                     } else if (g->hello.role == Hello::Role::keeper) {
+                       if (const auto* asked = std::get_if<Drain>(&*message)) wish(*asked);
                      } else {
                        from_rank(g, *message);
                      }
@@ -154,6 +179,7 @@ void Agent::welcome(const std::shared_ptr<Guest>& guest, const Hello& hello) {
     case Hello::Role::shim:
       return welcome_rank(guest, hello);
     case Hello::Role::spawner:
+    case Hello::Role::keeper:
       return;
   }
 }
@@ -175,6 +201,7 @@ void Agent::welcome_leader(const std::shared_ptr<Guest>& guest, const Hello& hel
   leader_heard_ = Clock::now();
   tell_leader(beat());
   for (const auto& message : ranks_.story()) tell_leader(message);
+  if (wish_) tell_leader(*wish_);
 }
 
 void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
@@ -190,9 +217,11 @@ void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello
     guests_.erase(guest->channel.get());
     return guest->channel->close();
   }
+  if (hello.attempt > attempt_) drain_.reset();
   attempt_ = hello.attempt;
   LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
   (hello.role == Hello::Role::shim ? rank.shim : rank.link) = guest->channel;
+  if (hello.role == Hello::Role::rank && drain_) guest->channel->send(encode(*drain_));
   if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
 }
 
@@ -258,11 +287,16 @@ void Agent::from_leader(const Message& message) {
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
   if (const auto* verdict = std::get_if<Verdict>(&message)) return ranks_.tell(*verdict);
+  if (const auto* drain = std::get_if<Drain>(&message)) {
+    drain_ = *drain;
+    return ranks_.tell(*drain, attempt_);
+  }
   if (const auto* finish = std::get_if<Finish>(&message)) return leave(finish->exit_code);
 }
 
 void Agent::clear(int, int attempt) {
   if (attempt < attempt_) return;  // an older leader's word that came late
+  if (attempt > attempt_) drain_.reset();
   attempt_ = attempt;
   ranks_.forget_older(attempt);
   if (mpirun_attempt_ < attempt_) mpirun_attempt_ = 0;
@@ -294,6 +328,7 @@ void Agent::start_ranks(const StartRanks& order) {
                order.attempt,    node_,       run_.path,        scratch_.socket(),    order.master,
                order.master_port};
     Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
+    command.deaf = own_trainer(config_.rank);  // it hears of the end from us
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
     command.output = rank_log(run_, order.attempt, place.rank);
     LocalRank& rank = ranks_.at(place.rank, order.attempt);
@@ -317,6 +352,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
                         order.epoch, order.attempt, world);
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
+    command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
     children_.start(command,
                     [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
     mpirun_attempt_ = order.attempt;
@@ -341,6 +377,7 @@ void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& l
     // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it.
     Command command = attempt_command({"/bin/sh", "-c", line}, hello.epoch, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
+    command.deaf = true;
     children_.start(command,
                     [channel = guest->channel](int status) { channel->send(encode(Exited{status})); });
   } catch (const Error& error) {
@@ -380,7 +417,8 @@ void Agent::lead(int epoch) {
   leader_heard_ = Clock::now();
   log::info("leading, epoch {}", epoch);
   try {
-    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_, epoch, index_,
+    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
+                                        std::make_shared<slurm::ClusterCli>(), epoch, index_,
                                         [this](const std::string& why) {
                                           loop_.post([this, why] {
                                             log::warn("no longer leading: {}", why);

@@ -4,12 +4,12 @@
 // it.
 //
 //   who connects   what for                                             answered by
-//   rank           progress, restored, votes, finished, failed          verdicts, taken
+//   rank           progress, restored, votes, finished, failed          verdicts, drain, taken
 //   shim           a rank's start and end under mpirun                  taken
-//   leader         clear, start, verdicts, finish                       beats, and everything its ranks say
+//   leader         clear, start, verdicts, drain, finish                beats, and everything its ranks say
 //   candidate      may I lead?                                          answer
 //   spawner        run mpirun's daemon here                             its end
-//   keeper         are you there?                                       the handshake alone
+//   keeper         are you there? drain                                 the handshake alone
 #include <memory>
 
 #include "launcher/agent/campaign.hpp"
@@ -32,7 +32,8 @@ class Agent {
   /// node.
   Agent(control::Loop& loop, RunDir run, std::string node);
   ~Agent();
-  /// Until the leader says Finish (its code) or a signal comes (128 + signal).
+  /// Until the leader says Finish (its code). SIGTERM and SIGINT ask the leader to drain and stop the run;
+  /// the second one, or the end of the drain's time, ends this agent alone (128 + signal).
   int serve();
 
  private:
@@ -63,6 +64,8 @@ class Agent {
   void watch_leader();
   void campaign();
   void lead(int epoch);
+  void wish(const control::Drain& what);
+  void signalled(int signal);
   void leave(int code);
 
   control::Loop& loop_;
@@ -77,9 +80,12 @@ class Agent {
   Flights flights_;
   Children children_;
   LocalRanks ranks_;
-  int attempt_ = 0;         ///< highest attempt heard of; older ones are fenced
-  int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
-  int mpirun_attempt_ = 0;  ///< of the live mpirun here; 0: none
+  int attempt_ = 0;                      ///< highest attempt heard of; older ones are fenced
+  int clearing_ = 0;                     ///< attempt whose Clear has not been answered yet
+  int mpirun_attempt_ = 0;               ///< of the live mpirun here; 0: none
+  std::optional<control::Drain> drain_;  ///< ordered by the leader for the ranks of attempt_
+  std::optional<control::Drain> wish_;   ///< asked for here, for every leader to come
+  std::optional<Clock::time_point> signalled_;
 
   int epoch_ = 0;  ///< highest epoch heard of
   control::ChannelPtr leader_;
@@ -88,7 +94,7 @@ class Agent {
   std::unique_ptr<Leader> leading_;
 
   std::unique_ptr<control::Listener> tcp_, local_;
-  control::Loop::Handle beat_timer_, watch_timer_, signals_, clear_timer_, leave_timer_;
+  control::Loop::Handle beat_timer_, watch_timer_, signals_, clear_timer_, leave_timer_, drain_timer_;
   std::map<control::Channel*, std::shared_ptr<Guest>> guests_;
   int exit_code_ = 0;
 };

@@ -4,33 +4,35 @@
 
 namespace holdfast::launcher {
 
-CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, config::Checkpoint settings,
-                       std::function<bool()> still_leading,
-                       std::function<void(const control::Verdict&, const std::string&)> decided)
+CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
+                       const config::Checkpoint& settings, Handlers handlers)
     : loop_(loop),
       checkpoints_(std::move(checkpoints)),
-      settings_(settings),
-      still_leading_(std::move(still_leading)),
-      decided_(std::move(decided)) {}
+      retention_{settings.keep, settings.archive_h},
+      vote_limit_(settings.commit_s),
+      handlers_(std::move(handlers)) {}
 
 CommitDesk::~CommitDesk() {
   *alive_ = false;
   if (worker_.joinable()) worker_.join();
 }
 
-void CommitDesk::begin(checkpoint::Generation generation, int world) {
+void CommitDesk::begin(checkpoint::Generation generation, int world,
+                       const std::map<std::int64_t, bool>& decided) {
   generation_ = generation, world_ = world;
   pending_.clear(), verdicts_.clear();
+  for (const auto& [step, durable] : decided)
+    verdicts_[step] = {generation.attempt, step, durable, durable ? "" : "an earlier leader dropped it"};
 }
 
 void CommitDesk::vote(const control::RankVote& vote) {
   if (vote.attempt != generation_.attempt) return;
   if (const auto known = verdicts_.find(vote.step); known != verdicts_.end())
-    return decided_(known->second, "");
+    return handlers_.repeat(known->second);
   Pending& pending = pending_[vote.step];
   if (!pending.commit) {
     pending.commit = std::make_shared<checkpoint::Commit>(checkpoints_, vote.step, generation_, world_);
-    pending.limit = loop_.after(std::chrono::seconds(settings_.commit_s), [this, step = vote.step] {
+    pending.limit = loop_.after(vote_limit_, [this, step = vote.step] {
       const auto late = pending_.find(step);
       if (late == pending_.end() || late->second.commit->complete()) return;
       const auto missing = late->second.commit->missing();
@@ -54,10 +56,10 @@ void CommitDesk::settle(std::int64_t step) {
         bool durable = false;
         std::string note = commit->why();
         try {
-          if (!commit->failed() && !still_leading_())
+          if (!commit->failed() && !handlers_.still_leading())
             note = "another leader has taken over";
           else if (!commit->failed())
-            note = commit->commit(settings_.keep).note, durable = true;
+            note = commit->commit(retention_).note, durable = true;
         } catch (const std::exception& error) {
           note = error.what();
         }
@@ -73,7 +75,7 @@ void CommitDesk::settle(std::int64_t step) {
 void CommitDesk::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
   const control::Verdict verdict{attempt, step, durable, durable ? "" : note};
   if (attempt == generation_.attempt) verdicts_[step] = verdict, pending_.erase(step);
-  decided_(verdict, note);
+  handlers_.decided(verdict, note);
   for (const auto& [next, pending] : pending_)
     if (pending.commit->complete()) return settle(next);
 }

@@ -16,14 +16,20 @@ namespace holdfast::launcher {
 
 class CommitDesk {
  public:
-  /// `still_leading` is asked by the worker just before the rename. `decided` is called in the loop's thread.
-  CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, config::Checkpoint settings,
-             std::function<bool()> still_leading,
-             std::function<void(const control::Verdict&, const std::string& note)> decided);
+  struct Handlers {
+    std::function<bool()> still_leading;  ///< asked by the worker just before the rename
+    /// In the loop's thread, once for every checkpoint.
+    std::function<void(const control::Verdict&, const std::string& note)> decided;
+    /// A rank has voted that had not heard the verdict when it did.
+    std::function<void(const control::Verdict&)> repeat;
+  };
+  CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, const config::Checkpoint& settings,
+             Handlers handlers);
   ~CommitDesk();  ///< waits for a commit that is under way
 
-  /// A new attempt: votes of older ones are void.
-  void begin(checkpoint::Generation generation, int world);
+  /// An attempt, new or taken over: votes of older ones are void. `decided`: what an earlier leader has
+  /// decided in it, step -> durable.
+  void begin(checkpoint::Generation generation, int world, const std::map<std::int64_t, bool>& decided = {});
   void vote(const control::RankVote& vote);
 
  private:
@@ -36,9 +42,9 @@ class CommitDesk {
 
   control::Loop& loop_;
   std::filesystem::path checkpoints_;
-  config::Checkpoint settings_;
-  std::function<bool()> still_leading_;
-  std::function<void(const control::Verdict&, const std::string&)> decided_;
+  checkpoint::Retention retention_;
+  std::chrono::seconds vote_limit_;
+  Handlers handlers_;
   checkpoint::Generation generation_;
   int world_ = 0;
   std::map<std::int64_t, Pending> pending_;

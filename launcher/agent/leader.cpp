@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "launcher/agent/rank_start.hpp"
+#include "slurm/batch_script.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
@@ -27,13 +28,14 @@ Supervisor make_supervisor(const RunDir& run, const Roster& roster, const config
                                                 {"pid", ::getpid()},
                                                 {"job", roster.job}});
   apply_event(state, elected);
-  return {roster,           config.supervise, through_mpirun(config.rank), epoch, std::move(state),
-          steady_seconds(), unix_seconds()};
+  return {roster, config.supervise, config.checkpoint.drain_s, through_mpirun(config.rank),
+          epoch,  std::move(state), steady_seconds(),          unix_seconds()};
 }
 }  // namespace
 
 Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
-               int epoch, int self, std::function<void(const std::string&)> resigned)
+               std::shared_ptr<slurm::Cluster> cluster, int epoch, int self,
+               std::function<void(const std::string&)> resigned)
     : loop_(loop),
       run_(std::move(run)),
       roster_(std::move(roster)),
@@ -44,18 +46,27 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       resigned_(std::move(resigned)),
       journal_(run_, epoch),
       supervisor_(make_supervisor(run_, roster_, config_, epoch, journal_, self)),
+      script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS"
+              slurm::notice_for(config_.checkpoint.drain_s),
+              [this] {
+                supervisor_.at(steady_seconds());
+                supervisor_.drain({true, "the time limit is near"});
+                act();
+              }),
       lines_(roster_.nodes.size()) {
   desk_ = std::make_unique<CommitDesk>(
-      loop_, run_.checkpoints(), config_.checkpoint, [this] { return still_leading(); },
-      [this](const Verdict& verdict, const std::string& note) {
-        supervisor_.at(steady_seconds());
-        supervisor_.checkpoint_decided(verdict.step, verdict.durable, note);
-        act();
-        send_all(verdict);
-      });
+      loop_, run_.checkpoints(), config_.checkpoint,
+      CommitDesk::Handlers{[this] { return still_leading(); },
+                           [this](const Verdict& verdict, const std::string& note) {
+                             supervisor_.at(steady_seconds());
+                             supervisor_.checkpoint_decided(verdict, note);
+                             act();
+                             send_all(verdict);
+                           },
+                           [this](const Verdict& verdict) { send_all(verdict); }});
   if (supervisor_.state().attempt_live()) {
     const auto& live = supervisor_.state().attempts.back();
-    desk_->begin({live.epoch, live.number}, roster_.world());
+    desk_->begin({live.epoch, live.number}, roster_.world(), supervisor_.state().verdicts);
   }
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{epoch_}); });
@@ -65,6 +76,11 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
 }
 
 Leader::~Leader() = default;
+
+bool Leader::script_is_lost() const {
+  return roster_.batch_host >= 0 &&
+         supervisor_.state().lost.contains(roster_.nodes[static_cast<std::size_t>(roster_.batch_host)].name);
+}
 
 bool Leader::still_leading() const { return highest_epoch(run_) == epoch_; }
 
@@ -87,6 +103,8 @@ void Leader::call(int n) {
               send(n, Hello{Hello::Role::leader, roster_.nodes[static_cast<std::size_t>(self_)].name, epoch_,
                             0, -1, ::getpid()});
               if (supervisor_.attempt() > 0) send(n, Clear{epoch_, supervisor_.attempt()});
+              // An agent that was restarted has forgotten it, and knows of no other leader's.
+              if (const auto& drain = supervisor_.state().drain) send(n, drain->what);
               // Whoever was out of reach when the run ended hears of it now.
               if (const auto& verdict = supervisor_.state().verdict) send(n, Finish{verdict->exit_code});
             },
@@ -132,6 +150,8 @@ void Leader::take(int n, const Message& message) {
     supervisor_.rank_flight(n, *flight);
   } else if (const auto* ended = std::get_if<MpirunExited>(&message)) {
     supervisor_.mpirun_exited(n, *ended);
+  } else if (const auto* drain = std::get_if<Drain>(&message)) {
+    supervisor_.drain(*drain);
   } else if (const auto* vote = std::get_if<RankVote>(&message)) {
     desk_->vote(*vote);
   }
@@ -159,6 +179,7 @@ void Leader::tick() {
       call(n);
   supervisor_.at(steady_seconds());
   supervisor_.tick();
+  if (script_is_lost() && supervisor_.stage() != Stage::over) script_.watch_the_clock();
   act();
 }
 
@@ -176,9 +197,12 @@ void Leader::act() {
           send_all(Clear{epoch_, clear->attempt});
         } else if (const auto* start = std::get_if<Launch>(&action)) {
           launch(*start);
+        } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
+          send_all(tell->what);
         } else if (const auto* finish = std::get_if<FinishRun>(&action)) {
           files::replace_atomically(run_.result(), result_of(supervisor_.state()).dump(2) + "\n");
           send_all(Finish{finish->exit_code});
+          if (script_is_lost()) script_.conclude(finish->exit_code);
         } else if (const auto* resignation = std::get_if<Resign>(&action)) {
           return resign(resignation->why);
         }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "launcher/agent/commit_desk.hpp"
+#include "launcher/agent/script_stand_in.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/supervisor.hpp"
@@ -17,7 +18,7 @@ class Leader {
  public:
   /// Holds epoch `epoch`. `resigned` is called once, and then this object must be destroyed.
   Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config,
-         const control::Key& secret, int epoch, int self,
+         const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int epoch, int self,
          std::function<void(const std::string& why)> resigned);
   ~Leader();
   int epoch() const { return epoch_; }
@@ -37,6 +38,7 @@ class Leader {
   void send(int node, const control::Message& message);
   void send_all(const control::Message& message);
   void launch(const Launch& what);
+  bool script_is_lost() const;
   bool still_leading() const;
   void resign(const std::string& why);
 
@@ -51,6 +53,7 @@ class Leader {
   Journal journal_;
   Supervisor supervisor_;
   std::unique_ptr<CommitDesk> desk_;
+  ScriptStandIn script_;
   std::vector<Line> lines_;
   control::Loop::Handle tick_timer_, beat_timer_;
 };

@@ -56,4 +56,9 @@ void LocalRanks::tell(const control::Verdict& verdict) {
   }
 }
 
+void LocalRanks::tell(const control::Drain& drain, int attempt) {
+  for (auto& [number, r] : ranks_)
+    if (r.attempt == attempt && r.link && r.link->open()) r.link->send(control::encode(drain));
+}
+
 }  // namespace holdfast::launcher

@@ -40,6 +40,8 @@ class LocalRanks {
   std::vector<control::RankProgress> live(int attempt) const;
   /// Verdict to every rank of the attempt; votes for that step are settled.
   void tell(const control::Verdict& verdict);
+  /// To every rank of the attempt that is connected.
+  void tell(const control::Drain& drain, int attempt);
   auto begin() { return ranks_.begin(); }
   auto end() { return ranks_.end(); }
   auto begin() const { return ranks_.begin(); }

@@ -30,9 +30,10 @@ class Shim {
   explicit Shim(RankEnv place)
       : place_(std::move(place)), secret_(read_secret(RunDir{place_.run_dir}.secret())), children_(loop_) {}
 
-  int run(const std::vector<std::string>& command) {
+  int run(const config::Rank& what) {
     Command rank;
-    rank.argv = command;
+    rank.argv = rank_command(what);
+    rank.deaf = own_trainer(what);
     rank.environment = env::without(
         {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
          "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=",
@@ -40,9 +41,12 @@ class Shim {
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
     rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;
+    deaf_ = rank.deaf;
     pid_ = children_.start(rank, [this](int status) { ended(status); });
-    const auto signals =
-        loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { ::kill(pid_, signal); });
+    const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
+      // Our own program hears of the end from its agent, and has a checkpoint to write first.
+      if (signal != SIGTERM || !deaf_) ::kill(pid_, signal);
+    });
     connect();
     loop_.run();
     return status_;
@@ -82,7 +86,7 @@ class Shim {
   Loop::Handle retry_, limit_;
   pid_t pid_ = 0;
   int status_ = 0;
-  bool over_ = false;
+  bool over_ = false, deaf_ = false;
 };
 
 }  // namespace
@@ -101,7 +105,7 @@ int start_rank() {
     throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
                 "HOLDFAST_RUN_DIR is not set");
   const auto config = config::load(RunDir{place->run_dir}.config()).config;
-  return Shim(std::move(*place)).run(rank_command(config.rank));
+  return Shim(std::move(*place)).run(config.rank);
 }
 
 }  // namespace holdfast::launcher

@@ -25,6 +25,10 @@ bool has(const std::vector<std::string>& environment, const std::string& name) {
 
 bool through_mpirun(const config::Rank& rank) {
   if (rank.launch != "auto") return rank.launch == "mpi";
+  return own_trainer(rank);
+}
+
+bool own_trainer(const config::Rank& rank) {
   return std::filesystem::path(rank.command.front()).filename() == "holdfast-train";
 }
 

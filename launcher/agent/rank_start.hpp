@@ -15,6 +15,9 @@ namespace holdfast::launcher {
 /// Is `[rank] command` started by mpirun, or by the agents themselves?
 bool through_mpirun(const config::Rank& rank);
 
+/// Is `[rank] command` our own trainer, which speaks with its agent?
+bool own_trainer(const config::Rank& rank);
+
 /// `[rank] command` with our own trainer found beside this program; any other is found as a shell would find
 /// it.
 std::vector<std::string> rank_command(const config::Rank& rank);

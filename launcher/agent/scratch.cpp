@@ -7,6 +7,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -35,7 +36,7 @@ void make_scratch(const Scratch& scratch) {
   fs::rename(aside, scratch.program());
 }
 
-void remove_scratch(const Scratch& scratch) {
+bool remove_scratch(const Scratch& scratch) {
   std::error_code ignored;
   fs::remove(scratch.socket(), ignored);
   bool shared = false;
@@ -43,9 +44,18 @@ void remove_scratch(const Scratch& scratch) {
     if (name.starts_with("hosts-" + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
     shared = shared || name.ends_with(".sock");
   }
-  if (shared) return;
+  if (shared) return false;
   fs::remove(scratch.program(), ignored);
   fs::remove(scratch.folder, ignored);  // only when it is empty
+  return true;
+}
+
+void remove_local_level(const RunDir& run, const std::string& local) {
+  if (local == "none") return;
+  const fs::path folder = local_level_folder(local == "auto" ? "/dev/shm" : local, run.path);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) log::warn("cannot remove {}: {}", folder.string(), error.message());
 }
 
 }  // namespace holdfast::launcher

@@ -23,7 +23,11 @@ struct Scratch {
 Scratch scratch_of(const RunDir& run, const std::string& node);
 /// Creates it, 0700; an Error when the name is taken by another user.
 void make_scratch(const Scratch& scratch);
-/// Removes what is this node's, and the folder unless another agent of the run lives in it.
-void remove_scratch(const Scratch& scratch);
+/// Removes what is this node's, and the folder unless another agent of the run lives in it: then false.
+bool remove_scratch(const Scratch& scratch);
+
+/// Removes the run's local level from this node: nobody else would, and it lies in the memory of whoever
+/// comes next. `local`: checkpoint.local. Nothing of other runs is touched.
+void remove_local_level(const RunDir& run, const std::string& local);
 
 }  // namespace holdfast::launcher

@@ -12,6 +12,7 @@ slurm::BatchJob batch_job(const config::RunConfig& config, const config::Cluster
   slurm::BatchJob job;
   job.nodes = config.cluster.nodes + config.cluster.spares;
   job.gpus_per_node = facts.gpu == "none" ? 0 : facts.gpus_per_node;
+  job.notice_s = slurm::notice_for(config.checkpoint.drain_s);
   job.holdfast = holdfast;
   job.bundle = config.slurm.bundle;
   job.run_dir = run.path;

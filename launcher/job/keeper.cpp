@@ -17,6 +17,7 @@
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
 #include "src/control/channel.hpp"
+#include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -28,6 +29,7 @@ constexpr Millis probe_period{5000}, probe_limit{3000};   // is every agent ther
 constexpr int probes_missed_at_most =
     3;  // then its srun is waiting for a node that has gone: a new one may find it back
 constexpr std::chrono::seconds cut_off_limit{300};
+constexpr Millis drain_poll{200}, same_signal{2000};
 constexpr int port_base = 20000, port_span = 20000;
 
 /// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
@@ -87,26 +89,21 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class Keeper {
  public:
   Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
-         const std::map<std::string, slurm::Node>& facts)
+         const std::map<std::string, slurm::Node>& facts, int drain_s)
       : run_(run),
         cluster_(cluster),
         env_(env),
         job_(roster.job),
         facts_(facts),
         secret_(control::read_secret(run.secret())),
-        children_(loop_) {
+        children_(loop_),
+        drain_s_(drain_s) {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
   int run() {
-    const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
-      if (signal == SIGUSR1)
-        return log::warn("SLURM will end this job soon; the next one resumes from the newest checkpoint");
-      log::info("signal {}: ending the agents", signal);
-      for (const auto& [node, step] : steps_)
-        if (step.pid > 0) ::kill(step.pid, SIGTERM);
-      leave(128 + signal);
-    });
+    const auto signals =
+        loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { signalled(signal); });
     for (auto& [node, step] : steps_) start(node);
     const auto probes = loop_.every(probe_period, [this] { probe(); });
     loop_.run();
@@ -124,6 +121,42 @@ class Keeper {
     Clock::time_point heard;  ///< when its agent last answered
   };
 
+  /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. Either way the
+  /// run has a moment to bring its state to the shared level; its verdict is the end.
+  void signalled(int signal) {
+    if (code_) return;
+    const auto now = Clock::now();
+    const bool ends = signal != SIGUSR1;
+    // SLURM signals the whole job: this process, and the script that passes it on.
+    if (ends && ending_ && now - *ending_ > same_signal) {
+      log::info("signal {} again: ending the agents", signal);
+      for (const auto& [node, step] : steps_)
+        if (step.pid > 0) ::kill(step.pid, SIGTERM);
+      return leave(128 + signal);
+    }
+    if (ends && !ending_) {
+      ending_ = now;
+      drain_limit_ = loop_.after(std::chrono::seconds(drain_s_) + same_signal, [this, signal] {
+        log::warn("the run has not ended within {} s", drain_s_);
+        leave(128 + signal);
+      });
+    }
+    if (drain_) return;
+    log::warn("signal {}: a last checkpoint, then {}", signal,
+              ends ? "the end" : "back into the queue: the time limit is near");
+    drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
+    drain_watch_ = loop_.every(drain_poll, [this] { look_for_verdict(); });
+    probe();
+  }
+
+  bool look_for_verdict() {
+    const RunState state = fold(run_);
+    if (!state.verdict || state.job != job_) return false;  // not the verdict of an earlier job
+    log::info("the run is over: {} {}", state.verdict->status, state.verdict->why);
+    leave(state.verdict->exit_code);
+    return true;
+  }
+
   /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not
   /// answered for some time gets a new srun.
   void probe() {
@@ -139,12 +172,21 @@ class Keeper {
       }
       ++step.missed;
       step.line = control::dial(loop_, step.address, secret_, probe_limit,
-                                {[&step] {
+                                {[this, &step] {
                                    step.missed = 0, step.pause = first_pause, step.heard = Clock::now();
+                                   if (drain_) ask_for_drain(*step.line);
                                    step.line->close();
                                  },
                                  nullptr, nullptr});
     }
+  }
+
+  /// Whichever agent hears it tells the leader, and the next leader too.
+  void ask_for_drain(control::Channel& line) const {
+    control::Hello hello;
+    hello.role = control::Hello::Role::keeper;
+    line.send(control::encode(hello));
+    line.send(control::encode(*drain_));
   }
 
   /// With fewer than half of the agents nobody may lead, and nothing goes on. After a while the job gives its
@@ -188,18 +230,13 @@ class Keeper {
   void ended(const std::string& node, int status) {
     Step& step = steps_[node];
     step.pid = 0;
-    if (!code_) {
-      const RunState state = fold(run_);
-      if (state.verdict && state.job == job_) {  // not the verdict of an earlier job
-        log::info("the run is over: {} {}", state.verdict->status, state.verdict->why);
-        leave(state.verdict->exit_code);
-      }
-    }
+    if (!code_) look_for_verdict();
     if (code_) {
       if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
         loop_.stop();
       return;
     }
+    if (ending_) return;  // SLURM ends the job and starts nothing in it any more
     log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
               step.pause.count());
     step.missed = 1;
@@ -214,6 +251,7 @@ class Keeper {
   void leave(int code) {
     if (code_) return;
     code_ = code;
+    drain_watch_.reset(), drain_limit_.reset();
     for (auto& [node, step] : steps_) step.again.reset();
     limit_ = loop_.after(farewell, [this] { loop_.stop(); });  // steps of lost nodes never end
     if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
@@ -230,7 +268,10 @@ class Keeper {
   Children children_;
   std::map<std::string, Step> steps_;
   std::optional<int> code_;
-  control::Loop::Handle limit_;
+  std::optional<control::Drain> drain_;      ///< asked for, of every agent that answers
+  std::optional<Clock::time_point> ending_;  ///< SLURM has said that it ends the job
+  int drain_s_;
+  control::Loop::Handle limit_, drain_watch_, drain_limit_;
   Clock::time_point enough_since_ = Clock::now();
 };
 
@@ -253,7 +294,7 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   files::replace_atomically(run.nodes(), to_json_text(roster));
   log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
             plan.spares, plan.world(), port);
-  return Keeper(run, cluster, env, roster, nodes).run();
+  return Keeper(run, cluster, env, roster, nodes, config.checkpoint.drain_s).run();
 }
 
 }  // namespace holdfast::launcher

@@ -1,7 +1,9 @@
 #include "launcher/job/run_owner.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -130,6 +132,28 @@ void seize(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit r
               "Try again?");
 }
 
+/// A run without agents holds this lock as long as it lives, and looks for an owner after it has taken it:
+/// asked when owner.json is there, one of the two notices the other.
+void refuse_bare_run(const RunDir& run, Exit refusal) {
+  if (!std::filesystem::exists(run.bare_lock())) return;
+  const files::Fd lock = files::open(run.bare_lock(), O_RDWR);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  throw Error(refusal, "the run directory " + run.path.string() + " belongs to a run that is still going on",
+              "a holdfast-train without a job of ours holds bare.lock",
+              "Wait for it, or choose another run.dir?");
+}
+
+/// Takes the directory; gives it back when a bare run has it.
+void take(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit refusal) {
+  seize(run, mine, cluster, refusal);
+  try {
+    refuse_bare_run(run, refusal);
+  } catch (const Error&) {
+    std::filesystem::remove(run.owner());
+    throw;
+  }
+}
+
 }  // namespace
 
 std::optional<Owner> read_owner(const RunDir& run) {
@@ -147,7 +171,7 @@ std::optional<Owner> read_owner(const RunDir& run) {
 }
 
 RunDirClaim::RunDirClaim(const RunDir& run, slurm::Cluster& cluster) : run_(run), mine_(this_process()) {
-  seize(run_, mine_, cluster, Exit::usage);
+  take(run_, mine_, cluster, Exit::usage);
 }
 
 RunDirClaim::~RunDirClaim() {
@@ -176,7 +200,7 @@ void confirm_owner(const RunDir& run, JobId job, slurm::Cluster& cluster) {
   mine.job = job;
   // A claim without a job is the claim that submitted us: both write the same job id.
   if (owner && !owner->job) return files::replace_atomically(run.owner(), text_of(mine));
-  seize(run, mine, cluster, Exit::no_requeue);
+  take(run, mine, cluster, Exit::no_requeue);
 }
 
 }  // namespace holdfast::launcher

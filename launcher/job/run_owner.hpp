@@ -22,8 +22,9 @@ struct Owner {
 /// Nothing when nobody ever claimed the directory. Throws Error (runtime) when the file is damaged.
 std::optional<Owner> read_owner(const RunDir& run);
 
-/// For submit: takes the directory, or throws Error: usage (a job that may still run has it, or another
-/// submit is at work), transient (that job is just ending, or SLURM does not answer whether it lives).
+/// For submit: takes the directory, or throws Error: usage (a job that may still run has it, or a run without
+/// a job, or another submit is at work), transient (that job is just ending, or SLURM does not answer whether
+/// it lives).
 class RunDirClaim {
  public:
   RunDirClaim(const RunDir& run, slurm::Cluster& cluster);
@@ -45,8 +46,8 @@ class RunDirClaim {
 };
 
 /// For the job itself: returns when `job` owns the directory, taking it over from a claim without a job or
-/// from a job that has ended. Throws Error: no_requeue (another live job has it), transient (SLURM does not
-/// answer; only asked when owner.json names another job).
+/// from a job that has ended. Throws Error: no_requeue (another live job has it, or a run without a job),
+/// transient (SLURM does not answer; only asked when owner.json names another job).
 void confirm_owner(const RunDir& run, slurm::JobId job, slurm::Cluster& cluster);
 
 }  // namespace holdfast::launcher

@@ -28,7 +28,8 @@ void elected(RunState& s, const json& e) {
     last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
-  s.lost.clear(), s.suspects.clear(), s.verdict.reset();
+  s.job_epoch = e.value("epoch", 0);
+  s.lost.clear(), s.suspects.clear(), s.verdict.reset(), s.drain.reset();
   s.same_step_count = 0, s.same_step = -1;
 }
 
@@ -38,6 +39,7 @@ void planned(RunState& s, const json& e) {
   a.placement = e.value("placement", std::vector<std::string>{});
   a.planned_at = e.value("unix", 0.0);
   s.attempts.push_back(std::move(a));
+  s.verdicts.clear();
 }
 
 void restored(RunState& s, const json& e) {
@@ -80,6 +82,21 @@ void ended(RunState& s, const json& e) {
   }
 }
 
+void checkpoint(RunState& s, const json& e, bool durable) {
+  const auto step = e.value("step", std::int64_t{-1});
+  if (!s.attempts.empty() && e.value("attempt", 0) == s.attempts.back().number) s.verdicts[step] = durable;
+  if (!durable) return;
+  s.durable_step = std::max(s.durable_step, step);
+  if (s.drain && !s.drain->what.stop && step >= s.drain->step) s.drain.reset();
+}
+
+void drain(RunState& s, const json& e) {
+  const bool stop = e.value("stop", false);
+  if (s.drain && (s.drain->what.stop || !stop)) return;
+  s.drain = RunState::Draining{
+      {stop, e.value("reason", "")}, e.value("unix", 0.0), e.value("step", std::int64_t{0})};
+}
+
 /// Seconds of an attempt that moved the run forward: stepping, less the share of steps that were done again
 /// later.
 double productive_seconds(const AttemptRecord& a) {
@@ -110,8 +127,10 @@ void apply_event(RunState& s, const json& e) {
   } else if (what == "node_returned") {
     s.lost.erase(e.value("node", ""));
     s.suspects.insert(e.value("node", ""));
-  } else if (what == "checkpoint_durable") {
-    s.durable_step = std::max(s.durable_step, e.value("step", std::int64_t{-1}));
+  } else if (what == "checkpoint_durable" || what == "checkpoint_dropped") {
+    checkpoint(s, e, what == "checkpoint_durable");
+  } else if (what == "drain") {
+    drain(s, e);
   } else if (what == "final_state") {
     const json& loss = e.contains("loss") ? e["loss"] : json();
     s.final_state = control::FinalState{e.value("step", std::int64_t{0}), e.value("tokens", std::int64_t{0}),

@@ -2,6 +2,7 @@
 // What a run has come to: the fold of its event log. The leader changes it only by applying the events that
 // it records, so a new leader that folds the log knows exactly what the old one knew.
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -30,14 +31,24 @@ struct AttemptRecord {
 
 struct RunState {
   double began_at = 0;
-  std::string job;  ///< allocation: job id and restart count
+  std::string job;    ///< allocation: job id and restart count
+  int job_epoch = 0;  ///< the first of this allocation
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
   std::int64_t durable_step = -1;
-  std::int64_t same_step = -1;  ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;      ///< ... and how many in a row ended there
+  std::map<std::int64_t, bool> verdicts;  ///< of the last attempt's checkpoints: durable or dropped
+  std::int64_t same_step = -1;            ///< where the last attempt on healthy nodes ended ...
+  int same_step_count = 0;                ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
+  /// Asked for and not yet done: with `stop`, until the run is over; else until a checkpoint of `step` or
+  /// later is durable.
+  struct Draining {
+    control::Drain what;
+    double at = 0;          ///< Unix seconds
+    std::int64_t step = 0;  ///< how far the run had come
+  };
+  std::optional<Draining> drain;
   struct Verdict {
     int exit_code = 0;
     std::string status, why;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/base/error.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
@@ -33,10 +35,11 @@ const char* name_of(Stage stage) {
   return "";
 }
 
-Supervisor::Supervisor(Roster roster, config::Supervise limits, bool through_mpirun, int epoch,
+Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
                        RunState state, double now, double unix_now)
     : roster_(std::move(roster)),
       limits_(limits),
+      drain_s_(drain_s),
       through_mpirun_(through_mpirun),
       epoch_(epoch),
       state_(std::move(state)),
@@ -200,10 +203,10 @@ void Supervisor::mpirun_exited(int node, const control::MpirunExited& what) {
                    fmt::format("mpirun on {} {}", name(node), in_words(what.status))});
 }
 
-void Supervisor::checkpoint_decided(std::int64_t step, bool durable, const std::string& note) {
-  record({{"event", durable ? "checkpoint_durable" : "checkpoint_dropped"},
-          {"attempt", attempt()},
-          {"step", step},
+void Supervisor::checkpoint_decided(const control::Verdict& verdict, const std::string& note) {
+  record({{"event", verdict.durable ? "checkpoint_durable" : "checkpoint_dropped"},
+          {"attempt", verdict.attempt},
+          {"step", verdict.step},
           {"note", note}});
 }
 
@@ -213,6 +216,10 @@ void Supervisor::suspect_failure(Failure failure) {
   const bool watching = stage_ == Stage::starting || stage_ == Stage::running ||
                         (stage_ == Stage::gathering && state_.attempt_live());
   if (!watching) return;
+  // What they were told to do: save, and end.
+  if (stopping() && failure.kind == Failure::Kind::rank_exited &&
+      failure.status == static_cast<int>(Exit::transient))
+    return finish(drained());
   if (!pending_)
     pending_since_ = now_;
   else if (pending_->kind != Failure::Kind::mpirun_ended || failure.kind == Failure::Kind::mpirun_ended)

@@ -2,15 +2,22 @@
 // The life of a run as a table. Pure: it is told what happened and when, and says what to do; no clock, no
 // socket, no file.
 //
+// clang-format off
 //   stage      what is going on                          event                                    next
-//   gathering  agents call home (first, or new leader)   every needed agent is here               clearing,
-//   or running (adopt) clearing   agents end what is left of older attempts all placed nodes have answered
-//   starting starting   ranks are being started                   all ranks up, each on its planned node
-//   running running    training                                  all ranks ended with 0 over any of the three
-//   above                               failure -> decide() says stop            over
+//   gathering  agents call home (first, or new leader)   every needed agent is here               clearing, or running (adopt)
+//   clearing   agents end what is left of older attempts all placed nodes have answered           starting
+//   starting   ranks are being started                   all ranks up, each on its planned node   running
+//   running    training                                  all ranks ended with 0                   over
+//   any of the three above                               failure -> decide() says stop            over
 //                                                        failure -> decide() says go on           clearing
-//   any        fewer than half of the agents reachable   nobody is named dead; after a while      over
-//   (resign)
+//   any        fewer than half of the agents reachable   nobody is named dead; after a while      over (resign)
+//
+// A drain is no stage but an order beside them (supervisor_drain.cpp):
+//   drain      begins with                               while it lasts                           ends with
+//   save       loss of the batch host                    every attempt is told to save now        a durable checkpoint
+//   stop       SIGTERM, the time limit                   every attempt is told to save and end    ranks ended with 75, or nothing left
+//                                                                                                 to save, or drain_s: over, exit 75
+// clang-format on
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -39,20 +46,24 @@ struct Launch {
   int attempt;
   std::vector<int> placement;
 };  ///< slot -> node
+struct TellRanks {
+  control::Drain what;
+};  ///< to every agent, for the ranks of the attempt
 struct FinishRun {
   int exit_code;
 };  ///< to every agent, after result.json
 struct Resign {
   std::string why;
 };  ///< this leader cannot lead
-using Action = std::variant<Record, ClearAll, Launch, FinishRun, Resign>;
+using Action = std::variant<Record, ClearAll, Launch, TellRanks, FinishRun, Resign>;
 
 class Supervisor {
  public:
   /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
-  /// for people. `through_mpirun`: ranks are started by an mpirun whose life matters.
-  Supervisor(Roster roster, config::Supervise limits, bool through_mpirun, int epoch, RunState state,
-             double now, double unix_now);
+  /// for people. `drain_s`: a run that is told to end has so long. `through_mpirun`: ranks are started by an
+  /// mpirun whose life matters.
+  Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
+             RunState state, double now, double unix_now);
 
   /// The moment of everything that is told next.
   void at(double now) { now_ = now; }
@@ -67,7 +78,8 @@ class Supervisor {
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
   void mpirun_exited(int node, const control::MpirunExited& what);
-  void checkpoint_decided(std::int64_t step, bool durable, const std::string& note);
+  void checkpoint_decided(const control::Verdict& verdict, const std::string& note);
+  void drain(const control::Drain& asked);
   void tick();
 
   /// Everything to do since the last call.
@@ -104,6 +116,10 @@ class Supervisor {
   void suspect_failure(Failure failure);
   void fail(Failure failure);
   void finish(RunState::Verdict verdict);
+  bool stopping() const { return state_.drain && state_.drain->what.stop; }
+  bool worth_saving() const;
+  void tell_ranks();
+  RunState::Verdict drained() const;
   void forgive(double gap_s);
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
@@ -128,6 +144,7 @@ class Supervisor {
 
   Roster roster_;
   config::Supervise limits_;
+  int drain_s_;
   bool through_mpirun_;
   int epoch_;
   RunState state_;

@@ -27,6 +27,7 @@ void Supervisor::tick() {
   if (tick_at_ >= 0 && now_ - tick_at_ > stopped_gap_s) forgive(now_ - tick_at_);
   tick_at_ = now_;
   if (stage_ == Stage::over) return;
+  if (stopping() && now_ + unix_offset_ >= state_.drain->at + drain_s_) return finish(drained());
   if (majority()) {
     minority_since_ = -1;
     lose_silent_nodes();
@@ -92,6 +93,8 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
           {"evidence", evidence}});
   nodes_[static_cast<std::size_t>(n)].last_beat = -1;
   nodes_[static_cast<std::size_t>(n)].cleared = 0;
+  // Without its script the job lives only until SLURM looks: whatever the local levels hold goes with it.
+  if (n == roster_.batch_host) drain({false, "the batch host was lost"});
   if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return;
   fail({slot < 0 ? Failure::Kind::node_idle_lost : Failure::Kind::node_lost, n, -1, 0, evidence, silent_s});
 }
@@ -178,6 +181,7 @@ void Supervisor::check_clearing() {
   record({{"event", "attempt_started"}, {"attempt", attempt()}});
   stage_ = Stage::starting, stage_since_ = now_;
   actions_.push_back(Launch{attempt(), placement_});
+  tell_ranks();
 }
 
 void Supervisor::check_starting() {
@@ -274,7 +278,11 @@ void Supervisor::fail(Failure failure) {
   pending_.reset();
   if (failure.kind == Failure::Kind::start_failed && failure.node >= 0)
     record({{"event", "node_suspected"}, {"node", name(failure.node)}, {"evidence", failure.evidence}});
+  if (stopping() && !worth_saving()) return finish(drained());
   Decision decision = decide(roster_, limits_, with_doubts(), placement_, failure);
+  // The next job gets other nodes.
+  if (stopping() && decision.stop && decision.stop->exit_code == static_cast<int>(Exit::out_of_spares))
+    decision.stop = drained();
   if (decision.stop) return finish(*decision.stop);
   if (decision.promoted >= 0)
     record({{"event", "spare_promoted"},

@@ -33,9 +33,10 @@ struct Streams {
     ::_exit(127);
   };
   for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  if (command.deaf) sigaddset(&blocked, SIGTERM);
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
   if (command.new_session) ::setsid();
   if (command.die_with_parent) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

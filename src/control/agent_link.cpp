@@ -134,6 +134,10 @@ class AgentLink final : public RankLink {
       votes_.erase(verdict->step);
       if (!verdict->durable && place_.rank == 0)
         log::warn("checkpoint {} was dropped: {}", verdict->step, verdict->why);
+    } else if (const auto* drain = std::get_if<Drain>(&*message)) {
+      // An agent that was restarted says it again; once the run is to stop, nothing more can be asked of it.
+      if (heard_ && (heard_->stop || *heard_ == *drain)) return;
+      heard_ = drain_ = *drain;
     } else if (std::holds_alternative<Taken>(*message)) {
       taken_ = true;
     }
@@ -168,7 +172,7 @@ class AgentLink final : public RankLink {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, bool> verdicts_;
-  std::optional<Drain> drain_;
+  std::optional<Drain> drain_, heard_;  // asked for and not yet taken; the last that was asked for
   bool connected_ = false, taken_ = false;
   std::string last_error_ = "no connection yet";
   std::thread thread_;

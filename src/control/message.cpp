@@ -71,7 +71,7 @@ int epoch_of(const json& j) { return small(j, "epoch", 0, INT32_MAX); }
 std::int64_t step_of(const json& j) { return whole(j, "step", -1, most_steps); }
 int status_of(const json& j, const char* name = "status") { return small(j, name, -1, 65535); }
 
-constexpr std::array role_names = {"rank", "shim", "leader", "candidate", "spawner"};
+constexpr std::array role_names = {"rank", "shim", "leader", "candidate", "spawner", "keeper"};
 constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",  "backward",
                                     "collective", "optimizer", "checkpoint", "finishing"};
 constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
@@ -344,6 +344,12 @@ struct Wire<Finish> {
   static constexpr auto name = "finish";
   static json write(const Finish& m) { return {{"exit_code", m.exit_code}}; }
   static Finish read(const json& j) { return {small(j, "exit_code", 0, 255)}; }
+};
+template <>
+struct Wire<Drain> {
+  static constexpr auto name = "drain";
+  static json write(const Drain& m) { return {{"stop", m.stop}, {"reason", m.reason.substr(0, most_said)}}; }
+  static Drain read(const json& j) { return {truth(j, "stop"), text_of(j, "reason", 3 * most_said)}; }
 };
 template <>
 struct Wire<Answer> {

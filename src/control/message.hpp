@@ -14,7 +14,7 @@ namespace holdfast::control {
 
 /// Who opens a connection, and why. Always the first message.
 struct Hello {
-  enum class Role { rank, shim, leader, candidate, spawner };
+  enum class Role { rank, shim, leader, candidate, spawner, keeper };
   Role role = Role::rank;
   std::string node;  ///< where the speaker runs
   int epoch = 0;     ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
@@ -112,6 +112,9 @@ struct Finish {
   int exit_code = 0;
 };
 
+// Drain (rank_link.hpp) is a message too. Asked for: keeper to agent, agent to leader. Ordered: leader to
+// agent to the ranks of its attempt.
+
 // --- election, mpirun's remote start ---
 /// Agent to candidate.
 struct Answer {
@@ -127,9 +130,10 @@ struct Exited {
   int status = 0;
 };
 
-using Message = std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished,
-                             RankFailed, RankExited, RankFlight, Taken, Verdict, Beat, LeaderBeat, Clear,
-                             Cleared, StartRanks, StartMpirun, MpirunExited, Finish, Answer, Exec, Exited>;
+using Message =
+    std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed,
+                 RankExited, RankFlight, Taken, Verdict, Beat, LeaderBeat, Clear, Cleared, StartRanks,
+                 StartMpirun, MpirunExited, Finish, Drain, Answer, Exec, Exited>;
 
 std::string encode(const Message& message);
 /// Nothing when `json` is not a well-formed message; `why` then names the field.

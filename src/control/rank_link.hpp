@@ -38,6 +38,7 @@ struct Restored {
 struct Drain {
   bool stop = false;   ///< then the run ends with Exit::transient, to be continued by the next job
   std::string reason;  ///< "SIGTERM", "60 s before the time limit", "the batch host was lost"
+  bool operator==(const Drain&) const = default;
 };
 
 /// What the run ends with (contract 1, result.json).

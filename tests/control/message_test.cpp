@@ -74,6 +74,7 @@ const std::vector<std::pair<Message, std::string>>& samples() {
       {StartMpirun{3, 2, {"dgx001", "dgx004"}},
        R"({"m":"start_mpirun","epoch":3,"attempt":2,"slots":["dgx001","dgx004"]})"},
       {MpirunExited{2, 1}, R"({"m":"mpirun_exited","attempt":2,"status":1})"},
+      {Drain{true, "SIGTERM"}, R"({"m":"drain","stop":true,"reason":"SIGTERM"})"},
       {Finish{5}, R"({"m":"finish","exit_code":5})"},
       {Answer{true, 3, 2400}, R"({"m":"answer","grant":true,"epoch":3,"leader_age_ms":2400})"},
       {Exec{"orted -mca x 'y z'"}, R"({"m":"exec","command":"orted -mca x 'y z'"})"},
@@ -104,7 +105,7 @@ TEST(Message, EveryPhaseAndRole) {
     ASSERT_TRUE(back);
     EXPECT_EQ(std::get<RankProgress>(*back).phase, static_cast<Phase>(phase));
   }
-  for (int role = 0; role <= static_cast<int>(Hello::Role::spawner); ++role) {
+  for (int role = 0; role <= static_cast<int>(Hello::Role::keeper); ++role) {
     const auto back = read(json::parse(encode(Hello{static_cast<Hello::Role>(role), "n"})));
     ASSERT_TRUE(back);
     EXPECT_EQ(std::get<Hello>(*back).role, static_cast<Hello::Role>(role));
@@ -169,6 +170,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"start_mpirun", {{"epoch", count}, {"attempt", count}, {"slots", list(1 << 16)}}},
       {"mpirun_exited", {{"attempt", count}, {"status", status}}},
       {"finish", {{"exit_code", number(0, 255)}}},
+      {"drain", {{"stop", truth}, {"reason", text(3 * 4096)}}},
       {"answer", {{"grant", truth}, {"epoch", count}, {"leader_age_ms", number(-1, INT64_MAX)}}},
       {"exec", {{"command", text(1 << 20)}}},
       {"exited", {{"status", status}}},
@@ -316,8 +318,9 @@ TEST(Message, LastWordsAreCutAndNotRefused) {
   for (const std::string& why :
        {std::string(100000, 'x'), std::string(4095, 'x') + "\xc3\xa9", std::string(5000, '\xff'),
         std::string("a\0b", 3), std::string("\n\t\"\\")}) {
-    for (const Message& said : {Message(RankFailed{1, 2, 1, why}), Message(Verdict{2, 3, false, why}),
-                                Message(RankRestored{1, 2, {3, "shared", "00", why}})}) {
+    for (const Message& said :
+         {Message(RankFailed{1, 2, 1, why}), Message(Verdict{2, 3, false, why}),
+          Message(RankRestored{1, 2, {3, "shared", "00", why}}), Message(Drain{true, why})}) {
       std::string refused;
       EXPECT_TRUE(decode(encode(said), refused)) << refused << ", " << why.size() << " bytes";
     }

@@ -188,6 +188,45 @@ TEST_F(RankLinkTest, LastWordsOutliveTheAgent) {
   EXPECT_FALSE(loop.call([this] { return agent->all<RankFinished>().at(0).state.has_value(); }));
 }
 
+TEST_F(RankLinkTest, ADrainIsGivenOutOnce) {
+  connect();
+  EXPECT_FALSE(link->take_drain());
+  const auto taken = [this] {
+    std::optional<Drain> drain;
+    EXPECT_TRUE(until([&] { return (drain = link->take_drain()).has_value(); }));
+    return drain.value_or(Drain{});
+  };
+  const auto heard_nothing_new = [this](std::int64_t step) {  // what was said before the verdict is known
+    say(Verdict{5, step, true, ""});
+    EXPECT_TRUE(link->wait_verdict(step, Deadline::in(10s)));
+    return !link->take_drain();
+  };
+  const Drain save{false, "the batch host was lost"}, stop{true, "SIGTERM"};
+  say(save);
+  EXPECT_EQ(taken(), save);
+  stop_agent();
+  start_agent();
+  ASSERT_TRUE(until([this] { return agent->beats > 0; }));
+  say(save);  // its new agent says it again
+  EXPECT_TRUE(heard_nothing_new(20));
+  say(stop);
+  EXPECT_EQ(taken(), stop);
+  say(save);
+  say(stop);
+  say(Drain{true, "another signal"});
+  EXPECT_TRUE(heard_nothing_new(30)) << "the run ends already";
+}
+
+TEST_F(RankLinkTest, ADrainThatEscalatesBeforeItIsTaken) {
+  connect();
+  say(Drain{false, "the batch host was lost"});
+  say(Drain{true, "SIGTERM"});
+  say(Verdict{5, 20, true, ""});
+  ASSERT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+  EXPECT_EQ(link->take_drain(), (Drain{true, "SIGTERM"}));
+  EXPECT_FALSE(link->take_drain());
+}
+
 TEST_F(RankLinkTest, NonsenseFromTheAgentIsPassedOver) {
   connect();
   loop.call([this] {
@@ -210,6 +249,7 @@ TEST(RankLink, BareMode) {
     link->vote(1, true, "");
     const auto begin = Clock::now();
     EXPECT_FALSE(link->wait_verdict(1, Deadline::in(std::chrono::hours(1))));
+    EXPECT_FALSE(link->take_drain());
     link->finished(FinalState{});
     link->failed(1, "nobody listens");
     EXPECT_LT(Clock::now() - begin, 5s);

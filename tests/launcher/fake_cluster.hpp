@@ -18,6 +18,9 @@ struct Shape {
   bool through_mpirun = true, reports = true;  ///< reports: the ranks are Holdfast's own program
   config::Supervise limits = {};
   std::int64_t steps = 1000000, checkpoint_every = 10;
+  int drain_s = 25;
+  double save_s = 0.5;                  ///< of a checkpoint that was asked for
+  bool local = false;                   ///< a local level at every step: an attempt that ends loses none
   std::vector<std::string> units = {};  ///< of the nodes; all "A" when empty
 };
 
@@ -81,7 +84,7 @@ class FakeCluster {
   std::unique_ptr<Supervisor> leader;  ///< nothing: the leader is gone
   std::optional<int> exit_code;        ///< the run is over
   std::string resigned;
-  std::int64_t durable = 0;
+  std::int64_t durable = 0, reached = 0;
   control::Phase hung_phase = control::Phase::data, waiting_phase = control::Phase::collective;
   int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
   int mpirun_status = 0;  ///< what mpirun ends with when all its ranks have ended well
@@ -174,8 +177,8 @@ class FakeCluster {
            {"job", roster.job},
            {"epoch", ++epoch},
            {"unix", now + unix_offset}});
-    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.through_mpirun, epoch, folded(), now,
-                                          now + unix_offset);
+    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, epoch,
+                                          folded(), now, now + unix_offset);
   }
 
   // What is on record.
@@ -236,6 +239,7 @@ class FakeCluster {
         leader->agent_here(n, beat_of(n));
         for (const auto& [number, r] : a.ranks) repeat(n, number, r);
         if (leader->attempt() > 0) clear(n, leader->attempt());
+        if (const auto& drain = leader->state().drain) ordered_ = drain->what;
       } else {
         for (const auto& word : std::exchange(a.words, {})) word(*leader);
       }
@@ -275,6 +279,8 @@ class FakeCluster {
         } else if (const auto* start = std::get_if<Launch>(&action)) {
           on_launch(*start);
           launch(*start);
+        } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
+          ordered_ = tell->what;
         } else if (const auto* end = std::get_if<FinishRun>(&action)) {
           exit_code = end->exit_code;
           launched_.reset();
@@ -289,6 +295,7 @@ class FakeCluster {
 
   void launch(const Launch& what) {
     launched_ = what, begins_ = now + boot_s;
+    ordered_.reset(), saving_.reset();
     if (setup.through_mpirun) agent(leader_node).mpirun = what.attempt;
     mpirun_node_ = leader_node;
     for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
@@ -325,20 +332,48 @@ class FakeCluster {
     for (Rank* r : ranks) r->phase = whole ? control::Phase::forward : r->hangs ? hung_phase : waiting_phase;
     if (!whole) return;
     if (ranks.front()->step < 0) {
-      for (Rank* r : ranks) r->step = durable;
-      const control::RankRestored from{
-          0, launched_->attempt, {durable, durable > 0 ? "shared" : "fresh", "00", ""}};
+      const std::int64_t step = setup.local ? reached : durable;
+      for (Rank* r : ranks) r->step = step;
+      const control::RankRestored from{0,
+                                       launched_->attempt,
+                                       {step,
+                                        step == 0     ? "fresh"
+                                        : setup.local ? "local"
+                                                      : "shared",
+                                        "00", ""}};
       ranks.front()->restored = from;
       return tell(launched_->placement.front(), [from](Supervisor& s) { s.rank_restored(from); });
     }
-    const std::int64_t step = ++ranks.front()->step;
+    if (saving_ && !carry_out_order()) return;
+    const std::int64_t step = reached = ++ranks.front()->step;
     for (Rank* r : ranks) r->step = step;
+    if (ordered_ && !saving_) saving_ = Saving{step, now + setup.save_s};
     if (step % setup.checkpoint_every == 0 && leader) {
       durable = step;
       leader->at(now);
-      leader->checkpoint_decided(step, true, "");
+      leader->checkpoint_decided({launched_->attempt, step, true, ""}, "");
     }
     if (step >= setup.steps) finish_ranks(step);
+  }
+
+  /// May training go on?
+  bool carry_out_order() {
+    if (now < saving_->until || !leader) return !ordered_->stop;
+    const bool stop = ordered_->stop;
+    durable = std::max(durable, saving_->step);
+    leader->at(now);
+    leader->checkpoint_decided({launched_->attempt, saving_->step, true, ""}, "");
+    ordered_.reset(), saving_.reset();
+    if (!stop) return true;
+    for (const int n : launched_->placement)
+      for (auto& [number, r] : agent(n).ranks) {
+        r.status = 75;
+        tell(n, [n, failed = control::RankFailed{number, r.attempt, 75, "told to end"}](Supervisor& s) {
+          s.rank_failed(n, failed);
+          s.rank_exited(n, {failed.rank, failed.attempt, 75});
+        });
+      }
+    return false;
   }
 
   void finish_ranks(std::int64_t step) {
@@ -360,7 +395,13 @@ class FakeCluster {
     launched_.reset();
   }
 
+  struct Saving {
+    std::int64_t step;
+    double until;
+  };
   std::optional<Launch> launched_;
+  std::optional<control::Drain> ordered_;  ///< not yet carried out
+  std::optional<Saving> saving_;
   int mpirun_node_ = 0;
   double next_step_ = 0, begins_ = 0;
 };

@@ -25,9 +25,9 @@ check "it is smaller than 40 MB" test "$(stat -c %s "$archive")" -lt 40000000
 mkdir "$dir/unpacked"
 tar -xzf "$archive" -C "$dir/unpacked"
 bundle=$dir/unpacked/holdfast
-foreign() { # objects that find a library of theirs outside of the bundle, the C library's and CUDA's apart
+foreign() { # objects that find a library of theirs outside of the bundle, the C library's, CUDA's and the network's apart
   find "$bundle/bin" "$bundle/lib" -type f -print0 | xargs -0 ldd 2>/dev/null | grep -- '=>' | grep -v "$dir/unpacked" |
-    grep -vE '^\s*(libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcu.*|libnccl|libnv.*)\.so'
+    grep -vE '^\s*(libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcu.*|libnccl|libnv.*|libibverbs|librdmacm|libmlx5|libnl-.*)\.so'
 }
 check "its objects find their libraries in it" equal "$(foreign)" ""
 

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "slurm/fake_cluster.hpp"
 #include "tests/control/loop_thread.hpp"
 
 namespace holdfast::launcher {
@@ -89,7 +90,7 @@ class LeaderTest : public testing::Test {
   void lead(int epoch) {
     loop.call([&] {
       ASSERT_TRUE(take_epoch(run, epoch, "n2"));
-      leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, epoch, 2,
+      leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, epoch, 2,
                                         [this](const std::string& why) { resigned = why; });
     });
   }
@@ -114,6 +115,7 @@ class LeaderTest : public testing::Test {
   Key secret = random_key();
   config::RunConfig config;
   Roster roster;
+  std::shared_ptr<slurm::FakeCluster> cluster = std::make_shared<slurm::FakeCluster>("n[0-2]");
   std::vector<std::unique_ptr<FakeAgent>> agents;
   std::unique_ptr<Leader> leader;
   std::optional<std::string> resigned;
@@ -200,6 +202,79 @@ TEST_F(LeaderTest, HigherEpochEndsTheLeadershipBeforeTheNextDecision) {
   ASSERT_TRUE(loop.until([this] { return resigned.has_value(); }));
   EXPECT_THAT(*resigned, HasSubstr("higher epoch"));
   EXPECT_EQ(read_events(run).size(), before) << "nothing was decided any more";
+}
+
+TEST_F(LeaderTest, ADrainFindsItsWayFromAnyAgentToAllOfThem) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    agent(0).say(RankRestored{0, 1, {4, "shared", "00", ""}});
+    agent(1).say(Drain{true, "SIGTERM"});
+    agent(2).say(Drain{true, "SIGTERM"});
+  });
+  ASSERT_TRUE(until_event("drain"));
+  const auto told = [this](int n) { return agent(n).all<Drain>().size(); };
+  ASSERT_TRUE(loop.until([&] { return told(0) == 1 && told(1) == 1 && told(2) == 1; }));
+  loop.call([this] { EXPECT_EQ(agent(0).all<Drain>()[0], (Drain{true, "SIGTERM"})); });
+  // An agent that was restarted hears of it again.
+  loop.call([this] {
+    agents[1].reset();  // its port
+    agents[1] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[1], secret);
+  });
+  ASSERT_TRUE(loop.until([&] { return told(1) == 1; }));
+  loop.call([this] { agent(0).say(RankFailed{0, 1, 75, "told to end; step 9 is durable"}); });
+  EXPECT_TRUE(everybody_hears_finish(75));
+  EXPECT_EQ(json::parse(files::read_text(run.result()))["status"], "drained");
+  EXPECT_TRUE(cluster->requeued.empty() && cluster->cancelled.empty()) << "that is the batch script's";
+}
+
+TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
+  roster.batch_host = 1;
+  config.checkpoint.drain_s = 2;
+  auto& job = cluster->add_job(7, "job", "n[0-2]");
+  job.end_time = unix_seconds() + 60;
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    agent(0).say(RankRestored{0, 1, {4, "shared", "00", ""}});
+    agents[1].reset();
+  });
+  ASSERT_TRUE(until_event("placement_verified", 2)) << "first the spare takes over";
+  const auto drains = [this] {
+    std::vector<bool> stops;
+    for (const auto& event : read_events(run))
+      if (event["event"] == "drain") stops.push_back(event["stop"]);
+    return stops;
+  };
+  // To save, because the batch host was lost; to stop, because SLURM says that a minute is left.
+  ASSERT_TRUE(loop.until([&] { return drains() == std::vector<bool>{false, true}; }));
+  loop.call([this] { agents.erase(agents.begin() + 1); });
+  EXPECT_TRUE(everybody_hears_finish(75)) << "after drain_s, as nobody saves here";
+  loop.call([this] { leader.reset(); });  // waits for the call
+  EXPECT_EQ(cluster->requeued, std::vector<slurm::JobId>{7});
+  EXPECT_TRUE(cluster->cancelled.empty());
+}
+
+TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
+  Journal last(run, 1);
+  last.write({{"event", "leader_elected"}, {"job", "7.0"}});
+  last.write({{"event", "attempt_planned"}, {"attempt", 1}, {"placement", {"n0", "n1"}}, {"epoch", 1}});
+  last.write({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}});
+  loop.call([this] {
+    for (int n = 0; n < 2; ++n) agent(n).attempt = 1;
+  });
+  lead(2);
+  // Of one rank alone: the verdict of the last leader has reached the others.
+  ASSERT_TRUE(loop.until([this] { return !agent(0).all<Hello>().empty(); }));
+  loop.call([this] { agent(0).say(RankVote{0, 1, 20, true, "{}"}); });
+  ASSERT_TRUE(loop.until([this] { return !agent(0).all<Verdict>().empty(); }));
+  loop.call([this] {
+    EXPECT_TRUE(agent(0).all<Verdict>()[0].durable);
+    EXPECT_EQ(agent(0).all<Verdict>()[0].step, 20);
+  });
+  std::size_t decided = 0;
+  for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";
+  EXPECT_EQ(decided, 1u);
 }
 
 }  // namespace

@@ -99,15 +99,36 @@ TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
   make_scratch(one), make_scratch(ten);
   for (const auto& path : {one.socket(), ten.socket(), one.hosts(1), ten.hosts(2)})
     files::replace_atomically(path, "");
-  remove_scratch(one);
+  EXPECT_FALSE(remove_scratch(one)) << "another agent lives here";
   EXPECT_FALSE(exists(one.socket()));
   EXPECT_FALSE(exists(one.hosts(1)));
   EXPECT_TRUE(exists(ten.socket()));
   EXPECT_TRUE(exists(ten.hosts(2)));
   EXPECT_TRUE(exists(ten.program()));
-  remove_scratch(ten);
+  EXPECT_TRUE(remove_scratch(ten));
   EXPECT_FALSE(exists(ten.folder));
   remove_scratch(ten);  // nothing to do
+}
+
+TEST(LocalLevelFolder, GoesWithItsRunAndNoOther) {
+  const control::test::Folder folder;
+  const RunDir run{folder.path / "run"}, other{folder.path / "other"};
+  const auto local = folder.path / "local";
+  for (const auto& of : {run, other}) {
+    files::fs::create_directories(local_level_folder(local, of.path));
+    for (const bool copy : {false, true})
+      files::replace_atomically(local_level_folder(local, of.path) / local_level_file(3, copy), "state");
+  }
+  remove_local_level(run, "none");
+  EXPECT_TRUE(exists(local_level_folder(local, run.path)));
+  remove_local_level(run, local.string());
+  EXPECT_FALSE(exists(local_level_folder(local, run.path)));
+  EXPECT_TRUE(exists(local_level_folder(local, other.path) / local_level_file(3, true)));
+  remove_local_level(run, local.string());  // nothing to do
+  const auto memory = local_level_folder("/dev/shm", run.path);
+  files::fs::create_directories(memory);
+  remove_local_level(run, "auto");
+  EXPECT_FALSE(exists(memory));
 }
 
 // Finding and ending what is older.

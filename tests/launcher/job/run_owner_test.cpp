@@ -1,6 +1,8 @@
 #include "launcher/job/run_owner.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +139,20 @@ TEST_F(RunOwner, the_job_confirms) {
   fake.end_job(9, "FAILED");
   confirm_owner(run, 10, cluster);
   EXPECT_EQ(read_owner(run)->job, 10);
+}
+
+TEST_F(RunOwner, a_run_without_a_job_keeps_its_directory) {
+  {
+    const files::Fd lock = files::open(run.bare_lock(), O_RDWR | O_CREAT);
+    ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+    const auto submit = refusal_of([&] { RunDirClaim claim(run, cluster); });
+    EXPECT_EQ(submit.exit, Exit::usage);
+    EXPECT_THAT(submit.text, HasSubstr("still going on"));
+    EXPECT_EQ(refusal_of([&] { confirm_owner(run, 9, cluster); }).exit, Exit::no_requeue);
+    EXPECT_FALSE(read_owner(run)) << "the claim was given back";
+  }
+  RunDirClaim claim(run, cluster);  // the lock of a run that has ended says nothing
+  claim.check();
 }
 
 TEST_F(RunOwner, a_damaged_file_is_not_guessed_at) {
