@@ -1,9 +1,7 @@
 #pragma once
 // The state digest (contract 2): a sum over elements, so it can be computed by parts and does not depend on
 // how a tensor is cut.
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
 #include "src/base/dtype.hpp"
@@ -11,41 +9,29 @@
 namespace holdfast {
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+constexpr std::uint64_t mix64_first = 0xbf58476d1ce4e5b9u, mix64_second = 0x94d049bb133111ebu;
 constexpr std::uint64_t mix64(std::uint64_t x) {
-  x ^= x >> 30, x *= 0xbf58476d1ce4e5b9u;
-  x ^= x >> 27, x *= 0x94d049bb133111ebu;
+  x ^= x >> 30, x *= mix64_first;
+  x ^= x >> 27, x *= mix64_second;
   return x ^ x >> 31;
 }
 
 /// Contribution of one element: `index` is its place in the whole logical tensor, `bits` its pattern.
+constexpr std::uint64_t digest_stride = 0x9e3779b97f4a7c15u, digest_offset = 0x632be59bd9b4e019u;
 constexpr std::uint64_t digest_element(std::uint64_t index, std::uint64_t bits) {
-  return mix64((index + 1) * 0x9e3779b97f4a7c15u ^ mix64(bits + 0x632be59bd9b4e019u));
+  return mix64((index + 1) * digest_stride ^ mix64(bits + digest_offset));
 }
 
-/// Partial digest of elements [first, first + values.size()) of a tensor. Partial digests add (mod 2^64).
+/// How the sum is computed; the number is the same. Only what the processor has may be asked for.
+enum class DigestBy { plain, avx2, avx512 };
+DigestBy fastest_digest();
+
+/// Partial digest of elements [first, first + count) of a tensor, wherever they lie. Partial digests add
+/// (mod 2^64).
+std::uint64_t digest_part(std::uint64_t first, const void* data, DType type, std::int64_t count,
+                          DigestBy by = fastest_digest());
 inline std::uint64_t digest_part(std::uint64_t first, std::span<const float> values) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    sum += digest_element(first + i, std::bit_cast<std::uint32_t>(values[i]));
-  return sum;
-}
-
-/// The same of `count` elements of any type, wherever they lie.
-inline std::uint64_t digest_part(std::uint64_t first, const void* data, DType type, std::int64_t count) {
-  const auto n = static_cast<std::uint64_t>(count);
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  std::uint64_t sum = 0;
-  for (std::uint64_t i = 0; i < n && type == DType::fp32; ++i) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, bytes + 4 * i, 4);
-    sum += digest_element(first + i, bits);
-  }
-  for (std::uint64_t i = 0; i < n && type == DType::bf16; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, bytes + 2 * i, 2);
-    sum += digest_element(first + i, bits);
-  }
-  return sum;
+  return digest_part(first, values.data(), DType::fp32, std::ssize(values));
 }
 
 /// FNV-1a, to key a tensor's digest by its name.
