@@ -49,6 +49,10 @@ target_link_libraries(holdfast_blas INTERFACE ${OPENBLAS_LIBRARY} OpenMP::OpenMP
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI QUIET COMPONENTS C CXX)
 holdfast_need(MPI_CXX_FOUND libopenmpi-dev "Open MPI")
+# Loaded only by programs that call it: its libraries take over the crash signals of a process.
+holdfast_pkg(UCX ucx libucx-dev)
+add_library(holdfast_ucx INTERFACE)
+target_link_libraries(holdfast_ucx INTERFACE -Wl,--push-state,--as-needed PkgConfig::UCX -Wl,--pop-state)
 set(HDF5_PREFER_PARALLEL OFF)
 find_package(HDF5 QUIET COMPONENTS C)
 holdfast_need(HDF5_FOUND libhdf5-dev "serial HDF5")

@@ -48,8 +48,13 @@ cp -L /usr/share/openmpi/*.txt "$root/share/openmpi/"
 # Left out because they drag in whole other systems, and are used on no machine that this is for.
 rm -f "$root/$plugins"/mca_{btl_openib,btl_usnic,mtl_psm,mtl_psm2,common_ofi,mtl_ofi,btl_ofi,fs_lustre,common_verbs}*.so
 
-# What the machine itself must have: the C library, and the GPU driver.
-system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcuda|libnvidia-.*|libslurm.*)\.so'
+# UCX opens its transports by name, in the folder "ucx" beside its own libraries. Its InfiniBand ones need the machine's own
+# verbs: their drivers are of one make with them. Where there are none it does without.
+mkdir -p "$root/lib/ucx"
+cp -L /usr/$debian/ucx/libuct_*.so.0 "$root/lib/ucx/"
+
+# What the machine itself must have: the C library, and the drivers of GPU and network.
+system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcuda|libnvidia-.*|libibverbs|librdmacm|libmlx5|libnl-.*|libslurm.*)\.so'
 cuda='^(libcudart|libcublas|libcublasLt|libcudnn.*|libnccl|libnvrtc.*|libnvJitLink)\.so'
 mkdir -p "$root/lib"
 objects() { find "$root" -type f \( -name '*.so*' -o -path "$root/bin/*" -o -path "$root/tests/*" \) -print; }

@@ -17,9 +17,9 @@ packages=(
   ca-certificates ccache clang-format cmake file g++ git jq ninja-build patchelf pkg-config shellcheck
   # libraries (cmake/Dependencies.cmake)
   libasio-dev libcli11-dev libfmt-dev libhdf5-dev libisal-dev libopenblas-openmp-dev libopenmpi-dev libpmix-dev
-  libsentencepiece-dev libsodium-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev
+  libsentencepiece-dev libsodium-dev libspdlog-dev libtomlplusplus-dev libucx-dev libxxhash-dev nlohmann-json3-dev
   # tests
-  hdf5-tools libgmock-dev libgtest-dev
+  hdf5-tools libgmock-dev libgtest-dev python3-h5py
   # a cluster on one machine (scripts/minipod)
   iproute2 munge openmpi-bin procps psmisc slurm-client slurmctld slurmd util-linux
 )

@@ -13,7 +13,8 @@
 
 namespace holdfast::comm {
 
-/// One of many; `tag` tells apart what goes between the same two ranks, the same number on both sides.
+/// One of many; `tag` tells apart what goes between the same two ranks, the same number on both sides. Below
+/// 2^32.
 struct PieceOut {
   int to = 0;
   std::uint64_t tag = 0;
@@ -48,7 +49,11 @@ struct ExchangeOptions {
   /// Device, as UCX names it ("mlx5_0:1", "eth0"); "": any but loopback. One that is not there is an Error
   /// (usage) that lists those that are.
   std::string network;
-  std::chrono::milliseconds limit{60'000};  ///< of the connection
+  /// A rank that has begun to send or to take in a run() and then is silent for so long is an Error before
+  /// the deadline.
+  std::chrono::milliseconds limit{60'000};
+  /// false: as if no two ranks shared a node. For tests and measurements.
+  bool shared_memory = true;
 };
 
 /// Collective over `world`, which carries the addresses. A world of one sends to nobody.

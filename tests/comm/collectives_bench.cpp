@@ -5,14 +5,7 @@
 // Rank 0 prints one line of JSON per size; each number is given [from medians, from the best
 // times, from the processor time of the process]: the last is what remains comparable on a machine that
 // others use, between things that do not wait.
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <mpi.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -24,6 +17,7 @@
 #include <vector>
 
 #include "src/comm/mpi_session.hpp"
+#include "tests/comm/tcp_stream.hpp"
 
 namespace holdfast::comm {
 namespace {
@@ -191,75 +185,12 @@ void inside_a_node(MpiSession& session, int rounds) {
   MPI_Type_free(&bf16);
 }
 
-/// A TCP connection between ranks 0 and 1, along the way between their nodes.
-class Stream {
- public:
-  explicit Stream(int rank) : rank_(rank) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    if (rank == 0) {
-      address.sin_addr = own_address();
-      const int listener = socket(AF_INET, SOCK_STREAM, 0);
-      socklen_t length = sizeof address;
-      if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 1) != 0)
-        std::abort();
-      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-      MPI_Send(&address, sizeof address, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
-      socket_ = accept(listener, nullptr, nullptr);
-      close(listener);
-    } else {
-      MPI_Recv(&address, sizeof address, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-      socket_ = socket(AF_INET, SOCK_STREAM, 0);
-      if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) std::abort();
-    }
-    const int on = 1;
-    setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  }
-  ~Stream() { close(socket_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-
-  /// From rank 0 to rank 1; both return when it is there.
-  void send(std::byte* data, std::size_t bytes) {
-    char word = 0;
-    if (rank_ == 0) {
-      for (std::size_t at = 0; at < bytes;) at += moved(::send(socket_, data + at, bytes - at, 0));
-      moved(recv(socket_, &word, 1, MSG_WAITALL));
-    } else {
-      for (std::size_t at = 0; at < bytes;) at += moved(recv(socket_, data + at, bytes - at, 0));
-      moved(::send(socket_, &word, 1, 0));
-    }
-  }
-
- private:
-  static std::size_t moved(ssize_t bytes) {
-    if (bytes <= 0) std::abort();
-    return static_cast<std::size_t>(bytes);
-  }
-  /// The first that is not the loopback's; that one when there is no other.
-  static in_addr own_address() {
-    in_addr found{htonl(INADDR_LOOPBACK)};
-    ifaddrs* all = nullptr;
-    if (getifaddrs(&all) != 0) return found;
-    for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
-      if (one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET &&
-          (one->ifa_flags & IFF_LOOPBACK) == 0) {
-        found = reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
-        break;
-      }
-    freeifaddrs(all);
-    return found;
-  }
-
-  int rank_, socket_ = -1;
-};
-
 void between_nodes(MpiSession& session, int rounds) {
   const int rank = session.rank();
   constexpr std::int64_t largest = 64 << 20;
   auto world = session.world({std::chrono::seconds(60), 1});  // on one machine as well as on two
   const auto memory = world->symmetric_memory(2 * largest);
-  Stream stream(rank);
+  TcpStream stream(rank);
   std::vector<float> sum(largest / 4);
   Sum fold(DType::fp32, sum);
   for (std::int64_t megabytes : {1, 16, 64}) {
