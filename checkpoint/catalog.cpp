@@ -80,6 +80,7 @@ Name parse_name(std::string_view text) {
     if (take(text, ".tmp-") && take_number(text, name.generation.epoch) && take(text, "-") &&
         take_number(text, name.generation.attempt) && text.empty())
       name.kind = Name::Kind::temporary;
+    if (text == ".pin") name.kind = Name::Kind::pin;
   } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") &&
              take_number(text, name.serial) && text.empty()) {
     name.kind = Name::Kind::trash;
@@ -98,6 +99,8 @@ std::string print_name(const Name& name) {
              std::to_string(name.generation.attempt);
     case Name::Kind::trash:
       return ".trash-" + number + "-" + std::to_string(name.serial);
+    case Name::Kind::pin:
+      return "step-" + number + ".pin";
     case Name::Kind::other:
       break;
   }
@@ -110,6 +113,10 @@ fs::path committed_path(const fs::path& checkpoints, std::int64_t step) {
 
 fs::path temporary_path(const fs::path& checkpoints, std::int64_t step, Generation generation) {
   return checkpoints / print_name({Name::Kind::temporary, step, generation, 0});
+}
+
+fs::path pin_path(const fs::path& checkpoints, std::int64_t step) {
+  return checkpoints / print_name({Name::Kind::pin, step, {}, 0});
 }
 
 std::string shard_file_name(int rank) { return "shard-" + padded("%05lld", rank) + ".h5"; }
@@ -126,6 +133,11 @@ std::optional<std::string> why_unsound(const fs::path& step_dir) {
   std::string why;
   if (sound_manifest(step_dir, -1, why)) return {};
   return why;
+}
+
+bool sound_as(const fs::path& step_dir, std::int64_t step) {
+  std::string why;
+  return sound_manifest(step_dir, step, why).has_value();
 }
 
 std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step,
@@ -151,25 +163,13 @@ fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std:
   }
 }
 
-std::vector<std::int64_t> retain(const fs::path& checkpoints, int keep) {
-  std::vector<std::int64_t> removed;
-  std::vector<fs::path> trash;
-  int sound = 0;
-  for (const std::int64_t step : committed_steps(checkpoints)) {
-    const fs::path path = committed_path(checkpoints, step);
-    std::string why;
-    if (sound < std::max(1, keep)) {
-      sound += sound_manifest(path, step, why).has_value();
-      continue;
-    }
-    trash.push_back(move_to_trash(checkpoints, path, step));
-    removed.push_back(step);
+void discard(const fs::path& checkpoints, const fs::path& folder, std::int64_t step) noexcept {
+  try {
+    std::error_code ignored;
+    fs::remove_all(move_to_trash(checkpoints, folder, step), ignored);
+  } catch (const std::exception&) {
+    // It is gone already, or the next sweep tries again.
   }
-  if (removed.empty()) return removed;
-  files::sync_folder(checkpoints);
-  std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
-  for (const fs::path& path : trash) fs::remove_all(path, ignored);
-  return removed;
 }
 
 void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step) {
@@ -177,8 +177,8 @@ void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step
   for (const std::string& text : files::list(checkpoints)) {
     const Name name = parse_name(text);
     const bool dead = name.generation < alive || (name.generation == alive && name.step <= done_step);
-    if (name.kind == Name::Kind::trash || (name.kind == Name::Kind::temporary && dead))
-      fs::remove_all(checkpoints / text, ignored);
+    if (name.kind == Name::Kind::trash) fs::remove_all(checkpoints / text, ignored);
+    if (name.kind == Name::Kind::temporary && dead) discard(checkpoints, checkpoints / text, name.step);
   }
 }
 

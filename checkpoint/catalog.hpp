@@ -1,6 +1,6 @@
 #pragma once
-// Every name in a checkpoints folder, printed and parsed in one place; which checkpoints there are; what may
-// go.
+// Every name in a checkpoints folder, printed and parsed in one place; which checkpoints there are; what is
+// garbage. What else may go: retention.hpp.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 /// A name in the checkpoints folder.
 struct Name {
-  enum class Kind { committed, temporary, trash, other };
+  enum class Kind { committed, temporary, trash, pin, other };
   Kind kind = Kind::other;
   std::int64_t step = 0;
   Generation generation;  ///< of a temporary folder
@@ -25,12 +25,13 @@ struct Name {
   bool operator==(const Name&) const = default;
 };
 
-/// "step-00000100", "step-00000100.tmp-3-7", ".trash-00000100-1"; everything else is `other`, and ours only
-/// if print(parse(x)) == x.
+/// "step-00000100", "step-00000100.tmp-3-7", ".trash-00000100-1", "step-00000100.pin"; everything else is
+/// `other`, and ours only if print(parse(x)) == x.
 Name parse_name(std::string_view name);
 std::string print_name(const Name& name);
 fs::path committed_path(const fs::path& checkpoints, std::int64_t step);
 fs::path temporary_path(const fs::path& checkpoints, std::int64_t step, Generation generation);
+fs::path pin_path(const fs::path& checkpoints, std::int64_t step);
 
 /// Inside a checkpoint.
 std::string shard_file_name(int rank);  ///< "shard-00007.h5"
@@ -50,14 +51,12 @@ struct Found {
 };
 /// Why `step_dir` is not one (a sentence), or nothing when it is.
 std::optional<std::string> why_unsound(const fs::path& step_dir);
+/// The same as a yes or no, of a folder that should hold `step`.
+bool sound_as(const fs::path& step_dir, std::int64_t step);
 /// The newest sound one below `before_step`. Each unsound one that is passed over adds a sentence to `notes`.
 std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step = INT64_MAX,
                                   std::vector<std::string>* notes = nullptr);
 
-/// Keeps the newest `keep` (at least 1) sound checkpoints and everything newer than the oldest of them; the
-/// rest is renamed to trash, the folder synced, and removed. Does nothing while fewer than `keep` are sound.
-/// Returns the steps removed.
-std::vector<std::int64_t> retain(const fs::path& checkpoints, int keep);
 /// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of
 /// `alive` itself up to `done_step`. Called by the one committer of the run, at the start of an attempt and
 /// after each commit.
@@ -65,6 +64,9 @@ void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step
 /// Moves a folder out of the way under a trash name (it stays there until the next sweep) and
 /// returns that path.
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step);
+/// Removes a temporary folder, out of the way first: a folder is never emptied under a name from which
+/// somebody, taken for dead, may still rename it into place. What cannot be removed stays for the next sweep.
+void discard(const fs::path& checkpoints, const fs::path& folder, std::int64_t step) noexcept;
 /// For runs without a leader: one more than the highest attempt that left a trace here. Called by one rank
 /// before training.
 int next_attempt(const fs::path& checkpoints);

@@ -33,6 +33,11 @@ bool is_there(const fs::path& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
+fs::path parent_of(const fs::path& folder) {
+  const fs::path parent = fs::absolute(folder).lexically_normal();
+  return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
+}
+
 /// The generation of a sound checkpoint at `path`, or nothing.
 std::optional<Generation> sound_generation(const fs::path& path) {
   if (!is_there(path) || why_unsound(path)) return {};
@@ -98,7 +103,7 @@ void Commit::take(int rank, Vote vote, Answer& answer) {
     if (other && other->vote && other->vote->agree != vote.agree)
       throw Damaged("the ranks do not agree on the state", "rank " + std::to_string(rank) + " and rank " +
                                                                std::to_string(other->vote->rank) +
-                                                               " differ in step, facts, tensors or digests");
+                                                               " differ in step, facts or tensors");
   answer.vote = std::move(vote);
 }
 
@@ -111,12 +116,21 @@ std::vector<int> Commit::missing() const {
 
 Manifest Commit::manifest() const {
   Manifest manifest = answers_[0]->vote->common;
-  for (const auto& answer : answers_) manifest.shards.push_back(answer->vote->shard);
+  manifest.digests.assign(manifest.tensors.size(), 0);
+  for (const auto& answer : answers_) {
+    manifest.shards.push_back(answer->vote->shard);
+    const auto& pieces = answer->vote->shard.pieces;
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (const auto tensor = static_cast<std::size_t>(pieces[i].span.tensor);
+          tensor < manifest.digests.size())
+        manifest.digests[tensor] += answer->vote->piece_digests[i];  // prove() refuses one that is not listed
+  }
+  manifest.state_digest = state_digest(manifest.tensors, manifest.digests);
   prove(manifest);
   return manifest;
 }
 
-Committed Commit::commit(int keep) {
+Committed Commit::commit(const Retention& retention) {
   expects(complete() && !failed(), "commit needs a yes from every rank");
   const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
   Committed committed{committed_path(checkpoints_, step_), {}, {}};
@@ -132,11 +146,12 @@ Committed Commit::commit(int keep) {
   check_size(temporary / whole.index.file, whole.index.bytes);
   write_manifest(temporary / manifest_file_name, whole);
   files::sync_folder(temporary);
+  files::sync_folder(parent_of(checkpoints_));  // the folder itself may be as new as its first checkpoint
   rename_into_place(checkpoints_, temporary, committed.path, step_, committed.note);
   files::sync_folder(checkpoints_);
   drop();  // after an exchange, the old checkpoint is there
   try {
-    committed.removed = retain(checkpoints_, keep);
+    committed.removed = retain(checkpoints_, retention);
     sweep(checkpoints_, generation_, step_);
   } catch (const Error& e) {
     committed.note += (committed.note.empty() ? "" : "; ") +
@@ -146,8 +161,11 @@ Committed Commit::commit(int keep) {
 }
 
 void Commit::drop() noexcept {
-  std::error_code ignored;  // what cannot be removed is swept by the next attempt
-  fs::remove_all(temporary_path(checkpoints_, step_, generation_), ignored);
+  try {
+    discard(checkpoints_, temporary_path(checkpoints_, step_, generation_), step_);
+  } catch (const std::exception&) {
+    // No memory for the name: the next sweep takes it.
+  }
 }
 
 }  // namespace holdfast::checkpoint

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/retention.hpp"
 #include "checkpoint/vote.hpp"
 
 namespace holdfast::checkpoint {
@@ -34,12 +35,13 @@ class Commit {
   std::vector<int> missing() const;                ///< ranks that have not answered
   std::int64_t step() const { return step_; }
 
-  /// Manifest, fsync, rename, fsync of the parent, then retention (`keep` newest sound ones) and a sweep of
-  /// dead generations. When it returns, the checkpoint is durable. Throws Error when it is not (then drop()
-  /// it); a failure of retention is only a note. Needs complete() and not failed(). A step-N that is already
-  /// there is replaced; one of this or a higher generation counts as this checkpoint, and the temporary
-  /// folder goes (so a second leader may commit again what the first one had).
-  Committed commit(int keep);
+  /// Manifest, fsync, rename, fsync of the parent, then retention (`keep`: so many of the newest sound ones)
+  /// and a sweep of dead generations. When it returns, the checkpoint is durable. Throws Error when it is not
+  /// (then drop() it); a failure of retention is only a note. Needs complete() and not failed(). A step-N
+  /// that is already there is replaced; one of this or a higher generation counts as this checkpoint, and the
+  /// temporary folder goes (so a second leader may commit again what the first one had).
+  Committed commit(const Retention& retention);
+  Committed commit(int keep) { return commit(Retention{keep, 0}); }
   /// Removes the temporary folder. Never throws. Best called when every rank has answered or is known dead.
   void drop() noexcept;
 

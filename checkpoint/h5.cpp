@@ -213,14 +213,16 @@ void Id::reset() {
 
 Element element_of(DType type) { return type == DType::fp32 ? Element::float32 : Element::bf16; }
 
-Id create_file(const fs::path& path, std::uint64_t metadata_bytes) {
+Id create_file(const fs::path& path, const FileSpace& file_space) {
   const Silence silence;
   const Id access = property_list(H5P_FILE_ACCESS), creation = property_list(H5P_FILE_CREATE);
   checked(H5Pset_fapl_stdio(access.get()), "choose the driver");
   checked(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110), "choose the HDF5 format");
   checked(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "choose how to close");
-  checked(H5Pset_alignment(access.get(), 1 << 20, 4096), "choose the alignment");
-  checked(H5Pset_meta_block_size(access.get(), metadata_bytes), "choose the metadata block");
+  checked(H5Pset_alignment(access.get(), file_space.aligned_from, file_space.alignment),
+          "choose the alignment");
+  checked(H5Pset_meta_block_size(access.get(), file_space.metadata_bytes), "choose the metadata block");
+  checked(H5Pset_userblock(creation.get(), file_space.user_block), "choose the user block");
   checked(H5Pset_small_data_block_size(access.get(), 0), "choose the data block");
   checked(H5Pset_obj_track_times(creation.get(), false), "switch off times");
   return {checked(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
@@ -230,6 +232,9 @@ Id create_file(const fs::path& path, std::uint64_t metadata_bytes) {
 
 Id open_file(const fs::path& path) {
   const Silence silence;
+  // A file may name a filter, and HDF5 would look for its code in HDF5_PLUGIN_PATH: nothing of ours needs
+  // any.
+  checked(H5PLset_loading_state(0), "switch off plugins");
   const Id access = property_list(H5P_FILE_ACCESS);
   checked(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "choose how to close");
   // Committed files never change, and parallel file systems often have no locks.
@@ -251,19 +256,55 @@ void write_attribute(hid_t file, const char* name, std::int64_t value) {
   checked(H5Awrite(attribute.get(), H5T_NATIVE_INT64, &value), "write an attribute");
 }
 
-Id create_contiguous(hid_t file, const std::string& name, Element element, std::int64_t count) {
+void write_attribute(hid_t file, const char* name, const std::string& text) {
   const Silence silence;
-  const hsize_t shape[1] = {size(count)};
-  const Id extent = space(shape), creation = untimed_dataset();
-  checked(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "choose a layout");
-  checked(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "choose early allocation");
-  checked(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "choose never to fill");
-  return create_dataset(file, name, file_type(element).get(), extent.get(), creation.get());
+  const Id type(checked(H5Tcopy(H5T_C_S1), "copy a type"), H5Tclose);
+  checked(H5Tset_size(type.get(), text.size() + 1), "make a text type");
+  checked(H5Tset_cset(type.get(), H5T_CSET_UTF8), "make a text type");
+  const Id scalar(checked(H5Screate(H5S_SCALAR), "make a dataspace"), H5Sclose);
+  const Id attribute(checked(H5Acreate2(file, name, type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT),
+                             "create an attribute"),
+                     H5Aclose);
+  checked(H5Awrite(attribute.get(), type.get(), text.c_str()), "write an attribute");
 }
 
-std::int64_t offset_of(hid_t dataset) {
+ContiguousMaker::ContiguousMaker(hid_t file) : file_(file) {
   const Silence silence;
-  const haddr_t offset = H5Dget_offset(dataset);
+  creation_ = untimed_dataset(), group_creation_ = property_list(H5P_GROUP_CREATE);
+  checked(H5Pset_obj_track_times(group_creation_.get(), false), "switch off times");
+  checked(H5Pset_layout(creation_.get(), H5D_CONTIGUOUS), "choose a layout");
+  checked(H5Pset_alloc_time(creation_.get(), H5D_ALLOC_TIME_EARLY), "choose early allocation");
+  checked(H5Pset_fill_time(creation_.get(), H5D_FILL_TIME_NEVER), "choose never to fill");
+  for (const Element element : {Element::float32, Element::bf16, Element::int64})
+    types_[static_cast<std::size_t>(element)] = file_type(element);
+}
+
+hid_t ContiguousMaker::group(const std::string& name) {
+  if (name.empty()) return file_;
+  const auto known = groups_.find(name);
+  if (known != groups_.end()) return known->second.get();
+  const std::size_t slash = name.rfind('/');
+  const hid_t parent = group(slash == std::string::npos ? "" : name.substr(0, slash));
+  const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
+  Id made(checked(H5Gcreate2(parent, last.c_str(), H5P_DEFAULT, group_creation_.get(), H5P_DEFAULT),
+                  "create group " + name),
+          H5Gclose);
+  return groups_.emplace(name, std::move(made)).first->second.get();
+}
+
+std::int64_t ContiguousMaker::make(const std::string& name, Element element,
+                                   std::span<const std::int64_t> shape) {
+  const Silence silence;
+  const std::vector<hsize_t> extents(shape.begin(), shape.end());
+  const Id extent = space(extents);
+  const std::size_t slash = name.rfind('/');
+  const hid_t parent = group(slash == std::string::npos ? "" : name.substr(0, slash));
+  const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
+  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[static_cast<std::size_t>(element)].get(),
+                                      extent.get(), H5P_DEFAULT, creation_.get(), H5P_DEFAULT),
+                           "create dataset " + name),
+                   H5Dclose);
+  const haddr_t offset = H5Dget_offset(dataset.get());
   if (offset == HADDR_UNDEF)
     throw Error(Exit::runtime, "cannot find a dataset's place in its file", innermost());
   return static_cast<std::int64_t>(offset);

@@ -4,8 +4,10 @@
 // here is on the save path.
 #include <hdf5.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,25 +37,47 @@ class Id {
   Close close_ = nullptr;
 };
 
-/// A new file in format 1.10, its metadata collected in blocks of `metadata_bytes`, data of 1 MiB and more
-/// aligned to 4096.
-/// By the stdio driver, which alone follows the link to a file without a name.
-Id create_file(const fs::path& path, std::uint64_t metadata_bytes);
+/// Where HDF5 puts what it writes into a new file.
+struct FileSpace {
+  std::uint64_t metadata_bytes = 4096;                     ///< its metadata is collected in blocks of so many
+  std::uint64_t user_block = 0;                            ///< left free before everything: 0, or 512 * 2^k
+  std::uint64_t aligned_from = 1 << 20, alignment = 4096;  ///< data of so many bytes begin on a multiple
+};
+/// A new file in format 1.10. By the stdio driver, which alone follows the link to a file without a name.
+Id create_file(const fs::path& path, const FileSpace& file_space);
+inline Id create_file(const fs::path& path, std::uint64_t metadata_bytes) {
+  return create_file(path, FileSpace{metadata_bytes});
+}
 Id open_file(const fs::path& path);  ///< for reading; does not lock
 /// Closes and says so when it fails (the destructor would not).
 void close_file(Id file);
 
 void write_attribute(hid_t file, const char* name, std::int64_t value);
+void write_attribute(hid_t file, const char* name, const std::string& text);
 
 /// bf16 is a 2-byte floating-point type of its own (8 bits of exponent, bias 127, 7 of mantissa), which HDF5
 /// converts and prints like any other.
 enum class Element { float32, bf16, int64 };
 Element element_of(DType type);
-/// A contiguous 1-D dataset, allocated at once and never filled; missing groups of its name are made. `count`
-/// may not be 0.
-Id create_contiguous(hid_t file, const std::string& name, Element element, std::int64_t count);
-/// Byte offset of a contiguous dataset in its file.
-std::int64_t offset_of(hid_t dataset);
+/// Makes contiguous datasets of one file, allocated at once and never filled. A file has thousands of
+/// them: what they share is made once. Ends before the file is closed.
+class ContiguousMaker {
+ public:
+  explicit ContiguousMaker(hid_t file);
+  /// Missing groups of its name are made. No extent may be 0. Returns its byte offset in the file.
+  std::int64_t make(const std::string& name, Element element, std::span<const std::int64_t> shape);
+  std::int64_t make(const std::string& name, Element element, std::int64_t count) {
+    return make(name, element, std::span(&count, 1));
+  }
+
+ private:
+  hid_t group(const std::string& name);
+
+  hid_t file_;
+  Id creation_, group_creation_;
+  std::array<Id, 3> types_;  ///< by Element
+  std::map<std::string, Id> groups_;
+};
 
 /// Elements [first, first + count) of a virtual dataset, row-major, are the whole of 1-D `dataset` in `file`.
 struct Source {

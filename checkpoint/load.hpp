@@ -2,6 +2,7 @@
 // Reading a checkpoint into any layout. Needs the manifest and the shard files, and no HDF5.
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
@@ -22,5 +23,14 @@ struct Loaded {
 Loaded load(const fs::path& step_dir, const State& into);
 /// The same when the manifest has already been read, to look at its facts first.
 Loaded load(const fs::path& step_dir, Manifest manifest, const State& into);
+
+struct Salvaged {
+  std::vector<bool> whole;  ///< one per piece of `into`: filled from sound blocks; the others are undefined
+  std::vector<std::string> problems;  ///< what is damaged, one sentence each
+  std::int64_t bytes_read = 0;
+};
+/// The same, but damage costs only the pieces that it touches: they can then be had from elsewhere, if
+/// somebody holds the state of this very point. Throws Error as load() does, never Damaged.
+Salvaged salvage(const fs::path& step_dir, const Manifest& manifest, const State& into);
 
 }  // namespace holdfast::checkpoint

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/state.hpp"
@@ -37,19 +38,31 @@ struct Sealed {
   bool operator==(const Sealed&) const = default;
 };
 
+/// As a record has it, and as it travels with a copy: one line of JSON.
+std::string to_text(const Sealed& what);
+/// Nothing when that is not what to_text() gave.
+std::optional<Sealed> sealed_from_text(std::string_view text);
+
 class LocalFile {
  public:
   /// The file at `path`, mapped; made anew when it is missing, of another identity or size, or damaged in its
-  /// head. `slot_bytes`: of one snapshot. `reset`: what it holds is void. Throws Error (runtime) that says
-  /// how much was asked for and how much there is; memory is allocated and touched here, never later.
-  LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t slot_bytes, int slots, bool reset);
-  /// An existing file for reading; nothing when there is none with this identity and size.
+  /// head. Its folder is made, too, and has to be this user's alone. `slot_bytes`: of one snapshot.
+  /// `record_room`: bytes for the text of one record. `reset`: what it holds is void. Throws Error (runtime)
+  /// that says how much was asked for and how much there is; memory is allocated and touched here, never
+  /// later.
+  LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t slot_bytes, int slots, bool reset,
+            std::int64_t record_room = 1 << 20);
+  /// An existing file for reading, never for open() and seal(); nothing when there is none with this identity
+  /// and size.
   static std::optional<LocalFile> find(const fs::path& path, const LocalIdentity& identity,
                                        std::int64_t slot_bytes);
+  /// The same of any identity, for people and tests.
+  static std::optional<LocalFile> find(const fs::path& path);
   LocalFile(LocalFile&&) noexcept;
   LocalFile& operator=(LocalFile&&) noexcept;
   ~LocalFile();  ///< unmaps; the file stays
 
+  LocalIdentity identity() const;
   int slots() const;
   /// Memory of a slot, aligned to 4096.
   std::span<std::byte> slot(int index) const;
@@ -57,14 +70,25 @@ class LocalFile {
   std::optional<Sealed> sealed(int index) const;
   /// Before the first byte of a slot is changed.
   void open(int index);
-  /// The slot's data are whole; nobody changes them until open(). `what.digests` were computed from them.
+  /// The slot's data are whole; nobody changes them until open(). `what.digests` were computed from them. An
+  /// Error (runtime) when the record has no room for it; the slot then stays open.
   void seal(int index, const Sealed& what);
   const fs::path& path() const;
 
  private:
+  LocalFile();
   struct Map;
   std::unique_ptr<Map> map_;
 };
+
+/// A local file as people see it: whose it is, and what its slots hold. The data are neither read nor mapped.
+struct LocalOutline {
+  LocalIdentity identity;
+  std::int64_t slot_bytes = 0;
+  std::vector<std::optional<Sealed>> slots;  ///< nothing: open, or its record is not whole
+};
+/// Of any local file; nothing when `path` is none.
+std::optional<LocalOutline> outline_of(const fs::path& path);
 
 /// Digests of pieces as a seal has them; `state` names the pieces and their memory.
 std::vector<std::uint64_t> piece_digests(const State& state);

@@ -88,11 +88,11 @@ Manifest parse_manifest(std::string_view text) {
   m.point.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
   detail::read_point(fields.value("point"), "point", version, m.point);
   m.facts = detail::read_facts(fields.value("facts"), "facts");
-  detail::read_tensors(fields.array("tensors"), "tensors", m.tensors, m.digests);
+  detail::read_tensors(fields.array("tensors"), "tensors", m.tensors, &m.digests);
   m.state_digest = fields.hex64("state_digest");
   const Json& shards = fields.array("shards");
   for (std::size_t i = 0; i < shards.size(); ++i)
-    m.shards.push_back(detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]"));
+    m.shards.push_back(detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]", version));
   m.index = detail::read_index(fields.value("index"), "index");
   prove(m);
   return m;

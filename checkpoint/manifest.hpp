@@ -1,8 +1,10 @@
 #pragma once
 // manifest.json: the only thing a reader of a checkpoint believes. Text, strict reader and proofs
 // (FORMAT.md).
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +24,11 @@ class Damaged : public Error {
       : Error(Exit::runtime, std::move(problem), std::move(why), std::move(hint)) {}
 };
 
-inline constexpr int format_version = 3;              ///< written; 1 and 2 are read too
-inline constexpr std::int64_t block_bytes = 4 << 20;  ///< of the data span, under one CRC32C
-inline constexpr std::int64_t record_bytes = 128;     ///< at the start of the data span
+inline constexpr int format_version = 4;                   ///< written; 1 to 3 are read too
+inline constexpr std::int64_t block_bytes = 64 << 10;      ///< of the payload, under one CRC32C
+inline constexpr std::int64_t block_bytes_to_3 = 4 << 20;  ///< of the data span, up to version 3
+inline constexpr std::int64_t record_bytes = 128;          ///< at the start of the data span
+inline constexpr std::int64_t page_bytes = 4096;           ///< what extents of a shard are multiples of
 
 /// A piece and its byte offset in its shard file.
 struct StoredPiece {
@@ -32,15 +36,33 @@ struct StoredPiece {
   std::int64_t offset = 0;
 };
 
-/// One shard file: bytes [0, data_offset) are HDF5 metadata, [data_offset, bytes) the data span.
+/// One shard file: bytes [0, data_offset) are HDF5 metadata, [data_offset, payload_offset) the head (record
+/// and block table), [payload_offset, bytes) the payload. Up to version 3 there is no head: the record alone
+/// starts the data span, which the blocks cover, and the table is here.
 struct ShardInfo {
   std::string file;
   std::int64_t bytes = 0, data_offset = 0;
+  std::int64_t payload_offset = 0;  ///< 0: of version 3 or before
   std::uint32_t metadata_crc32c = 0;
-  std::vector<std::uint32_t> block_crc32c;
-  std::string root;  ///< XXH3-128, 32 hex digits: root_of(*this)
+  std::vector<std::uint32_t> block_crc32c;  ///< up to version 3; empty since
+  std::string root;                         ///< XXH3-128, 32 hex digits: root_of(*this, its block table)
   std::vector<StoredPiece> pieces;
+  bool has_head() const { return payload_offset > 0; }
 };
+
+/// The blocks of a shard of any version: which bytes each checksum covers.
+struct Blocks {
+  std::int64_t first = 0;  ///< byte offset in the file of block 0
+  std::int64_t each = 0;   ///< bytes of a block; the last one may be shorter
+  std::int64_t end = 0;    ///< bytes of the file
+  std::int64_t count() const { return (end - first + each - 1) / each; }
+  std::int64_t offset(std::int64_t k) const { return first + k * each; }
+  std::int64_t bytes(std::int64_t k) const { return std::min(each, end - offset(k)); }
+  std::int64_t at(std::int64_t offset) const { return (offset - first) / each; }  ///< the block of a byte
+};
+Blocks blocks_of(const ShardInfo& shard);
+/// Bytes of a head with a table of so many blocks: record and table, rounded up to pages.
+std::int64_t head_bytes(std::int64_t blocks);
 
 struct IndexInfo {
   std::string file;
@@ -72,8 +94,8 @@ Manifest read_manifest(const fs::path& step_dir);
 /// is stored exactly once. parse_manifest() and the committer both call it: nothing is committed that would
 /// be refused on reading.
 void prove(const Manifest& manifest);
-std::string root_of(const ShardInfo& shard);
-std::int64_t blocks_of(const ShardInfo& shard);
+/// `table`: one CRC32C per block; `shard.block_crc32c` up to version 3, else what the head of the file says.
+std::string root_of(const ShardInfo& shard, std::span<const std::uint32_t> table);
 std::int64_t total_bytes(const Manifest& manifest);
 
 }  // namespace holdfast::checkpoint

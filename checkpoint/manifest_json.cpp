@@ -47,26 +47,28 @@ Json to_json(const RunPoint& point) {
           {"scaling", point.scaling}};
 }
 
-Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
+Json to_json(const LogicalTensor& tensor) {
   return {{"name", tensor.name},
           {"rows", tensor.rows},
           {"cols", tensor.cols},
-          {"dtype", tensor.type == DType::fp32 ? "f32" : "bf16"},
-          {"digest", digest_text(digest)}};
+          {"dtype", tensor.type == DType::fp32 ? "f32" : "bf16"}};
+}
+
+Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
+  Json json = to_json(tensor);
+  json["digest"] = digest_text(digest);
+  return json;
 }
 
 Json to_json(const ShardInfo& shard) {
-  std::string table;
-  table.reserve(shard.block_crc32c.size() * 8);
-  for (const std::uint32_t crc : shard.block_crc32c) table += hex32(crc);
   Json pieces = Json::array();
   for (const StoredPiece& piece : shard.pieces)
     pieces.push_back(Json::array({piece.span.tensor, piece.span.first, piece.span.count, piece.offset}));
   return {{"file", shard.file},
           {"bytes", shard.bytes},
           {"data_offset", shard.data_offset},
+          {"payload_offset", shard.payload_offset},
           {"metadata_crc32c", hex32(shard.metadata_crc32c)},
-          {"block_crc32c", table},
           {"root", shard.root},
           {"pieces", pieces}};
 }
@@ -92,6 +94,25 @@ bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value) 
     value = value << 4 | static_cast<std::uint64_t>(digit);
   }
   return true;
+}
+
+Json hex_list(std::span<const std::uint64_t> values) {
+  std::string text;
+  text.reserve(values.size() * 16);
+  for (const std::uint64_t value : values) text += digest_text(value);
+  return text;
+}
+
+std::vector<std::uint64_t> read_hex_list(const Fields& fields, const char* name, std::size_t digits) {
+  const std::string text = fields.text(name);
+  std::vector<std::uint64_t> values(text.size() / digits);
+  bool good = text.size() % digits == 0;
+  for (std::size_t i = 0; good && i < values.size(); ++i)
+    good = parse_hex(std::string_view(text).substr(i * digits, digits), digits, values[i]);
+  if (!good)
+    throw Damaged("the manifest is not usable",
+                  fields.place(name) + " is not a list of " + std::to_string(digits) + " hex digits");
+  return values;
 }
 
 Fields::Fields(const Json& object, std::string place, std::initializer_list<const char*> names)
@@ -181,23 +202,25 @@ Facts read_facts(const Json& json, const std::string& place) {
 }
 
 void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
-                  std::vector<std::uint64_t>& digests) {
+                  std::vector<std::uint64_t>* digests) {
   for (std::size_t i = 0; i < json.size(); ++i) {
-    const Fields fields(json[i], place + "[" + std::to_string(i) + "]",
-                        {"name", "rows", "cols", "dtype", "digest"});
+    const std::string where = place + "[" + std::to_string(i) + "]";
+    const Fields fields = digests ? Fields(json[i], where, {"name", "rows", "cols", "dtype", "digest"})
+                                  : Fields(json[i], where, {"name", "rows", "cols", "dtype"});
     const std::string dtype = fields.text("dtype");
     if (dtype != "f32" && dtype != "bf16")
       throw Damaged("the manifest is not usable",
                     fields.place("dtype") + " is \"" + dtype + "\", this format has f32 and bf16");
     tensors.push_back({fields.text("name"), fields.integer("rows"), fields.integer("cols"),
                        dtype == "f32" ? DType::fp32 : DType::bf16});
-    digests.push_back(fields.hex64("digest"));
+    if (digests) digests->push_back(fields.hex64("digest"));
   }
 }
 
-ShardInfo read_shard(const Json& json, const std::string& place) {
+ShardInfo read_shard(const Json& json, const std::string& place, int version) {
+  const char* const changed = version < 4 ? "block_crc32c" : "payload_offset";
   const Fields fields(json, place,
-                      {"file", "bytes", "data_offset", "metadata_crc32c", "block_crc32c", "root", "pieces"});
+                      {"file", "bytes", "data_offset", "metadata_crc32c", changed, "root", "pieces"});
   ShardInfo shard;
   shard.file = fields.text("file");
   shard.bytes = fields.integer("bytes");
@@ -207,16 +230,11 @@ ShardInfo read_shard(const Json& json, const std::string& place) {
   if (!parse_hex(fields.text("metadata_crc32c"), 8, crc))
     throw Damaged("the manifest is not usable", fields.place("metadata_crc32c") + " is not 8 hex digits");
   shard.metadata_crc32c = static_cast<std::uint32_t>(crc);
-  const std::string table = fields.text("block_crc32c");
-  if (table.size() % 8 != 0)
-    throw Damaged("the manifest is not usable",
-                  fields.place("block_crc32c") + " is not a list of 8 hex digits");
-  for (std::size_t at = 0; at < table.size(); at += 8) {
-    if (!parse_hex(std::string_view(table).substr(at, 8), 8, crc))
-      throw Damaged("the manifest is not usable",
-                    fields.place("block_crc32c") + " is not a list of 8 hex digits");
-    shard.block_crc32c.push_back(static_cast<std::uint32_t>(crc));
-  }
+  if (version < 4)
+    for (const std::uint64_t block : read_hex_list(fields, "block_crc32c", 8))
+      shard.block_crc32c.push_back(static_cast<std::uint32_t>(block));
+  else
+    shard.payload_offset = fields.integer("payload_offset");
   for (const Json& piece : fields.array("pieces")) {
     const std::string where = fields.place("pieces") + "[" + std::to_string(shard.pieces.size()) + "]";
     if (!piece.is_array() || piece.size() != 4)

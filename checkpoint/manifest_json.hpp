@@ -3,8 +3,10 @@
 // to checkpoint/.
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/manifest.hpp"
 
@@ -14,9 +16,10 @@ using Json = nlohmann::ordered_json;
 
 Json to_json(const Generation& generation, std::int64_t step);
 Json to_json(const Facts& facts);
-Json to_json(const RunPoint& point);  ///< but the step, which stands with the generation
+Json to_json(const RunPoint& point);        ///< but the step, which stands with the generation
+Json to_json(const LogicalTensor& tensor);  ///< but the digest
 Json to_json(const LogicalTensor& tensor, std::uint64_t digest);
-Json to_json(const ShardInfo& shard);
+Json to_json(const ShardInfo& shard);  ///< as format_version has it
 Json to_json(const IndexInfo& index);
 
 /// Text on one line. Bytes that are not UTF-8 become the replacement character: never an exception.
@@ -45,14 +48,18 @@ class Fields {
 
 /// Fixed-width lower-case hex; false when `text` is anything else.
 bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value);
+/// One string of 16 hex digits for each value; and such a string read, of any number of digits each.
+Json hex_list(std::span<const std::uint64_t> values);
+std::vector<std::uint64_t> read_hex_list(const Fields& fields, const char* name, std::size_t digits);
 
 std::int64_t read_generation(const Json& json, const std::string& place,
                              Generation& generation);  ///< returns the step
 void read_point(const Json& json, const std::string& place, int version, RunPoint& point);  ///< but the step
 Facts read_facts(const Json& json, const std::string& place);
+/// `digests` null: the tensors come without.
 void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
-                  std::vector<std::uint64_t>& digests);
-ShardInfo read_shard(const Json& json, const std::string& place);
+                  std::vector<std::uint64_t>* digests);
+ShardInfo read_shard(const Json& json, const std::string& place, int version);
 IndexInfo read_index(const Json& json, const std::string& place);
 
 }  // namespace holdfast::checkpoint::detail

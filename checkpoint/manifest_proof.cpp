@@ -1,5 +1,6 @@
 // What must hold between the numbers of a manifest before any of them is used.
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <unordered_set>
 
@@ -9,6 +10,8 @@
 
 namespace holdfast::checkpoint {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "block tables are little-endian, and so are we");
 
 /// Far above any model, far below overflow in bytes.
 constexpr std::int64_t most_elements = std::int64_t{1} << 56;
@@ -42,21 +45,40 @@ void prove_tensors(const Manifest& m) {
     refuse("the state digest does not follow from those of the tensors");
 }
 
-/// Sizes, block table, root, and that pieces lie inside the data span, apart from each other.
+/// Where the extents of a shard lie, up to version 3: metadata, then record and pieces under the blocks.
+void prove_extents_to_3(const ShardInfo& shard) {
+  if (shard.bytes > most_elements || shard.bytes - record_bytes < shard.data_offset)
+    refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
+  const std::int64_t blocks = blocks_of(shard).count();
+  if (static_cast<std::int64_t>(shard.block_crc32c.size()) != blocks)
+    refuse(shard.file + " has " + std::to_string(blocks) + " blocks and " +
+           std::to_string(shard.block_crc32c.size()) + " block checksums");
+  if (shard.root != root_of(shard, shard.block_crc32c))
+    refuse(shard.file + ": the root does not follow from the block checksums");
+}
+
+/// Since version 4: metadata, head, payload. The root is compared with the table when the head is read.
+void prove_extents(const ShardInfo& shard) {
+  if (shard.bytes > most_elements || shard.bytes % page_bytes != 0 || shard.bytes < shard.payload_offset)
+    refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
+  if (shard.payload_offset <= shard.data_offset ||
+      shard.payload_offset - shard.data_offset != head_bytes(blocks_of(shard).count()))
+    refuse(shard.file + ": the payload cannot start at " + std::to_string(shard.payload_offset));
+}
+
+/// Sizes, root, and that pieces lie inside the data span, apart from each other.
 void prove_shard(const Manifest& m, std::size_t rank) {
   const ShardInfo& shard = m.shards[rank];
   if (shard.file != shard_file_name(static_cast<int>(rank)))
     refuse("shard " + std::to_string(rank) + " must be in " + shard_file_name(static_cast<int>(rank)) +
            ", not \"" + shard.file + "\"");
-  if (shard.data_offset <= 0 || shard.data_offset % 4096 != 0)
+  if (shard.data_offset <= 0 || shard.data_offset % page_bytes != 0)
     refuse(shard.file + ": the data cannot start at " + std::to_string(shard.data_offset));
-  if (shard.bytes > most_elements || shard.bytes - record_bytes < shard.data_offset)
-    refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
-  if (static_cast<std::int64_t>(shard.block_crc32c.size()) != blocks_of(shard))
-    refuse(shard.file + " has " + std::to_string(blocks_of(shard)) + " blocks and " +
-           std::to_string(shard.block_crc32c.size()) + " block checksums");
-  if (shard.root != root_of(shard))
-    refuse(shard.file + ": the root does not follow from the block checksums");
+  if (m.version < 4)
+    prove_extents_to_3(shard);
+  else
+    prove_extents(shard);
+  const std::int64_t first_piece = m.version < 4 ? shard.data_offset + record_bytes : shard.payload_offset;
 
   std::vector<const StoredPiece*> by_offset;
   for (const StoredPiece& piece : shard.pieces) {
@@ -68,8 +90,8 @@ void prove_shard(const Manifest& m, std::size_t rank) {
         span.first > tensor.elements() - span.count)
       refuse(shard.file + " has a piece outside " + tensor.name);
     const std::int64_t bytes = bytes_of(span, m.tensors);
-    if (piece.offset % bytes_of(tensor.type) != 0 || piece.offset < shard.data_offset + record_bytes ||
-        bytes > shard.bytes || piece.offset > shard.bytes - bytes)
+    if (piece.offset % bytes_of(tensor.type) != 0 || piece.offset < first_piece || bytes > shard.bytes ||
+        piece.offset > shard.bytes - bytes)
       refuse(shard.file + ": a piece of " + tensor.name + " lies outside the data");
     by_offset.push_back(&piece);
   }
@@ -115,17 +137,23 @@ void prove(const Manifest& m) {
   prove_coverage(m);
 }
 
-std::string root_of(const ShardInfo& shard) {
+std::string root_of(const ShardInfo& shard, std::span<const std::uint32_t> table) {
   std::string bytes;
   append(bytes, static_cast<std::uint64_t>(shard.bytes), 8);
   append(bytes, static_cast<std::uint64_t>(shard.data_offset), 8);
+  if (shard.has_head()) append(bytes, static_cast<std::uint64_t>(shard.payload_offset), 8);
   append(bytes, shard.metadata_crc32c, 4);
-  for (const std::uint32_t crc : shard.block_crc32c) append(bytes, crc, 4);
-  return xxh3_128(bytes);
+  return xxh3_128(bytes, {reinterpret_cast<const char*>(table.data()), table.size_bytes()});
 }
 
-std::int64_t blocks_of(const ShardInfo& shard) {
-  return (shard.bytes - shard.data_offset + block_bytes - 1) / block_bytes;
+Blocks blocks_of(const ShardInfo& shard) {
+  if (shard.has_head()) return {shard.payload_offset, block_bytes, shard.bytes};
+  return {shard.data_offset, block_bytes_to_3, shard.bytes};
+}
+
+std::int64_t head_bytes(std::int64_t blocks) {
+  const std::int64_t used = record_bytes + 4 * blocks;
+  return (used + page_bytes - 1) / page_bytes * page_bytes;
 }
 
 std::int64_t total_bytes(const Manifest& m) {

@@ -1,79 +1,95 @@
 #include "checkpoint/shard_reader.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include "checkpoint/crc32c.hpp"
 #include "checkpoint/shard_file.hpp"
 
 namespace holdfast::checkpoint {
+namespace {
+
+Damaged damaged_in(const fs::path& step_dir, const std::string& file, const std::string& why) {
+  return Damaged("checkpoint " + step_dir.string() + " is damaged", file + ": " + why);
+}
+
+DirectReader open(const fs::path& step_dir, const std::string& file) {
+  try {
+    return DirectReader(step_dir / file);
+  } catch (const std::system_error& e) {
+    const int reason = e.code().value();
+    if (reason == ENOENT || reason == ENOTDIR) throw damaged_in(step_dir, file, "it is missing");
+    throw system_error("cannot open " + (step_dir / file).string(), reason);
+  }
+}
+
+}  // namespace
 
 ShardReader::ShardReader(const fs::path& step_dir, const Manifest& manifest, std::size_t rank)
-    : step_dir_(step_dir), shard_(manifest.shards.at(rank)) {
-  int fd = -1;
-  do fd = ::open((step_dir / shard_.file).c_str(), O_RDONLY | O_CLOEXEC);
-  while (fd < 0 && errno == EINTR);
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) damaged("it is missing");
-  if (fd < 0) throw system_error("cannot open " + (step_dir / shard_.file).string(), errno);
-  fd_ = files::Fd(fd);
-  struct stat info {};
-  if (::fstat(fd, &info) != 0)
-    throw system_error("cannot look at " + (step_dir / shard_.file).string(), errno);
-  if (!S_ISREG(info.st_mode) || info.st_size != shard_.bytes)
-    damaged("it has " + std::to_string(info.st_size) + " bytes, not " + std::to_string(shard_.bytes));
-
-  char record[record_bytes];
-  read(record, record_bytes, shard_.data_offset);
-  const Record expected{manifest.version,
-                        manifest.generation,
-                        manifest.point,
-                        static_cast<int>(rank),
-                        static_cast<int>(manifest.shards.size()),
-                        shard_.bytes,
-                        shard_.data_offset};
-  if (const std::string wrong = wrong_record({record, record_bytes}, expected); !wrong.empty())
-    damaged(wrong);
-  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    : step_dir_(step_dir),
+      shard_(manifest.shards.at(rank)),
+      blocks_(blocks_of(shard_)),
+      file_(open(step_dir, shard_.file)) {
+  if (!file_.is_regular()) throw damaged("it is not a file");
+  if (file_.bytes() != shard_.bytes)
+    throw damaged("it has " + std::to_string(file_.bytes()) + " bytes, not " + std::to_string(shard_.bytes));
+  read_head(manifest, rank);
 }
 
-std::span<const char> ShardReader::block(std::int64_t k) {
-  const std::int64_t first = block_first(k), bytes = std::min(block_bytes, shard_.bytes - first);
-  if (loaded_ != k) {
-    buffer_.resize(static_cast<std::size_t>(std::min(block_bytes, shard_.bytes - shard_.data_offset)));
-    loaded_ = -1;
-    read(buffer_.data(), bytes, first);
-    if (crc32c(buffer_.data(), static_cast<std::size_t>(bytes)) !=
-        shard_.block_crc32c.at(static_cast<std::size_t>(k)))
-      damaged("block " + std::to_string(k) + " of " + std::to_string(blocks_of(shard_)) +
-              " does not match its checksum");
-    loaded_ = k;
-  }
-  return {buffer_.data(), static_cast<std::size_t>(bytes)};
-}
-
-std::string ShardReader::metadata() {
-  std::string bytes(static_cast<std::size_t>(shard_.data_offset), '\0');
-  read(bytes.data(), shard_.data_offset, 0);
-  return bytes;
-}
-
-void ShardReader::read(char* to, std::int64_t bytes, std::int64_t offset) {
-  while (bytes > 0) {
-    const ssize_t n = ::pread(fd_.get(), to, static_cast<std::size_t>(bytes), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) damaged(std::string("it cannot be read: ") + std::strerror(errno));
-    if (n == 0) damaged("it ends too early");
-    to += n, bytes -= n, offset += n, bytes_read_ += n;
+void ShardReader::read_head(const Manifest& manifest, std::size_t rank) {
+  const std::int64_t bytes = 8 * record_elements(shard_);
+  const AlignedBuffer room(bytes);
+  read_exactly(room.span(), bytes, shard_.data_offset);
+  head_read_ = bytes;
+  const std::span<const std::byte> head = room.span().first(static_cast<std::size_t>(bytes));
+  const Record expected = record_of(manifest, rank);
+  const std::string wrong =
+      shard_.has_head() ? wrong_head(head, expected, shard_)
+                        : wrong_record({reinterpret_cast<const char*>(head.data()), head.size()}, expected);
+  if (!wrong.empty()) throw damaged(wrong);
+  if (shard_.has_head()) {
+    const auto table = table_in(head, blocks_.count());
+    table_.assign(table.begin(), table.end());
+  } else {
+    table_ = shard_.block_crc32c;  // the manifest has proved it against the root
   }
 }
 
-void ShardReader::damaged(const std::string& why) const {
-  throw Damaged("checkpoint " + step_dir_.string() + " is damaged", shard_.file + ": " + why);
+std::span<const std::byte> ShardReader::read(std::int64_t first, std::int64_t count,
+                                             std::span<std::byte> room) const {
+  const std::int64_t from = blocks_.offset(first),
+                     bytes = blocks_.offset(first + count - 1) + blocks_.bytes(first + count - 1) - from;
+  read_exactly(room, bytes, from);
+  return room.first(static_cast<std::size_t>(bytes));
 }
+
+bool ShardReader::matches(std::int64_t k, std::span<const std::byte> bytes) const {
+  return crc32c(bytes.data(), bytes.size()) == table_.at(static_cast<std::size_t>(k));
+}
+
+Damaged ShardReader::mismatch(std::int64_t first, std::int64_t count) const {
+  const std::string of = " of " + std::to_string(blocks_.count());
+  if (count == 1) return damaged("block " + std::to_string(first) + of + " does not match its checksum");
+  return damaged("blocks " + std::to_string(first) + " to " + std::to_string(first + count - 1) + of +
+                 " do not match their checksums");
+}
+
+std::string ShardReader::metadata() const {
+  const AlignedBuffer room(shard_.data_offset);
+  read_exactly(room.span(), shard_.data_offset, 0);
+  return {reinterpret_cast<const char*>(room.span().data()), static_cast<std::size_t>(shard_.data_offset)};
+}
+
+void ShardReader::read_exactly(std::span<std::byte> room, std::int64_t bytes, std::int64_t offset) const {
+  try {
+    if (file_.read(room.first(static_cast<std::size_t>(whole_pages(bytes))), offset) < bytes)
+      throw damaged("it ends too early");
+  } catch (const std::system_error& e) {
+    throw damaged("it cannot be read: " + e.code().message());
+  }
+}
+
+Damaged ShardReader::damaged(const std::string& why) const { return damaged_in(step_dir_, shard_.file, why); }
 
 }  // namespace holdfast::checkpoint

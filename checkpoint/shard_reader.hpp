@@ -1,43 +1,50 @@
 #pragma once
-// Reading shard files below the level of tensors: whole blocks, each checked before it is handed out.
-// Internal to checkpoint/.
+// Reading one shard file below the level of tensors: whole blocks, each with a checksum that was itself
+// checked. Internal to checkpoint/.
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "checkpoint/direct_reader.hpp"
 #include "checkpoint/manifest.hpp"
-#include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
 
 class ShardReader {
  public:
-  /// Opens shard `rank` of the checkpoint and compares its size and its record with the manifest. Throws
-  /// Damaged.
+  /// Opens shard `rank` of the checkpoint; compares its size and its record with the manifest, and its block
+  /// table with the root. Throws Damaged; Error when the file may not be read.
   ShardReader(const fs::path& step_dir, const Manifest& manifest, std::size_t rank);
 
-  /// Block k of the data span: checked bytes, valid until the next call. Throws Damaged when the checksum
-  /// does not match.
-  std::span<const char> block(std::int64_t k);
-  std::int64_t block_first(std::int64_t k) const {
-    return shard_.data_offset + k * block_bytes;
-  }  ///< byte offset in the file
-  /// The metadata extent, unchecked.
-  std::string metadata();
-  std::int64_t bytes_read() const { return bytes_read_; }
+  const ShardInfo& info() const { return shard_; }
+  const Blocks& blocks() const { return blocks_; }
+  /// Bytes of blocks [first, first + count), read into `room`, not yet checked. Throws Damaged. `room` is
+  /// aligned, and whole pages.
+  std::span<const std::byte> read(std::int64_t first, std::int64_t count, std::span<std::byte> room) const;
+  /// Do these bytes of block k match its checksum?
+  bool matches(std::int64_t k, std::span<const std::byte> bytes) const;
+  /// "blocks 3 to 5 of 8 do not match their checksums", as Damaged.
+  Damaged mismatch(std::int64_t first, std::int64_t count) const;
+
+  /// The extent of HDF5 metadata, unchecked.
+  std::string metadata() const;
+  /// What making the reader has read: record and block table.
+  std::int64_t head_bytes_read() const { return head_read_; }
 
  private:
-  void read(char* to, std::int64_t bytes, std::int64_t offset);
-  [[noreturn]] void damaged(const std::string& why) const;
+  void read_head(const Manifest& manifest, std::size_t rank);
+  void read_exactly(std::span<std::byte> room, std::int64_t bytes, std::int64_t offset) const;
+  Damaged damaged(const std::string& why) const;
 
   fs::path step_dir_;
   const ShardInfo& shard_;
-  files::Fd fd_;
-  std::vector<char> buffer_;
-  std::int64_t loaded_ = -1;  ///< the block in the buffer
-  std::int64_t bytes_read_ = 0;
+  Blocks blocks_;
+  DirectReader file_;
+  std::vector<std::uint32_t> table_;
+  std::int64_t head_read_ = 0;
 };
 
 }  // namespace holdfast::checkpoint

@@ -1,74 +1,51 @@
 #include "checkpoint/shard_writer.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <vector>
+#include <optional>
 
 #include "checkpoint/catalog.hpp"
-#include "checkpoint/crc32c.hpp"
+#include "checkpoint/direct_file.hpp"
 #include "checkpoint/hash.hpp"
+#include "checkpoint/image_pass.hpp"
 #include "checkpoint/index_file.hpp"
+#include "checkpoint/read_back.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "checkpoint/vote.hpp"
-#include "src/base/files.hpp"
+#include "src/base/clock.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
 
-/// Bytes of the data span that come from memory; what lies between is zero.
-struct Extent {
-  std::int64_t offset, bytes;
-  const char* from;
-};
+/// What rank `rank` writes.
+std::vector<PieceSpan> not_empty(const WriterLayout& layout, int rank) {
+  std::vector<PieceSpan> spans = layout.of_rank[static_cast<std::size_t>(rank)];
+  std::erase_if(spans, [](const PieceSpan& span) { return span.count == 0; });
+  return spans;
+}
 
-/// A new file of known size that removes itself unless it was finished: a failed save frees its space at
-/// once.
-class NewFile {
- public:
-  NewFile(fs::path path, std::int64_t bytes)
-      : path_(std::move(path)), fd_(files::open(path_, O_WRONLY | O_CREAT | O_EXCL)) {
-    // Room for everything before the first byte. Where the file system cannot promise that, the writes will
-    // tell.
-    int result = 0;
-    do result = ::fallocate(fd_.get(), 0, 0, bytes);
-    while (result != 0 && errno == EINTR);
-    if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) result = ::ftruncate(fd_.get(), bytes);
-    if (result != 0) {
-      const int reason = errno;
-      ::unlink(path_.c_str());
-      throw system_error("cannot make room for " + path_.string(), reason);
-    }
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (fd_) ::unlink(path_.c_str());
-  }
-  int fd() const { return fd_.get(); }
-  const fs::path& path() const { return path_; }
-  /// fsync and close, both checked. Neither is ever tried again: the kernel may have dropped the pages.
-  void finish() {
-    files::sync(fd_.get(), path_);
-    const int fd = fd_.release();
-    if (::close(fd) == 0) return;
-    const int reason = errno;
-    ::unlink(path_.c_str());
-    throw system_error("cannot close " + path_.string(), reason);
-  }
+std::int64_t bytes_of_all(const WriterLayout& layout, std::span<const LogicalTensor> tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& spans : layout.of_rank)
+    for (const PieceSpan& span : spans) bytes += bytes_of(span, tensors);
+  return bytes;
+}
 
- private:
-  fs::path path_;
-  files::Fd fd_;
-};
+bool is_there(const fs::path& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
 
-/// Starts the disk on what was just written, so that the final fsync finds little left to do. Only a hint.
-void start_writeback(int fd, std::int64_t first, std::int64_t bytes) {
-  (void)::sync_file_range(fd, first, bytes, SYNC_FILE_RANGE_WRITE);
+void make_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    throw system_error("cannot create " + path.string(), errno);
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace
@@ -76,111 +53,133 @@ void start_writeback(int fd, std::int64_t first, std::int64_t bytes) {
 struct ShardWriter::Plan {
   fs::path checkpoints;
   int rank = 0, world = 0;
-  State state;
-  Manifest common;  ///< facts, tensors, generation; point and digests change with each save
+  WriteOptions options;
   ShardPlan shard;
-  WriterLayout layout;  ///< rank 0, until the index is made
-  std::string index;    ///< rank 0: bytes of index.h5, made at the first save
+  Manifest common;  ///< facts, tensors, generation; the point changes with each save
+  std::vector<PieceSpan> spans;
+  std::vector<std::int64_t> places;
+  std::int64_t checkpoint_bytes = 0;
+  AlignedBuffer metadata;  ///< the bytes [0, data_offset)
+  AlignedBuffer again;     ///< for reading back
+  ImagePass pass;
+  std::string index;  ///< rank 0: bytes of index.h5
+  WriteCost cost;
 
-  void write_shard(const fs::path& folder, ShardInfo& info) const;
-  void write_index(const fs::path& folder);
+  Plan(int rank, const WriterLayout& layout, const std::vector<LogicalTensor>& tensors,
+       const WriteOptions& options);
+  std::size_t head_bytes() const {
+    return static_cast<std::size_t>(shard.info.payload_offset - shard.info.data_offset);
+  }
+  fs::path make_temporary_folder() const;
+  void write_shard(NewFile& file, std::span<std::byte> image, ShardInfo& info);
+  void write_index(NewFile& file) const;
 };
 
-ShardWriter::ShardWriter(fs::path checkpoints, int rank, Generation generation, State pieces,
-                         WriterLayout layout, Facts facts)
-    : plan_(std::make_unique<Plan>()) {
+ShardWriter::Plan::Plan(int rank_, const WriterLayout& layout, const std::vector<LogicalTensor>& tensors,
+                        const WriteOptions& options_)
+    : rank(rank_),
+      world(static_cast<int>(layout.of_rank.size())),
+      options(options_),
+      shard(plan_shard(rank, world, tensors, not_empty(layout, rank))),
+      spans(not_empty(layout, rank)),
+      metadata(shard.info.data_offset),
+      again(read_back_bytes(shard.info, options.read_back)),
+      pass(shard.info, tensors, options.threads, options.chunk_bytes) {
+  std::memcpy(metadata.span().data(), shard.metadata.data(), shard.metadata.size());
+  std::int64_t mine = 0;
+  for (const StoredPiece& piece : shard.info.pieces) {
+    places.push_back(piece.offset - shard.info.data_offset);
+    mine += bytes_of(piece.span, tensors);
+  }
+  checkpoint_bytes = bytes_of_all(layout, tensors) + world * (shard.info.bytes - mine);
+}
+
+ShardWriter::ShardWriter(fs::path checkpoints, int rank, Generation generation,
+                         std::vector<LogicalTensor> tensors, WriterLayout layout, Facts facts,
+                         WriteOptions options) {
   expects(rank >= 0 && static_cast<std::size_t>(rank) < layout.of_rank.size(),
           "the writer's rank is in the layout");
-  const auto not_empty = [](const auto& span) { return span.count > 0; };
-  std::vector<PieceSpan> mine;
-  std::copy_if(layout.of_rank[static_cast<std::size_t>(rank)].begin(),
-               layout.of_rank[static_cast<std::size_t>(rank)].end(), std::back_inserter(mine), not_empty);
-  std::erase_if(pieces.pieces, [](const PieceView& piece) { return piece.count == 0; });
-  const bool same =
-      std::equal(mine.begin(), mine.end(), pieces.pieces.begin(), pieces.pieces.end(),
-                 [](const PieceSpan& span, const PieceView& piece) { return span == piece.span(); });
-  expects(same, "the pieces are those of the layout");
-
+  plan_ = std::make_unique<Plan>(rank, layout, tensors, options);
   Plan& plan = *plan_;
   plan.checkpoints = std::move(checkpoints);
-  plan.rank = rank, plan.world = static_cast<int>(layout.of_rank.size());
-  plan.shard = plan_shard(rank, plan.world, pieces.tensors, mine);
   plan.common.generation = generation;
   plan.common.facts = std::move(facts);
-  plan.common.tensors = pieces.tensors;
-  plan.state = std::move(pieces);
-  if (rank == 0) plan.layout = std::move(layout);
+  if (rank == 0) {
+    plan.index = index_text(tensors, layout);
+    plan.common.index = {index_file_name, static_cast<std::int64_t>(plan.index.size()), xxh3_128(plan.index)};
+  }
+  plan.common.tensors = std::move(tensors);
 }
 
 ShardWriter::~ShardWriter() = default;
 ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
 ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
 
+std::span<const std::int64_t> ShardWriter::places() const { return plan_->places; }
+std::span<const PieceSpan> ShardWriter::spans() const { return plan_->spans; }
 std::int64_t ShardWriter::file_bytes() const { return plan_->shard.info.bytes; }
-
-std::string ShardWriter::write(const RunPoint& point, std::span<const std::uint64_t> tensor_digests) {
-  Plan& plan = *plan_;
-  expects(tensor_digests.size() == plan.common.tensors.size(), "one digest per tensor");
-  plan.common.point = point;
-  plan.common.digests.assign(tensor_digests.begin(), tensor_digests.end());
-  const fs::path folder = temporary_path(plan.checkpoints, point.step, plan.common.generation);
-  for (const fs::path& path : {plan.checkpoints, folder})
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-      throw system_error("cannot create " + path.string(), errno);
-  ShardInfo info = plan.shard.info;
-  plan.write_shard(folder, info);
-  if (plan.rank == 0) plan.write_index(folder);
-  files::sync_folder(folder);
-  return vote_text(plan.rank, plan.common, info);
+std::int64_t ShardWriter::checkpoint_bytes() const { return plan_->checkpoint_bytes; }
+WriteCost ShardWriter::last_cost() const { return plan_->cost; }
+std::int64_t ShardWriter::image_bytes() const {
+  return plan_->shard.info.bytes - plan_->shard.info.data_offset;
 }
 
-void ShardWriter::Plan::write_shard(const fs::path& folder, ShardInfo& info) const {
-  const std::string record = record_text(
-      {format_version, common.generation, common.point, rank, world, info.bytes, info.data_offset});
-  std::vector<Extent> extents{{info.data_offset, record_bytes, record.data()}};
-  for (std::size_t i = 0; i < info.pieces.size(); ++i)
-    extents.push_back({info.pieces[i].offset, bytes_of(info.pieces[i].span, state.tensors),
-                       static_cast<const char*>(state.pieces[i].data)});
-  std::sort(extents.begin(), extents.end(),
-            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
-
-  NewFile file(folder / info.file, info.bytes);
-  std::vector<char> block(static_cast<std::size_t>(std::min(block_bytes, info.bytes - info.data_offset)));
-  auto next = extents.begin();
-  for (std::int64_t first = info.data_offset; first < info.bytes; first += block_bytes) {
-    const std::int64_t end = std::min(first + block_bytes, info.bytes);
-    std::int64_t at = first;
-    while (at < end) {
-      char* const to = block.data() + (at - first);
-      const std::int64_t gap_end = next == extents.end() ? end : std::min(next->offset, end);
-      if (at < gap_end) {
-        std::memset(to, 0, static_cast<std::size_t>(gap_end - at));
-        at = gap_end;
-        continue;
-      }
-      const std::int64_t bytes = std::min(next->offset + next->bytes, end) - at;
-      std::memcpy(to, next->from + (at - next->offset), static_cast<std::size_t>(bytes));
-      at += bytes;
-      if (at == next->offset + next->bytes) ++next;
-    }
-    const auto bytes = static_cast<std::size_t>(end - first);
-    info.block_crc32c.push_back(crc32c(block.data(), bytes));
-    files::write_all(file.fd(), block.data(), bytes, static_cast<std::uint64_t>(first), file.path());
-    start_writeback(file.fd(), first, end - first);
+std::string ShardWriter::write(const RunPoint& point, std::span<std::byte> image) {
+  Plan& plan = *plan_;
+  expects(std::ssize(image) == image_bytes() &&
+              reinterpret_cast<std::uintptr_t>(image.data()) % static_cast<std::uintptr_t>(page_bytes) == 0,
+          "the image has its size and starts on a page");
+  plan.cost = {};
+  const auto start = Clock::now();
+  const double cpu = thread_cpu_seconds();
+  plan.common.point = point;
+  const fs::path folder = plan.make_temporary_folder();
+  ShardInfo info = plan.shard.info;
+  NewFile shard(folder / info.file, info.bytes, plan.options.direct);
+  plan.write_shard(shard, image, info);
+  std::optional<NewFile> index;
+  if (plan.rank == 0) {
+    index.emplace(folder / plan.common.index.file, plan.common.index.bytes, false);
+    plan.write_index(*index);
   }
-  info.root = root_of(info);
-  files::write_all(file.fd(), shard.metadata.data(), shard.metadata.size(), 0, file.path());
+  files::sync_folder(folder);
+  read_back(shard.path(), info, plan.shard.metadata, image.first(plan.head_bytes()), plan.options.read_back,
+            point.step, plan.again.span());
+  std::string vote = vote_text(plan.rank, plan.common, info, plan.pass.piece_digests());
+  shard.keep();
+  if (index) index->keep();
+  plan.cost = {info.bytes, seconds_since(start),
+               thread_cpu_seconds() - cpu + plan.pass.cpu_seconds_elsewhere(), shard.direct()};
+  return vote;
+}
+
+/// Whoever finds no folder of this checkpoint yet asks for room for all of it; after that, everybody for
+/// their own part.
+fs::path ShardWriter::Plan::make_temporary_folder() const {
+  make_folder(checkpoints);
+  fs::path folder = temporary_path(checkpoints, common.point.step, common.generation);
+  check_room(checkpoints, is_there(folder) ? shard.info.bytes : checkpoint_bytes);
+  make_folder(folder);
+  return folder;
+}
+
+/// Payload, head, and last of all the metadata: an unfinished shard is not an HDF5 file.
+void ShardWriter::Plan::write_shard(NewFile& file, std::span<std::byte> image, ShardInfo& info) {
+  const auto head = image.first(head_bytes());
+  std::memset(head.data(), 0, head.size());
+  const auto table = table_in(head, blocks_of(info).count());
+  pass.run(image.subspan(head.size()), table, file);
+  info.root = root_of(info, table);
+  const std::string record = record_text({format_version, common.generation, common.point, rank, world,
+                                          info.bytes, info.data_offset, info.payload_offset});
+  std::memcpy(head.data(), record.data(), record.size());
+  file.write(head, info.data_offset);
+  file.write(metadata.span(), 0);
   file.finish();
 }
 
-void ShardWriter::Plan::write_index(const fs::path& folder) {
-  if (index.empty()) {
-    index = index_text(common.tensors, layout);
-    layout = {};
-    common.index = {index_file_name, static_cast<std::int64_t>(index.size()), xxh3_128(index)};
-  }
-  NewFile file(folder / common.index.file, common.index.bytes);
-  files::write_all(file.fd(), index.data(), index.size(), 0, file.path());
+void ShardWriter::Plan::write_index(NewFile& file) const {
+  file.write(std::as_bytes(std::span(index)), 0);
   file.finish();
 }
 

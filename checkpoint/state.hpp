@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/dtype.hpp"
@@ -74,6 +75,10 @@ struct Facts {
   std::string config_hash;
   bool operator==(const Facts&) const = default;
 };
+
+/// Facts::numerics of weights that no run of ours computed (import.hpp): any run of their model may begin
+/// with them, whatever its arithmetic.
+inline constexpr std::string_view imported_numerics = "imported";
 
 /// Who writes: the epoch under which the attempt was started (RankEnv::epoch), and the attempt. Both only
 /// grow over the life of a run directory, so a larger generation is a later one.

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
 
+#include "checkpoint/block_scan.hpp"
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/crc32c.hpp"
 #include "checkpoint/hash.hpp"
-#include "checkpoint/shard_reader.hpp"
 #include "checkpoint/verify_h5.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/files.hpp"
@@ -17,19 +20,31 @@
 namespace holdfast::checkpoint {
 namespace {
 
-/// Adds what one block contributes to the logical digests of the pieces in it.
-void add_digests(const Manifest& manifest, const ShardInfo& shard, std::span<const char> block,
-                 std::int64_t block_first, std::vector<std::uint64_t>& digests) {
-  const std::int64_t block_end = block_first + static_cast<std::int64_t>(block.size());
-  for (const StoredPiece& piece : shard.pieces) {
-    const auto tensor = static_cast<std::size_t>(piece.span.tensor);
+/// Sentences per shard; more of them say nothing new.
+constexpr std::size_t most_sentences = 16;
+
+/// Pieces in the order of their offsets, so that those of a block are found at once.
+std::vector<StoredPiece> by_offset(const ShardInfo& shard) {
+  std::vector<StoredPiece> pieces = shard.pieces;
+  std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return pieces;
+}
+
+/// Adds what bytes [first, first + bytes.size()) of a shard contribute to the logical digests.
+void add_digests(const Manifest& manifest, const std::vector<StoredPiece>& pieces,
+                 std::span<const std::byte> bytes, std::int64_t first, std::vector<std::uint64_t>& digests) {
+  const std::int64_t end = first + static_cast<std::int64_t>(bytes.size());
+  auto piece = std::partition_point(pieces.begin(), pieces.end(), [&](const StoredPiece& p) {
+    return p.offset + bytes_of(p.span, manifest.tensors) <= first;
+  });
+  for (; piece != pieces.end() && piece->offset < end; ++piece) {
+    const auto tensor = static_cast<std::size_t>(piece->span.tensor);
     const DType type = manifest.tensors[tensor].type;
-    const std::int64_t from = std::max(piece.offset, block_first);
-    const std::int64_t to = std::min(piece.offset + bytes_of(piece.span, manifest.tensors), block_end);
-    if (from >= to) continue;
+    const std::int64_t from = std::max(piece->offset, first);
+    const std::int64_t to = std::min(piece->offset + bytes_of(piece->span, manifest.tensors), end);
     digests[tensor] +=
-        digest_part(static_cast<std::uint64_t>(piece.span.first + (from - piece.offset) / bytes_of(type)),
-                    block.data() + (from - block_first), type, (to - from) / bytes_of(type));
+        digest_part(static_cast<std::uint64_t>(piece->span.first + (from - piece->offset) / bytes_of(type)),
+                    bytes.data() + (from - first), type, (to - from) / bytes_of(type));
   }
 }
 
@@ -44,8 +59,8 @@ class Verifier {
       result_.problems.push_back(e.what());
       return result_;
     }
-    std::vector<std::uint64_t> digests(manifest_.tensors.size(), 0);
-    for (std::size_t rank = 0; rank < manifest_.shards.size(); ++rank) shard(rank, digests);
+    for (std::size_t rank = 0; rank < manifest_.shards.size(); ++rank) shard(rank);
+    const std::vector<std::uint64_t> digests = read_blocks();
     index();
     const bool data_is_good =
         result_.problems.empty();  // else the digests cannot match, and saying so adds nothing
@@ -60,33 +75,67 @@ class Verifier {
  private:
   void problem(const std::string& text) { result_.problems.push_back(text); }
 
-  void shard(std::size_t rank, std::vector<std::uint64_t>& digests) {
+  /// All but the blocks of a shard: those are read later, when it is worth it.
+  void shard(std::size_t rank) {
     const ShardInfo& info = manifest_.shards[rank];
     try {
-      ShardReader reader(step_dir_, manifest_, rank);
+      const ShardReader reader(step_dir_, manifest_, rank);
       const std::string metadata = reader.metadata();
       if (crc32c(metadata.data(), metadata.size()) == info.metadata_crc32c)
         openable_.push_back(info.file);
       else
         problem(info.file + ": its HDF5 metadata does not match its checksum");
-      result_.bytes += info.data_offset;
-      for (std::int64_t k = 0; k < blocks_of(info); ++k) block(reader, info, k, digests);
+      result_.bytes += info.data_offset + reader.head_bytes_read();
+      const std::int64_t blocks = reader.blocks().count(), most = blocks_per_run(reader.blocks().each);
+      for (std::int64_t k = 0; k < blocks; k += most) runs_.push_back({rank, k, std::min(most, blocks - k)});
+      result_.blocks += blocks;
     } catch (const Error& e) {
       problem(e.why().empty() ? e.what() : e.why());
     }
   }
 
-  void block(ShardReader& reader, const ShardInfo& info, std::int64_t k,
-             std::vector<std::uint64_t>& digests) {
+  /// Returns the logical digests of what matched its checksums.
+  std::vector<std::uint64_t> read_blocks() {
+    const std::size_t tensors = manifest_.tensors.size();
+    std::vector<std::vector<StoredPiece>> pieces;
+    for (const ShardInfo& info : manifest_.shards) pieces.push_back(by_offset(info));
+    std::vector<std::vector<std::uint64_t>> digests(scan_workers, std::vector<std::uint64_t>(tensors, 0));
+    std::map<std::size_t, std::map<std::pair<std::size_t, std::int64_t>, std::string>> damage;  // by shard
+    const std::int64_t total = total_bytes(manifest_);
+    std::mutex lock;
+    const BlockUse use{[&](int worker, std::size_t run, const ShardReader& reader, std::int64_t first,
+                           std::int64_t, std::span<const std::byte> bytes) {
+                         add_digests(manifest_, pieces[runs_[run].shard], bytes,
+                                     reader.blocks().offset(first),
+                                     digests[static_cast<std::size_t>(worker)]);
+                         const std::scoped_lock hold(lock);
+                         result_.bytes += static_cast<std::int64_t>(bytes.size());
+                         if (progress_) progress_(result_.bytes, total);
+                       },
+                       [&](std::size_t run, std::int64_t first, std::int64_t, const Damaged& why) {
+                         const std::scoped_lock hold(lock);
+                         damage[runs_[run].shard].try_emplace({run, first}, why.why());
+                       }};
     try {
-      const std::span<const char> bytes = reader.block(k);
-      add_digests(manifest_, info, bytes, reader.block_first(k), digests);
-      result_.bytes += static_cast<std::int64_t>(bytes.size());
-    } catch (const Damaged& e) {
-      problem(e.why());
+      scan_blocks(step_dir_, manifest_, runs_, use);
+    } catch (const Error& e) {
+      problem(e.what());
     }
-    ++result_.blocks;
-    if (progress_) progress_(result_.bytes, total_bytes(manifest_));
+    for (const auto& [shard, places] : damage) say(manifest_.shards[shard].file, places);
+    for (std::size_t t = 0; t < tensors; ++t)
+      for (int worker = 1; worker < scan_workers; ++worker)
+        digests[0][t] += digests[static_cast<std::size_t>(worker)][t];
+    return digests[0];
+  }
+
+  void say(const std::string& file,
+           const std::map<std::pair<std::size_t, std::int64_t>, std::string>& places) {
+    std::size_t said = 0;
+    for (const auto& [place, why] : places) {
+      if (said++ == most_sentences)
+        return problem(file + ": and " + std::to_string(places.size() - most_sentences) + " more places");
+      if (result_.problems.empty() || result_.problems.back() != why) problem(why);
+    }
   }
 
   void index() {
@@ -107,6 +156,7 @@ class Verifier {
   const Progress& progress_;
   Manifest manifest_;
   Verified result_;
+  std::vector<BlockRun> runs_;
   std::vector<std::string> openable_;  ///< files whose HDF5 metadata is what was written
 };
 

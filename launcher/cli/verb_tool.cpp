@@ -30,7 +30,9 @@ void add_tool_verb(CLI::App& app, const std::string& name, const std::string& he
 
 }  // namespace
 
-void add_ckpt(CLI::App& app, int&) { add_tool_verb(app, "ckpt", "List, show and verify checkpoints"); }
+void add_ckpt(CLI::App& app, int&) {
+  add_tool_verb(app, "ckpt", "Look at checkpoints, convert them, and say which stay");
+}
 void add_data(CLI::App& app, int&) { add_tool_verb(app, "data", "Make token files from text"); }
 
 }  // namespace holdfast::launcher

@@ -1,75 +1,102 @@
 #include "src/tool/ckpt.hpp"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/verify.hpp"
-#include "src/base/clock.hpp"
-#include "src/base/files.hpp"
-#include "src/base/run_dir.hpp"
-#include "src/tool/progress.hpp"
+#include "src/base/error.hpp"
+#include "src/tool/ckpt_paths.hpp"
 
 namespace holdfast::tool {
 namespace {
 
-namespace fs = std::filesystem;
 using checkpoint::Manifest;
-using checkpoint::Name;
 using Json = nlohmann::ordered_json;
 
 int exit_of(Exit exit) { return static_cast<int>(exit); }
 
-bool is_folder(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
-
-/// A path as a user types it, without a trailing slash.
-fs::path clean(const fs::path& path) {
-  const fs::path normal = path.lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
-
-/// The checkpoints folder that `path` is or has, or nothing when it is a checkpoint itself.
-std::optional<fs::path> folder_of(const fs::path& path) {
-  if (!is_folder(path))
-    throw Error(Exit::usage, path.string() + " is not a checkpoint or a run directory",
-                "there is no such folder");
-  if (is_folder(RunDir{path}.checkpoints())) return RunDir{path}.checkpoints();
-  const bool looks_like_one = checkpoint::parse_name(path.filename().string()).kind != Name::Kind::other;
-  if (looks_like_one || fs::exists(path / checkpoint::manifest_file_name)) return {};
-  if (!checkpoint::committed_steps(path).empty()) return path;
-  throw Error(Exit::usage, path.string() + " holds no checkpoints", "no step-… folder in it");
-}
-
-std::string size_text(std::int64_t bytes) {
-  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
-}
-
-std::string written_at(const fs::path& step_dir) {
-  struct stat info {};
-  if (::stat((step_dir / checkpoint::manifest_file_name).c_str(), &info) != 0) return "";
-  return utc_iso8601(static_cast<double>(info.st_mtim.tv_sec)).substr(0, 19) + "Z";
-}
-
-/// Text of a manifest on a terminal: one line, nothing that steers it.
-std::string harmless(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
-}
+const char* dtype_text(DType type) { return type == DType::fp32 ? "f32" : "bf16"; }
 
 std::string generation_text(const checkpoint::Generation& generation) {
   return fmt::format("{}-{}", generation.epoch, generation.attempt);
+}
+
+bool is_pinned(const fs::path& step_dir, std::int64_t step) {
+  std::error_code ignored;
+  return fs::exists(checkpoint::pin_path(step_dir.parent_path(), step), ignored);
+}
+
+/// Ranks whose state of `step` lies sealed on this machine.
+struct LocalHold {
+  fs::path folder;
+  std::set<int> ranks;
+  int world = 0;
+};
+std::optional<LocalHold> local_hold_of(const fs::path& step_dir, std::int64_t step) {
+  const auto run = run_of(step_dir.parent_path());
+  const auto local = run ? local_folder_of(*run) : std::nullopt;
+  if (!local) return {};
+  LocalHold hold{local->path, {}, 0};
+  for (const LocalCopy& copy : local->files)
+    for (const auto& sealed : copy.outline.slots)
+      if (sealed && sealed->point.step == step)
+        hold.ranks.insert(copy.outline.identity.rank), hold.world = copy.outline.identity.world;
+  if (hold.ranks.empty()) return {};
+  return hold;
+}
+
+Json levels_json(const fs::path& path, const Manifest& m) {
+  Json levels = {{"shared", path.string()}};
+  if (const auto local = local_hold_of(path, m.point.step))
+    levels["local"] = {{"folder", local->folder.string()}, {"ranks", local->ranks}, {"world", local->world}};
+  return levels;
+}
+
+std::string levels_text(const fs::path& path, const Manifest& m) {
+  std::string text = "shared";
+  if (const auto local = local_hold_of(path, m.point.step))
+    text += fmt::format(", local here ({} of {} ranks)", local->ranks.size(), local->world);
+  return text;
+}
+
+Json local_json(const LocalFolder& local) {
+  Json files = Json::array();
+  for (const LocalCopy& copy : local.files) {
+    Json slots = Json::array();
+    for (const auto& sealed : copy.outline.slots) {
+      Json slot = {{"sealed", sealed.has_value()}};
+      if (sealed) slot["step"] = sealed->point.step, slot["tokens"] = sealed->point.tokens;
+      slots.push_back(slot);
+    }
+    files.push_back({{"file", copy.file},
+                     {"rank", copy.outline.identity.rank},
+                     {"world", copy.outline.identity.world},
+                     {"kind", copy.copy ? "copy" : "own"},
+                     {"slot_bytes", copy.outline.slot_bytes},
+                     {"slots", slots}});
+  }
+  return {{"folder", local.path.string()}, {"files", files}};
+}
+
+void print_local(const LocalFolder& local, std::ostream& out) {
+  out << fmt::format("\nlocal level of this machine: {}\n{:>6}  {:>4}  {:>10}  sealed steps\n",
+                     local.path.string(), "rank", "kind", "slot");
+  for (const LocalCopy& copy : local.files) {
+    std::set<std::int64_t> steps;
+    for (const auto& sealed : copy.outline.slots)
+      if (sealed) steps.insert(sealed->point.step);
+    out << fmt::format("{:>6}  {:>4}  {:>10}  {}\n", copy.outline.identity.rank, copy.copy ? "copy" : "own",
+                       size_text(copy.outline.slot_bytes),
+                       steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
+  }
 }
 
 Json json_of(const fs::path& path, const Manifest& m) {
@@ -78,6 +105,7 @@ Json json_of(const fs::path& path, const Manifest& m) {
           {"tokens", m.point.tokens},
           {"samples", m.point.samples},
           {"written", written_at(path)},
+          {"pinned", is_pinned(path, m.point.step)},
           {"generation", {{"epoch", m.generation.epoch}, {"attempt", m.generation.attempt}}},
           {"bytes", total_bytes(m)},
           {"state_digest", checkpoint::digest_text(m.state_digest)}};
@@ -90,9 +118,10 @@ void print_json(const Json& json, std::ostream& out) {
 void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
   out << fmt::format(
       "checkpoint    {}\nstep          {}\ntokens        {}\nsamples       {}\nwritten       {}\n"
-      "generation    {}\n",
+      "generation    {}\nformat        {}\nlevels        {}{}\n",
       path.string(), m.point.step, m.point.tokens, m.point.samples, written_at(path),
-      generation_text(m.generation));
+      generation_text(m.generation), m.version, levels_text(path, m),
+      is_pinned(path, m.point.step) ? "\npinned        yes" : "");
   out << fmt::format(
       "world         {}\nstrategy      {}\nnumerics      {}\ndata          {}\nseed          {}\n"
       "config        {}\n",
@@ -105,14 +134,16 @@ void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
   out << fmt::format("{:{}}  {:>17}  type  digest\n", "tensor", width, "shape");
   for (std::size_t i = 0; i < m.tensors.size(); ++i) {
     const auto& tensor = m.tensors[i];
-    out << fmt::format("{:{}}  {:>17}  f32   {}\n", tensor.name, width,
-                       fmt::format("{} x {}", tensor.rows, tensor.cols),
+    out << fmt::format("{:{}}  {:>17}  {:4}  {}\n", tensor.name, width,
+                       fmt::format("{} x {}", tensor.rows, tensor.cols), dtype_text(tensor.type),
                        checkpoint::digest_text(m.digests[i]));
   }
 }
 
 Json json_in_full(const fs::path& path, const Manifest& m) {
   Json json = json_of(path, m);
+  json["format"] = m.version;
+  json["levels"] = levels_json(path, m);
   json["facts"] = {{"model_toml", m.facts.model_toml},       {"world", m.facts.world},
                    {"strategy", m.facts.strategy},           {"numerics", m.facts.numerics},
                    {"data_identity", m.facts.data_identity}, {"seed", m.facts.seed},
@@ -120,13 +151,13 @@ Json json_in_full(const fs::path& path, const Manifest& m) {
   for (std::size_t i = 0; i < m.tensors.size(); ++i)
     json["tensors"].push_back({{"name", m.tensors[i].name},
                                {"shape", {m.tensors[i].rows, m.tensors[i].cols}},
-                               {"dtype", "f32"},
+                               {"dtype", dtype_text(m.tensors[i].type)},
                                {"digest", checkpoint::digest_text(m.digests[i])}});
   for (const auto& shard : m.shards)
     json["shards"].push_back({{"file", shard.file},
                               {"bytes", shard.bytes},
                               {"pieces", shard.pieces.size()},
-                              {"blocks", shard.block_crc32c.size()},
+                              {"blocks", checkpoint::blocks_of(shard).count()},
                               {"root", shard.root}});
   return json;
 }
@@ -152,21 +183,23 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
     if (json)
       list.push_back(json_of(step_dir, m));
     else
-      out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {}\n", step, m.point.tokens,
+      out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {}{}\n", step, m.point.tokens,
                          size_text(total_bytes(m)), m.shards.size(), written_at(step_dir),
-                         checkpoint::digest_text(m.state_digest));
+                         checkpoint::digest_text(m.state_digest),
+                         is_pinned(step_dir, step) ? "  pinned" : "");
   }
-  if (json) print_json({{"schema_version", 1}, {"checkpoints", list}}, out);
+  const auto run = run_of(*folder);
+  const auto local = run ? local_folder_of(*run) : std::nullopt;
+  if (local && !json) print_local(*local, out);
+  if (!json) return exit_of(Exit::done);
+  Json all = {{"schema_version", 1}, {"checkpoints", list}};
+  if (local) all["local"] = local_json(*local);
+  print_json(all, out);
   return exit_of(Exit::done);
 }
 
 int ckpt_show(const fs::path& given, bool json, std::ostream& out) {
-  fs::path path = clean(given);
-  if (const auto folder = folder_of(path)) {
-    const auto newest = checkpoint::newest_sound(*folder);
-    if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder->string());
-    path = newest->path;
-  }
+  const fs::path path = checkpoint_of(given);
   const Manifest manifest = checkpoint::read_manifest(path);
   if (!json) {
     print_text(path, manifest, out);
@@ -188,15 +221,8 @@ int ckpt_verify(const fs::path& given, std::ostream& out) {
     paths.push_back(path);
   bool good = true;
   for (const fs::path& step_dir : paths) {
-    Progress progress;
     const checkpoint::Verified result =
-        checkpoint::verify(step_dir, [&](std::int64_t done, std::int64_t total) {
-          progress.show([&] {
-            return fmt::format("verify {}: {} of {}", step_dir.filename().string(), size_text(done),
-                               size_text(total));
-          });
-        });
-    progress.clear();
+        checkpoint::verify(step_dir, bar("verify " + step_dir.filename().string()));
     good &= result.problems.empty();
     if (result.problems.empty())
       out << fmt::format("{}: good ({}, {} blocks)\n", step_dir.string(), size_text(result.bytes),

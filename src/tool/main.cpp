@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/error.hpp"
+#include "src/tool/interrupt.hpp"
 #include "src/tool/verbs.hpp"
 
 namespace {
@@ -30,6 +31,8 @@ int main(int argc, char** argv) {
   } catch (const holdfast::Error& error) {
     std::fprintf(stderr, "holdfast: %s\n", error.what());
     return exit_of(error.exit());
+  } catch (const holdfast::tool::Interrupted& interrupted) {
+    return 128 + interrupted.signal();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "holdfast: %s (internal error)\n", error.what());
     return exit_of(Exit::runtime);

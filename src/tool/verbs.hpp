@@ -5,6 +5,6 @@
 namespace holdfast::tool {
 
 void add_data(CLI::App& app, int& exit_code);  ///< data prepare, data show
-void add_ckpt(CLI::App& app, int& exit_code);  ///< ckpt ls, show, verify
+void add_ckpt(CLI::App& app, int& exit_code);  ///< ckpt ls, show, verify, diff, export, import, ...
 
 }  // namespace holdfast::tool

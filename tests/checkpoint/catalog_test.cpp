@@ -1,4 +1,4 @@
-// Names on disk, and which checkpoints stay.
+// Names on disk, which checkpoints there are, and what is garbage.
 #include "checkpoint/catalog.hpp"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,6 @@ namespace {
 using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using Kind = Name::Kind;
 
 TEST(Catalog, namesGoThereAndBack) {
@@ -22,6 +21,7 @@ TEST(Catalog, namesGoThereAndBack) {
       {"step-123456789012", {Kind::committed, 123456789012, {}, 0}},
       {"step-00000100.tmp-3-7", {Kind::temporary, 100, {3, 7}, 0}},
       {".trash-00000100-2", {Kind::trash, 100, {}, 2}},
+      {"step-00000100.pin", {Kind::pin, 100, {}, 0}},
   };
   for (const auto& [text, name] : names) {
     EXPECT_EQ(parse_name(text), name) << text;
@@ -39,6 +39,8 @@ TEST(Catalog, everythingElseIsNotOurs) {
                            "step-+0000100",
                            "step-00000100.tmp",
                            "step-00000100.tmp-3",
+                           "step-00000100.pin2",
+                           "step-100.pin",
                            "step-00000100.tmp-3-",
                            "step-00000100.tmp-3-07",
                            "step-00000100.tmp-3-7-",
@@ -90,32 +92,14 @@ TEST_F(Saved, aCheckpointUnderAnotherStepsNameIsNotSound) {
   EXPECT_FALSE(newest_sound(path));
 }
 
-TEST_F(Saved, retentionKeepsTheNewestSoundOnes) {
-  save_steps({10, 20, 30, 40});
-  EXPECT_THAT(retain(path, 2), ElementsAre(20, 10));
-  EXPECT_THAT(files::list(path), ElementsAre("step-00000030", "step-00000040"));
-}
-
-TEST_F(Saved, retentionNeverGoesBelowOneSound) {
-  save_steps({10, 20, 30});
-  damage(30);
-  damage(20);
-  EXPECT_THAT(retain(path, 1), IsEmpty());  // 10 is the newest sound one
-  EXPECT_THAT(retain(path, 0), IsEmpty());
-  EXPECT_THAT(committed_steps(path), ElementsAre(30, 20, 10));
-  save_steps({40});
-  EXPECT_THAT(retain(path, 0), ElementsAre(30, 20, 10));
-  EXPECT_TRUE(holds(committed_path(path, 40), vectors({10}), 40));
-}
-
 TEST_F(Saved, sweepTakesOnlyWhatIsDead) {
   save_steps({10});
   for (const char* name : {"step-00000020.tmp-1-1", "step-00000020.tmp-1-2", "step-00000030.tmp-1-2",
-                           "step-00000020.tmp-2-3", ".trash-00000005-1", "mine"})
+                           "step-00000020.tmp-2-3", ".trash-00000005-1", "step-00000010.pin", "mine"})
     fs::create_directories(path / name / "inside");
   sweep(path, {1, 2}, 20);
-  EXPECT_THAT(files::list(path),
-              ElementsAre("mine", "step-00000010", "step-00000020.tmp-2-3", "step-00000030.tmp-1-2"));
+  EXPECT_THAT(files::list(path), ElementsAre("mine", "step-00000010", "step-00000010.pin",
+                                             "step-00000020.tmp-2-3", "step-00000030.tmp-1-2"));
 }
 
 TEST_F(Saved, nextAttemptIsAboveEveryTrace) {

@@ -1,18 +1,28 @@
-// `holdfast ckpt ls|show|verify`.
+// `holdfast ckpt`: what the verbs print and refuse. Conversions themselves: export_test.cpp.
 #include "src/tool/ckpt.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "checkpoint/local_file.hpp"
+#include "checkpoint/retention.hpp"
+#include "src/base/files.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/tool/ckpt_change.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
 
 using namespace testing;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Runs one of the verbs; the exit code comes with the output.
 template <class Verb>
@@ -69,6 +79,11 @@ TEST_F(CkptTool, shows) {
   EXPECT_EQ(json["step"], 10);
   EXPECT_EQ(json["tensors"].size(), whole.tensors.size());
   EXPECT_EQ(json["shards"].size(), 2u);
+  EXPECT_EQ(json["format"], format_version);
+  EXPECT_EQ(json["tensors"][0]["dtype"], "f32");
+  EXPECT_EQ(json["tensors"][12]["dtype"], "bf16");  // the second moments
+  EXPECT_THAT(text, HasSubstr("  bf16  "));
+  EXPECT_FALSE(json["levels"].contains("local"));
 }
 
 TEST_F(CkptTool, verifies) {
@@ -81,6 +96,105 @@ TEST_F(CkptTool, verifies) {
   EXPECT_THAT(text2, HasSubstr("step-00000010: good"));
   EXPECT_THAT(
       text2, HasSubstr("step-00000005: DAMAGED\n  shard-00000.h5: block 0 of 1 does not match its checksum"));
+}
+
+TEST_F(CkptTool, tellsWhatLiesInTheLocalLevel) {
+  const fs::path local = folder.path() / "local";
+  fs::create_directory(local);
+  files::replace_atomically(RunDir{run}.config(),
+                            "resolved = true\n[checkpoint]\nlocal = \"" + local.string() + "\"\n");
+  for (const int rank : {0, 1}) {
+    LocalFile file(local_level_folder(local, run) / local_level_file(rank, rank == 1),
+                   LocalIdentity{1, 2, rank, 2}, 4096, 2, false);
+    file.seal(0, {{10, 100, 10, "", ""}, {1}});
+    if (rank == 0) file.seal(1, {{11, 110, 11, "", ""}, {1}});
+  }
+  write_file(local_level_folder(local, run) / "rank-00002.own", "not one");
+  const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_ls(run, false, out); });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(text, AllOf(HasSubstr("     0   own      4.1 kB  10, 11\n"),
+                          HasSubstr("     1  copy      4.1 kB  10\n"), Not(HasSubstr("     2   own"))));
+  const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_ls(run, true, out); });
+  const auto json = nlohmann::json::parse(text2);
+  EXPECT_EQ(json["local"]["files"].size(), 2u);
+  EXPECT_EQ(json["local"]["files"][0]["slots"][1]["step"], 11);
+  EXPECT_EQ(json["local"]["files"][1]["slots"][1]["sealed"], false);
+  const auto [code3, text3] = output_of([&](auto& out) { return tool::ckpt_show(run, false, out); });
+  EXPECT_THAT(text3, HasSubstr("levels        shared, local here (2 of 2 ranks)"));
+}
+
+TEST_F(CkptTool, diffSaysByItsExitCodeWhetherStatesAreTheSame) {
+  const auto run_diff = [&](const tool::DiffOrder& order) {
+    return output_of([&](auto& out) { return tool::ckpt_diff(order, out); });
+  };
+  const fs::path five = checkpoints / "step-00000005";
+  const auto [code, text] = run_diff({run, five, true, false});
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("fact     step: 10 -> 5\n"), HasSubstr("changed  model/model.scale: 1 of 1 elements"),
+            HasSubstr("different state: 3 tensors are the same, 15 changed, 0 added, 0 removed")));
+  const auto [code2, text2] = run_diff({five, five, true, false});
+  EXPECT_EQ(code2, 0);
+  EXPECT_THAT(text2, HasSubstr("same state: 18 tensors are the same"));
+  const auto [code3, text3] = run_diff({run, five, true, true});
+  const auto json = nlohmann::json::parse(text3);
+  EXPECT_EQ(json["same_state"], false);
+  EXPECT_EQ(json["changed"].size(), 15u);
+  EXPECT_EQ(json["changed"][0]["elements"], 37 * 53);
+}
+
+TEST_F(CkptTool, pruneDoesWhatItSaidItWould) {
+  write_file(checkpoints / ".trash-00000001-1", "");
+  fs::create_directory(checkpoints / "step-00000007.tmp-0-1");
+  const auto prune = [&](bool dry_run) {
+    return output_of([&](auto& out) { return tool::ckpt_prune({run, 1, 0.0, dry_run, false}, out); }).second;
+  };
+  const std::string before = prune(true);
+  EXPECT_THAT(before, AllOf(HasSubstr("would remove step 5\n"), HasSubstr("would remove .trash-00000001-1\n"),
+                            HasSubstr("would remove step-00000007.tmp-0-1\n"),
+                            HasSubstr("1 of 2 checkpoints would stay")));
+  EXPECT_EQ(files::list(checkpoints).size(), 4u);
+  EXPECT_THAT(prune(false), AllOf(HasSubstr("removed step 5\n"), HasSubstr("1 of 2 checkpoints stay")));
+  EXPECT_THAT(files::list(checkpoints), ElementsAre("step-00000010"));
+}
+
+TEST_F(CkptTool, pruneLeavesALiveRunAlone) {
+  const RunDir dir{run};
+  const auto exit_of = [&](bool force) {
+    try {
+      std::ostringstream out;
+      return static_cast<Exit>(tool::ckpt_prune({run, 1, 0.0, false, force}, out));
+    } catch (const Error& e) {
+      return e.exit();
+    }
+  };
+  files::replace_atomically(dir.owner(), "{}");
+  EXPECT_EQ(exit_of(false), Exit::usage);  // a job that has not said that it is over
+  {
+    const files::Fd bare = files::open(dir.bare_lock(), O_RDWR | O_CREAT);
+    ASSERT_EQ(::flock(bare.get(), LOCK_EX | LOCK_NB), 0);
+    EXPECT_EQ(exit_of(true), Exit::usage);
+  }
+  EXPECT_EQ(files::list(checkpoints).size(), 2u);
+  files::replace_atomically(dir.result(), "{}");
+  EXPECT_EQ(exit_of(false), Exit::done);
+  EXPECT_THAT(files::list(checkpoints), ElementsAre("step-00000010"));
+}
+
+TEST_F(CkptTool, pinsByPathOrStep) {
+  const auto pin = [&](const fs::path& path, std::optional<std::int64_t> step, bool unpin) {
+    return output_of([&](auto& out) { return tool::ckpt_pin(path, step, unpin, out); }).second;
+  };
+  EXPECT_EQ(pin(run, {}, false), "step 10 is pinned\n");
+  EXPECT_EQ(pin(run, 5, false), "step 5 is pinned\n");
+  EXPECT_EQ(pin(checkpoints / "step-00000005", {}, false), "step 5 already was pinned\n");
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_ls(run, false, out); }).second,
+              HasSubstr("  pinned\n"));
+  EXPECT_EQ(pin(run, 10, true), "step 10 is not pinned\n");
+  EXPECT_EQ(pin(run, 10, true), "step 10 already was not pinned\n");
+  EXPECT_THROW(pin(run, 6, false), Error);
+  EXPECT_THROW(pin(checkpoints / "step-00000005", 5, false), Error);
 }
 
 TEST_F(CkptTool, refusesOtherPaths) {

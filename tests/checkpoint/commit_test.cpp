@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
 #include "checkpoint/verify.hpp"
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
@@ -21,13 +25,11 @@ struct Commits : ::testing::Test {
   Whole whole{vectors({100, 33}), 10};
   const WriterLayout layout = even_layout(whole.tensors, 2);
 
-  std::string vote(int rank, std::int64_t step, Generation generation,
-                   std::span<const std::uint64_t> digests) {
-    ShardWriter writer(path, rank, generation, whole.view(layout.of_rank[static_cast<std::size_t>(rank)]),
-                       layout, some_facts(2));
-    return writer.write({step, 0, 0}, digests);
+  std::string vote(int rank, std::int64_t step, Generation generation, const Facts& facts = some_facts(2)) {
+    ShardWriter writer(path, rank, generation, whole.tensors, layout, facts);
+    return write_shard(writer, whole, {step, 0, 0});
   }
-  std::string vote(int rank) { return vote(rank, 10, {1, 1}, whole.digests()); }
+  std::string vote(int rank) { return vote(rank, 10, {1, 1}); }
 };
 
 TEST_F(Commits, onlyWithEveryVote) {
@@ -59,12 +61,13 @@ TEST_F(Commits, aNoIsKeptWithItsReason) {
 
 TEST_F(Commits, refusesVotesThatDoNotFit) {
   const std::string zero = vote(0), one = vote(1);
-  std::vector<std::uint64_t> other = whole.digests();
-  other[1] ^= 1;
+  Facts other = some_facts(2);
+  other.seed ^= 1;
   fs::remove_all(temporary_path(path, 10, {1, 1}));
   const std::string otherwise = vote(1, 10, {1, 1}, other);
-  const std::string of_step_9 = vote(1, 9, {1, 1}, whole.digests()),
-                    of_attempt_2 = vote(1, 10, {1, 2}, whole.digests());
+  const std::string of_step_9 = vote(1, 9, {1, 1}), of_attempt_2 = vote(1, 10, {1, 2});
+  auto too_few = nlohmann::json::parse(one);
+  too_few["piece_digests"] = "0123456789abcdef";
 
   const std::tuple<int, std::string, const char*> cases[] = {
       {1, "", "not JSON"},
@@ -76,6 +79,7 @@ TEST_F(Commits, refusesVotesThatDoNotFit) {
       {1, of_step_9, "it belongs to step-00000009.tmp-1-1"},
       {1, of_attempt_2, "it belongs to step-00000010.tmp-1-2"},
       {1, otherwise, "the ranks do not agree on the state"},
+      {1, too_few.dump(), "there is not one digest per piece"},
       {0, otherwise, "voted twice, and differently"},
   };
   for (const auto& [rank, payload, expected] : cases) {
@@ -93,8 +97,8 @@ TEST_F(Commits, refusesWhatIsNotWhole) {
   short_layout.of_rank[1][0].count -= 1;
   Commit commit(path, 10, {1, 1}, 2);
   commit.add(0, true, vote(0));
-  ShardWriter writer(path, 1, {1, 1}, whole.view(short_layout.of_rank[1]), short_layout, some_facts(2));
-  commit.add(1, true, writer.write({10, 0, 0}, whole.digests()));
+  ShardWriter writer(path, 1, {1, 1}, whole.tensors, short_layout, some_facts(2));
+  commit.add(1, true, write_shard(writer, whole, {10, 0, 0}));
   ASSERT_FALSE(commit.failed()) << commit.why();
   try {
     commit.commit(1);
@@ -128,7 +132,7 @@ TEST_F(Commits, committingAgainIsHarmless) {
 
 TEST_F(Commits, aLaterGenerationReplacesAnEarlierOne) {
   save(path, whole, 10, {1, 1}, layout);
-  flip_bit(committed_path(path, 10) / "shard-00001.h5", 8 * 4300);  // why the step was done again
+  flip_bit(committed_path(path, 10) / "shard-00001.h5", 8 * 8300);  // why the step was done again
   EXPECT_THAT(save(path, whole, 10, {1, 2}, layout).note, HasSubstr("replaced an older step-00000010"));
   EXPECT_EQ(read_manifest(committed_path(path, 10)).generation, (Generation{1, 2}));
   EXPECT_THAT(verify(committed_path(path, 10)).problems, IsEmpty());
@@ -150,6 +154,39 @@ TEST_F(Commits, anUnsoundOneIsReplacedWhateverItsGeneration) {
   EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
 }
 
+/// An attempt that everybody takes for dead commits at the same moment as its successor: one of them may
+/// fail, but the step is there afterwards, and whole.
+TEST_F(Commits, twoGenerationsMayRace) {
+  int both = 0;
+  for (int round = 0; round < 30; ++round) {
+    const Folder place;
+    std::vector<Commit> commits;
+    for (const int attempt : {1, 2})
+      commits.push_back(write_all_shards(place.path(), whole, 10, {1, attempt}, layout));
+    std::atomic<int> waiting = 2, committed = 0;
+    {
+      std::vector<std::jthread> leaders;
+      for (Commit& commit : commits)
+        leaders.emplace_back([&] {
+          for (--waiting; waiting > 0;) {
+          }
+          try {
+            commit.commit(1);
+            ++committed;
+          } catch (const Error&) {
+            commit.drop();
+          }
+        });
+    }
+    EXPECT_GE(committed, 1);
+    both += committed == 2;
+    sweep(place.path(), {1, 3});
+    EXPECT_THAT(files::list(place.path()), ElementsAre("step-00000010"));
+    EXPECT_TRUE(holds(committed_path(place.path(), 10), whole.tensors, 10));
+  }
+  RecordProperty("rounds_in_which_both_committed", both);
+}
+
 TEST_F(Commits, keepsTheLastFewAndSweepsDeadGenerations) {
   fs::create_directories(path / "step-00000005.tmp-1-0" / "x");
   for (std::int64_t step : {10, 20, 30}) {
@@ -163,7 +200,7 @@ TEST_F(Commits, keepsTheLastFewAndSweepsDeadGenerations) {
 TEST_F(Commits, twoAttemptsNeverShareAFolder) {
   vote(1);
   EXPECT_THROW(vote(1), Error);  // the same attempt, twice: O_EXCL
-  EXPECT_NO_THROW(vote(1, 10, {1, 2}, whole.digests()));
+  EXPECT_NO_THROW(vote(1, 10, {1, 2}));
 }
 
 }  // namespace

@@ -126,14 +126,31 @@ Facts some_facts(int world) {
           0xfedcba9876543210u,         "c0ffee"};
 }
 
+AlignedBuffer image_of(const ShardWriter& writer, const Whole& whole) {
+  AlignedBuffer image(writer.image_bytes());
+  std::fill(image.span().begin(), image.span().end(), std::byte{0});
+  for (std::size_t i = 0; i < writer.spans().size(); ++i) {
+    const PieceSpan& span = writer.spans()[i];
+    const auto t = static_cast<std::size_t>(span.tensor);
+    std::memcpy(image.span().data() + writer.places()[i],
+                whole.values[t].data() + span.first * bytes_of(whole.tensors[t].type),
+                static_cast<std::size_t>(bytes_of(span, whole.tensors)));
+  }
+  return image;
+}
+
+std::string write_shard(ShardWriter& writer, const Whole& whole, const RunPoint& point) {
+  const AlignedBuffer image = image_of(writer, whole);
+  return writer.write(point, image.span());
+}
+
 Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
-                        const WriterLayout& layout) {
+                        const WriterLayout& layout, WriteOptions options) {
   const int world = static_cast<int>(layout.of_rank.size());
   Commit commit(checkpoints, step, generation, world);
   for (int rank = 0; rank < world; ++rank) {
-    ShardWriter writer(checkpoints, rank, generation,
-                       whole.view(layout.of_rank[static_cast<std::size_t>(rank)]), layout, some_facts(world));
-    commit.add(rank, true, writer.write({step, step * 4096, step * 8, "calm", "even"}, whole.digests()));
+    ShardWriter writer(checkpoints, rank, generation, whole.tensors, layout, some_facts(world), options);
+    commit.add(rank, true, write_shard(writer, whole, {step, step * 4096, step * 8, "calm", "even"}));
   }
   return commit;
 }

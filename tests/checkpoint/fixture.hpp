@@ -9,6 +9,7 @@
 
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/commit.hpp"
+#include "checkpoint/direct_reader.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/shard_writer.hpp"
 
@@ -52,9 +53,14 @@ WriterLayout ragged_layout(const std::vector<LogicalTensor>& tensors, int world,
 
 Facts some_facts(int world);
 
+/// The image that `writer` asks for, with its pieces of `whole`.
+AlignedBuffer image_of(const ShardWriter& writer, const Whole& whole);
+/// Writes the part of `whole` that is the writer's; returns its vote.
+std::string write_shard(ShardWriter& writer, const Whole& whole, const RunPoint& point);
+
 /// The votes of all writers, without the commit.
 Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
-                        const WriterLayout& layout);
+                        const WriterLayout& layout, WriteOptions options = {});
 /// A whole save, committed.
 Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
                const WriterLayout& layout, int keep = 3);

@@ -29,7 +29,8 @@ fs::path write_to(const fs::path& folder) {
 }
 
 TEST(Golden, isStillRead) {
-  const char* const digests[] = {"5e564f5b0d2040f2", "2b719793a4faa808", "2b719793a4faa808"};
+  const char* const digests[] = {"5e564f5b0d2040f2", "2b719793a4faa808", "2b719793a4faa808",
+                                 "2b719793a4faa808"};
   for (int version = 1; version <= format_version; ++version) {
     Whole into(tensors(version), 0);
     const Loaded loaded = load(golden(version), into.view(even_layout(into.tensors, 1).of_rank[0]));

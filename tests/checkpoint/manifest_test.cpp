@@ -30,9 +30,9 @@ Manifest good() {
   m.digests = {0x0123456789abcdef, 7};
   m.state_digest = state_digest(m.tensors, m.digests);
   m.shards.resize(2);
-  m.shards[0] = {"shard-00000.h5", 8192, 4096, 1, {2}, "", {{{0, 0, 60}, 4096 + 128}, {{1, 0, 7}, 5000}}};
-  m.shards[1] = {"shard-00001.h5", 8192, 4096, 3, {4}, "", {{{0, 60, 40}, 4096 + 128}}};
-  for (auto& shard : m.shards) shard.root = root_of(shard);
+  m.shards[0] = {
+      "shard-00000.h5", 12288, 4096, 8192, 1, {}, xxh3_128("0"), {{{0, 0, 60}, 8192}, {{1, 0, 7}, 9000}}};
+  m.shards[1] = {"shard-00001.h5", 12288, 4096, 8192, 3, {}, xxh3_128("1"), {{{0, 60, 40}, 8192}}};
   m.index = {"index.h5", 800, xxh3_128("index")};
   return m;
 }
@@ -64,7 +64,8 @@ TEST(Manifest, goesThereAndBack) {
   EXPECT_EQ(again.tensors, m.tensors);
   EXPECT_EQ(again.digests, m.digests);
   EXPECT_EQ(again.shards[1].pieces[0].span, (PieceSpan{0, 60, 40}));
-  EXPECT_EQ(total_bytes(again), 2 * 8192);
+  EXPECT_EQ(again.shards[1].payload_offset, 8192);
+  EXPECT_EQ(total_bytes(again), 2 * 12288);
 }
 
 TEST(Manifest, textThatIsNotUtf8DoesNotStopASave) {
@@ -95,11 +96,11 @@ TEST(Manifest, refusesLies) {
                                               p.span = {0, INT64_MAX, INT64_MAX};
                                             })},
       {"has a piece of tensor 2, which is not listed", piece(1, 0, [](auto& p) { p.span.tensor = 2; })},
-      {"two pieces share bytes at 4460", piece(0, 1, [](auto& p) { p.offset = 4460; })},
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 4096; })},  // over the record
+      {"two pieces share bytes at 8428", piece(0, 1, [](auto& p) { p.offset = 8428; })},
+      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 8188; })},  // over the head
       {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 0; })},
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 4226; })},  // not on a multiple of 4
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 8192 - 236; })},
+      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 8194; })},  // not on a multiple of 4
+      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 12288 - 236; })},
       {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = INT64_MAX - 3; })},
       {"two pieces share bytes", [](auto& m) { m.shards[0].pieces.push_back(m.shards[0].pieces[0]); }},
       {"stored nowhere", [](auto& m) { m.shards.pop_back(); }},
@@ -108,13 +109,17 @@ TEST(Manifest, refusesLies) {
       {"must be in shard-00001.h5", [](auto& m) { m.shards[1].file = "../../etc/passwd"; }},
       {"must be in shard-00001.h5", [](auto& m) { m.shards[1].file = "shard-00000.h5"; }},
       {"the index must be in index.h5", [](auto& m) { m.index.file = "/etc/passwd"; }},
-      {"1 blocks and 2 block checksums", [](auto& m) { m.shards[0].block_crc32c.push_back(5); }},
-      {"1 blocks and 0 block checksums", [](auto& m) { m.shards[0].block_crc32c.clear(); }},
-      {"the root does not follow", [](auto& m) { m.shards[0].block_crc32c[0] ^= 1; }},
-      {"the root does not follow", [](auto& m) { m.shards[0].metadata_crc32c ^= 1; }},
+      {"the payload cannot start at 0", [](auto& m) { m.shards[0].payload_offset = 0; }},
+      {"the payload cannot start at 4096", [](auto& m) { m.shards[0].payload_offset = 4096; }},
+      {"the payload cannot start at 8193", [](auto& m) { m.shards[0].payload_offset = 8193; }},
+      {"the payload cannot start at 12288",
+       [](auto& m) { m.shards[0].payload_offset = 12288; }},  // a page too much
+      {"the payload cannot start at 8192",
+       [](auto& m) { m.shards[0].bytes = 8192 + 993 * block_bytes; }},  // the table needs a second page
+      {"cannot have 12288 bytes", [](auto& m) { m.shards[0].payload_offset = 16384; }},
       {"the data cannot start at 0", [](auto& m) { m.shards[0].data_offset = 0; }},
       {"the data cannot start at 4097", [](auto& m) { m.shards[0].data_offset = 4097; }},
-      {"cannot have 4200 bytes", [](auto& m) { m.shards[0].bytes = 4200; }},
+      {"cannot have 12289 bytes", [](auto& m) { m.shards[0].bytes = 12289; }},
       {"cannot have 9223372036854775807 bytes", [](auto& m) { m.shards[0].bytes = INT64_MAX; }},
       {"tensor model/a is named twice", [](auto& m) { m.tensors[1].name = "model/a"; }},
       {"tensor model/a cannot be", [](auto& m) { m.tensors[0].rows = m.tensors[0].cols = INT64_MAX; }},
@@ -158,13 +163,12 @@ TEST(Manifest, refusesWrongFields) {
       {"\"rows\":10", "\"rows\":[10]", "tensors[0].rows is not a non-negative integer"},
       {"\"metadata_crc32c\":\"00000001\"", "\"metadata_crc32c\":\"1\"",
        "shards[0].metadata_crc32c is not 8 hex digits"},
-      {"\"block_crc32c\":\"00000002\"", "\"block_crc32c\":\"000000020\"",
-       "shards[0].block_crc32c is not a list of 8 hex digits"},
-      {"\"block_crc32c\":\"00000002\"", "\"block_crc32c\":\"0000000g\"",
-       "shards[0].block_crc32c is not a list of 8 hex digits"},
-      {"[0,0,60,4224]", "[0,0,60]", "shards[0].pieces[0] is not [tensor, first, count, offset]"},
-      {"[0,0,60,4224]", "[0,0,60,-4224]", "shards[0].pieces[0][3] is not a non-negative integer"},
-      {"[0,0,60,4224]", "{}", "shards[0].pieces[0] is not [tensor, first, count, offset]"},
+      {"\"payload_offset\":8192", "\"payload_offset\":\"8192\"",
+       "shards[0].payload_offset is not a non-negative integer"},
+      {"\"payload_offset\":8192", "\"block_crc32c\":\"00000002\"", "shards[0].payload_offset is missing"},
+      {"[0,0,60,8192]", "[0,0,60]", "shards[0].pieces[0] is not [tensor, first, count, offset]"},
+      {"[0,0,60,8192]", "[0,0,60,-8192]", "shards[0].pieces[0][3] is not a non-negative integer"},
+      {"[0,0,60,8192]", "{}", "shards[0].pieces[0] is not [tensor, first, count, offset]"},
       {"\"seed\":", "\"seed\":-", "facts.seed is not a non-negative integer"},
       {"\"state_digest\":", "\"state_digest\":7,\"x\":", "the top level has an unknown field \"x\""},
       {"\"index\":{", "\"index\":{{", "it is not JSON"},
@@ -179,12 +183,38 @@ TEST(Manifest, refusesWrongFields) {
   }
 }
 
+/// Up to version 3 the block tables were in the manifest, and had to fit there.
+TEST(Manifest, refusesLiesOfOlderVersions) {
+  const std::string text =
+      read_file(fs::path(HOLDFAST_SOURCE_DIR) / "tests/checkpoint/golden/version-3/manifest.json");
+  EXPECT_EQ(complaint(text), "accepted");
+  const Manifest old = parse_manifest(text);
+  ASSERT_EQ(old.shards[0].block_crc32c.size(), 1u);
+  char table[9];
+  std::snprintf(table, sizeof table, "%08x", old.shards[0].block_crc32c[0]);
+  const std::string field = std::string("\"block_crc32c\":\"") + table + "\"";
+  const std::pair<std::string, const char*> changes[] = {
+      {"\"block_crc32c\":\"\"", "1 blocks and 0 block checksums"},
+      {std::string("\"block_crc32c\":\"") + table + "00000005\"", "1 blocks and 2 block checksums"},
+      {"\"block_crc32c\":\"00000000\"", "the root does not follow"},
+      {"\"block_crc32c\":\"000000000\"", "shards[0].block_crc32c is not a list of 8 hex digits"},
+      {"\"block_crc32c\":\"0000000g\"", "shards[0].block_crc32c is not a list of 8 hex digits"},
+      {"\"payload_offset\":8192", "shards[0].block_crc32c is missing"},
+  };
+  for (const auto& [to, expected] : changes) {
+    std::string changed = text;
+    ASSERT_NE(changed.find(field), std::string::npos);
+    changed.replace(changed.find(field), field.size(), to);
+    EXPECT_THAT(complaint(signed_again(changed)), HasSubstr(expected)) << to;
+  }
+}
+
 TEST(Manifest, tellsNewerFromDamaged) {
   std::string text = to_text(good());
-  text.replace(text.find(":3,"), 3, ":4,");
+  text.replace(text.find(":4,"), 3, ":5,");
   EXPECT_THAT(complaint(text), HasSubstr("altered or cut"));  // one flipped bit is not a newer version
   EXPECT_THAT(complaint(signed_again(text)),
-              HasSubstr("error: the checkpoint has a newer format (version 4"));
+              HasSubstr("error: the checkpoint has a newer format (version 5"));
 }
 
 TEST(Manifest, refusesTextThatIsNoManifest) {

@@ -53,21 +53,18 @@ TEST(RoundTrip, crossesBlocksAndReadsOnlyWhatIsAskedFor) {
   EXPECT_EQ(load_all(path, whole.tensors, even_layout(whole.tensors, 3)), whole.values);
   Whole into(whole.tensors, 0);
   const Loaded loaded = load(path, into.view({{1, 0, 5}}));
-  EXPECT_LE(loaded.bytes_read, 2 * (block_bytes + record_bytes));  // of 20 MB: at most a block of each shard
+  // Of 20 MB: the head and a block of each shard, or two where the piece lies across their border.
+  EXPECT_LE(loaded.bytes_read, 2 * (page_bytes + 2 * block_bytes));
 }
 
 TEST(RoundTrip, savesAgainAndAgainWithOneWriter) {
   const Folder folder;
   Whole whole(vectors({1000}), 0);
   const WriterLayout layout = even_layout(whole.tensors, 1);
-  ShardWriter writer(folder.path() / "checkpoints", 0, {0, 1}, whole.view(layout.of_rank[0]), layout,
-                     some_facts(1));
+  ShardWriter writer(folder.path() / "checkpoints", 0, {0, 1}, whole.tensors, layout, some_facts(1));
   for (std::int64_t step = 1; step <= 3; ++step) {
-    const Whole next(whole.tensors, step);
-    std::copy(next.values[0].begin(), next.values[0].end(),
-              whole.values[0].begin());  // the same memory, new values
     Commit commit(folder.path() / "checkpoints", step, {0, 1}, 1);
-    commit.add(0, true, writer.write({step, 0, 0}, whole.digests()));
+    commit.add(0, true, write_shard(writer, Whole(whole.tensors, step), {step, 0, 0}));
     ASSERT_FALSE(commit.failed()) << commit.why();
     const fs::path path = commit.commit(3).path;
     EXPECT_THAT(verify(path).problems, ::testing::IsEmpty());

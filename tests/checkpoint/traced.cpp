@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>  // RENAME_EXCHANGE
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <fstream>
 #include <map>
+#include <optional>
 
 namespace holdfast::checkpoint::testing {
 namespace {
@@ -69,11 +73,15 @@ void watch(pid_t pid, int at, Fault fault, Traced& result) {
       continue;
     const auto known = changing_calls.find(static_cast<long>(call.entry.nr));
     const bool is_write = call.entry.nr == SYS_pwrite64 || call.entry.nr == SYS_write;
-    if (fault == Fault::half_write ? !is_write : known == changing_calls.end() && !creates(call)) continue;
-    if (result.calls++ != at) continue;
-    result.struck = known == changing_calls.end() ? "open" : known->second;
+    const bool counts = fault == Fault::half_write   ? is_write
+                        : fault == Fault::read_error ? call.entry.nr == SYS_pread64
+                                                     : known != changing_calls.end() || creates(call);
+    if (!counts || result.calls++ != at) continue;
+    result.struck = fault == Fault::read_error      ? "pread"
+                    : known == changing_calls.end() ? "open"
+                                                    : known->second;
     if (fault == Fault::kill) return kill_and_reap(pid, result);
-    if (fault == Fault::io_error && !fail_call(pid, EIO, result)) return;
+    if ((fault == Fault::io_error || fault == Fault::read_error) && !fail_call(pid, EIO, result)) return;
     if (fault == Fault::no_space && !fail_call(pid, ENOSPC, result)) return;
     if (fault == Fault::half_write)
       ::ptrace(PTRACE_POKEUSER, pid, offsetof(user_regs_struct, rdx),
@@ -81,10 +89,127 @@ void watch(pid_t pid, int at, Fault fault, Traced& result) {
   }
 }
 
-}  // namespace
+/// Bytes of the child's memory.
+std::string memory_of(pid_t pid, std::uint64_t at, std::size_t bytes) {
+  std::string text(bytes, '\0');
+  const iovec here{text.data(), bytes}, there{reinterpret_cast<void*>(at), bytes};
+  const ssize_t n = ::process_vm_readv(pid, &here, 1, &there, 1, 0);
+  text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+  return text;
+}
 
-Traced run_traced(const std::function<int()>& body, int at, Fault fault) {
-  Traced result;
+/// A path from the child's memory, which may end at a page that is not there.
+std::string text_of(pid_t pid, std::uint64_t at) {
+  std::string text;
+  while (text.find('\0') == std::string::npos) {
+    const std::string more = memory_of(pid, at + text.size(), 64 - (at + text.size()) % 64);
+    if (more.empty()) break;
+    text += more;
+  }
+  return text.substr(0, text.find('\0'));
+}
+
+class Recorder {
+ public:
+  Recorder(pid_t pid, const std::filesystem::path& folder) : pid_(pid), folder_(folder.string()) {}
+
+  /// What the call would do, as it is entered.
+  void entered(const __ptrace_syscall_info& call) {
+    pending_.reset();
+    const auto& a = call.entry.args;
+    switch (static_cast<long>(call.entry.nr)) {
+      case SYS_openat:
+        return opens(at(a[0], a[1]), a[2]);
+      case SYS_open:
+        return opens(text_of(pid_, a[0]), a[1]);
+      case SYS_mkdir:
+        return propose(Change::What::make_folder, text_of(pid_, a[0]));
+      case SYS_mkdirat:
+        return propose(Change::What::make_folder, at(a[0], a[1]));
+      case SYS_unlink:
+      case SYS_rmdir:
+        return propose(Change::What::remove, text_of(pid_, a[0]));
+      case SYS_unlinkat:
+        return propose(Change::What::remove, at(a[0], a[1]));
+      case SYS_rename:
+        return renames(text_of(pid_, a[0]), text_of(pid_, a[1]), 0);
+      case SYS_renameat:
+        return renames(at(a[0], a[1]), at(a[2], a[3]), 0);
+      case SYS_renameat2:
+        return renames(at(a[0], a[1]), at(a[2], a[3]), a[4]);
+      case SYS_fsync:
+      case SYS_fdatasync:
+        return propose(Change::What::sync, behind(a[0]));
+      case SYS_ftruncate:
+        return resizes(behind(a[0]), a[1]);
+      case SYS_fallocate:
+        return resizes(behind(a[0]), a[2] + a[3]);
+      case SYS_pwrite64:
+        return writes(a[0], a[1], a[2], static_cast<std::int64_t>(a[3]));
+      case SYS_write:
+        return writes(a[0], a[1], a[2], position(a[0]));
+    }
+  }
+  /// It happened, or not.
+  void left(const __ptrace_syscall_info& call) {
+    if (!pending_ || call.exit.is_error) return;
+    if (pending_->what == Change::What::write)
+      pending_->data.resize(static_cast<std::size_t>(call.exit.rval));
+    changes.push_back(std::move(*pending_));
+    pending_.reset();
+  }
+
+  std::vector<Change> changes;
+
+ private:
+  std::string behind(std::uint64_t fd) const {
+    std::error_code error;
+    return std::filesystem::read_symlink(proc("fd/" + std::to_string(fd)), error).string();
+  }
+  std::string at(std::uint64_t fd, std::uint64_t name) const {
+    const std::string text = text_of(pid_, name);
+    return text.starts_with("/") || static_cast<int>(fd) == AT_FDCWD ? text : behind(fd) + "/" + text;
+  }
+  std::string proc(const std::string& name) const { return "/proc/" + std::to_string(pid_) + "/" + name; }
+  std::int64_t position(std::uint64_t fd) const {
+    std::ifstream info(proc("fdinfo/" + std::to_string(fd)));
+    std::string word;
+    std::int64_t position = 0;
+    info >> word >> position;
+    return position;
+  }
+  void propose(Change::What what, const std::string& path) {
+    if (path == folder_)
+      pending_ = Change{what, ""};
+    else if (path.starts_with(folder_ + "/"))
+      pending_ = Change{what, path.substr(folder_.size() + 1)};
+  }
+  void opens(const std::string& path, std::uint64_t flags) {
+    if ((flags & O_CREAT) != 0 && !std::filesystem::exists(path)) return propose(Change::What::create, path);
+    if ((flags & O_TRUNC) != 0) resizes(path, 0);
+  }
+  void resizes(const std::string& path, std::uint64_t size) {
+    propose(Change::What::resize, path);
+    if (pending_) pending_->offset = static_cast<std::int64_t>(size);
+  }
+  void renames(const std::string& from, const std::string& to, std::uint64_t flags) {
+    propose((flags & RENAME_EXCHANGE) != 0 ? Change::What::exchange : Change::What::rename, from);
+    if (pending_) pending_->to = to.substr(folder_.size() + 1);
+  }
+  void writes(std::uint64_t fd, std::uint64_t from, std::uint64_t bytes, std::int64_t offset) {
+    const std::string path = behind(fd);
+    propose(Change::What::write, path);
+    if (path == "/dev/null") pending_ = Change{Change::What::mark, ""};
+    if (pending_) pending_->offset = offset, pending_->data = memory_of(pid_, from, bytes);
+  }
+
+  pid_t pid_;
+  std::string folder_;
+  std::optional<Change> pending_;
+};
+
+/// A child that has stopped before `body`, or nothing.
+pid_t traced_child(const std::function<int()>& body) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(77);
@@ -94,11 +219,36 @@ Traced run_traced(const std::function<int()>& body, int at, Fault fault) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (!WIFSTOPPED(status)) return result;
+  if (!WIFSTOPPED(status)) return -1;
   ::ptrace(PTRACE_SETOPTIONS, pid, nullptr, static_cast<long>(PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD));
+  return pid;
+}
+
+}  // namespace
+
+Traced run_traced(const std::function<int()>& body, int at, Fault fault) {
+  Traced result;
+  const pid_t pid = traced_child(body);
+  if (pid < 0) return result;
   result.traced = true;
   watch(pid, at, fault, result);
   return result;
+}
+
+std::vector<Change> record_changes(const std::filesystem::path& folder, const std::function<int()>& body,
+                                   int& exit_code) {
+  const pid_t pid = traced_child(body);
+  if (pid < 0) return {};
+  Recorder recorder(pid, folder);
+  Traced result;
+  while (next_stop(pid, result)) {
+    __ptrace_syscall_info call{};
+    if (::ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof call, &call) <= 0) continue;
+    if (call.op == PTRACE_SYSCALL_INFO_ENTRY) recorder.entered(call);
+    if (call.op == PTRACE_SYSCALL_INFO_EXIT) recorder.left(call);
+  }
+  exit_code = result.exit_code;
+  return std::move(recorder.changes);
 }
 
 }  // namespace holdfast::checkpoint::testing

@@ -1,0 +1,182 @@
+#include "checkpoint/export.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "checkpoint/h5.hpp"
+#include "checkpoint/memory_file.hpp"
+#include "checkpoint/safetensors.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+constexpr std::int64_t page = 4096;
+
+/// Loaders look for it before they trust a file with their framework's conventions.
+const std::map<std::string, std::string> metadata = {{"format", "pt"}};
+
+bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
+  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
+}
+
+/// The model's tensors, in the order of the manifest, without places.
+std::vector<PlacedTensor> model_of(const Manifest& manifest, DType type) {
+  std::vector<PlacedTensor> model;
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t)
+    if (manifest.tensors[t].name.starts_with(model_family))
+      model.push_back({static_cast<int>(t), manifest.tensors[t].type == DType::fp32 ? type : DType::bf16, 0});
+  if (model.empty())
+    throw Error(Exit::usage, "there is no model to export", "no tensor of the checkpoint begins with model/");
+  // Wide elements first, so that all begin on a multiple of their size without gaps.
+  std::stable_sort(model.begin(), model.end(),
+                   [](const auto& a, const auto& b) { return bytes_of(a.type) > bytes_of(b.type); });
+  return model;
+}
+
+const LogicalTensor& tensor_of(const Manifest& manifest, const PlacedTensor& placed) {
+  return manifest.tensors[static_cast<std::size_t>(placed.tensor)];
+}
+
+std::int64_t bytes_in_file(const Manifest& manifest, const PlacedTensor& placed) {
+  return tensor_of(manifest, placed).elements() * bytes_of(placed.type);
+}
+
+std::vector<safetensors::Tensor> entries_of(const Manifest& manifest,
+                                            const std::vector<PlacedTensor>& model) {
+  std::vector<safetensors::Tensor> entries;
+  for (const PlacedTensor& placed : model) {
+    const LogicalTensor& tensor = tensor_of(manifest, placed);
+    entries.push_back({tensor.name.substr(model_family.size()), placed.type == DType::fp32 ? "F32" : "BF16",
+                       shape_of(tensor), 0, bytes_in_file(manifest, placed)});
+  }
+  return entries;
+}
+
+/// Takes empty tensors out: HDF5 has no place for them. Returns the names of the others, cut by a prefix.
+std::vector<std::string> keep_filled(const Manifest& manifest, std::vector<PlacedTensor>& tensors,
+                                     std::size_t prefix) {
+  std::erase_if(tensors, [&](const PlacedTensor& placed) { return bytes_in_file(manifest, placed) == 0; });
+  if (tensors.empty()) throw Error(Exit::usage, "there is nothing to export", "every tensor is empty");
+  std::vector<std::string> names;
+  for (const PlacedTensor& placed : tensors) names.push_back(tensor_of(manifest, placed).name.substr(prefix));
+  return names;
+}
+
+std::int64_t end_of(const Manifest& manifest, const PlacedTensor& placed) {
+  return placed.offset + bytes_in_file(manifest, placed);
+}
+
+void place_datasets(hid_t h5_file, const Manifest& manifest, WholeFile& file,
+                    const std::vector<std::string>& names) {
+  h5::ContiguousMaker datasets(h5_file);
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    PlacedTensor& placed = file.tensors[i];
+    placed.offset =
+        datasets.make(names[i], h5::element_of(placed.type), shape_of(tensor_of(manifest, placed)));
+  }
+}
+
+/// Asks HDF5 for a file with the tensors of `file` as datasets `names`: fills in their places, the metadata
+/// as `head`, and `bytes`. All metadata lies before all data. None of the tensors is empty.
+template <class Attributes>
+void lay_out_hdf5(const Manifest& manifest, WholeFile& file, const std::vector<std::string>& names,
+                  h5::FileSpace space, Attributes write_attributes) {
+  std::size_t name_bytes = 0;
+  for (const std::string& name : names) name_bytes += name.size();
+  // A first guess at the metadata; when HDF5 needs more it goes behind the data, and we ask again.
+  auto pages = static_cast<std::uint64_t>(2 + (name_bytes + 400 * names.size()) / page);
+  for (int attempt = 0; attempt < 12; ++attempt, pages *= 2) {
+    const MemoryFile memory;
+    space.metadata_bytes = pages * page;
+    h5::Id h5_file = h5::create_file(memory.path(), space);
+    write_attributes(h5_file.get());
+    place_datasets(h5_file.get(), manifest, file, names);
+    h5::close_file(std::move(h5_file));
+    file.bytes = memory.bytes();
+    const bool in_order = std::is_sorted(file.tensors.begin(), file.tensors.end(),
+                                         [](const auto& a, const auto& b) { return a.offset < b.offset; });
+    const std::int64_t first = file.tensors.front().offset;
+    if (!in_order || end_of(manifest, file.tensors.back()) > file.bytes || !memory.zero_from(first)) continue;
+    file.head = memory.read(0, first);
+    return;
+  }
+  throw Error(Exit::runtime, "cannot lay out an HDF5 file", "HDF5 does not keep its metadata in one place");
+}
+
+/// The smallest user block with room for so many bytes.
+std::uint64_t user_block_for(std::int64_t bytes) {
+  return std::max<std::uint64_t>(512, std::bit_ceil(static_cast<std::uint64_t>(bytes)));
+}
+
+}  // namespace
+
+std::vector<std::int64_t> shape_of(const LogicalTensor& tensor) {
+  const bool is_vector = (tensor.rows == 1 && ends_with_any(tensor.name, {"norm.weight"})) ||
+                         (tensor.cols == 1 && ends_with_any(tensor.name, {".bias"}));
+  if (is_vector) return {tensor.elements()};
+  return {tensor.rows, tensor.cols};
+}
+
+WholeFile plan_safetensors(const Manifest& manifest, DType type) {
+  WholeFile file;
+  file.tensors = model_of(manifest, type);
+  auto entries = entries_of(manifest, file.tensors);
+  file.head = safetensors::header_text(entries, metadata);
+  file.bytes = static_cast<std::int64_t>(file.head.size());
+  for (PlacedTensor& placed : file.tensors) {
+    placed.offset = file.bytes;
+    file.bytes += bytes_in_file(manifest, placed);
+  }
+  return file;
+}
+
+WholeFile plan_polyglot(const Manifest& manifest, DType type) {
+  WholeFile file;
+  file.tensors = model_of(manifest, type);
+  auto entries = entries_of(manifest, file.tensors);
+  const auto names = keep_filled(manifest, file.tensors, model_family.size());
+  // First with more metadata than there ever is: the header with the true number is not longer.
+  entries.insert(entries.begin(), {hdf5_meta_tensor, "U8", {INT32_MAX}, 0, INT32_MAX});
+  h5::FileSpace space;
+  space.user_block =
+      user_block_for(static_cast<std::int64_t>(safetensors::header_text(entries, metadata).size()));
+  space.aligned_from = space.alignment = 1;  // no gaps: safetensors has none
+  lay_out_hdf5(manifest, file, names, space, [](auto) {});
+
+  const auto user_block = static_cast<std::int64_t>(space.user_block);
+  const auto meta_bytes = static_cast<std::int64_t>(file.head.size()) - user_block;
+  entries.front().shape = {meta_bytes};
+  entries.front().bytes = meta_bytes;
+  file.head.replace(0, space.user_block, safetensors::header_text(entries, metadata, user_block));
+  auto next = static_cast<std::int64_t>(file.head.size());
+  for (const PlacedTensor& placed : file.tensors) {
+    if (placed.offset != next)
+      throw Error(Exit::runtime, "cannot lay out a file for both formats",
+                  "HDF5 leaves gaps between tensors");
+    next = end_of(manifest, placed);
+  }
+  if (next != file.bytes)
+    throw Error(Exit::runtime, "cannot lay out a file for both formats",
+                "HDF5 wants more behind the tensors");
+  return file;
+}
+
+WholeFile plan_consolidated(const Manifest& manifest) {
+  WholeFile file;
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t)
+    file.tensors.push_back({static_cast<int>(t), manifest.tensors[t].type, 0});
+  const auto names = keep_filled(manifest, file.tensors, 0);
+  h5::FileSpace space;
+  space.aligned_from = 1, space.alignment = 8;  // an element never lies across two pages
+  lay_out_hdf5(manifest, file, names, space, [&](auto h5_file) {
+    h5::write_attribute(h5_file, "step", manifest.point.step);
+    h5::write_attribute(h5_file, "tokens", manifest.point.tokens);
+    h5::write_attribute(h5_file, "samples", manifest.point.samples);
+    h5::write_attribute(h5_file, "state_digest", digest_text(manifest.state_digest));
+    h5::write_attribute(h5_file, "numerics", manifest.facts.numerics);
+    h5::write_attribute(h5_file, "model", manifest.facts.model_toml);
+  });
+  return file;
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,96 @@
+#include "checkpoint/image_pass.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "checkpoint/crc32c.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::checkpoint {
+
+double thread_cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+ImagePass::ImagePass(const ShardInfo& shard, std::span<const LogicalTensor> tensors, int threads,
+                     std::int64_t chunk_bytes)
+    : payload_offset_(shard.payload_offset), chunk_bytes_(chunk_bytes) {
+  expects(threads > 0 && chunk_bytes > 0 && chunk_bytes % block_bytes == 0,
+          "there is a thread, and chunks are whole blocks");
+  for (std::size_t i = 0; i < shard.pieces.size(); ++i) {
+    const StoredPiece& piece = shard.pieces[i];
+    const std::int64_t from = piece.offset - shard.payload_offset;
+    placed_.push_back({from, from + bytes_of(piece.span, tensors), piece.span.first,
+                       tensors[static_cast<std::size_t>(piece.span.tensor)].type, i});
+  }
+  std::sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) { return a.from < b.from; });
+  const std::int64_t chunks =
+      std::max<std::int64_t>(1, (shard.bytes - shard.payload_offset + chunk_bytes - 1) / chunk_bytes);
+  lanes_.resize(static_cast<std::size_t>(std::min<std::int64_t>(threads, chunks)));
+  for (Lane& lane : lanes_) lane.digests.resize(shard.pieces.size());
+}
+
+void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t> table, NewFile& file) {
+  Job job{payload, table, file};
+  for (Lane& lane : lanes_) {
+    std::fill(lane.digests.begin(), lane.digests.end(), 0);
+    lane.failure = nullptr;
+  }
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < lanes_.size(); ++i) others.emplace_back([&, i] { work(job, lanes_[i]); });
+    work(job, lanes_.front());
+  }
+  cpu_seconds_ = 0;
+  for (const Lane& lane : lanes_)
+    if (lane.failure) std::rethrow_exception(lane.failure);
+  for (std::size_t i = 1; i < lanes_.size(); ++i) {
+    cpu_seconds_ += lanes_[i].cpu_seconds;
+    for (std::size_t piece = 0; piece < lanes_[i].digests.size(); ++piece)
+      lanes_.front().digests[piece] += lanes_[i].digests[piece];
+  }
+}
+
+void ImagePass::work(Job& job, Lane& lane) {
+  const double begun = thread_cpu_seconds();
+  try {
+    while (!job.failed) {
+      const std::int64_t from = job.next_chunk++ * chunk_bytes_;
+      const std::int64_t to = std::min(from + chunk_bytes_, std::ssize(job.payload));
+      if (from >= to) break;
+      checksum(job, from, to, lane);
+      job.file.write(job.payload.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
+                     payload_offset_ + from);
+    }
+  } catch (...) {
+    lane.failure = std::current_exception();
+    job.failed = true;
+  }
+  lane.cpu_seconds = thread_cpu_seconds() - begun;
+}
+
+/// Block by block, so that the digest finds in the cache what the checksum has just read.
+void ImagePass::checksum(const Job& job, std::int64_t from, std::int64_t to, Lane& lane) {
+  auto piece = std::upper_bound(placed_.begin(), placed_.end(), from,
+                                [](std::int64_t at, const Placed& p) { return at < p.to; });
+  for (std::int64_t at = from; at < to; at += block_bytes) {
+    const std::int64_t end = std::min(at + block_bytes, to);
+    job.table[static_cast<std::size_t>(at / block_bytes)] =
+        crc32c(job.payload.data() + at, static_cast<std::size_t>(end - at));
+    for (; piece != placed_.end() && piece->from < end; ++piece) {
+      const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
+      const std::int64_t element = bytes_of(piece->type);
+      lane.digests[piece->piece] +=
+          digest_part(static_cast<std::uint64_t>(piece->first + (first - piece->from) / element),
+                      job.payload.data() + first, piece->type, (last - first) / element);
+      if (piece->to > end) break;  // goes on in the next block
+    }
+  }
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,107 @@
+#include "checkpoint/retention.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <unordered_set>
+
+#include "checkpoint/catalog.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+bool is_there(const fs::path& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+double written_at(const fs::path& step_dir) {
+  struct stat info {};
+  if (::stat((step_dir / manifest_file_name).c_str(), &info) != 0) return 0;
+  return static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, const Retention& retention) {
+  const int keep = std::max(1, retention.keep);
+  auto older = newest_first.begin();
+  for (int sound = 0; sound < keep; ++older) {
+    if (older == newest_first.end()) return {};
+    sound += older->sound;
+  }
+  std::unordered_set<std::int64_t> archived;
+  double last = -std::numeric_limits<double>::infinity();
+  for (auto at = newest_first.rbegin(); at != newest_first.rend(); ++at) {
+    const Candidate& candidate = *at;
+    if (retention.archive_h <= 0 || !candidate.sound || candidate.written < last + 3600 * retention.archive_h)
+      continue;
+    archived.insert(candidate.step);
+    last = candidate.written;
+  }
+  std::vector<std::int64_t> steps;
+  for (; older != newest_first.end(); ++older)
+    if (!older->pinned && !archived.contains(older->step)) steps.push_back(older->step);
+  return steps;
+}
+
+std::vector<Candidate> candidates(const fs::path& checkpoints) {
+  std::vector<Candidate> found;
+  for (const std::int64_t step : committed_steps(checkpoints)) {
+    const fs::path path = committed_path(checkpoints, step);
+    Candidate candidate{step, sound_as(path, step), is_there(pin_path(checkpoints, step)), 0};
+    if (candidate.sound) candidate.written = written_at(path);
+    found.push_back(candidate);
+  }
+  return found;
+}
+
+std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention) {
+  std::vector<std::int64_t> removed;
+  std::vector<fs::path> trash;
+  for (const std::int64_t step : superfluous(candidates(checkpoints), retention)) {
+    if (is_there(pin_path(checkpoints, step))) continue;  // pinned in the meantime
+    trash.push_back(move_to_trash(checkpoints, committed_path(checkpoints, step), step));
+    removed.push_back(step);
+  }
+  if (removed.empty()) return removed;
+  files::sync_folder(checkpoints);
+  std::error_code ignored;  // what stays behind is trash by name, and the next sweep takes it
+  for (const fs::path& path : trash) fs::remove_all(path, ignored);
+  return removed;
+}
+
+bool pin(const fs::path& checkpoints, std::int64_t step) {
+  const auto refuse_missing = [&] {
+    if (!is_there(committed_path(checkpoints, step)))
+      throw Error(Exit::usage, "there is no checkpoint of step " + std::to_string(step),
+                  committed_path(checkpoints, step).string() + " does not exist",
+                  "See holdfast ckpt ls " + checkpoints.string() + "?");
+  };
+  refuse_missing();
+  if (!files::create_exclusively(pin_path(checkpoints, step), "")) return false;
+  try {
+    refuse_missing();  // retention may have been on its way
+  } catch (...) {
+    unpin(checkpoints, step);
+    throw;
+  }
+  return true;
+}
+
+bool unpin(const fs::path& checkpoints, std::int64_t step) {
+  const fs::path path = pin_path(checkpoints, step);
+  if (::unlink(path.c_str()) != 0) {
+    if (errno == ENOENT) return false;
+    throw system_error("cannot remove " + path.string(), errno);
+  }
+  files::sync_folder(checkpoints);
+  return true;
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,44 @@
+#pragma once
+// The verbs of `holdfast ckpt` that write: conversions, and what stays of old checkpoints. Paths as in
+// ckpt.hpp. All return Exit::done or throw Error; files appear under their names only when they are whole.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <ostream>
+#include <string>
+
+namespace holdfast::tool {
+
+struct ExportOrder {
+  std::filesystem::path path, out;
+  bool polyglot = false;  ///< one file that is safetensors and HDF5 at once
+  bool bf16 = false;      ///< rounded; else fp32 as they are
+};
+int ckpt_export(const ExportOrder& order, std::ostream& out);
+
+struct ImportFiles {
+  std::filesystem::path source, out;
+  std::string model;          ///< a name in configs/models, or a path to a model file
+  bool bf16_moments = false;  ///< as [precision] moments will be
+};
+int ckpt_import(const ImportFiles& order, std::ostream& out);
+
+int ckpt_consolidate(const std::filesystem::path& path, const std::filesystem::path& target,
+                     std::ostream& out);
+
+struct PruneOrder {
+  std::filesystem::path path;
+  std::optional<int> keep;  ///< absent: as the run's settings say
+  std::optional<double> archive_h;
+  bool dry_run = false;
+  bool force = false;  ///< although a job owns the run directory that has not said that it is over
+};
+/// Removes what retention would, and remains of saves that were never committed. Refuses (usage) while a run
+/// may be alive.
+int ckpt_prune(const PruneOrder& order, std::ostream& out);
+
+/// `step`: of a folder; absent: the newest sound one.
+int ckpt_pin(const std::filesystem::path& path, std::optional<std::int64_t> step, bool unpin,
+             std::ostream& out);
+
+}  // namespace holdfast::tool

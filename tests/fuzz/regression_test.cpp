@@ -1,0 +1,42 @@
+// Every input that the fuzzers start from, and every one that they once found something with.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "src/base/files.hpp"
+#include "tests/fuzz/targets.hpp"
+
+namespace holdfast::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+int run_all(const fs::path& folder, const std::function<void(std::string_view)>& target) {
+  int inputs = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string bytes = files::read_text(entry.path());
+    EXPECT_NO_THROW(target(bytes)) << entry.path();
+    // And cut, and with each byte changed: a poor man's fuzzer for machines without the real one.
+    for (std::size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 256) {
+      std::string changed = bytes;
+      changed[i] = static_cast<char>(changed[i] ^ 1 << i % 8);
+      EXPECT_NO_THROW(target(changed)) << entry.path() << " changed at " << i;
+      EXPECT_NO_THROW(target(std::string_view(bytes).substr(0, i))) << entry.path() << " cut at " << i;
+    }
+    ++inputs;
+  }
+  return inputs;
+}
+
+const fs::path tests = fs::path(HOLDFAST_SOURCE_DIR) / "tests";
+
+TEST(FuzzRegression, manifests) { EXPECT_GE(run_all(tests / "fuzz/corpus/manifest", try_manifest), 3); }
+TEST(FuzzRegression, votes) { EXPECT_GE(run_all(tests / "fuzz/corpus/vote", try_vote), 2); }
+TEST(FuzzRegression, safetensors) {
+  EXPECT_GE(run_all(tests / "fuzz/corpus/safetensors", try_safetensors), 3);
+}
+
+}  // namespace
+}  // namespace holdfast::fuzz

@@ -1,0 +1,16 @@
+#pragma once
+// What is fuzzed: readers of text that may come from anywhere. Each takes any bytes, and throws
+// std::logic_error when what it accepts is not what it should be. An Error of ours is a good answer; every
+// other exception is a finding.
+#include <string_view>
+
+namespace holdfast::fuzz {
+
+/// A manifest.json.
+void try_manifest(std::string_view bytes);
+/// A writer's vote.
+void try_vote(std::string_view bytes);
+/// A safetensors file: length, header, buffer.
+void try_safetensors(std::string_view bytes);
+
+}  // namespace holdfast::fuzz
