@@ -8,6 +8,7 @@
 
 #include "launcher/plan/memory.hpp"
 #include "launcher/plan/spares.hpp"
+#include "launcher/plan/survival.hpp"
 #include "launcher/plan/topology.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
@@ -90,25 +91,15 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   return out;
 }
 
-Survival survival_of(const Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
-  Survival s;
-  s.nodes_lost = plan.spares;
-  s.steps_lost = config.checkpoint.every > 0 ? config.checkpoint.every : config.train.steps;
-  if (facts.node_mttf_hours > 0) s.hours_between_losses = facts.node_mttf_hours / plan.active;
-  s.says.push_back(plan.spares == 0
-                       ? "no lost node: there are no spares"
-                       : count_text(plan.spares, "lost node") + ", one after another or at once");
-  s.says.push_back("any number of failed or hung processes, up to supervise.max_restarts");
-  s.says.push_back(
-      config.checkpoint.every > 0
-          ? fmt::format("each loss repeats at most {}: state comes back from the shared file system",
-                        count_text(s.steps_lost, "step"))
-          : fmt::format("each loss starts again from step 0 (up to {} steps): checkpoint.every is 0",
-                        s.steps_lost));
-  return s;
+/// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One slot of the
+/// local level is the state itself.
+std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
+  if (facts.gpu != "none" || !plan.local.folder.starts_with("/dev/shm")) return 0;
+  return plan.local.node_bytes / plan.ranks_per_node - plan.memory.state.parameters -
+         plan.memory.state.optimizer;
 }
 
-void warn(Plan& plan, const RunConfig& config) {
+void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
   const auto say = [&](std::string text) { plan.warnings.push_back(std::move(text)); };
   if (plan.spares < config.cluster.spares)
     say(fmt::format("{} of {} spares: the allocation has {} nodes", plan.spares, config.cluster.spares,
@@ -132,6 +123,11 @@ void warn(Plan& plan, const RunConfig& config) {
   if (const int leaves = plan.leaves / plan.replicas(); leaves % plan.group_size != 0)
     say(fmt::format("{} leaves a replica over {} ranks: {} ranks idle in the last micro-step", leaves,
                     plan.group_size, plan.group_size - leaves % plan.group_size));
+  if (const std::int64_t snapshots = memory_of_snapshots(plan, facts);
+      plan.memory.capacity > 0 && plan.memory.needed() <= plan.memory.capacity &&
+      plan.memory.needed() + snapshots > plan.memory.capacity)
+    say(fmt::format("the local level may not fit: {} on top of {}, of {} a rank", bytes_text(snapshots),
+                    bytes_text(plan.memory.needed()), bytes_text(plan.memory.capacity)));
   if (plan.memory.capacity > 0 && plan.memory.needed() > plan.memory.capacity)
     say(fmt::format(
         "activations may not fit: about {} on top of {}, of {} a rank", bytes_text(plan.memory.activations),
@@ -188,9 +184,10 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   plan.checkpoint_every = config.checkpoint.every;
   if (facts.storage_write_bytes_s > 0)
     plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;
+  plan.local = local_plan_of(plan, config);
   plan.survival = survival_of(plan, config, facts);
   plan.environment = environment_of(config, facts, plan.ranks_per_node);
-  warn(plan, config);
+  warn(plan, config, facts);
   return plan;
 }
 

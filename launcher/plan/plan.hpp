@@ -57,12 +57,27 @@ struct Memory {
   bool operator==(const Memory&) const = default;
 };
 
+/// The local level of checkpoints.
+struct LocalPlan {
+  std::string folder;           ///< on every node; "": there is none
+  int every = 0;                ///< steps between snapshots
+  int partner_every = 0;        ///< steps between copies on another node; 0: none are made
+  std::int64_t node_bytes = 0;  ///< that snapshots and copies take of `folder`, on each node
+  bool operator==(const LocalPlan&) const = default;
+};
+
+struct SurvivedLoss {
+  std::string loss;        ///< what is lost, in words
+  std::string level;       ///< where state comes back from: local, peer, partner, shared
+  std::int64_t steps = 0;  ///< computed again, at most
+  bool operator==(const SurvivedLoss&) const = default;
+};
+
 struct Survival {
-  int nodes_lost = 0;               ///< nodes that may fail before the run must stop
-  std::string level = "shared";     ///< where state comes back from; the only level of this version
-  std::int64_t steps_lost = 0;      ///< at most, each time
-  double hours_between_losses = 0;  ///< of any active node; 0: unknown
-  std::vector<std::string> says;    ///< the same in sentences
+  int nodes_lost = 0;                ///< nodes that may fail before the run must stop
+  std::vector<SurvivedLoss> losses;  ///< from the smallest to the largest
+  double hours_between_losses = 0;   ///< of any active node; 0: unknown
+  std::vector<std::string> says;     ///< the same in sentences
   bool operator==(const Survival&) const = default;
 };
 
@@ -84,6 +99,7 @@ struct Plan {
   std::int64_t checkpoint_bytes = 0;  ///< data of one checkpoint: parameters and moments, each byte once
   int checkpoint_every = 0;           ///< steps; 0: only at the end
   double checkpoint_floor_s = 0;      ///< at the whole file system's write bandwidth; 0: unknown
+  LocalPlan local;
   Survival survival;
   std::vector<std::string> environment;  ///< "NAME=value" of every rank, beside its RankEnv
   std::vector<std::string> warnings;
@@ -107,7 +123,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 3;
+constexpr int plan_schema_version = 4;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

@@ -44,6 +44,9 @@ json to_json(const Plan& p) {
                      {"rail", r.rail}});
   const auto& m = p.memory;
   const auto& v = p.survival;
+  json losses = json::array();
+  for (const auto& loss : v.losses)
+    losses.push_back({{"loss", loss.loss}, {"level", loss.level}, {"steps", loss.steps}});
   return {
       {"schema_version", plan_schema_version},
       {"job", p.job},
@@ -82,10 +85,14 @@ json to_json(const Plan& p) {
         {"capacity", m.capacity}}},
       {"checkpoint",
        {{"bytes", p.checkpoint_bytes}, {"every", p.checkpoint_every}, {"floor_s", p.checkpoint_floor_s}}},
+      {"local_level",
+       {{"folder", p.local.folder},
+        {"every", p.local.every},
+        {"partner_every", p.local.partner_every},
+        {"node_bytes", p.local.node_bytes}}},
       {"survives",
        {{"nodes_lost", v.nodes_lost},
-        {"level", v.level},
-        {"steps_lost", v.steps_lost},
+        {"losses", std::move(losses)},
         {"hours_between_losses", v.hours_between_losses},
         {"says", v.says}}},
       {"environment", p.environment},
@@ -130,8 +137,12 @@ Plan plan_from_json(const json& j) {
     p.checkpoint_bytes = c.at("bytes"), p.checkpoint_every = c.at("every"),
     p.checkpoint_floor_s = c.at("floor_s");
     const auto& v = j.at("survives");
-    p.survival = {v.at("nodes_lost"), v.at("level"), v.at("steps_lost"), v.at("hours_between_losses"),
-                  v.at("says").get<std::vector<std::string>>()};
+    p.survival = {
+        v.at("nodes_lost"), {}, v.at("hours_between_losses"), v.at("says").get<std::vector<std::string>>()};
+    for (const auto& loss : v.at("losses"))
+      p.survival.losses.push_back({loss.at("loss"), loss.at("level"), loss.at("steps")});
+    const auto& local = j.at("local_level");
+    p.local = {local.at("folder"), local.at("every"), local.at("partner_every"), local.at("node_bytes")};
     p.environment = j.at("environment").get<std::vector<std::string>>();
     p.warnings = j.at("warnings").get<std::vector<std::string>>();
     const bool whole =

@@ -147,7 +147,12 @@ std::vector<std::string> checkpoint(const Plan& p) {
   if (p.checkpoint_floor_s > 0)
     text +=
         fmt::format("; not faster than {:.2f} s, at the whole file system's bandwidth", p.checkpoint_floor_s);
-  return {text};
+  if (p.local.folder.empty()) return {text, "no local level"};
+  const auto each = [](int every) { return every == 1 ? "each step" : "every " + count_text(every, "step"); };
+  std::string local = fmt::format("snapshots in {} of each node {}", p.local.folder, each(p.local.every));
+  if (p.local.partner_every > 0)
+    local += fmt::format(", copied to another node {}", each(p.local.partner_every));
+  return {text, fmt::format("{}: {} a node", local, bytes_text(p.local.node_bytes))};
 }
 
 std::vector<std::string> survives(const Plan& p) {

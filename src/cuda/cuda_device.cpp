@@ -103,6 +103,15 @@ std::span<std::byte> CudaDevice::allocate_host(std::int64_t bytes, std::string_v
   return {memory, static_cast<std::size_t>(bytes)};
 }
 
+std::byte* CudaDevice::pin(std::span<std::byte> memory) {
+  return static_cast<std::byte*>(
+      parts_.runtime->host_register(memory.data(), static_cast<std::int64_t>(memory.size())));
+}
+
+void CudaDevice::unpin(std::span<std::byte> memory) noexcept {
+  parts_.runtime->host_unregister(memory.data());
+}
+
 std::unique_ptr<comm::Communicator> CudaDevice::communicator(std::unique_ptr<comm::Communicator> host) {
   if (!parts_.share_gpu) check_own_gpus(*host, parts_.runtime->facts());
   return make_device_communicator(std::move(host), *parts_.runtime, parts_.nccl.get(), watch_,

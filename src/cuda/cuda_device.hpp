@@ -56,6 +56,8 @@ class CudaDevice final : public device::Device {
   tensor::Stream& side() override { return side_; }
   std::span<std::byte> allocate(std::int64_t bytes, std::string_view what) override;
   std::span<std::byte> allocate_host(std::int64_t bytes, std::string_view what) override;
+  std::byte* pin(std::span<std::byte> memory) override;
+  void unpin(std::span<std::byte> memory) noexcept override;
   /// Throws Error (usage), on all ranks, when two of them have the same GPU and may not.
   std::unique_ptr<comm::Communicator> communicator(std::unique_ptr<comm::Communicator> host) override;
   void give_up(const Error& why) noexcept override { watch_.fail(why); }

@@ -50,6 +50,11 @@ class Device {
   virtual std::span<std::byte> allocate(std::int64_t bytes, std::string_view what) = 0;
   /// Host memory that the device reads and writes in place and copies at full speed; else the same.
   virtual std::span<std::byte> allocate_host(std::int64_t bytes, std::string_view what) = 0;
+  /// Somebody else's host memory, until unpin(): copies to and from it then run at full speed beside other
+  /// work. The address by which streams know it.
+  virtual std::byte* pin(std::span<std::byte> memory) { return memory.data(); }
+  /// `memory`: what pin() was given. Nothing uses it any more.
+  virtual void unpin(std::span<std::byte> /*memory*/) noexcept {}
 
   /// The same group with bulk operations on this device's memory. `host` is how its ranks reach each other
   /// otherwise, and becomes part of it. Collective.

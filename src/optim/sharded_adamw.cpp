@@ -55,17 +55,29 @@ tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
   return sum;
 }
 
-void ShardedAdamW::update(float* parameters, const float* gradients, const StepDecision& decision) {
-  if (!decision.update) return;
+void ShardedAdamW::update(const StateArenas& from, const float* gradients, const StepDecision& decision,
+                          const StateArenas& to) {
+  if (!decision.update) return copy(from, to);
   for (const shard::Piece& piece : layout_.held) {
     const auto tensor = static_cast<std::size_t>(piece.tensor);
     kernels::StepScalars scalars = decision.scalars[static_cast<std::size_t>(groups_.of[tensor])];
     if (!groups_.decays[tensor]) scalars.lr_decay = 0;
-    float* p = parameters + piece.offset;
-    std::byte *m = exp_avg() + piece.offset * tensor::bytes_of(type_),
-              *v = exp_avg_sq() + piece.offset * tensor::bytes_of(type_);
-    kernels_.adamw(stream_, {p, gradients + piece.offset, m, v, p, m, v, type_, piece.count}, scalars);
+    const std::int64_t at = piece.offset, moment_at = at * tensor::bytes_of(type_);
+    kernels_.adamw(
+        stream_,
+        {from.parameters + at, gradients + at, from.exp_avg + moment_at, from.exp_avg_sq + moment_at,
+         to.parameters + at, to.exp_avg + moment_at, to.exp_avg_sq + moment_at, type_, piece.count},
+        scalars);
   }
+}
+
+void ShardedAdamW::copy(const StateArenas& from, const StateArenas& to) {
+  if (from == to) return;
+  const std::int64_t moment_bytes = layout_.arena_elements * tensor::bytes_of(type_);
+  stream_.copy(to.parameters, from.parameters,
+               layout_.arena_elements * static_cast<std::int64_t>(sizeof(float)));
+  stream_.copy(to.exp_avg, from.exp_avg, moment_bytes);
+  stream_.copy(to.exp_avg_sq, from.exp_avg_sq, moment_bytes);
 }
 
 }  // namespace holdfast::optim

@@ -25,6 +25,13 @@ struct StepDecision {
 StepDecision decide(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
                     std::int64_t steps, double squares, std::int64_t valid);
 
+/// Where the three arenas of an optimizer state lie.
+struct StateArenas {
+  float* parameters = nullptr;
+  std::byte *exp_avg = nullptr, *exp_avg_sq = nullptr;
+  bool operator==(const StateArenas&) const = default;
+};
+
 class ShardedAdamW {
  public:
   /// Plans both moments, of type `moments`, in `moments_arena`, zero after its commit, and little else in
@@ -39,10 +46,14 @@ class ShardedAdamW {
 
   /// Squares of the gradients that this rank owns; summed over ranks, each element counts once. Waits.
   tensor::ExactSum squares(const float* gradients);
-  /// Updates everything held here.
-  void update(float* parameters, const float* gradients, const StepDecision& decision);
+  /// Updates everything held here. `to` is `from`, or lies apart from it: then it also gets what does not
+  /// change.
+  void update(const StateArenas& from, const float* gradients, const StepDecision& decision,
+              const StateArenas& to);
 
  private:
+  void copy(const StateArenas& from, const StateArenas& to);
+
   const shard::Layout& layout_;
   const TensorGroups& groups_;
   kernels::DType type_;

@@ -11,6 +11,7 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
     : layout_(layout),
       policy_(policy),
       r_(resources),
+      parameters_arena_(resources.parameters != nullptr ? *resources.parameters : resources.own),
       published_arena_(memory.published_is_symmetric ? resources.symmetric : resources.own) {
   if (shares()) {
     const Rooms rooms = rooms_of(layout.layers, policy);
@@ -22,8 +23,8 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
   publishes_ = memory.published > 0;
   if (publishes_)
     published_ = published_arena_.plan<std::byte>("parameters in the wire type", memory.published);
-  parameters_ =
-      r_.own.plan<float>("parameters", memory.parameters / static_cast<std::int64_t>(sizeof(float)));
+  parameters_ = parameters_arena_.plan<float>("parameters",
+                                              memory.parameters / static_cast<std::int64_t>(sizeof(float)));
 
   const auto units = static_cast<std::size_t>(layout.units());
   room_of_.assign(units, -1);

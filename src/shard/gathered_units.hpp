@@ -24,7 +24,7 @@ class GatheredUnits {
   GatheredUnits(const Layout& layout, const Policy& policy, const MemoryPlan& memory, int micro_steps,
                 const Resources& resources);
 
-  float* parameters() { return r_.own.at(parameters_); }
+  float* parameters() { return parameters_arena_.at(parameters_); }
   /// Collective among replicas (HFSDP).
   void publish();
   /// Forgets what was gathered and starts the first gathers.
@@ -58,7 +58,7 @@ class GatheredUnits {
   const Layout& layout_;
   const Policy policy_;
   const Resources r_;
-  tensor::Arena& published_arena_;
+  tensor::Arena &parameters_arena_, &published_arena_;
   Schedule step_, evaluation_;
 
   tensor::Arena::Piece<float> parameters_;

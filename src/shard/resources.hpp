@@ -14,6 +14,7 @@ struct Resources {
   tensor::Stream& stream;
   tensor::Arena& symmetric;  ///< committed onto Communicator::symmetric_memory()
   tensor::Arena& own;
+  tensor::Arena* parameters = nullptr;  ///< of the fp32 master alone, which may move; null: in `own`
 };
 
 }  // namespace holdfast::shard

@@ -23,7 +23,8 @@ class ShardedWeights {
   ShardedWeights(const Layout& layout, const LanePlan& lanes, const Policy& policy,
                  const Resources& resources);
 
-  /// Optimizer arena: fp32 master parameters. Change it between steps only, then publish().
+  /// Optimizer arena: fp32 master parameters. Change it between steps only, or move it (Resources), then
+  /// publish().
   float* parameters() { return units_.parameters(); }
   /// Optimizer arena: after finish_step() the gradient sum of everything the optimizer updates here.
   float* gradients() { return sums_.sums(); }

@@ -42,6 +42,15 @@ void Arena::commit() {
 
 void Arena::commit(std::span<std::byte> memory) {
   expects(!committed(), "an arena is committed once");
+  lie_in(memory);
+}
+
+void Arena::move_to(std::span<std::byte> memory) {
+  expects(committed() && !owned_, "an arena that lies in somebody else's memory can move");
+  lie_in(memory);
+}
+
+void Arena::lie_in(std::span<std::byte> memory) {
   expects(static_cast<std::int64_t>(memory.size()) >= planned_, "the memory holds all planned pieces");
   expects(reinterpret_cast<std::uintptr_t>(memory.data()) % whole_alignment == 0,
           "the memory is aligned to a page");

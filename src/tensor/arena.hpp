@@ -37,6 +37,8 @@ class Arena {
   /// Lies in somebody else's memory instead (a shared window, a mapped file): at least planned_bytes(),
   /// aligned to `whole_alignment`, outliving the arena. Its content is left as it is.
   void commit(std::span<std::byte> memory);
+  /// From now on it lies in other memory of somebody else, of which the same is asked. Nothing is copied.
+  void move_to(std::span<std::byte> memory);
 
   /// Address of a piece; only after commit().
   template <class T>
@@ -57,6 +59,7 @@ class Arena {
     void operator()(std::byte* memory) const;
   };
   int add(std::string name, std::int64_t bytes);
+  void lie_in(std::span<std::byte> memory);
   std::byte* address(int index);
 
   std::string name_;

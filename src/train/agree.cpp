@@ -1,5 +1,6 @@
 #include "src/train/agree.hpp"
 
+#include <cstring>
 #include <exception>
 
 #include "src/base/error.hpp"
@@ -17,6 +18,28 @@ std::optional<Failure> worst_failure(comm::Communicator& world, const std::optio
   worst.rank = static_cast<int>(size - (word[0] & 0xffffffff));
   worst.text = comm::broadcast_text(world, mine && worst.rank == world.rank() ? mine->text : "", worst.rank);
   return worst;
+}
+
+std::vector<std::string> texts_of_all(comm::Communicator& world, const std::string& mine) {
+  // Everybody fills in its own part of zeros, so the sums are the texts.
+  const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
+  std::vector<std::uint64_t> bytes(ranks);
+  bytes[rank] = mine.size();
+  world.all_reduce(bytes, comm::Scalar::sum);
+  const auto words_of = [&](std::size_t r) { return (bytes[r] + 7) / 8; };
+  std::size_t words = 0, before = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (r < rank) before += words_of(r);
+    words += words_of(r);
+  }
+  std::vector<std::uint64_t> all(words);
+  std::memcpy(all.data() + before, mine.data(), mine.size());
+  if (words > 0) world.all_reduce(all, comm::Scalar::sum);
+  std::vector<std::string> out;
+  std::size_t at = 0;
+  for (std::size_t r = 0; r < ranks; at += words_of(r++))
+    out.emplace_back(reinterpret_cast<const char*>(all.data() + at), bytes[r]);
+  return out;
 }
 
 void together(comm::Communicator& world, bool mine, const std::function<void()>& work) {

@@ -1,9 +1,10 @@
 #pragma once
-// When some ranks do what may fail and the others wait: all go on, or all throw. Without it a failure on one
-// rank leaves the others waiting until their time limit.
+// Making ranks agree. When some do what may fail and the others wait: all go on, or all throw. Without it a
+// failure on one rank leaves the others waiting until their time limit.
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/comm/communicator.hpp"
 
@@ -18,6 +19,9 @@ struct Failure {
 
 /// Collective: what went wrong anywhere, or nothing. `mine` is this rank's failure.
 std::optional<Failure> worst_failure(comm::Communicator& world, const std::optional<Failure>& mine);
+
+/// Collective: a text of every rank, in their order. Two reductions, whatever the size of the world.
+std::vector<std::string> texts_of_all(comm::Communicator& world, const std::string& mine);
 
 /// Collective: `work` where `mine` is set; then every rank returns, or every rank throws Error with the exit
 /// code of the failure (the one that failed throws its own).

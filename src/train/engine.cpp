@@ -1,8 +1,11 @@
 #include "src/train/engine.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 
+#include "src/base/log.hpp"
 #include "src/model/init.hpp"
 #include "src/shard/wire_plan.hpp"
 #include "src/train/algorithms.hpp"
@@ -58,7 +61,7 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
       groups_(shard::groups_of(layout_.mesh, world)),
       weights_(layout_, lanes_, policy_,
                {groups_, kernels_, world.size() == 1 ? kernels_ : device.fold_kernels(), stream_, symmetric_,
-                own_}),
+                own_, &parameters_}),
       model_weights_(weights_),
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
@@ -76,14 +79,23 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
   symmetric_.commit(world.symmetric_memory(symmetric_.planned_bytes()));
   own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
   const bool offload = setup.config.shard.offload == config::Offload::moments;
-  moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
-                          : device.allocate(moments_.planned_bytes(), "the moments"));
+  const auto local_folder = local_folder_of(setup);
+  if (!device.is_host() || !local_folder) {  // else they lie in slots
+    parameters_.commit(device.allocate(parameters_.planned_bytes(), "the parameters"));
+    moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
+                            : device.allocate(moments_.planned_bytes(), "the moments"));
+  }
   mirror_ = std::make_unique<StateMirror>(device, layout_, weights_, adamw_, offload);
   const std::string& resume = setup.config.run.resume;
   const bool forks = resume != "auto" && resume != "none";
   if (!device.is_host())
     agree_on_algorithms(device, world, setup.dir.algorithms(), forks ? resume : "", [this] { rehearse(); });
   require_one_identity(world, numerics());
+  local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(),
+                            fmt::format("{} seed {}", tokens.identity(), setup.config.data.shuffle_seed));
+  if (local_folder) open_local_level(*local_folder);
+  const StateArenas seen = mirror_->host();
+  views_ = views_of(setup_.shape, layout_, seen.parameters, seen.exp_avg, seen.exp_avg_sq, adamw_.moments());
   transformer_.on_progress([this](model::Phase phase, int) {
     if (progress_ != nullptr)
       (*progress_)(phase == model::Phase::forward ? control::Phase::forward : control::Phase::backward);
@@ -95,19 +107,48 @@ std::string Engine::numerics() const {
                            device_.kernels().identity(type_of(setup_.config.precision.parameters)));
 }
 
-StateViews Engine::views() {
-  return views_of(setup_.shape, layout_, mirror_->parameters(), mirror_->exp_avg(), mirror_->exp_avg_sq(),
-                  adamw_.moments());
+void Engine::open_local_level(const std::filesystem::path& folder) {
+  checkpoint::LocalFile file = open_local_file(setup_, local_run_, folder);
+  if (world_.rank() == 0)
+    log::info("local level: {} slots of {} bytes per rank in {}", file.slots(), file.slot(0).size(),
+              folder.string());
+  slot_shape_ = slot_shape_of(local_run_, world_.rank());
+  LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
+  if (device_.is_host()) {
+    parts.live = [this](std::span<std::byte> slot) { live_in(slot); };
+    local_ = make_host_local_level(std::move(parts));
+  } else {
+    parts.live = [this](std::span<std::byte> slot) { mirror_->take(in_slot(slot)); };
+    local_ = make_device_local_level(std::move(parts), device_, arenas());
+  }
+}
+
+StateArenas Engine::in_slot(std::span<std::byte> slot) const {
+  return {reinterpret_cast<float*>(slot.data()), slot.data() + slot_shape_.exp_avg,
+          slot.data() + slot_shape_.exp_avg_sq};
+}
+
+void Engine::live_in(std::span<std::byte> slot) {
+  const auto lie = [](tensor::Arena& arena, std::span<std::byte> memory) {
+    arena.committed() ? arena.move_to(memory) : arena.commit(memory);
+  };
+  const auto parameter_bytes = static_cast<std::size_t>(slot_shape_.exp_avg);
+  lie(parameters_, slot.first(parameter_bytes));
+  lie(moments_, slot.subspan(parameter_bytes));
+  if (views_.held.tensors.empty()) return;  // they are yet to be made
+  const StateArenas seen = mirror_->host();
+  move_views(views_, layout_, seen.parameters, seen.exp_avg, seen.exp_avg_sq, adamw_.moments());
 }
 
 void Engine::initialize() {
+  if (local_) local_->invalidate();
+  const auto [parameters, exp_avg, exp_avg_sq] = mirror_->host();
   const auto moment_bytes = tensor::bytes_of(adamw_.moments());
   for (const shard::Piece& piece : layout_.held) {
     model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],
                            setup_.config.train.seed, piece.first,
-                           {mirror_->parameters() + piece.offset, static_cast<std::size_t>(piece.count)});
-    for (std::byte* moments :
-         {mirror_->exp_avg(), mirror_->exp_avg_sq()})  // a failed load may have left something
+                           {parameters + piece.offset, static_cast<std::size_t>(piece.count)});
+    for (std::byte* moments : {exp_avg, exp_avg_sq})  // a failed load may have left something
       std::fill_n(moments + piece.offset * moment_bytes, piece.count * moment_bytes, std::byte{0});
   }
 }
@@ -157,22 +198,32 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   const model::LossSum loss = transformer_.take_loss();
   sums.loss = loss.sum, sums.valid = loss.valid;
   sums.squares = adamw_.squares(weights_.gradients());
+  // Nobody leaves the sum before all have come to it: then the snapshot before this step is sealed
+  // everywhere, and whoever goes on may write over an older one.
+  if (local_) profile_.time(Work::waiting, "seal", [&] { waited_for_seal_ = local_->join(); });
   all_reduce(sums);
   if (scaling_) all_reduce_amaxes();
   progress_ = nullptr;
   return sums;
 }
 
-optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step) {
-  optim::StepDecision decision = optim::decide(setup_.config.optim, tensor_groups_, step,
-                                               setup_.config.train.steps, sums.squares.value(), sums.valid);
+optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step, StepOrders& orders) {
+  struct {
+    optim::StepDecision decision;
+    StepOrders orders;
+  } both{optim::decide(setup_.config.optim, tensor_groups_, step, setup_.config.train.steps,
+                       sums.squares.value(), sums.valid),
+         orders};
   profile_.time(Work::waiting, "decision",
-                [&] { world_.broadcast(std::as_writable_bytes(std::span(&decision, 1)), 0); });
-  return decision;
+                [&] { world_.broadcast(std::as_writable_bytes(std::span(&both, 1)), 0); });
+  orders = both.orders;
+  return both.decision;
 }
 
 void Engine::update(const optim::StepDecision& decision) {
-  adamw_.update(weights_.parameters(), weights_.gradients(), decision);
+  const std::span<std::byte> next = local_ ? local_->next() : std::span<std::byte>{};
+  adamw_.update(arenas(), weights_.gradients(), decision, next.empty() ? arenas() : in_slot(next));
+  if (!next.empty()) local_->moved();
   weights_.publish();
   if (scaling_ && decision.update) {
     scaling_->advance(amaxes_);
@@ -241,8 +292,11 @@ void Engine::all_reduce_amaxes() {
 
 Engine::Memory Engine::memory() const {
   Memory sum;
-  for (const tensor::Arena* arena : {&symmetric_, &own_, &moments_})
-    sum.planned += arena->planned_bytes(), sum.used += arena->used_bytes();
+  const auto add = [&](const tensor::Arena& arena, int times) {
+    sum.planned += times * arena.planned_bytes(), sum.used += times * arena.used_bytes();
+  };
+  const int slots = device_.is_host() && local_ ? local_->file().slots() : 1;
+  add(symmetric_, 1), add(own_, 1), add(parameters_, slots), add(moments_, slots);
   return sum;
 }
 

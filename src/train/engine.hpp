@@ -18,10 +18,12 @@
 #include "src/shard/lane_plan.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
+#include "src/train/local_level.hpp"
 #include "src/train/model_weights.hpp"
 #include "src/train/setup.hpp"
 #include "src/train/state_mirror.hpp"
 #include "src/train/state_views.hpp"
+#include "src/train/step_orders.hpp"
 
 namespace holdfast::train {
 
@@ -41,9 +43,16 @@ class Engine {
   /// What the run's bits depend on beside its data (numerics rule 13).
   std::string numerics() const;
   const shard::Layout& layout() const { return layout_; }
-  /// Of the host's side of the state: what it is after fetch(), and what becomes of it with publish().
-  StateViews views();
+  /// Of the host's side of the state: what it is after fetch(), and what becomes of it with publish(). With a
+  /// local level on the host the memory that they show changes with update(): keep the reference, no copy.
+  const StateViews& views() const { return views_; }
   void fetch() { mirror_->fetch(); }
+  /// Where the state lies now, on the device. It changes with update(), and so may these.
+  StateArenas arenas() { return {weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq()}; }
+  /// What the local files of all ranks are like; also where there is no local level.
+  const LocalRun& local_run() const { return local_run_; }
+  /// The local level, or null where there is none.
+  LocalLevel* local() { return local_.get(); }
   /// Step 0: initial weights, moments zero. Each rank fills in what it holds; nobody ever has the whole
   /// model.
   void initialize();
@@ -54,8 +63,12 @@ class Engine {
   /// of the *sum* of losses stays in the shards. `progress` is called on this thread.
   using Progress = std::function<void(control::Phase)>;
   LeafSums gradients(std::int64_t first_sample, const Progress& progress);
-  /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit. Collective.
-  optim::StepDecision decide(const LeafSums& sums, std::int64_t step);
+  /// Seconds that the newest gradients() waited for the seal of the snapshot before it, see
+  /// LocalLevel::join().
+  double waited_for_seal() const { return waited_for_seal_; }
+  /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit; with it,
+  /// what else rank 0 orders for the step (`orders` of the others are overwritten). Collective.
+  optim::StepDecision decide(const LeafSums& sums, std::int64_t step, StepOrders& orders);
   /// The optimizer step, and scales for the next. Collective.
   void update(const optim::StepDecision& decision);
   /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
@@ -81,6 +94,11 @@ class Engine {
   void all_reduce_amaxes();
   /// What a leaf consists of, on any memory: for a device that only takes notes.
   void rehearse();
+  void open_local_level(const std::filesystem::path& folder);
+  /// The three arenas, in a slot.
+  StateArenas in_slot(std::span<std::byte> slot) const;
+  /// From now on the state lies in this slot.
+  void live_in(std::span<std::byte> slot);
 
   const Setup& setup_;
   const data::TokenFile& tokens_;
@@ -98,7 +116,8 @@ class Engine {
   shard::LanePlan lanes_;
   shard::Policy policy_;
   shard::Groups groups_;
-  tensor::Arena symmetric_{"memory shared with other ranks"}, own_{"training state"}, moments_{"moments"};
+  tensor::Arena symmetric_{"memory shared with other ranks"}, own_{"gradients and activations"},
+      parameters_{"parameters"}, moments_{"moments"};
   shard::ShardedWeights weights_;
   ModelWeights model_weights_;
   optim::TensorGroups tensor_groups_;
@@ -108,8 +127,13 @@ class Engine {
   std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
   std::vector<std::uint64_t> amax_words_;
   std::unique_ptr<StateMirror> mirror_;
+  StateViews views_;
+  LocalRun local_run_;
+  SlotShape slot_shape_;
+  std::unique_ptr<LocalLevel> local_;
   std::vector<std::int32_t> leaf_tokens_, inputs_, labels_;
   const Progress* progress_ = nullptr;  // while gradients() runs
+  double waited_for_seal_ = 0;
 };
 
 }  // namespace holdfast::train

@@ -1,23 +1,24 @@
 #pragma once
 // The local level during training. On the host the optimizer's arenas lie in the slots of the local file: it
 // reads one slot and writes the next, so that a snapshot costs no copy. For a GPU a snapshot is copied into a
-// slot beside the next step. Either way it is sealed in the background, and the next step's decision waits
-// for the seal: when any rank goes on, all have that step.
+// slot beside the next step. Either way it is sealed in the background, and the sums of the next step's
+// gradients wait for the seals of all ranks: whoever changes the state again knows that all have that step.
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "checkpoint/local_file.hpp"
-#include "src/train/state_views.hpp"
+#include "src/device/device.hpp"
+#include "src/optim/sharded_adamw.hpp"
+#include "src/train/local_identity.hpp"
+#include "src/train/setup.hpp"
 
 namespace holdfast::train {
 
-/// Where the three arenas of an optimizer state lie.
-struct StateArenas {
-  float* parameters = nullptr;
-  std::byte *exp_avg = nullptr, *exp_avg_sq = nullptr;
-};
+using optim::StateArenas;
 
 class LocalLevel {
  public:
@@ -28,8 +29,14 @@ class LocalLevel {
   /// After the optimizer step (or the load) that led to `point`, when a snapshot is due: begins to seal the
   /// live slot.
   virtual void begin(const checkpoint::RunPoint& point) = 0;
-  /// Before the next decision: waits for seal and `after_seal`. Returns the seconds that it waited. A failure
-  /// of the background work is thrown here.
+  /// Before the optimizer step, after join() and the decision: opens the slot that the new state goes to.
+  /// Empty: it goes where the old one is.
+  virtual std::span<std::byte> next() = 0;
+  /// The new state lies in next(), which is live from now on.
+  virtual void moved() = 0;
+  /// Waits for seal and `after_seal`; in every step before something that no rank leaves until all have come
+  /// (Engine::gradients() does it). Returns the seconds that it waited. A failure of the background work is
+  /// thrown here.
   virtual double join() = 0;
 
   virtual checkpoint::LocalFile& file() = 0;
@@ -37,6 +44,8 @@ class LocalLevel {
   virtual checkpoint::State view(int slot) const = 0;
   /// Restore: this slot holds the state that training goes on from. On the host it becomes the live one.
   virtual void adopt(int slot) = 0;
+  /// Before the live state is changed from outside (initial weights): it is no snapshot any more.
+  virtual void invalidate() = 0;
   /// Restore: a slot that nobody needs any more, opened, to be filled by the caller and then sealed or
   /// adopted.
   virtual int spare_slot(std::span<const int> needed) = 0;
@@ -47,5 +56,29 @@ class LocalLevel {
   /// A snapshot that must stay until another is kept instead: the newest one that is whole on its partner.
   virtual void keep(int slot) = 0;
 };
+
+/// The folder that holds the local files of this run on every node, by checkpoint.local and where this rank
+/// is; nothing: there is no local level.
+std::optional<std::filesystem::path> local_folder_of(const Setup& setup);
+
+/// This rank's own file. Collective only in that a first attempt has to find no rank training: nothing that
+/// was left behind in the folder is taken for a state of a run that has just begun, or of one that begins
+/// elsewhere (run.resume).
+checkpoint::LocalFile open_local_file(const Setup& setup, const LocalRun& run,
+                                      const std::filesystem::path& folder);
+
+struct LocalLevelParts {
+  checkpoint::LocalFile file;
+  LocalRun run;
+  int rank = 0;
+  int every = 1;
+  /// The state that training goes on with lies in this slot. On the host: and will be changed there.
+  std::function<void(std::span<std::byte> slot)> live;
+};
+/// The arenas lie in the slots; `live` is called at once, and whenever another slot has become the live one.
+std::unique_ptr<LocalLevel> make_host_local_level(LocalLevelParts parts);
+/// The arenas are copied from device memory by the side stream; `live` is called for adopt() alone.
+std::unique_ptr<LocalLevel> make_device_local_level(LocalLevelParts parts, device::Device& device,
+                                                    const StateArenas& arenas);
 
 }  // namespace holdfast::train

@@ -24,6 +24,8 @@ Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt)
       if (at <= last || at > step) continue;
       last = at;
       if (json.contains("loss") && json["loss"].is_number()) last_loss_ = json["loss"].get<double>();
+      if (json.contains("step_s") && json["step_s"].is_number())
+        seconds_before_ += json["step_s"].get<double>();
       kept += line + "\n";
     }
   }
@@ -47,6 +49,17 @@ void Metrics::append(const StepMetrics& m) noexcept {
                                    {"wire_bytes", m.wire_bytes},
                                    {"attempt", attempt_},
                                    {"time", utc_now()}};
+    if (m.save_stall_s > 0) json["save_stall_s"] = m.save_stall_s;
+    if (m.saving)
+      json["saving"] = {{"every", m.saving->every},
+                        {"begun", m.saving->begun},
+                        {"skipped", m.saving->skipped},
+                        {"failed", m.saving->failed},
+                        {"stall_s", m.saving->stall_s},
+                        {"persist_s", m.saving->persist_s},
+                        {"bytes", m.saving->bytes},
+                        {"overhead", m.saving->overhead},
+                        {"expected_loss", m.saving->expected_loss}};
     if (m.held_out_loss) json["held_out_loss"] = *m.held_out_loss;
     torn_ = true;
     files::append_all(file_.get(), (was_torn ? "\n" : "") + json.dump() + "\n", path_);

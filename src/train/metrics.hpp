@@ -9,6 +9,15 @@
 
 namespace holdfast::train {
 
+struct SavingMetrics {
+  std::int64_t every = 0;                           ///< steps between saves now
+  std::int64_t begun = 0, skipped = 0, failed = 0;  ///< since the start of this attempt, by rank 0
+  double stall_s = 0;                               ///< that training waited for them
+  double persist_s = 0;                             ///< of the save that settled last, beside training
+  std::int64_t bytes = 0;                           ///< of rank 0's shard
+  double overhead = 0, expected_loss = 0;           ///< parts of the time, see interval.hpp; 0: not known yet
+};
+
 struct StepMetrics {
   std::int64_t step = 0;  ///< optimizer steps done, so the first line says 1
   double loss = 0;        ///< mean over the valid tokens of the step
@@ -17,7 +26,9 @@ struct StepMetrics {
   double tokens_per_s = 0, step_s = 0;
   std::uint64_t allocations = 0;             ///< own ones during the step; none after the first
   std::int64_t wire_bytes = 0;               ///< that rank 0 sent since the gradients of the step before
+  double save_stall_s = 0;                   ///< that this step waited for saves and snapshots
   std::optional<double> held_out_loss = {};  ///< where the step was evaluated
+  std::optional<SavingMetrics> saving = {};  ///< where a save began after the step
 };
 
 class Metrics {
@@ -32,11 +43,14 @@ class Metrics {
   void append(const StepMetrics& step) noexcept;
   /// Loss of the last line, if there is one.
   std::optional<double> last_loss() const { return last_loss_; }
+  /// Seconds of the steps whose lines were kept.
+  double seconds_before() const { return seconds_before_; }
 
  private:
   std::filesystem::path path_;
   int attempt_;
   std::optional<double> last_loss_;
+  double seconds_before_ = 0;
   files::Fd file_;
   bool torn_ = false;  ///< the last line may be incomplete
 };

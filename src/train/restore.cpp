@@ -1,115 +1,30 @@
 #include "src/train/restore.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
-#include <sstream>
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "checkpoint/catalog.hpp"
-#include "checkpoint/load.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/shard/layout.hpp"
 #include "src/train/agree.hpp"
+#include "src/train/offers.hpp"
+#include "src/train/piece_index.hpp"
+#include "src/train/restore_pieces.hpp"
+#include "src/train/restore_shared.hpp"
 #include "src/train/state_digest.hpp"
 
 namespace holdfast::train {
 namespace {
 
-namespace fs = std::filesystem;
-constexpr std::uint64_t damaged = 1,
-                        refused = 2;  // severities: a refusal ends the run, damage only the candidate
+using checkpoint::PieceSpan;
 
-/// The settings of a model file: neither comments nor its name say what the model is.
-std::string settings_of(const std::string& model_toml) {
-  std::istringstream lines(model_toml);
-  std::string out;
-  for (std::string line; std::getline(lines, line);)
-    if (!line.empty() && !line.starts_with('#') && !line.starts_with("name =")) out += line + "\n";
-  return out;
-}
-
-/// The parts of two identities that differ, "was X, now Y; ...": they are lists with commas.
-std::string differences(const std::string& found, const std::string& expected) {
-  std::istringstream was(found), now(expected);
-  std::string out, a, b;
-  for (;;) {
-    const bool more_a = static_cast<bool>(std::getline(was, a, ',')),
-               more_b = static_cast<bool>(std::getline(now, b, ','));
-    if (!more_a && !more_b) return out;
-    if (!more_a) a.clear();
-    if (!more_b) b.clear();
-    const auto trimmed = [](const std::string& s) {
-      return s.substr(std::min(s.size(), s.find_first_not_of(' ')));
-    };
-    if (a != b)
-      out += (out.empty() ? "" : "; ") + fmt::format("was \"{}\", now \"{}\"", trimmed(a), trimmed(b));
-  }
-}
-
-void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path,
-                 bool other_numerics, bool speaks) {
-  if (settings_of(found.model_toml) != settings_of(expected.model_toml))
-    throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
-                "its model file differs from this run's", "Choose another run.dir or model.file?");
-  const std::string difference = differences(found.numerics, expected.numerics);
-  if (!difference.empty() && !other_numerics)
-    throw Error(
-        Exit::usage,
-        fmt::format("the checkpoint {} was computed with other arithmetic than this run's", path.string()),
-        difference,
-        fmt::format("{}, or run.other_numerics = \"continue\" and give up bit-identical results?",
-                    // Of algorithms, see agree_on_algorithms(): nobody can set them.
-                    difference.find("\"choices ") == std::string::npos
-                        ? "Set it back"
-                        : "Put the tuning.json of the run that made it into this run's directory"));
-  if (!speaks) return;
-  if (!difference.empty()) log::warn("not bit-identical to the run before the checkpoint: {}", difference);
-  if (found.data_identity != expected.data_identity)
-    log::warn("the data differ from those of the checkpoint ({}; now {})", found.data_identity,
-              expected.data_identity);
-}
-
-/// One candidate, on this rank: nothing, or why not.
-std::optional<Failure> try_load(const fs::path& path, const StateViews& views, const checkpoint::Facts& facts,
-                                bool other_numerics, comm::Communicator& world,
-                                checkpoint::Manifest& manifest) {
-  try {
-    manifest = checkpoint::read_manifest(path);
-    check_facts(manifest.facts, facts, path, other_numerics, world.rank() == 0);
-    checkpoint::load(path, manifest, views.held);
-  } catch (const checkpoint::Damaged& error) {
-    return Failure{damaged, world.rank(), error.what()};
-  } catch (const Error& error) {
-    return Failure{refused, world.rank(), error.what()};
-  }
-  return std::nullopt;
-}
-
-/// Every block was sound; is the whole the state that was saved? Collective.
-std::optional<Failure> try_digest(const fs::path& path, const StateViews& views,
-                                  const checkpoint::Manifest& manifest, comm::Communicator& world) {
-  const StateDigest digest = digest_state(views.owned, world);
-  if (digest.tensors == manifest.digests) return std::nullopt;
-  return Failure{damaged, world.rank(),
-                 fmt::format("{} does not hold the state that it names (digest {}, should be {})",
-                             path.string(), digest.text(), checkpoint::digest_text(manifest.state_digest))};
-}
-
-/// The next candidate, chosen on rank 0 and told to all; empty: none left.
-std::string next_candidate(const RunDir& dir, std::int64_t before_step, std::string& note,
-                           comm::Communicator& world) {
-  std::string path;
-  if (world.rank() == 0) {
-    std::vector<std::string> notes;
-    if (const auto found = checkpoint::newest_sound(dir.checkpoints(), before_step, &notes))
-      path = found->path.string();
-    for (const std::string& passed : notes) {
-      log::warn("passing over a damaged checkpoint: {}", passed);
-      note += (note.empty() ? "" : "; ") + passed;
-    }
-  }
-  note = comm::broadcast_text(world, note, 0);
-  return comm::broadcast_text(world, path, 0);
-}
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 void refuse_to_mix(const RunDir& dir, comm::Communicator& world) {
   together(world, world.rank() == 0, [&] {
@@ -123,42 +38,320 @@ void refuse_to_mix(const RunDir& dir, comm::Communicator& world) {
   });
 }
 
+/// The pieces that `rank` holds, in the order of StateViews::held.
+std::vector<PieceSpan> pieces_of(const LocalRun& run, int rank) {
+  shard::Mesh mesh = run.mesh;
+  mesh.rank = rank;
+  const shard::Layout layout = shard::layout_of(run.shape, mesh);
+  const auto tensors = static_cast<int>(config::tensors_of(run.shape).size());
+  std::vector<PieceSpan> out;
+  for (int family = 0; family < 3; ++family)
+    for (const shard::Piece& piece : layout.held)
+      out.push_back({family * tensors + piece.tensor, piece.first, piece.count});
+  return out;
+}
+
+/// The same for each kind, of which the first rank has the same number.
+std::vector<std::vector<PieceSpan>> pieces_of_kinds(const LocalRun& run) {
+  std::vector<std::vector<PieceSpan>> out;
+  for (int kind = 0; kind < (run.mesh.split_optimizer ? run.mesh.world : run.mesh.group); ++kind)
+    out.push_back(pieces_of(run, kind));
+  return out;
+}
+
+/// Until the nodes are known, every rank is on one of its own.
+LadderWorld ladder_world(const LocalRun& run, const std::vector<std::vector<PieceSpan>>& pieces,
+                         std::span<const checkpoint::LogicalTensor> tensors) {
+  LadderWorld out;
+  const shard::Mesh& mesh = run.mesh;
+  for (int rank = 0; rank < mesh.world; ++rank) {
+    out.node_of.push_back(rank);
+    out.kind_of.push_back(mesh.split_optimizer ? rank : rank % mesh.group);
+  }
+  for (const auto& spans : pieces) {
+    auto& bytes = out.piece_bytes.emplace_back();
+    for (const PieceSpan& span : spans) bytes.push_back(checkpoint::bytes_of(span, tensors));
+  }
+  return out;
+}
+
+/// One restore, from the offers to the state.
+class Restore {
+ public:
+  Restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
+          const checkpoint::Facts& facts, comm::Communicator& world, const RestoreContext& context)
+      : order_(order),
+        views_(views),
+        world_(world),
+        context_(context),
+        named_(order.resume != "auto" && order.resume != "none"),
+        at_path_(named_ && !order.restarted),
+        spans_of_kind_(pieces_of_kinds(context.run)),
+        ranks_(ladder_world(context.run, spans_of_kind_, views.held.tensors)),
+        shared_(dir, facts, order.other_numerics, world) {
+    expects(context.run.mesh.world == world.size(), "the run is that of the world");
+  }
+  RestoredFrom run();
+
+ private:
+  void gather();
+  void complete_list();
+  SharedLevel::Parts parts_of_writer(int writer) const;
+  std::optional<Decision> next_decision(const Fill& fill);
+  void strike(const Strikes& strikes);
+  void refuse(const PointId& point, const std::string& why);
+  void say(const std::string& reason);
+  bool replicas_agree(const std::vector<std::uint64_t>& digests);
+  std::optional<std::string> why_another(const Decision& decision, const checkpoint::State& held,
+                                         const std::vector<std::uint64_t>& digests, const StateDigest& found);
+  checkpoint::RunPoint point_of(const Decision& decision);
+  void count(const FillCounts& mine, RestoredFrom& out);
+
+  const RestoreOrder& order_;
+  const StateViews& views_;
+  comm::Communicator& world_;
+  const RestoreContext& context_;
+  const bool named_;
+  bool at_path_;  ///< the state is that of run.resume, or there is an error
+  const std::vector<std::vector<PieceSpan>> spans_of_kind_;
+  LadderWorld ranks_;
+  SharedLevel shared_;
+  std::optional<NodeFiles> files_;
+  std::vector<Offer> offers_;
+  LadderRules rules_;
+  bool list_ended_ = false;
+  std::vector<std::string> said_;
+};
+
+void Restore::gather() {
+  if (context_.local == nullptr || order_.rollback || at_path_) return;
+  const checkpoint::LocalFile& own = context_.local->file();
+  files_.emplace(own.path().parent_path(), context_.run, world_.rank(), &own);
+  LocalOffers found = gather_offers(*files_, world_);
+  ranks_.node_of = std::move(found.node_of);
+  offers_ = std::move(found.offers);
+}
+
+/// The ladder sees the newest checkpoint that nothing is known against, and all newer ones.
+void Restore::complete_list() {
+  std::set<PointId> offered;
+  for (const Offer& offer : offers_) offered.insert(offer.point);
+  while (!at_path_ && !list_ended_) {
+    if (const auto& list = shared_.offers(); !list.empty())
+      if (list.back().bad.empty() && !rules_.refused.contains(list.back().point)) return;
+    list_ended_ = !shared_.add_older(offered, [&](int writer) { return parts_of_writer(writer); });
+  }
+}
+
+SharedLevel::Parts Restore::parts_of_writer(int writer) const {
+  // Its pieces are those of any rank of its kind, among them parts that others own: each counts as a whole.
+  const int kind = ranks_.kind_of[index(writer)];
+  const std::vector<PieceSpan>& pieces = spans_of_kind_[index(kind)];
+  SharedLevel::Parts out;
+  for (const PieceSpan& span : views_.writers.of_rank[index(writer)])
+    for (int i = 0; i < std::ssize(pieces); ++i)
+      if (const PieceSpan& piece = pieces[index(i)];
+          piece.tensor == span.tensor && piece.first <= span.first && span.first < piece.first + piece.count)
+        out.insert({kind, i});
+  return out;
+}
+
+std::optional<Decision> Restore::next_decision(const Fill& fill) {
+  for (;;) {
+    complete_list();
+    rules_.network = fill.network();
+    Decision decision = decide(ranks_, offers_, shared_.offers(), rules_);
+    if (decision.found) return decision;
+    for (const std::string& reason : decision.reasons) say(reason);
+    if (!named_ || at_path_) return std::nullopt;
+    at_path_ = true;  // restarted before there was a checkpoint of its own
+    shared_.add(order_.resume);
+  }
+}
+
+void Restore::say(const std::string& reason) {
+  if (std::find(said_.begin(), said_.end(), reason) != said_.end()) return;
+  said_.push_back(reason);
+  if (world_.rank() == 0) log::warn("restore: {}", reason);
+}
+
+void Restore::strike(const Strikes& strikes) {
+  if (!strikes.refused.empty()) throw Error(Exit::usage, strikes.refused);
+  for (const std::string& reason : strikes.reasons) say(reason);
+  if (!strikes.network.empty()) say("ranks could not send each other pieces: " + strikes.network);
+  for (const auto& [offer, piece] : strikes.pieces) offers_[index(offer)].bad.insert(piece);
+  for (const auto& [checkpoint, kind, piece] : strikes.shared)
+    shared_.offers()[index(checkpoint)].bad.insert({kind, piece});
+  if (!strikes.shared.empty() && at_path_)
+    throw cannot_resume(order_.resume, strikes.reasons.empty() ? "it is damaged" : strikes.reasons.front());
+}
+
+void Restore::refuse(const PointId& point, const std::string& why) {
+  if (at_path_) throw cannot_resume(order_.resume, why);
+  say(why);
+  rules_.refused.insert(point);
+}
+
+/// Collective.
+bool Restore::replicas_agree(const std::vector<std::uint64_t>& digests) {
+  std::vector<std::uint64_t> seals(ranks_.kind_of.size());
+  seals[index(world_.rank())] = seal_of(digests);
+  world_.all_reduce(seals, comm::Scalar::sum);
+  std::map<int, std::uint64_t> of_kind;
+  for (std::size_t rank = 0; rank < seals.size(); ++rank)
+    if (of_kind.try_emplace(ranks_.kind_of[rank], seals[rank]).first->second != seals[rank]) return false;
+  return true;
+}
+
+/// Collective: every piece was sound; is the whole the state that was saved?
+std::optional<std::string> Restore::why_another(const Decision& decision, const checkpoint::State& held,
+                                                const std::vector<std::uint64_t>& digests,
+                                                const StateDigest& found) {
+  // One rank of each kind brings what it holds: over the kinds, every element once.
+  std::vector<std::uint64_t> sum(held.tensors.size());
+  const auto& kinds = ranks_.kind_of;
+  const int kind = kinds[index(world_.rank())];
+  if (std::find(kinds.begin(), kinds.end(), kind) - kinds.begin() == world_.rank())
+    for (std::size_t i = 0; i < digests.size(); ++i) sum[index(held.pieces[i].tensor)] += digests[i];
+  world_.all_reduce(sum, comm::Scalar::sum);
+  std::optional<Failure> failure;
+  if (sum != found.tensors)
+    failure = Failure{1, world_.rank(),
+                      fmt::format("what the ranks own of step {} (digest {}) is not what they hold",
+                                  decision.point.step, found.text())};
+  try {
+    if (const auto shared = decision.shared(); shared && !failure) {
+      const checkpoint::Manifest& manifest = shared_.manifest(*shared);
+      if (found.tensors != manifest.digests)
+        failure = Failure{1, world_.rank(),
+                          fmt::format("{} does not hold the state that it names (digest {}, should be {})",
+                                      shared_.path(*shared).string(), found.text(),
+                                      checkpoint::digest_text(manifest.state_digest))};
+    }
+  } catch (const Error& error) {
+    failure = Failure{1, world_.rank(), error.what()};
+  }
+  const auto worst = worst_failure(world_, failure);
+  return worst ? std::optional(worst->text) : std::nullopt;
+}
+
+/// Collective.
+checkpoint::RunPoint Restore::point_of(const Decision& decision) {
+  std::string text;
+  int root = 0;
+  if (const auto shared = decision.shared()) {
+    together(world_, world_.rank() == root, [&] {
+      text = checkpoint::to_text(checkpoint::Sealed{shared_.manifest(*shared).point, {}});
+    });
+  } else {
+    const auto offer = std::find_if(offers_.begin(), offers_.end(),
+                                    [&](const Offer& o) { return o.point == decision.point; });
+    expects(offer != offers_.end(), "the point was offered");
+    root = offer->reader;
+    together(world_, world_.rank() == root, [&] {
+      const auto what = sealed_as(files_->find(offer->of, offer->copy), *offer);
+      if (!what) throw Error(Exit::runtime, "a local file changed while the run was restored");
+      text = checkpoint::to_text(checkpoint::Sealed{what->point, {}});
+    });
+  }
+  return checkpoint::sealed_from_text(comm::broadcast_text(world_, text, root)).value().point;
+}
+
+/// Collective.
+void Restore::count(const FillCounts& mine, RestoredFrom& out) {
+  std::vector<std::uint64_t> words;
+  const auto add = [&](std::int64_t n) { words.push_back(static_cast<std::uint64_t>(n)); };
+  for (int level = 0; level < levels; ++level) add(mine.pieces[level]), add(mine.bytes[level]);
+  add(mine.read), add(mine.received);
+  world_.all_reduce(words, comm::Scalar::sum);
+  auto at = words.begin();
+  const auto take = [&] { return static_cast<std::int64_t>(*at++); };
+  for (int level = 0; level < levels; ++level) out.pieces[level] = take(), out.bytes[level] = take();
+  out.bytes_read = take(), out.bytes_received = take();
+  std::uint64_t longest[] = {static_cast<std::uint64_t>(mine.seconds_exchanging * 1e9)};
+  world_.all_reduce(longest, comm::Scalar::max);
+  out.seconds_exchanging = static_cast<double>(longest[0]) * 1e-9;
+}
+
+RestoredFrom Restore::run() {
+  const auto start = Clock::now();
+  RestoredFrom out;
+  gather();
+  if (at_path_) shared_.add(order_.resume);
+  Fill fill({ranks_, views_, shared_, files_ ? &*files_ : nullptr, context_.local, context_.open_exchange,
+             context_.limit},
+            world_);
+  bool shares = true;
+  std::optional<Decision> decision;
+  for (;;) {  // each time around, something less is left to choose from
+    decision = next_decision(fill);
+    if (!decision) break;
+    const Strikes strikes = fill.round(*decision, offers_);
+    if (!strikes.none()) {
+      strike(strikes);
+      continue;
+    }
+    const auto digests = fill.digests();
+    if (!replicas_agree(digests)) {
+      const std::string why = fmt::format("replicas got different states of step {}", decision->point.step);
+      if (!std::exchange(shares, false)) refuse(decision->point, why);
+      say(why);
+      fill.stop_sharing();
+      continue;
+    }
+    const StateDigest found = digest_state(parts_in(fill.held(), views_.owned.pieces), world_);
+    if (const auto why = why_another(*decision, fill.held(), digests, found)) {
+      refuse(decision->point, *why);
+      continue;
+    }
+    out.fresh = false;
+    out.digest = found.text();
+    break;
+  }
+  if (decision) {
+    for (const std::string& reason : decision->reasons) say(reason);
+    out.point = point_of(*decision);
+    out.level = name_of(decision->slowest());
+    count(fill.counts(), out);
+    fill.finish(out.point);
+    out.network = fill.network_text();
+  } else if (!said_.empty() || !shared_.notes().empty()) {
+    if (world_.rank() == 0) log::warn("no whole state is left: starting from step 0");
+  }
+  for (const auto* list : {&shared_.notes(), &std::as_const(said_)})
+    for (const std::string& text : *list) out.note += (out.note.empty() ? "" : "; ") + text;
+  out.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return out;
+}
+
 }  // namespace
 
+std::string text_of(const RestoredFrom& from) {
+  if (from.fresh) return "";
+  std::string out;
+  for (int level = 0; level < levels; ++level)
+    if (from.pieces[level] > 0)
+      out += fmt::format("{}{} pieces {}", out.empty() ? "" : ", ", from.pieces[level],
+                         name_of(static_cast<Level>(level)));
+  constexpr double megabyte = 1e6;
+  if (from.bytes_read > 0)
+    out += fmt::format("; {:.1f} MB read", static_cast<double>(from.bytes_read) / megabyte);
+  if (from.bytes_received > 0)
+    out += fmt::format("; {:.1f} MB over {} in {:.3f} s, {:.1f} MB/s",
+                       static_cast<double>(from.bytes_received) / megabyte, from.network,
+                       from.seconds_exchanging,
+                       static_cast<double>(from.bytes_received) / megabyte / from.seconds_exchanging);
+  return fmt::format(" ({}; {:.3f} s)", out, from.seconds);
+}
+
 RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
-                     const checkpoint::Facts& facts, comm::Communicator& world) {
-  RestoredFrom out;
-  const bool named = order.resume != "auto" && order.resume != "none";
+                     const checkpoint::Facts& facts, comm::Communicator& world,
+                     const RestoreContext& context) {
   if (order.resume == "none" && !order.restarted) {
     refuse_to_mix(dir, world);
-    return out;
+    return {};
   }
-  bool use_named = named && !order.restarted;
-  for (std::int64_t before_step = INT64_MAX;;) {
-    std::string path = use_named ? order.resume : next_candidate(dir, before_step, out.note, world);
-    if (path.empty() && named && !use_named)
-      path = order.resume, use_named = true;  // restarted before the first own checkpoint
-    if (path.empty()) {
-      if (!out.note.empty() && world.rank() == 0)
-        log::warn("no sound checkpoint is left: starting from step 0");
-      return out;
-    }
-    checkpoint::Manifest manifest;
-    auto failure = worst_failure(world, try_load(path, views, facts, order.other_numerics, world, manifest));
-    if (!failure) failure = try_digest(path, views, manifest, world);
-    if (!failure) {
-      out.fresh = false;
-      out.point = manifest.point;
-      return out;
-    }
-    if (failure->severity == refused) throw Error(Exit::usage, failure->text);
-    if (use_named)
-      throw Error(Exit::runtime, fmt::format("cannot resume from {}", path), failure->text,
-                  "Resume from another checkpoint, or from auto?");
-    if (world.rank() == 0) log::warn("passing over a damaged checkpoint: {}", failure->text);
-    out.note += (out.note.empty() ? "" : "; ") + failure->text;
-    before_step = checkpoint::parse_name(fs::path(path).filename().string()).step;
-  }
+  return Restore(dir, order, views, facts, world, context).run();
 }
 
 }  // namespace holdfast::train

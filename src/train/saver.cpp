@@ -1,77 +1,201 @@
 #include "src/train/saver.hpp"
 
-#include "checkpoint/commit.hpp"
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "checkpoint/catalog.hpp"
+#include "checkpoint/retention.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/train/bare_votes.hpp"
 
 namespace holdfast::train {
+namespace {
 
-Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, const StateViews& views,
-             const checkpoint::Facts& facts, checkpoint::Generation generation, comm::Communicator& world,
-             control::RankLink& link)
-    : dir_(dir),
-      settings_(settings),
-      views_(views),
-      generation_(generation),
-      world_(world),
-      link_(link),
-      writer_(dir.checkpoints(), world.rank(), generation, views.owned, views.writers, facts) {}
-
-StateDigest Saver::save(const checkpoint::RunPoint& point) {
-  link_.progress(point.step, control::Phase::checkpoint);
-  StateDigest digest = digest_state(views_.owned, world_);
-  newest_ = point.step;
-  why_.clear();
-  bool ok = true;
-  std::string payload;
-  try {
-    payload = writer_.write(point, digest.tensors);
-  } catch (const Error& error) {
-    ok = false;
-    payload = why_ = error.what();
-    log::error("step {} is not saved by rank {}: {}", point.step, world_.rank(), why_);
-  }
-  if (link_.supervised())
-    link_.vote(point.step, ok, payload);
-  else
-    commit_here(point, ok, payload);
-  return digest;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void Saver::commit_here(const checkpoint::RunPoint& point, bool ok, const std::string& payload) {
-  checkpoint::Commit commit(dir_.checkpoints(), point.step, generation_, world_.size());
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    const std::string vote =
-        comm::broadcast_text(world_, world_.rank() == rank ? (ok ? "y" : "n") + payload : "", rank);
-    if (world_.rank() == 0) commit.add(rank, vote.starts_with('y'), vote.substr(1));
+}  // namespace
+
+Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation,
+             Parts parts, device::Device& device, comm::Communicator& world, control::RankLink& link)
+    : dir_(dir),
+      settings_(settings),
+      generation_(generation),
+      parts_(std::move(parts)),
+      world_(world),
+      link_(link),
+      arenas_(device, parts_.writer->image_bytes(), parts_.arenas) {
+  copies_.reserve(parts_.writer->places().size());
+  jobs_.reserve(16);  // join() is a part of the step, which allocates nothing
+  thread_ = std::thread([this] { serve(); });
+}
+
+Saver::~Saver() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
   }
-  std::string why;
-  if (world_.rank() == 0) {
-    try {
-      if (commit.failed()) throw Error(Exit::runtime, commit.why());
-      const checkpoint::Committed done = commit.commit(settings_.keep);
-      log::info("step {} saved in {}", point.step, done.path.string());
-      if (!done.note.empty()) log::warn("{}", done.note);
-    } catch (const Error& error) {
-      why = error.what();
-      commit.drop();
-      log::error("the checkpoint of step {} is dropped ({}); training goes on", point.step, why);
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must) {
+  expects(!copying_, "one snapshot is copied at a time");
+  const auto start = Clock::now();
+  newest_ = point.step;
+  auto arena = arenas_.try_take();
+  if (!arena && (must || settings_.when_busy == config::WhenBusy::wait)) {
+    link_.progress(point.step, control::Phase::checkpoint);
+    arena = arenas_.take();
+  }
+  copying_ = Job{point, arena.value_or(std::span<std::byte>()), {}};
+  copies_.clear();
+  if (arena) {
+    const auto places = parts_.writer->places();
+    for (const checkpoint::PieceView& piece : owned.pieces) {
+      if (piece.count == 0) continue;
+      expects(copies_.size() < places.size(), "the pieces are those of the writer");
+      copies_.push_back({arena->data() + places[copies_.size()], static_cast<const std::byte*>(piece.data),
+                         checkpoint::bytes_of(piece.span(), owned.tensors)});
     }
+    expects(copies_.size() == places.size(), "the pieces are those of the writer");
+    parts_.copier->begin(copies_);
   }
-  why_ = comm::broadcast_text(world_, why, 0);
-  durable_ = why_.empty();
+  const std::scoped_lock lock(mutex_);
+  ++(arena ? totals_.begun : totals_.skipped);
+  totals_.stall_s += seconds_since(start);
+}
+
+double Saver::join() {
+  if (!copying_) return 0;
+  link_.progress(copying_->point.step, control::Phase::checkpoint);
+  const double waited = parts_.copier->join();
+  copying_->copied = Clock::now();
+  {
+    const std::scoped_lock lock(mutex_);
+    totals_.stall_s += waited;
+    jobs_.push_back(std::move(*copying_));
+  }
+  copying_.reset();
+  changed_.notify_all();
+  return waited;
 }
 
 bool Saver::wait_durable() {
   if (newest_ < 0) return false;
-  if (!link_.supervised()) return durable_;
+  link_.progress(newest_, control::Phase::checkpoint);
+  join();
+  bool mine = false;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return jobs_.empty(); });
+    mine = durable_ == newest_;
+  }
   constexpr int to_commit_s = 30;  // the leader waits commit_s for votes, and then has its own work to do
-  const bool mine =
-      link_.wait_verdict(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s + to_commit_s)));
+  if (link_.supervised())
+    mine = link_.wait_verdict(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s + to_commit_s)));
   // A rank that missed the message must not end differently from the others.
   std::uint64_t heard[] = {mine ? 1u : 0u};
   world_.all_reduce(heard, comm::Scalar::max);
   return heard[0] != 0;
+}
+
+std::string Saver::why() {
+  const std::scoped_lock lock(mutex_);
+  return failed_ == newest_ ? why_ : "";
+}
+
+SaveTotals Saver::totals() {
+  const std::scoped_lock lock(mutex_);
+  return totals_;
+}
+
+void Saver::serve() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+    if (ending_) return;
+    Job job = jobs_.front();
+    lock.unlock();
+    persist(job);
+    lock.lock();
+    jobs_.erase(jobs_.begin());
+    changed_.notify_all();
+  }
+}
+
+void Saver::persist(Job& job) {
+  const Outcome outcome = write(job);
+  if (link_.supervised())
+    link_.vote(job.point.step, outcome.ok, outcome.payload);
+  else if (world_.rank() == 0)
+    commit(job, outcome);
+  else
+    vote_in_folder(job, outcome);
+  const std::scoped_lock lock(mutex_);
+  ++totals_.settled;
+  totals_.persist_s = seconds_since(job.copied);
+}
+
+Saver::Outcome Saver::write(Job& job) {
+  if (job.arena.empty()) return {false, "skipped: its arenas were still being written"};
+  Outcome outcome;
+  try {
+    outcome.payload = parts_.writer->write(job.point, job.arena);
+  } catch (const std::exception& error) {
+    outcome = {false, error.what()};
+    log::error("step {} is not saved by rank {}: {}", job.point.step, world_.rank(), error.what());
+    failed(job.point.step, error.what());
+  }
+  arenas_.give(job.arena);
+  const std::scoped_lock lock(mutex_);
+  totals_.cost = parts_.writer->last_cost();
+  return outcome;
+}
+
+void Saver::vote_in_folder(const Job& job, const Outcome& outcome) {
+  try {
+    cast_vote(checkpoint::temporary_path(dir_.checkpoints(), job.point.step, generation_), world_.rank(),
+              outcome.ok, outcome.payload);
+  } catch (const std::exception& error) {
+    log::error("step {}: rank {} cannot vote: {}", job.point.step, world_.rank(), error.what());
+    if (outcome.ok) failed(job.point.step, error.what());
+  }
+}
+
+void Saver::commit(const Job& job, const Outcome& outcome) {
+  checkpoint::Commit commit(dir_.checkpoints(), job.point.step, generation_, world_.size());
+  try {
+    commit.add(0, outcome.ok, outcome.payload);
+    if (!commit.failed())
+      collect_votes(checkpoint::temporary_path(dir_.checkpoints(), job.point.step, generation_), commit,
+                    Deadline::in(std::chrono::seconds(settings_.commit_s)), ending_);
+    if (commit.failed()) throw Error(Exit::runtime, commit.why());
+    if (!commit.complete())
+      throw Error(Exit::runtime, fmt::format("no vote from rank {}", fmt::join(commit.missing(), ", ")),
+                  ending_ ? "the run is ending"
+                          : fmt::format("within checkpoint.commit_s = {} s", settings_.commit_s));
+    const checkpoint::Committed done = commit.commit({settings_.keep, settings_.archive_h});
+    log::info("step {} saved in {}", job.point.step, done.path.string());
+    if (!done.note.empty()) log::warn("{}", done.note);
+    const std::scoped_lock lock(mutex_);
+    durable_ = job.point.step;
+  } catch (const std::exception& error) {
+    commit.drop();
+    log::error("the checkpoint of step {} is dropped ({}); training goes on", job.point.step, error.what());
+    if (outcome.ok) failed(job.point.step, error.what());
+  }
+}
+
+void Saver::failed(std::int64_t step, std::string why) {
+  const std::scoped_lock lock(mutex_);
+  ++totals_.failed;
+  failed_ = step;
+  why_ = std::move(why);
 }
 
 }  // namespace holdfast::train

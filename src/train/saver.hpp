@@ -1,46 +1,120 @@
 #pragma once
-// Saving: digests, this rank's shard, its vote; and in bare mode, where nobody leads, the commit on rank 0. A
-// save that fails costs the checkpoint, never the run, and never touches the checkpoints before it.
+// Saving to the shared level, beside training. A save that fails costs the checkpoint, never the run, and
+// never touches the checkpoints before it.
+//
+//   a save     where                                                                next
+//   copied     between two optimizer steps, into an arena; the training thread      join() -> waiting
+//   waiting    behind the saves before it                                           -> written
+//   written    by the saver's thread, which then votes                              -> settled
+//   settled    the leader commits, or in bare mode rank 0's saver                   its arena was free before
+//
+// No step of it is collective: a rank that dies or is slow delays nobody but the commit.
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
 #include <string>
+#include <thread>
+#include <vector>
 
-#include "checkpoint/shard_writer.hpp"
+#include "checkpoint/commit.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/rank_link.hpp"
-#include "src/train/state_digest.hpp"
-#include "src/train/state_views.hpp"
+#include "src/train/arena_pool.hpp"
+#include "src/train/image_writer.hpp"
+#include "src/train/state_copier.hpp"
 
 namespace holdfast::train {
 
+/// Totals of this rank.
+struct SaveTotals {
+  std::int64_t begun = 0;    ///< snapshots taken
+  std::int64_t skipped = 0;  ///< not taken, since all arenas were still being written (checkpoint.when_busy)
+  std::int64_t failed = 0;   ///< not written by this rank or, in bare mode on rank 0, not committed
+  std::int64_t settled = 0;  ///< written and voted for or, in bare mode on rank 0, committed or dropped
+  double stall_s = 0;        ///< that training waited
+  double persist_s = 0;      ///< of the save settled last: from the end of its copy
+  checkpoint::WriteCost cost = {};  ///< of the shard written last
+};
+
 class Saver {
  public:
-  /// `views` and its memory outlive the saver; `generation`: of this attempt.
-  Saver(const RunDir& dir, const config::Checkpoint& settings, const StateViews& views,
-        const checkpoint::Facts& facts, checkpoint::Generation generation, comm::Communicator& world,
-        control::RankLink& link);
+  struct Parts {
+    std::unique_ptr<ImageWriter> writer;
+    std::unique_ptr<StateCopier> copier;
+    int arenas = 2;  ///< snapshots on their way to disk, 1 or 2
+  };
+  /// `generation`: of this attempt. Memory of the arenas comes from `device`. References outlive the saver.
+  Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation, Parts parts,
+        device::Device& device, comm::Communicator& world, control::RankLink& link);
+  /// A write that is going on is finished, what waits behind it is dropped, and no vote is waited for.
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
 
-  /// Collective, between two optimizer steps. Returns the digest of the state that was saved. Under an agent
-  /// the commit goes on behind the next steps.
-  StateDigest save(const checkpoint::RunPoint& point);
-  /// Waits for the fate of the newest save: true when it is durable. The same on every rank.
+  /// Bytes of the arenas.
+  std::int64_t memory_bytes() const { return arenas_.bytes(); }
+  /// True while a save would have to wait for an arena.
+  bool busy() { return !arenas_.has_free(); }
+
+  /// Begins to copy `owned`: the pieces that this rank writes, in the writer's order (empty ones are passed
+  /// over), where they lie now. They stay as they are until join(). While all arenas are being written: waits
+  /// when it `must` or the settings say so; else votes no.
+  void begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must);
+  /// Before the state changes: waits for the copy and hands it to the writing thread. Returns the seconds
+  /// that it took.
+  double join();
+  /// Collective: waits for the fate of the newest save; true when it is durable. The same on every rank.
   bool wait_durable();
-  /// Why the newest save failed on this rank or in the commit, or "".
-  const std::string& why() const { return why_; }
+  /// Why the newest save failed on this rank or in the commit here, or "".
+  std::string why();
+  SaveTotals totals();
 
  private:
-  void commit_here(const checkpoint::RunPoint& point, bool ok, const std::string& payload);
+  struct Job {
+    checkpoint::RunPoint point;
+    std::span<std::byte> arena;  ///< empty: skipped
+    Clock::time_point copied{};
+  };
+  struct Outcome {
+    bool ok = true;
+    std::string payload;  ///< the vote, or why there is none
+  };
+
+  void serve();
+  void persist(Job& job);
+  Outcome write(Job& job);
+  // Bare mode:
+  void vote_in_folder(const Job& job, const Outcome& outcome);
+  void commit(const Job& job, const Outcome& outcome);
+  void failed(std::int64_t step, std::string why);
 
   RunDir dir_;
   config::Checkpoint settings_;
-  const StateViews& views_;
   checkpoint::Generation generation_;
+  Parts parts_;
   comm::Communicator& world_;
   control::RankLink& link_;
-  checkpoint::ShardWriter writer_;
-  std::int64_t newest_ = -1;  ///< step of the newest save
-  bool durable_ = false;      ///< bare mode: what became of it
+  ArenaPool arenas_;
+  std::vector<Copy> copies_;
+  std::optional<Job> copying_;  // the training thread's
+  std::int64_t newest_ = -1;    // its step
+
+  std::atomic<bool> ending_{false};
+  // Guarded by mutex_:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Job> jobs_;      // oldest first; the first one is being written
+  std::int64_t durable_ = -1;  // bare mode, rank 0: the step committed last
+  std::int64_t failed_ = -1;   // the step whose save failed last, and why
   std::string why_;
+  SaveTotals totals_;
+  std::thread thread_;
 };
 
 }  // namespace holdfast::train

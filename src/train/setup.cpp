@@ -13,13 +13,9 @@
 namespace holdfast::train {
 namespace {
 
-/// One run at a time in a directory: the lock tells bare runs apart, the owner says that it is a job's.
+/// One run at a time in a directory: the lock tells bare runs apart, the owner says that it is a job's. The
+/// lock comes first: a job writes its owner.json and then looks whether anybody holds the lock.
 void take_lock(const RunDir& dir) {
-  if (std::filesystem::exists(dir.owner()))
-    throw Error(Exit::usage,
-                fmt::format("the run directory {} belongs to a submitted job", dir.path.string()),
-                "there is an owner.json, and this rank was not started by that job's agents",
-                "Continue it with holdfast submit, or choose another run.dir?");
   static files::Fd lock;  // held until the process ends; the kernel then lets go, however it ended
   lock = files::open(dir.bare_lock(), O_RDWR | O_CREAT);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
@@ -27,6 +23,11 @@ void take_lock(const RunDir& dir) {
         Exit::usage,
         fmt::format("the run directory {} belongs to a run that is still going on", dir.path.string()),
         "another process holds bare.lock", "Wait for it, or choose another run.dir?");
+  if (std::filesystem::exists(dir.owner()))
+    throw Error(Exit::usage,
+                fmt::format("the run directory {} belongs to a submitted job", dir.path.string()),
+                "there is an owner.json, and this rank was not started by that job's agents",
+                "Continue it with holdfast submit, or choose another run.dir?");
 }
 
 }  // namespace

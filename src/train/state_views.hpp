@@ -13,6 +13,15 @@ struct StateViews {
   checkpoint::WriterLayout writers;  ///< what every rank writes
 };
 
+/// All that the rank of `layout` has, in its three optimizer arenas, wherever they lie: StateViews::held.
+checkpoint::State held_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
+                          std::byte* exp_avg, std::byte* exp_avg_sq, DType moments);
+
+/// The arenas have moved: `views`, made of the same layout by views_of(), now shows them there. Allocates
+/// nothing.
+void move_views(StateViews& views, const shard::Layout& layout, float* parameters, std::byte* exp_avg,
+                std::byte* exp_avg_sq, DType moments);
+
 /// The three optimizer arenas have the shape of `layout` and outlive the views; the moments are of type
 /// `moments`.
 StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,

@@ -12,7 +12,9 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/bind.hpp"
+#include "src/config/state_network.hpp"
 #include "src/train/detector_text.hpp"
+#include "src/train/state_digest.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -68,6 +70,50 @@ double resident_mib() {
   return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
+Saver::Parts saver_parts(const Setup& setup, device::Device& device, const StateViews& views,
+                         const checkpoint::Facts& facts, checkpoint::Generation generation) {
+  const auto& c = setup.config.checkpoint;
+  checkpoint::WriteOptions options;
+  options.read_back = c.read_back == config::ReadBack::none     ? checkpoint::ReadBack::none
+                      : c.read_back == config::ReadBack::sample ? checkpoint::ReadBack::sample
+                                                                : checkpoint::ReadBack::full;
+  // One that is asked for now and then waits for nothing before it.
+  const int arenas = c.every == 0 ? 1 : 2;
+  return {make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
+                             views.writers, facts, options}),
+          make_state_copier(device), arenas};
+}
+
+/// What is known of failures before any was seen: of the nodes, by the cluster file, and how many of them the
+/// levels below the shared one survive.
+FailureRate expected_failures(const Setup& setup, bool local, int replicas) {
+  const auto& c = setup.config;
+  double node_h = usual_node_mttf_h;
+  if (std::filesystem::exists(setup.dir.cluster())) {
+    const auto facts = config::load_cluster(setup.dir.cluster().string());
+    if (facts.node_mttf_hours > 0) node_h = facts.node_mttf_hours;
+  }
+  const bool elsewhere =
+      local && c.cluster.nodes > 1 && (replicas > 1 || c.checkpoint.partner == config::Partner::automatic);
+  constexpr double hour = 3600;
+  return FailureRate(node_h * hour / std::max(1, c.cluster.nodes), elsewhere ? share_beyond_peers : 1);
+}
+
+RestoreContext restore_context(const Setup& setup, Engine& engine, comm::Communicator& world) {
+  const std::chrono::seconds limit(setup.config.supervise.step_s);
+  const Place& place = setup.place;
+  const int local_rank = place.agent ? place.agent->local_rank : place.rank % place.ranks_per_node;
+  const auto open = [&setup, &world, local_rank] {
+    comm::ExchangeOptions options;
+    options.network = std::filesystem::exists(setup.dir.cluster())
+                          ? config::state_network(
+                                setup.config, config::load_cluster(setup.dir.cluster().string()), local_rank)
+                          : setup.config.checkpoint.network;
+    return comm::open_exchange(world, options);
+  };
+  return {engine.local_run(), engine.local(), open, limit};
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -85,6 +131,9 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       views_(engine_.views()),
       facts_(facts_of(setup, tokens_, engine_)),
       generation_(generation_of(setup, world)),
+      owned_(views_.owned, engine_.layout()),
+      saver_(setup.dir, setup.config.checkpoint, generation_,
+             saver_parts(setup, device, views_, facts_, generation_), device, world, link),
       trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder) {
   if (world.rank() != 0) return;
   if (tokens_.vocabulary() < setup.shape.vocabulary)
@@ -92,45 +141,71 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
               setup.shape.vocabulary);
   log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
             engine_.planned_wire_bytes());
+  log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk",
+            saver_.memory_bytes());
 }
 
 control::FinalState Trainer::run() {
-  restore_or_initialize();
-  if (world_.rank() == 0) metrics_.emplace(setup_.dir.metrics(), point_.step, generation_.attempt);
-  Saver saver(setup_.dir, setup_.config.checkpoint, views_, facts_, generation_, world_, link_);
-  while (point_.step < setup_.config.train.steps) {
-    auto done = step(saver);
-    if (!done) continue;
-    done->held_out_loss = held_out_loss_if_due();
-    say_memory();
-    report(*done);
-    digest_.clear();
-    if (save_is_due()) {
-      point_.detector = to_text(guard_);
-      point_.scaling = engine_.scaling();
-      engine_.fetch();
-      digest_ = saver.save(point_).text();
+  const std::int64_t steps = setup_.config.train.steps;
+  if (!link_.supervised()) signals_.emplace();
+  const bool saved = restore_or_initialize();
+  if (world_.rank() == 0) {
+    metrics_.emplace(setup_.dir.metrics(), point_.step, generation_.attempt);
+    FailureRate rate = expected_failures(setup_, engine_.local() != nullptr, engine_.layout().mesh.replicas);
+    rate.lived(metrics_->seconds_before());
+    rate.failed(std::max(0, generation_.attempt - 1));
+    policy_.emplace(setup_.config.checkpoint, steps, point_.step, rate);
+  }
+  const bool trains = point_.step < steps;
+  while (point_.step < steps) {
+    StepOrders orders;
+    if (auto done = step(orders)) {
+      done->held_out_loss = held_out_loss_if_due();
+      say_memory();
+      report(*done);
+      learn(*done);
+    } else if (orders.stop) {
+      keep(false, orders);
     }
-    if (point_.step == setup_.config.train.steps && !saver.wait_durable())
+    if (orders.stop) stop(orders);
+  }
+  if (!trains && !saved) {  // the run ended here before, but no checkpoint says so
+    StepOrders orders;
+    orders.save = orders.must = true;
+    keep(false, orders);
+  }
+  if (trains || !saved) {
+    engine_.fetch();
+    digest_ = digest_state(views_.owned, world_).text();
+    if (!saver_.wait_durable())
       throw Error(
           Exit::runtime,
           fmt::format("training is done, but its last state (step {}) could not be saved", point_.step),
-          saver.why(), "Make room and start the run again: it goes on from the last checkpoint");
+          saver_.why(), "Make room and start the run again: it goes on from the last checkpoint");
   }
   progress(control::Phase::finishing);
   return {point_.step, point_.tokens, metrics_ ? metrics_->last_loss().value_or(0.0) : 0.0, digest_};
 }
 
-void Trainer::restore_or_initialize() {
+bool Trainer::restore_or_initialize() {
   progress(control::Phase::restoring);
   const RestoreOrder order{setup_.config.run.resume, setup_.place.agent && setup_.place.agent->attempt > 1,
                            setup_.config.run.other_numerics == "continue"};
-  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_);
+  const RestoreContext context = restore_context(setup_, engine_, world_);
+  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context);
   begin_at(from);
+  if (LocalLevel* const local = engine_.local()) {
+    partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, context.open_exchange);
+    keep(true, {});  // a node that is lost in the first step takes nothing along
+  }
   if (world_.rank() == 0)
-    log::info("{} step {}, state {}", from.fresh ? "starting fresh from" : "resuming from the checkpoint of",
-              point_.step, digest_);
-  link_.restored({point_.step, from.fresh ? "fresh" : "shared", digest_, from.note});
+    log::info("{} step {}, state {}{}",
+              from.fresh               ? "starting fresh from"
+              : from.level == "shared" ? "resuming from the checkpoint of"
+                                       : "resuming from snapshots of",
+              point_.step, digest_, text_of(from));
+  link_.restored({point_.step, from.level, digest_, from.note});
+  return from.fresh || from.level == name_of(Level::shared);
 }
 
 void Trainer::begin_at(const RestoredFrom& from) {
@@ -139,14 +214,14 @@ void Trainer::begin_at(const RestoredFrom& from) {
   point_ = from.point;
   guard_ = guard_from_text(point_.detector);
   engine_.set_scaling(point_.scaling);
-  digest_ = digest_state(views_.owned, world_).text();
+  digest_ = from.fresh ? digest_state(views_.owned, world_).text() : from.digest;
 }
 
 void Trainer::roll_back(std::int64_t next_sample) {
   const std::uint64_t skips = guard_.skips;
   progress(control::Phase::restoring);
-  const RestoredFrom from =
-      restore(setup_.dir, {setup_.config.run.resume, true, true}, views_, facts_, world_);
+  const RestoredFrom from = restore(setup_.dir, {setup_.config.run.resume, true, true, true}, views_, facts_,
+                                    world_, restore_context(setup_, engine_, world_));
   begin_at(from);
   point_.samples = next_sample;
   guard_.skips = skips;
@@ -156,7 +231,7 @@ void Trainer::roll_back(std::int64_t next_sample) {
   }
 }
 
-std::optional<StepMetrics> Trainer::step(Saver& saver) {
+std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   const auto start = Clock::now();
   const auto& train = setup_.config.train;
   const std::int64_t samples = std::int64_t{train.leaves} * train.micro_batch,
@@ -166,7 +241,11 @@ std::optional<StepMetrics> Trainer::step(Saver& saver) {
 
   const LeafSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) { progress(phase); });
   const std::int64_t sent = engine_.wire_bytes(), sent_by_step = sent - std::exchange(wire_bytes_, sent);
-  const optim::StepDecision decision = engine_.decide(sums, point_.step);
+  LocalLevel* const local = engine_.local();
+  double waited = engine_.waited_for_seal();
+  if (policy_) orders = orders_of_this_step();
+  const optim::StepDecision decision = engine_.decide(sums, point_.step, orders);
+  waited += saver_.join();
   const double loss = sums.mean_loss();
   const optim::Verdict verdict =
       decision.update ? optim::verdict(guard_, setup_.config.guard, loss, decision.gradient_norm)
@@ -176,6 +255,7 @@ std::optional<StepMetrics> Trainer::step(Saver& saver) {
   using Action = optim::Verdict::Action;
   switch (verdict.action) {
     case Action::stop:
+      saver_.wait_durable();  // what was begun is what the next run begins with
       throw Error(Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
                   verdict.text + "; the same step would do so again",
                   "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
@@ -183,7 +263,7 @@ std::optional<StepMetrics> Trainer::step(Saver& saver) {
       point_.samples += samples;
       return std::nullopt;
     case Action::rollback:
-      saver.wait_durable();  // the newest checkpoint is the same however fast the commit is
+      saver_.wait_durable();  // the newest checkpoint is the same however fast the commit is
       roll_back(point_.samples + samples);
       return std::nullopt;
     case Action::ok:
@@ -198,9 +278,41 @@ std::optional<StepMetrics> Trainer::step(Saver& saver) {
   seconds_in_steps_ += seconds;
   const std::uint64_t allocations = counted.so_far();
   trace_.end(point_.step);
-  return StepMetrics{point_.step, loss,          decision.gradient_norm,
-                     decision.lr, point_.tokens, static_cast<double>(tokens) / seconds,
-                     seconds,     allocations,   sent_by_step};
+  keep(local && point_.step % local->every() == 0, orders);
+  StepMetrics metrics{point_.step, loss,          decision.gradient_norm,
+                      decision.lr, point_.tokens, static_cast<double>(tokens) / seconds,
+                      seconds,     allocations,   sent_by_step,
+                      waited};
+  if (orders.save && policy_) metrics.saving = policy_->in_metrics(saver_.totals());
+  return metrics;
+}
+
+StepOrders Trainer::orders_of_this_step() {
+  auto drain = link_.take_drain();
+  if (!drain && signals_) drain = signals_->take();
+  if (drain) {
+    log::info("{}: the state is saved after this step{}", drain->reason,
+              drain->stop ? ", and the run stops, to be continued" : "");
+    policy_->drain(*drain);
+  }
+  return policy_->orders(point_.step + 1, saver_.busy());
+}
+
+void Trainer::keep(bool snapshot, const StepOrders& orders) {
+  if (!snapshot && !orders.save) return;
+  point_.detector = to_text(guard_);
+  point_.scaling = engine_.scaling();
+  if (snapshot) engine_.local()->begin(point_);
+  if (!orders.save) return;
+  saver_.begin(point_, owned_.in(engine_.arenas()), orders.must);
+  if (policy_) policy_->begun(point_.step);
+}
+
+void Trainer::stop(const StepOrders& orders) {
+  const bool durable = saver_.wait_durable();
+  throw Error(Exit::transient, fmt::format("stopped at step {} ({})", point_.step, orders.reason_text()),
+              durable ? "its state is saved" : fmt::format("its state could not be saved: {}", saver_.why()),
+              "Start the run again: it goes on from its newest checkpoint");
 }
 
 std::optional<double> Trainer::held_out_loss_if_due() {
@@ -221,9 +333,10 @@ void Trainer::say_memory() {
             memory.planned, resident_mib());
 }
 
-bool Trainer::save_is_due() const {
-  const int every = setup_.config.checkpoint.every;
-  return point_.step == setup_.config.train.steps || (every > 0 && point_.step % every == 0);
+/// What the step says about the cost of saving.
+void Trainer::learn(const StepMetrics& m) {
+  if (policy_ && policy_->measured(m.step_s - m.save_stall_s, saver_.totals()))
+    log::info("checkpoints {}", policy_->tuner().text());
 }
 
 void Trainer::report(const StepMetrics& m) {

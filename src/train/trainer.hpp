@@ -10,10 +10,14 @@
 #include "src/optim/guard.hpp"
 #include "src/train/engine.hpp"
 #include "src/train/metrics.hpp"
+#include "src/train/owned_pieces.hpp"
+#include "src/train/partner.hpp"
 #include "src/train/restore.hpp"
+#include "src/train/save_policy.hpp"
 #include "src/train/saver.hpp"
 #include "src/train/setup.hpp"
 #include "src/train/step_trace.hpp"
+#include "src/train/stop_signals.hpp"
 
 namespace holdfast::train {
 
@@ -24,22 +28,30 @@ class Trainer {
   Trainer(const Setup& setup, device::Device& device, comm::Communicator& world,
           const flight::FlightRecorder* recorder, control::RankLink& link);
 
-  /// Collective: restores, trains to the last step, saves, and returns the final state. Throws Error.
+  /// Collective: restores, trains to the last step, saves, and returns the final state. Throws Error; one
+  /// with Exit::transient when the run was asked to stop and its state is saved.
   control::FinalState run();
   /// Time spent in optimizer steps by run().
   double seconds_in_steps() const { return seconds_in_steps_; }
 
  private:
-  void restore_or_initialize();
+  /// True unless the state is one that only the local levels have.
+  bool restore_or_initialize();
   /// From the newest checkpoint, or from the beginning; not from the samples that led here.
   void roll_back(std::int64_t next_sample);
   /// Takes over a state that was loaded or made.
   void begin_at(const RestoredFrom& from);
-  /// One batch of samples: computed, judged, and where it is sound, applied. Nothing: skipped or rolled back.
-  std::optional<StepMetrics> step(Saver& saver);
+  /// One batch of samples: computed, judged, and where it is sound, applied; and kept, where it is to be.
+  /// Nothing: skipped or rolled back. `orders`: what rank 0 says.
+  std::optional<StepMetrics> step(StepOrders& orders);
+  /// Logical rank 0: what happens at the end of the step that goes on.
+  StepOrders orders_of_this_step();
+  /// Local snapshot and save of the state at point_, where they are due.
+  void keep(bool snapshot, const StepOrders& orders);
+  [[noreturn]] void stop(const StepOrders& orders);
   std::optional<double> held_out_loss_if_due();
   void say_memory();
-  bool save_is_due() const;
+  void learn(const StepMetrics& metrics);
   void report(const StepMetrics& metrics);
   void progress(control::Phase phase) { link_.progress(point_.step, phase); }
 
@@ -50,12 +62,17 @@ class Trainer {
   std::optional<data::TokenFile> held_out_;
   Engine engine_;
 
-  StateViews views_;
+  const StateViews& views_;  ///< of the engine: what they show may move with every step
   checkpoint::Facts facts_;
   checkpoint::Generation generation_;
-  checkpoint::RunPoint point_;  ///< where the run stands
-  optim::GuardState guard_;     ///< what the detector of spikes remembers; a part of the state
-  std::optional<Metrics> metrics_;
+  OwnedPieces owned_;
+  Saver saver_;
+  std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
+  checkpoint::RunPoint point_;               ///< where the run stands
+  optim::GuardState guard_;                  ///< what the detector of spikes remembers; a part of the state
+  std::optional<Metrics> metrics_;           ///< on logical rank 0
+  std::optional<SavePolicy> policy_;         ///< likewise
+  std::optional<StopSignals> signals_;       ///< in bare mode
   StepTrace trace_;
   std::string digest_;           ///< of the state at point_, when known
   std::int64_t wire_bytes_ = 0;  ///< that this rank had sent when it last had gradients

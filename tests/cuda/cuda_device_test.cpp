@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 
@@ -94,6 +95,26 @@ TEST(CudaDevice, KernelsAndCopiesRunBesideEachOther) {
   device.side().record().wait();
   for (std::int64_t i = 0; i < n; ++i)
     ASSERT_EQ(mirror[i].bits, tensor::to_bf16(values[static_cast<std::size_t>(i)]).bits);
+}
+
+TEST(CudaDevice, CopiesToMemoryOfSomebodyElseWhileItIsPinned) {
+  Simulated s;
+  auto& device = *s.device;
+  constexpr std::size_t bytes = 8192;
+  void* const shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  const std::span<std::byte> memory(static_cast<std::byte*>(shared), bytes);
+  const std::vector<std::byte> values(bytes, std::byte{5});
+  std::byte* const from = device.allocate(bytes, "a test").data();
+  device.compute().upload(from, values.data(), bytes);
+  std::byte* const to = device.pin(memory);
+  device.side().wait(device.compute().record());
+  device.side().copy(to, from, bytes);
+  device.side().record().wait();
+  EXPECT_TRUE(std::ranges::equal(memory, values));
+  device.unpin(memory);
+  EXPECT_THROW((device.side().copy(to, from, bytes), device.side().record().wait()), std::exception);
+  ::munmap(shared, bytes);
 }
 
 /// n x n products by the device, some with the CPU's sums over k and some with the search's luck.

@@ -133,6 +133,30 @@ TEST_F(GpuTraining, MomentsOnTheHostEvaluationsAndTracesChangeNoBit) {
   EXPECT_LT(losses("free").back(), losses("free").front() - 0.3);
 }
 
+/// Snapshots are copied beside the next step, and change no bit of it; a run goes on from them.
+TEST_F(GpuTraining, LocalSnapshotsChangeNoBitAndBringAKilledRunBack) {
+  std::filesystem::create_directory(folder_ / "local");
+  const std::string local = "checkpoint.local=" + path("local");
+  end_as_one_rank(
+      {{1, {local}, {"HOLDFAST_SIM_GUARD=1"}},
+       {1, {local, "shard.offload=moments"}, {}},
+       {2,
+        {local, "shard.strategy=full_shard", "checkpoint.local_every=2", "checkpoint.partner_every=2"},
+        {}},
+       {2, {local, "shard.strategy=hfsdp", "shard.group=1"}, {}}},
+      {"checkpoint.every=0"});
+  const Layout layout = {2, {local, "shard.strategy=full_shard", "checkpoint.every=0"}, {}};
+  Layout killed = layout;
+  killed.environment = {"HOLDFAST_SIM_FAULT=die 1 70"};  // in step 5
+  EXPECT_NE(start("run", killed).status, 0);
+  EXPECT_TRUE(files::list(folder_ / "run" / "checkpoints").empty());
+  const Finished done = start("run", layout);
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.err, ContainsRegex("resuming from snapshots of step [34],"));
+  EXPECT_EQ(digest("run"), digest("one"));
+  EXPECT_EQ(losses("run"), losses("one"));
+}
+
 TEST_F(GpuTraining, RollsBackAsOneRankDoes) {
   const Sets jumpy = {"train.steps=10",         "optim.schedule=constant", "optim.warmup_steps=0",
                       "optim.lr=2e-2",          "checkpoint.every=4",      "guard.window=4",

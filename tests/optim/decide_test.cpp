@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -71,6 +72,8 @@ struct Fixture {
         gradients(parameters.size(), 2.f) {
     moments_arena.commit(), arena.commit();
   }
+  StateArenas arenas() { return {parameters.data(), adamw.exp_avg(), adamw.exp_avg_sq()}; }
+  void update(const StepDecision& decision) { adamw.update(arenas(), gradients.data(), decision, arenas()); }
   float first(const shard::Piece& piece) const { return parameters[static_cast<std::size_t>(piece.offset)]; }
   float last(const shard::Piece& piece) const {
     return parameters[static_cast<std::size_t>(piece.offset + piece.count - 1)];
@@ -94,7 +97,7 @@ TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
   std::int64_t owned = 0;
   for (const auto& piece : f.layout.owned) owned += piece.count;
   EXPECT_DOUBLE_EQ(f.adamw.squares(f.gradients.data()).value(), 4.0 * static_cast<double>(owned));
-  f.adamw.update(f.parameters.data(), f.gradients.data(), decide_base(o, 0, 0, 1));
+  f.update(decide_base(o, 0, 0, 1));
   for (const auto& piece : f.layout.held) {  // first step: p - lr * wd * p - lr * g / |g|
     const bool matrix = tensors()[static_cast<std::size_t>(piece.tensor)].kind == config::TensorKind::matrix;
     const float expected = matrix ? 0.85f : 0.9f;
@@ -103,13 +106,43 @@ TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
   }
 }
 
+TEST(ShardedAdamW, WritesElsewhereWhatItWouldWriteInPlace) {
+  const auto o = plain();
+  for (const auto moments : {kernels::DType::fp32, kernels::DType::bf16}) {
+    Fixture there(o, no_shard(1, 0), moments), here(o, no_shard(1, 0), moments);
+    here.update(decide_base(o, 0, 0, 1)), there.update(decide_base(o, 0, 0, 1));
+    const std::vector<float> before = there.parameters;
+    const auto bytes = static_cast<std::size_t>(there.layout.arena_elements * tensor::bytes_of(moments));
+    std::vector<float> p(before.size());
+    std::vector<std::byte> m(bytes), v(bytes);
+    const StateArenas to{p.data(), m.data(), v.data()};
+    const auto same = [&] {
+      return p == here.parameters && std::memcmp(m.data(), here.adamw.exp_avg(), bytes) == 0 &&
+             std::memcmp(v.data(), here.adamw.exp_avg_sq(), bytes) == 0;
+    };
+    const StepDecision second = decide_base(o, 1, 0, 1);
+    here.update(second);
+    EXPECT_FALSE(same());
+    there.adamw.update(there.arenas(), there.gradients.data(), second, to);
+    EXPECT_TRUE(same());
+    EXPECT_EQ(there.parameters, before);
+    // A step without a valid token: the state as it was, also where it goes to.
+    StepDecision nothing = second;
+    nothing.update = false;
+    std::ranges::fill(p, 7.f);
+    here.update(nothing);
+    here.adamw.update(here.arenas(), here.gradients.data(), nothing, to);
+    EXPECT_TRUE(same());
+  }
+}
+
 TEST(ShardedAdamW, GroupsChangeTheirTensorsOnly) {
   auto o = plain();
   Fixture base(o, no_shard(1, 0));
-  base.adamw.update(base.parameters.data(), base.gradients.data(), decide_base(o, 0, 0, 1));
+  base.update(decide_base(o, 0, 0, 1));
   o.groups = {"*norm* weight_decay=1", "*embed* lr_scale=0.5"};
   Fixture f(o, no_shard(1, 0));
-  f.adamw.update(f.parameters.data(), f.gradients.data(), decide_base(o, 0, 0, 1));
+  f.update(decide_base(o, 0, 0, 1));
   int norms = 0, embeddings = 0;
   for (const auto& piece : f.layout.held) {
     const auto& name = tensors()[static_cast<std::size_t>(piece.tensor)].name;
@@ -137,8 +170,8 @@ TEST(ShardedAdamW, NarrowMomentsTakeHalfTheRoomAndStayNear) {
       wide.gradients[i] = narrow.gradients[i] =
           std::sin(static_cast<float>(i) + 0.7f * static_cast<float>(step));
     const auto d = decide_base(o, step, 0, 1);
-    wide.adamw.update(wide.parameters.data(), wide.gradients.data(), d);
-    narrow.adamw.update(narrow.parameters.data(), narrow.gradients.data(), d);
+    wide.update(d);
+    narrow.update(d);
     if (step == 0) {
       EXPECT_EQ(wide.parameters, narrow.parameters) << "moments are used before they are rounded";
     }
@@ -163,7 +196,7 @@ TEST(ShardedAdamW, ASliceIsUpdatedAsItsTensorIsElsewhere) {
         f.parameters[at] = value(piece.tensor, piece.first + i);
         f.gradients[at] = value(piece.tensor + 100, piece.first + i);
       }
-    f.adamw.update(f.parameters.data(), f.gradients.data(), decide_base(o, 0, 0, 1));
+    f.update(decide_base(o, 0, 0, 1));
   };
   run(whole);
   for (const auto& piece : whole.layout.held) {

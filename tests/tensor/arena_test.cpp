@@ -46,5 +46,22 @@ TEST(Arena, LiesInMemoryOfSomebodyElse) {
   EXPECT_THROW(larger.commit(memory), std::logic_error);
 }
 
+TEST(Arena, MovesToOtherMemoryOfSomebodyElse) {
+  alignas(Arena::whole_alignment) static std::byte here[Arena::whole_alignment],
+      there[Arena::whole_alignment];
+  Arena arena, own;
+  const auto a = arena.plan<float>("a", 1), b = arena.plan<float>("b", 1);
+  EXPECT_THROW(arena.move_to(here), std::logic_error);
+  arena.commit(here);
+  *arena.at(b) = 1;
+  arena.move_to(there);
+  EXPECT_EQ(reinterpret_cast<std::byte*>(arena.at(a)), there);
+  EXPECT_EQ(*arena.at(b), 0.f) << "nothing is copied";
+  EXPECT_THROW(arena.move_to(std::span(there).first(64)), std::logic_error);
+  EXPECT_THROW(arena.move_to(std::span(there).subspan(1)), std::logic_error);
+  own.commit();
+  EXPECT_THROW(own.move_to(here), std::logic_error);
+}
+
 }  // namespace
 }  // namespace holdfast::tensor

@@ -36,6 +36,24 @@ TEST_F(MetricsTest, KeepsWhatTheRestoredStateHasSeenAndDropsTheRest) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
 }
 
+TEST_F(MetricsTest, SaysWhatSavingCostsWhereItDid) {
+  Metrics metrics(path_, 0, 1);
+  StepMetrics quiet{1, 1, 1, 1, 1, 1, 0.25}, saved{2, 1, 1, 1, 1, 1, 0.5};
+  saved.save_stall_s = 0.125;
+  saved.saving = SavingMetrics{50, 3, 2, 1, 0.5, 4, 1 << 20, 0.01, 0.02};
+  metrics.append(quiet), metrics.append(saved);
+  std::ifstream lines(path_);
+  std::string first, second;
+  std::getline(lines, first), std::getline(lines, second);
+  EXPECT_FALSE(nlohmann::json::parse(first).contains("saving"));
+  const auto line = nlohmann::json::parse(second);
+  EXPECT_EQ(line["save_stall_s"], 0.125);
+  EXPECT_EQ(line["saving"], nlohmann::json::parse(
+                                R"({"every":50,"begun":3,"skipped":2,"failed":1,"stall_s":0.5,"persist_s":4.0,
+                                      "bytes":1048576,"overhead":0.01,"expected_loss":0.02})"));
+  EXPECT_EQ(Metrics(path_, 2, 2).seconds_before(), 0.75) << "how long the run has lived";
+}
+
 TEST_F(MetricsTest, TornAndStrangeLinesGo) {
   std::ofstream(path_) << "{\"step\":1,\"loss\":3}\nnonsense\n[]\n{\"step\":2,\"loss\":2}\n{\"step\":3,"
                           "\"loss\":1}";  // no

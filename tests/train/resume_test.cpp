@@ -20,6 +20,10 @@ class Resume : public TrainingFixture {
     TrainingFixture::SetUp();
     ASSERT_EQ(train(1, "whole").status, 0);
   }
+  void wait_for_metrics(const std::string& dir) const {
+    for (int i = 0; i < 4000 && !std::filesystem::exists(folder_ / dir / "metrics.jsonl"); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   static void flip_byte(const std::filesystem::path& file, std::streamoff at) {
     std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
     f.seekg(at);
@@ -89,8 +93,8 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   flip_byte(shard, static_cast<std::streamoff>(std::filesystem::file_size(shard)) - 100);
   const Finished done = train(4, "run", {"shard.strategy=full_shard"});
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr("passing over a damaged checkpoint"));
-  EXPECT_THAT(done.err, HasSubstr("shard-00001.h5"));
+  EXPECT_THAT(done.err, HasSubstr("step 10 is not whole"));
+  EXPECT_THAT(done.err, HasSubstr("is damaged in the checkpoint"));
   EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 5"));
   EXPECT_EQ(digest("run"), digest("whole"));
 }
@@ -112,7 +116,7 @@ TEST_F(Resume, WithNothingSoundLeftItStartsAgainAndSaysSo) {
   for (int step : {5, 10}) std::filesystem::remove(checkpoint("run", step) / "shard-00000.h5");
   const Finished done = train(1, "run");
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr("no sound checkpoint is left"));
+  EXPECT_THAT(done.err, HasSubstr("starting from step 0"));
   EXPECT_EQ(digest("run"), digest("whole"));
 }
 
@@ -171,11 +175,38 @@ TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
   }
 }
 
-TEST_F(Resume, SigtermEndsItAtOnce) {
-  const pid_t child = spawn(command(1, "run", {"train.steps=100000", "checkpoint.every=0"}));
-  for (int i = 0; i < 2000 && !std::filesystem::exists(folder_ / "run" / "metrics.jsonl"); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ::kill(child, SIGTERM);
+TEST_F(Resume, AskedToStopItSavesAndIsContinuedAsIfNothingHadHappened) {
+  const Sets longer = {"train.steps=400", "train.leaves=8", "train.micro_batch=1", "checkpoint.every=0"};
+  ASSERT_EQ(train(1, "long", longer).status, 0);
+  for (const auto& [world, signal, name] : {std::tuple{1, SIGTERM, "SIGTERM"}, {2, SIGUSR1, "SIGUSR1"}}) {
+    const std::string dir = std::string("stopped by ") + name;
+    Command c = command(world, dir, longer);
+    c.output = path(name);
+    const pid_t child = spawn(c);
+    wait_for_metrics(dir);
+    ::kill(child, signal);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(exit_status(status), 75) << "to be requeued";
+    EXPECT_THAT(files::read_text(path(name)), HasSubstr(std::string("(") + name + ") (its state is saved)"));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / dir / "result.json")) << "it is not done";
+    const auto stopped_after = metrics(dir).back()["step"].get<int>();
+    ASSERT_LT(stopped_after, 400) << "it was to be stopped before its end";
+    const Finished done = train(world, dir, longer);
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.err, HasSubstr("step " + std::to_string(stopped_after) + ",")) << "no step was lost";
+    EXPECT_EQ(digest(dir), digest("long"));
+    EXPECT_EQ(losses(dir), losses("long"));
+  }
+}
+
+TEST_F(Resume, ASecondSigtermEndsItAtOnce) {
+  const pid_t child = spawn(command(1, "run", {"train.leaves=1048576"}));  // a step takes minutes
+  wait_for_metrics("run");
+  for (int i = 0; i < 2; ++i) {
+    ::kill(child, SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(exit_status(status), 128 + SIGTERM);

@@ -100,7 +100,9 @@ class Supervised : public TrainingFixture {
     std::filesystem::create_directories(run_.checkpoints());
     files::replace_atomically(run_.secret(), control::to_hex(control::random_key()));
     files::replace_atomically(
-        run_.config(), config::to_toml(config::load(path("job.toml"), {"shard.strategy=full_shard"}).config));
+        run_.config(),
+        config::to_toml(
+            config::load(path("job.toml"), {"shard.strategy=full_shard", "checkpoint.local=none"}).config));
     files::replace_atomically(run_.model(), config::to_toml(config::load_model(path("model.toml"))));
   }
   /// Both ranks of one node, as an agent starts them.

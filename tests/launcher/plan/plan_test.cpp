@@ -237,6 +237,70 @@ TEST(Plan, SaysTypesAndStrategies) {
                              HasSubstr("as bf16), optimizer")));
 }
 
+TEST(Plan, SaysWhichLossesItSurvivesAtWhichLevel) {
+  struct Case {
+    std::vector<std::string> sets;
+    std::vector<SurvivedLoss> losses;
+  };
+  const std::string processes = "failed or hung processes, up to supervise.max_restarts",
+                    job = "the whole job", node = "a lost node", same = "all 2 active nodes lost at once",
+                    keeper = "a node lost together with the one that keeps its copy";
+  for (const Case& c : {
+           Case{{}, {{processes, "local", 1}, {node, "peer", 1}, {same, "shared", 10}, {job, "shared", 10}}},
+           {{"checkpoint.local_every=5", "checkpoint.partner_every=5"},
+            {{processes, "local", 5}, {node, "peer", 5}, {same, "shared", 10}, {job, "shared", 10}}},
+           {{"shard.strategy=full_shard"},
+            {{processes, "local", 1}, {node, "partner", 1}, {keeper, "shared", 10}, {job, "shared", 10}}},
+           {{"shard.strategy=hfsdp", "checkpoint.partner_every=4"},
+            {{processes, "local", 1}, {node, "partner", 4}, {keeper, "shared", 10}, {job, "shared", 10}}},
+           {{"shard.strategy=full_shard", "checkpoint.partner=none"},
+            {{processes, "local", 1}, {node, "shared", 10}, {job, "shared", 10}}},
+           {{"cluster.nodes=1"}, {{processes, "local", 1}, {node, "shared", 10}, {job, "shared", 10}}},
+           {{"shard.group=1", "cluster.nodes=4", "train.lanes=0"},
+            {{processes, "local", 1},
+             {"up to 3 lost nodes at once", "peer", 1},
+             {"all 4 active nodes lost at once", "shared", 10},
+             {job, "shared", 10}}},
+           {{"shard.group=4", "cluster.nodes=4"},
+            {{processes, "local", 1},
+             {node, "peer", 1},
+             {"2 nodes that hold the same lost at once", "shared", 10},
+             {job, "shared", 10}}},
+           {{"checkpoint.local=none"},
+            {{processes, "shared", 10}, {node, "shared", 10}, {job, "shared", 10}}},
+           {{"checkpoint.every=0", "checkpoint.local=none"},
+            {{processes, "shared", 300}, {node, "shared", 300}, {job, "shared", 300}}},
+       }) {
+    SCOPED_TRACE(c.sets.empty() ? "" : c.sets.front());
+    const Plan p = inputs_of("quickstart", c.sets).plan();
+    EXPECT_EQ(p.survival.losses, c.losses);
+    EXPECT_EQ(p.survival.says.size(), c.losses.size() + 1);
+  }
+  EXPECT_THAT(inputs_of("quickstart", {"checkpoint.every=0", "checkpoint.local=none"}).plan().survival.says,
+              Contains("a lost node: starts again from step 0 (up to 300 steps): checkpoint.every is 0"));
+}
+
+TEST(Plan, CountsTheMemoryOfTheLocalLevel) {
+  const auto local = [](const std::vector<std::string>& sets) {
+    return inputs_of("quickstart", sets).plan();
+  };
+  const auto state = [](const Plan& p) { return p.memory.state.parameters + p.memory.state.optimizer; };
+  auto p = local({});
+  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 2 * 2 * state(p)})) << "two slots of two ranks";
+  p = local({"shard.strategy=full_shard"});
+  EXPECT_EQ(p.local.node_bytes, 4 * 2 * state(p)) << "and two of each copy";
+  p = local({"shard.strategy=full_shard", "checkpoint.partner_every=2"});
+  EXPECT_EQ(p.local.node_bytes, 5 * 2 * state(p)) << "and one that stays until its copy is whole";
+  p = local({"checkpoint.local=/scratch"});
+  EXPECT_EQ(p.local.folder, "/scratch");
+  EXPECT_EQ(local({"checkpoint.local=none"}).local, LocalPlan{});
+  auto in = inputs_of("quickstart");
+  in.facts.gpu_memory_bytes = 30'000'000;
+  EXPECT_THAT(in.plan().warnings, Contains(HasSubstr("the local level may not fit: 7.58 MB on top of")));
+  in.config.checkpoint.local = "/scratch";
+  EXPECT_TRUE(in.plan().warnings.empty()) << "a disk";
+}
+
 TEST(Plan, TheBatchHostIsASpareAndLeadsFirst) {
   auto in = inputs_of("quickstart");
   EXPECT_EQ(leaders_of(in.plan()), (std::vector<std::string>{"dgx001", "dgx004", "dgx002", "dgx003"}));
@@ -381,7 +445,7 @@ TEST(Plan, DamagedJsonIsAnError) {
     return std::string("accepted");
   };
   EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
-              HasSubstr("schema version 99 (this program reads 3)"));
+              HasSubstr("schema version 99 (this program reads 4)"));
   EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
   EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
   EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));

@@ -1,0 +1,97 @@
+#include "launcher/plan/survival.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "launcher/plan/units.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+/// On how many nodes each piece of state is held at least; ranks that hold the same have the same place in
+/// their shard groups, and under hfsdp nobody holds the optimizer state of another.
+int nodes_of_a_piece(const Plan& plan) {
+  if (plan.strategy == config::Strategy::hfsdp && plan.replicas() > 1) return 1;
+  int fewest = plan.active;
+  for (int place = 0; place < plan.group_size; ++place) {
+    std::set<int> nodes;
+    for (const int rank : plan.replica_group(place)) nodes.insert(rank / plan.ranks_per_node);
+    fewest = std::min(fewest, static_cast<int>(nodes.size()));
+  }
+  return fewest;
+}
+
+std::string where_from(const std::string& level) {
+  if (level == "local") return "from the local level";
+  if (level == "peer") return "from its replicas on other nodes";
+  if (level == "partner") return "from the copy on another node";
+  return "from the shared file system";
+}
+
+/// The shared level, as it is without or beyond the others.
+SurvivedLoss shared(std::string loss, const config::RunConfig& config) {
+  const auto& c = config.checkpoint;
+  return {std::move(loss), "shared", c.every > 0 ? c.every : config.train.steps};
+}
+
+std::string sentence(const SurvivedLoss& loss, const config::RunConfig& config) {
+  if (loss.level == "shared" && config.checkpoint.every == 0)
+    return fmt::format("{}: starts again from step 0 (up to {} steps): checkpoint.every is 0", loss.loss,
+                       loss.steps);
+  return fmt::format("{}: at most {} again, {}", loss.loss, count_text(loss.steps, "step"),
+                     where_from(loss.level));
+}
+
+}  // namespace
+
+LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config) {
+  const auto& c = config.checkpoint;
+  LocalPlan out;
+  if (c.local == "none") return out;
+  out.folder = c.local == "auto" ? "/dev/shm" : c.local;
+  out.every = c.local_every;
+  if (c.partner == config::Partner::automatic && plan.active > 1 && nodes_of_a_piece(plan) == 1)
+    out.partner_every = c.partner_every;
+  // The newest snapshot that is whole elsewhere stays while newer ones come and go.
+  const std::int64_t slots = c.partner_every > c.local_every ? 3 : 2, copies = out.partner_every > 0 ? 2 : 0;
+  const auto& s = plan.memory.state;
+  out.node_bytes = (slots + copies) * (s.parameters + s.optimizer) * plan.ranks_per_node;
+  return out;
+}
+
+Survival survival_of(const Plan& plan, const config::RunConfig& config, const config::ClusterFacts& facts) {
+  Survival s;
+  const LocalPlan& local = plan.local;
+  s.nodes_lost = plan.spares;
+  if (facts.node_mttf_hours > 0) s.hours_between_losses = facts.node_mttf_hours / plan.active;
+
+  const bool on = !local.folder.empty();
+  const int held_on = nodes_of_a_piece(plan);
+  const std::string processes = "failed or hung processes, up to supervise.max_restarts",
+                    node = "a lost node";
+  s.losses.push_back(on ? SurvivedLoss{processes, "local", local.every} : shared(processes, config));
+  if (on && held_on > 1) {
+    const std::string most = held_on > 2 ? fmt::format("up to {} lost nodes at once", held_on - 1) : node;
+    s.losses.push_back({most, "peer", local.every});
+    s.losses.push_back(shared(held_on == plan.active
+                                  ? fmt::format("all {} active nodes lost at once", plan.active)
+                                  : fmt::format("{} nodes that hold the same lost at once", held_on),
+                              config));
+  } else if (local.partner_every > 0) {
+    s.losses.push_back({node, "partner", local.partner_every});
+    s.losses.push_back(shared("a node lost together with the one that keeps its copy", config));
+  } else {
+    s.losses.push_back(shared(node, config));
+  }
+  s.losses.push_back(shared("the whole job", config));
+
+  s.says.push_back(plan.spares == 0
+                       ? "no lost node within the job: there are no spares"
+                       : count_text(plan.spares, "lost node") + ", one after another or at once");
+  for (const SurvivedLoss& loss : s.losses) s.says.push_back(sentence(loss, config));
+  return s;
+}
+
+}  // namespace holdfast::launcher

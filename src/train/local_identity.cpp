@@ -1,0 +1,95 @@
+#include "src/train/local_identity.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+#include "src/config/load.hpp"
+#include "src/model/fp8_scaling.hpp"
+#include "src/optim/guard.hpp"
+#include "src/shard/layout.hpp"
+#include "src/shard/policy.hpp"
+#include "src/tensor/arena.hpp"
+#include "src/train/state_views.hpp"
+
+namespace holdfast::train {
+namespace {
+
+constexpr std::int64_t page = tensor::Arena::whole_alignment;
+
+std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
+
+std::uint64_t hash_text(const std::string& text) { return hash_name(text.data(), text.size()); }
+
+/// Of all settings, those from which the bits of a step follow; the rest as if nobody had set it.
+std::string deciding_settings(const config::RunConfig& config) {
+  config::RunConfig out;
+  out.train = config.train;
+  out.train.recompute = {}, out.train.device = {};
+  out.precision = config.precision, out.fp8 = config.fp8;
+  out.optim = config.optim, out.guard = config.guard;
+  return config::to_toml(out);
+}
+
+shard::Layout layout_of_rank(const LocalRun& run, int rank) {
+  expects(rank >= 0 && rank < run.mesh.world, "a rank of the run");
+  shard::Mesh mesh = run.mesh;
+  mesh.rank = rank;
+  return shard::layout_of(run.shape, mesh);
+}
+
+SlotShape slot_shape_of(const shard::Layout& layout, DType moments) {
+  SlotShape out;
+  out.parameter_bytes = layout.arena_elements * bytes_of(DType::fp32);
+  out.moment_bytes = layout.arena_elements * bytes_of(moments);
+  out.exp_avg = round_up(out.parameter_bytes, page);
+  out.exp_avg_sq = out.exp_avg + round_up(out.moment_bytes, tensor::Arena::alignment);
+  out.bytes = out.exp_avg_sq + round_up(out.moment_bytes, tensor::Arena::alignment);
+  return out;
+}
+
+/// The text of the largest record: all that detector and scaling can remember, and a digest per piece.
+std::int64_t most_record_bytes(const config::RunConfig& config, const config::ModelShape& shape) {
+  constexpr std::int64_t names_and_numbers = 1024, digest = 21;  // a number of 20 digits, and a comma
+  const auto pieces = 3 * static_cast<std::int64_t>(config::tensors_of(shape).size());
+  const std::int64_t detector = 2 * static_cast<std::int64_t>(sizeof(optim::GuardState)),
+                     scaling = std::int64_t{2} * config.fp8.history * shape.layers * model::fp8_roles;
+  return names_and_numbers + pieces * digest + detector + scaling;
+}
+
+}  // namespace
+
+LocalRun local_run_of(const config::RunConfig& config, const config::ModelShape& shape,
+                      const shard::Mesh& mesh, const std::string& numerics, const std::string& data) {
+  return {shape, mesh, shard::type_of(config.precision.moments),
+          hash_text(fmt::format("{}\n{}\n{}\n{}", config::to_toml(shape), numerics, data,
+                                deciding_settings(config))),
+          most_record_bytes(config, shape)};
+}
+
+checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank) {
+  const shard::Layout layout = layout_of_rank(run, rank);
+  const SlotShape slot = slot_shape_of(layout, run.moments);
+  std::string text = fmt::format("slot {} {} {}\n", slot.exp_avg, slot.exp_avg_sq, slot.bytes);
+  const auto to = std::back_inserter(text);
+  for (const config::TensorSpec& tensor : config::tensors_of(run.shape))
+    fmt::format_to(to, "{} {}x{}\n", tensor.name, tensor.rows, tensor.cols);
+  for (const shard::Piece& piece : layout.held)
+    fmt::format_to(to, "{} {} {} {}\n", piece.tensor, piece.first, piece.count, piece.offset);
+  return {run.hash, hash_text(text), rank, run.mesh.world};
+}
+
+SlotShape slot_shape_of(const LocalRun& run, int rank) {
+  return slot_shape_of(layout_of_rank(run, rank), run.moments);
+}
+
+checkpoint::State slot_view_of(const LocalRun& run, int rank, std::byte* slot) {
+  const shard::Layout layout = layout_of_rank(run, rank);
+  const SlotShape shape = slot_shape_of(layout, run.moments);
+  return held_of(run.shape, layout, reinterpret_cast<float*>(slot), slot + shape.exp_avg,
+                 slot + shape.exp_avg_sq, run.moments);
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,209 @@
+#include "src/train/local_level.hpp"
+
+#include <algorithm>
+
+#include "src/base/error.hpp"
+#include "src/train/background.hpp"
+#include "src/train/partner_plan.hpp"
+#include "src/train/slot_rotation.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using checkpoint::LocalFile;
+using checkpoint::Sealed;
+
+/// Step of the snapshot in a slot; -1: there is none.
+std::int64_t step_of(const LocalFile& file, int slot) {
+  const auto what = file.sealed(slot);
+  return what ? what->point.step : -1;
+}
+
+/// The slot among those that are not `needed` whose content is worth least.
+int oldest_slot(const LocalFile& file, std::span<const int> needed) {
+  int best = -1;
+  for (int slot = 0; slot < file.slots(); ++slot)
+    if (std::ranges::find(needed, slot) == needed.end() &&
+        (best < 0 || step_of(file, slot) < step_of(file, best)))
+      best = slot;
+  expects(best >= 0, "one slot at least is not needed");
+  return best;
+}
+
+int newest_slot(const LocalFile& file) {
+  int best = 0;
+  for (int slot = 1; slot < file.slots(); ++slot)
+    if (step_of(file, slot) > step_of(file, best)) best = slot;
+  return best;
+}
+
+/// What both kinds have in common: a slot is sealed in the background.
+class Sealing : public LocalLevel {
+ public:
+  Sealing(LocalLevelParts parts, int live) : parts_(std::move(parts)), rotation_(parts_.file.slots(), live) {
+    for (int slot = 0; slot < parts_.file.slots(); ++slot)
+      views_.push_back(slot_view_of(parts_.run, parts_.rank, parts_.file.slot(slot).data()));
+  }
+
+  int every() const override { return parts_.every; }
+  double join() override { return background_.join(); }
+  LocalFile& file() override { return parts_.file; }
+  checkpoint::State view(int slot) const override { return views_.at(static_cast<std::size_t>(slot)); }
+  void adopt(int slot) override {
+    join();
+    rotation_.move(slot);
+    if (parts_.file.sealed(slot)) rotation_.snapshot();
+    parts_.live(parts_.file.slot(slot));
+  }
+  int spare_slot(std::span<const int> needed) override {
+    join();  // nothing is read from a slot any more
+    const int slot = oldest_slot(parts_.file, needed);
+    parts_.file.open(slot);
+    return slot;
+  }
+  void after_seal(AfterSeal hook) override { after_seal_ = std::move(hook); }
+  void keep(int slot) override { rotation_.keep(slot); }
+
+ protected:
+  /// Seals the live slot once `copied` has passed.
+  void seal_in_background(const checkpoint::RunPoint& point, const tensor::Event& copied) {
+    rotation_.snapshot();
+    background_.begin([this, point, copied, slot = rotation_.live()] {
+      copied.wait();
+      seal(slot, point);
+    });
+  }
+
+  LocalLevelParts parts_;
+  SlotRotation rotation_;
+
+ private:
+  void seal(int slot, const checkpoint::RunPoint& point) {
+    auto what = parts_.file.sealed(slot);
+    if (!what || what->point != point) {  // it is, where it was adopted as it was found
+      what = Sealed{point, checkpoint::piece_digests(views_[static_cast<std::size_t>(slot)])};
+      parts_.file.seal(slot, *what);
+    }
+    if (after_seal_) after_seal_(slot, *what);
+  }
+
+  std::vector<checkpoint::State> views_;
+  AfterSeal after_seal_;
+  Background background_;  // the last member: its thread ends before what it uses
+};
+
+class HostLocalLevel final : public Sealing {
+ public:
+  explicit HostLocalLevel(LocalLevelParts parts) : HostLocalLevel(oldest_slot(parts.file, {}), parts) {}
+
+  void begin(const checkpoint::RunPoint& point) override { seal_in_background(point, {}); }
+  std::span<std::byte> next() override {
+    const int slot = rotation_.next();
+    if (slot == rotation_.live()) return {};
+    parts_.file.open(slot);
+    return parts_.file.slot(next_ = slot);
+  }
+  void moved() override {
+    rotation_.move(next_);
+    parts_.live(parts_.file.slot(next_));
+  }
+  void invalidate() override {
+    join();
+    parts_.file.open(rotation_.live());
+    rotation_.move(rotation_.live());
+  }
+
+ private:
+  HostLocalLevel(int live, LocalLevelParts& parts) : Sealing(std::move(parts), live) {
+    parts_.live(parts_.file.slot(live));
+  }
+
+  int next_ = 0;
+};
+
+class DeviceLocalLevel final : public Sealing {
+ public:
+  DeviceLocalLevel(LocalLevelParts parts, device::Device& device, const StateArenas& arenas)
+      : DeviceLocalLevel(newest_slot(parts.file), parts, device, arenas) {}
+  ~DeviceLocalLevel() override {
+    try {
+      Sealing::join();  // nothing is copied to a slot any more
+    } catch (...) {
+    }
+    for (int slot = 0; slot < parts_.file.slots(); ++slot) device_.unpin(parts_.file.slot(slot));
+  }
+
+  void begin(const checkpoint::RunPoint& point) override {
+    const int slot = rotation_.next();
+    parts_.file.open(slot);
+    rotation_.move(slot);
+    std::byte* const to = pinned_[static_cast<std::size_t>(slot)];
+    const SlotShape& shape = shape_;
+    tensor::Stream& side = device_.side();
+    side.wait(device_.compute().record());
+    side.copy(to, arenas_.parameters, shape.parameter_bytes);
+    side.copy(to + shape.exp_avg, arenas_.exp_avg, shape.moment_bytes);
+    side.copy(to + shape.exp_avg_sq, arenas_.exp_avg_sq, shape.moment_bytes);
+    seal_in_background(point, copied_ = side.record());
+  }
+  double join() override {
+    const double waited = Sealing::join();
+    device_.compute().wait(copied_);  // what compute is given from now on may change the state
+    return waited;
+  }
+  std::span<std::byte> next() override { return {}; }
+  void moved() override {}
+  void invalidate() override {}
+
+ private:
+  DeviceLocalLevel(int live, LocalLevelParts& parts, device::Device& device, const StateArenas& arenas)
+      : Sealing(std::move(parts), live),
+        device_(device),
+        arenas_(arenas),
+        shape_(slot_shape_of(parts_.run, parts_.rank)) {
+    if (parts_.file.sealed(live)) rotation_.snapshot();
+    for (int slot = 0; slot < parts_.file.slots(); ++slot)
+      pinned_.push_back(device.pin(parts_.file.slot(slot)));
+  }
+
+  device::Device& device_;
+  StateArenas arenas_;
+  SlotShape shape_;
+  std::vector<std::byte*> pinned_;  ///< the slots, as streams know them
+  tensor::Event copied_;            ///< the newest snapshot has left the device
+};
+
+}  // namespace
+
+std::optional<std::filesystem::path> local_folder_of(const Setup& setup) {
+  const std::string& local = setup.config.checkpoint.local;
+  if (local == "none" || (local == "auto" && !setup.place.agent)) return std::nullopt;
+  return local_level_folder(local == "auto" ? "/dev/shm" : local, setup.dir.path);
+}
+
+LocalFile open_local_file(const Setup& setup, const LocalRun& run, const std::filesystem::path& folder) {
+  const auto& checkpoint = setup.config.checkpoint;
+  const bool first =
+      setup.place.agent ? setup.place.agent->attempt <= 1 : !std::filesystem::exists(setup.dir.metrics());
+  // In bare mode every start is told where the run begins; under agents only the first one.
+  const bool begins_elsewhere = !setup.place.agent && setup.config.run.resume != "auto";
+  // A third one, where the newest snapshot with a copy on another node is not the newest one.
+  const bool keeps = checkpoint.partner != config::Partner::none &&
+                     checkpoint.partner_every > checkpoint.local_every &&
+                     !keepers_of(run.mesh, setup.place.ranks_per_node).empty();
+  const int slots = keeps ? 3 : 2;
+  return LocalFile(folder / local_level_file(setup.place.rank, false),
+                   local_identity_of(run, setup.place.rank), slot_shape_of(run, setup.place.rank).bytes,
+                   slots, first || begins_elsewhere, run.record_bytes);
+}
+
+std::unique_ptr<LocalLevel> make_host_local_level(LocalLevelParts parts) {
+  return std::make_unique<HostLocalLevel>(std::move(parts));
+}
+
+std::unique_ptr<LocalLevel> make_device_local_level(LocalLevelParts parts, device::Device& device,
+                                                    const StateArenas& arenas) {
+  return std::make_unique<DeviceLocalLevel>(std::move(parts), device, arenas);
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,48 @@
+#pragma once
+// Where a rank's state is put together. Without a local level: where the views show it. With one, a slot of
+// it: the slot that has the state already, of which only damaged pieces are replaced; or, where there is
+// none, the slot whose content is worth least, so that the next older point can still be had if this one
+// fails.
+#include <optional>
+#include <vector>
+
+#include "src/train/ladder.hpp"
+#include "src/train/local_level.hpp"
+#include "src/train/state_views.hpp"
+
+namespace holdfast::train {
+
+class RestoreSlot {
+ public:
+  /// References outlive the object. `local` may be null.
+  RestoreSlot(const StateViews& views, LocalLevel* local);
+
+  /// The state of `point` begins to be put together; `has_it`: the slot of this rank's file that holds it.
+  void begin(const PointId& point, std::optional<int> has_it);
+  /// The pieces of this sealed slot stay where they are.
+  std::optional<int> in_place() const { return in_place_ ? std::optional(slot_) : std::nullopt; }
+  /// In place: this piece is replaced. Other ranks of the node may still be reading the slot, so the new one
+  /// lies elsewhere until finish().
+  void replace(int piece);
+
+  const checkpoint::PieceView& piece(int i) const { return held_.pieces[static_cast<std::size_t>(i)]; }
+  std::span<std::byte> bytes(int i) const;
+  std::uint64_t digest(int i) const;
+  /// All pieces, wherever each lies now.
+  const checkpoint::State& held() const { return held_; }
+
+  /// The state is whole, and what the run goes on from. Nobody reads this rank's file any more.
+  void finish(const checkpoint::RunPoint& point, const std::vector<std::uint64_t>& digests);
+
+ private:
+  int worth_least(const PointId& point) const;
+
+  const StateViews& views_;
+  LocalLevel* const local_;
+  checkpoint::State held_;
+  int slot_ = -1;
+  bool in_place_ = false;
+  std::vector<std::vector<std::byte>> replaced_;  ///< by piece
+};
+
+}  // namespace holdfast::train

@@ -1,0 +1,170 @@
+// Training in the slots of the local level: the same bits as without it, and whoever is killed leaves a
+// snapshot that all ranks have.
+#include <signal.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <thread>
+
+#include "checkpoint/local_file.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/config/load.hpp"
+#include "src/shard/mesh.hpp"
+#include "src/train/local_identity.hpp"
+#include "tests/train/training_fixture.hpp"
+
+namespace holdfast::train {
+namespace {
+
+class LocalTraining : public TrainingFixture {
+ protected:
+  void SetUp() override {
+    TrainingFixture::SetUp();
+    std::filesystem::create_directory(folder_ / "local");
+  }
+  Sets with_local(Sets sets) const {
+    sets.push_back("checkpoint.local=" + path("local"));
+    return sets;
+  }
+  static std::vector<std::int64_t> numbers(const std::string& text, const std::string& pattern) {
+    std::smatch match;
+    std::vector<std::int64_t> out;
+    if (std::regex_search(text, match, std::regex(pattern)))
+      for (std::size_t i = 1; i < match.size(); ++i) out.push_back(std::stoll(match[i]));
+    return out;
+  }
+  std::int64_t lines(const std::string& dir) const {
+    std::ifstream file(folder_ / dir / "metrics.jsonl");
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+  }
+  /// Processes of the ranks of this run; mpirun is none of them.
+  std::vector<int> ranks_of(const std::string& dir) const {
+    std::vector<int> out;
+    for (const std::string& name : files::list("/proc")) {
+      std::ifstream file("/proc/" + name + "/cmdline");
+      std::string program, argument;
+      std::getline(file, program, '\0');
+      if (program != HOLDFAST_TRAIN) continue;
+      while (std::getline(file, argument, '\0'))
+        if (argument == path(dir)) out.push_back(std::stoi(name));
+    }
+    return out;
+  }
+};
+
+TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
+  const std::vector<std::pair<int, Sets>> layouts = {
+      {1, {"shard.strategy=no_shard"}},
+      {2, {"shard.strategy=no_shard", "checkpoint.local_every=3", "checkpoint.partner_every=3"}},
+      {2, {"shard.strategy=full_shard"}},
+      {2, {"shard.strategy=hfsdp", "shard.group=1", "checkpoint.partner_every=2"}},
+      {3, {"shard.strategy=shard_grad_op", "checkpoint.local_every=3", "checkpoint.partner_every=6"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
+      {4,
+       {"shard.strategy=hfsdp", "shard.group=2", "checkpoint.local_every=3", "checkpoint.partner_every=3"}},
+  };
+  for (const std::string type : {"fp32", "bf16"}) {
+    const Sets precision = {"precision.parameters=" + type,
+                            "precision.reduce=" + type,
+                            "precision.moments=" + type,
+                            "train.leaves=12",
+                            "train.lanes=6",
+                            "train.steps=7",
+                            "checkpoint.every=0"};
+    ASSERT_EQ(train(1, type, precision).status, 0);
+    int run = 0;
+    for (const auto& [world, layout] : layouts) {
+      const std::string dir = type + std::to_string(run++);
+      Sets sets = precision;
+      sets.insert(sets.end(), layout.begin(), layout.end());
+      const Finished done = train(world, dir, with_local(sets));
+      const auto what = ::testing::PrintToString(sets) + " on " + std::to_string(world);
+      ASSERT_EQ(done.status, 0) << what << "\n" << done.err;
+      EXPECT_EQ(digest(dir), digest(type)) << what;
+      EXPECT_EQ(losses(dir), losses(type)) << what;
+      const auto slots = numbers(done.err, "local level: (\\d+) slots");
+      ASSERT_EQ(slots.size(), 1u) << done.err;
+      const auto planned = numbers(done.err, "planned per rank: (\\d+) bytes of memory, (\\d+) bytes sent");
+      const auto used = numbers(done.err, "memory: (\\d+) bytes used of (\\d+) planned");
+      ASSERT_EQ(planned.size(), 2u) << done.err;
+      EXPECT_EQ(used, (std::vector<std::int64_t>{planned[0], planned[0]})) << what;
+      const auto steps = metrics(dir);
+      for (std::size_t i = 1; i < steps.size(); ++i) {
+        EXPECT_EQ(steps[i]["wire_bytes"], planned[1]) << what;
+        EXPECT_EQ(steps[i]["allocations"], 0) << what << " step " << i + 1;
+      }
+    }
+  }
+}
+
+TEST_F(LocalTraining, RollsBackAsItDoesWithoutIt) {
+  const Sets jumpy = {"train.steps=16",           "train.leaves=8",        "optim.schedule=constant",
+                      "optim.warmup_steps=0",     "checkpoint.every=4",    "guard.window=4",
+                      "guard.norm_factor=1.05",   "guard.most_skips=1000", "guard.on_spike=rollback",
+                      "shard.strategy=full_shard"};
+  const Finished without = train(2, "without", jumpy), with = train(2, "with", with_local(jumpy));
+  ASSERT_EQ(without.status, 0) << without.err;
+  ASSERT_EQ(with.status, 0) << with.err;
+  EXPECT_NE(with.err.find("rolled back to step"), std::string::npos) << with.err;
+  EXPECT_EQ(digest("with"), digest("without"));
+  EXPECT_EQ(losses("with"), losses("without"));
+}
+
+/// SIGKILL to all ranks at once, at any moment of any step.
+TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
+  const int times = std::stoi(env::get("HOLDFAST_KILLS").value_or("3"));
+  constexpr int world = 2;
+  const Sets run_sets = {"train.steps=300", "checkpoint.every=0", "shard.strategy=full_shard"};
+  ASSERT_EQ(train(world, "whole", run_sets).status, 0);
+  for (int time = 0; time < times; ++time) {
+    const std::string dir = "run" + std::to_string(time);
+    const Sets sets = with_local(run_sets);
+    std::thread killer([&] {
+      // The ranks themselves: mpirun would end them one after the other.
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+      while (std::chrono::steady_clock::now() < until && lines(dir) < 5)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::this_thread::sleep_for(std::chrono::microseconds(1700 * (time + 1) % 23'000));
+      for (const int pid : ranks_of(dir)) ::kill(pid, SIGKILL);
+    });
+    const Finished done = train(world, dir, sets);
+    killer.join();
+    ASSERT_NE(done.status, 0) << "it was killed";
+    const auto finished = lines(dir);
+    ASSERT_GE(finished, 5);
+
+    const auto folder = local_level_folder(path("local"), folder_ / dir);
+    const LocalRun run = local_run_of(
+        config::load((folder_ / dir / "config.toml").string()).config, config::load_model(path("model.toml")),
+        shard::mesh_of(config::Strategy::full_shard, 0, world, world, 0), "", "");
+    std::map<std::int64_t, int> ranks_with;
+    for (int rank = 0; rank < world; ++rank) {
+      const auto file = checkpoint::LocalFile::find(folder / local_level_file(rank, false));
+      ASSERT_TRUE(file) << rank;
+      for (int slot = 0; slot < file->slots(); ++slot)
+        if (const auto what = file->sealed(slot)) {
+          EXPECT_EQ(what->digests,
+                    checkpoint::piece_digests(slot_view_of(run, rank, file->slot(slot).data())));
+          ++ranks_with[what->point.step];
+        }
+    }
+    std::int64_t newest = -1;
+    for (const auto& [step, ranks] : ranks_with)
+      if (ranks == world) newest = std::max(newest, step);
+    EXPECT_GE(newest, finished - 1) << "kill " << time;
+
+    const Finished rest = train(world, dir, sets);
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    EXPECT_NE(rest.err.find("resuming from snapshots of step " + std::to_string(newest) + ","),
+              std::string::npos)
+        << newest << "\n"
+        << rest.err;
+    EXPECT_EQ(digest(dir), digest("whole"));
+    EXPECT_EQ(losses(dir), losses("whole"));
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::train
