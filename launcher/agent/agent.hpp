@@ -37,7 +37,12 @@ class Agent {
   int serve();
 
  private:
-  struct Guest;  ///< a connection and what its hello said
+  /// A connection and what its hello said.
+  struct Guest {
+    control::ChannelPtr channel;
+    control::Hello hello;
+    bool known = false;
+  };
 
   void accept(control::ChannelPtr channel);
   void welcome(const std::shared_ptr<Guest>& guest, const control::Hello& hello);

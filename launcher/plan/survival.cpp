@@ -55,7 +55,7 @@ LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config) {
   if (c.partner == config::Partner::automatic && plan.active > 1 && nodes_of_a_piece(plan) == 1)
     out.partner_every = c.partner_every;
   // The newest snapshot that is whole elsewhere stays while newer ones come and go.
-  const std::int64_t slots = c.partner_every > c.local_every ? 3 : 2, copies = out.partner_every > 0 ? 2 : 0;
+  const std::int64_t slots = out.partner_every > out.every ? 3 : 2, copies = out.partner_every > 0 ? 2 : 0;
   const auto& s = plan.memory.state;
   out.node_bytes = (slots + copies) * (s.parameters + s.optimizer) * plan.ranks_per_node;
   return out;
@@ -73,12 +73,15 @@ Survival survival_of(const Plan& plan, const config::RunConfig& config, const co
                     node = "a lost node";
   s.losses.push_back(on ? SurvivedLoss{processes, "local", local.every} : shared(processes, config));
   if (on && held_on > 1) {
-    const std::string most = held_on > 2 ? fmt::format("up to {} lost nodes at once", held_on - 1) : node;
-    s.losses.push_back({most, "peer", local.every});
-    s.losses.push_back(shared(held_on == plan.active
-                                  ? fmt::format("all {} active nodes lost at once", plan.active)
-                                  : fmt::format("{} nodes that hold the same lost at once", held_on),
-                              config));
+    // More nodes than there are spares end the job, and with it the local level.
+    const int at_once = std::min(held_on - 1, std::max(1, plan.spares));
+    s.losses.push_back(
+        {at_once > 1 ? fmt::format("up to {} lost nodes at once", at_once) : node, "peer", local.every});
+    if (plan.spares >= held_on)
+      s.losses.push_back(shared(held_on == plan.active
+                                    ? fmt::format("all {} active nodes lost at once", plan.active)
+                                    : fmt::format("{} nodes that hold the same lost at once", held_on),
+                                config));
   } else if (local.partner_every > 0) {
     s.losses.push_back({node, "partner", local.partner_every});
     s.losses.push_back(shared("a node lost together with the one that keeps its copy", config));

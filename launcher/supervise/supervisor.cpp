@@ -208,6 +208,9 @@ void Supervisor::checkpoint_decided(const control::Verdict& verdict, const std::
           {"attempt", verdict.attempt},
           {"step", verdict.step},
           {"note", note}});
+  if (!verdict.durable || verdict.attempt != attempt()) return;
+  // A vote says that its rank has come so far, and may overtake the beat that says so.
+  for (auto& rank : ranks_) rank.step = std::max(rank.step, verdict.step);
 }
 
 /// The first sign counts; it waits a moment, because what looks like a rank's end may be the first sign of a

@@ -148,7 +148,8 @@ void Fill::take_from_shared(const Decision& decision, Strikes& strikes) {
     read_ += salvaged.bytes_read;
     for (std::size_t k = 0; k < piece_of.size(); ++k)
       if (!salvaged.whole[k]) bad.insert(piece_of[k]);
-    strikes.reasons.insert(strikes.reasons.end(), salvaged.problems.begin(), salvaged.problems.end());
+    const std::string where = parts_.shared.path(checkpoint).filename().string();
+    for (const std::string& problem : salvaged.problems) strikes.reasons.push_back(where + ", " + problem);
   } catch (const checkpoint::Damaged& error) {
     bad.insert(piece_of.begin(), piece_of.end());
     strikes.reasons.emplace_back(error.what());

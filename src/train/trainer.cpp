@@ -12,8 +12,8 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/bind.hpp"
-#include "src/config/state_network.hpp"
 #include "src/train/detector_text.hpp"
+#include "src/train/restore_context.hpp"
 #include "src/train/state_digest.hpp"
 
 namespace holdfast::train {
@@ -97,21 +97,6 @@ FailureRate expected_failures(const Setup& setup, bool local, int replicas) {
       local && c.cluster.nodes > 1 && (replicas > 1 || c.checkpoint.partner == config::Partner::automatic);
   constexpr double hour = 3600;
   return FailureRate(node_h * hour / std::max(1, c.cluster.nodes), elsewhere ? share_beyond_peers : 1);
-}
-
-RestoreContext restore_context(const Setup& setup, Engine& engine, comm::Communicator& world) {
-  const std::chrono::seconds limit(setup.config.supervise.step_s);
-  const Place& place = setup.place;
-  const int local_rank = place.agent ? place.agent->local_rank : place.rank % place.ranks_per_node;
-  const auto open = [&setup, &world, local_rank] {
-    comm::ExchangeOptions options;
-    options.network = std::filesystem::exists(setup.dir.cluster())
-                          ? config::state_network(
-                                setup.config, config::load_cluster(setup.dir.cluster().string()), local_rank)
-                          : setup.config.checkpoint.network;
-    return comm::open_exchange(world, options);
-  };
-  return {engine.local_run(), engine.local(), open, limit};
 }
 
 double seconds_since(Clock::time_point start) {

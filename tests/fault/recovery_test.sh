@@ -199,8 +199,9 @@ case_leader_killed() {
 case_batch_host_killed() {
   # With it go the batch script, the leader, and mpirun: the run goes on, and brings its state to where it outlives the
   # job. At the end the leader does what the script would have done.
-  start batch_host_killed --set checkpoint.every=0
-  check "$run: reaches step 30" soon "$run_limit" step_reached "$run" 30
+  # The ranks train on meanwhile: with the usual patience they would be done before anybody is missed.
+  start batch_host_killed --set checkpoint.every=0 --set supervise.leader_silence_ms=1000 --set supervise.node_silence_ms=1000
+  check "$run: reaches step 5" soon "$run_limit" step_reached "$run" 5
   local node
   node=$(mini exec scontrol show job "$job" | sed -n 's/.*BatchHost=//p')
   mini kill-node "$node"
@@ -224,7 +225,9 @@ case_drained() {
   check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
   check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
   check "back in the queue" soon 60 queued
-  # (SLURM makes a job that was put back wait for two minutes)
+  # (SLURM makes a job that was put back wait for two minutes: its nodes must have forgotten it)
+  soon 60 all_idle
+  sleep 5
   check "it may start now" mini exec scontrol update "JobId=$job" StartTime=now
   check "the next job trains" soon 90 training "$run" 2
   # Cancelled: SLURM signals every process of the job. The same, but it stays away until somebody submits it again.

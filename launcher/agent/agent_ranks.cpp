@@ -1,0 +1,135 @@
+// The agent and the ranks of its node: how they are started, what they say, and how their end is noticed.
+#include "launcher/agent/agent.hpp"
+#include "launcher/agent/rank_start.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+#include "src/base/rank_env.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr Millis shim_grace{300};  // between a rank's death and its shim's word about it
+}  // namespace
+
+void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
+  if (rank.started) return;
+  rank.started = true, rank.pid = pid;
+  tell_leader(RankStarted{rank.rank, rank.attempt, pid});
+  if (!rank.shim) return;
+  // The shim brings the exit code; if it has died with its rank, the pidfd alone must do.
+  children_.watch(pid, [this, number = rank.rank, attempt = rank.attempt] {
+    if (auto* gone = ranks_.find(number, attempt))
+      gone->grace = loop_.after(shim_grace, [this, number, attempt] { rank_is_gone(number, attempt, -1); });
+  });
+}
+
+void Agent::rank_is_gone(int number, int attempt, int status) {
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank || rank->ended) return;
+  rank->ended = true;
+  rank->exited = RankExited{number, attempt, status};
+  tell_leader(*rank->exited);
+}
+
+void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& message) {
+  const int number = guest->hello.rank, attempt = guest->hello.attempt;
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank) return;
+  // The hello says who speaks; a message cannot speak for another rank.
+  if (const auto* m = std::get_if<RankProgress>(&message)) {
+    LocalRanks::take(*rank, *m, Clock::now());
+  } else if (const auto* restored = std::get_if<RankRestored>(&message)) {
+    rank->restored = RankRestored{number, attempt, restored->from};
+    tell_leader(*rank->restored);
+  } else if (const auto* vote = std::get_if<RankVote>(&message)) {
+    tell_leader(rank->votes[vote->step] = RankVote{number, attempt, vote->step, vote->ok, vote->payload});
+  } else if (const auto* finished = std::get_if<RankFinished>(&message)) {
+    tell_leader(*(rank->finished = RankFinished{number, attempt, finished->state}));
+    guest->channel->send(encode(Taken{}));
+  } else if (const auto* failed = std::get_if<RankFailed>(&message)) {
+    tell_leader(*(rank->failed = RankFailed{number, attempt, failed->exit_code, failed->why}));
+    guest->channel->send(encode(Taken{}));
+  } else if (const auto* exited = std::get_if<RankExited>(&message)) {
+    rank_is_gone(number, attempt, exited->status);
+    guest->channel->send(encode(Taken{}));
+  }
+}
+
+Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world) const {
+  Command command;
+  command.argv = std::move(argv);
+  command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world,
+                                            roster_.ranks_per_node, cluster_, config_.rank);
+  command.new_session = true;  // it outlives this agent process
+  return command;
+}
+
+void Agent::start_ranks(const StartRanks& order) {
+  if (order.attempt != attempt_) return;
+  for (const auto& place : order.ranks) {
+    RankEnv at{place.rank,       order.world, place.local_rank, order.ranks_per_node, order.epoch,
+               order.attempt,    node_,       run_.path,        scratch_.socket(),    order.master,
+               order.master_port};
+    Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
+    command.deaf = own_trainer(config_.rank);  // it hears of the end from us
+    for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
+    command.output = rank_log(run_, order.attempt, place.rank);
+    LocalRank& rank = ranks_.at(place.rank, order.attempt);
+    try {
+      const pid_t pid = children_.start(command, [this, number = place.rank, attempt = order.attempt](
+                                                     int status) { rank_is_gone(number, attempt, status); });
+      rank_is_up(rank, pid);
+    } catch (const Error& error) {
+      tell_leader(*(rank.failed =
+                        RankFailed{place.rank, order.attempt, static_cast<int>(Exit::usage), error.what()}));
+    }
+  }
+}
+
+void Agent::start_mpirun(const StartMpirun& order) {
+  if (order.attempt != attempt_) return;
+  const int world = static_cast<int>(order.slots.size()) * roster_.ranks_per_node;
+  try {
+    files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
+    Command command =
+        attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
+                        order.epoch, order.attempt, world);
+    command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
+    command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
+    children_.start(command,
+                    [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
+    mpirun_attempt_ = order.attempt;
+  } catch (const Error& error) {
+    log::error("mpirun cannot be started: {}", error.what());
+    tell_leader(MpirunExited{order.attempt, static_cast<int>(Exit::runtime)});
+  }
+}
+
+void Agent::mpirun_is_gone(int attempt, int status) {
+  if (mpirun_attempt_ == attempt) mpirun_attempt_ = 0;
+  tell_leader(MpirunExited{attempt, status});
+}
+
+void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& line) {
+  const Hello& hello = guest->hello;
+  if (hello.attempt != attempt_) {
+    guest->channel->send(encode(Exited{static_cast<int>(Exit::transient)}));
+    return;
+  }
+  try {
+    // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it.
+    Command command = attempt_command({"/bin/sh", "-c", line}, hello.epoch, hello.attempt, roster_.world());
+    command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
+    command.deaf = true;
+    children_.start(command,
+                    [channel = guest->channel](int status) { channel->send(encode(Exited{status})); });
+  } catch (const Error& error) {
+    log::error("mpirun's daemon cannot be started: {}", error.what());
+    guest->channel->send(encode(Exited{static_cast<int>(Exit::runtime)}));
+  }
+}
+
+}  // namespace holdfast::launcher
