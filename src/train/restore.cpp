@@ -118,6 +118,9 @@ class Restore {
   SharedLevel shared_;
   std::optional<NodeFiles> files_;
   std::vector<Offer> offers_;
+  /// Of the offers that this rank reads, as they were offered: a slot may since have been taken for what is
+  /// restored.
+  std::map<PointId, checkpoint::RunPoint> points_;
   LadderRules rules_;
   bool list_ended_ = false;
   std::vector<std::string> said_;
@@ -130,6 +133,10 @@ void Restore::gather() {
   LocalOffers found = gather_offers(*files_, world_);
   ranks_.node_of = std::move(found.node_of);
   offers_ = std::move(found.offers);
+  for (const Offer& offer : offers_)
+    if (offer.reader == world_.rank())
+      if (const auto what = sealed_as(files_->find(offer.of, offer.copy), offer))
+        points_.emplace(offer.point, what->point);
 }
 
 /// The ladder sees the newest checkpoint that nothing is known against, and all newer ones.
@@ -249,9 +256,10 @@ checkpoint::RunPoint Restore::point_of(const Decision& decision) {
     expects(offer != offers_.end(), "the point was offered");
     root = offer->reader;
     together(world_, world_.rank() == root, [&] {
-      const auto what = sealed_as(files_->find(offer->of, offer->copy), *offer);
-      if (!what) throw Error(Exit::runtime, "a local file changed while the run was restored");
-      text = checkpoint::to_text(checkpoint::Sealed{what->point, {}});
+      const auto known = points_.find(decision.point);
+      if (known == points_.end())
+        throw Error(Exit::runtime, "a local file changed while the run was restored");
+      text = checkpoint::to_text(checkpoint::Sealed{known->second, {}});
     });
   }
   return checkpoint::sealed_from_text(comm::broadcast_text(world_, text, root)).value().point;
