@@ -55,7 +55,7 @@ event_lines() {
       if .event == "leader_elected" then "leader of epoch \(.epoch): \(.node // "?")"
       elif .event == "attempt_planned" then "attempt \(.attempt) planned on \(.placement | join(", "))"
       elif .event == "placement_verified" then "\(.ranks) ranks are up, each on its planned node"
-      elif .event == "restored" and .step > 0 then "state of step \(.step) restored from the \(.level) checkpoint\(if (.note // "") != "" then " (" + .note + ")" else "" end)"
+      elif .event == "restored" and .step > 0 then "state of step \(.step) restored from the \(.level) level\(if (.note // "") != "" then " (" + .note + ")" else "" end)"
       elif .event == "first_step" then "first step of attempt \(.attempt): step \(.step)"
       elif .event == "node_lost" then "\(.node) is lost: \(.evidence)"
       elif .event == "attempt_ended" then "attempt \(.attempt) ended at step \(.step): \(.cause)\(if (.node // "") != "" then " (" + .node + ")" else "" end)"
