@@ -60,19 +60,6 @@ TEST(Catalog, generationsAreOrdered) {
   EXPECT_LT((Generation{1, 3}), (Generation{2, 3}));
 }
 
-struct Saved : ::testing::Test {
-  const Folder folder;
-  const fs::path& path = folder.path();
-
-  void save_steps(std::initializer_list<std::int64_t> steps) {
-    for (const std::int64_t step : steps) {
-      Whole whole(vectors({10}), step);
-      save(path, whole, step, {1, 1}, even_layout(whole.tensors, 1), 100);
-    }
-  }
-  void damage(std::int64_t step) { fs::resize_file(committed_path(path, step) / "shard-00000.h5", 50); }
-};
-
 TEST_F(Saved, newestSoundPassesOverDamagedOnesAndSaysSo) {
   save_steps({10, 20, 30});
   EXPECT_THAT(committed_steps(path), ElementsAre(30, 20, 10));

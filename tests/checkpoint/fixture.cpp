@@ -197,4 +197,13 @@ void flip_bit(const fs::path& path, std::uint64_t bit) {
   file.put(static_cast<char>(byte ^ 1 << bit % 8));
 }
 
+void Saved::save_steps(std::initializer_list<std::int64_t> steps) {
+  for (const std::int64_t step : steps) {
+    Whole whole(vectors({10}), step);
+    save(path, whole, step, {1, 1}, even_layout(whole.tensors, 1), 100);
+  }
+}
+
+void Saved::damage(std::int64_t step) { fs::resize_file(committed_path(path, step) / "shard-00000.h5", 50); }
+
 }  // namespace holdfast::checkpoint::testing

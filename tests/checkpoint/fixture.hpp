@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -75,5 +76,14 @@ bool holds(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors, 
 std::string read_file(const fs::path& path);
 void write_file(const fs::path& path, const std::string& bytes);
 void flip_bit(const fs::path& path, std::uint64_t bit);
+
+/// A folder of small checkpoints of one writer.
+struct Saved : ::testing::Test {
+  const Folder folder;
+  const fs::path& path = folder.path();
+
+  void save_steps(std::initializer_list<std::int64_t> steps);
+  void damage(std::int64_t step);
+};
 
 }  // namespace holdfast::checkpoint::testing

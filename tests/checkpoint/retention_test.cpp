@@ -83,30 +83,20 @@ TEST(Superfluous, decidingAgainAndLaterKeepsTheArchives) {
   EXPECT_EQ(there.back().step, 0);
 }
 
-struct Saved : ::testing::Test {
-  const Folder folder;
-  const fs::path& path = folder.path();
-
-  void save_steps(std::initializer_list<std::int64_t> steps) {
-    for (const std::int64_t step : steps) {
-      Whole whole(vectors({10}), step);
-      save(path, whole, step, {1, 1}, even_layout(whole.tensors, 1), 100);
-    }
-  }
-  void damage(std::int64_t step) { fs::resize_file(committed_path(path, step) / "shard-00000.h5", 50); }
+struct SavedAt : Saved {
   void written(std::int64_t step, std::int64_t seconds) {
     const utimbuf times{seconds, seconds};
     ASSERT_EQ(::utime((committed_path(path, step) / manifest_file_name).c_str(), &times), 0);
   }
 };
 
-TEST_F(Saved, theNewestSoundOnesStay) {
+TEST_F(SavedAt, theNewestSoundOnesStay) {
   save_steps({10, 20, 30, 40});
   EXPECT_THAT(retain(path, {2, 0}), ElementsAre(20, 10));
   EXPECT_THAT(files::list(path), ElementsAre("step-00000030", "step-00000040"));
 }
 
-TEST_F(Saved, oneSoundAlwaysStays) {
+TEST_F(SavedAt, oneSoundAlwaysStays) {
   save_steps({10, 20, 30});
   damage(30);
   damage(20);
@@ -118,7 +108,7 @@ TEST_F(Saved, oneSoundAlwaysStays) {
   EXPECT_TRUE(holds(committed_path(path, 40), vectors({10}), 40));
 }
 
-TEST_F(Saved, archivesGoByTheTimeOfTheManifest) {
+TEST_F(SavedAt, archivesGoByTheTimeOfTheManifest) {
   save_steps({10, 20, 30, 40});
   written(10, 1'000'000);
   written(20, 1'003'000);
@@ -127,7 +117,7 @@ TEST_F(Saved, archivesGoByTheTimeOfTheManifest) {
   EXPECT_THAT(committed_steps(path), ElementsAre(40, 30, 10));
 }
 
-TEST_F(Saved, pinsHoldUntilTheyAreTaken) {
+TEST_F(SavedAt, pinsHoldUntilTheyAreTaken) {
   save_steps({10, 20, 30});
   EXPECT_TRUE(pin(path, 10));
   EXPECT_FALSE(pin(path, 10));
