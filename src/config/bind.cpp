@@ -123,11 +123,31 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         at_least(1));
   t.add("supervise.step_s", &C::supervise, &Supervise::step_s, "a rank without progress for so long is hung",
         at_least(1));
+  t.add("supervise.hang_factor", &C::supervise, &Supervise::hang_factor,
+        "times what a phase has taken so far: then a rank is hung", at_least(1));
+  t.add("supervise.hang_floor_s", &C::supervise, &Supervise::hang_floor_s, "... but not before so long",
+        at_least(1));
+  t.add("supervise.straggler_ratio", &C::supervise, &Supervise::straggler_ratio,
+        "compute time over the ranks' median that makes a straggler", at_least(1));
+  t.add("supervise.on_straggler", &C::supervise, &Supervise::on_straggler,
+        "report it, or substitute its node");
   t.add("supervise.stop_s", &C::supervise, &Supervise::stop_s,
         "ranks asked to end get so long before SIGKILL", at_least(0));
   t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts, "attempts in all", at_least(0));
   t.add("supervise.max_same_step", &C::supervise, &Supervise::max_same_step,
         "attempts that may fail at one step on healthy nodes", at_least(1));
+  t.add("supervise.max_without_checkpoint", &C::supervise, &Supervise::max_without_checkpoint,
+        "attempts in a row that may bring the run no further", at_least(1));
+  t.add("supervise.max_node_failures", &C::supervise, &Supervise::max_node_failures,
+        "failures of a node after which it is not used again", at_least(1));
+  t.add("supervise.min_nodes", &C::supervise, &Supervise::min_nodes,
+        "active nodes to which the run may shrink; 0: it never does", at_least(0));
+  t.add("supervise.when_short", &C::supervise, &Supervise::when_short,
+        "spares have run out: auto, shrink, requeue or stop");
+  t.add("supervise.check_spares_s", &C::supervise, &Supervise::check_spares_s,
+        "seconds between checks of idle spares; 0: none", at_least(0));
+  t.add("supervise.ledger", &C::supervise, &Supervise::ledger,
+        "folder where failures of nodes are kept across jobs; empty: the cluster file's, or none");
   t.add("supervise.port", &C::supervise, &Supervise::port, "TCP port of the agents; 0: from the job id",
         between(0, 65535));
 
@@ -236,6 +256,13 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.network", &C::checkpoint, &Checkpoint::network,
         "device for state between nodes; empty: the cluster file's");
 
+  t.add("verify.replicas_every", &C::verify, &Verify::replicas_every,
+        "steps between comparisons of the replicas' state; 0: never", at_least(0));
+  t.add("verify.leaf_every", &C::verify, &Verify::leaf_every,
+        "steps between which a random leaf is computed on two ranks; 0: never", at_least(0));
+  t.add("drill.allowed", &C::drill, &Drill::allowed,
+        "agents and ranks break things when `holdfast drill` says so");
+
   t.add("trace.first", &C::trace, &Trace::first, "first step that is traced", at_least(0));
   t.add("trace.count", &C::trace, &Trace::count, "steps that are traced, into trace/ of the run directory",
         at_least(0));
@@ -281,6 +308,7 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
   t.add("cluster.control_interface", &F::control_interface, "network interface of agents and mpirun");
   t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");
+  t.add("cluster.ledger", &F::ledger, "folder where failures of nodes are kept across jobs; empty: none");
   t.add("cluster.node_mttf_hours", &F::node_mttf_hours, "mean time to failure of one node; 0: unknown",
         at_least(0));
   t.add("storage.read_bytes_s", &F::storage_read_bytes_s, "whole file system, bytes per second; 0: unknown",

@@ -72,6 +72,18 @@ const std::vector<std::string>& names_of<Partner>() {
   return names;
 }
 
+template <>
+const std::vector<std::string>& names_of<OnStraggler>() {
+  static const std::vector<std::string> names = {"report", "substitute"};
+  return names;
+}
+
+template <>
+const std::vector<std::string>& names_of<WhenShort>() {
+  static const std::vector<std::string> names = {"auto", "shrink", "requeue", "stop"};
+  return names;
+}
+
 template <class Choice>
 const std::string& name_of(Choice choice) {
   return names_of<Choice>().at(static_cast<std::size_t>(choice));
@@ -98,6 +110,8 @@ template const std::string& name_of(Interval);
 template const std::string& name_of(WhenBusy);
 template const std::string& name_of(ReadBack);
 template const std::string& name_of(Partner);
+template const std::string& name_of(WhenShort);
+template const std::string& name_of(OnStraggler);
 template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
 template std::optional<Products> choice_called(const std::string&);
@@ -111,5 +125,7 @@ template std::optional<Interval> choice_called(const std::string&);
 template std::optional<WhenBusy> choice_called(const std::string&);
 template std::optional<ReadBack> choice_called(const std::string&);
 template std::optional<Partner> choice_called(const std::string&);
+template std::optional<WhenShort> choice_called(const std::string&);
+template std::optional<OnStraggler> choice_called(const std::string&);
 
 }  // namespace holdfast::config

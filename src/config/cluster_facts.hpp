@@ -33,6 +33,7 @@ struct ClusterFacts {
   double storage_read_bytes_s = 0,
          storage_write_bytes_s = 0;      ///< whole file system, bytes per second; 0: unknown
   double node_mttf_hours = 0;            ///< mean time to failure of one node; 0: unknown
+  std::string ledger;                    ///< folder where failures of nodes are kept across jobs; "": none
   std::string control_interface;         ///< network interface of agents and mpirun
   std::vector<std::string> environment;  ///< "NAME=value" every rank gets (NCCL_*, UCX_*, OMPI_MCA_*)
   bool operator==(const ClusterFacts&) const = default;

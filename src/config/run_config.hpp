@@ -21,6 +21,11 @@ enum class Interval { fixed, automatic };
 enum class WhenBusy { wait, skip };
 enum class ReadBack { none, sample, full };
 enum class Partner { automatic, none };
+/// What becomes of a rank whose own compute time is far above the others'.
+enum class OnStraggler { report, substitute };
+/// Spares have run out: shrink by a replica or go back into the queue, whichever `plan` says costs less; or
+/// always the one, where it is possible; or end with Exit::out_of_spares.
+enum class WhenShort { automatic, shrink, requeue, stop };
 
 /// [run]
 struct Run {
@@ -66,11 +71,24 @@ struct Supervise {
   int node_silence_ms = 2000;    ///< an agent silent for so long is lost, and its node with it
   int leader_silence_ms = 2000;  ///< a leader silent for so long is succeeded by the next agent in line
   int start_s = 60;              ///< every rank must have called home this long after its attempt began
-  int step_s = 600;              ///< a rank that is alive but shows no progress for so long is hung
-  int stop_s = 10;               ///< ranks asked to end get so long before SIGKILL
-  int max_restarts = 100;        ///< attempts in all
+  int step_s =
+      600;  ///< a rank that is alive but shows no progress for so long is hung, until its pace is known
+  double hang_factor = 3;        ///< then: for so many times what a phase has taken so far, ...
+  int hang_floor_s = 5;          ///< ... or for so long, whichever is more
+  double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
+  OnStraggler on_straggler = OnStraggler::report;
+  int stop_s = 10;         ///< ranks asked to end get so long before SIGKILL
+  int max_restarts = 100;  ///< attempts in all
   int max_same_step =
-      3;         ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
+      3;  ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
+  int max_without_checkpoint =
+      10;  ///< attempts in a row without a new durable step or any new step before we stop (exit 93)
+  int max_node_failures = 2;  ///< a node that failed so often is not used again in this job
+  int min_nodes = 0;  ///< active nodes that the run may shrink to when spares run out; 0: it never shrinks
+  WhenShort when_short = WhenShort::automatic;  ///< spares have run out
+  int check_spares_s = 60;                      ///< seconds between checks of idle spares; 0: none
+  std::string
+      ledger;    ///< folder where failures of nodes are kept across jobs; "": the cluster file's, or none
   int port = 0;  ///< agents' TCP port; 0: derived from the job id
   bool operator==(const Supervise&) const = default;
 };
@@ -209,6 +227,18 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
+/// Comparisons that must be exactly equal; a difference is silent data corruption (numerics rule 16). No bit
+/// of the run depends on them.
+struct Verify {
+  int replicas_every = 100;  ///< steps between comparisons of the replicas' state; 0: never
+  int leaf_every = 100;  ///< steps between which one random leaf is computed again on another rank; 0: never
+  bool operator==(const Verify&) const = default;
+};
+struct Drill {
+  bool allowed = false;  ///< agents and ranks of this run break things when `holdfast drill` says so
+  bool operator==(const Drill&) const = default;
+};
+
 struct RunConfig {
   Run run;
   Cluster cluster;
@@ -225,6 +255,8 @@ struct RunConfig {
   Optim optim;
   Guard guard;
   Checkpoint checkpoint;
+  Verify verify;
+  Drill drill;
   Trace trace;
   bool operator==(const RunConfig&) const = default;
 };

@@ -43,6 +43,22 @@ class AgentLink final : public RankLink {
     phase_.store(phase, std::memory_order_relaxed);
   }
 
+  void computed(double seconds) override {
+    compute_us_.store(static_cast<std::int64_t>(seconds * 1e6), std::memory_order_relaxed);
+  }
+
+  void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
+             const std::string& why) override {
+    last_words(encode(RankDoubt{place_.rank, place_.attempt, step, accused, check, why}));
+  }
+
+  bool paused() const override { return paused_.load(std::memory_order_relaxed); }
+
+  std::optional<Injection> take_injection() override {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(injection_, std::nullopt);
+  }
+
   void restored(const Restored& from) override {
     enqueue([this, from] {
       restored_ = encode(RankRestored{place_.rank, place_.attempt, from}), tell(*restored_);
@@ -85,6 +101,10 @@ class AgentLink final : public RankLink {
 
   /// Waits until the agent has taken it; a minute at most, for an agent that is being restarted.
   void last_words(std::string line) {
+    {
+      const std::scoped_lock lock(mutex_);
+      taken_ = false;  // a doubt may have been taken before
+    }
     enqueue([this, line = std::move(line)] { last_words_ = line, tell(line); });
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [this] { return taken_; });
@@ -138,6 +158,10 @@ class AgentLink final : public RankLink {
       // An agent that was restarted says it again; once the run is to stop, nothing more can be asked of it.
       if (heard_ && (heard_->stop || *heard_ == *drain)) return;
       heard_ = drain_ = *drain;
+    } else if (const auto* pause = std::get_if<Pause>(&*message)) {
+      paused_.store(pause->on, std::memory_order_relaxed);
+    } else if (const auto* inject = std::get_if<Inject>(&*message)) {
+      injection_ = Injection{inject->fault, inject->seconds, inject->seed};
     } else if (std::holds_alternative<Taken>(*message)) {
       taken_ = true;
     }
@@ -146,7 +170,8 @@ class AgentLink final : public RankLink {
 
   void beat() {
     tell(encode(RankProgress{place_.rank, place_.attempt, step_.load(std::memory_order_relaxed),
-                             phase_.load(std::memory_order_relaxed)}));
+                             phase_.load(std::memory_order_relaxed),
+                             compute_us_.load(std::memory_order_relaxed)}));
   }
 
   void tell(const std::string& line) {
@@ -163,6 +188,8 @@ class AgentLink final : public RankLink {
   Loop loop_;
   std::atomic<std::int64_t> step_{-1};
   std::atomic<Phase> phase_{Phase::starting};
+  std::atomic<std::int64_t> compute_us_{0};
+  std::atomic<bool> paused_{false};
   // Only the loop's thread:
   ChannelPtr channel_;
   Loop::Handle retry_;
@@ -173,6 +200,7 @@ class AgentLink final : public RankLink {
   std::condition_variable changed_;
   std::map<std::int64_t, bool> verdicts_;
   std::optional<Drain> drain_, heard_;  // asked for and not yet taken; the last that was asked for
+  std::optional<Injection> injection_;
   bool connected_ = false, taken_ = false;
   std::string last_error_ = "no connection yet";
   std::thread thread_;

@@ -14,7 +14,7 @@ namespace holdfast::control {
 
 /// Who opens a connection, and why. Always the first message.
 struct Hello {
-  enum class Role { rank, shim, leader, candidate, spawner, keeper };
+  enum class Role { rank, shim, leader, candidate, spawner, keeper, caller };
   Role role = Role::rank;
   std::string node;  ///< where the speaker runs
   int epoch = 0;     ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
@@ -33,6 +33,7 @@ struct RankProgress {
   int rank = -1, attempt = 0;
   std::int64_t step = -1;
   Phase phase = Phase::starting;
+  std::int64_t compute_us = 0;  ///< its own work of the newest step, waiting left out; 0: not said
 };
 struct RankRestored {
   int rank = -1, attempt = 0;
@@ -62,6 +63,15 @@ struct RankFlight {
   std::int64_t silent_ms = 0;  ///< since the last word of the process, which speaks also when it waits
   std::vector<flight::FlightGroup> groups;  ///< empty without a flight record
 };
+/// A comparison that must be equal was not: silent data corruption. Logical rank 0 speaks for all.
+struct RankDoubt {
+  int rank = -1, attempt = 0;
+  std::int64_t step = 0;
+  std::vector<int>
+      accused;        ///< ranks that differ from the rest; more than one node: it cannot be told who is wrong
+  std::string check;  ///< "replicas" or "leaf"
+  std::string why;
+};
 /// Agent to rank: the leader or the agent has your finished/failed/exited.
 struct Taken {};
 /// What became of a checkpoint; leader to agent to rank.
@@ -70,6 +80,19 @@ struct Verdict {
   std::int64_t step = 0;
   bool durable = false;
   std::string why;
+};
+
+/// Leader to agent to the ranks: hold after the current step, or go on.
+struct Pause {
+  bool on = false;
+};
+/// `holdfast drill` to an agent, for itself or on to a rank: break this now (launcher/drill/faults.hpp).
+/// Refused unless drill.allowed.
+struct Inject {
+  std::string fault;
+  int rank = -1;  ///< -1: the node itself
+  double seconds = 0;
+  std::uint64_t seed = 0;
 };
 
 // --- leader and agent ---
@@ -112,6 +135,49 @@ struct Finish {
   int exit_code = 0;
 };
 
+/// One thing that a node saw and that may explain a failure.
+struct Sign {
+  std::string
+      kind;       ///< a row of launcher/diagnose/signs.hpp: "xid", "oom_kill", "no_space", "link_down", ...
+  int rank = -1;  ///< -1: of the node
+  std::int64_t code = 0;    ///< Xid, signal, exit code, errno: by kind
+  std::int64_t age_ms = 0;  ///< when this was sent, it was so long ago (clocks of nodes differ)
+  std::string text;         ///< the evidence: a kernel line, a counter, a path
+};
+/// Agent to leader, when something was seen; always before the RankExited that it may explain.
+struct NodeSigns {
+  std::vector<Sign> signs;
+};
+/// Agent to leader: is the node fit to train? Of a spare while it waits, of any node when asked (CheckNode).
+struct NodeHealth {
+  enum class Fitness { ok, warning, critical, unknown };
+  Fitness fitness = Fitness::unknown;
+  std::string why;       ///< the worst findings
+  std::string numerics;  ///< hash of the numerics probe; "": not run
+};
+struct CheckNode {};  ///< leader to agent: answer NodeHealth
+/// Leader to agent: what is this rank doing? Answered by Stacks, within seconds.
+struct DumpStacks {
+  int attempt = 0, rank = -1;
+};
+struct Stacks {
+  int attempt = 0, rank = -1;
+  std::string text;
+};
+/// `holdfast ctl` to any agent, on to the leader; answered by OrderTaken with the same id.
+struct Order {
+  enum class Verb { save, stop, pause, resume, evict, spares };
+  std::string id;
+  Verb verb = Verb::save;
+  std::string node;  ///< evict
+  std::string by;    ///< who asks: user@host
+};
+struct OrderTaken {
+  std::string id;
+  bool taken = false;
+  std::string says;  ///< why not, or what now happens; of spares: JSON
+};
+
 // Drain (rank_link.hpp) is a message too. Asked for: keeper to agent, agent to leader. Ordered: leader to
 // agent to the ranks of its attempt.
 
@@ -132,8 +198,9 @@ struct Exited {
 
 using Message =
     std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed,
-                 RankExited, RankFlight, Taken, Verdict, Beat, LeaderBeat, Clear, Cleared, StartRanks,
-                 StartMpirun, MpirunExited, Finish, Drain, Answer, Exec, Exited>;
+                 RankExited, RankFlight, RankDoubt, Taken, Verdict, Pause, Inject, Beat, LeaderBeat, Clear,
+                 Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode, DumpStacks,
+                 Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
 
 std::string encode(const Message& message);
 /// Nothing when `json` is not a well-formed message; `why` then names the field.

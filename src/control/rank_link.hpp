@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/clock.hpp"
 #include "src/base/rank_env.hpp"
@@ -22,7 +23,8 @@ enum class Phase {
   collective,
   optimizer,
   checkpoint,
-  finishing
+  finishing,
+  paused  ///< on somebody's order; no hang
 };
 const char* name_of(Phase phase);
 
@@ -41,6 +43,13 @@ struct Drain {
   bool operator==(const Drain&) const = default;
 };
 
+/// A fault to act out (holdfast drill); see src/train/injection.hpp for the names.
+struct Injection {
+  std::string fault;
+  double seconds = 0;
+  std::uint64_t seed = 0;
+};
+
 /// What the run ends with (contract 1, result.json).
 struct FinalState {
   std::int64_t step = 0, tokens = 0;
@@ -55,7 +64,13 @@ class RankLink {
   virtual bool supervised() const = 0;
   /// Cheap (two atomics); the heartbeat thread sends it on.
   virtual void progress(std::int64_t step, Phase phase) = 0;
+  /// This rank's own work of the newest step in seconds, waiting for others left out. Cheap.
+  virtual void computed(double seconds) = 0;
   virtual void restored(const Restored& from) = 0;
+  /// A comparison that must be equal was not (logical rank 0 speaks): the leader replaces the accused ranks'
+  /// node. Returns once the agent has taken it.
+  virtual void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
+                     const std::string& why) = 0;
   /// This rank's part of checkpoint `step` is fsynced (ok) or could not be written (`payload` then says why).
   /// `payload` is JSON text, opaque here (checkpoint/commit.hpp reads it).
   virtual void vote(std::int64_t step, bool ok, const std::string& payload) = 0;
@@ -64,6 +79,10 @@ class RankLink {
   virtual bool wait_verdict(std::int64_t step, const Deadline& deadline) = 0;
   /// What was asked for and not yet taken; each request is given out once. Rank 0 decides for all.
   virtual std::optional<Drain> take_drain() = 0;
+  /// True while the run is to hold between two steps. Rank 0 decides for all.
+  virtual bool paused() const = 0;
+  /// A fault that this rank is to act out, given out once.
+  virtual std::optional<Injection> take_injection() = 0;
   /// The rank's work is done; logical rank 0 brings the final state. Returns once the agent has taken it.
   virtual void finished(const std::optional<FinalState>& state) = 0;
   /// The rank gives up; `exit_code` and `why` reach the leader before the process ends. Never throws.
