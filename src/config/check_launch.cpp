@@ -35,6 +35,15 @@ void check_supervise(const Supervise& s) {
   three_beats("leader_silence_ms", s.leader_silence_ms);
 }
 
+void check_shrinking(const RunConfig& c) {
+  if (c.supervise.min_nodes > c.cluster.nodes)
+    refuse("supervise.min_nodes is larger than cluster.nodes",
+           fmt::format("{} and {}", c.supervise.min_nodes, c.cluster.nodes), "Use 0 for a run that never shrinks?");
+  if (c.supervise.when_short == WhenShort::shrink && c.supervise.min_nodes == 0)
+    refuse("supervise.when_short = \"shrink\" needs supervise.min_nodes", "0 means that the run never shrinks",
+           "How many active nodes are the fewest that make sense?");
+}
+
 void check_rank(const Rank& r) {
   if (r.command.empty() || r.command.front().empty())
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
@@ -50,6 +59,7 @@ void check_rank(const Rank& r) {
 void check_launch(const RunConfig& config) {
   check_cluster(config.cluster);
   check_supervise(config.supervise);
+  check_shrinking(config);
   check_rank(config.rank);
 }
 

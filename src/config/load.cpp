@@ -7,6 +7,7 @@
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/config/bind.hpp"
+#include "src/config/foreign_names.hpp"
 
 namespace holdfast::config {
 namespace {
@@ -40,6 +41,7 @@ std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::
   if (const auto near = nearest_name(key, keys); !near.empty()) return did_you_mean(table + "." + near);
   for (const auto& s : settings)
     if (s.key == key) return did_you_mean(s.name());
+  if (const auto elsewhere = foreign_suggestion(key); !elsewhere.empty()) return elsewhere;
   if (!keys.empty()) return fmt::format("[{}] has {}", table, fmt::join(keys, ", "));
   const auto tables = tables_of(settings);
   if (const auto near = nearest_name(table, tables); !near.empty()) {

@@ -37,6 +37,10 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.supervise.node_silence_ms = 500; }},
       {"supervise.leader_silence_ms is too short",
        [](auto& c, auto&) { c.supervise.leader_silence_ms = 599; }},
+      {"supervise.min_nodes is larger than cluster.nodes",
+       [](auto& c, auto&) { c.supervise.min_nodes = c.cluster.nodes + 1; }},
+      {"supervise.when_short = \"shrink\" needs supervise.min_nodes",
+       [](auto& c, auto&) { c.supervise.when_short = WhenShort::shrink; }},
       {"rank.command is empty", [](auto& c, auto&) { c.rank.command.clear(); }},
       {"rank.environment holds an entry without a name ('=x')",
        [](auto& c, auto&) {

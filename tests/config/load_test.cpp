@@ -277,7 +277,7 @@ RunConfig random_config(std::mt19937_64& random) {
         break;
       }
       case Kind::number:
-        s.set(c, static_cast<double>(random() >> 1) * 0x1p-63);
+        s.set(c, (s.least > 0 ? s.least : 0) + static_cast<double>(random() >> 1) * 0x1p-63);
         break;
     }
   }
