@@ -39,7 +39,9 @@ while [ -z "$stop" ]; do
   sleep 1
 done
 
-{clean}# 75: nothing wrong with the run, but not here and now. Back into the queue, for other nodes.
+{clean}# 0 done, 1 error, 2 usage, 3 plan impossible, 4 unhealthy, 5 out of spares, 75 again later, 93 not again,
+# 128 and more: a signal. 75: nothing wrong with the run, but not here and now. `holdfast run` has put the job
+# back into the queue, for other nodes; where it could not:
 for try in 1 2 3 4 5 6 7 8 9 10; do
   [ $code -eq 75 ] && [ -z "$stop" ] || break
   scontrol requeue "$SLURM_JOB_ID" && exec sleep 60
@@ -63,6 +65,8 @@ constexpr const char* clean_text = "on_all_nodes rm -rf \"$place\"\n\n";
 struct Owned {
   std::string_view name, why;
 };
+constexpr const char* array_why =
+    "a run directory belongs to one job: submit each run by itself, with a run.dir of its own";
 /// Options that may not be given beside ours.
 constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active nodes and spares"},
                                           {"-N", "Holdfast counts active nodes and spares"},
@@ -80,8 +84,8 @@ constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active no
                                           {"--no-requeue", "a job that loses its first node must come back"},
                                           {"--oversubscribe", "Holdfast needs whole nodes"},
                                           {"-s", "Holdfast needs whole nodes"},
-                                          {"--array", "a run directory belongs to one job"},
-                                          {"-a", "a run directory belongs to one job"},
+                                          {"--array", array_why},
+                                          {"-a", array_why},
                                           {"--wrap", "Holdfast brings the script"},
                                           {"--wait", "submit returns at once"},
                                           {"-W", "submit returns at once"},

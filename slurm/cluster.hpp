@@ -52,6 +52,12 @@ struct Node {
   int cpus = 0, gpus = 0;  ///< configured
 };
 
+/// Where a job could run besides.
+struct Surroundings {
+  std::vector<std::string> excluded;  ///< that it does not want already
+  std::vector<Node> nodes;            ///< of its partitions
+};
+
 /// One batch job. Nothing here is evaluated by a shell.
 struct Submission {
   std::filesystem::path script;
@@ -94,6 +100,9 @@ class Cluster {
   /// The live job of this user that was submitted with this script (absolute path).
   virtual std::optional<JobId> job_of_script(const std::filesystem::path& script,
                                              std::chrono::milliseconds limit = default_limit) = 0;
+  /// The other way: the script of a live job of this user; nothing when SLURM knows no such job.
+  virtual std::optional<std::filesystem::path> script_of_job(
+      JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// One entry for each name, in the order asked; Error (usage) when SLURM knows none of that name.
   virtual std::vector<Node> nodes(const std::vector<std::string>& names,
                                   std::chrono::milliseconds limit = default_limit) = 0;
@@ -101,6 +110,13 @@ class Cluster {
   virtual void cancel(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// Ends the job's steps and script (this process too, if it is one of them) and queues it again.
   virtual void requeue(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+
+  /// Throws Error (usage) when SLURM does not know the job.
+  virtual Surroundings surroundings(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+  /// The job's list of nodes that it does not want, replacing the one it had. Only a pending job can be
+  /// changed, one that was just requeued too.
+  virtual void exclude(JobId id, const std::vector<std::string>& nodes,
+                       std::chrono::milliseconds limit = default_limit) = 0;
 
   /// How to start a step: hand it to spawn(). It is independent of every other step, holds on when other
   /// nodes die, never waits for resources of a dead one, and needs no SLURM_* of the caller. srun's exit code

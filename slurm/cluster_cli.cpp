@@ -7,6 +7,7 @@
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
+#include "src/base/env.hpp"
 
 namespace holdfast::slurm {
 namespace {
@@ -14,11 +15,13 @@ namespace {
 using std::chrono::milliseconds;
 
 /// Runs a tool to its end. Errors that are not the tool's own (missing, too slow) are thrown here.
-Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit) {
+Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit,
+              bool deaf = false) {
   const std::string tool = argv.front();
   Command command;
   command.argv = std::move(argv);
   command.environment = std::move(environment);
+  command.deaf = deaf;
   Finished done;
   try {
     done = run(command, limit);
@@ -64,6 +67,10 @@ void ClusterCli::ping(milliseconds limit) {
 }
 
 JobId ClusterCli::submit(const Submission& submission, milliseconds limit) {
+  if (const auto array = env::get("SBATCH_ARRAY_INX"))
+    throw Error(Exit::usage, "SLURM would make a job array of this job",
+                "SBATCH_ARRAY_INX is set, to " + *array + ", and a run directory belongs to one job",
+                "Unset it?");
   Finished done;
   try {
     done = call(submit_argv(submission), job_environment(), limit);
@@ -88,6 +95,12 @@ std::optional<JobId> ClusterCli::job_of_script(const std::filesystem::path& scri
   if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
   const auto ids = read_jobs_of_script(done.out, script.string());
   return ids.empty() ? std::nullopt : std::optional<JobId>(ids.back());
+}
+
+std::optional<std::filesystem::path> ClusterCli::script_of_job(JobId id, milliseconds limit) {
+  const Finished done = call(scripts_argv(), limit);
+  if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
+  return read_script_of_job(done.out, id);
 }
 
 std::vector<Node> ClusterCli::nodes(const std::vector<std::string>& names, milliseconds limit) {
@@ -118,6 +131,22 @@ void ClusterCli::requeue(JobId id, milliseconds limit) {
   // With no controller, scontrol says "Unexpected message received": the ping tells the two apart.
   if (kind_of_failure(done.err) == Exit::runtime && !says_unknown_job(done.err)) ping(limit);
   refuse(fmt::format("cannot requeue job {}", id), done);
+}
+
+Surroundings ClusterCli::surroundings(JobId id, milliseconds limit) {
+  const Finished job = call(wishes_argv(id), limit);
+  if (job.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), job);
+  const auto wishes = read_wishes(job.out);
+  if (!wishes) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
+  const Finished nodes = call(partition_argv(wishes->partition), limit);
+  if (nodes.status != 0) refuse("cannot read the nodes of partition " + wishes->partition, nodes);
+  return {wishes->excluded, read_nodes(nodes.out)};
+}
+
+void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {
+  // Right after a requeue SLURM ends what runs in the job, and this may be a part of it.
+  const Finished done = call(exclude_argv(id, nodes), tool_environment(), limit, true);
+  if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }
 
 Command ClusterCli::step_command(const StepRequest& request) const {

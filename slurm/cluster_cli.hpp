@@ -13,9 +13,12 @@ class ClusterCli : public Cluster {
   std::optional<Job> job(JobId id, std::chrono::milliseconds limit) override;
   std::optional<JobId> job_of_script(const std::filesystem::path& script,
                                      std::chrono::milliseconds limit) override;
+  std::optional<std::filesystem::path> script_of_job(JobId id, std::chrono::milliseconds limit) override;
   std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds limit) override;
   void cancel(JobId id, std::chrono::milliseconds limit) override;
   void requeue(JobId id, std::chrono::milliseconds limit) override;
+  Surroundings surroundings(JobId id, std::chrono::milliseconds limit) override;
+  void exclude(JobId id, const std::vector<std::string>& nodes, std::chrono::milliseconds limit) override;
   Command step_command(const StepRequest& request) const override;
 };
 

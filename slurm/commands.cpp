@@ -7,6 +7,8 @@
 namespace holdfast::slurm {
 namespace {
 
+constexpr std::string_view node_format = "--format=%N|%T|%o|%c|%G|%E";
+
 std::vector<std::string> without_place(std::vector<std::string> prefixes) {
   prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"});
   std::vector<std::string> environment = env::without(prefixes);
@@ -50,26 +52,38 @@ std::vector<std::string> submit_argv(const Submission& submission) {
 }
 
 std::vector<std::string> job_argv(JobId id) {
-  return {"squeue",
-          "--noheader",
-          "--all",
-          "--states=all",
-          "--jobs=" + std::to_string(id),
-          "--format=%i|%T|%r|%N|%B|%e|%j"};
+  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + std::to_string(id),
+          // An array's task by its own number, where %i says "17_2".
+          "--format=%A|%T|%r|%N|%B|%e|%j"};
 }
 
 std::vector<std::string> scripts_argv() {
-  return {"squeue", "--noheader", "--all", "--me", "--format=%i|%T|%o"};
+  return {"squeue", "--noheader", "--all", "--me", "--format=%A|%T|%o"};
 }
 
 std::vector<std::string> nodes_argv(const std::vector<std::string>& names) {
-  return {
-      "sinfo", "--noheader", "--all", "--Node", "--nodes=" + compress(names), "--format=%N|%T|%o|%c|%G|%E"};
+  return {"sinfo", "--noheader", "--all", "--Node", "--nodes=" + compress(names), std::string(node_format)};
 }
 
 std::vector<std::string> cancel_argv(JobId id) { return {"scancel", std::to_string(id)}; }
 
 std::vector<std::string> requeue_argv(JobId id) { return {"scontrol", "requeue", std::to_string(id)}; }
+
+std::vector<std::string> wishes_argv(JobId id) {
+  return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + std::to_string(id), "--format=%P|%x"};
+}
+
+std::vector<std::string> partition_argv(const std::string& partition) {
+  return {"sinfo", "--noheader", "--all", "--Node", "--partition=" + partition, std::string(node_format)};
+}
+
+std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes) {
+  return {"scontrol", "update", "JobId=" + std::to_string(id), "ExcNodeList=" + compress(nodes)};
+}
+
+std::vector<std::string> drain_argv(const std::string& node, const std::string& reason) {
+  return {"scontrol", "update", "nodename=" + node, "state=drain", "reason=" + reason};
+}
 
 std::vector<std::string> step_argv(const StepRequest& request) {
   expects(request.job > 0 && !request.node.empty() && !request.command.empty(),

@@ -27,7 +27,13 @@ std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and thei
 std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///< sinfo
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
-std::vector<std::string> step_argv(const StepRequest& request);              ///< srun
+std::vector<std::string> wishes_argv(JobId id);                              ///< squeue: see read_wishes
+/// sinfo: the nodes of partitions ("a" or "a,b"), as nodes_argv asks for them
+std::vector<std::string> partition_argv(const std::string& partition);
+std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes);  ///< scontrol
+/// scontrol: for administrators
+std::vector<std::string> drain_argv(const std::string& node, const std::string& reason);
+std::vector<std::string> step_argv(const StepRequest& request);  ///< srun
 
 /// A file name as sbatch and srun read it: '%' begins a replacement unless it is doubled.
 std::string file_pattern(const std::filesystem::path& path);

@@ -58,6 +58,7 @@ class FakeCluster : public Cluster {
   // What the code under test did.
   std::vector<Submission> submissions;
   std::vector<JobId> cancelled, requeued;
+  std::map<JobId, std::vector<std::string>> excluded;
 
   std::string version(std::chrono::milliseconds) override { return "22.05.8"; }
   void ping(std::chrono::milliseconds) override { need_controller(); }
@@ -81,6 +82,12 @@ class FakeCluster : public Cluster {
       if (job.alive() && scripts_[id] == script) return id;
     return std::nullopt;
   }
+  std::optional<std::filesystem::path> script_of_job(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    const auto it = jobs_.find(id);
+    return it == jobs_.end() || !it->second.alive() ? std::nullopt
+                                                    : std::optional<std::filesystem::path>(scripts_[id]);
+  }
   std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds) override {
     need_controller();
     std::vector<Node> asked;
@@ -97,6 +104,15 @@ class FakeCluster : public Cluster {
     requeued.push_back(id);
     Job& job = jobs_.at(id);
     job.state = JobState::pending, job.state_text = "PENDING", job.nodes.clear(), job.batch_host.clear();
+  }
+  Surroundings surroundings(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    return {excluded[id], nodes_};
+  }
+  void exclude(JobId id, const std::vector<std::string>& nodes, std::chrono::milliseconds) override {
+    need_controller();
+    if (jobs_.at(id).state != JobState::pending) throw Error(Exit::runtime, "job is not pending");
+    excluded[id] = nodes;
   }
   Command step_command(const StepRequest& request) const override {
     Command command;

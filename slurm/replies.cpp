@@ -152,6 +152,14 @@ std::optional<Job> read_job(std::string_view out) {
   return job;
 }
 
+std::optional<Wishes> read_wishes(std::string_view out) {
+  out = trimmed(out);
+  if (out.empty()) return std::nullopt;
+  const auto fields = fields_of<2>(out);
+  if (!fields) fail("squeue", out);
+  return Wishes{std::string((*fields)[0]), expand(or_empty((*fields)[1]))};
+}
+
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script) {
   std::vector<JobId> ids;
   for (const auto line : lines_of(out)) {
@@ -160,6 +168,16 @@ std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& 
     if (const auto id = number<JobId>(trimmed((*fields)[0]))) ids.push_back(*id);
   }
   return ids;
+}
+
+std::optional<std::string> read_script_of_job(std::string_view out, JobId id) {
+  for (const auto line : lines_of(out)) {
+    const auto fields = fields_of<3>(line);
+    if (!fields || number<JobId>(trimmed((*fields)[0])) != id) continue;
+    if (job_state((*fields)[1]) == JobState::finished) continue;
+    return std::string((*fields)[2]);
+  }
+  return std::nullopt;
 }
 
 int gpus_in(std::string_view gres) {

@@ -25,6 +25,15 @@ JobId read_submitted(std::string_view out);
 std::optional<Job> read_job(std::string_view out);
 /// Ids of unfinished jobs that were submitted with `script`, in SLURM's order.
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script);
+/// The script that this unfinished job was submitted with.
+std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
+/// What a job asks for.
+struct Wishes {
+  std::string partition;              ///< one, or several with commas
+  std::vector<std::string> excluded;  ///< nodes
+};
+/// Nothing on an empty reply; Error (runtime) on one that cannot be read.
+std::optional<Wishes> read_wishes(std::string_view out);
 /// In SLURM's order, each node once.
 std::vector<Node> read_nodes(std::string_view out);
 

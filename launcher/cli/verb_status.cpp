@@ -3,8 +3,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/cli/run_called.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"
+#include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
 
@@ -23,9 +25,6 @@ std::optional<json> last_line(const std::filesystem::path& file) {
 }
 
 StatusFacts gather(const RunDir& run) {
-  if (!files::fs::exists(run.config()))
-    throw Error(Exit::usage, run.path.string() + " is not a run directory", "it has no config.toml",
-                "`holdfast submit` prints the right one");
   StatusFacts facts;
   const auto config = config::load(run.config()).config;
   facts.name = config.run.name, facts.steps = config.train.steps;
@@ -48,10 +47,11 @@ void add_status(CLI::App& app, int& exit_code) {
   };
   auto* verb = app.add_subcommand("status", "How a run is getting on: step, nodes, attempts, checkpoints");
   auto words = std::make_shared<Words>();
-  verb->add_option("RUN_DIR", words->dir, "The run directory")->required();
+  verb->add_option("RUN", words->dir, "The run directory, or the job's id")->required();
   verb->add_flag("--json", words->json, "For programs");
   verb->callback([words, &exit_code] {
-    const StatusFacts facts = gather({std::filesystem::absolute(words->dir).lexically_normal()});
+    slurm::ClusterCli cluster;
+    const StatusFacts facts = gather(run_called(words->dir, cluster));
     std::cout << (words->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
     exit_code = 0;
   });

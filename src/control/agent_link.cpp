@@ -41,6 +41,7 @@ class AgentLink final : public RankLink {
   void progress(std::int64_t step, Phase phase) override {
     step_.store(step, std::memory_order_relaxed);
     phase_.store(phase, std::memory_order_relaxed);
+    moves_.fetch_add(1, std::memory_order_relaxed);
   }
 
   void computed(double seconds) override {
@@ -105,7 +106,10 @@ class AgentLink final : public RankLink {
       const std::scoped_lock lock(mutex_);
       taken_ = false;  // a doubt may have been taken before
     }
-    enqueue([this, line = std::move(line)] { last_words_ = line, tell(line); });
+    enqueue([this, line = std::move(line)] {
+      beat();  // of the step that they belong to
+      last_words_ = line, tell(line);
+    });
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [this] { return taken_; });
   }
@@ -171,7 +175,8 @@ class AgentLink final : public RankLink {
   void beat() {
     tell(encode(RankProgress{place_.rank, place_.attempt, step_.load(std::memory_order_relaxed),
                              phase_.load(std::memory_order_relaxed),
-                             compute_us_.load(std::memory_order_relaxed)}));
+                             compute_us_.load(std::memory_order_relaxed),
+                             moves_.load(std::memory_order_relaxed)}));
   }
 
   void tell(const std::string& line) {
@@ -188,7 +193,7 @@ class AgentLink final : public RankLink {
   Loop loop_;
   std::atomic<std::int64_t> step_{-1};
   std::atomic<Phase> phase_{Phase::starting};
-  std::atomic<std::int64_t> compute_us_{0};
+  std::atomic<std::int64_t> compute_us_{0}, moves_{0};
   std::atomic<bool> paused_{false};
   // Only the loop's thread:
   ChannelPtr channel_;

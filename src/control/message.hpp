@@ -34,6 +34,8 @@ struct RankProgress {
   std::int64_t step = -1;
   Phase phase = Phase::starting;
   std::int64_t compute_us = 0;  ///< its own work of the newest step, waiting left out; 0: not said
+  std::int64_t moves =
+      0;  ///< phases that it has begun: seen in the same phase again, it may have left it in between
 };
 struct RankRestored {
   int rank = -1, attempt = 0;
@@ -66,7 +68,8 @@ struct RankFlight {
 /// A comparison that must be equal was not: silent data corruption. Logical rank 0 speaks for all.
 struct RankDoubt {
   int rank = -1, attempt = 0;
-  std::int64_t step = 0;
+  std::int64_t step =
+      0;  ///< the newest that the same check found right: RankEnv::trusted_step of what follows
   std::vector<int>
       accused;        ///< ranks that differ from the rest; more than one node: it cannot be told who is wrong
   std::string check;  ///< "replicas" or "leaf"
@@ -121,11 +124,13 @@ struct StartRanks {
   int epoch = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
   std::string master;
   std::vector<RankPlace> ranks;
+  std::int64_t trusted_step = -1;  ///< newest state that may be restored (RankEnv)
 };
 /// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
 struct StartMpirun {
   int epoch = 0, attempt = 0;
   std::vector<std::string> slots;
+  std::int64_t trusted_step = -1;  ///< as in StartRanks
 };
 struct MpirunExited {
   int attempt = 0, status = 0;
@@ -175,7 +180,8 @@ struct Order {
 struct OrderTaken {
   std::string id;
   bool taken = false;
-  std::string says;  ///< why not, or what now happens; of spares: JSON
+  std::string says;    ///< why not, or what now happens; of spares: JSON
+  bool again = false;  ///< nobody leads just now: worth another try
 };
 
 // Drain (rank_link.hpp) is a message too. Asked for: keeper to agent, agent to leader. Ordered: leader to

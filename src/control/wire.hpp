@@ -1,6 +1,6 @@
 #pragma once
-// Inside the codec: how a field of a message is read. Whatever is missing, of another type or out of bounds is
-// refused.
+// Inside the codec: how a field of a message is read. Whatever is missing, of another type or out of bounds
+// is refused.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -74,7 +74,6 @@ inline int attempt_of(const json& j) { return small(j, "attempt", 0, INT32_MAX);
 inline int epoch_of(const json& j) { return small(j, "epoch", 0, INT32_MAX); }
 inline std::int64_t step_of(const json& j) { return whole(j, "step", -1, most_steps); }
 inline int status_of(const json& j, const char* name = "status") { return small(j, name, -1, 65535); }
-
 
 template <class Enum, std::size_t n>
 Enum one_of(const json& j, const char* name, const std::array<const char*, n>& names) {

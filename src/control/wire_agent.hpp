@@ -4,7 +4,8 @@
 
 namespace holdfast::control::wire {
 
-inline constexpr std::array role_names = {"rank", "shim", "leader", "candidate", "spawner", "keeper", "caller"};
+inline constexpr std::array role_names = {"rank",    "shim",   "leader", "candidate",
+                                          "spawner", "keeper", "caller"};
 
 template <>
 struct Wire<Hello> {
@@ -70,7 +71,8 @@ struct Wire<StartRanks> {
             {"ranks_per_node", m.ranks_per_node},
             {"master_port", m.master_port},
             {"master", m.master},
-            {"ranks", ranks}};
+            {"ranks", ranks},
+            {"trusted_step", m.trusted_step}};
   }
   static StartRanks read(const json& j) {
     StartRanks m{epoch_of(j),
@@ -79,7 +81,8 @@ struct Wire<StartRanks> {
                  small(j, "ranks_per_node", 1, 4096),
                  small(j, "master_port", 0, 65535),
                  text_of(j, "master", 256),
-                 {}};
+                 {},
+                 whole(j, "trusted_step", -1, most_steps)};
     for (const json& r : list(j, "ranks", 4096)) {
       if (!r.is_object()) throw Refused("ranks holds something that is not an object");
       m.ranks.push_back({rank_of(r), small(r, "local_rank", 0, 4095)});
@@ -91,10 +94,10 @@ template <>
 struct Wire<StartMpirun> {
   static constexpr auto name = "start_mpirun";
   static json write(const StartMpirun& m) {
-    return {{"epoch", m.epoch}, {"attempt", m.attempt}, {"slots", m.slots}};
+    return {{"epoch", m.epoch}, {"attempt", m.attempt}, {"slots", m.slots}, {"trusted_step", m.trusted_step}};
   }
   static StartMpirun read(const json& j) {
-    StartMpirun m{epoch_of(j), attempt_of(j), {}};
+    StartMpirun m{epoch_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, most_steps)};
     for (const json& a : list(j, "slots", 1 << 16)) m.slots.push_back(text(a, "slots", 256));
     if (m.slots.empty()) throw Refused("slots is empty");
     return m;
@@ -137,11 +140,15 @@ struct Wire<Exited> {
 template <>
 struct Wire<Sign> {
   static json write(const Sign& s) {
-    return {{"kind", s.kind.substr(0, 64)}, {"rank", s.rank}, {"code", s.code}, {"age_ms", s.age_ms}, {"text", said(s.text)}};
+    return {{"kind", s.kind.substr(0, 64)},
+            {"rank", s.rank},
+            {"code", s.code},
+            {"age_ms", s.age_ms},
+            {"text", said(s.text)}};
   }
   static Sign read(const json& j) {
-    return {text_of(j, "kind", 3 * 64), small(j, "rank", -1, most_ranks), whole(j, "code", -most_steps, most_steps),
-            whole(j, "age_ms", 0, most_steps), said_in(j, "text")};
+    return {text_of(j, "kind", 3 * 64), small(j, "rank", -1, most_ranks),
+            whole(j, "code", -most_steps, most_steps), whole(j, "age_ms", 0, most_steps), said_in(j, "text")};
   }
 };
 template <>
@@ -166,10 +173,13 @@ template <>
 struct Wire<NodeHealth> {
   static constexpr auto name = "health";
   static json write(const NodeHealth& m) {
-    return {{"fitness", fitness_names[static_cast<std::size_t>(m.fitness)]}, {"why", said(m.why)}, {"numerics", m.numerics}};
+    return {{"fitness", fitness_names[static_cast<std::size_t>(m.fitness)]},
+            {"why", said(m.why)},
+            {"numerics", m.numerics}};
   }
   static NodeHealth read(const json& j) {
-    return {one_of<NodeHealth::Fitness>(j, "fitness", fitness_names), said_in(j, "why"), text_of(j, "numerics", 64)};
+    return {one_of<NodeHealth::Fitness>(j, "fitness", fitness_names), said_in(j, "why"),
+            text_of(j, "numerics", 64)};
   }
 };
 template <>
@@ -187,28 +197,36 @@ struct Wire<DumpStacks> {
 template <>
 struct Wire<Stacks> {
   static constexpr auto name = "stacks";
-  static json write(const Stacks& m) { return {{"attempt", m.attempt}, {"rank", m.rank}, {"text", m.text.substr(0, most_stacks)}}; }
-  static Stacks read(const json& j) { return {attempt_of(j), rank_of(j), text_of(j, "text", 3 * most_stacks)}; }
+  static json write(const Stacks& m) {
+    return {{"attempt", m.attempt}, {"rank", m.rank}, {"text", m.text.substr(0, most_stacks)}};
+  }
+  static Stacks read(const json& j) {
+    return {attempt_of(j), rank_of(j), text_of(j, "text", 3 * most_stacks)};
+  }
 };
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
 template <>
 struct Wire<Order> {
   static constexpr auto name = "order";
   static json write(const Order& m) {
-    return {{"id", m.id}, {"verb", order_names[static_cast<std::size_t>(m.verb)]}, {"node", m.node}, {"by", said(m.by)}};
+    return {{"id", m.id},
+            {"verb", order_names[static_cast<std::size_t>(m.verb)]},
+            {"node", m.node},
+            {"by", said(m.by)}};
   }
   static Order read(const json& j) {
-    return {text_of(j, "id", 64), one_of<Order::Verb>(j, "verb", order_names), text_of(j, "node", 256), said_in(j, "by")};
+    return {text_of(j, "id", 64), one_of<Order::Verb>(j, "verb", order_names), text_of(j, "node", 256),
+            said_in(j, "by")};
   }
 };
 template <>
 struct Wire<OrderTaken> {
   static constexpr auto name = "order_taken";
   static json write(const OrderTaken& m) {
-    return {{"id", m.id}, {"taken", m.taken}, {"says", m.says.substr(0, most_stacks)}};
+    return {{"id", m.id}, {"taken", m.taken}, {"says", m.says.substr(0, most_stacks)}, {"again", m.again}};
   }
   static OrderTaken read(const json& j) {
-    return {text_of(j, "id", 64), truth(j, "taken"), text_of(j, "says", 3 * most_stacks)};
+    return {text_of(j, "id", 64), truth(j, "taken"), text_of(j, "says", 3 * most_stacks), truth(j, "again")};
   }
 };
 

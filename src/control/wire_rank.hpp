@@ -4,10 +4,10 @@
 
 namespace holdfast::control::wire {
 
-inline constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",  "backward",
-                                    "collective", "optimizer", "checkpoint", "finishing", "paused"};
+inline constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",   "backward",
+                                           "collective", "optimizer", "checkpoint", "finishing", "paused"};
 inline constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
-                                         "all_reduce", "broadcast",   "barrier"};
+                                                "all_reduce", "broadcast",   "barrier"};
 
 template <>
 struct Wire<RankStarted> {
@@ -23,11 +23,20 @@ template <>
 struct Wire<RankProgress> {
   static constexpr auto name = "progress";
   static json write(const RankProgress& m) {
-    return {{"rank", m.rank}, {"attempt", m.attempt}, {"step", m.step}, {"phase", name_of(m.phase)}, {"compute_us", m.compute_us}};
+    return {{"rank", m.rank},
+            {"attempt", m.attempt},
+            {"step", m.step},
+            {"phase", name_of(m.phase)},
+            {"compute_us", m.compute_us},
+            {"moves", m.moves}};
   }
   static RankProgress read(const json& j) {
-    return {rank_of(j), attempt_of(j), step_of(j), one_of<Phase>(j, "phase", phase_names),
-            whole(j, "compute_us", 0, most_steps)};
+    return {rank_of(j),
+            attempt_of(j),
+            step_of(j),
+            one_of<Phase>(j, "phase", phase_names),
+            whole(j, "compute_us", 0, most_steps),
+            whole(j, "moves", 0, most_steps)};
   }
 };
 template <>
@@ -175,7 +184,8 @@ struct Wire<RankDoubt> {
   static RankDoubt read(const json& j) {
     RankDoubt m{rank_of(j), attempt_of(j), step_of(j), {}, text_of(j, "check", 64), said_in(j, "why")};
     for (const json& r : list(j, "accused", 4096)) {
-      if (!r.is_number_integer() || r < 0 || r > most_ranks) throw Refused("accused holds something that is no rank");
+      if (!r.is_number_integer() || r < 0 || r > most_ranks)
+        throw Refused("accused holds something that is no rank");
       m.accused.push_back(r.get<int>());
     }
     return m;

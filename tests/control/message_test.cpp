@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "tests/control/message_samples.hpp"
+
 namespace holdfast::control {
 namespace {
 
@@ -30,59 +32,6 @@ std::string refusal(const std::string& text) {
   return decode(text, why) ? "" : why;
 }
 
-flight::FlightGroup group_of(std::uint64_t key, const char* name, flight::Collective operation) {
-  flight::FlightGroup g;
-  g.key = key, g.queued = 814, g.started = 812, g.finished = 811, g.size = 4, g.member = 3;
-  g.operation = operation;
-  std::copy_n(name, std::string_view(name).size(), g.name);
-  return g;
-}
-
-/// Every message, with what it says on the wire. A change here is a change of the protocol: other versions of
-/// Holdfast do not understand it.
-const std::vector<std::pair<Message, std::string>>& samples() {
-  static const std::vector<std::pair<Message, std::string>> all = {
-      {Hello{Hello::Role::shim, "dgx001", 3, 7, 11, 4242},
-       R"({"m":"hello","role":"shim","node":"dgx001","epoch":3,"attempt":7,"rank":11,"pid":4242})"},
-      {RankStarted{5, 2, 99}, R"({"m":"rank_started","rank":5,"attempt":2,"pid":99})"},
-      {RankProgress{5, 2, -1, Phase::collective},
-       R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective"})"},
-      {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
-       R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
-      {RankVote{1, 2, 400, true, R"({"a":"b\n"})"},
-       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true,"payload":"{\"a\":\"b\\n\"}"})"},
-      {RankFinished{1, 2, std::nullopt}, R"({"m":"finished","rank":1,"attempt":2,"state":null})"},
-      {RankFinished{0, 2, FinalState{9, 1000, 2.5, "ab"}},
-       R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":2.5,"digest":"ab"}})"},
-      {RankFinished{0, 2, FinalState{9, 1000, std::nan(""), "ab"}},
-       R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":null,"digest":"ab"}})"},
-      {RankFailed{3, 2, 93, "no such file"},
-       R"({"m":"failed","rank":3,"attempt":2,"exit_code":93,"why":"no such file"})"},
-      {RankExited{3, 2, 137}, R"({"m":"rank_exited","rank":3,"attempt":2,"status":137})"},
-      {RankFlight{3, 2, 1500, {group_of(UINT64_MAX, "shard group 0", flight::Collective::all_gather)}},
-       R"({"m":"flight","rank":3,"attempt":2,"silent_ms":1500,"groups":[{"key":18446744073709551615,"name":"shard group 0","operation":"all_gather","queued":814,"started":812,"finished":811,"size":4,"member":3}]})"},
-      {Taken{}, R"({"m":"taken"})"},
-      {Verdict{2, 400, false, "rank 3: disk full"},
-       R"({"m":"verdict","attempt":2,"step":400,"durable":false,"why":"rank 3: disk full"})"},
-      {Beat{"dgx002", 2, true, {{4, 2, 17, Phase::forward}, {5, 2, 17, Phase::data}}},
-       R"({"m":"beat","node":"dgx002","attempt":2,"mpirun":true,"ranks":[{"rank":4,"attempt":2,"step":17,"phase":"forward"},{"rank":5,"attempt":2,"step":17,"phase":"data"}]})"},
-      {LeaderBeat{3}, R"({"m":"leader_beat","epoch":3})"},
-      {Clear{3, 2}, R"({"m":"clear","epoch":3,"attempt":2})"},
-      {Cleared{2}, R"({"m":"cleared","attempt":2})"},
-      {StartRanks{3, 2, 16, 8, 29501, "10.0.0.1", {{8, 0}, {9, 1}}},
-       R"({"m":"start_ranks","epoch":3,"attempt":2,"world":16,"ranks_per_node":8,"master_port":29501,"master":"10.0.0.1","ranks":[{"rank":8,"local_rank":0},{"rank":9,"local_rank":1}]})"},
-      {StartMpirun{3, 2, {"dgx001", "dgx004"}},
-       R"({"m":"start_mpirun","epoch":3,"attempt":2,"slots":["dgx001","dgx004"]})"},
-      {MpirunExited{2, 1}, R"({"m":"mpirun_exited","attempt":2,"status":1})"},
-      {Drain{true, "SIGTERM"}, R"({"m":"drain","stop":true,"reason":"SIGTERM"})"},
-      {Finish{5}, R"({"m":"finish","exit_code":5})"},
-      {Answer{true, 3, 2400}, R"({"m":"answer","grant":true,"epoch":3,"leader_age_ms":2400})"},
-      {Exec{"orted -mca x 'y z'"}, R"({"m":"exec","command":"orted -mca x 'y z'"})"},
-      {Exited{143}, R"({"m":"exited","status":143})"},
-  };
-  return all;
-}
-
 TEST(Message, WireFormat) {
   std::vector<bool> seen(std::variant_size_v<Message>);
   for (const auto& [message, wire] : samples()) {
@@ -99,23 +48,34 @@ TEST(Message, WireFormat) {
   for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_TRUE(seen[i]) << "no sample of alternative " << i;
 }
 
-TEST(Message, EveryPhaseAndRole) {
-  for (int phase = 0; phase <= static_cast<int>(Phase::finishing); ++phase) {
+TEST(Message, EveryPhaseRoleVerbAndFitness) {
+  for (int phase = 0; phase <= static_cast<int>(Phase::paused); ++phase) {
     const auto back = read(json::parse(encode(RankProgress{1, 1, 1, static_cast<Phase>(phase)})));
     ASSERT_TRUE(back);
     EXPECT_EQ(std::get<RankProgress>(*back).phase, static_cast<Phase>(phase));
   }
-  for (int role = 0; role <= static_cast<int>(Hello::Role::keeper); ++role) {
+  for (int role = 0; role <= static_cast<int>(Hello::Role::caller); ++role) {
     const auto back = read(json::parse(encode(Hello{static_cast<Hello::Role>(role), "n"})));
     ASSERT_TRUE(back);
     EXPECT_EQ(std::get<Hello>(*back).role, static_cast<Hello::Role>(role));
+  }
+  for (int verb = 0; verb <= static_cast<int>(Order::Verb::spares); ++verb) {
+    const auto back = read(json::parse(encode(Order{"1", static_cast<Order::Verb>(verb), "", ""})));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(std::get<Order>(*back).verb, static_cast<Order::Verb>(verb));
+  }
+  for (int fitness = 0; fitness <= static_cast<int>(NodeHealth::Fitness::unknown); ++fitness) {
+    const auto back =
+        read(json::parse(encode(NodeHealth{static_cast<NodeHealth::Fitness>(fitness), "", ""})));
+    ASSERT_TRUE(back);
+    EXPECT_EQ(std::get<NodeHealth>(*back).fitness, static_cast<NodeHealth::Fitness>(fitness));
   }
 }
 
 /// What a field may hold: a whole number between bounds, a text up to a length, a list up to a length, a
 /// name, a truth.
 struct Field {
-  enum class Kind { number, text, list, name, truth, object } kind;
+  enum class Kind { number, real, text, list, name, truth, object } kind;
   std::int64_t low = 0, high = 0;
 };
 const Field rank_field{Field::Kind::number, 0, 1 << 20}, count{Field::Kind::number, 0, INT32_MAX},
@@ -135,7 +95,13 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"rank", number(-1, 1 << 20)},
         {"pid", pid}}},
       {"rank_started", {{"rank", rank_field}, {"attempt", count}, {"pid", pid}}},
-      {"progress", {{"rank", rank_field}, {"attempt", count}, {"step", step}, {"phase", name}}},
+      {"progress",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"step", step},
+        {"phase", name},
+        {"compute_us", number(0, std::int64_t{1} << 53)},
+        {"moves", number(0, std::int64_t{1} << 53)}}},
       {"restored",
        {{"rank", rank_field},
         {"attempt", count},
@@ -154,6 +120,26 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"silent_ms", number(0, std::int64_t{1} << 53)},
         {"groups", list(64)}}},
       {"taken", {}},
+      {"doubt",
+       {{"rank", rank_field},
+        {"attempt", count},
+        {"step", step},
+        {"accused", list(4096)},
+        {"check", text(64)},
+        {"why", text(12288)}}},
+      {"pause", {{"on", truth}}},
+      {"inject",
+       {{"fault", text(64)},
+        {"rank", number(-1, 1 << 20)},
+        {"seconds", {Field::Kind::real, 0, 86400}},
+        {"seed", number(0, std::int64_t{1} << 53)}}},
+      {"signs", {{"signs", list(256)}}},
+      {"health", {{"fitness", name}, {"why", text(12288)}, {"numerics", text(64)}}},
+      {"check_node", {}},
+      {"dump_stacks", {{"attempt", count}, {"rank", rank_field}}},
+      {"stacks", {{"attempt", count}, {"rank", rank_field}, {"text", text(3 * 65536)}}},
+      {"order", {{"id", text(64)}, {"verb", name}, {"node", text(256)}, {"by", text(12288)}}},
+      {"order_taken", {{"id", text(64)}, {"taken", truth}, {"says", text(3 * 65536)}, {"again", truth}}},
       {"verdict", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
       {"beat", {{"node", text(256)}, {"attempt", count}, {"mpirun", truth}, {"ranks", list(4096)}}},
       {"leader_beat", {{"epoch", count}}},
@@ -166,8 +152,10 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"ranks_per_node", number(1, 4096)},
         {"master_port", number(0, 65535)},
         {"master", text(256)},
-        {"ranks", list(4096)}}},
-      {"start_mpirun", {{"epoch", count}, {"attempt", count}, {"slots", list(1 << 16)}}},
+        {"ranks", list(4096)},
+        {"trusted_step", step}}},
+      {"start_mpirun",
+       {{"epoch", count}, {"attempt", count}, {"slots", list(1 << 16)}, {"trusted_step", step}}},
       {"mpirun_exited", {{"attempt", count}, {"status", status}}},
       {"finish", {{"exit_code", number(0, 255)}}},
       {"drain", {{"stop", truth}, {"reason", text(3 * 4096)}}},
@@ -203,7 +191,7 @@ TEST(Message, EveryFieldHasItsBounds) {
       if (f.kind != Field::Kind::list) expect_refused(good, field, json::array({1}));
       if (f.kind != Field::Kind::truth) expect_refused(good, field, true);
       if (f.kind != Field::Kind::text) expect_refused(good, field, "nonsense");
-      expect_refused(good, field, 1.5);
+      if (f.kind != Field::Kind::real) expect_refused(good, field, 1.5);
       expect_refused(good, field, 1e300);
       switch (f.kind) {
         case Field::Kind::number:
@@ -213,6 +201,13 @@ TEST(Message, EveryFieldHasItsBounds) {
           if (f.high < INT64_MAX) expect_refused(good, field, f.high + 1);
           expect_refused(good, field, std::numeric_limits<std::int64_t>::min());
           expect_refused(good, field, std::numeric_limits<std::uint64_t>::max());
+          break;
+        case Field::Kind::real:
+          expect_taken(good, field, 1.5);
+          expect_taken(good, field, f.low);
+          expect_taken(good, field, f.high);
+          expect_refused(good, field, -1e-9);
+          expect_refused(good, field, static_cast<double>(f.high) + 0.5);
           break;
         case Field::Kind::text:
           expect_taken(good, field, "");
@@ -280,6 +275,15 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(flight, "/groups/0/size", 0);
   refused(flight, "/groups/0/member", 4);
   refused(flight, "/groups/0/member", -1);
+  const Message doubt = RankDoubt{0, 2, 4, {1}, "leaf", ""};
+  for (const json& rank : {json(-1), json((1 << 20) + 1), json(1.0), json("1"), json(UINT64_MAX)})
+    refused(doubt, "/accused/0", rank);
+  const Message signs = NodeSigns{{{"xid", 3, 79, 1200, "text"}}};
+  refused(signs, "/signs/0/rank", -2);
+  refused(signs, "/signs/0/code", (std::int64_t{1} << 53) + 1);
+  refused(signs, "/signs/0/age_ms", -1);
+  refused(signs, "/signs/0/kind", std::string(193, 'x'));
+  refused(signs, "/signs/0/text", nullptr);
   refused(StartMpirun{3, 2, {"a"}}, "/slots", json::array());
   refused(StartMpirun{3, 2, {"a"}}, "/slots/0", std::string(257, 'x'));
 }
@@ -320,7 +324,10 @@ TEST(Message, LastWordsAreCutAndNotRefused) {
         std::string("a\0b", 3), std::string("\n\t\"\\")}) {
     for (const Message& said :
          {Message(RankFailed{1, 2, 1, why}), Message(Verdict{2, 3, false, why}),
-          Message(RankRestored{1, 2, {3, "shared", "00", why}}), Message(Drain{true, why})}) {
+          Message(RankRestored{1, 2, {3, "shared", "00", why}}), Message(Drain{true, why}),
+          Message(RankDoubt{0, 2, 3, {1}, "leaf", why}), Message(NodeSigns{{{why, 1, 2, 3, why}}}),
+          Message(NodeHealth{NodeHealth::Fitness::warning, why, ""}), Message(Stacks{2, 1, why + why}),
+          Message(Order{"1", Order::Verb::save, "", why}), Message(OrderTaken{"1", true, why + why})}) {
       std::string refused;
       EXPECT_TRUE(decode(encode(said), refused)) << refused << ", " << why.size() << " bytes";
     }

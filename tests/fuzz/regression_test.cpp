@@ -38,5 +38,9 @@ TEST(FuzzRegression, safetensors) {
   EXPECT_GE(run_all(tests / "fuzz/corpus/safetensors", try_safetensors), 3);
 }
 
+TEST(FuzzRegression, messages) { EXPECT_GE(run_all(tests / "fuzz/corpus/message", try_message), 30); }
+TEST(FuzzRegression, sessions) { EXPECT_GE(run_all(tests / "fuzz/corpus/session", try_session), 4); }
+TEST(FuzzRegression, channels) { EXPECT_GE(run_all(tests / "fuzz/corpus/channel", try_channel), 3); }
+
 }  // namespace
 }  // namespace holdfast::fuzz

@@ -49,6 +49,8 @@ TEST_F(ClusterCliTest, asks_about_jobs) {
   tools.answer("squeue", FakeTools::captured("jobs_by_script.txt"));
   EXPECT_EQ(cluster.job_of_script("/shared/home/sl.sh"), 1);
   EXPECT_FALSE(cluster.job_of_script("/shared/home/other.sh"));
+  EXPECT_EQ(cluster.script_of_job(1), "/shared/home/sl.sh");
+  EXPECT_FALSE(cluster.script_of_job(4711));
 }
 
 TEST_F(ClusterCliTest, asks_about_nodes_in_the_order_asked) {

@@ -44,8 +44,8 @@ TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
 
 TEST(Commands, ask_in_formats_that_end_with_the_free_text) {
   EXPECT_THAT(job_argv(17), ElementsAre("squeue", "--noheader", "--all", "--states=all", "--jobs=17",
-                                        "--format=%i|%T|%r|%N|%B|%e|%j"));
-  EXPECT_THAT(scripts_argv(), ElementsAre("squeue", "--noheader", "--all", "--me", "--format=%i|%T|%o"));
+                                        "--format=%A|%T|%r|%N|%B|%e|%j"));
+  EXPECT_THAT(scripts_argv(), ElementsAre("squeue", "--noheader", "--all", "--me", "--format=%A|%T|%o"));
   EXPECT_THAT(nodes_argv({"dgx001", "dgx002"}),
               ElementsAre("sinfo", "--noheader", "--all", "--Node", "--nodes=dgx[001-002]",
                           "--format=%N|%T|%o|%c|%G|%E"));

@@ -220,10 +220,28 @@ check "the step never stopped" beating dgx003
 mini exec scancel "$job"
 check "all nodes are idle again" soon 60 all_idle
 
+check "hide-shared" mini hide-shared
+check "no node opens what is shared" not on dgx001 ls /shared/home
+check "show-shared" mini show-shared
+check "and now it does" on dgx001 ls /shared/home
+check "kill-slurmd" mini kill-slurmd dgx001
+check "slurmd is gone, the node is not" equal "$(on dgx001 sh -c 'pgrep -c -x slurmd; hostname' | paste -sd' ')" "0 dgx001"
+check "slow-node" mini slow-node dgx002
+stopped_there() { on_login "ps -o stat= --pid \$(pgrep --ns \$(cat /run/minipod/nodes/$1/pid) --nslist pid | paste -sd,) | grep -q ^T"; }
+on_login() { mini exec --root sh -c "$1"; }
+check "a slow node is stopped now and then" soon 20 stopped_there dgx002
+check "and another is not" not stopped_there dgx003
+check "two names, two nodes" mini kill-node dgx003 dgx004
+check "status tells" equal "$(mini status | grep -cE 'dgx002 is slow|dgx00[34] is killed')" 3
+check "heal takes it all back" mini heal
+check "no fault stands" not grep -qE ' is (slow|killed|hidden)' <(mini status)
+check "and all nodes are idle" all_idle
+check "there is another user" equal "$(mini exec --intruder --node dgx001 --chdir / id -un)" intruder
+
 log_is_complete() {
   equal "$(mini faults | sed -E 's/.*"fault": "([^"]*)".*/\1/' | paste -sd' ')" \
-    "freeze-node thaw-node cut-link heal-link cut-link heal-link kill-node revive-node kill-slurmctld start-slurmctld"
-  [[ $(mini faults | grep -cE '^\{"time": "[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z", "unix": [0-9]+\.[0-9]{6}, "fault": "[a-z-]+"(, "node": "dgx[0-9]{3}")?\}$') == 10 ]]
+    "freeze-node thaw-node cut-link heal-link cut-link heal-link kill-node revive-node kill-slurmctld start-slurmctld hide-shared show-shared kill-slurmd slow-node kill-node kill-node start-slurmd unslow-node revive-node revive-node"
+  [[ $(mini faults | grep -cE '^\{"time": "[0-9-]{10}T[0-9:]{8}\.[0-9]{6}Z", "unix": [0-9]+\.[0-9]{6}, "fault": "[a-z-]+"(, "node": "dgx[0-9]{3}")?\}$') == 20 ]]
 }
 check "the fault log has it all" log_is_complete
 

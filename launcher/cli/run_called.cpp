@@ -1,0 +1,30 @@
+#include "launcher/cli/run_called.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+
+RunDir run_called(const std::string& word, slurm::Cluster& cluster) {
+  namespace fs = std::filesystem;
+  const RunDir named{fs::absolute(word).lexically_normal()};
+  if (fs::exists(named.config())) return named;
+  const bool number = !word.empty() && word.size() < 10 &&
+                      std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
+  if (!number)
+    throw Error(Exit::usage, word + " is not a run directory", "it has no config.toml",
+                "`holdfast submit` prints the right one; a job id will do, too");
+  const auto script = cluster.script_of_job(std::stoll(word));
+  if (!script)
+    throw Error(Exit::usage, "you have no job " + word, "SLURM does not know it as alive",
+                "'squeue --me' lists them");
+  const RunDir run{script->parent_path()};
+  if (!fs::exists(run.config()))
+    throw Error(Exit::usage, "job " + word + " is not a run of Holdfast",
+                "its script is " + script->string());
+  return run;
+}
+
+}  // namespace holdfast::launcher

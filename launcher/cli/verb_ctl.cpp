@@ -1,0 +1,109 @@
+#include "launcher/cli/verb_ctl.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/caller.hpp"
+#include "launcher/cli/run_called.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using control::Order;
+using nlohmann::json;
+constexpr std::chrono::seconds answer_limit{15};
+
+struct Verb {
+  const char* name;
+  Order::Verb verb;
+  const char* help;
+};
+constexpr std::array verb_table = {
+    Verb{"save", Order::Verb::save, "Bring the state to the shared level after the current step"},
+    Verb{"stop", Order::Verb::stop, "Save after the current step, then end the run and its job"},
+    Verb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory stay"},
+    Verb{"resume", Order::Verb::resume, "Go on after a pause"},
+    Verb{"evict", Order::Verb::evict,
+         "Take a node out after the current step; a spare takes its slot, no step is lost"},
+    Verb{"spares", Order::Verb::spares, "List all nodes: slot or spare, fitness, past failures"},
+};
+
+struct Words {
+  std::string run, node;
+  bool json = false;
+};
+
+std::string caller_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}@{}", env::get("USER").value_or(std::to_string(::getuid())), host.data());
+}
+
+std::string text_of_spares(const json& nodes) {
+  std::string text = fmt::format("{:<16} {:<8} {:<10} {:<9} {:>8} {:>9}\n", "node", "role", "unit", "fitness",
+                                 "failures", "heard");
+  const auto word = [](const json& n, const char* key) {
+    const auto it = n.find(key);
+    return it == n.end() || it->is_null() ? std::string("-")
+           : it->is_string()              ? it->get<std::string>()
+                                          : it->dump();
+  };
+  for (const auto& n : nodes)
+    text +=
+        fmt::format("{:<16} {:<8} {:<10} {:<9} {:>8} {:>9}\n", word(n, "node"),
+                    n.value("slot", -1) >= 0 ? fmt::format("slot {}", n.value("slot", -1)) : word(n, "role"),
+                    word(n, "unit"), word(n, "fitness"), word(n, "past_failures"), word(n, "heard_s"));
+  return text;
+}
+
+int give(const Verb& verb, const Words& words) {
+  slurm::ClusterCli cluster;
+  const RunDir run = run_called(words.run, cluster);
+  // The same order twice is one order: whoever asks a second agent must not be obeyed twice.
+  const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, words.node,
+                    caller_name()};
+  const control::OrderTaken answer = give_order(run, order, answer_limit);
+  const json nodes = verb.verb == Order::Verb::spares ? json::parse(answer.says, nullptr, false) : json();
+  if (words.json) {
+    json out = {{"schema_version", 1}, {"order", verb.name}, {"taken", answer.taken}};
+    if (nodes.is_array())
+      out["nodes"] = nodes;
+    else
+      out["says"] = answer.says;
+    std::cout << out.dump(2) << '\n';
+  } else if (answer.taken) {
+    std::cout << (nodes.is_array() ? text_of_spares(nodes) : answer.says + "\n");
+  }
+  if (answer.taken) return 0;
+  if (!words.json)
+    throw Error(Exit::usage, fmt::format("the run does not take the order '{}'", verb.name), answer.says);
+  return static_cast<int>(Exit::usage);
+}
+
+}  // namespace
+
+void add_ctl(CLI::App& app, int& exit_code) {
+  auto* ctl =
+      app.add_subcommand("ctl", "Orders to a run: save, stop, pause, resume, evict a node, list spares");
+  auto words = std::make_shared<Words>();
+  ctl->add_option("RUN", words->run, "The run directory, or the job's id")->required();
+  ctl->require_subcommand(1);
+  ctl->get_formatter()->label("SUBCOMMAND", "ORDER");
+  for (const auto& verb : verb_table) {
+    auto* one = ctl->add_subcommand(verb.name, verb.help);
+    if (verb.verb == Order::Verb::evict)
+      one->add_option("NODE", words->node, "SLURM's name of the node")->required();
+    one->add_flag("--json", words->json, "For programs");
+    one->callback([words, &verb, &exit_code] { exit_code = give(verb, *words); });
+  }
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,227 @@
+#include "slurm/site.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "slurm/commands.hpp"
+#include "slurm/hostlist.hpp"
+#include "slurm/replies.hpp"
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/subprocess.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto end = std::min(text.find(at), text.size());
+    parts.push_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+template <class Number>
+Number number(std::string_view text) {
+  Number value{};
+  std::from_chars(text.data(), text.data() + text.size(), value);  // "65536+": at least so much
+  return value;
+}
+
+/// The value of "Name=value" among words.
+std::optional<std::string_view> value_of(std::string_view line, std::string_view name) {
+  for (const auto word : split(line, ' '))
+    if (word.starts_with(name) && word.size() > name.size() && word[name.size()] == '=')
+      return word.substr(name.size() + 1);
+  return std::nullopt;
+}
+
+std::vector<std::string> names_in(std::string_view hostlist) {
+  try {
+    return expand(hostlist);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// dgx2 before dgx10.
+bool before(const std::string& a, const std::string& b) {
+  const auto stem = [](const std::string& name) {
+    return std::string_view(name).substr(0, name.find_last_not_of("0123456789") + 1);
+  };
+  if (stem(a) != stem(b)) return stem(a) < stem(b);
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+Finished ask(std::vector<std::string> argv, milliseconds limit) {
+  const std::string tool = argv.front();
+  Command command;
+  command.argv = std::move(argv);
+  command.environment = tool_environment();
+  Finished done;
+  try {
+    done = run(command, limit);
+  } catch (const Error& error) {
+    throw Error(Exit::runtime, "SLURM's tool '" + tool + "' cannot be started", error.why(),
+                "Is this a login node of the cluster, with SLURM's client tools in PATH?");
+  }
+  if (done.timed_out)
+    throw Error(Exit::transient, "SLURM does not answer", "'" + tool + "' took too long",
+                "Try again when slurmctld is back.");
+  return done;
+}
+
+std::string answer(const std::vector<std::string>& argv, milliseconds limit) {
+  Finished done = ask(argv, limit);
+  if (done.status != 0)
+    throw Error(kind_of_failure(done.err), "'" + argv.front() + "' failed", complaint(done.err));
+  return std::move(done.out);
+}
+
+}  // namespace
+
+std::string SiteFacts::setting(const std::string& name) const {
+  const auto it = settings.find(name);
+  return it == settings.end() ? "" : it->second;
+}
+
+std::vector<Partition> read_partitions(std::string_view out) {
+  std::vector<Partition> partitions;
+  for (const auto line : split(out, '\n')) {
+    const auto fields = split(trimmed(line), '|');
+    if (fields.size() != 5 || fields[0].empty()) continue;
+    std::string name(fields[0]);
+    const bool is_default = name.ends_with('*');
+    if (is_default) name.pop_back();
+    // A partition has a line for each state of its nodes.
+    auto it =
+        std::find_if(partitions.begin(), partitions.end(), [&](const auto& p) { return p.name == name; });
+    if (it == partitions.end())
+      it = partitions.insert(it, {name, is_default, fields[1] == "up", std::string(fields[2]), {}});
+    for (auto& node : names_in(fields[4]))
+      if (std::find(it->nodes.begin(), it->nodes.end(), node) == it->nodes.end())
+        it->nodes.push_back(std::move(node));
+  }
+  for (auto& partition : partitions) std::sort(partition.nodes.begin(), partition.nodes.end(), before);
+  return partitions;
+}
+
+std::vector<NodeShape> read_shapes(std::string_view out) {
+  constexpr std::int64_t mib = 1 << 20;
+  std::vector<NodeShape> nodes;
+  for (const auto line : split(out, '\n')) {
+    const auto fields = split(trimmed(line), '|');
+    if (fields.size() != 8 || fields[0].empty()) continue;
+    // A node is listed once for each of its partitions.
+    if (std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) { return node.name == fields[0]; }))
+      continue;
+    NodeShape node;
+    node.name = fields[0];
+    node.sockets = number<int>(fields[2]), node.cores_per_socket = number<int>(fields[3]);
+    node.threads_per_core = number<int>(fields[4]);
+    node.memory_bytes = number<std::int64_t>(fields[5]) * mib;
+    node.gres = fields[6] == "(null)" ? "" : std::string(fields[6]);
+    node.gpus = gpus_in(node.gres);
+    node.gpu_model = gpu_model_in(node.gres);
+    nodes.push_back(std::move(node));
+  }
+  return nodes;
+}
+
+std::vector<TopologyUnit> read_topology(std::string_view out) {
+  std::vector<TopologyUnit> units;
+  for (const auto line : split(out, '\n')) {
+    const auto block = value_of(line, "BlockName"), leaf = value_of(line, "SwitchName");
+    if (!block && (!leaf || value_of(line, "Level") != "0")) continue;
+    auto nodes = names_in(value_of(line, "Nodes").value_or(""));
+    if (!nodes.empty()) units.push_back({std::string(block ? *block : *leaf), std::move(nodes)});
+  }
+  return units;
+}
+
+std::map<std::string, std::string> read_settings(std::string_view out) {
+  std::map<std::string, std::string> settings;
+  for (const auto line : split(out, '\n')) {
+    const auto equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    const auto value = trimmed(line.substr(equals + 1));
+    settings.emplace(trimmed(line.substr(0, equals)), value == "(null)" ? std::string_view() : value);
+  }
+  return settings;
+}
+
+std::vector<std::string> read_mpi_plugins(std::string_view out) {
+  std::vector<std::string> plugins;
+  for (auto line : split(out, '\n')) {
+    line = trimmed(line);
+    if (line.starts_with("srun: ")) line = trimmed(line.substr(6));  // until 21.08, on stderr
+    // "specific pmix plugin versions available: pmix_v4"
+    if (const auto colon = line.rfind(':'); colon != std::string_view::npos && line.starts_with("specific"))
+      for (const auto name : split(line.substr(colon + 1), ',')) plugins.emplace_back(trimmed(name));
+    const bool a_name = !line.empty() && std::all_of(line.begin(), line.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '-';
+    });
+    if (a_name && line != "none") plugins.emplace_back(line);
+  }
+  return plugins;
+}
+
+std::string gpu_model_in(std::string_view gres) {
+  while (!gres.empty()) {
+    // Commas in brackets belong to the sockets of one entry: "gpu:h100:8(S:0,2)".
+    std::size_t end = 0;
+    for (int depth = 0; end < gres.size() && (depth > 0 || gres[end] != ','); ++end)
+      depth += gres[end] == '(' ? 1 : gres[end] == ')' ? -1 : 0;
+    const auto words = split(gres.substr(0, std::min(end, gres.find('('))), ':');
+    if (words.size() == 3 && words[0] == "gpu") return std::string(words[1]);
+    gres.remove_prefix(std::min(end + 1, gres.size()));
+  }
+  return {};
+}
+
+int fewest_cpus_in(std::string_view cpus_per_node) {
+  int fewest = 0;
+  for (const auto part : split(cpus_per_node, ','))
+    if (const int cpus = number<int>(part); cpus > 0 && (fewest == 0 || cpus < fewest)) fewest = cpus;
+  return fewest;
+}
+
+int cpus_of_this_job() { return fewest_cpus_in(env::get_or("SLURM_JOB_CPUS_PER_NODE", "")); }
+
+std::vector<std::string> mpi_plugins(milliseconds limit) {
+  const Finished done = ask({"srun", "--mpi=list"}, limit);
+  return read_mpi_plugins(done.out + "\n" + done.err);
+}
+
+SiteFacts probe_site(milliseconds limit) {
+  SiteFacts site;
+  site.version = read_version(answer(version_argv(), limit));
+  site.partitions =
+      read_partitions(answer({"sinfo", "--noheader", "--all", "--format=%P|%a|%l|%D|%N"}, limit));
+  site.nodes = read_shapes(
+      answer({"sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%X|%Y|%Z|%m|%G|%T"}, limit));
+  const auto try_to = [&](const char* what, const auto& work) {
+    try {
+      work();
+    } catch (const Error& error) {
+      site.unknown.push_back(std::string(what) + ": " + error.what());
+    }
+  };
+  try_to("settings", [&] { site.settings = read_settings(answer({"scontrol", "show", "config"}, limit)); });
+  try_to("topology", [&] { site.units = read_topology(answer({"scontrol", "show", "topology"}, limit)); });
+  try_to("MPI plugins", [&] { site.mpi = mpi_plugins(limit); });
+  return site;
+}
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,73 @@
+#pragma once
+// What SLURM knows of its site: partitions, nodes and their shapes, topology, settings, MPI plugins. Asked
+// once, by `holdfast init` and `holdfast doctor`; jobs ask Cluster instead.
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace holdfast::slurm {
+
+struct Partition {
+  std::string name;
+  bool is_default = false, up = false;
+  std::string time_limit;          ///< as SLURM writes it, for example "2-00:00:00" or "infinite"
+  std::vector<std::string> nodes;  ///< in SLURM's order
+};
+
+/// A node as it is configured, not as it is now.
+struct NodeShape {
+  std::string name;
+  int sockets = 0, cores_per_socket = 0, threads_per_core = 0;
+  std::int64_t memory_bytes = 0;
+  std::string gres;       ///< for example "gpu:h100:8(S:0-1)"
+  std::string gpu_model;  ///< "h100"; "": it has none, or SLURM was not told
+  int gpus = 0;
+  int cores() const { return sockets * cores_per_socket; }
+  bool same_shape(const NodeShape& other) const {
+    return cores() == other.cores() && gpus == other.gpus && gpu_model == other.gpu_model;
+  }
+};
+
+/// Nodes that are near each other: a leaf switch of topology/tree, a block of topology/block.
+struct TopologyUnit {
+  std::string name;
+  std::vector<std::string> nodes;
+};
+
+struct SiteFacts {
+  std::string version;  ///< "22.05.8"
+  std::vector<Partition> partitions;
+  std::vector<NodeShape> nodes;                 ///< each once
+  std::vector<TopologyUnit> units;              ///< empty: SLURM was told no topology
+  std::vector<std::string> mpi;                 ///< plugins, for example pmix, pmi2
+  std::map<std::string, std::string> settings;  ///< of `show config`: ClusterName, SlurmdTimeout, ...
+  std::vector<std::string> unknown;             ///< what could not be asked, and why
+  std::string setting(const std::string& name) const;
+};
+
+// Replies, read into plain data: pure. Lines that cannot be read are left out.
+std::vector<Partition> read_partitions(std::string_view out);
+std::vector<NodeShape> read_shapes(std::string_view out);
+/// Leaf switches or blocks, in SLURM's order.
+std::vector<TopologyUnit> read_topology(std::string_view out);
+std::map<std::string, std::string> read_settings(std::string_view out);
+/// The names of a list of MPI plugins: one a line, in the spelling of any release since 20.11.
+std::vector<std::string> read_mpi_plugins(std::string_view out);
+/// "h100" of "gpu:h100:8(S:0-1)"; "" when no model is named.
+std::string gpu_model_in(std::string_view gres);
+
+/// The fewest CPUs that a job has on any of its nodes: 8 of "16(x2),8"; 0 when the text holds no number.
+int fewest_cpus_in(std::string_view cpus_per_node);
+/// The same of the job that this process is a part of; 0: outside, or not told.
+int cpus_of_this_job();
+
+/// Asks SLURM's tools, each at most `limit`. Throws Error when there is no SLURM here, or it does not answer;
+/// what one tool alone does not tell is named in `unknown`.
+SiteFacts probe_site(std::chrono::milliseconds limit);
+/// The MPI plugins alone; throws Error as probe_site.
+std::vector<std::string> mpi_plugins(std::chrono::milliseconds limit);
+
+}  // namespace holdfast::slurm

@@ -1,0 +1,79 @@
+#include "src/control/worker.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+namespace holdfast::control {
+
+/// Shared by the owner and the thread: either may be the last to let go.
+struct Worker::State : std::enable_shared_from_this<Worker::State> {
+  struct Job {
+    std::function<void()> work, then;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  Loop* loop = nullptr;  ///< null: the owner has gone, and perhaps the loop with it
+  std::deque<Job> jobs;
+  std::optional<Clock::time_point> began;  ///< of the job under way
+  std::thread thread;
+
+  void serve() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return !loop || !jobs.empty(); });
+      if (!loop) return;
+      Job job = std::move(jobs.front());
+      jobs.pop_front();
+      began = Clock::now();
+      lock.unlock();
+      job.work();
+      job.work = nullptr;
+      lock.lock();
+      began.reset();
+      if (loop && job.then)
+        loop->post([self = shared_from_this(), then = std::move(job.then)] {
+          {
+            const std::scoped_lock alive(self->mutex);
+            if (!self->loop) return;
+          }
+          then();
+        });
+      changed.notify_all();
+    }
+  }
+};
+
+Worker::Worker(Loop& loop, Millis farewell) : state_(std::make_shared<State>()), farewell_(farewell) {
+  state_->loop = &loop;
+}
+
+Worker::~Worker() {
+  std::unique_lock lock(state_->mutex);
+  state_->loop = nullptr;
+  state_->jobs.clear();
+  state_->changed.notify_all();
+  if (!state_->thread.joinable()) return;
+  const bool idle = state_->changed.wait_for(lock, farewell_, [this] { return !state_->began; });
+  lock.unlock();
+  if (idle)
+    state_->thread.join();
+  else
+    state_->thread.detach();
+}
+
+void Worker::run(std::function<void()> work, std::function<void()> then) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->jobs.push_back({std::move(work), std::move(then)});
+  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
+  state_->changed.notify_all();
+}
+
+std::optional<Millis> Worker::busy_for() const {
+  const std::scoped_lock lock(state_->mutex);
+  if (!state_->began) return std::nullopt;
+  return std::chrono::duration_cast<Millis>(Clock::now() - *state_->began);
+}
+
+}  // namespace holdfast::control

@@ -1,0 +1,82 @@
+#pragma once
+// One of every message, for the test of the codec and for the fuzzers, which start from them.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/control/message.hpp"
+
+namespace holdfast::control {
+
+inline flight::FlightGroup group_of(std::uint64_t key, const char* name, flight::Collective operation) {
+  flight::FlightGroup g;
+  g.key = key, g.queued = 814, g.started = 812, g.finished = 811, g.size = 4, g.member = 3;
+  g.operation = operation;
+  std::copy_n(name, std::string_view(name).size(), g.name);
+  return g;
+}
+
+/// Every message, with what it says on the wire. A change here is a change of the protocol: other versions of
+/// Holdfast do not understand it.
+inline const std::vector<std::pair<Message, std::string>>& samples() {
+  static const std::vector<std::pair<Message, std::string>> all = {
+      {Hello{Hello::Role::shim, "dgx001", 3, 7, 11, 4242},
+       R"({"m":"hello","role":"shim","node":"dgx001","epoch":3,"attempt":7,"rank":11,"pid":4242})"},
+      {RankStarted{5, 2, 99}, R"({"m":"rank_started","rank":5,"attempt":2,"pid":99})"},
+      {RankProgress{5, 2, -1, Phase::collective},
+       R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective","compute_us":0,"moves":0})"},
+      {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
+       R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
+      {RankVote{1, 2, 400, true, R"({"a":"b\n"})"},
+       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true,"payload":"{\"a\":\"b\\n\"}"})"},
+      {RankFinished{1, 2, std::nullopt}, R"({"m":"finished","rank":1,"attempt":2,"state":null})"},
+      {RankFinished{0, 2, FinalState{9, 1000, 2.5, "ab"}},
+       R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":2.5,"digest":"ab"}})"},
+      {RankFinished{0, 2, FinalState{9, 1000, std::nan(""), "ab"}},
+       R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":null,"digest":"ab"}})"},
+      {RankFailed{3, 2, 93, "no such file"},
+       R"({"m":"failed","rank":3,"attempt":2,"exit_code":93,"why":"no such file"})"},
+      {RankExited{3, 2, 137}, R"({"m":"rank_exited","rank":3,"attempt":2,"status":137})"},
+      {RankFlight{3, 2, 1500, {group_of(UINT64_MAX, "shard group 0", flight::Collective::all_gather)}},
+       R"({"m":"flight","rank":3,"attempt":2,"silent_ms":1500,"groups":[{"key":18446744073709551615,"name":"shard group 0","operation":"all_gather","queued":814,"started":812,"finished":811,"size":4,"member":3}]})"},
+      {Taken{}, R"({"m":"taken"})"},
+      {Verdict{2, 400, false, "rank 3: disk full"},
+       R"({"m":"verdict","attempt":2,"step":400,"durable":false,"why":"rank 3: disk full"})"},
+      {RankProgress{5, 2, 8, Phase::paused, 1500, 41},
+       R"({"m":"progress","rank":5,"attempt":2,"step":8,"phase":"paused","compute_us":1500,"moves":41})"},
+      {RankDoubt{0, 2, 400, {8, 9}, "replicas", "the digest of rank 8 differs"},
+       R"({"m":"doubt","rank":0,"attempt":2,"step":400,"accused":[8,9],"check":"replicas","why":"the digest of rank 8 differs"})"},
+      {Pause{true}, R"({"m":"pause","on":true})"},
+      {Inject{"stall", 5, 2.5, 77}, R"({"m":"inject","fault":"stall","rank":5,"seconds":2.5,"seed":77})"},
+      {NodeSigns{{{"xid", 3, 79, 1200, "GPU has fallen off the bus"}, {"oom_kill", -1, 9, 0, ""}}},
+       R"({"m":"signs","signs":[{"kind":"xid","rank":3,"code":79,"age_ms":1200,"text":"GPU has fallen off the bus"},{"kind":"oom_kill","rank":-1,"code":9,"age_ms":0,"text":""}]})"},
+      {NodeHealth{NodeHealth::Fitness::critical, "7 of 8 GPUs", "00ff"},
+       R"({"m":"health","fitness":"critical","why":"7 of 8 GPUs","numerics":"00ff"})"},
+      {CheckNode{}, R"({"m":"check_node"})"},
+      {DumpStacks{2, 5}, R"({"m":"dump_stacks","attempt":2,"rank":5})"},
+      {Stacks{2, 5, "#0 read"}, R"({"m":"stacks","attempt":2,"rank":5,"text":"#0 read"})"},
+      {Order{"7f", Order::Verb::evict, "dgx003", "ada@login"},
+       R"({"m":"order","id":"7f","verb":"evict","node":"dgx003","by":"ada@login"})"},
+      {OrderTaken{"7f", false, "no spare is left"},
+       R"({"m":"order_taken","id":"7f","taken":false,"says":"no spare is left","again":false})"},
+      {Beat{"dgx002", 2, true, {{4, 2, 17, Phase::forward}, {5, 2, 17, Phase::data}}},
+       R"({"m":"beat","node":"dgx002","attempt":2,"mpirun":true,"ranks":[{"rank":4,"attempt":2,"step":17,"phase":"forward","compute_us":0,"moves":0},{"rank":5,"attempt":2,"step":17,"phase":"data","compute_us":0,"moves":0}]})"},
+      {LeaderBeat{3}, R"({"m":"leader_beat","epoch":3})"},
+      {Clear{3, 2}, R"({"m":"clear","epoch":3,"attempt":2})"},
+      {Cleared{2}, R"({"m":"cleared","attempt":2})"},
+      {StartRanks{3, 2, 16, 8, 29501, "10.0.0.1", {{8, 0}, {9, 1}}},
+       R"({"m":"start_ranks","epoch":3,"attempt":2,"world":16,"ranks_per_node":8,"master_port":29501,"master":"10.0.0.1","ranks":[{"rank":8,"local_rank":0},{"rank":9,"local_rank":1}],"trusted_step":-1})"},
+      {StartMpirun{3, 2, {"dgx001", "dgx004"}, 350},
+       R"({"m":"start_mpirun","epoch":3,"attempt":2,"slots":["dgx001","dgx004"],"trusted_step":350})"},
+      {MpirunExited{2, 1}, R"({"m":"mpirun_exited","attempt":2,"status":1})"},
+      {Drain{true, "SIGTERM"}, R"({"m":"drain","stop":true,"reason":"SIGTERM"})"},
+      {Finish{5}, R"({"m":"finish","exit_code":5})"},
+      {Answer{true, 3, 2400}, R"({"m":"answer","grant":true,"epoch":3,"leader_age_ms":2400})"},
+      {Exec{"orted -mca x 'y z'"}, R"({"m":"exec","command":"orted -mca x 'y z'"})"},
+      {Exited{143}, R"({"m":"exited","status":143})"},
+  };
+  return all;
+}
+
+}  // namespace holdfast::control

@@ -1,0 +1,72 @@
+#include "slurm/exclusion.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "slurm/commands.hpp"
+#include "slurm/fake_cluster.hpp"
+#include "slurm/replies.hpp"
+
+namespace holdfast::slurm {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Surroundings around(const std::string& hostlist, std::vector<std::string> excluded = {}) {
+  Surroundings out{std::move(excluded), {}};
+  for (const auto& name : expand(hostlist)) out.nodes.push_back({name, name, "idle", "", true, 8, 0});
+  return out;
+}
+
+TEST(Exclusion, AddsToWhatTheOwnerHasExcluded) {
+  const auto change = exclusion(around("n[1-9]", {"n7"}), {"n2", "n7"}, 4);
+  EXPECT_THAT(change.nodes, ElementsAre("n7", "n2"));
+  EXPECT_EQ(change.why_not, "");
+  EXPECT_THAT(exclusion(around("n[1-9]", {"n7"}), {"n7"}, 4).nodes, IsEmpty()) << "nothing new";
+}
+
+TEST(Exclusion, NeverMakesAJobWaitForEver) {
+  EXPECT_THAT(exclusion(around("n[1-5]"), {"n2"}, 4).nodes, ElementsAre("n2"));
+  const auto change = exclusion(around("n[1-4]"), {"n2"}, 4);
+  EXPECT_THAT(change.nodes, IsEmpty());
+  EXPECT_THAT(change.why_not, HasSubstr("only 3 others"));
+  auto half_down = around("n[1-8]");
+  for (std::size_t i = 4; i < 8; ++i) half_down.nodes[i].usable = false;
+  EXPECT_THAT(exclusion(half_down, {"n2"}, 4).nodes, IsEmpty());
+}
+
+TEST(Exclusion, FollowsTheRequeue) {
+  FakeCluster cluster("n[1-8]");
+  cluster.add_job(7, "job", "n[1-4]");
+  requeue_elsewhere(cluster, 7, {"n3"}, 4);
+  EXPECT_THAT(cluster.requeued, ElementsAre(7));
+  EXPECT_THAT(cluster.excluded[7], ElementsAre("n3"));
+  FakeCluster small("n[1-4]");
+  small.add_job(7, "job", "n[1-4]");
+  requeue_elsewhere(small, 7, {"n3"}, 4);
+  EXPECT_THAT(small.requeued, ElementsAre(7)) << "all the same";
+  EXPECT_THAT(small.excluded[7], IsEmpty());
+}
+
+TEST(Exclusion, CommandsAndReplies) {
+  EXPECT_THAT(exclude_argv(7, {"n3", "n4"}),
+              ElementsAre("scontrol", "update", "JobId=7", "ExcNodeList=n[3-4]"));
+  EXPECT_THAT(partition_argv("a,b"), testing::Contains("--partition=a,b"));
+  const auto wishes = read_wishes("defq|dgx[003-004]\n");
+  ASSERT_TRUE(wishes);
+  EXPECT_EQ(wishes->partition, "defq");
+  EXPECT_THAT(wishes->excluded, ElementsAre("dgx003", "dgx004"));
+  EXPECT_THAT(read_wishes("defq|\n")->excluded, IsEmpty());
+  EXPECT_FALSE(read_wishes("\n"));
+  EXPECT_THROW(read_wishes("defq"), Error);
+}
+
+TEST(Exclusion, TheDrainLineIsOneWordForAShell) {
+  EXPECT_EQ(drain_line("dgx003", "gpu (Xid 79)"),
+            "scontrol update nodename=dgx003 state=drain 'reason=holdfast: gpu (Xid 79)'");
+}
+
+}  // namespace
+}  // namespace holdfast::slurm
