@@ -1,0 +1,295 @@
+#include "launcher/diagnose/diagnosis.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "launcher/diagnose/gpu_history.hpp"
+#include "launcher/diagnose/words.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+// Seconds. Ends are told as they happen, each over its own connection; signs are looked for once in a while,
+// so a cause may be told after what it caused.
+constexpr double ends_apart = 1.0;  // of ends: less says nothing about who was first
+constexpr double all_ends = 2.5;    // an own trouble this long after the first victim's complaint is no cause
+constexpr double sign_after = 3.0;  // a sign may come this much later than what it explains
+constexpr double sign_before = 10.0;    // a passing trouble explains ends for so long
+constexpr double lasting_before = 120;  // one that stays (a lost GPU, a dead link) may stall others first
+constexpr int own_trouble = 10;         // weight; below: what victims show
+// A rank that is killed has no words, and those that lose it may have none that are known. Who is killed
+// before any other shows a trouble is no victim of a sweep: he weighs more than those who abort or end with a
+// code after that.
+constexpr int killed_first = 36;
+constexpr std::size_t most_evidence = 12;
+
+struct Cause {
+  const SignKind* kind = nullptr;
+  int weight = 0;
+  Blame blame = Blame::nothing;
+  bool ends_node = false, from_end = false, in_moment = false;
+  int node = -1, rank = -1, xid = 0;
+  bool killed = false;  ///< an end by SIGKILL, whatever it said before
+  double at = 0;
+  std::string says, advice, line;
+  int named = 0;  ///< victims that name its rank
+};
+
+class Case {
+ public:
+  Case(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
+       const std::vector<std::string>& names)
+      : names_(names) {
+    for (const RankEnd& end : ends) add(end, signs);
+    ends_ = causes_.size();
+    find_moment(signs);
+    const GpuHistory history(signs);
+    for (const SeenSign& sign : signs) add(sign, history, signs);
+    for (Cause& cause : causes_) cause.in_moment = cause.in_moment && cause.weight > 0;
+  }
+
+  Diagnosis solve() {
+    Diagnosis d;
+    const Cause* best = nullptr;
+    for (const Cause& cause : causes_)
+      if (cause.in_moment && (!best || before(cause, *best))) best = &cause;
+    if (best) describe(*best, d);
+    gather_evidence(best, d);
+    return d;
+  }
+
+ private:
+  std::string name(int node) const {
+    if (node < 0) return "a node";
+    const auto i = static_cast<std::size_t>(node);
+    return i < names_.size() ? names_[i] : fmt::format("node {}", node);
+  }
+
+  /// What a rank that has not given a reason wrote last: its agent has read that.
+  static std::string words_of(const RankEnd& end, const std::vector<SeenSign>& signs) {
+    for (const SeenSign& s : signs)
+      if (end.why.empty() && s.sign.kind == "last_words" && s.sign.rank == end.rank && s.node == end.node &&
+          std::abs(s.at - end.at) <= sign_after)
+        return s.sign.text;
+    return end.why;
+  }
+
+  void add(const RankEnd& end, const std::vector<SeenSign>& signs) {
+    Cause c;
+    const Meaning meaning = end.rank < 0 ? Meaning{kind_called("mpirun_ended"), "", {}}
+                                         : meaning_of(end.rank, end.status, words_of(end, signs));
+    c.kind = meaning.kind, c.weight = c.kind->weight, c.blame = c.kind->blame,
+    c.ends_node = c.kind->ends_node;
+    c.killed = end.status == 128 + SIGKILL || end.status == -1;
+    c.from_end = true, c.node = end.node, c.rank = end.rank, c.at = end.at, c.advice = c.kind->advice;
+    c.line = meaning.line;
+    const std::string who = end.rank < 0 ? "mpirun" : fmt::format("rank {}", end.rank);
+    c.says = fmt::format("{} on {} {}", who, name(end.node),
+                         end.status < 0     ? "vanished"
+                         : end.status > 128 ? fmt::format("was ended by signal {}", end.status - 128)
+                                            : fmt::format("ended with exit code {}", end.status));
+    if (!meaning.line.empty()) c.says += ": " + meaning.line;
+    if (std::string_view(c.kind->name) == "peer_lost") {
+      ++complaints_;
+      for (const int peer : meaning.peers) ++named_[peer];
+    }
+    if (std::string_view(c.kind->name) == "cannot_start") cannot_start_.insert(end.node);
+    causes_.push_back(std::move(c));
+  }
+
+  /// When it happened: the first end with a trouble of its own, if it came soon after the first end of all.
+  void find_moment(const std::vector<SeenSign>& signs) {
+    double first = std::numeric_limits<double>::infinity(), own = first;
+    for (const Cause& c : causes_) first = std::min(first, c.at);
+    for (const Cause& c : causes_)
+      if (c.weight >= own_trouble && c.at <= first + all_ends) own = std::min(own, c.at);
+    moment_ = own <= first + all_ends ? own : first;
+    if (causes_.empty()) {
+      moment_ = -std::numeric_limits<double>::infinity();
+      for (const SeenSign& s : signs) moment_ = std::max(moment_, s.at);
+    }
+    for (Cause& c : causes_) {
+      c.in_moment = c.at <= moment_ + ends_apart;
+      if (c.killed && c.weight >= own_trouble && c.at <= own) c.weight = killed_first;
+      const auto named = named_.find(c.rank);
+      // Most of those who complain must mean the same one: else they name each other.
+      if (named != named_.end() && 2 * named->second > complaints_) c.named = named->second;
+    }
+  }
+
+  void add(const SeenSign& seen, const GpuHistory& history, const std::vector<SeenSign>& signs) {
+    const SignKind* kind = kind_called(seen.sign.kind);
+    if (!kind || seen.sign.kind == "last_words") return;
+    Cause c;
+    c.kind = kind, c.weight = kind->weight, c.blame = kind->blame, c.ends_node = kind->ends_node;
+    c.node = seen.node, c.rank = seen.sign.rank, c.at = seen.at, c.advice = kind->advice,
+    c.line = seen.sign.text;
+    std::string what = kind->says;
+    if (std::string_view(kind->name) == "xid" || std::string_view(kind->name) == "gpu_recovery")
+      what = judge_gpu(seen, history, c);
+    c.says = fmt::format("{} on {}{}{}", what, name(seen.node), seen.sign.text.empty() ? "" : ": ",
+                         seen.sign.text);
+    const bool over = passed(seen, signs);
+    if (over) c.ends_node = false;
+    c.in_moment = c.at <= moment_ + sign_after &&
+                  c.at >= moment_ - (c.ends_node ? lasting_before : sign_before) && concerns(c);
+    if (std::string_view(kind->cause) == "oom_kill") c.rank = rank_killed(c);
+    causes_.push_back(std::move(c));
+  }
+
+  /// Weight and blame of an Xid or of the driver's verdict; what to call it.
+  std::string judge_gpu(const SeenSign& seen, const GpuHistory& history, Cause& c) {
+    const GpuVerdict verdict = history.verdict(seen);
+    c.ends_node = verdict.action == XidAction::substitute;
+    c.blame = verdict.of_program && !c.ends_node ? Blame::program : Blame::node;
+    // What programs cause, too, says little more than what the program says of itself.
+    if (c.blame == Blame::program) c.weight = kind_called("cuda_error")->weight + 1;
+    if (verdict.action == XidAction::ignore || verdict.action == XidAction::watch) c.weight = 0;
+    if (*verdict.advice) c.advice = verdict.advice;
+    if (std::string_view(seen.sign.kind) == "xid") c.xid = static_cast<int>(seen.sign.code);
+    return verdict.says;
+  }
+
+  /// A later sign says that it was not for long.
+  static bool passed(const SeenSign& seen, const std::vector<SeenSign>& signs) {
+    const std::string end = seen.sign.kind == "link_down"     ? "link_up"
+                            : seen.sign.kind == "shared_gone" ? "shared_back"
+                                                              : "";
+    if (end.empty()) return false;
+    return std::any_of(signs.begin(), signs.end(), [&](const SeenSign& s) {
+      return s.sign.kind == end && s.node == seen.node && s.at >= seen.at && s.sign.text == seen.sign.text;
+    });
+  }
+
+  /// A trouble inside a node that leaves it usable explains nothing but an end on that node.
+  bool concerns(const Cause& sign) const {
+    if (ends_ == 0 || sign.ends_node || sign.blame == Blame::shared ||
+        sign.weight >= kind_called("xid")->weight || std::string_view(sign.kind->cause) == "network")
+      return true;
+    if (std::string_view(sign.kind->cause) == "oom_kill") return rank_killed(sign) >= 0;
+    return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& c) {
+      return c.from_end && c.in_moment && c.node == sign.node &&
+             c.weight > kind_called("peer_lost")->weight &&
+             (sign.rank < 0 || c.rank < 0 || c.rank == sign.rank);
+    });
+  }
+
+  /// Whom the kernel's OOM killer took is who was ended by SIGKILL, and that is told before the count of
+  /// kills is read: an earlier one was about somebody else. -1: nobody.
+  int rank_killed(const Cause& sign) const {
+    for (const Cause& c : causes_)
+      if (c.killed && c.node == sign.node && sign.at >= c.at - ends_apart && sign.at <= c.at + sign_after &&
+          (sign.rank < 0 || sign.rank == c.rank))
+        return c.rank;
+    return -1;
+  }
+
+  bool before(const Cause& a, const Cause& b) const {
+    // Among traces, the one that others complain of.
+    const bool traces = a.blame == Blame::nothing && b.blame == Blame::nothing;
+    if (traces && a.named != b.named) return a.named > b.named;
+    if (a.weight != b.weight) return a.weight > b.weight;
+    if (a.from_end != b.from_end) return a.from_end;  // it knows the rank
+    return a.at < b.at;
+  }
+
+  void describe(const Cause& best, Diagnosis& d) {
+    d.node = best.node, d.rank = best.rank, d.blame = best.blame, d.ends_node = best.ends_node;
+    d.cause = best.kind->cause, d.kind = best.kind->name, d.says = best.says, d.advice = best.advice;
+    if (d.rank < 0) d.rank = rank_beside(best);
+    if (!best.from_end && d.rank >= 0) d.says = fmt::format("rank {}: {}", d.rank, d.says);
+    d.xid = best.xid, d.gpu = gpu_named_in(best.line);
+    const std::string_view kind = best.kind->name;
+    d.same_again = kind == "refused" || (kind == "cannot_start" && cannot_start_.size() > 1);
+    for (const Cause& c : causes_)
+      if (c.in_moment && c.ends_node && c.weight >= own_trouble && !overruled(c) &&
+          std::find(d.ended_nodes.begin(), d.ended_nodes.end(), c.node) == d.ended_nodes.end())
+        d.ended_nodes.insert(c.node == best.node ? d.ended_nodes.begin() : d.ended_nodes.end(), c.node);
+    if (kind == "link_down") blame_network(best, d);
+    if (d.blame == Blame::shared) d.node = d.rank = -1;
+    if (best.from_end && best.weight <= kind_called("peer_lost")->weight) blame_named(d);
+  }
+
+  /// Of a node's trouble: the rank that it hit first, if one shows more than a lost peer.
+  int rank_beside(const Cause& sign) const {
+    const Cause* hit = nullptr;
+    for (const Cause& c : causes_)
+      if (c.from_end && c.in_moment && c.node == sign.node && c.weight >= own_trouble &&
+          (!hit || before(c, *hit)))
+        hit = &c;
+    return hit ? hit->rank : -1;
+  }
+
+  /// A program's words of a GPU's error against the driver's, which say that the GPU can be used.
+  bool overruled(const Cause& cause) const {
+    return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& c) {
+      return c.in_moment && c.node == cause.node && !c.ends_node && c.weight > cause.weight &&
+             std::string_view(c.kind->cause) == cause.kind->cause;
+    });
+  }
+
+  /// The links of several nodes at once: what they hang on.
+  void blame_network(const Cause& best, Diagnosis& d) {
+    std::set<int> down;
+    for (const Cause& c : causes_)
+      if (c.in_moment && std::string_view(c.kind->name) == "link_down") down.insert(c.node);
+    if (down.size() < 2) return;
+    std::erase_if(d.ended_nodes, [&](int node) {
+      return std::none_of(causes_.begin(), causes_.end(), [&](const Cause& c) {
+        return c.in_moment && c.ends_node && c.node == node && std::string_view(c.kind->name) != "link_down";
+      });
+    });
+    d.blame = Blame::shared, d.ends_node = false;
+    d.says = fmt::format("links of {} nodes are down; {}", down.size(), best.says);
+    d.advice = "look at the switches that these nodes hang on";
+  }
+
+  /// Nothing but complaints: whom do most of them name?
+  void blame_named(Diagnosis& d) const {
+    const auto most = std::max_element(named_.begin(), named_.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most == named_.end() || 2 * most->second <= complaints_) return;
+    d.rank = most->first, d.node = -1;
+    for (const Cause& c : causes_)
+      if (c.from_end && c.rank == d.rank) d.node = c.node;
+    d.says = fmt::format("{} of {} ranks that lost a peer name rank {}; the first: {}", most->second,
+                         complaints_, d.rank, d.says);
+  }
+
+  void gather_evidence(const Cause* best, Diagnosis& d) const {
+    std::vector<const Cause*> seen;
+    for (const Cause& c : causes_)
+      if (&c != best && c.at >= moment_ - lasting_before) seen.push_back(&c);
+    std::stable_sort(seen.begin(), seen.end(), [](const Cause* a, const Cause* b) { return a->at < b->at; });
+    for (const Cause* c : seen) {
+      if (d.evidence.size() == most_evidence) {
+        d.evidence.push_back(fmt::format("and {} more", seen.size() - most_evidence));
+        return;
+      }
+      d.evidence.push_back(fmt::format("{:+.1f} s: {}", c->at - moment_, c->says));
+    }
+  }
+
+  const std::vector<std::string>& names_;
+  std::vector<Cause> causes_;  ///< ends first
+  std::size_t ends_ = 0;       ///< so many of them
+  std::map<int, int> named_;   ///< rank -> complaints that name it
+  int complaints_ = 0;
+  std::set<int> cannot_start_;  ///< nodes
+  double moment_ = 0;
+};
+
+}  // namespace
+
+Diagnosis diagnose(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
+                   const std::vector<std::string>& names) {
+  return Case(ends, signs, names).solve();
+}
+
+}  // namespace holdfast::launcher

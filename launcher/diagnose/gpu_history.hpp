@@ -1,0 +1,34 @@
+#pragma once
+// What the Xids of a job say together: the driver's own verdict first, then the table, then whether the same
+// number has come to the same GPU before. Pure.
+#include <string>
+#include <vector>
+
+#include "launcher/diagnose/diagnosis.hpp"
+#include "launcher/diagnose/xid.hpp"
+
+namespace holdfast::launcher {
+
+struct GpuVerdict {
+  XidAction action = XidAction::ignore;
+  bool of_program = false;  ///< programs cause this number, too
+  std::string says;
+  const char* advice = "";
+};
+
+class GpuHistory {
+ public:
+  explicit GpuHistory(const std::vector<SeenSign>& signs) : signs_(signs) {}
+  /// `seen`: one of the signs, of kind "xid" or "gpu_recovery".
+  GpuVerdict verdict(const SeenSign& seen) const;
+
+ private:
+  bool seen_before(const SeenSign& seen) const;
+  const std::vector<SeenSign>& signs_;
+};
+
+/// The GPU that a kernel line or a sign names: its UUID ("GPU-5f1b..."), else its PCI address ("0000:3b:00"),
+/// else "".
+std::string gpu_named_in(const std::string& text);
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,14 @@
+#pragma once
+// What a line of the kernel's log says of the node. Pure.
+#include <optional>
+#include <string>
+
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// `line`: the text alone, without priority and time. Nothing for lines that explain no failure. The sign's
+/// age is 0, its code the Xid or the process that was killed.
+std::optional<control::Sign> sign_of_kernel_line(const std::string& line);
+
+}  // namespace holdfast::launcher

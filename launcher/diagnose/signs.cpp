@@ -1,0 +1,93 @@
+#include "launcher/diagnose/signs.hpp"
+
+#include <algorithm>
+
+namespace holdfast::launcher {
+namespace {
+
+using enum Blame;
+
+constexpr const char* drain = "drain the node and have its hardware inspected";
+constexpr const char* none = "";
+
+}  // namespace
+
+const std::vector<SignKind>& sign_kinds() {
+  // name, blame, ends_node, weight, cause, says, advice. Weight 0: never a cause, only told beside one. Below
+  // 10: what victims show.
+  static const std::vector<SignKind> kinds = {
+      // The GPU and its links.
+      {"gpu_lost", node, true, 100, "gpu", "a GPU is gone",
+       "reboot the node; if it comes again, have the GPU replaced"},
+      {"gpu_recovery", node, true, 92, "gpu", "the driver asks for the GPU's recovery",
+       "reset the GPU, or reboot the node"},
+      {"xid", node, false, 90, "gpu", "an Xid error", none},  // the number decides: xid.hpp
+      {"row_remap_failure", node, true, 88, "gpu", "a row of GPU memory could not be remapped",
+       "drain the node, reset the GPU; a candidate for return to the manufacturer"},
+      {"nvlink_error", node, true, 86, "gpu", "an NVLink error",
+       "reset all GPUs of the node; if it comes again, inspect"},
+      {"ecc_uncorrected", node, true, 80, "gpu", "an uncorrectable error in GPU memory",
+       "reset the GPU; if it comes again, have it replaced"},
+      {"fabric_not_ready", node, true, 70, "gpu", "the GPUs' fabric is not ready",
+       "restart the fabric manager, or reboot the node"},
+      {"gpu_busy", node, false, 50, "gpu", "a GPU is held by another process",
+       "look for processes of earlier jobs"},
+      // The rest of the node.
+      {"machine_check", node, true, 84, "hardware",
+       "an uncorrected hardware error of the processor or its memory", drain},
+      {"nic_failed", node, true, 78, "network", "a network adapter has failed", drain},
+      {"link_down", node, true, 70, "network", "a network link is down", "look at its cable and switch port"},
+      {"disk_read_only", node, true, 72, "disk", "a file system has become read-only", drain},
+      {"node_out_of_memory", node, false, 76, "oom_kill", "the node ran out of memory",
+       "look for what else uses its memory"},
+      {"no_space_local", node, false, 57, "no_space", "no space on the node's own file system",
+       "remove what earlier jobs left there"},
+      {"port_taken", node, false, 34, "rank failed", "an address is in use already", none},
+      // What no node is to blame for.
+      {"no_space", shared, false, 58, "no_space", "no space on the shared file system",
+       "free space, or raise the quota"},
+      {"shared_gone", shared, false, 56, "shared_gone", "the shared file system does not answer", none},
+      {"storage_error", shared, false, 44, "storage_error", "an error of storage", none},
+      // The program.
+      {"oom_kill", program, false, 75, "oom_kill",
+       "the job's memory limit was reached and the kernel ended a process", none},
+      {"refused", program, false, 60, "rank failed", "the program refuses to go on", none},
+      {"gpu_memory_full", program, false, 47, "gpu_memory_full", "no memory left on the GPU", none},
+      {"host_memory_full", program, false, 48, "host_memory_full", "no memory left on the host", none},
+      {"cuda_error", program, false, 46, "rank failed", "a CUDA error", none},
+      {"illegal_instruction", program, false, 42, "rank failed",
+       "an instruction that the processor does not know", none},
+      {"bus_error", program, false, 41, "rank failed", "a bus error", none},
+      {"segmentation_fault", program, false, 40, "rank failed", "a segmentation fault", none},
+      {"arithmetic_fault", program, false, 39, "rank failed", "an arithmetic exception", none},
+      {"cannot_start", program, false, 38, "rank failed", "the program cannot be started", none},
+      {"aborted", program, false, 20, "rank failed", "the program aborted itself", none},
+      {"own_words", program, false, 25, "rank failed", "the program gave up", none},
+      {"exit_code", program, false, 20, "rank failed", "the program ended with an error", none},
+      // Traces: the cause only where there is no other.
+      {"vanished", nothing, false, 12, "rank failed", "the process vanished", none},
+      {"killed", nothing, false, 10, "rank failed", "the process was ended by SIGKILL from outside", none},
+      {"transient", nothing, false, 6, "rank failed", "the program asks to be started again", none},
+      {"terminated", nothing, false, 5, "rank failed", "the process was asked to end", none},
+      {"peer_lost", nothing, false, 3, "rank failed", "a peer was lost", none},
+      {"mpirun_ended", nothing, false, 2, "mpirun ended", "mpirun ended", none},
+      // Notes.
+      {"link_up", nothing, false, 0, "", "a network link is up again", none},
+      {"shared_back", nothing, false, 0, "", "the shared file system answers again", none},
+      {"thermal", node, false, 0, "", "a GPU or processor slows down: it is too hot",
+       "look at the node's cooling"},
+      {"clock_jump", node, false, 0, "", "the node's clock has jumped",
+       "look at the node's time synchronization"},
+      {"last_words", nothing, false, 0, "", "the last words of a rank", none},  // belong to its end
+  };
+  return kinds;
+}
+
+const SignKind* kind_called(const std::string& name) {
+  const auto& kinds = sign_kinds();
+  const auto kind =
+      std::find_if(kinds.begin(), kinds.end(), [&](const SignKind& k) { return k.name == name; });
+  return kind == kinds.end() ? nullptr : &*kind;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,34 @@
+#pragma once
+// What a node can see that explains a failure, by name. A sign says what it points at by itself;
+// diagnosis.hpp weighs several of them.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// What a sign speaks against.
+enum class Blame {
+  node,     ///< its hardware or system: another node would not fail so
+  program,  ///< it would fail on any node
+  shared,   ///< the shared file system, or the network as a whole: no node in particular
+  nothing   ///< a trace, no cause
+};
+
+struct SignKind {
+  const char* name;  ///< Sign::kind
+  Blame blame;
+  bool ends_node;  ///< the node must not be used again in this job
+  int weight;  ///< of two signs, the heavier one is the cause when they are of the same moment; 0: never a
+               ///< cause
+  const char* cause;   ///< short and stable, for events and reports; several kinds may share one
+  const char* says;    ///< for people
+  const char* advice;  ///< for the administrator; "": none
+};
+/// Nothing for a kind that this version does not know.
+const SignKind* kind_called(const std::string& name);
+const std::vector<SignKind>& sign_kinds();
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,175 @@
+#include "launcher/supervise/ledger.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+constexpr double day = 86400, fading_s = 7 * day;
+constexpr double least_weight = 0.05;         // of a failure three weeks ago
+constexpr std::size_t most_line = 4096;       // one write of this size is not torn by others'
+constexpr std::size_t most_evidence = 1024;   // bytes, before JSON escapes
+constexpr std::size_t most_read = 256 << 10;  // of a file's end: a thousand failures
+constexpr std::size_t last_kept = 5;
+
+/// A file name and nothing else: others write into a shared ledger, and names come from SLURM.
+fs::path file_of(const fs::path& folder, const std::string& node) {
+  const bool plain = !node.empty() && node.size() <= 255 && node.front() != '.' &&
+                     std::all_of(node.begin(), node.end(), [](unsigned char c) {
+                       return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+                     });
+  if (!plain)
+    throw Error(Exit::runtime, "the ledger cannot keep a node called '" + node + "'", "it is no host name");
+  return folder / (node + ".jsonl");
+}
+
+/// Text that others wrote, for logs and terminals.
+std::string printable(std::string text, std::size_t most) {
+  if (text.size() > most) text.resize(most);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
+std::string to_line(const LedgerEntry& e) {
+  json line = {{"time", e.time},
+               {"job", printable(e.job, 64)},
+               {"cause", printable(e.cause, 64)},
+               {"evidence", printable(e.evidence, most_evidence)},
+               {"hardware", e.hardware}};
+  if (e.xid != 0) line["xid"] = e.xid;
+  if (!e.gpu.empty()) line["gpu"] = printable(e.gpu, 64);
+  constexpr auto damaged_text = json::error_handler_t::replace;
+  std::string text = line.dump(-1, ' ', true, damaged_text);
+  if (text.size() + 2 > most_line) line["evidence"] = "", text = line.dump(-1, ' ', true, damaged_text);
+  return text + "\n";
+}
+
+/// Nothing for a line that is torn, strange or from the future.
+bool read_line(std::string_view text, double now, LedgerEntry& e) {
+  const json line = json::parse(text, nullptr, false);
+  if (!line.is_object() || !line.contains("time") || !line["time"].is_number() || !line.contains("cause") ||
+      !line["cause"].is_string() || !line.contains("hardware") || !line["hardware"].is_boolean())
+    return false;
+  const auto words = [&](const char* key, std::size_t most) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_string() ? printable(found->get<std::string>(), most)
+                                                     : std::string();
+  };
+  e.time = line["time"].get<double>();
+  if (!std::isfinite(e.time) || e.time > now + day) return false;
+  e.hardware = line["hardware"].get<bool>();
+  e.job = words("job", 64), e.cause = words("cause", 64), e.evidence = words("evidence", most_evidence);
+  e.gpu = words("gpu", 64);
+  const auto xid = line.find("xid");
+  e.xid = xid != line.end() && xid->is_number_integer() ? xid->get<int>() : 0;
+  return true;
+}
+
+/// The end of the file, from the first whole line; empty when there is none. Throws Error.
+std::string read_tail(const fs::path& file) {
+  const files::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd && errno == ENOENT) return "";
+  if (!fd) throw system_error("cannot read " + file.string(), errno);
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "";
+  const auto size = static_cast<std::size_t>(facts.st_size);
+  std::string text(std::min(size, most_read), '\0');
+  const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
+  if (got < 0) throw system_error("cannot read " + file.string(), errno);
+  text.resize(static_cast<std::size_t>(got));
+  if (size > most_read) text.erase(0, std::min(text.find('\n'), text.size()));
+  return text;
+}
+
+NodeHistory history_of(std::string node, const std::string& text, double now) {
+  NodeHistory history;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    LedgerEntry e;
+    e.node = node;
+    if (end < text.size() && read_line(std::string_view(text).substr(at, end - at), now, e) && e.hardware) {
+      history.weight += std::exp(-std::max(0.0, now - e.time) / fading_s);
+      history.last.push_back(std::move(e));
+    }
+    at = end + 1;
+  }
+  std::stable_sort(history.last.begin(), history.last.end(),
+                   [](const LedgerEntry& a, const LedgerEntry& b) { return a.time > b.time; });
+  if (history.last.size() > last_kept) history.last.resize(last_kept);
+  return history;
+}
+
+}  // namespace
+
+void append_to_ledger(const fs::path& folder, const LedgerEntry& entry) {
+  const fs::path file = file_of(folder, entry.node);
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw system_error("cannot make the folder of the ledger " + folder.string(), errno,
+                       "Name one that can be written (supervise.ledger)?");
+  struct stat facts {};
+  const bool of_group = ::stat(folder.c_str(), &facts) == 0 && (facts.st_mode & S_IWGRP);
+  const files::Fd fd(
+      ::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!fd) throw system_error("cannot write " + file.string(), errno);
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
+    throw Error(Exit::runtime, "cannot write " + file.string(), "it is no ordinary file");
+  // Whatever the umask of whoever comes first.
+  if (of_group && facts.st_uid == ::geteuid() && (facts.st_mode & 0777) == 0600) ::fchmod(fd.get(), 0660);
+  std::string line = to_line(entry);
+  char last = '\n';  // of a torn line, or of one that is being written: then an empty line is the price
+  if (facts.st_size > 0 && ::pread(fd.get(), &last, 1, facts.st_size - 1) == 1 && last != '\n')
+    line.insert(0, 1, '\n');
+  const ssize_t written = ::write(fd.get(), line.data(), line.size());
+  if (written < 0) throw system_error("cannot write " + file.string(), errno);
+  if (static_cast<std::size_t>(written) != line.size())
+    throw Error(Exit::runtime, "cannot write " + file.string(), "only a part of the line found room");
+}
+
+int NodeHistory::past_failures() const {
+  return static_cast<int>(std::ceil(std::max(0.0, weight - least_weight)));
+}
+
+std::map<std::string, NodeHistory> read_ledger(const fs::path& folder, const std::vector<std::string>& nodes,
+                                               double now, std::string& problem) {
+  std::map<std::string, NodeHistory> histories;
+  for (const auto& node : nodes) {
+    auto& history = histories[node];
+    try {
+      history = history_of(node, read_tail(file_of(folder, node)), now);
+    } catch (const Error& error) {
+      if (problem.empty()) problem = error.what();
+    }
+  }
+  return histories;
+}
+
+std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_here,
+                                          const std::map<std::string, NodeHistory>& histories,
+                                          int most_lemons) {
+  std::vector<std::pair<double, std::string>> lemons;
+  for (const auto& [node, history] : histories)
+    if (history.weight > lemon_weight && !failed_here.contains(node))
+      lemons.emplace_back(-history.weight, node);
+  std::sort(lemons.begin(), lemons.end());
+  if (lemons.size() > static_cast<std::size_t>(std::max(0, most_lemons)))
+    lemons.resize(static_cast<std::size_t>(std::max(0, most_lemons)));
+  std::set<std::string> out = failed_here;
+  for (const auto& lemon : lemons) out.insert(lemon.second);
+  return {out.begin(), out.end()};
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,48 @@
+#pragma once
+// Failures of nodes across jobs: one file of JSON lines per node, in a folder that the site or the user
+// names. Every line is one append of at most 4 KiB, so that jobs write without asking each other; a line that
+// is torn or strange is passed over. Evidence for choices, never a condition: a ledger that cannot be read is
+// an empty one.
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace holdfast::launcher {
+
+struct LedgerEntry {
+  double time = 0;        ///< Unix seconds
+  std::string job, node;  ///< job id and restart count; the node's name
+  std::string cause;      ///< Diagnosis::cause, or "node lost", "silent corruption", ...
+  std::string evidence;   ///< a sentence
+  bool hardware = true;   ///< the node itself is to blame
+  int xid = 0;            ///< 0: none
+  std::string gpu;        ///< UUID or PCI address; "": none
+};
+
+/// Appends to the file of `entry.node`, and makes the folder if its parent is there (0700; in a folder that a
+/// group writes, files are the group's). Throws Error; may block as long as the file system does.
+void append_to_ledger(const std::filesystem::path& folder, const LedgerEntry& entry);
+
+struct NodeHistory {
+  /// Hardware failures, each fading with exp(-age / 7 days).
+  double weight = 0;
+  std::vector<LedgerEntry> last;  ///< of hardware, newest first, a few
+  /// Of the ledger as Roster::Node has it: failures that still weigh something, rounded up.
+  int past_failures() const;
+};
+/// By name, for every one of `nodes`. What cannot be read counts as nothing, and `problem` then says why.
+std::map<std::string, NodeHistory> read_ledger(const std::filesystem::path& folder,
+                                               const std::vector<std::string>& nodes, double now,
+                                               std::string& problem);
+
+/// Nodes that fail again and again take many jobs with them. More than this weight makes one.
+constexpr double lemon_weight = 3;
+/// Nodes that a requeued job should not get: those that failed in this job, and lemons, the worst
+/// `most_lemons` at most: a fault of the network must not empty the cluster. Sorted by name.
+std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_here,
+                                          const std::map<std::string, NodeHistory>& histories,
+                                          int most_lemons = 8);
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,40 @@
+#pragma once
+// Which spare takes a failed node's slot. Pure.
+#include <optional>
+#include <vector>
+
+#include "launcher/supervise/roster.hpp"
+#include "launcher/supervise/run_state.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// What the leader knows of a node at this moment.
+struct NodeView {
+  control::NodeHealth::Fitness fitness = control::NodeHealth::Fitness::unknown;
+  bool numerics_agree = true;  ///< its probe's hash is the run's, or it has not said one
+  bool fresh = true;           ///< its agent has just been heard
+};
+
+/// The best spare for a node that failed (-1: nobody in particular); -1: there is none.
+///
+/// Never: a node that is lost or evicted, that has a slot, whose arithmetic differs, or that its checks call
+/// critical. Then, the first difference decides: heard just now; no suspect; no warning from its checks; not
+/// the batch host (losing it costs more than losing another); the failed node's scalable unit (the same leaf
+/// switches: each GPU keeps its rail's short way to its peers); fewer failures in the ledger; the lower
+/// index. `views`: by node; empty: nothing is known of any.
+int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement,
+               int failed_node, const std::vector<NodeView>& views);
+
+struct Promotion {
+  int slot = -1, from = -1, to = -1;
+};
+struct Filled {
+  std::vector<int> placement;         ///< slot -> node
+  std::vector<Promotion> promotions;  ///< by slot
+};
+/// Replaces every lost node of `placement` by a spare; nothing when the spares do not suffice.
+std::optional<Filled> fill(const Roster& roster, const RunState& state, std::vector<int> placement,
+                           const std::vector<NodeView>& views);
+
+}  // namespace holdfast::launcher
