@@ -56,7 +56,9 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
   Elements out;
   out.units.assign(static_cast<std::size_t>(model.layers) + 2, 0);
   for (const auto& t : config::stored_tensors_of(model)) {
-    const std::int64_t part = slice_part(t.elements(), group, replicas), slice = part * replicas;
+    const int cut_for = split_optimizer ? replicas : 1;  // see src/shard/layout.cpp
+    const std::int64_t slice = slice_stride(t.elements(), group, cut_for),
+                       part = slice_part(slice, 1, replicas);
     auto& unit = out.units[static_cast<std::size_t>(t.unit)];
     unit = round_up(unit, unit_alignment) + slice * group;
     out.slice += slice;

@@ -186,6 +186,8 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
     plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;
   plan.local = local_plan_of(plan, config);
   plan.survival = survival_of(plan, config, facts);
+  plan.shrinking = shrinking_of(config);
+  plan.when_short = when_short_says(plan, config.supervise);
   plan.environment = environment_of(config, facts, plan.ranks_per_node);
   warn(plan, config, facts);
   return plan;

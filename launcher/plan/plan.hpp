@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/plan/shrink.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
 #include "src/config/run_config.hpp"
@@ -74,7 +75,7 @@ struct SurvivedLoss {
 };
 
 struct Survival {
-  int nodes_lost = 0;                ///< nodes that may fail before the run must stop
+  int nodes_lost = 0;                ///< nodes that may fail before spares have run out
   std::vector<SurvivedLoss> losses;  ///< from the smallest to the largest
   double hours_between_losses = 0;   ///< of any active node; 0: unknown
   std::vector<std::string> says;     ///< the same in sentences
@@ -101,6 +102,8 @@ struct Plan {
   double checkpoint_floor_s = 0;      ///< at the whole file system's write bandwidth; 0: unknown
   LocalPlan local;
   Survival survival;
+  Shrinking shrinking;                   ///< what a world without a replica would be
+  std::vector<std::string> when_short;   ///< what happens when spares have run out, in sentences
   std::vector<std::string> environment;  ///< "NAME=value" of every rank, beside its RankEnv
   std::vector<std::string> warnings;
 
@@ -123,7 +126,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 4;
+constexpr int plan_schema_version = 5;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

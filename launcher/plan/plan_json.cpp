@@ -95,6 +95,13 @@ json to_json(const Plan& p) {
         {"losses", std::move(losses)},
         {"hours_between_losses", v.hours_between_losses},
         {"says", v.says}}},
+      {"when_short",
+       {{"nodes_together", p.shrinking.together},
+        {"steps", p.shrinking.steps},
+        {"slowdown", p.shrinking.together > 0
+                         ? json(slowdown(p.shrinking, p.shrinking.nodes - p.shrinking.together))
+                         : json(nullptr)},
+        {"says", p.when_short}}},
       {"environment", p.environment},
       {"warnings", p.warnings},
   };
@@ -141,6 +148,10 @@ Plan plan_from_json(const json& j) {
         v.at("nodes_lost"), {}, v.at("hours_between_losses"), v.at("says").get<std::vector<std::string>>()};
     for (const auto& loss : v.at("losses"))
       p.survival.losses.push_back({loss.at("loss"), loss.at("level"), loss.at("steps")});
+    const auto& lack = j.at("when_short");
+    p.shrinking = {p.active, lack.at("nodes_together"), p.ranks_per_node, p.group_size,
+                   p.lanes,  lack.at("steps")};
+    p.when_short = lack.at("says").get<std::vector<std::string>>();
     const auto& local = j.at("local_level");
     p.local = {local.at("folder"), local.at("every"), local.at("partner_every"), local.at("node_bytes")};
     p.environment = j.at("environment").get<std::vector<std::string>>();

@@ -190,6 +190,7 @@ std::string to_text(const Plan& p) {
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("survives", survives(p));
+  out += paragraph("spares gone", p.when_short);
   out += paragraph("leader", {leaders(p)});
   std::vector<std::string> environment;
   for (const auto& entry : p.environment) environment.push_back(printable(entry));

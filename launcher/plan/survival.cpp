@@ -97,4 +97,36 @@ Survival survival_of(const Plan& plan, const config::RunConfig& config, const co
   return s;
 }
 
+std::vector<std::string> when_short_says(const Plan& plan, const config::Supervise& limits) {
+  using config::WhenShort;
+  const Shrinking& s = plan.shrinking;
+  const std::string or_else = limits.when_short == WhenShort::stop || limits.when_short == WhenShort::shrink
+                                  ? "the run ends with exit code 5"
+                                  : "the run goes back into the queue";
+  if (s.together == 0) return {or_else + ": no smaller world would hold all of the state in whole replicas"};
+  const int left = s.nodes - s.together;
+  const double slower = slowdown(s, left);
+  const double queue_s = requeue_hold_s + requeue_start_s;
+  std::vector<std::string> out;
+  if (limits.min_nodes <= 0 || left < limits.min_nodes)
+    out.push_back(
+        fmt::format("{}: supervise.min_nodes = {} allows no smaller world", or_else, limits.min_nodes));
+  else if (limits.when_short == WhenShort::shrink)
+    out.push_back(fmt::format("the run shrinks, down to {}", count_text(limits.min_nodes, "node")));
+  else if (limits.when_short == WhenShort::automatic)
+    out.push_back(
+        fmt::format("the run shrinks when less than {:.0f} minutes are left, else it goes back into the "
+                    "queue: {:.0f} s and the wait",
+                    queue_s / 60 / std::max(slower - 1, 1e-3), queue_s));
+  else
+    out.push_back(or_else);
+  out.push_back(fmt::format("on {} each step takes {:.2f} times as long: {} over {}, the same bits",
+                            count_text(left, "node"), slower, count_text(s.lanes, "lane"),
+                            count_text(left * s.ranks_per_node / s.group, "replica")));
+  if (Shrinking better = s; (better.lanes = better_lanes(s, plan.leaves)) != s.lanes)
+    out.push_back(
+        fmt::format("with train.lanes = {} it would be {:.2f} times", better.lanes, slowdown(better, left)));
+  return out;
+}
+
 }  // namespace holdfast::launcher

@@ -9,4 +9,8 @@ LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config);
 /// Of a plan with its local level.
 Survival survival_of(const Plan& plan, const config::RunConfig& config, const config::ClusterFacts& facts);
 
+/// Of a plan that knows what it can shrink by: what happens when spares have run out, and what a replica less
+/// would cost. Sentences.
+std::vector<std::string> when_short_says(const Plan& plan, const config::Supervise& limits);
+
 }  // namespace holdfast::launcher

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "launcher/supervise/succession.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -39,20 +42,51 @@ Journal::Journal(const RunDir& run, int epoch)
       fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)),
       epoch_(epoch) {
   files::sync_folder(run.events());
+  good_ = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(fd_.get(), 0, SEEK_END)));
 }
 
-json Journal::write(json event) {
+json Journal::completed(json event) {
   const double now = unix_seconds();
   event["schema_version"] = 1, event["epoch"] = epoch_, event["seq"] = ++seq_,
   event["unix"] = event.value("unix", now), event["time"] = utc_iso8601(event["unix"].get<double>());
-  files::append_all(fd_.get(), event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n", path_);
-  files::sync(fd_.get(), path_);
   return event;
 }
 
+void Journal::append(const std::string& lines) {
+  if (torn_) {
+    fd_ = files::open(path_, O_WRONLY | O_APPEND);  // the file system may have been away
+    if (::ftruncate(fd_.get(), static_cast<off_t>(good_)) != 0)
+      throw system_error("cannot cut " + path_.string(), errno);
+  }
+  torn_ = true;
+  files::append_all(fd_.get(), lines, path_);
+  files::sync(fd_.get(), path_);
+  torn_ = false, good_ += lines.size();
+}
+
+json Journal::write(json event) {
+  event = completed(std::move(event));
+  append(event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+  return event;
+}
+
+void Journal::write_all(const std::vector<json>& events) {
+  const int before = seq_;
+  std::string lines;
+  for (const auto& event : events)
+    lines += completed(event).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  try {
+    append(lines);
+  } catch (const Error&) {
+    seq_ = before;
+    throw;
+  }
+}
+
 std::vector<json> read_events(const RunDir& run) {
-  std::vector<json> events;
+  std::vector<std::vector<json>> epochs;
   for (const auto& name : files::list(run.events())) {
+    auto& events = epochs.emplace_back();
     const std::string text = files::read_text(run.events() / name);
     for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
          begin = end + 1) {
@@ -61,7 +95,7 @@ std::vector<json> read_events(const RunDir& run) {
       if (event.is_object()) events.push_back(std::move(event));
     }
   }
-  return events;
+  return that_count(std::move(epochs));
 }
 
 RunState fold(const RunDir& run) {

@@ -24,15 +24,23 @@ class Journal {
   /// Completes the event with schema_version, epoch, seq, time and (unless it has one) unix, writes it and
   /// syncs. Returns what was written.
   nlohmann::json write(nlohmann::json event);
+  /// Several at once, with one sync. After an Error nothing of them counts: the next call takes back what had
+  /// been written of them, and the file's readers leave out a torn last line.
+  void write_all(const std::vector<nlohmann::json>& events);
 
  private:
+  nlohmann::json completed(nlohmann::json event);
+  void append(const std::string& lines);
   files::fs::path path_;
   files::Fd fd_;
   int epoch_;
   int seq_ = 0;
+  std::uint64_t good_ = 0;  ///< bytes that are synced
+  bool torn_ = false;       ///< more may lie behind them
 };
 
-/// All events of all epochs in order. A torn last line of a file (its writer died) is left out.
+/// All events of all epochs in order. A torn last line of a file (its writer died) is left out, and so is
+/// what was written after a successor had read the log (succession.hpp).
 std::vector<nlohmann::json> read_events(const RunDir& run);
 RunState fold(const RunDir& run);
 

@@ -1,116 +1,239 @@
 #include "launcher/supervise/policy.hpp"
 
-#include <algorithm>
-#include <tuple>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
+#include "launcher/supervise/placement.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-// | failure                                   | answer |
-// |-------------------------------------------|---------------------------------------------------------------------|
-// | rank exits with 2, 3, 4 or 93             | stop with that code: another try fails the same way | | same
-// step, healthy nodes, limit reached   | stop with 93 | | restarts used up                          | stop
-// with 1                                                         | | node lost | substitute; no spare: stop
-// with 5                                   | | ranks did not start, culprit known, spare | substitute (the
-// node becomes suspect)                               | | everything else                           | restart
-// in place                                                    |
+using config::WhenShort;
+using Kind = Failure::Kind;
 
-std::optional<RunState::Verdict> final_exit(const Failure& f) {
-  if (f.kind != Failure::Kind::rank_exited) return std::nullopt;
-  for (const Exit code : {Exit::usage, Exit::impossible, Exit::unhealthy, Exit::no_requeue})
-    if (f.status == static_cast<int>(code)) return RunState::Verdict{f.status, "failed", f.evidence, 0};
-  return std::nullopt;
+constexpr int code(Exit exit) { return static_cast<int>(exit); }
+
+// Walked from the top; the first row that holds is the answer.
+constexpr std::array table = {
+    PolicyRow{"the exit code says that every try fails", [](const Facts& f) { return f.final_code != 0; },
+              Answer::stop, 0},
+    PolicyRow{"another try would fail the same way on any node", [](const Facts& f) { return f.same_again; },
+              Answer::stop, code(Exit::no_requeue)},
+    PolicyRow{"the same step fails again and again on healthy nodes",
+              [](const Facts& f) { return f.same_step; }, Answer::stop, code(Exit::no_requeue)},
+    PolicyRow{"attempt after attempt brings neither a new step nor a checkpoint",
+              [](const Facts& f) { return f.no_progress; }, Answer::stop, code(Exit::no_requeue)},
+    PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, Answer::stop,
+              code(Exit::runtime)},
+    PolicyRow{"a suspect node, and a better one is there",
+              [](const Facts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
+              Answer::substitute, 0},
+    PolicyRow{"every slot has its node", [](const Facts& f) { return !f.short_of_nodes; }, Answer::restart,
+              0},
+    PolicyRow{"a spare for every slot that lost its node", [](const Facts& f) { return f.spares_suffice; },
+              Answer::substitute, 0},
+    PolicyRow{"no spare node is left, and supervise.when_short is stop",
+              [](const Facts& f) { return f.when_short == WhenShort::stop; }, Answer::stop,
+              code(Exit::out_of_spares)},
+    PolicyRow{"no spare node is left, and supervise.when_short is shrink",
+              [](const Facts& f) { return f.can_shrink && f.when_short == WhenShort::shrink; },
+              Answer::shrink, 0},
+    PolicyRow{"no spare node is left, and a smaller world costs less than the queue",
+              [](const Facts& f) {
+                return f.can_shrink && f.when_short == WhenShort::automatic && f.cheaper == Cheaper::shrink;
+              },
+              Answer::shrink, 0},
+    PolicyRow{"no spare node is left, and the run cannot shrink further",
+              [](const Facts& f) { return f.when_short == WhenShort::shrink; }, Answer::stop,
+              code(Exit::out_of_spares)},
+    PolicyRow{"no spare node is left", [](const Facts&) { return true; }, Answer::requeue,
+              code(Exit::transient)},
+};
+
+int final_code(const Failure& f) {
+  if (f.kind != Kind::rank_exited) return 0;
+  for (const Exit exit : {Exit::usage, Exit::impossible, Exit::unhealthy, Exit::no_requeue})
+    if (f.status == code(exit)) return f.status;
+  return 0;
 }
 
-bool placed(const std::vector<int>& placement, int node) {
-  return std::find(placement.begin(), placement.end(), node) != placement.end();
+/// Another spare than a suspect one: there is no gain in changing one suspect for another.
+std::optional<std::vector<int>> without_suspect(const Situation& s, const Failure& failure) {
+  const auto slot = std::find(s.placement.begin(), s.placement.end(), failure.node);
+  if (failure.node < 0 || slot == s.placement.end()) return std::nullopt;
+  const int spare = best_spare(s.roster, s.state, s.placement, failure.node, s.views);
+  if (spare < 0 || s.state.suspects.contains(s.roster.nodes[static_cast<std::size_t>(spare)].name))
+    return std::nullopt;
+  auto placement = s.placement;
+  placement[static_cast<std::size_t>(slot - s.placement.begin())] = spare;
+  return placement;
+}
+
+RunState::Verdict verdict_of(const PolicyRow& row, const Facts& facts, const Situation& s,
+                             const Failure& failure) {
+  RunState::Verdict v;
+  v.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
+  v.status = "failed", v.why = failure.evidence;
+  if (facts.final_code != 0) return v;
+  if (row.answer == Answer::requeue) {
+    v.status = "requeued", v.exclude = to_exclude(s.state);
+    v.why += "; no spare node is left";
+    if (!v.exclude.empty())
+      v.why += fmt::format("; the next job does without {}", fmt::join(v.exclude, ", "));
+  } else if (v.exit_code == code(Exit::out_of_spares)) {
+    v.status = "out_of_spares", v.why += "; no spare node is left";
+  } else if (facts.same_again) {
+    v.why += "; another try would fail the same way on any node";
+  } else if (facts.same_step) {
+    v.why = fmt::format("{} attempts in a row ended at step {} on healthy nodes; last: {}",
+                        s.state.same_step_count, s.state.same_step, failure.evidence);
+  } else if (facts.no_progress) {
+    v.why = fmt::format("{} attempts in a row brought neither a new step nor a checkpoint; last: {}",
+                        s.state.no_progress, failure.evidence);
+  } else if (facts.restarts_used) {
+    v.why = fmt::format("supervise.max_restarts = {} is used up; last: {}", s.limits.max_restarts,
+                        failure.evidence);
+  }
+  return v;
 }
 
 }  // namespace
 
-const char* name_of(Failure::Kind kind) {
+const char* name_of(Kind kind) {
   switch (kind) {
-    case Failure::Kind::node_lost:
+    case Kind::node_lost:
       return "node lost";
-    case Failure::Kind::node_idle_lost:
+    case Kind::node_idle_lost:
       return "mpirun's node lost";
-    case Failure::Kind::rank_exited:
+    case Kind::rank_exited:
       return "rank failed";
-    case Failure::Kind::rank_hung:
+    case Kind::rank_hung:
       return "rank hung";
-    case Failure::Kind::start_failed:
+    case Kind::start_failed:
       return "ranks did not start";
-    case Failure::Kind::misplaced:
+    case Kind::misplaced:
       return "rank misplaced";
-    case Failure::Kind::mpirun_ended:
+    case Kind::mpirun_ended:
       return "mpirun ended";
-    case Failure::Kind::leader_changed:
+    case Kind::leader_changed:
       return "leader changed";
+    case Kind::evicted:
+      return "evicted";
+    case Kind::corrupted:
+      return "silent corruption";
   }
   return "";
 }
 
-int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement, int failed) {
-  int best = -1;
-  std::tuple<bool, bool, bool, int> best_key;
-  for (int n = 0; n < static_cast<int>(roster.nodes.size()); ++n) {
-    const auto& node = roster.nodes[static_cast<std::size_t>(n)];
-    if (n == failed || state.lost.contains(node.name) || placed(placement, n)) continue;
-    const bool elsewhere = failed >= 0 && node.unit != roster.nodes[static_cast<std::size_t>(failed)].unit;
-    const std::tuple key{state.suspects.contains(node.name), n == roster.batch_host, elsewhere, n};
-    if (best < 0 || key < best_key) best = n, best_key = key;
+const char* name_of(Answer answer) {
+  switch (answer) {
+    case Answer::restart:
+      return "restart";
+    case Answer::substitute:
+      return "substitute";
+    case Answer::shrink:
+      return "shrink";
+    case Answer::requeue:
+      return "requeue";
+    case Answer::stop:
+      return "stop";
   }
-  return best;
+  return "";
 }
 
-std::optional<std::vector<int>> fill(const Roster& roster, const RunState& state, std::vector<int> placement,
-                                     Decision& decision) {
-  for (std::size_t slot = 0; slot < placement.size(); ++slot) {
-    const int node = placement[slot];
-    if (!state.lost.contains(roster.nodes[static_cast<std::size_t>(node)].name)) continue;
-    const int spare = best_spare(roster, state, placement, node);
-    if (spare < 0) return std::nullopt;
-    placement[slot] = spare;
-    decision.promoted = spare, decision.slot = static_cast<int>(slot);
+bool on_healthy_nodes(const Failure& f) {
+  switch (f.kind) {
+    case Kind::node_lost:
+    case Kind::node_idle_lost:
+    case Kind::leader_changed:
+    case Kind::evicted:
+      return false;
+    default:
+      return f.blame != Blame::node && !f.ends_node;
   }
-  return placement;
 }
 
-Decision decide(const Roster& roster, const config::Supervise& limits, const RunState& state,
-                const std::vector<int>& placement, const Failure& failure) {
+bool blames_node(const Failure& f) {
+  if (f.node < 0) return false;
+  switch (f.kind) {
+    case Kind::leader_changed:
+    case Kind::evicted:
+    case Kind::misplaced:
+    case Kind::mpirun_ended:
+      return false;
+    default:
+      return f.blame != Blame::program && f.blame != Blame::shared;
+  }
+}
+
+std::span<const PolicyRow> policy_table() { return table; }
+
+const PolicyRow& row_for(const Facts& facts) {
+  return *std::find_if(table.begin(), table.end(), [&](const PolicyRow& row) { return row.holds(facts); });
+}
+
+std::vector<std::string> to_exclude(const RunState& state) {
+  return {state.lost.begin(), state.lost.end()};  // the evicted are among them
+}
+
+Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
+  const auto lost = [&](int n) {
+    return s.state.lost.contains(s.roster.nodes[static_cast<std::size_t>(n)].name);
+  };
+  Facts facts;
+  facts.final_code = final_code(failure), facts.same_again = failure.same_again;
+  facts.same_step = s.state.same_step_count >= s.limits.max_same_step;
+  facts.no_progress = s.state.no_progress >= s.limits.max_without_checkpoint;
+  facts.restarts_used = static_cast<int>(s.state.attempts.size()) >= s.limits.max_restarts;
+  facts.short_of_nodes = std::any_of(s.placement.begin(), s.placement.end(), lost);
+  facts.when_short = s.limits.when_short;
+
+  const auto filled = fill(s.roster, s.state, s.placement, s.views);
+  facts.spares_suffice = filled.has_value();
+  const std::string culprit =
+      failure.node < 0 ? "" : s.roster.nodes[static_cast<std::size_t>(failure.node)].name;
+  const auto failures = s.state.failures.find(culprit);
+  facts.suspect = failure.kind == Kind::start_failed || failure.blame == Blame::node ||
+                  (failures != s.state.failures.end() && failures->second >= s.limits.max_node_failures);
+  const auto better = facts.suspect ? without_suspect(s, failure) : std::nullopt;
+  facts.better_node = better.has_value();
+  std::optional<std::vector<int>> smaller;
+  if (facts.short_of_nodes && !filled)
+    smaller = shrunk(s.roster, s.state, s.placement, s.views, s.shrinking, 1);
+  facts.can_shrink =
+      smaller && s.limits.min_nodes > 0 && static_cast<int>(smaller->size()) >= s.limits.min_nodes;
+  if (smaller)
+    facts.cheaper = cheaper_when_short(s.shrinking, static_cast<int>(smaller->size()), s.hours_left);
+
+  const PolicyRow& row = row_for(facts);
   Decision d;
-  if ((d.stop = final_exit(failure))) return d;
-  if (state.same_step_count >= limits.max_same_step) {
-    d.stop = {static_cast<int>(Exit::no_requeue), "failed",
-              std::to_string(state.same_step_count) + " attempts in a row ended at step " +
-                  std::to_string(state.same_step) + " on healthy nodes; last: " + failure.evidence,
-              0};
-    return d;
+  d.answer = row.answer, d.because = row.when;
+  switch (row.answer) {
+    case Answer::stop:
+      d.stop = verdict_of(row, facts, s, failure);
+      return d;
+    case Answer::requeue:
+      // Nodes that are left may hold all of the state, in memory that goes with this job.
+      if (worth_saving && smaller)
+        d.placement = *smaller;
+      else
+        d.stop = verdict_of(row, facts, s, failure);
+      return d;
+    case Answer::restart:
+      d.placement = grown(s.roster, s.state, s.placement, s.views, s.shrinking);
+      break;
+    case Answer::substitute:
+      d.placement =
+          grown(s.roster, s.state, facts.short_of_nodes ? filled->placement : *better, s.views, s.shrinking);
+      break;
+    case Answer::shrink:
+      d.placement = *smaller;
+      break;
   }
-  if (static_cast<int>(state.attempts.size()) >= limits.max_restarts) {
-    d.stop = {static_cast<int>(Exit::runtime), "failed",
-              "supervise.max_restarts = " + std::to_string(limits.max_restarts) +
-                  " is used up; last: " + failure.evidence,
-              0};
-    return d;
-  }
-  auto filled = fill(roster, state, placement, d);
-  if (!filled) {
-    d.stop = {static_cast<int>(Exit::out_of_spares), "out_of_spares",
-              failure.evidence + "; no spare node is left", 0};
-    return d;
-  }
-  d.placement = std::move(*filled);
-  if (failure.kind == Failure::Kind::start_failed && failure.node >= 0) {
-    const int spare = best_spare(roster, state, d.placement, failure.node);
-    const auto slot = std::find(d.placement.begin(), d.placement.end(), failure.node);
-    if (spare >= 0 && slot != d.placement.end()) {
-      d.promoted = spare, d.slot = static_cast<int>(slot - d.placement.begin());
-      *slot = spare;
-    }
-  }
+  d.promotions = changes(s.placement, d.placement);
   return d;
 }
 

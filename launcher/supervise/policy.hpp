@@ -1,12 +1,16 @@
 #pragma once
-// What to do when an attempt has ended: a pure function of the run's history and of who failed. See the table
-// in policy.cpp.
+// What to do when an attempt has ended: a table (policy.cpp), walked from its first row, over plain facts;
+// and the placements that its answers mean.
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "launcher/diagnose/diagnosis.hpp"
+#include "launcher/plan/shrink.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
+#include "launcher/supervise/spare_choice.hpp"
 #include "src/config/run_config.hpp"
 
 namespace holdfast::launcher {
@@ -21,6 +25,8 @@ struct Failure {
     misplaced,       ///< a rank runs where the plan does not say
     mpirun_ended,    ///< mpirun gave up while the ranks' nodes answer
     leader_changed,  ///< the new leader found the attempt not whole
+    evicted,         ///< a node leaves on order; the ranks have saved
+    corrupted,       ///< a comparison that must be equal was not
   };
   Kind kind = Kind::rank_exited;
   int node = -1;  ///< culprit; -1: nobody in particular
@@ -28,28 +34,79 @@ struct Failure {
   int status = 0;        ///< rank_exited: exit code or 128 + signal
   std::string evidence;  ///< in words
   double silent_s = 0;   ///< node_lost: since its last sign of life
+  /// What diagnosis adds, where there is one.
+  Blame blame = Blame::nothing;
+  bool ends_node = false, same_again = false;
+  std::vector<int> ended_nodes;  ///< all that must not be used again
+  std::string cause;             ///< short; "": name_of(kind)
+  std::string advice;
+  std::vector<std::string> seen;  ///< further evidence
 };
 const char* name_of(Failure::Kind kind);
+/// On hardware that did nothing wrong: the same end again at the same step is the program's doing.
+bool on_healthy_nodes(const Failure& failure);
+/// Does it count against the node?
+bool blames_node(const Failure& failure);
 
-struct Decision {
-  /// Stop the run with this verdict ...
-  std::optional<RunState::Verdict> stop;
-  /// ... or go on with this placement (slot -> node).
-  std::vector<int> placement;
-  int promoted = -1, slot = -1;  ///< the spare that was taken, and for which slot
+enum class Answer {
+  restart,     ///< the same nodes (a run that has shrunk takes what there is now)
+  substitute,  ///< a spare for each slot without a node, or for the suspect
+  shrink,      ///< fewer replicas
+  requeue,     ///< save what can be saved, then the next job
+  stop
+};
+const char* name_of(Answer answer);
+
+/// All that the table asks.
+struct Facts {
+  int final_code = 0;           ///< a rank ended with an exit code that every try gives; 0: no
+  bool same_again = false;      ///< diagnosis: another try on any node fails the same way
+  bool same_step = false;       ///< max_same_step is reached
+  bool no_progress = false;     ///< max_without_checkpoint is reached
+  bool restarts_used = false;   ///< max_restarts is reached
+  bool short_of_nodes = false;  ///< a slot has lost its node
+  bool spares_suffice = false;  ///< a fit spare for each such slot
+  bool suspect = false;         ///< the culprit answers, but failed too often, or was first to blame
+  bool better_node = false;     ///< a fit spare that is no suspect could take the suspect's slot
+  bool can_shrink = false;      ///< whole replicas are left, on no fewer than min_nodes
+  Cheaper cheaper = Cheaper::requeue;
+  config::WhenShort when_short = config::WhenShort::automatic;
+};
+struct PolicyRow {
+  const char* when;  ///< in words, for the record
+  bool (*holds)(const Facts&);
+  Answer answer;
+  int exit_code;  ///< of stop and requeue; 0: Facts::final_code
+};
+std::span<const PolicyRow> policy_table();
+/// The first row that holds; the last one always does.
+const PolicyRow& row_for(const Facts& facts);
+
+/// What a decision rests on beside the failure.
+struct Situation {
+  const Roster& roster;
+  const config::Supervise& limits;
+  const Shrinking& shrinking;
+  const RunState& state;  ///< already knows of the ended attempt and the lost node
+  const std::vector<int>& placement;
+  const std::vector<NodeView>& views;
+  double hours_left = -1;  ///< of training at full size; negative: not known
 };
 
-/// The best spare for a node that failed: not lost, not placed, suspects last, same scalable unit first, the
-/// batch host last (losing it costs more than losing another), then by order. -1: none.
-int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement,
-               int failed_node);
+struct Decision {
+  Answer answer = Answer::restart;
+  std::string because;  ///< the row, in words
+  /// stop, and requeue where nothing can or need be saved first: the verdict ...
+  std::optional<RunState::Verdict> stop;
+  /// ... else the placement to go on with (slot -> node). With requeue: of the nodes that still hold all of
+  /// the state, to save it.
+  std::vector<int> placement;
+  std::vector<Promotion> promotions;  ///< slots whose node is another now
+};
 
-/// Replaces every lost node of `placement` by a spare; nothing when the spares do not suffice.
-std::optional<std::vector<int>> fill(const Roster& roster, const RunState& state, std::vector<int> placement,
-                                     Decision& decision);
+/// Nodes that the next job should not get: those that were lost or evicted.
+std::vector<std::string> to_exclude(const RunState& state);
 
-/// `state` already knows of the ended attempt and the lost node.
-Decision decide(const Roster& roster, const config::Supervise& limits, const RunState& state,
-                const std::vector<int>& placement, const Failure& failure);
+Decision decide(const Situation& situation, const Failure& failure, bool worth_saving);
 
 }  // namespace holdfast::launcher

@@ -4,15 +4,26 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "src/base/error.hpp"
+
 namespace holdfast::launcher {
 namespace {
 using nlohmann::json;
+
+constexpr std::size_t durable_kept = 256;  // steps that are remembered; a run keeps a handful of them on disk
 
 AttemptRecord* attempt(RunState& state, const json& e) {
   const int number = e.value("attempt", 0);
   for (auto& a : state.attempts)
     if (a.number == number) return &a;
   return nullptr;
+}
+
+/// Did this attempt bring the run forward?
+void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_before) {
+  const bool forward = a.last_step > s.best_step || s.durable_step > durable_before;
+  s.best_step = std::max(s.best_step, a.last_step);
+  s.no_progress = forward ? 0 : s.no_progress + 1;
 }
 
 void elected(RunState& s, const json& e) {
@@ -29,7 +40,11 @@ void elected(RunState& s, const json& e) {
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
   s.job_epoch = e.value("epoch", 0);
-  s.lost.clear(), s.suspects.clear(), s.verdict.reset(), s.drain.reset();
+  // Whoever submits a run again that was stopped has changed something, and wants to see it tried.
+  if (s.verdict && s.verdict->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
+  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
+  s.evicting.clear(), s.evicting_since.reset(), s.paused = false;
+  s.verdict.reset(), s.drain.reset();
   s.same_step_count = 0, s.same_step = -1;
 }
 
@@ -38,8 +53,14 @@ void planned(RunState& s, const json& e) {
   a.number = e.value("attempt", 0), a.epoch = e.value("epoch", 0);
   a.placement = e.value("placement", std::vector<std::string>{});
   a.planned_at = e.value("unix", 0.0);
+  a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
   s.verdicts.clear();
+}
+
+void placed(RunState& s, const json& e) {
+  auto* a = attempt(s, e);
+  if (a) a->launched_s = e.value("unix", 0.0) - a->planned_at;
 }
 
 void restored(RunState& s, const json& e) {
@@ -47,6 +68,7 @@ void restored(RunState& s, const json& e) {
   if (!a) return;
   a->restored = control::Restored{e.value("step", std::int64_t{0}), e.value("level", ""),
                                   e.value("digest", ""), e.value("note", "")};
+  a->restored_s = std::max(0.0, e.value("unix", 0.0) - a->planned_at - a->launched_s.value_or(0));
   // An attempt that ended before it had any state did no steps; those that are done again now are of the one
   // before it.
   auto* before = a;
@@ -60,18 +82,29 @@ void first_step(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->first_step_at = e.value("unix", 0.0);
+  a->first_step_s = std::max(
+      0.0, *a->first_step_at - a->planned_at - a->launched_s.value_or(0) - a->restored_s.value_or(0));
   // Of all that ended since the last step: a second failure in the midst of a recovery makes the first one's
   // longer.
   for (auto* before = a; before != s.attempts.data() && (--before)->ended_at && !before->recovered_s;)
     before->recovered_s = *a->first_step_at - *before->ended_at;
 }
 
+/// "evidence" was one text once, and is a list.
+std::vector<std::string> evidence_of(const json& e) {
+  const auto it = e.find("evidence");
+  if (it == e.end()) return {};
+  if (it->is_string()) return {it->get<std::string>()};
+  return it->is_array() ? it->get<std::vector<std::string>>() : std::vector<std::string>{};
+}
+
 void ended(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->ended_at = e.value("unix", 0.0);
-  a->cause = e.value("cause", ""), a->node = e.value("node", "");
-  a->detected_s = e.value("detected_s", 0.0);
+  a->cause = e.value("cause", ""), a->node = e.value("node", ""), a->rank = e.value("rank", -1);
+  a->detected_s = e.value("detected_s", 0.0), a->decided_s = e.value("decided_s", 0.0);
+  a->evidence = evidence_of(e), a->advice = e.value("advice", "");
   a->last_step = std::max(a->last_step, e.value("step", std::int64_t{0}));
   if (a->cause == "finished" || !e.value("healthy", false)) {
     s.same_step_count = 0, s.same_step = -1;
@@ -80,40 +113,77 @@ void ended(RunState& s, const json& e) {
   } else {
     s.same_step = a->last_step, s.same_step_count = 1;
   }
+  if (e.value("counts", true)) count_progress(s, *a, a->durable_before);
+  if (!a->node.empty() && e.value("blamed", false)) ++s.failures[a->node];
 }
 
 void checkpoint(RunState& s, const json& e, bool durable) {
   const auto step = e.value("step", std::int64_t{-1});
-  if (!s.attempts.empty() && e.value("attempt", 0) == s.attempts.back().number) s.verdicts[step] = durable;
-  if (!durable) return;
+  const int number = e.value("attempt", 0);
+  if (!s.attempts.empty() && number == s.attempts.back().number) s.verdicts[step] = durable;
+  // What an attempt has written since its state may have been wrong is of no use, however whole it is.
+  if (!durable || (s.trusted_step >= 0 && number <= s.tainted_attempt && step > s.trusted_step)) return;
   s.durable_step = std::max(s.durable_step, step);
+  s.durable.insert(step);
+  if (s.durable.size() > durable_kept) s.durable.erase(s.durable.begin());
   if (s.drain && !s.drain->what.stop && step >= s.drain->step) s.drain.reset();
+  if (s.trusted_step < 0) return;
+  s.trusted_step = std::max(s.trusted_step, step);
+  if (s.trusted_step >= s.tainted_step)
+    s.trusted_step = s.tainted_step = -1;  // newer than all that is in doubt
 }
 
 void drain(RunState& s, const json& e) {
-  const bool stop = e.value("stop", false);
-  if (s.drain && (s.drain->what.stop || !stop)) return;
+  const bool stop = e.value("stop", false), for_good = e.value("for_good", false);
+  if (s.drain && s.drain->what.stop) {
+    s.drain->for_good = s.drain->for_good || for_good;
+    return;
+  }
+  if (s.drain && !stop) return;
   s.drain = RunState::Draining{
-      {stop, e.value("reason", "")}, e.value("unix", 0.0), e.value("step", std::int64_t{0})};
+      {stop, e.value("reason", "")}, e.value("unix", 0.0), e.value("step", std::int64_t{0}), for_good};
 }
 
-/// Seconds of an attempt that moved the run forward: stepping, less the share of steps that were done again
-/// later.
-double productive_seconds(const AttemptRecord& a) {
-  if (!a.first_step_at || !a.ended_at) return 0;
-  const double stepping = *a.ended_at - *a.first_step_at;
-  const double done = static_cast<double>(a.last_step - (a.restored ? a.restored->step : 0));
-  return done <= 0 ? 0 : stepping * std::max(0.0, 1.0 - static_cast<double>(a.lost_steps) / done);
+void corrupted(RunState& s, const json& e) {
+  s.trusted_step = e.value("trusted_step", std::int64_t{0});
+  s.tainted_step = std::max(s.tainted_step, e.value("step", std::int64_t{0}));
+  s.tainted_attempt = e.value("attempt", 0);
+  s.durable.erase(s.durable.upper_bound(s.trusted_step), s.durable.end());
+  s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
+}
+
+void evicted(RunState& s, const std::string& node) {
+  s.lost.insert(node), s.evicted.insert(node);
+  s.evicting.erase(node);
+  if (s.evicting.empty()) s.evicting_since.reset();
 }
 
 }  // namespace
 
+std::optional<control::Drain> RunState::asked_of_ranks() const {
+  if (drain && drain->what.stop) return drain->what;
+  if (!evicting.empty()) {
+    std::string names;
+    for (const auto& [node, why] : evicting) names += (names.empty() ? "" : ", ") + node;
+    return control::Drain{true, "evict " + names};
+  }
+  if (drain) return drain->what;
+  return std::nullopt;
+}
+
+bool RunState::hold_ranks() const {
+  const auto asked = asked_of_ranks();
+  return paused && !(asked && asked->stop);
+}
+
 void apply_event(RunState& s, const json& e) {
-  const std::string what = e.value("event", "");
+  const std::string what = e.value("event", ""), node = e.value("node", "");
   if (what == "leader_elected") {
     elected(s, e);
   } else if (what == "attempt_planned") {
     planned(s, e);
+  } else if (what == "placement_verified") {
+    placed(s, e);
   } else if (what == "restored") {
     restored(s, e);
   } else if (what == "first_step") {
@@ -121,16 +191,33 @@ void apply_event(RunState& s, const json& e) {
   } else if (what == "attempt_ended") {
     ended(s, e);
   } else if (what == "node_lost") {
-    s.lost.insert(e.value("node", ""));
+    s.lost.insert(node);
+    s.evicting.erase(node);
+    if (s.evicting.empty()) s.evicting_since.reset();
+  } else if (what == "node_evicted") {
+    evicted(s, node);
+  } else if (what == "eviction_ordered") {
+    s.evicting[node] = e.value("reason", "");
+    if (!s.evicting_since) s.evicting_since = e.value("unix", 0.0);
   } else if (what == "node_suspected") {
-    s.suspects.insert(e.value("node", ""));
+    s.suspects.insert(node);
   } else if (what == "node_returned") {
-    s.lost.erase(e.value("node", ""));
-    s.suspects.insert(e.value("node", ""));
+    s.lost.erase(node);
+    s.suspects.insert(node);
   } else if (what == "checkpoint_durable" || what == "checkpoint_dropped") {
     checkpoint(s, e, what == "checkpoint_durable");
   } else if (what == "drain") {
     drain(s, e);
+  } else if (what == "spare_health") {
+    const std::string fitness = e.value("fitness", "");
+    if (fitness == "warning" || fitness == "critical")
+      s.unfit[node] = fitness + ": " + e.value("evidence", "");
+    else
+      s.unfit.erase(node);
+  } else if (what == "paused" || what == "resumed") {
+    s.paused = what == "paused";
+  } else if (what == "silent_corruption") {
+    corrupted(s, e);
   } else if (what == "final_state") {
     const json& loss = e.contains("loss") ? e["loss"] : json();
     s.final_state = control::FinalState{e.value("step", std::int64_t{0}), e.value("tokens", std::int64_t{0}),
@@ -138,50 +225,8 @@ void apply_event(RunState& s, const json& e) {
                                         e.value("state_digest", "")};
   } else if (what == "run_finished") {
     s.verdict = RunState::Verdict{e.value("exit_code", 1), e.value("status", ""), e.value("why", ""),
-                                  e.value("unix", 0.0)};
+                                  e.value("unix", 0.0), e.value("exclude", std::vector<std::string>{})};
   }
-}
-
-json result_of(const RunState& s) {
-  json attempts = json::array();
-  double productive = 0;
-  for (const auto& a : s.attempts) {
-    productive += productive_seconds(a);
-    json from = nullptr;
-    if (a.restored)
-      from = {{"step", a.restored->step},
-              {"level", a.restored->level},
-              {"digest", a.restored->digest},
-              {"note", a.restored->note}};
-    attempts.push_back({{"attempt", a.number},
-                        {"cause", a.cause},
-                        {"node", a.node},
-                        {"detected_s", a.detected_s},
-                        {"recovered_s", a.recovered_s ? json(*a.recovered_s) : json(nullptr)},
-                        {"lost_steps", a.lost_steps},
-                        {"restored_from", from},
-                        {"last_step", a.last_step},
-                        {"placement", a.placement}});
-  }
-  const double wall = s.verdict ? s.verdict->at - s.began_at : 0;
-  json result = {{"schema_version", 1},
-                 {"status", s.verdict ? s.verdict->status : "running"},
-                 {"exit_code", s.verdict ? json(s.verdict->exit_code) : json(nullptr)},
-                 {"why", s.verdict ? s.verdict->why : ""},
-                 {"attempts", attempts},
-                 {"durable_step", s.durable_step},
-                 {"wall_s", wall},
-                 {"goodput", wall > 0 ? productive / wall : 0.0},
-                 {"final_step", nullptr},
-                 {"final_loss", nullptr},
-                 {"state_digest", nullptr},
-                 {"tokens", nullptr}};
-  if (s.final_state) {
-    result["final_step"] = s.final_state->step, result["tokens"] = s.final_state->tokens;
-    result["state_digest"] = s.final_state->state_digest;
-    if (std::isfinite(s.final_state->loss)) result["final_loss"] = s.final_state->loss;
-  }
-  return result;
 }
 
 }  // namespace holdfast::launcher

@@ -22,11 +22,19 @@ struct AttemptRecord {
   std::optional<double> ended_at;
   std::string cause;      ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
   std::string node;       ///< the culprit's
-  double detected_s = 0;  ///< from the culprit's last sign of life to the decision
-  std::optional<double> recovered_s;          ///< from that decision to the run's next new step
+  int rank = -1;          ///< the culprit
+  double detected_s = 0;  ///< from the culprit's last sign of life to the decision ...
+  double decided_s = 0;   ///< ... and of that, from what was first heard of the failure
+  std::vector<std::string> evidence;  ///< what the decision rests on, first things first
+  std::string advice;                 ///< for people or the administrator
+  std::optional<double> recovered_s;  ///< from that decision to the run's next new step
+  /// How it began, each part from the end of the one before: planned, then ranks up and in place, state
+  /// loaded, a new step done.
+  std::optional<double> launched_s, restored_s, first_step_s;
   std::int64_t lost_steps = 0;                ///< steps of this attempt that a later one had to do again
   std::optional<control::Restored> restored;  ///< where its state came from
   std::int64_t last_step = 0;                 ///< optimizer steps done when it ended
+  std::int64_t durable_before = -1;           ///< newest durable step when it was planned
 };
 
 struct RunState {
@@ -36,7 +44,20 @@ struct RunState {
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
+  std::set<std::string> evicted;   ///< of the lost ones: they may well answer, and stay out all the same
+  std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
+  std::optional<double> evicting_since;         ///< Unix seconds
+  std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
+  std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and of what
+  bool paused = false;                          ///< on somebody's order
   std::int64_t durable_step = -1;
+  std::set<std::int64_t> durable;  ///< the newest ones
+  /// After silent corruption: only shared checkpoints of this step or before may be started from, because
+  /// nothing that was written between them and `tainted_step` is known to be right. -1: everything may.
+  std::int64_t trusted_step = -1, tainted_step = -1;
+  int tainted_attempt = 0;     ///< it and those before it wrote what is not trusted
+  std::int64_t best_step = 0;  ///< highest that any attempt has come to
+  int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
   std::map<std::int64_t, bool> verdicts;  ///< of the last attempt's checkpoints: durable or dropped
   std::int64_t same_step = -1;            ///< where the last attempt on healthy nodes ended ...
   int same_step_count = 0;                ///< ... and how many in a row ended there
@@ -47,22 +68,30 @@ struct RunState {
     control::Drain what;
     double at = 0;          ///< Unix seconds
     std::int64_t step = 0;  ///< how far the run had come
+    bool for_good = false;  ///< somebody has ordered the end of the run: the job is not queued again
   };
   std::optional<Draining> drain;
   struct Verdict {
     int exit_code = 0;
     std::string status, why;
     double at = 0;
+    std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
   };
   std::optional<Verdict> verdict;  ///< the run is over
 
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
+  /// Are there attempts of this allocation?
+  bool attempted() const { return !attempts.empty() && attempts.back().epoch >= job_epoch; }
+  /// What the ranks of the attempt must have been told: every leader says it to every agent it reaches.
+  std::optional<control::Drain> asked_of_ranks() const;
+  /// Are the ranks to hold? Not while they are asked to end.
+  bool hold_ranks() const;
 };
 
 /// Applies one event. Unknown events are ignored: a newer version may have written them.
 void apply_event(RunState& state, const nlohmann::json& event);
 
-/// result.json (contract 1).
+/// result.json (contract 1): result.cpp.
 nlohmann::json result_of(const RunState& state);
 
 }  // namespace holdfast::launcher

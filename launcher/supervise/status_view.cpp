@@ -18,7 +18,10 @@ std::string headline(const RunState& s) {
                              s.verdict->why.empty() ? "" : ": ", s.verdict->why);
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
+  if (s.drain && s.drain->what.stop) return fmt::format("saving, then the end ({})", s.drain->what.reason);
   if (a.ended_at) return "between attempts";
+  if (!s.evicting.empty()) return "saving, then on without " + s.evicting.begin()->first;
+  if (s.paused) return "paused";
   if (a.first_step_at) return "training";
   return a.restored ? "restored, first step under way" : "starting ranks";
 }
@@ -39,6 +42,16 @@ std::string joined(const std::vector<std::string>& words, const char* none) {
   std::string text;
   for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
   return text.empty() ? none : text;
+}
+
+/// Nodes that failed in earlier jobs, and how often.
+std::string in_ledger(const StatusFacts& f) {
+  std::vector<std::string> out;
+  if (f.roster)
+    for (const auto& node : f.roster->nodes)
+      if (node.past_failures > 0)
+        out.push_back(fmt::format("{} failed {} times in earlier jobs", node.name, node.past_failures));
+  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 std::string in_words(const AttemptRecord& a) {
@@ -70,10 +83,25 @@ std::string status_text(const StatusFacts& f) {
                     f.steps, loss.is_number() ? fmt::format("{:.4f}", loss.get<double>()) : "not a number",
                     m.value("tokens_per_s", 0.0));
   }
-  if (!s.attempts.empty())
-    text += fmt::format("nodes       {}\n", joined(s.attempts.back().placement, "none"));
+  if (!s.attempts.empty()) {
+    const auto& placed = s.attempts.back().placement;
+    const bool shrunk = f.roster && static_cast<int>(placed.size()) < f.roster->slots();
+    text += fmt::format(
+        "nodes       {}{}\n", joined(placed, "none"),
+        shrunk ? fmt::format(" ({} of {}: the run has shrunk)", placed.size(), f.roster->slots()) : "");
+  }
   if (f.roster) text += fmt::format("spares      {}\n", joined(spares(f), "none"));
-  if (!s.lost.empty()) text += fmt::format("lost        {}\n", joined({s.lost.begin(), s.lost.end()}, ""));
+  std::vector<std::string> lost;
+  std::set_difference(s.lost.begin(), s.lost.end(), s.evicted.begin(), s.evicted.end(),
+                      std::back_inserter(lost));
+  if (!lost.empty()) text += fmt::format("lost        {}\n", joined(lost, ""));
+  if (!s.evicted.empty())
+    text += fmt::format("evicted     {}\n", joined({s.evicted.begin(), s.evicted.end()}, ""));
+  if (!s.suspects.empty())
+    text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
+  for (const auto& [node, why] : s.unfit) text += fmt::format("unfit       {} {}\n", node, why);
+  if (const std::string ledger = in_ledger(f); !ledger.empty())
+    text += fmt::format("ledger      {}\n", ledger);
   if (f.epoch > 0) text += fmt::format("leader      {}, epoch {}\n", f.leader, f.epoch);
   text += s.durable_step < 0 ? "checkpoint  none yet\n"
                              : fmt::format("checkpoint  step {} is durable\n", s.durable_step);
@@ -87,7 +115,10 @@ json status_json(const StatusFacts& f) {
   json j = result_of(f.state);
   j["name"] = f.name, j["state"] = headline(f.state), j["steps"] = f.steps;
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
-  j["spares"] = spares(f), j["lost"] = f.state.lost;
+  j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
+  j["suspects"] = f.state.suspects, j["unfit"] = f.state.unfit, j["failures"] = f.state.failures;
+  j["paused"] = f.state.paused;
+  j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
   j["leader"] = f.leader, j["epoch"] = f.epoch;
   j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
   return j;

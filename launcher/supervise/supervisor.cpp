@@ -7,17 +7,8 @@
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
-namespace {
 
 using nlohmann::json;
-
-std::string in_words(int status) {
-  if (status < 0) return "vanished";
-  return status > 128 ? fmt::format("was ended by signal {}", status - 128)
-                      : fmt::format("ended with exit code {}", status);
-}
-
-}  // namespace
 
 const char* name_of(Stage stage) {
   switch (stage) {
@@ -35,10 +26,13 @@ const char* name_of(Stage stage) {
   return "";
 }
 
+RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved), resolved.verify}; }
+
 Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
-                       RunState state, double now, double unix_now)
+                       RunState state, double now, double unix_now, RunFacts facts)
     : roster_(std::move(roster)),
       limits_(limits),
+      facts_(facts),
       drain_s_(drain_s),
       through_mpirun_(through_mpirun),
       epoch_(epoch),
@@ -48,14 +42,20 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, boo
       began_(now),
       stage_since_(now),
       nodes_(roster_.nodes.size()),
-      ranks_(static_cast<std::size_t>(roster_.world())) {
-  placement_ = roster_.first_placement;
-  if (!state_.attempts.empty() && state_.attempts.back().placement.size() == placement_.size()) {
-    // The placement of the last attempt, if it was made of nodes that we still have.
+      placement_(roster_.first_placement),
+      pace_(limits_, roster_.world()),
+      stragglers_(limits_, roster_.world()),
+      next_check_(now) {
+  // The placement of the last attempt, if it was made of nodes that we still have. A smaller one was the
+  // answer to what its own allocation had lost.
+  if (!state_.attempts.empty() &&
+      (state_.attempted() ? state_.attempts.back().placement.size() <= placement_.size()
+                          : state_.attempts.back().placement.size() == placement_.size())) {
     std::vector<int> last;
     for (const auto& node : state_.attempts.back().placement) last.push_back(roster_.node_called(node));
-    if (std::find(last.begin(), last.end(), -1) == last.end()) placement_ = last;
+    if (!last.empty() && std::find(last.begin(), last.end(), -1) == last.end()) placement_ = last;
   }
+  ranks_.resize(static_cast<std::size_t>(world()));
 }
 
 void Supervisor::record(json event) {
@@ -108,13 +108,17 @@ void Supervisor::agent_gone(int n) { nodes_[static_cast<std::size_t>(n)].connect
 void Supervisor::take_progress(const control::Beat& beat, int node) {
   if (beat.attempt != attempt()) return;
   for (const auto& seen : beat.ranks) {
-    if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= roster_.world() ||
-        node_of_rank(seen.rank) != node)
+    if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= world() || node_of_rank(seen.rank) != node)
       continue;
     auto& rank = ranks_[static_cast<std::size_t>(seen.rank)];
-    if (!rank.started || rank.step != seen.step || rank.phase != seen.phase) rank.moved_at = now_;
-    rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase,
-    rank.seen_at = now_;
+    if (!rank.started || rank.step != seen.step || rank.phase != seen.phase || rank.moves != seen.moves) {
+      if (rank.started && stage_ == Stage::running) pace_.left(rank.phase, now_ - rank.moved_at);
+      rank.moved_at = now_;
+    }
+    if (seen.compute_us > 0)
+      stragglers_.computed(seen.rank, seen.step, 1e-6 * static_cast<double>(seen.compute_us));
+    rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase;
+    rank.moves = seen.moves, rank.seen_at = now_;
   }
   if (stage_ == Stage::gathering || stepped_ || !state_.attempt_live()) return;
   auto& live = state_.attempts.back();
@@ -126,31 +130,37 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
 void Supervisor::cleared(int n, int attempt) {
   auto& node = nodes_[static_cast<std::size_t>(n)];
   node.cleared = std::max(node.cleared, attempt);
-  if (lost(n) && node.cleared >= this->attempt() && stage_ != Stage::over)
-    record({{"event", "node_returned"},
-            {"node", name(n)},
-            {"evidence", "its agent answers and has ended what it ran"}});
+  if (!lost(n) || node.cleared < this->attempt() || stage_ == Stage::over) return;
+  const auto failures = state_.failures.find(name(n));
+  if (state_.evicted.contains(name(n)) ||
+      (failures != state_.failures.end() && failures->second >= limits_.max_node_failures))
+    return;
+  record({{"event", "node_returned"},
+          {"node", name(n)},
+          {"evidence",
+           "its agent answers and has ended what it ran: it is a spare again, taken after all others"}});
 }
 
 void Supervisor::rank_started(int node, const control::RankStarted& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= roster_.world()) return;
   if (node_of_rank(what.rank) != node) {
-    suspect_failure({Failure::Kind::misplaced, node, what.rank, 0,
-                     fmt::format("rank {} runs on {} and not on {}", what.rank, name(node),
-                                 name(node_of_rank(what.rank)))});
+    Failure failure;
+    failure.kind = Failure::Kind::misplaced, failure.node = node, failure.rank = what.rank;
+    failure.evidence =
+        fmt::format("rank {} runs on {} and not on {}", what.rank, name(node), name(node_of_rank(what.rank)));
+    suspect_failure(std::move(failure));
     return;
   }
   ranks_[static_cast<std::size_t>(what.rank)].started = true;
 }
 
 void Supervisor::rank_failed(int node, const control::RankFailed& what) {
-  if (what.attempt != attempt()) return;
-  suspect_failure({Failure::Kind::rank_exited, node, what.rank, what.exit_code,
-                   fmt::format("rank {} on {}: {}", what.rank, name(node), what.why)});
+  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
+  take_end({what.rank, node, what.exit_code, what.why, now_});
 }
 
 void Supervisor::rank_exited(int node, const control::RankExited& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= roster_.world()) return;
+  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
   if (what.status == 0) {
     ranks_[static_cast<std::size_t>(what.rank)].exited_well = true;
     return;
@@ -162,8 +172,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
             {"rank", what.rank},
             {"node", name(node)},
             {"status", what.status}});
-  suspect_failure({Failure::Kind::rank_exited, node, what.rank, what.status,
-                   fmt::format("rank {} on {} {}", what.rank, name(node), in_words(what.status))});
+  take_end({what.rank, node, what.status, "", now_});
 }
 
 void Supervisor::rank_finished(const control::RankFinished& what) {
@@ -190,8 +199,7 @@ void Supervisor::rank_restored(const control::RankRestored& what) {
 }
 
 void Supervisor::rank_flight(int node, const control::RankFlight& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= roster_.world() ||
-      node_of_rank(what.rank) != node)
+  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world() || node_of_rank(what.rank) != node)
     return;
   auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
   rank.flight = what, rank.flight_at = now_;
@@ -199,8 +207,7 @@ void Supervisor::rank_flight(int node, const control::RankFlight& what) {
 
 void Supervisor::mpirun_exited(int node, const control::MpirunExited& what) {
   if (what.attempt != attempt() || what.status == 0) return;
-  suspect_failure({Failure::Kind::mpirun_ended, node, -1, what.status,
-                   fmt::format("mpirun on {} {}", name(node), in_words(what.status))});
+  take_end({-1, node, what.status, "", now_});
 }
 
 void Supervisor::checkpoint_decided(const control::Verdict& verdict, const std::string& note) {
@@ -213,20 +220,29 @@ void Supervisor::checkpoint_decided(const control::Verdict& verdict, const std::
   for (auto& rank : ranks_) rank.step = std::max(rank.step, verdict.step);
 }
 
-/// The first sign counts; it waits a moment, because what looks like a rank's end may be the first sign of a
-/// node's. A rank's own end explains mpirun's, whichever was heard of first.
+/// How it ended is kept, and weighed when there is nothing more to wait for (diagnosed()).
+void Supervisor::take_end(RankEnd end) {
+  const auto same =
+      std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == end.rank; });
+  if (same == ends_.end()) ends_.push_back(end);
+  Failure failure;
+  failure.kind = end.rank < 0 ? Failure::Kind::mpirun_ended : Failure::Kind::rank_exited;
+  failure.node = end.node, failure.rank = end.rank, failure.status = end.status;
+  suspect_failure(std::move(failure));
+}
+
+/// It waits a moment, because what looks like a rank's end may be the first sign of a node's.
 void Supervisor::suspect_failure(Failure failure) {
   const bool watching = stage_ == Stage::starting || stage_ == Stage::running ||
                         (stage_ == Stage::gathering && state_.attempt_live());
   if (!watching) return;
+  const bool asked =
+      failure.kind == Failure::Kind::rank_exited && failure.status == static_cast<int>(Exit::transient);
   // What they were told to do: save, and end.
-  if (stopping() && failure.kind == Failure::Kind::rank_exited &&
-      failure.status == static_cast<int>(Exit::transient))
-    return finish(drained());
-  if (!pending_)
-    pending_since_ = now_;
-  else if (pending_->kind != Failure::Kind::mpirun_ended || failure.kind == Failure::Kind::mpirun_ended)
-    return;
+  if (asked && stopping()) return finish(drained());
+  if (asked && !state_.evicting.empty()) return fail(eviction(""));
+  if (pending_) return;
+  pending_since_ = now_;
   pending_ = std::move(failure);
 }
 

@@ -14,15 +14,21 @@
 //
 // A drain is no stage but an order beside them (supervisor_drain.cpp):
 //   drain      begins with                               while it lasts                           ends with
-//   save       loss of the batch host                    every attempt is told to save now        a durable checkpoint
-//   stop       SIGTERM, the time limit                   every attempt is told to save and end    ranks ended with 75, or nothing left
+//   save       loss of the batch host, an order          every attempt is told to save now        a durable checkpoint
+//   stop       SIGTERM, the time limit, no spare left    every attempt is told to save and end    ranks ended with 75, or nothing left
 //                                                                                                 to save, or drain_s: over, exit 75
+//              an order                                  the same                                 the same, exit 93: not queued again
+//   evict      an order, a sign of hardware that dies,   this attempt is told to save and end     ranks ended with 75, or drain_s: the
+//              a straggler                                                                        attempt ends, the node is out, on goes it
 // clang-format on
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "launcher/diagnose/diagnosis.hpp"
+#include "launcher/plan/shrink.hpp"
+#include "launcher/supervise/pace.hpp"
 #include "launcher/supervise/policy.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/run_state.hpp"
@@ -44,18 +50,37 @@ struct ClearAll {
 };  ///< to every agent that is reached
 struct Launch {
   int attempt;
-  std::vector<int> placement;
-};  ///< slot -> node
+  std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
+  std::int64_t trusted_step =
+      -1;  ///< >= 0: start from the shared level, at this step or before; -1: from anything
+};
 struct TellRanks {
   control::Drain what;
 };  ///< to every agent, for the ranks of the attempt
+struct PauseRanks {
+  bool on;
+};  ///< to every agent, for the ranks of the attempt
+struct DumpRank {
+  int node, rank;
+};  ///< to this agent: what is the rank doing? Answered by stacks()
+struct CheckNodes {
+  std::vector<int> nodes;
+};  ///< to these agents: answered by node_health()
 struct FinishRun {
   int exit_code;
 };  ///< to every agent, after result.json
 struct Resign {
   std::string why;
 };  ///< this leader cannot lead
-using Action = std::variant<Record, ClearAll, Launch, TellRanks, FinishRun, Resign>;
+using Action =
+    std::variant<Record, ClearAll, Launch, TellRanks, PauseRanks, DumpRank, CheckNodes, FinishRun, Resign>;
+
+/// What of the settings and the plan decides beside [supervise].
+struct RunFacts {
+  Shrinking shrinking;
+  config::Verify verify;
+};
+RunFacts run_facts_of(const config::RunConfig& resolved);
 
 class Supervisor {
  public:
@@ -63,7 +88,7 @@ class Supervisor {
   /// for people. `drain_s`: a run that is told to end has so long. `through_mpirun`: ranks are started by an
   /// mpirun whose life matters.
   Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
-             RunState state, double now, double unix_now);
+             RunState state, double now, double unix_now, RunFacts facts = {});
 
   /// The moment of everything that is told next.
   void at(double now) { now_ = now; }
@@ -80,6 +105,12 @@ class Supervisor {
   void mpirun_exited(int node, const control::MpirunExited& what);
   void checkpoint_decided(const control::Verdict& verdict, const std::string& note);
   void drain(const control::Drain& asked);
+  void node_signs(int node, const control::NodeSigns& what);
+  void node_health(int node, const control::NodeHealth& what);
+  void rank_doubt(int node, const control::RankDoubt& what);
+  void stacks(int node, const control::Stacks& what);
+  /// What somebody orders, and the answer. The same order twice is one.
+  control::OrderTaken order(const control::Order& what);
   void tick();
 
   /// Everything to do since the last call.
@@ -89,6 +120,8 @@ class Supervisor {
   int attempt() const { return state_.attempts.empty() ? 0 : state_.attempts.back().number; }
   const RunState& state() const { return state_; }
   const std::vector<int>& placement() const { return placement_; }
+  /// Ranks of this attempt, or of the one that is being planned.
+  int world() const { return static_cast<int>(placement_.size()) * roster_.ranks_per_node; }
 
  private:
   struct Node {
@@ -97,40 +130,33 @@ class Supervisor {
     int cleared = 0;        ///< attempts below this are ended there
     bool mpirun = false;
     int attempt = 0;
+    control::NodeHealth health;  ///< the newest
+    double health_at = -1;       ///< -1: it has said nothing
   };
   struct RankNow {
     bool started = false, finished = false, exited_well = false;
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
-    double moved_at = 0;                        ///< when step or phase last changed
+    std::int64_t moves = 0;                     ///< as it counts them
+    double moved_at = 0;                        ///< when it last began a phase
     double seen_at = 0;                         ///< when its agent last named it among the living
     std::optional<control::RankFlight> flight;  ///< the last report, ...
     double flight_at = 0;                       ///< and when it came
   };
+  /// A hang is being looked into: the culprit's stack has been asked for.
+  struct Hang {
+    int rank = -1;
+    double since = 0;
+    std::string stacks;
+  };
 
+  // supervisor.cpp
   void record(nlohmann::json event);
   void take_progress(const control::Beat& beat, int node);
-  void begin_attempt(std::vector<int> placement);
-  void plan_first();
-  bool try_adopt();
+  void take_end(RankEnd end);
   void suspect_failure(Failure failure);
-  void fail(Failure failure);
-  void finish(RunState::Verdict verdict);
-  bool stopping() const { return state_.drain && state_.drain->what.stop; }
-  bool worth_saving() const;
-  void tell_ranks();
-  RunState::Verdict drained() const;
-  void forgive(double gap_s);
-  void lose_silent_nodes();
-  void lose(int node, double silent_s, const std::string& evidence);
-  void check_gathering();
-  void check_clearing();
-  void check_starting();
-  void check_running();
-  void check_hang();
   bool majority() const;
   bool fresh(int node) const;
-  RunState with_doubts() const;
   bool lost(int node) const { return state_.lost.contains(name(node)); }
   bool lost_is_placed() const {
     return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); });
@@ -142,8 +168,58 @@ class Supervisor {
   const std::string& name(int node) const { return roster_.nodes[static_cast<std::size_t>(node)].name; }
   std::int64_t highest_step() const;
 
+  // supervisor_stages.cpp
+  void begin_attempt(std::vector<int> placement, const Decision& decision);
+  void plan_first();
+  config::Supervise patient() const;
+  bool try_adopt();
+  void forgive(double gap_s);
+  void lose_silent_nodes();
+  void lose(int node, double silent_s, const std::string& evidence);
+  void check_gathering();
+  void check_clearing();
+  void check_starting();
+  void check_running();
+  bool heard_since_failure() const;
+
+  // supervisor_hang.cpp
+  void check_hang();
+  void check_stragglers();
+
+  // supervisor_failures.cpp
+  Failure diagnosed() const;
+  std::vector<SeenSign> signs_that_count() const;
+  void fail(Failure failure);
+  void judge_nodes(const Failure& failure);
+  void carry_out(Decision decision, const Failure& failure);
+  void finish(RunState::Verdict verdict);
+  double hours_left() const;
+  std::int64_t trusted_before(const control::RankDoubt& what) const;
+
+  // supervisor_drain.cpp
+  bool stopping() const { return state_.drain && state_.drain->what.stop; }
+  bool worth_saving() const;
+  void drain(const control::Drain& asked, bool for_good);
+  bool ranks_hear() const;
+  void tell_ranks();
+  void evict(int node, const std::string& reason);
+  void check_eviction();
+  Failure eviction(const std::string& note) const;
+  RunState::Verdict drained() const;
+
+  // supervisor_orders.cpp
+  control::OrderTaken order_eviction(const control::Order& what, const std::string& by);
+
+  // supervisor_spares.cpp
+  RunState with_doubts() const;
+  std::vector<NodeView> views() const;
+  bool has_spare_for(int node) const;
+  void check_spares();
+  std::string spares_text() const;
+
   Roster roster_;
   config::Supervise limits_;
+  RunFacts facts_;
   int drain_s_;
   bool through_mpirun_;
   int epoch_;
@@ -155,8 +231,13 @@ class Supervisor {
   std::vector<Node> nodes_;
   std::vector<int> placement_;
   std::vector<RankNow> ranks_;
+  Pace pace_;
+  Stragglers stragglers_;
   std::optional<Failure> pending_;  ///< a rank's end that may be a symptom of a node's
-  double pending_since_ = 0, tick_at_ = -1;
+  std::vector<RankEnd> ends_;       ///< of the attempt, as they were heard of; mpirun's has rank -1
+  std::vector<SeenSign> signs_;     ///< of the last minutes
+  std::optional<Hang> hang_;
+  double pending_since_ = 0, tick_at_ = -1, next_check_;
   bool stepped_ = false;  ///< the attempt's first new step has been seen
   std::vector<Action> actions_;
 };

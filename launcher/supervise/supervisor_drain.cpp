@@ -1,6 +1,6 @@
 // Drains: the state must reach the shared level soon, because what holds the other levels may go: the whole
-// job (stop), or SLURM's patience with a job that has lost its script. An order outlives the attempt and the
-// leader that it was given to.
+// job (stop), SLURM's patience with a job that has lost its script, or one node (evict). An order outlives
+// the attempt and the leader that it was given to.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,31 +10,78 @@
 
 namespace holdfast::launcher {
 
-void Supervisor::drain(const control::Drain& asked) {
+void Supervisor::drain(const control::Drain& asked) { drain(asked, false); }
+
+void Supervisor::drain(const control::Drain& asked, bool for_good) {
   if (stage_ == Stage::over || state_.verdict) return;
-  if (state_.drain && (state_.drain->what.stop || !asked.stop)) return;
+  const bool known = state_.drain && (state_.drain->what.stop || !asked.stop);
+  if (known && (!for_good || state_.drain->for_good)) return;
   record({{"event", "drain"},
           {"attempt", attempt()},
           {"step", highest_step()},
           {"stop", asked.stop},
+          {"for_good", for_good},
           {"reason", asked.reason}});
+  if (known) return;
   if (asked.stop && !worth_saving()) return finish(drained());
   // Ranks that are not being started yet hear of it with their start.
-  if (stage_ == Stage::starting || stage_ == Stage::running ||
-      (stage_ == Stage::gathering && state_.attempt_live()))
-    tell_ranks();
+  if (ranks_hear()) tell_ranks();
+}
+
+bool Supervisor::ranks_hear() const {
+  return stage_ == Stage::starting || stage_ == Stage::running ||
+         (stage_ == Stage::gathering && state_.attempt_live());
 }
 
 void Supervisor::tell_ranks() {
-  if (state_.drain) actions_.push_back(TellRanks{state_.drain->what});
+  if (const auto asked = state_.asked_of_ranks()) {
+    if (state_.paused && asked->stop) actions_.push_back(PauseRanks{false});
+    actions_.push_back(TellRanks{*asked});
+  }
+  if (state_.hold_ranks()) actions_.push_back(PauseRanks{true});
 }
 
 /// Is there state that only this job's nodes have? In the memory of live ranks, or in the local levels that
 /// an attempt left, for the next one to bring to the shared level.
 bool Supervisor::worth_saving() const {
-  for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->epoch >= state_.job_epoch; ++a)
-    if (a->restored) return !a->ended_at || a->last_step > state_.durable_step;
+  for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->epoch >= state_.job_epoch; ++a) {
+    if (!a->restored) continue;
+    // What may be wrong must not be saved.
+    if (state_.trusted_step >= 0 && a->number <= state_.tainted_attempt) return false;
+    return !a->ended_at || a->last_step > state_.durable_step;
+  }
   return false;
+}
+
+/// The node leaves: at once if it holds nothing, else when the ranks have saved.
+void Supervisor::evict(int n, const std::string& reason) {
+  if (lost(n) || state_.evicting.contains(name(n)) || stage_ == Stage::over) return;
+  if (slot_of(n) < 0 || !state_.attempt_live()) {
+    record({{"event", "node_evicted"}, {"node", name(n)}, {"evidence", reason}});
+    return;
+  }
+  record({{"event", "eviction_ordered"}, {"node", name(n)}, {"attempt", attempt()}, {"reason", reason}});
+  if (stopping() || pending_ || stage_ == Stage::gathering)
+    return;  // whatever comes next does without the node
+  if (stage_ == Stage::clearing || !state_.attempts.back().restored) return fail(eviction(""));
+  tell_ranks();
+}
+
+Failure Supervisor::eviction(const std::string& note) const {
+  expects(!state_.evicting.empty(), "a node is to leave");
+  const auto& [node, why] = *state_.evicting.begin();
+  Failure failure;
+  failure.kind = Failure::Kind::evicted;
+  failure.node = roster_.node_called(node);
+  failure.evidence = fmt::format("{} leaves: {}{}{}", node, why, note.empty() ? "" : "; ", note);
+  return failure;
+}
+
+void Supervisor::check_eviction() {
+  if (!state_.evicting_since || stopping() || stage_ == Stage::gathering || pending_ ||
+      now_ + unix_offset_ < *state_.evicting_since + drain_s_)
+    return;
+  fail(eviction(fmt::format("the ranks have not saved within {} s", drain_s_)));
 }
 
 RunState::Verdict Supervisor::drained() const {
@@ -46,6 +93,7 @@ RunState::Verdict Supervisor::drained() const {
   if (reached > durable)
     why += fmt::format("; steps {} to {} did not become durable and have to be done again", durable + 1,
                        reached);
+  if (state_.drain->for_good) return {static_cast<int>(Exit::no_requeue), "stopped", why, 0};
   return {static_cast<int>(Exit::transient), "drained", why, 0};
 }
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/supervisor.hpp"
 #include "src/base/error.hpp"
 
@@ -17,7 +17,8 @@ constexpr double minority_limit_s =
     120;  // alone for so long: let the others, or SLURM, go on without this leader
 constexpr double forgotten_s =
     15;  // an agent that was replaced knows its ranks again by then, or they are gone
-constexpr double flight_life_s = 3;  // of a report that comes every second
+constexpr double crossing_s =
+    0.02;  // what a node said before it died may still be on its way when others have noticed
 constexpr double stopped_gap_s =
     1;  // between two ticks: this very process was stopped, and heard nobody meanwhile
 
@@ -28,6 +29,7 @@ void Supervisor::tick() {
   tick_at_ = now_;
   if (stage_ == Stage::over) return;
   if (stopping() && now_ + unix_offset_ >= state_.drain->at + drain_s_) return finish(drained());
+  check_eviction();
   if (majority()) {
     minority_since_ = -1;
     lose_silent_nodes();
@@ -39,6 +41,7 @@ void Supervisor::tick() {
       return;
     }
   }
+  check_spares();
   switch (stage_) {
     case Stage::gathering:
       return check_gathering();
@@ -58,6 +61,7 @@ void Supervisor::forgive(double gap_s) {
   for (auto& node : nodes_) node.last_beat = node.last_beat < 0 ? node.last_beat : now_;
   for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
   for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
+  if (hang_) hang_->since += gap_s;
   if (minority_since_ >= 0) minority_since_ += gap_s;
 }
 
@@ -96,7 +100,10 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
   // Without its script the job lives only until SLURM looks: whatever the local levels hold goes with it.
   if (n == roster_.batch_host) drain({false, "the batch host was lost"});
   if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return;
-  fail({slot < 0 ? Failure::Kind::node_idle_lost : Failure::Kind::node_lost, n, -1, 0, evidence, silent_s});
+  Failure failure;
+  failure.kind = slot < 0 ? Failure::Kind::node_idle_lost : Failure::Kind::node_lost;
+  failure.node = n, failure.evidence = evidence, failure.silent_s = silent_s;
+  fail(std::move(failure));
 }
 
 void Supervisor::check_gathering() {
@@ -111,9 +118,11 @@ void Supervisor::check_gathering() {
   if (state_.attempt_live()) {
     // Ranks that are only now coming back to a restarted agent deserve the wait.
     if (now_ - stage_since_ < 2e-3 * limits_.node_silence_ms) return;
-    if (pending_ && !lost_is_placed()) return fail(*pending_);
-    fail({Failure::Kind::leader_changed, -1, -1, 0, "the attempt is not whole under the new leader"});
-    return;
+    if (pending_ && !lost_is_placed()) return fail(diagnosed());
+    Failure failure;
+    failure.kind = Failure::Kind::leader_changed;
+    failure.evidence = "the attempt is not whole under the new leader";
+    return fail(std::move(failure));
   }
   plan_first();
 }
@@ -132,39 +141,47 @@ bool Supervisor::try_adopt() {
   stepped_ = state_.attempts.back().first_step_at.has_value();
   stage_ = Stage::running, stage_since_ = now_;
   for (auto& rank : ranks_) rank.moved_at = rank.seen_at = now_;
+  // What was on record last, they may have been told by nobody.
+  if (!state_.hold_ranks()) actions_.push_back(PauseRanks{false});
+  tell_ranks();
   return true;
 }
 
 void Supervisor::plan_first() {
+  Failure absent;
+  absent.kind = Failure::Kind::node_lost, absent.evidence = "more nodes are lost than there are spares";
   Decision decision;
-  auto filled = fill(roster_, with_doubts(), placement_, decision);
-  if (!filled)
-    filled = fill(roster_, state_, placement_, decision);  // at the start, agents may be on their way
-  if (!filled)
-    return finish({static_cast<int>(Exit::out_of_spares), "out_of_spares",
-                   "more nodes are lost than there are spares", 0});
-  begin_attempt(*filled);
-}
-
-/// The state for the choice of a spare: one that has not been heard of is none, one that is late comes last.
-/// A unit's switch takes a node and the spare beside it together, and the spare's silence may be the shorter
-/// by one heartbeat.
-RunState Supervisor::with_doubts() const {
-  RunState state = state_;
-  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
-    if (nodes_[static_cast<std::size_t>(n)].last_beat < 0) state.lost.insert(name(n));
-    if (!fresh(n)) state.suspects.insert(name(n));
+  // At the start, agents may be on their way: those who are late come last, but they count.
+  for (const bool doubting : {true, false}) {
+    const RunState state = doubting ? with_doubts() : state_;
+    decision = decide({roster_, patient(), facts_.shrinking, state, placement_, views(), -1}, absent, false);
+    if (!decision.stop) break;
   }
-  return state;
+  carry_out(std::move(decision), absent);
 }
 
-void Supervisor::begin_attempt(std::vector<int> placement) {
+/// Budgets are for failures.
+config::Supervise Supervisor::patient() const {
+  config::Supervise limits = limits_;
+  limits.max_restarts = limits.max_same_step = limits.max_without_checkpoint =
+      std::numeric_limits<int>::max();
+  return limits;
+}
+
+void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decision) {
   placement_ = std::move(placement);
   std::vector<std::string> names;
   for (const int n : placement_) names.push_back(name(n));
-  record({{"event", "attempt_planned"}, {"attempt", attempt() + 1}, {"epoch", epoch_}, {"placement", names}});
-  ranks_.assign(ranks_.size(), RankNow{});
-  pending_.reset();
+  record({{"event", "attempt_planned"},
+          {"attempt", attempt() + 1},
+          {"epoch", epoch_},
+          {"placement", names},
+          {"answer", name_of(decision.answer)},
+          {"because", decision.because}});
+  ranks_.assign(static_cast<std::size_t>(world()), RankNow{});
+  pending_.reset(), ends_.clear(), hang_.reset();
+  pace_.new_attempt();
+  stragglers_ = Stragglers(limits_, world());
   stepped_ = false;
   stage_ = Stage::clearing, stage_since_ = now_;
   actions_.push_back(ClearAll{attempt()});
@@ -180,7 +197,7 @@ void Supervisor::check_clearing() {
   }
   record({{"event", "attempt_started"}, {"attempt", attempt()}});
   stage_ = Stage::starting, stage_since_ = now_;
-  actions_.push_back(Launch{attempt(), placement_});
+  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step});
   tell_ranks();
 }
 
@@ -188,25 +205,29 @@ void Supervisor::check_starting() {
   if (pending_) return check_running();
   int missing = -1, missing_count = 0;
   bool one_node = true;
-  for (int r = 0; r < roster_.world(); ++r) {
+  for (int r = 0; r < world(); ++r) {
     if (ranks_[static_cast<std::size_t>(r)].started) continue;
     if (missing < 0) missing = r;
     one_node = one_node && node_of_rank(r) == node_of_rank(missing);
     ++missing_count;
   }
   if (missing < 0) {
-    record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", roster_.world()}});
+    record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", world()}});
     stage_ = Stage::running, stage_since_ = now_;
     for (auto& rank : ranks_) rank.moved_at = rank.seen_at = now_;
     return;
   }
   if (now_ - stage_since_ <= limits_.start_s) return;
   // Somebody in particular is to blame only when the others came up.
-  const bool blame = one_node && roster_.slots() > 1;
-  fail({Failure::Kind::start_failed, blame ? node_of_rank(missing) : -1, missing, 0,
-        fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count,
-                    roster_.world(), limits_.start_s, missing, name(node_of_rank(missing))),
-        now_ - stage_since_});
+  const bool blame = one_node && placement_.size() > 1;
+  Failure failure;
+  failure.kind = Failure::Kind::start_failed;
+  failure.node = blame ? node_of_rank(missing) : -1, failure.rank = missing;
+  failure.evidence =
+      fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count,
+                  world(), limits_.start_s, missing, name(node_of_rank(missing)));
+  failure.silent_s = now_ - stage_since_;
+  fail(std::move(failure));
 }
 
 void Supervisor::check_running() {
@@ -218,93 +239,26 @@ void Supervisor::check_running() {
     return finish({0, "done", "", 0});
   }
   if (pending_) {
-    const double beat_s = limits_.heartbeat_ms * 1e-3;
-    if (now_ - pending_since_ < 2.5 * beat_s) return;
-    for (const int n : placement_)
-      if (!fresh(n)) return;  // silence will decide within node_silence_ms
-    return fail(*pending_);
+    if (heard_since_failure()) fail(diagnosed());
+    return;
   }
-  for (int r = 0; r < roster_.world(); ++r) {
+  for (int r = 0; r < world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
     const int node = node_of_rank(r);
     if (!rank.exited_well && fresh(node) && now_ - rank.seen_at > forgotten_s)
-      return suspect_failure({Failure::Kind::rank_exited, node, r, -1,
-                              fmt::format("rank {} on {} vanished: its agent has not named it for {} s", r,
-                                          name(node), forgotten_s)});
+      return take_end({r, node, -1, fmt::format("its agent has not named it for {} s", forgotten_s), now_});
   }
   check_hang();
+  check_stragglers();
 }
 
-/// Nobody moves: somebody in particular holds the rest up.
-void Supervisor::check_hang() {
-  const auto trains = [](const RankNow& r) {
-    return (r.step >= 0 || r.phase != control::Phase::starting) && !r.finished && !r.exited_well;
-  };
-  if (std::none_of(ranks_.begin(), ranks_.end(),
-                   [&](const RankNow& r) { return trains(r) && now_ - r.moved_at > limits_.step_s; }))
-    return;
-  std::vector<StillRank> still;
-  for (int r = 0; r < roster_.world(); ++r) {
-    const auto& rank = ranks_[static_cast<std::size_t>(r)];
-    if (!trains(rank)) continue;
-    // Agents report once a second while nobody moves; an older report tells of an earlier delay.
-    const bool current = rank.flight && now_ - rank.flight_at <= flight_life_s;
-    still.push_back({r, rank.step, rank.phase, now_ - rank.moved_at, current ? &*rank.flight : nullptr});
-  }
-  const Culprit culprit = who_hangs(still, limits_.step_s);
-  const int node = node_of_rank(culprit.rank);
-  fail({Failure::Kind::rank_hung, node, culprit.rank, 0,
-        culprit.why.empty() ? fmt::format("rank {} on {} has shown no progress for {} s", culprit.rank,
-                                          name(node), limits_.step_s)
-                            : fmt::format("rank {} on {} holds up the others for {} s: {}", culprit.rank,
-                                          name(node), limits_.step_s, culprit.why),
-        now_ - ranks_[static_cast<std::size_t>(culprit.rank)].moved_at});
-}
-
-void Supervisor::fail(Failure failure) {
-  const bool healthy = failure.kind != Failure::Kind::node_lost &&
-                       failure.kind != Failure::Kind::node_idle_lost &&
-                       failure.kind != Failure::Kind::leader_changed;
-  const double detected = healthy && pending_ ? now_ - pending_since_ : failure.silent_s;
-  record({{"event", "attempt_ended"},
-          {"attempt", attempt()},
-          {"cause", name_of(failure.kind)},
-          {"node", failure.node < 0 ? "" : name(failure.node)},
-          {"rank", failure.rank},
-          {"step", highest_step()},
-          {"healthy", healthy},
-          {"detected_s", detected},
-          {"evidence", failure.evidence}});
-  pending_.reset();
-  if (failure.kind == Failure::Kind::start_failed && failure.node >= 0)
-    record({{"event", "node_suspected"}, {"node", name(failure.node)}, {"evidence", failure.evidence}});
-  if (stopping() && !worth_saving()) return finish(drained());
-  Decision decision = decide(roster_, limits_, with_doubts(), placement_, failure);
-  // The next job gets other nodes.
-  if (stopping() && decision.stop && decision.stop->exit_code == static_cast<int>(Exit::out_of_spares))
-    decision.stop = drained();
-  if (decision.stop) return finish(*decision.stop);
-  if (decision.promoted >= 0)
-    record({{"event", "spare_promoted"},
-            {"slot", decision.slot},
-            {"from", name(placement_[static_cast<std::size_t>(decision.slot)])},
-            {"to", name(decision.promoted)},
-            {"unit", roster_.nodes[static_cast<std::size_t>(decision.promoted)].unit}});
-  begin_attempt(std::move(decision.placement));
-}
-
-void Supervisor::finish(RunState::Verdict verdict) {
-  if (state_.attempt_live())
-    record({{"event", "attempt_ended"},
-            {"attempt", attempt()},
-            {"cause", verdict.status},
-            {"step", highest_step()}});
-  record({{"event", "run_finished"},
-          {"exit_code", verdict.exit_code},
-          {"status", verdict.status},
-          {"why", verdict.why}});
-  stage_ = Stage::over;
-  actions_.push_back(FinishRun{verdict.exit_code});
+/// What ended ranks was no node's end: every node has been heard since. While one has not, its silence will
+/// decide within node_silence_ms.
+bool Supervisor::heard_since_failure() const {
+  return std::all_of(placement_.begin(), placement_.end(), [this](int n) {
+    const auto& node = nodes_[static_cast<std::size_t>(n)];
+    return node.connected && node.last_beat > pending_since_ + crossing_s;
+  });
 }
 
 }  // namespace holdfast::launcher

@@ -38,10 +38,11 @@ void check_supervise(const Supervise& s) {
 void check_shrinking(const RunConfig& c) {
   if (c.supervise.min_nodes > c.cluster.nodes)
     refuse("supervise.min_nodes is larger than cluster.nodes",
-           fmt::format("{} and {}", c.supervise.min_nodes, c.cluster.nodes), "Use 0 for a run that never shrinks?");
+           fmt::format("{} and {}", c.supervise.min_nodes, c.cluster.nodes),
+           "Use 0 for a run that never shrinks?");
   if (c.supervise.when_short == WhenShort::shrink && c.supervise.min_nodes == 0)
-    refuse("supervise.when_short = \"shrink\" needs supervise.min_nodes", "0 means that the run never shrinks",
-           "How many active nodes are the fewest that make sense?");
+    refuse("supervise.when_short = \"shrink\" needs supervise.min_nodes",
+           "0 means that the run never shrinks", "How many active nodes are the fewest that make sense?");
 }
 
 void check_rank(const Rank& r) {

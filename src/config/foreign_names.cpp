@@ -42,8 +42,7 @@ const std::vector<ForeignName>& foreign_names() {
 
 std::string foreign_suggestion(const std::string& key) {
   for (const auto& known : foreign_names())
-    if (plain(key) == known.name)
-      return std::string(known.whose) + "'s " + key + " is here " + known.answer;
+    if (plain(key) == known.name) return std::string(known.whose) + "'s " + key + " is here " + known.answer;
   return "";
 }
 

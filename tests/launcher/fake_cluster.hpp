@@ -22,6 +22,7 @@ struct Shape {
   double save_s = 0.5;                  ///< of a checkpoint that was asked for
   bool local = false;                   ///< a local level at every step: an attempt that ends loses none
   std::vector<std::string> units = {};  ///< of the nodes; all "A" when empty
+  RunFacts facts = {};
 };
 
 /// Nodes n0, n1, ...: the active ones first. The first spare is the batch host; the leader begins there.
@@ -63,6 +64,7 @@ class FakeCluster {
     bool up = true, linked = true;      ///< the node lives; its link works
     bool clears = true, starts = true;  ///< what it does when it is told
     bool connected = false;             ///< to the leader of the moment
+    bool dumps = true;                  ///< it says what a rank's stacks are when it is asked
     int attempt = 0, mpirun = 0;        ///< highest heard of; of the mpirun that it hosts
     double next_beat = 0;
     std::map<int, Rank> ranks;
@@ -90,6 +92,8 @@ class FakeCluster {
   int mpirun_status = 0;  ///< what mpirun ends with when all its ranks have ended well
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
   std::function<void()> after_tick = [] {};
+  std::vector<CheckNodes> checks;  ///< that were ordered
+  bool held = false;               ///< the ranks hold, on the leader's word
 
   Agent& agent(int n) { return agents[static_cast<std::size_t>(n)]; }
   Stage stage() const { return leader ? leader->stage() : Stage::over; }
@@ -178,7 +182,7 @@ class FakeCluster {
            {"epoch", ++epoch},
            {"unix", now + unix_offset}});
     leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, epoch,
-                                          folded(), now, now + unix_offset);
+                                          folded(), now, now + unix_offset, setup.facts);
   }
 
   // What is on record.
@@ -239,7 +243,8 @@ class FakeCluster {
         leader->agent_here(n, beat_of(n));
         for (const auto& [number, r] : a.ranks) repeat(n, number, r);
         if (leader->attempt() > 0) clear(n, leader->attempt());
-        if (const auto& drain = leader->state().drain) ordered_ = drain->what;
+        if (const auto asked = leader->state().asked_of_ranks()) ordered_ = *asked;
+        held = leader->state().hold_ranks();
       } else {
         for (const auto& word : std::exchange(a.words, {})) word(*leader);
       }
@@ -281,6 +286,15 @@ class FakeCluster {
           launch(*start);
         } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
           ordered_ = tell->what;
+        } else if (const auto* hold = std::get_if<PauseRanks>(&action)) {
+          held = hold->on;
+        } else if (const auto* check = std::get_if<CheckNodes>(&action)) {
+          checks.push_back(*check);
+        } else if (const auto* dump = std::get_if<DumpRank>(&action)) {
+          if (!agent(dump->node).dumps) continue;
+          this->tell(dump->node, [n = dump->node, said = control::Stacks{leader->attempt(), dump->rank,
+                                                                         "#0 wait\n#1 gather\n"}](
+                                     Supervisor& s) { s.stacks(n, said); });
         } else if (const auto* end = std::get_if<FinishRun>(&action)) {
           exit_code = end->exit_code;
           launched_.reset();
@@ -295,7 +309,8 @@ class FakeCluster {
 
   void launch(const Launch& what) {
     launched_ = what, begins_ = now + boot_s;
-    ordered_.reset(), saving_.reset();
+    ordered_.reset(), saving_.reset(), held = false;
+    if (what.trusted_step >= 0) durable = reached = what.trusted_step;
     if (setup.through_mpirun) agent(leader_node).mpirun = what.attempt;
     mpirun_node_ = leader_node;
     for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
@@ -331,6 +346,10 @@ class FakeCluster {
     }
     for (Rank* r : ranks) r->phase = whole ? control::Phase::forward : r->hangs ? hung_phase : waiting_phase;
     if (!whole) return;
+    if (held && ranks.front()->step >= 0) {
+      for (Rank* r : ranks) r->phase = control::Phase::paused;
+      return;
+    }
     if (ranks.front()->step < 0) {
       const std::int64_t step = setup.local ? reached : durable;
       for (Rank* r : ranks) r->step = step;

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
+
 #include "tests/launcher/fake_cluster.hpp"
 
 namespace holdfast::launcher {
@@ -19,40 +22,189 @@ Roster two_units() {
   return test::roster_of(setup);  // batch host: n3, in A
 }
 
-TEST(Policy, BestSpare) {
-  const Roster roster = two_units();
-  RunState state;
-  const std::vector<int> placement = {0, 1, 2};
-  EXPECT_EQ(best_spare(roster, state, placement, 0), 4) << "same unit first, but not the batch host";
-  EXPECT_EQ(best_spare(roster, state, placement, 1), 5);
-  EXPECT_EQ(best_spare(roster, state, placement, -1), 4) << "nobody in particular: by order";
-  state.lost = {"n4"}, state.suspects = {"n5"};
-  EXPECT_EQ(best_spare(roster, state, placement, 0), 7);
-  EXPECT_EQ(best_spare(roster, state, placement, 1), 6);
-  state.lost = {"n4", "n7"};
-  EXPECT_EQ(best_spare(roster, state, placement, 0), 6) << "another unit before the batch host";
-  state.lost = {"n4", "n6", "n7"};
-  EXPECT_EQ(best_spare(roster, state, placement, 0), 3) << "the batch host before a suspect";
-  state.lost = {"n3", "n4", "n6", "n7"};
-  EXPECT_EQ(best_spare(roster, state, placement, 0), 5) << "a suspect is better than nothing";
-  state.lost.insert("n5");
-  EXPECT_EQ(best_spare(roster, state, placement, 0), -1);
+// One row of the table after another: what holds, what the answer is, and that the rows above do not.
+
+struct TableCase {
+  const char* because;
+  Facts facts;
+  Answer answer;
+  int exit_code;
+};
+Facts facts(const std::function<void(Facts&)>& change) {
+  Facts f;
+  change(f);
+  return f;
+}
+const std::vector<TableCase>& cases() {
+  using enum config::WhenShort;
+  static const std::vector<TableCase> all = {
+      {"exit code", facts([](Facts& f) { f.final_code = 3, f.short_of_nodes = true; }), Answer::stop, 0},
+      {"same way on any node", facts([](Facts& f) { f.same_again = f.spares_suffice = true; }), Answer::stop,
+       93},
+      {"same step", facts([](Facts& f) { f.same_step = f.no_progress = true; }), Answer::stop, 93},
+      {"neither a new step nor a checkpoint", facts([](Facts& f) { f.no_progress = f.restarts_used = true; }),
+       Answer::stop, 93},
+      {"restarts are used up",
+       facts([](Facts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }), Answer::stop,
+       1},
+      {"a better one is there", facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }),
+       Answer::substitute, 0},
+      {"every slot has its node", facts([](Facts& f) { f.suspect = f.spares_suffice = true; }),
+       Answer::restart, 0},
+      {"every slot has its node", Facts{}, Answer::restart, 0},
+      {"a spare for every slot", facts([](Facts& f) {
+         f.short_of_nodes = f.spares_suffice = f.suspect = f.better_node = f.can_shrink = true;
+       }),
+       Answer::substitute, 0},
+      {"when_short is stop", facts([](Facts& f) {
+         f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink, f.when_short = stop;
+       }),
+       Answer::stop, 5},
+      {"when_short is shrink",
+       facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.when_short = shrink; }), Answer::shrink,
+       0},
+      {"costs less than the queue",
+       facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink; }),
+       Answer::shrink, 0},
+      {"cannot shrink further", facts([](Facts& f) { f.short_of_nodes = true, f.when_short = shrink; }),
+       Answer::stop, 5},
+      {"no spare node is left", facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true; }),
+       Answer::requeue, 75},
+      {"no spare node is left", facts([](Facts& f) {
+         f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink, f.when_short = requeue;
+       }),
+       Answer::requeue, 75},
+  };
+  return all;
 }
 
-TEST(Policy, FillTakesDifferentSparesForDifferentSlots) {
-  const Roster roster = two_units();
+TEST(Policy, RowsOneByOne) {
+  std::set<const PolicyRow*> seen;
+  for (const auto& c : cases()) {
+    const PolicyRow& row = row_for(c.facts);
+    EXPECT_THAT(row.when, testing::HasSubstr(c.because));
+    EXPECT_EQ(row.answer, c.answer) << c.because;
+    EXPECT_EQ(row.exit_code, c.exit_code) << c.because;
+    seen.insert(&row);
+  }
+  EXPECT_EQ(seen.size(), policy_table().size()) << "a row that no case reaches";
+}
+
+Decision decided(const Roster& roster, const RunState& state, const Failure& failure,
+                 const config::Supervise& limits = {}, const Shrinking& shrinking = {}, double hours = -1,
+                 bool worth_saving = false, std::vector<int> placement = {}) {
+  if (placement.empty()) placement = roster.first_placement;
+  return decide({roster, limits, shrinking, state, placement, {}, hours}, failure, worth_saving);
+}
+
+Failure failure_of(Failure::Kind kind, int node, int status = 0) {
+  Failure f;
+  f.kind = kind, f.node = node, f.status = status, f.evidence = "evidence";
+  return f;
+}
+
+TEST(Policy, ASpareForEverySlot) {
   RunState state;
-  state.lost = {"n0", "n1", "n2"};
-  Decision decision;
-  const auto filled = fill(roster, state, {0, 1, 2}, decision);
-  ASSERT_TRUE(filled);
-  EXPECT_THAT(*filled, ElementsAre(4, 5, 6));
-  state.lost = {"n0", "n1", "n2", "n4", "n5", "n6"};
-  EXPECT_FALSE(fill(roster, state, {0, 1, 2}, decision)) << "two spares for three slots";
+  state.lost = {"n0", "n2"};
+  const Decision d = decided(two_units(), state, failure_of(Failure::Kind::node_lost, 0));
+  EXPECT_EQ(d.answer, Answer::substitute);
+  EXPECT_THAT(d.placement, ElementsAre(4, 1, 5));
+  ASSERT_EQ(d.promotions.size(), 2u);
+  EXPECT_EQ(d.promotions[1].from, 2);
+  EXPECT_EQ(d.promotions[1].to, 5);
+}
+
+TEST(Policy, ANodeThatFailsAgainIsExchangedForOneThatDidNot) {
+  RunState state;
+  const Failure again = failure_of(Failure::Kind::rank_exited, 1, 1);
+  state.failures["n1"] = 1;
+  EXPECT_EQ(decided(two_units(), state, again).answer, Answer::restart);
+  state.failures["n1"] = 2;
+  const Decision d = decided(two_units(), state, again);
+  EXPECT_EQ(d.answer, Answer::substitute);
+  EXPECT_THAT(d.placement, ElementsAre(0, 5, 2));
+  for (int n = 3; n < 8; ++n) state.suspects.insert("n" + std::to_string(n));
+  EXPECT_EQ(decided(two_units(), state, again).answer, Answer::restart)
+      << "one suspect is as good as another";
+  Failure gpu = again;
+  gpu.blame = Blame::node, state.failures.clear(), state.suspects.clear();
+  EXPECT_EQ(decided(two_units(), state, gpu).answer, Answer::substitute) << "its hardware: once is enough";
+  gpu.ends_node = true, state.lost = {"n1"};
+  EXPECT_THAT(decided(two_units(), state, gpu).placement, ElementsAre(0, 5, 2));
+}
+
+TEST(Policy, FinalCodesAndBudgets) {
+  RunState state;
+  for (const int code : {2, 3, 4, 93})
+    EXPECT_EQ(decided(two_units(), state, failure_of(Failure::Kind::rank_exited, 1, code)).stop->exit_code,
+              code);
+  Failure again = failure_of(Failure::Kind::rank_exited, 1, 1);
+  again.same_again = true;
+  EXPECT_EQ(decided(two_units(), state, again).stop->exit_code, 93);
+  config::Supervise limits;
+  limits.max_without_checkpoint = 4, state.no_progress = 4;
+  const Failure lost = failure_of(Failure::Kind::node_lost, 1);
+  EXPECT_EQ(decided(two_units(), state, lost, limits).stop->exit_code, 93);
+  EXPECT_THAT(decided(two_units(), state, lost, limits).stop->why, testing::HasSubstr("4 attempts in a row"));
+}
+
+/// 6 nodes of 2 ranks in groups of 4: two nodes are a replica.
+Shrinking pairs() {
+  return {.nodes = 6, .together = 2, .ranks_per_node = 2, .group = 4, .lanes = 6, .steps = 1000};
+}
+Roster six(int spares = 0) { return test::roster_of({.slots = 6, .spares = spares, .units = {}}); }
+
+TEST(Policy, ShrinksByWholeReplicas) {
+  RunState state;
+  state.lost = {"n1"};
+  config::Supervise limits;
+  const Failure lost = failure_of(Failure::Kind::node_lost, 1);
+  limits.min_nodes = 2, limits.when_short = config::WhenShort::shrink;
+  Decision d = decided(six(), state, lost, limits, pairs());
+  EXPECT_EQ(d.answer, Answer::shrink);
+  EXPECT_THAT(d.placement, ElementsAre(4, 5, 2, 3)) << "the last replica moves into the gap";
+  state.lost = {"n1", "n3"};
+  d = decided(six(), state, lost, limits, pairs());
+  EXPECT_THAT(d.placement, ElementsAre(0, 2, 4, 5)) << "what is left of two replicas makes one";
+  state.lost = {"n0", "n1", "n2", "n3"};
+  EXPECT_THAT(decided(six(), state, lost, limits, pairs()).placement, ElementsAre(4, 5));
+  limits.min_nodes = 4;
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs()).stop->exit_code, 5);
+  limits.when_short = config::WhenShort::automatic;
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs()).stop->exit_code, 75);
+  limits.min_nodes = 0;
+  d = decided(six(), state, lost, limits, pairs(), -1, true);
+  EXPECT_EQ(d.answer, Answer::requeue);
+  EXPECT_FALSE(d.stop) << "the nodes that are left hold all of the state: they save it first";
+  EXPECT_THAT(d.placement, ElementsAre(4, 5));
+  state.lost.insert("n4");
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), -1, true).stop->exit_code, 75);
+}
+
+TEST(Policy, TheCheaperOfTheTwo) {
+  RunState state;
+  state.lost = {"n1"};
+  config::Supervise limits;
+  limits.min_nodes = 2;
+  const Failure lost = failure_of(Failure::Kind::node_lost, 1);
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), 0.05).answer, Answer::shrink);
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), 50).answer, Answer::requeue);
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs()).answer, Answer::requeue) << "nothing is known";
+}
+
+TEST(Policy, GrowsBackByWholeReplicas) {
+  RunState state;
+  const Failure failed = failure_of(Failure::Kind::rank_exited, 4, 1);
+  Decision d = decided(six(), state, failed, {}, pairs(), -1, false, {4, 5, 2, 3});
+  EXPECT_EQ(d.answer, Answer::restart);
+  EXPECT_THAT(d.placement, ElementsAre(4, 5, 2, 3, 1, 0)) << "the batch host last";
+  state.lost = {"n1"};
+  EXPECT_THAT(decided(six(), state, failed, {}, pairs(), -1, false, {4, 5, 2, 3}).placement,
+              ElementsAre(4, 5, 2, 3));
 }
 
 TEST(Policy, EveryFailureHasAName) {
-  for (int kind = 0; kind <= static_cast<int>(Failure::Kind::leader_changed); ++kind)
+  for (int kind = 0; kind <= static_cast<int>(Failure::Kind::corrupted); ++kind)
     EXPECT_STRNE(name_of(static_cast<Failure::Kind>(kind)), "");
   for (int stage = 0; stage <= static_cast<int>(Stage::over); ++stage)
     EXPECT_STRNE(name_of(static_cast<Stage>(stage)), "");

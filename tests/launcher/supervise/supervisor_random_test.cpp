@@ -37,14 +37,23 @@ class Chaos {
       for (auto& [number, rank] : agent.ranks) rank.hangs = false;
     }
     cluster_.setup.steps = 0;  // each attempt that trains from here on is at its end
-    for (const double end = cluster_.now + 400; cluster_.now < end && !over();) cluster_.run(0.5), elect();
+    for (const double end = cluster_.now + 400; cluster_.now < end && !over();) {
+      if (cluster_.leader && cluster_.leader->state().paused)
+        cluster_.tell(cluster_.leader_node, [](Supervisor& s) {
+          s.order({"2", control::Order::Verb::resume, "", ""});
+        });
+      cluster_.run(0.5), elect();
+    }
     ASSERT_TRUE(over()) << "stage " << name_of(cluster_.stage()) << "\n" << tail();
     const json result = cluster_.result();
     ASSERT_EQ(result, result_of(cluster_.leader->state())) << "the log and the leader disagree";
     ASSERT_EQ(cluster_.folded().lost, cluster_.leader->state().lost);
     ASSERT_EQ(cluster_.folded().suspects, cluster_.leader->state().suspects);
+    ASSERT_EQ(cluster_.folded().evicted, cluster_.leader->state().evicted);
+    ASSERT_EQ(cluster_.folded().failures, cluster_.leader->state().failures);
+    ASSERT_EQ(cluster_.folded().durable, cluster_.leader->state().durable);
     ASSERT_EQ(result["exit_code"], *cluster_.exit_code);
-    ASSERT_TRUE((std::set{0, 1, 2, 5, 93}).contains(*cluster_.exit_code)) << *cluster_.exit_code;
+    ASSERT_TRUE((std::set{0, 1, 2, 5, 75, 93}).contains(*cluster_.exit_code)) << *cluster_.exit_code;
     for (const auto& a : result["attempts"]) {
       ASSERT_FALSE(std::string(a["cause"]).empty());
       ASSERT_GE(a["lost_steps"], 0);
@@ -57,7 +66,7 @@ class Chaos {
   std::size_t attempts() const { return cluster_.all("attempt_planned").size(); }
   std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.epoch - 1); }
   std::size_t adopted() const { return cluster_.all("attempt_adopted").size(); }
-  std::size_t returned() const { return cluster_.all("node_returned").size(); }
+  std::size_t count(const char* kind) const { return cluster_.all(kind).size(); }
 
  private:
   int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
@@ -71,13 +80,36 @@ class Chaos {
     s.checkpoint_every = 3 + below(8);
     s.limits.heartbeat_ms = 100, s.limits.node_silence_ms = 600, s.limits.start_s = 3, s.limits.step_s = 4;
     for (int n = 0; n < s.slots + s.spares; ++n) s.units.push_back(below(2) ? "A" : "B");
+    s.drain_s = 5, s.local = below(2);
+    s.limits.max_node_failures = 1 + below(3);
+    s.limits.on_straggler = below(2) ? config::OnStraggler::substitute : config::OnStraggler::report;
+    using enum config::WhenShort;
+    const config::WhenShort answers[] = {automatic, shrink, requeue, stop};
+    s.limits.when_short = answers[below(4)], s.limits.min_nodes = below(3);
+    s.limits.max_without_checkpoint = 4 + below(8);
+    if (s.slots > 1 && below(2))
+      s.facts.shrinking = {.nodes = s.slots,
+                           .together = s.slots % 2 == 0 && below(2) && s.slots > 2 ? 2 : 1,
+                           .ranks_per_node = s.ranks_per_node,
+                           .group = 1,
+                           .lanes = s.slots * s.ranks_per_node,
+                           .steps = 2000};
+    s.facts.verify.replicas_every = s.facts.verify.leaf_every = 5;
     return s;
   }
 
   void fault() {
     const int n = below(nodes());
     auto& agent = cluster_.agent(n);
-    switch (below(12)) {
+    switch (below(15)) {
+      case 12:
+        return order();
+      case 13:
+        return cluster_.tell(n, [n, what = control::NodeHealth{
+                                        static_cast<control::NodeHealth::Fitness>(below(4)), "why",
+                                        below(6) ? "ab" : "cd"}](Supervisor& s) { s.node_health(n, what); });
+      case 14:
+        return say(n);
       case 0:
         return cluster_.kill(n);
       case 1:
@@ -112,6 +144,33 @@ class Chaos {
     }
   }
 
+  void order() {
+    using Verb = control::Order::Verb;
+    const Verb verbs[] = {Verb::save,  Verb::pause,  Verb::resume, Verb::evict,
+                          Verb::evict, Verb::spares, Verb::stop};
+    const int which = below(below(4) ? 6 : 7);  // a stop ends the schedule
+    cluster_.tell(below(nodes()),
+                  [what = control::Order{"1", verbs[which], "n" + std::to_string(below(nodes() + 1)), "by"}](
+                      Supervisor& s) {
+                    const auto answer = s.order(what);
+                    ASSERT_FALSE(answer.says.empty());
+                  });
+  }
+
+  /// A sign, a doubt, or a drain.
+  void say(int n) {
+    if (below(4) == 0)
+      return cluster_.tell(n, [stop = below(6) == 0](Supervisor& s) { s.drain({stop, "random"}); });
+    const char* kinds[] = {"gpu_lost", "link_down", "oom_kill", "no_space", "thermal", "no such kind"};
+    cluster_.tell(n, [n, what = control::NodeSigns{{{kinds[below(6)], -1, 0, below(90000), "text"}}}](
+                         Supervisor& s) { s.node_signs(n, what); });
+    if (below(6) != 0 || !cluster_.leader) return;
+    control::RankDoubt doubt{0,  cluster_.leader->attempt(),     cluster_.reached,
+                             {}, below(2) ? "leaf" : "replicas", ""};
+    for (int i = below(3); i >= 0; --i) doubt.accused.push_back(below(8));
+    cluster_.tell(n, [n, doubt](Supervisor& s) { s.rank_doubt(n, doubt); });
+  }
+
   /// As the agents do: half of those that are not on record as lost must answer.
   void elect() {
     if (cluster_.leader && cluster_.agent(cluster_.leader_node).reachable()) return;
@@ -138,6 +197,7 @@ class Chaos {
     ASSERT_GT(what.attempt, launched_) << "one launch for each attempt";
     launched_ = what.attempt;
     ASSERT_EQ(what.placement, cluster_.leader->placement());
+    ASSERT_EQ(what.trusted_step, state.trusted_step);
     for (const int n : what.placement) {
       ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[static_cast<std::size_t>(n)].name));
       // Fenced: nothing older lives where the new ranks go (an agent that died after it answered has nothing
@@ -149,7 +209,14 @@ class Chaos {
   void check() {
     if (!cluster_.leader) return;
     const auto& placement = cluster_.leader->placement();
-    ASSERT_EQ(placement.size(), static_cast<std::size_t>(cluster_.setup.slots));
+    const auto slots = static_cast<std::size_t>(cluster_.setup.slots);
+    ASSERT_LE(placement.size(), slots);
+    ASSERT_GE(placement.size(), 1u);
+    const auto& shrinking = cluster_.setup.facts.shrinking;
+    if (placement.size() < slots) {
+      ASSERT_GT(shrinking.together, 0);
+      ASSERT_EQ(placement.size() % static_cast<std::size_t>(shrinking.together), 0u) << "whole replicas";
+    }
     ASSERT_EQ(std::set(placement.begin(), placement.end()).size(), placement.size())
         << "one node in two slots";
     const Stage stage = cluster_.stage();
@@ -161,6 +228,15 @@ class Chaos {
       }
     for (; seen_ < cluster_.events.size(); ++seen_) {
       const json& event = cluster_.events[seen_];
+      if (event["event"] == "node_evicted") evicted_.insert(std::string(event["node"]));
+      if (event["event"] == "node_returned") {
+        ASSERT_FALSE(evicted_.contains(event["node"]));
+      }
+      if (event["event"] == "restored" && trusted_ >= 0) {
+        ASSERT_LE(event["step"], trusted_) << "state that may be wrong\n" << tail();
+      }
+      if (event["event"] == "silent_corruption") trusted_ = event["trusted_step"];
+      if (event["event"] == "checkpoint_durable") trusted_ = cluster_.leader->state().trusted_step;
       if (event["event"] == "attempt_planned") {
         ASSERT_EQ(event["attempt"], planned_ + 1) << "attempts count one by one";
         planned_ = event["attempt"];
@@ -193,13 +269,20 @@ class Chaos {
   std::mt19937_64 random_;
   FakeCluster cluster_;
   int launched_ = 0, planned_ = 0;
+  std::int64_t trusted_ = -1;
+  std::set<std::string> evicted_;
   std::size_t seen_ = 0;
   double last_time_ = 0;
 };
 
+constexpr const char* kinds_of_interest[] = {
+    "node_returned", "node_evicted", "eviction_ordered", "run_shrunk", "silent_corruption", "spare_health",
+    "drain",         "paused"};
+
 TEST(SupervisorInvariants, RandomSchedules) {
   std::map<int, int> ends;
-  std::size_t attempts = 0, takeovers = 0, adopted = 0, returned = 0;
+  std::size_t attempts = 0, takeovers = 0, adopted = 0;
+  std::map<std::string, std::size_t> events;
   const long schedules =
       env::get_integer("HOLDFAST_RANDOM_SCHEDULES").value_or(3000);  // more of them for a long night
   for (long seed = 1; seed <= schedules; ++seed) {
@@ -208,18 +291,21 @@ TEST(SupervisorInvariants, RandomSchedules) {
     ASSERT_NO_FATAL_FAILURE(chaos.run());
     if (HasFailure()) return;
     ++ends[chaos.exit_code()];
-    attempts += chaos.attempts(), takeovers += chaos.takeovers(), adopted += chaos.adopted(),
-        returned += chaos.returned();
+    attempts += chaos.attempts(), takeovers += chaos.takeovers(), adopted += chaos.adopted();
+    for (const char* kind : kinds_of_interest) events[kind] += chaos.count(kind);
   }
   if (schedules < 3000) return;
   // The schedules must reach what they are about.
   RecordProperty("attempts", static_cast<int>(attempts));
   RecordProperty("takeovers", static_cast<int>(takeovers));
-  EXPECT_GT(attempts, 6000u);
-  EXPECT_GT(takeovers, 1000u);
+  EXPECT_GT(attempts, 5000u);
+  EXPECT_GT(takeovers, 900u);
   EXPECT_GT(adopted, 300u);
-  EXPECT_GT(returned, 1000u);
-  for (const int code : {0, 2, 5, 93}) EXPECT_GT(ends[code], 10) << code;
+  for (const char* kind : kinds_of_interest) {
+    RecordProperty(kind, static_cast<int>(events[kind]));
+    EXPECT_GT(events[kind], 30u) << kind;
+  }
+  for (const int code : {0, 2, 5, 75, 93}) EXPECT_GT(ends[code], 10) << code;
 }
 
 }  // namespace

@@ -23,9 +23,11 @@ TEST(Supervisor, KilledRankIsRestartedInPlace) {
   const json first = c.result()["attempts"][0];
   EXPECT_EQ(first["cause"], "rank failed");
   EXPECT_EQ(first["node"], "n1");
-  EXPECT_GT(first["detected_s"], 0.4);
-  EXPECT_LT(first["detected_s"], 0.7);
-  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"]),
+  EXPECT_GT(first["detected_s"], 0.0);
+  EXPECT_LE(first["detected_s"], 0.3) << "as soon as every node has been heard since";
+  EXPECT_EQ(first["decided_s"], first["detected_s"]);
+  EXPECT_EQ(first["rank"], 3);
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
               HasSubstr("rank 3 on n1 was ended by signal 9"));
   EXPECT_EQ(c.last("rank_exited")["status"], 137);
 }
@@ -64,7 +66,7 @@ TEST(Supervisor, RankThatEndsUnseenWhileItsAgentIsReplaced) {
   c.agent(1).ranks.erase(3);
   c.restart_agent(1);
   ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 30));
-  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"]), HasSubstr("rank 3 on n1 vanished"));
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]), HasSubstr("rank 3 on n1 vanished"));
   EXPECT_EQ(c.last("attempt_ended")["node"], "n1");
 }
 
@@ -83,7 +85,8 @@ TEST_P(FinalExitCode, StopsAtOnce) {
     EXPECT_EQ(c.result()["status"], "failed");
     EXPECT_EQ(c.result()["attempts"].size(), 1u);
     if (said_before) {
-      EXPECT_EQ(c.result()["why"], "rank 2 on n1: the model file names no layers");
+      EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("rank 2 on n1"));
+      EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("the model file names no layers"));
     }
   }
 }
@@ -193,7 +196,7 @@ TEST(Supervisor, MisplacedRank) {
   c.agent(1).starts = true;
   ASSERT_TRUE(c.training(2));
   EXPECT_EQ(c.result()["attempts"][0]["cause"], "rank misplaced");
-  EXPECT_THAT(std::string(c.all("attempt_ended")[0]["evidence"]),
+  EXPECT_THAT(std::string(c.all("attempt_ended")[0]["evidence"][0]),
               HasSubstr("rank 3 runs on n2 and not on n1"));
 }
 
@@ -243,7 +246,7 @@ TEST(Supervisor, FlightRecordsNameTheHungRankWherePhasesMislead) {
     EXPECT_EQ(ended["cause"], "rank hung");
     EXPECT_EQ(ended["rank"], recorded ? 3 : 0);
     EXPECT_EQ(ended["node"], recorded ? "n1" : "n0");
-    EXPECT_EQ(ended["evidence"],
+    EXPECT_EQ(ended["evidence"][0],
               recorded ? "rank 3 on n1 holds up the others for 600 s: rank 3 has not entered all-gather #812 "
                          "of shard group 0, in which ranks 0, 1, 2, 4, 5 wait"
                        : "rank 0 on n0 has shown no progress for 600 s");
@@ -278,7 +281,7 @@ TEST(Supervisor, ASilentProcessIsNamedBeforeAnyRecord) {
   report_flights(c, 598000);
   ASSERT_TRUE(c.training(2));
   EXPECT_EQ(c.last("attempt_ended")["rank"], 3);
-  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"]),
+  EXPECT_THAT(std::string(c.last("attempt_ended")["evidence"][0]),
               HasSubstr("the process of rank 3 has not been heard for 598.0 s; rank 3 has not entered"));
 }
 

@@ -11,6 +11,7 @@ namespace {
 using nlohmann::json;
 using test::FakeCluster;
 using test::placement_of;
+using test::Shape;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -217,15 +218,24 @@ TEST(Supervisor, LostSpareDisturbsNobody) {
 }
 
 TEST(Supervisor, NoSpareLeft) {
-  FakeCluster c({.slots = 4, .spares = 1});
-  ASSERT_TRUE(c.training(1));
-  c.kill(0);
-  ASSERT_TRUE(c.training(2));
-  c.kill(1);
-  c.run(5);
-  EXPECT_EQ(c.exit_code, 5);
-  EXPECT_EQ(c.result()["status"], "out_of_spares");
-  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("no heartbeat of n1"));
+  for (const auto when_short : {config::WhenShort::automatic, config::WhenShort::stop}) {
+    Shape setup{.slots = 4, .spares = 1};
+    setup.limits.when_short = when_short;
+    FakeCluster c(setup);
+    ASSERT_TRUE(c.training(1));
+    c.kill(0);
+    ASSERT_TRUE(c.training(2));
+    c.kill(1);
+    c.run(5);
+    const bool stop = when_short == config::WhenShort::stop;
+    EXPECT_EQ(c.exit_code, stop ? 5 : 75);
+    EXPECT_EQ(c.result()["status"], stop ? "out_of_spares" : "requeued");
+    EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("no heartbeat of n1"));
+    if (stop)
+      EXPECT_TRUE(c.result()["exclude"].empty());
+    else
+      EXPECT_THAT(c.result()["exclude"].get<std::vector<std::string>>(), ElementsAre("n0", "n1"));
+  }
 }
 
 TEST(Supervisor, SpareNeverHeardOfIsNotChosen) {

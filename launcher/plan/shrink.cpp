@@ -1,0 +1,62 @@
+#include "launcher/plan/shrink.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/base/error.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+constexpr int most_lanes_advised = 8;  // times the lanes of now: each doubling is one more sum to keep
+
+int replicas_on(const Shrinking& s, int nodes) { return nodes * s.ranks_per_node / s.group; }
+
+/// Of the replica that has the most (numerics rule 4: replica g owns lanes [gL/R, (g+1)L/R)).
+int most_lanes(const Shrinking& s, int nodes) {
+  const int replicas = replicas_on(s, nodes);
+  return (s.lanes + replicas - 1) / replicas;
+}
+
+}  // namespace
+
+Shrinking shrinking_of(const config::RunConfig& config) {
+  Shrinking s;
+  s.nodes = config.cluster.nodes, s.ranks_per_node = std::max(1, config.cluster.ranks_per_node);
+  const int world = s.nodes * s.ranks_per_node;
+  s.group = std::max(1, config::shard_group_of(config, world));
+  s.lanes = std::max(config.train.lanes, world / s.group), s.steps = config.train.steps;
+  const int together = std::lcm(s.group, s.ranks_per_node) / s.ranks_per_node;
+  if (s.nodes % together == 0 && s.nodes > together) s.together = together;
+  return s;
+}
+
+double slowdown(const Shrinking& s, int nodes) {
+  expects(nodes > 0 && nodes * s.ranks_per_node % s.group == 0, "whole replicas stay");
+  return static_cast<double>(most_lanes(s, nodes)) / most_lanes(s, s.nodes);
+}
+
+int better_lanes(const Shrinking& s, int leaves) {
+  int best = s.lanes;
+  for (int lanes = 2 * s.lanes; lanes <= most_lanes_advised * s.lanes; lanes += s.lanes) {
+    Shrinking with = s, now = s;
+    with.lanes = lanes, now.lanes = best;
+    if (leaves % lanes == 0 &&
+        slowdown(with, s.nodes - s.together) < slowdown(now, s.nodes - s.together) - 1e-9)
+      best = lanes;
+  }
+  return best;
+}
+
+double shrink_costs_s(const Shrinking& s, int nodes, double hours_left) {
+  return (slowdown(s, nodes) - 1) * hours_left * 3600;
+}
+
+Cheaper cheaper_when_short(const Shrinking& s, int nodes, double hours_left) {
+  if (hours_left < 0) return Cheaper::requeue;
+  return shrink_costs_s(s, nodes, hours_left) <= requeue_hold_s + requeue_start_s ? Cheaper::shrink
+                                                                                  : Cheaper::requeue;
+}
+
+}  // namespace holdfast::launcher

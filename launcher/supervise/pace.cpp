@@ -1,0 +1,156 @@
+#include "launcher/supervise/pace.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using control::Phase;
+
+constexpr int known_after = 3;         // rounds; fewer may be the unusual ones
+constexpr double half_life = 100;      // rounds after which a long one counts half
+constexpr double young_allowance = 2;  // for the first rounds of an attempt
+
+/// Phases of a step come again and again and can be learned. Others happen once in an attempt, and take what
+/// the state's size and level make of them.
+bool is_learned(Phase phase) {
+  switch (phase) {
+    case Phase::data:
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::collective:
+    case Phase::optimizer:
+    case Phase::checkpoint:
+      return true;
+    case Phase::starting:
+    case Phase::restoring:
+    case Phase::finishing:
+    case Phase::paused:
+      return false;
+  }
+  return false;
+}
+
+std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
+
+/// Does `other` hold `waiting` up by being where it is?
+bool holds_up(const StillRank& other, const StillRank& waiting) {
+  if (other.rank == waiting.rank || other.phase == Phase::collective || other.step > waiting.step)
+    return false;
+  if (other.step < waiting.step || waiting.phase == Phase::collective) return true;
+  return other.phase == Phase::checkpoint || other.phase == Phase::restoring ||
+         other.phase == Phase::finishing || other.phase == Phase::paused;
+}
+
+constexpr double newest_weighs = 0.2;  // in the smoothed time
+constexpr double most_of_one = 4;      // medians: one step alone, however slow, makes no straggler
+constexpr int steps_in_a_row = 10;
+constexpr double noise = 4;  // times the usual distance from the median
+
+/// The lower one of two: of a world whose one half is slow, the other half says what is usual.
+double lower_median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Pace::Pace(const config::Supervise& limits, int world)
+    : limits_(limits),
+      enough_(std::int64_t{known_after} * world),
+      fade_(std::exp2(-1 / (half_life * world))) {
+  expects(world >= 1, "somebody trains");
+}
+
+void Pace::left(Phase phase, double seconds) {
+  if (!is_learned(phase)) return;
+  Learned& l = learned_[index_of(phase)];
+  // The first ones of an attempt would hide a hang for many rounds after it.
+  if (young(l)) {
+    l.longest_young = std::max(l.longest_young, seconds);
+    if (l.count < enough_) l.longest = std::max(l.longest, seconds);
+  } else {
+    l.longest = std::max(l.longest * fade_, seconds);
+  }
+  ++l.count, ++l.in_attempt;
+}
+
+double Pace::deadline_s(Phase phase) const {
+  if (phase == Phase::paused) return std::numeric_limits<double>::infinity();
+  const double most = limits_.step_s;
+  if (!is_learned(phase)) return most;
+  const Learned& l = learned_[index_of(phase)];
+  if (l.count < enough_) return most;
+  const auto rule = [&](double seconds) {
+    return std::max(limits_.hang_factor * seconds, static_cast<double>(limits_.hang_floor_s));
+  };
+  return std::min(most,
+                  young(l) ? young_allowance * rule(std::max(l.longest, l.longest_young)) : rule(l.longest));
+}
+
+void Pace::new_attempt() {
+  for (Learned& l : learned_) l.in_attempt = 0;
+}
+
+std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace) {
+  std::optional<double> first;
+  for (const StillRank& r : ranks) {
+    const double deadline = pace.deadline_s(r.phase);
+    if (r.still_s <= deadline || (first && *first <= deadline)) continue;
+    const bool excused = std::any_of(ranks.begin(), ranks.end(), [&](const StillRank& other) {
+      return holds_up(other, r) && other.still_s <= pace.deadline_s(other.phase);
+    });
+    if (!excused) first = deadline;
+  }
+  return first;
+}
+
+Stragglers::Stragglers(const config::Supervise& limits, int world)
+    : ratio_(limits.straggler_ratio), ranks_(static_cast<std::size_t>(world)) {
+  sorted_.reserve(ranks_.size());
+}
+
+void Stragglers::computed(int rank, std::int64_t step, double seconds) {
+  expects(rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size(), "the rank is one of the world");
+  Own& own = ranks_[static_cast<std::size_t>(rank)];
+  if (step == own.step || !(seconds > 0)) return;
+  if (own.step < 0) own.smoothed = seconds;
+  own.step = step;
+  if (median_ > 0) seconds = std::min(seconds, most_of_one * median_);
+  own.jitter += newest_weighs * (std::abs(seconds - own.smoothed) - own.jitter);
+  own.smoothed += newest_weighs * (seconds - own.smoothed);
+  if (++told_ >= ranks_.size()) weigh();
+  if (median_ <= 0) return;
+  const double above = own.smoothed - median_;
+  if (own.smoothed > ratio_ * median_ && above > noise * spread_ && above > own.jitter) {
+    if (++own.above >= steps_in_a_row && !own.said) own.said = true, found_.push_back(rank);
+  } else {
+    own.above = 0;
+    if (own.smoothed < 0.5 * (1 + ratio_) * median_) own.said = false;
+  }
+}
+
+/// Once a round is enough, and cheap for any world.
+void Stragglers::weigh() {
+  told_ = 0;
+  sorted_.clear();
+  for (const Own& own : ranks_)
+    if (own.step >= 0) sorted_.push_back(own.smoothed);
+  median_ = lower_median(sorted_);
+  for (double& value : sorted_) value = std::abs(value - median_);
+  spread_ = lower_median(sorted_);
+}
+
+std::optional<Straggler> Stragglers::take() {
+  if (found_.empty()) return std::nullopt;
+  const int rank = found_.front();
+  found_.erase(found_.begin());
+  return Straggler{rank, ranks_[static_cast<std::size_t>(rank)].smoothed / median_};
+}
+
+}  // namespace holdfast::launcher

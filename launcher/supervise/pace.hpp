@@ -1,0 +1,87 @@
+#pragma once
+// How long phases of a step take, learned as the run goes: from it, when a rank is hung, and who is slow.
+// Pure.
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "launcher/supervise/hang.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/rank_link.hpp"
+
+namespace holdfast::launcher {
+
+class Pace {
+ public:
+  /// `world`: ranks whose phases it is told of; what is enough to know a phase, and how fast it is forgotten,
+  /// goes by rounds of all of them.
+  explicit Pace(const config::Supervise& limits, int world = 1);
+
+  /// A rank has left `phase` after `seconds`, as seen in beats: shorter phases may be missed, and need not be
+  /// known.
+  void left(control::Phase phase, double seconds);
+  /// A rank that has been in `phase` for longer is hung: max(hang_factor * what it took so far,
+  /// hang_floor_s), never more than step_s; step_s until the phase has been seen often enough. Twice as long
+  /// while an attempt is young: caches are cold and connections are being made. Seconds; infinity: this phase
+  /// never hangs.
+  double deadline_s(control::Phase phase) const;
+  /// Another attempt, other nodes: what was learned stays, what was cut short does not count.
+  void new_attempt();
+
+ private:
+  struct Learned {
+    std::int64_t count = 0;       ///< times a rank left it, in all attempts
+    std::int64_t in_attempt = 0;  ///< in this one
+    double longest = 0;           ///< of the last ones, fading
+    double longest_young = 0;     ///< of the first ones of any attempt
+  };
+  bool young(const Learned& phase) const { return phase.in_attempt < enough_; }
+
+  config::Supervise limits_;
+  std::int64_t enough_;  ///< times that make a phase known
+  double fade_;          ///< of `longest`, each time
+  std::array<Learned, 16> learned_{};
+};
+
+/// Somebody is hung: the deadline that ran out, in seconds; nothing while all may still be at work. Who waits
+/// is as late as the one it waits for, and is excused while somebody who holds it up is within its own
+/// deadline: one that is a step behind, that still writes a checkpoint, or that still computes while the
+/// other has come to the collective.
+std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace);
+
+struct Straggler {
+  int rank = -1;
+  double ratio = 0;  ///< its compute time over the median
+};
+/// Ranks' own compute time of the newest steps.
+class Stragglers {
+ public:
+  Stragglers(const config::Supervise& limits, int world);
+  /// The same step may be told again, as beats do; 0 seconds say nothing.
+  void computed(int rank, std::int64_t step, double seconds);
+  /// A rank that has been far above the median for many steps in a row, and slower than noise explains; each
+  /// once until it has been at ease again.
+  std::optional<Straggler> take();
+
+ private:
+  struct Own {
+    std::int64_t step = -1;
+    double smoothed = 0;
+    double jitter = 0;  ///< smoothed distance of a step from `smoothed`
+    int above = 0;      ///< steps in a row
+    bool said = false;
+  };
+  void weigh();
+
+  double ratio_;
+  std::vector<Own> ranks_;
+  std::vector<double> sorted_;  ///< for the median, kept to save the allocation
+  double median_ = 0;           ///< of the smoothed times; 0: not known yet
+  double spread_ = 0;           ///< usual distance of a rank from it
+  std::size_t told_ = 0;        ///< since median_ was taken
+  std::vector<int> found_;      ///< to be taken
+};
+
+}  // namespace holdfast::launcher

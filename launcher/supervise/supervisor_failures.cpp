@@ -1,0 +1,243 @@
+// An attempt has failed: who is to blame (diagnosis), what it means for nodes, what follows (policy).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/supervise/supervisor.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using Kind = Failure::Kind;
+
+constexpr double signs_life_s = 600;
+constexpr std::size_t signs_kept = 1000;
+constexpr double sign_is_news_s = 60;
+constexpr std::size_t seen_signs = 5;  // told beside a failure that needs no diagnosis
+
+bool ended_from_outside(const RankEnd& end) { return end.status == 128 + 15 || end.status == 128 + 9; }
+
+}  // namespace
+
+void Supervisor::node_signs(int n, const control::NodeSigns& what) {
+  bool ends_node = false;
+  for (const auto& sign : what.signs) {
+    signs_.push_back({n, sign, now_ - 1e-3 * static_cast<double>(sign.age_ms)});
+    ends_node = ends_node || sign.age_ms <= 1e3 * sign_is_news_s;
+  }
+  std::erase_if(signs_, [&](const SeenSign& s) { return s.at < now_ - signs_life_s; });
+  if (signs_.size() > signs_kept)
+    signs_.erase(signs_.begin(), signs_.end() - static_cast<std::ptrdiff_t>(signs_kept));
+  if (!ends_node || pending_ || stage_ == Stage::over || lost(n)) return;
+  // Hardware that is going takes its ranks along sooner or later: better now, with nothing lost. A link may
+  // come back.
+  std::vector<SeenSign> own;
+  std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(own),
+               [&](const SeenSign& s) { return s.node == n; });
+  std::vector<std::string> names;
+  for (const auto& node : roster_.nodes) names.push_back(node.name);
+  const Diagnosis found = diagnose({}, own, names);
+  if (!found.ends_node || found.node != n || found.cause == "network") return;
+  if (slot_of(n) < 0 || has_spare_for(n)) evict(n, found.says);
+}
+
+/// Of nodes with ranks: what spares see explains nothing.
+std::vector<SeenSign> Supervisor::signs_that_count() const {
+  std::vector<SeenSign> out;
+  std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(out), [this](const SeenSign& s) {
+    return slot_of(s.node) >= 0 || nodes_[static_cast<std::size_t>(s.node)].mpirun;
+  });
+  return out;
+}
+
+Failure Supervisor::diagnosed() const {
+  Failure f = *pending_;
+  if (ends_.empty() || (f.kind != Kind::rank_exited && f.kind != Kind::mpirun_ended)) return f;
+  // mpirun was first, and its ranks ended as it ends them: what came later is its doing.
+  auto ends = ends_;
+  if (ends.front().rank < 0 && std::all_of(ends.begin() + 1, ends.end(), ended_from_outside)) ends.resize(1);
+  std::vector<std::string> names;
+  for (const auto& node : roster_.nodes) names.push_back(node.name);
+  Diagnosis d = diagnose(ends, signs_that_count(), names);
+  f.node = d.node, f.rank = d.rank, f.blame = d.blame, f.ends_node = d.ends_node, f.same_again = d.same_again;
+  f.cause = d.cause, f.evidence = d.says, f.advice = d.advice, f.seen = std::move(d.evidence);
+  f.ended_nodes = std::move(d.ended_nodes);
+  const auto own = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
+  f.status = own == ends.end() ? 0 : own->status;
+  f.kind = own != ends.end() && own->rank < 0 ? Kind::mpirun_ended : Kind::rank_exited;
+  if (f.evidence.empty()) f.evidence = fmt::format("{} on {}", name_of(f.kind), name(ends.front().node));
+  return f;
+}
+
+void Supervisor::fail(Failure failure) {
+  const bool heard = pending_ && failure.kind != Kind::node_lost && failure.kind != Kind::node_idle_lost &&
+                     failure.kind != Kind::leader_changed;
+  const double decided = heard || hang_ ? now_ - pending_since_ : 0;
+  const double left = hours_left();
+  std::vector<std::string> evidence = {failure.evidence};
+  evidence.insert(evidence.end(), failure.seen.begin(), failure.seen.end());
+  if (ends_.empty() && failure.node >= 0)
+    for (auto s = signs_.rbegin(); s != signs_.rend() && evidence.size() <= seen_signs; ++s)
+      if (s->node == failure.node)
+        evidence.push_back(fmt::format("{:.1f} s before: {} {}", now_ - s->at, s->sign.kind, s->sign.text));
+  json ended = {{"event", "attempt_ended"},
+                {"attempt", attempt()},
+                {"cause", failure.cause.empty() ? name_of(failure.kind) : failure.cause},
+                {"node", failure.node < 0 ? "" : name(failure.node)},
+                {"rank", failure.rank},
+                {"step", highest_step()},
+                {"healthy", on_healthy_nodes(failure)},
+                {"blamed", blames_node(failure)},
+                {"counts", failure.kind != Kind::leader_changed && failure.kind != Kind::evicted},
+                {"detected_s", heard ? now_ - pending_since_ : failure.silent_s},
+                {"decided_s", decided},
+                {"evidence", evidence}};
+  if (!failure.advice.empty()) ended["advice"] = failure.advice;
+  record(std::move(ended));
+  pending_.reset(), hang_.reset();
+  judge_nodes(failure);
+  if (stopping() && !worth_saving()) return finish(drained());
+  const RunState state = with_doubts();
+  Decision decision =
+      decide({roster_, limits_, facts_.shrinking, state, placement_, views(), left}, failure, worth_saving());
+  carry_out(std::move(decision), failure);
+}
+
+/// What the end means for nodes: who leaves, and who is looked at twice.
+void Supervisor::judge_nodes(const Failure& failure) {
+  const auto evict_now = [&](int n, const std::string& why) {
+    if (!state_.evicted.contains(name(n)))
+      record({{"event", "node_evicted"}, {"node", name(n)}, {"evidence", why}});
+  };
+  for (const int n : failure.ended_nodes) evict_now(n, failure.evidence);
+  if (failure.ends_node && failure.node >= 0) evict_now(failure.node, failure.evidence);
+  const auto leaving = state_.evicting;
+  for (const auto& [node, why] : leaving)
+    record({{"event", "node_evicted"}, {"node", node}, {"evidence", why}});
+  if (failure.node < 0 || lost(failure.node) || state_.suspects.contains(name(failure.node))) return;
+  const auto failures = state_.failures.find(name(failure.node));
+  const bool often = failures != state_.failures.end() && failures->second >= limits_.max_node_failures;
+  if (failure.kind != Kind::start_failed && failure.blame != Blame::node && !often) return;
+  record({{"event", "node_suspected"},
+          {"node", name(failure.node)},
+          {"evidence", often ? fmt::format("{} attempts have ended by {}; the last: {}", failures->second,
+                                           name(failure.node), failure.evidence)
+                             : failure.evidence}});
+  if (limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{failure.node}});
+}
+
+void Supervisor::carry_out(Decision decision, const Failure& failure) {
+  // The next job gets other nodes.
+  if (stopping() && decision.stop &&
+      (decision.stop->exit_code == static_cast<int>(Exit::out_of_spares) ||
+       decision.stop->exit_code == static_cast<int>(Exit::transient)))
+    decision.stop = drained();
+  if (decision.stop) return finish(*decision.stop);
+  if (decision.answer == Answer::requeue && !stopping())
+    record({{"event", "drain"},
+            {"attempt", attempt()},
+            {"step", highest_step()},
+            {"stop", true},
+            {"reason", failure.evidence + "; no spare node is left"}});
+  for (const Promotion& p : decision.promotions) {
+    if (slot_of(p.to) >= 0) continue;  // it has a slot, and gets another one
+    record({{"event", "spare_promoted"},
+            {"slot", p.slot},
+            {"from", p.from < 0 ? json(nullptr) : json(name(p.from))},
+            {"to", name(p.to)},
+            {"unit", roster_.nodes[static_cast<std::size_t>(p.to)].unit}});
+  }
+  if (decision.placement.size() != placement_.size())
+    record({{"event", decision.placement.size() < placement_.size() ? "run_shrunk" : "run_grown"},
+            {"nodes", decision.placement.size()},
+            {"planned", roster_.slots()},
+            {"slowdown", facts_.shrinking.together > 0
+                             ? slowdown(facts_.shrinking, static_cast<int>(decision.placement.size()))
+                             : 1.0},
+            {"evidence", decision.because}});
+  auto placement = decision.placement;
+  begin_attempt(std::move(placement), decision);
+}
+
+/// Of training at full size, by what the steps of this attempt have taken; negative: not known.
+double Supervisor::hours_left() const {
+  if (!state_.attempted() || facts_.shrinking.steps <= 0) return -1;
+  const auto& live = state_.attempts.back();
+  if (!live.first_step_at || !live.restored) return -1;
+  const std::int64_t reached = std::max(highest_step(), live.last_step);
+  const double steps = static_cast<double>(reached - live.restored->step - 1);
+  if (steps < 1) return -1;
+  const double until = live.ended_at.value_or(now_ + unix_offset_);
+  double each = (until - *live.first_step_at) / steps;
+  if (facts_.shrinking.together > 0) each /= slowdown(facts_.shrinking, static_cast<int>(placement_.size()));
+  return static_cast<double>(std::max<std::int64_t>(0, facts_.shrinking.steps - reached)) * each / 3600;
+}
+
+/// Silent corruption: what was written since the last comparison that came out right may be wrong, at
+/// whatever level.
+void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
+  if (what.attempt != attempt() || stage_ == Stage::over || stage_ == Stage::clearing ||
+      !state_.attempt_live())
+    return;
+  std::vector<int> nodes;
+  for (const int rank : what.accused)
+    if (rank >= 0 && rank < world() &&
+        std::find(nodes.begin(), nodes.end(), node_of_rank(rank)) == nodes.end())
+      nodes.push_back(node_of_rank(rank));
+  std::vector<std::string> names;
+  for (const int n : nodes) names.push_back(name(n));
+  const std::string evidence =
+      fmt::format("the comparison of {} at step {} came out unequal{}{}{}", what.check, what.step,
+                  names.empty() ? "" : fmt::format(" on {}", fmt::join(names, ", ")),
+                  what.why.empty() ? "" : ": ", what.why);
+  record({{"event", "silent_corruption"},
+          {"attempt", attempt()},
+          {"check", what.check},
+          {"checked_step", what.step},
+          {"step", std::max(highest_step(), what.step)},
+          {"accused", what.accused},
+          {"nodes", names},
+          {"trusted_step", trusted_before(what)},
+          {"evidence", evidence}});
+  if (nodes.size() == 1)
+    record({{"event", "node_evicted"}, {"node", names.front()}, {"evidence", evidence}});
+  else
+    for (const auto& node : names)
+      record({{"event", "node_suspected"}, {"node", node}, {"evidence", evidence}});
+  Failure failure;
+  failure.kind = Kind::corrupted, failure.evidence = evidence;
+  failure.node = nodes.size() == 1 ? nodes.front() : -1;
+  failure.rank = what.accused.size() == 1 ? what.accused.front() : -1;
+  failure.blame = nodes.size() == 1 ? Blame::node : Blame::nothing;
+  pending_.reset();
+  fail(std::move(failure));
+}
+
+/// The newest durable step that is no later than the last comparison before this one; 0: begin again.
+std::int64_t Supervisor::trusted_before(const control::RankDoubt& what) const {
+  const std::int64_t every = what.check == "leaf" ? facts_.verify.leaf_every : facts_.verify.replicas_every;
+  const std::int64_t good = every > 0 ? std::max<std::int64_t>(0, what.step - 1) / every * every : 0;
+  const auto after = state_.durable.upper_bound(good);
+  return after == state_.durable.begin() ? 0 : *std::prev(after);
+}
+
+void Supervisor::finish(RunState::Verdict verdict) {
+  if (state_.attempt_live())
+    record({{"event", "attempt_ended"},
+            {"attempt", attempt()},
+            {"cause", verdict.status},
+            {"step", highest_step()},
+            {"counts", false}});
+  json event = {{"event", "run_finished"},
+                {"exit_code", verdict.exit_code},
+                {"status", verdict.status},
+                {"why", verdict.why}};
+  if (verdict.exit_code == static_cast<int>(Exit::transient)) event["exclude"] = to_exclude(state_);
+  record(std::move(event));
+  stage_ = Stage::over;
+  actions_.push_back(FinishRun{verdict.exit_code});
+}
+
+}  // namespace holdfast::launcher

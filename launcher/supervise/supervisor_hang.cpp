@@ -1,0 +1,87 @@
+// Ranks that live and do not move, and ranks that move more slowly than the others.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/supervise/hang.hpp"
+#include "launcher/supervise/supervisor.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+constexpr double flight_life_s = 3;  // of a report that comes every second
+constexpr double stacks_limit_s = 2;
+constexpr std::size_t stack_lines = 6, stack_line = 160;  // that go into the log; the rest goes to a file
+
+/// The first lines of a stack, each as one piece of evidence.
+std::vector<std::string> first_lines(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < text.size() && out.size() < stack_lines;) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    if (end > at) out.push_back(text.substr(at, std::min(end - at, stack_line)));
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+/// Nobody moves: somebody in particular holds the rest up.
+void Supervisor::check_hang() {
+  const auto trains = [](const RankNow& r) {
+    return (r.step >= 0 || r.phase != control::Phase::starting) && !r.finished && !r.exited_well;
+  };
+  std::vector<StillRank> still;
+  for (int r = 0; r < world(); ++r) {
+    const auto& rank = ranks_[static_cast<std::size_t>(r)];
+    if (rank.phase == control::Phase::paused) return hang_.reset();  // and the others wait for it
+    if (!trains(rank)) continue;
+    // Agents report once a second while nobody moves; an older report tells of an earlier delay.
+    const bool current = rank.flight && now_ - rank.flight_at <= flight_life_s;
+    still.push_back({r, rank.step, rank.phase, now_ - rank.moved_at, current ? &*rank.flight : nullptr});
+  }
+  if (still.empty()) return hang_.reset();
+  const auto limit = overdue(still, pace_);
+  if (!limit) return hang_.reset();
+  const Culprit culprit = who_hangs(still, *limit);
+  const int node = node_of_rank(culprit.rank);
+  if (!hang_ || hang_->rank != culprit.rank) {
+    hang_ = Hang{culprit.rank, hang_ ? hang_->since : now_, ""};
+    actions_.push_back(DumpRank{node, culprit.rank});
+  }
+  if (hang_->stacks.empty() && now_ - hang_->since < stacks_limit_s) return;
+  Failure failure;
+  failure.kind = Failure::Kind::rank_hung, failure.node = node, failure.rank = culprit.rank;
+  failure.evidence = culprit.why.empty() ? fmt::format("rank {} on {} has shown no progress for {:.3g} s",
+                                                       culprit.rank, name(node), *limit)
+                                         : fmt::format("rank {} on {} holds up the others for {:.3g} s: {}",
+                                                       culprit.rank, name(node), *limit, culprit.why);
+  failure.silent_s = now_ - ranks_[static_cast<std::size_t>(culprit.rank)].moved_at;
+  failure.seen = first_lines(hang_->stacks);
+  pending_since_ = hang_->since;
+  fail(std::move(failure));
+}
+
+void Supervisor::stacks(int node, const control::Stacks& what) {
+  if (!hang_ || what.attempt != attempt() || what.rank != hang_->rank || node_of_rank(what.rank) != node)
+    return;
+  hang_->stacks = what.text;
+}
+
+void Supervisor::check_stragglers() {
+  while (const auto slow = stragglers_.take()) {
+    const int node = node_of_rank(slow->rank);
+    const std::string evidence = fmt::format("rank {} on {} computes {:.2f} times as long as the median rank",
+                                             slow->rank, name(node), slow->ratio);
+    record({{"event", "straggler"},
+            {"attempt", attempt()},
+            {"rank", slow->rank},
+            {"node", name(node)},
+            {"ratio", slow->ratio},
+            {"evidence", evidence}});
+    if (limits_.on_straggler == config::OnStraggler::substitute && has_spare_for(node)) evict(node, evidence);
+    if (stage_ != Stage::running) return;
+  }
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,99 @@
+// What people order (`holdfast ctl`), and what they are answered.
+//
+// clang-format off
+//   order    what it does                                    refused when
+//   save     drain: save now, go on                          no ranks train
+//   stop     drain: save, end; exit 93, not queued again     -
+//   pause    the ranks hold between two steps                the run is ending
+//   resume   they go on                                      -
+//   evict    a spare: never used again in this job; a node   there is no such node; nothing could take its slot and the
+//            with ranks: save, then a spare takes its slot   run would have to end
+//   spares   what is known of every node, as JSON            -
+// clang-format on
+// Each of them is refused once the run is over. Given twice, it is one order.
+#include <fmt/format.h>
+
+#include "launcher/supervise/supervisor.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+
+control::OrderTaken Supervisor::order(const control::Order& what) {
+  using Verb = control::Order::Verb;
+  const auto taken = [&](std::string says) { return control::OrderTaken{what.id, true, std::move(says)}; };
+  const auto refused = [&](std::string says) { return control::OrderTaken{what.id, false, std::move(says)}; };
+  if (what.verb == Verb::spares) return taken(spares_text());
+  if (stage_ == Stage::over || state_.verdict) return refused("the run is over");
+  const std::string by = what.by.empty() ? "an order" : "an order of " + what.by;
+  switch (what.verb) {
+    case Verb::save:
+      if (!state_.attempt_live()) return refused("no ranks train");
+      if (state_.asked_of_ranks()) return taken("a save is under way");
+      drain({false, by}, false);
+      return taken(state_.paused ? "the state is saved when the run goes on: it is paused"
+                                 : "the state is saved after this step");
+    case Verb::stop:
+      drain({true, by}, true);
+      return taken(stage_ == Stage::over ? "the run has ended: there was nothing to save"
+                                         : "the state is saved after this step, and the run ends");
+    case Verb::pause:
+      if (state_.paused) return taken("the run is paused");
+      if (stopping()) return refused("the run is ending");
+      record({{"event", "paused"}, {"attempt", attempt()}, {"step", highest_step()}, {"reason", by}});
+      if (ranks_hear()) tell_ranks();
+      return taken("the ranks hold after this step");
+    case Verb::resume:
+      if (!state_.paused) return taken("the run is not paused");
+      record({{"event", "resumed"}, {"attempt", attempt()}, {"step", highest_step()}, {"reason", by}});
+      actions_.push_back(PauseRanks{false});  // at any stage: agents would hold the next attempt's ranks
+      return taken("the ranks go on");
+    case Verb::evict:
+      return order_eviction(what, by);
+    case Verb::spares:
+      break;
+  }
+  return refused("an unknown order");
+}
+
+control::OrderTaken Supervisor::order_eviction(const control::Order& what, const std::string& by) {
+  const int n = roster_.node_called(what.node);
+  if (n < 0) return {what.id, false, fmt::format("the job has no node {}", what.node)};
+  if (lost(n)) return {what.id, true, fmt::format("{} is out of use already", what.node)};
+  if (state_.evicting.contains(what.node))
+    return {what.id, true, fmt::format("{} is leaving already", what.node)};
+  if (slot_of(n) < 0) {
+    evict(n, by);
+    return {what.id, true,
+            fmt::format("{} is no spare any more{}", what.node,
+                        through_mpirun_ && nodes_[static_cast<std::size_t>(n)].mpirun
+                            ? "; mpirun runs there: if the node goes, the ranks start again"
+                            : "")};
+  }
+  RunState without = with_doubts();
+  without.lost.insert(what.node);
+  Failure leaves;
+  leaves.kind = Failure::Kind::evicted, leaves.node = n;
+  const Decision then = decide(
+      {roster_, patient(), facts_.shrinking, without, placement_, views(), hours_left()}, leaves, false);
+  if (then.answer == Answer::stop)
+    return {what.id, false,
+            fmt::format("nothing could take the slot of {} ({}), and the run would end: use stop?", what.node,
+                        then.because)};
+  evict(n, by);
+  switch (then.answer) {
+    case Answer::shrink:
+      return {what.id, true,
+              fmt::format("{} leaves when the state is saved; the run goes on, smaller", what.node)};
+    case Answer::requeue:
+      return {
+          what.id, true,
+          fmt::format("{} leaves when the state is saved; there is no spare, so the run goes back into the "
+                      "queue without it",
+                      what.node)};
+    default:
+      return {what.id, true,
+              fmt::format("{} leaves when the state is saved; a spare takes its slot", what.node)};
+  }
+}
+
+}  // namespace holdfast::launcher

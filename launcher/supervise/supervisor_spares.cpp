@@ -1,0 +1,118 @@
+// The nodes that wait: which of them are fit, and who may take a slot.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "launcher/supervise/supervisor.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using Fitness = control::NodeHealth::Fitness;
+
+const char* name_of(Fitness fitness) {
+  switch (fitness) {
+    case Fitness::ok:
+      return "ok";
+    case Fitness::warning:
+      return "warning";
+    case Fitness::critical:
+      return "critical";
+    case Fitness::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+/// The state for the choice of a spare: one that has not been heard of is none, one that is late comes last
+/// (NodeView::fresh). A unit's switch takes a node and the spare beside it together, and the spare's silence
+/// may be the shorter by one heartbeat.
+RunState Supervisor::with_doubts() const {
+  RunState state = state_;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
+    if (nodes_[static_cast<std::size_t>(n)].last_beat < 0) state.lost.insert(name(n));
+  return state;
+}
+
+std::vector<NodeView> Supervisor::views() const {
+  // The run's arithmetic is that of most nodes; of equally many, that of the nodes with slots.
+  std::map<std::string, int> votes;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
+    if (const auto& hash = nodes_[static_cast<std::size_t>(n)].health.numerics; !hash.empty())
+      votes[hash] += slot_of(n) >= 0 ? 1 + static_cast<int>(nodes_.size()) : 1;
+  const auto most = std::max_element(votes.begin(), votes.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<NodeView> out;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+    const auto& health = nodes_[static_cast<std::size_t>(n)].health;
+    out.push_back({health.fitness, health.numerics.empty() || health.numerics == most->first, fresh(n)});
+  }
+  return out;
+}
+
+bool Supervisor::has_spare_for(int node) const {
+  const RunState state = with_doubts();
+  const auto all = views();
+  const int spare = best_spare(roster_, state, placement_, node, all);
+  return spare >= 0 && all[static_cast<std::size_t>(spare)].fresh && !state.suspects.contains(name(spare));
+}
+
+void Supervisor::node_health(int n, const control::NodeHealth& what) {
+  auto& node = nodes_[static_cast<std::size_t>(n)];
+  const bool news = node.health_at < 0
+                        ? what.fitness != Fitness::unknown
+                        : what.fitness != node.health.fitness || what.numerics != node.health.numerics;
+  node.health = what, node.health_at = now_;
+  if (!news || stage_ == Stage::over) return;
+  record({{"event", "spare_health"},
+          {"node", name(n)},
+          {"spare", slot_of(n) < 0},
+          {"fitness", name_of(what.fitness)},
+          {"numerics", what.numerics},
+          {"evidence", what.why}});
+}
+
+/// While nothing needs them, spares show now and then that they are fit.
+void Supervisor::check_spares() {
+  if (limits_.check_spares_s <= 0 || now_ < next_check_ || stage_ == Stage::gathering) return;
+  CheckNodes check;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
+    if (slot_of(n) < 0 && !lost(n) && fresh(n)) check.nodes.push_back(n);
+  next_check_ = now_ + limits_.check_spares_s;
+  if (!check.nodes.empty()) actions_.push_back(std::move(check));
+}
+
+/// All nodes, for people and programs: a JSON array.
+std::string Supervisor::spares_text() const {
+  const auto all = views();
+  json out = json::array();
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+    const auto& node = nodes_[static_cast<std::size_t>(n)];
+    const auto& known = roster_.nodes[static_cast<std::size_t>(n)];
+    const auto failures = state_.failures.find(known.name);
+    const int slot = slot_of(n);
+    const bool is_lost = lost(n);
+    out.push_back({{"node", known.name},
+                   {"role", state_.evicted.contains(known.name)    ? "evicted"
+                            : is_lost                              ? "lost"
+                            : slot >= 0                            ? "active"
+                            : state_.suspects.contains(known.name) ? "suspect"
+                                                                   : "spare"},
+                   {"slot", slot >= 0 && !is_lost ? json(slot) : json(-1)},
+                   {"unit", known.unit},
+                   {"batch_host", n == roster_.batch_host},
+                   {"fitness", name_of(node.health.fitness)},
+                   {"why", node.health.why},
+                   {"numerics_agree", all[static_cast<std::size_t>(n)].numerics_agree},
+                   {"failures", failures == state_.failures.end() ? 0 : failures->second},
+                   {"past_failures", known.past_failures},
+                   {"heard_s", node.last_beat < 0 ? json(nullptr)
+                                                  : json(std::round((now_ - node.last_beat) * 10) / 10)}});
+  }
+  return out.dump();
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,252 @@
+// When a phase has taken too long, and who computes too slowly: the deadlines that are learned, and an hour
+// on a loaded machine in which nothing is wrong.
+#include "launcher/supervise/pace.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace holdfast::launcher {
+namespace {
+
+using control::Phase;
+constexpr Phase learned[] = {Phase::data,       Phase::forward,   Phase::backward,
+                             Phase::collective, Phase::optimizer, Phase::checkpoint};
+
+/// Every rank of `world` leaves `phase`, so many times.
+void rounds(Pace& pace, Phase phase, double seconds, int count, int world = 1) {
+  for (int i = 0; i < count * world; ++i) pace.left(phase, seconds);
+}
+
+TEST(Pace, APhaseIsKnownAfterThreeRoundsOfTheWorld) {
+  for (const Phase phase : learned) {
+    Pace pace({}, 4);
+    EXPECT_EQ(pace.deadline_s(phase), 600);
+    rounds(pace, phase, 4, 2, 4);
+    for (int i = 0; i < 3; ++i) pace.left(phase, 4);
+    EXPECT_EQ(pace.deadline_s(phase), 600) << "one rank has left it twice only";
+    pace.left(phase, 4);
+    EXPECT_EQ(pace.deadline_s(phase), 12);
+  }
+}
+
+TEST(Pace, TheDeadlineIsAFactorAFloorAndAtMostTheStepsLimit) {
+  config::Supervise limits;
+  limits.hang_factor = 2, limits.hang_floor_s = 7, limits.step_s = 50;
+  Pace pace(limits);
+  EXPECT_EQ(pace.deadline_s(Phase::data), 50);
+  rounds(pace, Phase::data, 0.01, 3);
+  EXPECT_EQ(pace.deadline_s(Phase::data), 7);
+  pace.left(Phase::data, 4);
+  EXPECT_EQ(pace.deadline_s(Phase::data), 8);
+  pace.left(Phase::data, 40);
+  EXPECT_EQ(pace.deadline_s(Phase::data), 50);
+}
+
+TEST(Pace, WhatComesOnceInAnAttemptIsNeverLearnedAndAPauseIsNoHang) {
+  Pace pace({});
+  for (const Phase phase : {Phase::starting, Phase::restoring, Phase::finishing, Phase::paused})
+    rounds(pace, phase, 0.1, 100);
+  for (const Phase phase : {Phase::starting, Phase::restoring, Phase::finishing})
+    EXPECT_EQ(pace.deadline_s(phase), 600);
+  EXPECT_TRUE(std::isinf(pace.deadline_s(Phase::paused)));
+}
+
+TEST(Pace, OneLongPhaseIsForgottenByRoundsAndNotByRanks) {
+  for (const int world : {1, 64}) {
+    Pace pace({}, world);
+    rounds(pace, Phase::data, 2, 3, world);
+    pace.left(Phase::data, 40);
+    rounds(pace, Phase::data, 2, 100, world);
+    EXPECT_NEAR(pace.deadline_s(Phase::data), 60, 1) << "half of it, of " << world << " ranks";
+    rounds(pace, Phase::data, 2, 1000, world);
+    EXPECT_NEAR(pace.deadline_s(Phase::data), 6, 1e-9);
+  }
+}
+
+TEST(Pace, TheFirstRoundsOfAnAttemptAreSlowAndTeachOnlyForTheNext) {
+  Pace pace({}, 2);
+  rounds(pace, Phase::forward, 2, 10, 2);
+  EXPECT_NEAR(pace.deadline_s(Phase::forward), 6, 1e-9);
+  pace.new_attempt();
+  EXPECT_NEAR(pace.deadline_s(Phase::forward), 12, 1e-9) << "cold";
+  rounds(pace, Phase::forward, 5, 3, 2);
+  EXPECT_NEAR(pace.deadline_s(Phase::forward), 6, 1e-9) << "as before: those were the first ones";
+  pace.new_attempt();
+  EXPECT_NEAR(pace.deadline_s(Phase::forward), 30, 1e-9) << "it was so slow the last time";
+}
+
+/// A pace that knows: forward, collective 1 s, checkpoints 10 s.
+Pace usual() {
+  Pace pace({});
+  for (const Phase phase : learned) rounds(pace, phase, phase == Phase::checkpoint ? 10 : 1, 10);
+  return pace;
+}
+
+TEST(Overdue, WhoIsPastItsDeadlineAndNobodyHoldsItUp) {
+  const Pace pace = usual();
+  const std::vector<StillRank> all_at_work = {{0, 7, Phase::forward, 4.9}, {1, 7, Phase::collective, 4.9}};
+  EXPECT_FALSE(overdue(all_at_work, pace));
+  const std::vector<StillRank> one_hangs = {{0, 7, Phase::forward, 5.1}, {1, 7, Phase::collective, 5.0}};
+  EXPECT_EQ(overdue(one_hangs, pace), 5);
+  const std::vector<StillRank> all_wait = {{0, 7, Phase::collective, 5.1}, {1, 7, Phase::collective, 5.0}};
+  EXPECT_EQ(overdue(all_wait, pace), 5);
+  EXPECT_FALSE(overdue({}, pace));
+}
+
+TEST(Overdue, WhoWaitsIsExcusedByTheOneItWaitsForUntilThatIsLateItself) {
+  const Pace pace = usual();
+  struct Case {
+    const char* what;
+    StillRank waits, works;
+    bool excused;
+  };
+  const Case cases[] = {
+      {"one still writes a checkpoint", {0, 8, Phase::forward, 9}, {1, 8, Phase::checkpoint, 10}, true},
+      {"for too long", {0, 8, Phase::forward, 29}, {1, 8, Phase::checkpoint, 30.1}, false},
+      {"one is a step behind", {0, 8, Phase::forward, 9}, {1, 7, Phase::optimizer, 4}, true},
+      {"and hangs there", {0, 8, Phase::forward, 9}, {1, 7, Phase::optimizer, 6}, false},
+      {"one computes more leaves", {0, 8, Phase::collective, 9}, {1, 8, Phase::backward, 0.2}, true},
+      {"one waits as well, a step behind", {0, 8, Phase::forward, 9}, {1, 7, Phase::collective, 4}, false},
+      {"one is ahead", {0, 8, Phase::forward, 9}, {1, 9, Phase::data, 1}, false},
+      {"both compute the same step", {0, 8, Phase::forward, 9}, {1, 8, Phase::backward, 4}, false},
+  };
+  for (const Case& c : cases) EXPECT_EQ(!overdue(std::vector{c.waits, c.works}, pace), c.excused) << c.what;
+}
+
+// --- a loaded hour
+// -------------------------------------------------------------------------------------------------
+
+/// Ranks that share too few cores: what a phase takes is log-normal about its usual time, that time swells
+/// and ebbs with the load, and now and then a rank gets no core for seconds.
+class LoadedHour {
+ public:
+  LoadedHour(double step_s, unsigned seed) : step_s_(step_s), random_(seed) {}
+
+  /// One step of all ranks as the leader sees it; the alarms that it raised.
+  int step(Pace& pace, Stragglers& stragglers) {
+    const double load =
+        1 + 3 * (1 - std::cos(2 * M_PI * now_ / 900));  // 1 to 7 and back in a quarter of an hour
+    int alarms = 0;
+    double slowest = 0;
+    std::array<double, world> computed{};
+    for (std::size_t r = 0; r < world; ++r)
+      for (const auto& [phase, share] : shares) {
+        const double seconds = share * step_s_ * load * std::exp(0.4 * normal_(random_)) + stall();
+        alarms += seconds > pace.deadline_s(phase);
+        pace.left(phase, seconds);
+        computed[r] += seconds;
+        slowest = std::max(slowest, computed[r]);
+      }
+    for (std::size_t r = 0; r < world; ++r) {
+      const double waited = slowest - computed[r] + 0.01;
+      alarms += waited > pace.deadline_s(Phase::collective);
+      pace.left(Phase::collective, waited);
+      stragglers.computed(static_cast<int>(r), step_, computed[r]);
+    }
+    while (stragglers.take()) ++alarms;
+    now_ += slowest, ++step_;
+    return alarms;
+  }
+  double now() const { return now_; }
+  std::int64_t steps() const { return step_; }
+
+ private:
+  static constexpr std::size_t world = 32;
+  static constexpr std::pair<Phase, double> shares[] = {
+      {Phase::data, 0.02}, {Phase::forward, 0.3}, {Phase::backward, 0.6}, {Phase::optimizer, 0.08}};
+  /// Pareto: one in 300 phases loses 50 ms or more, up to what an agent would take for a dead node.
+  double stall() {
+    if (uniform_(random_) > 1.0 / 300) return 0;
+    return std::min(2.0, 0.05 / std::pow(1 - uniform_(random_), 1 / 1.2));
+  }
+  double step_s_;
+  std::mt19937 random_;
+  std::normal_distribution<double> normal_;
+  std::uniform_real_distribution<double> uniform_{0, 1};
+  double now_ = 0;
+  std::int64_t step_ = 0;
+};
+
+TEST(Pace, ALoadedHourRaisesNoAlarm) {
+  for (const double step_s : {0.05, 0.5, 4.0})
+    for (const unsigned seed : {1u, 2u, 3u}) {
+      LoadedHour hour(step_s, seed);
+      Pace pace({}, 32);
+      Stragglers stragglers({}, 32);
+      int alarms = 0;
+      while (hour.now() < 3600) alarms += hour.step(pace, stragglers);
+      EXPECT_EQ(alarms, 0) << "steps of " << step_s << " s, seed " << seed << ", " << hour.steps()
+                           << " steps";
+      EXPECT_LE(pace.deadline_s(Phase::data), 20) << "and a hang would still be seen";
+    }
+}
+
+// --- stragglers
+// ----------------------------------------------------------------------------------------------------
+
+class StragglersTest : public testing::Test {
+ protected:
+  /// So many steps of 16 ranks at 100 ms, some per cent apart, `slow` of them `times` slower; those that were
+  /// named.
+  std::vector<int> steps(int count, const std::vector<int>& slow = {}, double times = 1,
+                         double noise = 0.05) {
+    std::vector<int> named;
+    for (int i = 0; i < count; ++i, ++step_) {
+      for (int r = 0; r < 16; ++r) {
+        const bool is_slow = std::find(slow.begin(), slow.end(), r) != slow.end();
+        stragglers_.computed(r, step_, 0.1 * (is_slow ? times : 1) * std::exp(noise * normal_(random_)));
+      }
+      while (const auto found = stragglers_.take()) named.push_back(found->rank), ratio_ = found->ratio;
+    }
+    return named;
+  }
+  Stragglers stragglers_{{}, 16};
+  std::mt19937 random_{5};
+  std::normal_distribution<double> normal_;
+  std::int64_t step_ = 0;
+  double ratio_ = 0;
+};
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::UnorderedElementsAre;
+
+TEST_F(StragglersTest, OneThatIsTwiceAsSlowIsNamedOnceAfterTenSteps) {
+  EXPECT_THAT(steps(50), IsEmpty());
+  EXPECT_THAT(steps(10, {7}, 2), IsEmpty()) << "not yet";
+  EXPECT_THAT(steps(10, {7}, 2), ElementsAre(7));
+  EXPECT_NEAR(ratio_, 2, 0.2);
+  EXPECT_THAT(steps(200, {7}, 2), IsEmpty()) << "it is known";
+  EXPECT_THAT(steps(50), IsEmpty());
+  EXPECT_THAT(steps(20, {7}, 2), ElementsAre(7)) << "it had been at ease";
+}
+
+TEST_F(StragglersTest, AFewSlowStepsNoiseAndASlownessBelowTheRatioAreNone) {
+  EXPECT_THAT(steps(20), IsEmpty());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_THAT(steps(3, {2}, 30), IsEmpty()) << "a burst";
+    EXPECT_THAT(steps(20), IsEmpty());
+  }
+  EXPECT_THAT(steps(200, {4}, 1.3), IsEmpty());
+  EXPECT_THAT(steps(2000, {}, 1, 0.5), IsEmpty()) << "all ranks jitter by half";
+}
+
+TEST_F(StragglersTest, HalfOfTheWorldMayBeSlow) {
+  steps(20);
+  EXPECT_THAT(steps(20, {8, 9, 10, 11, 12, 13, 14, 15}, 3),
+              UnorderedElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
+}
+
+TEST_F(StragglersTest, ARunThatBeginsWithOneKnowsItToo) { EXPECT_THAT(steps(15, {0}, 2.5), ElementsAre(0)); }
+
+TEST_F(StragglersTest, TheSameStepToldAgainAndSilenceSayNothing) {
+  steps(20);
+  for (int i = 0; i < 100; ++i) stragglers_.computed(3, step_ - 1, 9), stragglers_.computed(4, step_ + i, 0);
+  EXPECT_FALSE(stragglers_.take());
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
