@@ -1,0 +1,227 @@
+#include "launcher/cli/verb_doctor.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/programs.hpp"
+#include "launcher/health/doctor.hpp"
+#include "launcher/health/nodes.hpp"
+#include "launcher/health/pair_rounds.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "slurm/site.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/config/load.hpp"
+#include "src/control/secret.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using Fitness = control::NodeHealth::Fitness;
+namespace fs = std::filesystem;
+
+constexpr Millis step_limit{20000};  ///< for a step to start, beside what its doctor may take
+
+struct DoctorOptions {
+  bool fast = false, full = false, json = false, gate = false, nodes = false, network = false;
+  std::string cluster, interface, peer;
+  std::vector<std::string> paths, witnesses;
+  double shm_gb = 0, seconds = 8;
+  int rounds = 0;
+};
+
+/// Exit codes of monitoring plugins, which SLURM's HealthCheckProgram and others expect; with --gate ours,
+/// for scripts that go on unless a node is unfit.
+int exit_code_of(Fitness fitness, bool gate) {
+  if (gate) return static_cast<int>(fitness == Fitness::critical ? Exit::unhealthy : Exit::done);
+  return static_cast<int>(fitness);
+}
+static_assert(static_cast<int>(Fitness::ok) == 0 && static_cast<int>(Fitness::warning) == 1 &&
+              static_cast<int>(Fitness::critical) == 2 && static_cast<int>(Fitness::unknown) == 3);
+
+std::string node_name() {
+  try {
+    if (slurm::inside_a_job())
+      if (auto name = slurm::job_env().node; !name.empty()) return name;
+  } catch (const Error&) {  // a prolog's variables may be few
+  }
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+Millis limit_of(const DoctorOptions& options) {
+  return Millis(static_cast<std::int64_t>(options.seconds * 1000));
+}
+
+Expected expected_of(const DoctorOptions& options) {
+  Expected expected;
+  if (!options.cluster.empty()) expected.cluster = config::load_cluster(options.cluster);
+  for (const auto& path : options.paths) expected.paths.emplace_back(fs::absolute(path).lexically_normal());
+  expected.witnesses.assign(options.witnesses.begin(), options.witnesses.end());
+  expected.shm_bytes = static_cast<std::int64_t>(options.shm_gb * 1e9);
+  expected.depth = options.fast ? Depth::fast : options.full ? Depth::full : Depth::normal;
+  return expected;
+}
+
+int examine_here(const DoctorOptions& options) {
+  const auto findings = examine({}, expected_of(options), limit_of(options));
+  if (options.json)
+    std::cout << report_json(node_name(), findings).dump(2) << "\n";
+  else
+    std::cout << report_text(findings);
+  return exit_code_of(worst(findings), options.gate);
+}
+
+struct Allocation {
+  slurm::JobId job = 0;
+  std::vector<std::string> nodes;
+  std::string here;  ///< how other nodes reach this one
+  int cpus = 0;
+};
+
+Allocation this_allocation(slurm::Cluster& cluster) {
+  const auto place = slurm::job_env();
+  const auto job = cluster.job(place.job);
+  if (!job || job->nodes.empty())
+    throw Error(Exit::usage, fmt::format("job {} has no nodes", place.job), "SLURM says so", "Has it ended?");
+  Allocation allocation{place.job, job->nodes, node_name(), slurm::cpus_of_this_job()};
+  if (!place.node.empty()) allocation.here = cluster.nodes({place.node}).front().address;
+  return allocation;
+}
+
+fs::path first_path(const DoctorOptions& options) {
+  return fs::absolute(options.paths.empty() ? "." : options.paths.front()).lexically_normal();
+}
+
+/// The same examination, to be started on every node.
+std::vector<std::string> node_command(const DoctorOptions& options, const std::vector<fs::path>& witnesses) {
+  std::vector<std::string> command = {this_program().string(), "doctor", "--json",
+                                      fmt::format("--timeout={}", options.seconds)};
+  if (options.fast) command.push_back("--fast");
+  if (options.full) command.push_back("--full");
+  if (!options.cluster.empty())
+    command.push_back("--cluster=" + fs::absolute(config::find_config("clusters", options.cluster)).string());
+  if (options.shm_gb > 0) command.push_back(fmt::format("--shm={}", options.shm_gb));
+  for (const auto& path : options.paths)
+    command.push_back("--path=" + fs::absolute(path).lexically_normal().string());
+  for (const auto& file : witnesses) command.push_back("--witness=" + file.string());
+  return command;
+}
+
+int examine_nodes(const DoctorOptions& options) {
+  slurm::ClusterCli cluster;
+  const auto allocation = this_allocation(cluster);
+  std::vector<std::unique_ptr<MeetingPlace>> places;
+  std::vector<fs::path> witnesses;
+  for (const auto& path : options.paths.empty() ? std::vector<std::string>{"."} : options.paths) {
+    places.push_back(std::make_unique<MeetingPlace>(path));
+    witnesses.push_back(places.back()->path() / "witness");
+    files::replace_atomically(witnesses.back(), allocation.here + "\n");
+  }
+  const fs::path folder = places.front()->path();
+  Steps(cluster, allocation.job, allocation.nodes, allocation.cpus, node_command(options, witnesses), folder)
+      .wait(limit_of(options) + step_limit);
+  std::vector<NodeReport> reports;
+  for (const auto& node : allocation.nodes) reports.push_back(read_report(node, folder / (node + ".out")));
+  std::cout << (options.json ? nodes_json(reports).dump(2) + "\n" : nodes_text(reports));
+  return exit_code_of(worst(all_findings(reports)), options.gate);
+}
+
+int examine_network(const DoctorOptions& options) {
+  slurm::ClusterCli cluster;
+  const auto allocation = this_allocation(cluster);
+  const MeetingPlace place(first_path(options));
+  files::replace_atomically(place.path() / "secret", control::to_hex(control::random_key()) + "\n", 0600);
+  std::vector<std::string> command = {this_program().string(), "doctor", "--peer=" + place.path().string()};
+  if (!options.interface.empty()) command.push_back("--interface=" + options.interface);
+  Steps steps(cluster, allocation.job, allocation.nodes, allocation.cpus, command, place.path());
+  RoundsPlan plan;
+  plan.rounds = options.rounds;
+  const auto result = lead_rounds(place.path(), allocation.here, allocation.nodes, plan);
+  if (options.json)
+    std::cout << network_json(result).dump(2) << "\n";
+  else
+    std::cout << network_text(result) << report_text(network_findings(result));
+  return exit_code_of(worst(network_findings(result)), options.gate);
+}
+
+int be_peer(const DoctorOptions& options) {
+  const auto place = slurm::job_env();
+  std::string address;
+  if (!options.interface.empty()) {
+    address = address_on(options.interface);
+    if (address.empty())
+      throw Error(Exit::usage, "there is no address on the interface " + options.interface,
+                  "on " + place.node, "`ip -4 addr` lists them");
+  } else {
+    slurm::ClusterCli cluster;
+    address = cluster.nodes({place.node}, slurm::default_limit).front().address;
+  }
+  return follow_rounds(options.peer, place.node, address) ? 0 : static_cast<int>(Exit::runtime);
+}
+
+int run_doctor(const DoctorOptions& options) {
+  if (!options.peer.empty()) return be_peer(options);
+  if (options.network) return examine_network(options);
+  return options.nodes ? examine_nodes(options) : examine_here(options);
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand(
+      "doctor",
+      "Is this node fit to train, are all nodes of an allocation, and is the network between them?");
+  const auto options = std::make_shared<DoctorOptions>();
+  auto* fast = verb->add_flag("--fast", options->fast, "Only what takes milliseconds and disturbs nobody");
+  verb->add_flag("--full", options->full, "Write more when disks are timed")->excludes(fast);
+  verb->add_option("--cluster", options->cluster, "What must be there: a file, or a name in configs/clusters")
+      ->type_name("CLUSTER");
+  verb->add_option("--path", options->paths, "Folders that the job will use (default: /tmp)")
+      ->type_name("DIR");
+  verb->add_option("--shm", options->shm_gb, "GB that a node's ranks will keep in /dev/shm")
+      ->type_name("GB")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--timeout", options->seconds, "Seconds after which a check is given up (default: 8)")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber);
+  auto* nodes = verb->add_flag("--nodes", options->nodes, "In an allocation: examine every node of it");
+  auto* network =
+      verb->add_flag("--network", options->network,
+                     "In an allocation: measure TCP between pairs of its nodes and name the bad one")
+          ->excludes(nodes);
+  verb->add_option("--rounds", options->rounds,
+                   "Of the network check (default: all pairs up to 16 nodes, else 6)")
+      ->type_name("N")
+      ->needs(network)
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--interface", options->interface,
+                   "Network interface to measure (default: SLURM's node address)")
+      ->type_name("NAME");
+  verb->add_flag("--gate", options->gate, "Exit with 4 when something is critical, else 0");
+  verb->add_flag("--json", options->json, "For programs");
+  verb->add_option("--peer", options->peer)->group("");
+  verb->add_option("--witness", options->witnesses)->group("");
+  verb->footer(
+      "Exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
+      "As SLURM's HealthCheckProgram or Prolog it needs no settings; a script that only wants to know\n"
+      "whether to go on uses --gate. --nodes and --network meet in a folder that every node sees: the\n"
+      "first --path, else the current one.");
+  verb->callback([options, &exit_code] {
+    try {
+      exit_code = run_doctor(*options);
+    } catch (const Error& error) {
+      if (options->gate) throw;
+      std::cerr << "holdfast: " << error.what() << "\n";
+      exit_code = static_cast<int>(Fitness::unknown);
+    }
+  });
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,237 @@
+#include "launcher/health/check_gpu.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace holdfast::launcher {
+namespace {
+
+using Fitness = control::NodeHealth::Fitness;
+constexpr std::int64_t most_uncorrected_ever = 4;
+constexpr std::int64_t left_over_bytes = std::int64_t{2}
+                                         << 30;  // a driver keeps less than 1 GiB of an idle GPU
+
+/// The answers of all GPUs to one question, as one finding: the worst verdict, and who gave it.
+class Tally {
+ public:
+  Tally(std::string check, std::string advice) : check_(std::move(check)), advice_(std::move(advice)) {}
+
+  void asked() { ++asked_; }
+  void add(Fitness fitness, int gpu, const std::string& says) {
+    if (fitness == Fitness::critical) worst_ = Fitness::critical;
+    if (!says_.empty()) says_ += "; ";
+    says_ += fmt::format("GPU {} {}", gpu, says);
+  }
+  /// Nothing when no GPU could say anything about it.
+  void finish(std::vector<Finding>& findings, const std::string& good) const {
+    if (!says_.empty())
+      findings.push_back({check_, worst_, says_, advice_});
+    else if (asked_ > 0)
+      findings.push_back({check_, Fitness::ok, good, ""});
+  }
+
+ private:
+  std::string check_, advice_, says_;
+  int asked_ = 0;
+  Fitness worst_ = Fitness::warning;
+};
+
+void check_ecc(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  Tally tally("gpu.ecc", "Reset the GPU; replace it when errors come back");
+  for (const auto& gpu : gpus) {
+    if (gpu.ecc || gpu.uncorrected) tally.asked();
+    if (gpu.ecc == false) tally.add(Fitness::warning, gpu.index, "has ECC switched off");
+    if (gpu.uncorrected_ever.value_or(0) > most_uncorrected_ever)
+      tally.add(Fitness::critical, gpu.index,
+                fmt::format("had {} uncorrected memory errors in its life", *gpu.uncorrected_ever));
+    else if (gpu.uncorrected.value_or(0) > 0)
+      tally.add(Fitness::warning, gpu.index,
+                fmt::format("had {} uncorrected memory errors", *gpu.uncorrected));
+  }
+  tally.finish(out, "no uncorrected memory errors");
+}
+
+void check_remap(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  Tally tally("gpu.remap", "Pending: reset the GPU after the job. Failed: replace it");
+  for (const auto& gpu : gpus) {
+    if (!gpu.remap) continue;
+    tally.asked();
+    if (gpu.remap->failed)
+      tally.add(Fitness::critical, gpu.index, "could not remap a row");
+    else if (gpu.remap->pending)
+      tally.add(Fitness::warning, gpu.index, "has a row remap pending");
+  }
+  tally.finish(out, "no row remap pending or failed");
+}
+
+void check_recovery(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  static constexpr std::array words = {"nothing", "a reset", "a reboot of the node",
+                                       "its peer traffic drained", "to be drained and reset"};
+  Tally tally("gpu.recovery", "Drain the node and do what the driver asks for");
+  for (const auto& gpu : gpus) {
+    if (!gpu.recovery) continue;
+    tally.asked();
+    if (*gpu.recovery > 0)
+      tally.add(Fitness::critical, gpu.index,
+                "needs " + std::string(*gpu.recovery < static_cast<int>(words.size())
+                                           ? words[static_cast<std::size_t>(*gpu.recovery)]
+                                           : "something that only a newer version knows"));
+  }
+  tally.finish(out, "the driver asks for no reset");
+}
+
+void check_slowed(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  struct Reason {
+    std::uint64_t bit;
+    Fitness fitness;
+    const char* says;
+  };
+  static constexpr std::array reasons = {
+      Reason{0x08, Fitness::critical, "is slowed down by its hardware"},
+      Reason{0x40, Fitness::critical, "is slowed down by its hardware for heat"},
+      Reason{0x80, Fitness::critical, "is slowed down by the power supply's brake"},
+      Reason{0x20, Fitness::warning, "is slowed down by its driver for heat"}};
+  Tally tally("gpu.clocks", "Look at cooling, power supplies and power limits");
+  for (const auto& gpu : gpus) {
+    if (gpu.slowed || gpu.sm_clock_max_mhz) tally.asked();
+    for (const auto& reason : reasons)
+      if (gpu.slowed.value_or(0) & reason.bit) tally.add(reason.fitness, gpu.index, reason.says);
+    if (gpu.temperature_c && gpu.slowdown_c && *gpu.slowdown_c > 0 &&
+        *gpu.temperature_c + 5 >= *gpu.slowdown_c)
+      tally.add(Fitness::warning, gpu.index,
+                fmt::format("is at {} C and slows down at {} C", *gpu.temperature_c, *gpu.slowdown_c));
+    if (gpu.power_limit_mw && gpu.power_default_mw && *gpu.power_limit_mw < *gpu.power_default_mw)
+      tally.add(Fitness::warning, gpu.index,
+                fmt::format("may take {} W instead of {} W", *gpu.power_limit_mw / 1000,
+                            *gpu.power_default_mw / 1000));
+    if (gpu.sm_clock_max_mhz && gpus.front().sm_clock_max_mhz &&
+        *gpu.sm_clock_max_mhz != *gpus.front().sm_clock_max_mhz)
+      tally.add(Fitness::warning, gpu.index,
+                fmt::format("reaches {} MHz, GPU {} {} MHz", *gpu.sm_clock_max_mhz, gpus.front().index,
+                            *gpus.front().sm_clock_max_mhz));
+  }
+  tally.finish(out, "no GPU is slowed down");
+}
+
+void check_pcie(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  Tally tally("gpu.pcie", "Reseat the GPU board, or replace its riser");
+  std::string good;
+  for (const auto& gpu : gpus) {
+    if (!gpu.pcie_width || !gpu.pcie_width_max) continue;
+    tally.asked();
+    // The generation falls while a GPU is idle, to save power; the width does not.
+    good = fmt::format("x{} on every GPU", *gpu.pcie_width);
+    if (gpu.pcie_gen_max) good += fmt::format(", generation {} at most", *gpu.pcie_gen_max);
+    if (*gpu.pcie_width < *gpu.pcie_width_max)
+      tally.add(Fitness::critical, gpu.index,
+                fmt::format("has {} of {} PCIe lanes", *gpu.pcie_width, *gpu.pcie_width_max));
+    if (gpu.pcie_gen_max && gpus.front().pcie_gen_max && *gpu.pcie_gen_max < *gpus.front().pcie_gen_max)
+      tally.add(Fitness::warning, gpu.index,
+                fmt::format("is limited to PCIe generation {}", *gpu.pcie_gen_max));
+  }
+  tally.finish(out, good);
+}
+
+void check_nvlink(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  Tally tally("gpu.nvlink", "Restart the fabric manager; then reset all GPUs of the node");
+  int most = 0, up = 0;
+  for (const auto& gpu : gpus) {
+    most = std::max(most, gpu.links_up.value_or(0) + gpu.links_down.value_or(0));
+    up += gpu.links_up.value_or(0);
+  }
+  if (most > 0 && up == 0) {  // boards without bridges look like this
+    out.push_back(
+        {"gpu.nvlink", Fitness::warning, "no NVLink is up on any GPU", "Are these boards connected?"});
+    return;
+  }
+  for (const auto& gpu : gpus) {
+    if (!gpu.links_up && !gpu.links_down) continue;
+    tally.asked();
+    if (gpu.links_up.value_or(0) < most)
+      tally.add(Fitness::critical, gpu.index,
+                fmt::format("has {} of {} NVLinks", gpu.links_up.value_or(0), most));
+    if (gpu.fabric == 1 || gpu.fabric == 2)
+      tally.add(Fitness::critical, gpu.index, "is not registered with the NVSwitch fabric");
+    if (gpu.fabric == 3 && gpu.fabric_status.value_or(0) != 0)
+      tally.add(Fitness::critical, gpu.index, "was refused by the NVSwitch fabric");
+  }
+  tally.finish(out, fmt::format("{} NVLinks up on every GPU", most));
+}
+
+void check_use(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+  Tally tally("gpu.free", "End what is left of another job (nvidia-smi lists it)");
+  for (const auto& gpu : gpus) {
+    tally.asked();
+    if (gpu.compute_mode == 2)
+      tally.add(Fitness::critical, gpu.index, "is closed to programs (compute mode prohibited)");
+    if (gpu.mig == true) tally.add(Fitness::critical, gpu.index, "is cut into MIG instances");
+    if (gpu.memory_used_bytes.value_or(0) > left_over_bytes)
+      tally.add(Fitness::warning, gpu.index,
+                fmt::format("has {} in use", bytes_text(static_cast<double>(*gpu.memory_used_bytes))));
+  }
+  tally.finish(out, "no memory in use, no MIG");
+}
+
+Finding count_finding(const NvmlFacts& facts, int on_bus, const Expected& expected) {
+  const int there = static_cast<int>(
+      std::count_if(facts.gpus.begin(), facts.gpus.end(), [](const auto& gpu) { return gpu.lost.empty(); }));
+  const int wanted = expected.gpus() ? expected.cluster->gpus_per_node : on_bus;
+  std::string says = fmt::format("{} of {} GPUs", there, wanted);
+  if (!facts.gpus.empty()) says += ", " + facts.gpus.front().name;
+  for (const auto& gpu : facts.gpus)
+    if (!gpu.lost.empty()) says += fmt::format("; GPU {}: {}", gpu.index, gpu.lost);
+  if (there < wanted)
+    return {"gpu.count", Fitness::critical, says,
+            there < on_bus || on_bus == wanted
+                ? "A GPU fell off the bus, or the job was not given all? See the kernel's log"
+                : "The PCI bus has fewer, too: a hardware failure?"};
+  return {"gpu.count", Fitness::ok, says, ""};
+}
+
+}  // namespace
+
+int gpus_on_bus(const Roots& roots) {
+  int count = 0;
+  const auto devices = roots.sys / "bus/pci/devices";
+  for (const auto& name : names_in(devices)) {
+    if (read_line(devices / name / "vendor") != "0x10de") continue;
+    const auto kind = read_line(devices / name / "class").value_or("");
+    count += kind.starts_with("0x0302") || kind.starts_with("0x0300");
+  }
+  return count;
+}
+
+std::vector<Finding> gpu_findings(const NvmlFacts& facts, int on_bus, const Expected& expected) {
+  const bool wanted = expected.gpus();
+  if (!facts.usable) {
+    if (!wanted && on_bus == 0)
+      return {{"gpu", Fitness::unknown,
+               "no NVIDIA GPU on the bus and none named by a cluster file: not checked", ""}};
+    return {{"gpu", wanted ? Fitness::critical : Fitness::warning,
+             fmt::format("{} GPUs on the PCI bus, and NVIDIA's management library {} ({})", on_bus,
+                         facts.found ? "does not start" : "is not installed", facts.why),
+             "Is the driver loaded, and the same version as its libraries?"}};
+  }
+  std::vector<Finding> out = {{"gpu.driver", Fitness::ok, "version " + facts.driver, ""},
+                              count_finding(facts, on_bus, expected)};
+  std::vector<GpuFacts> reached;
+  for (const auto& gpu : facts.gpus)
+    if (gpu.lost.empty()) reached.push_back(gpu);
+  if (reached.empty()) return out;
+  check_ecc(reached, out);
+  check_remap(reached, out);
+  check_recovery(reached, out);
+  check_slowed(reached, out);
+  check_pcie(reached, out);
+  check_nvlink(reached, out);
+  check_use(reached, out);
+  return out;
+}
+
+std::vector<Finding> check_gpus(const Roots& roots, const Expected& expected) {
+  return gpu_findings(read_nvml(roots.nvml), gpus_on_bus(roots), expected);
+}
+
+}  // namespace holdfast::launcher

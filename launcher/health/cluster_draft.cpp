@@ -1,0 +1,297 @@
+#include "launcher/health/cluster_draft.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+
+#include "slurm/hostlist.hpp"
+#include "slurm/replies.hpp"
+#include "src/base/error.hpp"
+#include "src/config/toml_document.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+constexpr int ranks_without_gpus = 8;  ///< a proposal; plans need a number
+
+struct KnownGpu {
+  const char* name;
+  std::int64_t memory_bytes;
+};
+// As their makers state them; the driver's own number comes before it.
+constexpr std::array known_gpus = {KnownGpu{"h100", 80000000000}, KnownGpu{"h200", 141000000000},
+                                   KnownGpu{"b200", 180000000000}, KnownGpu{"v100", 32000000000}};
+
+std::string toml_text(const std::string& text) { return config::spell(config::Value(text)); }
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// For a file name and for plans: what is no letter, digit, '-' or '_' is left out.
+std::string plain(const std::string& text) {
+  std::string out;
+  for (const unsigned char c : text)
+    if (std::isalnum(c) != 0 || c == '-' || c == '_') out += static_cast<char>(c);
+  return out.empty() ? "cluster" : out;
+}
+
+/// Text from elsewhere for a comment: one line, nothing but printable characters.
+std::string comment_text(const std::string& text) {
+  std::string out;
+  for (const unsigned char c : text) out += std::isprint(c) != 0 ? static_cast<char>(c) : ' ';
+  return out;
+}
+
+const slurm::Partition& choose_partition(const slurm::SiteFacts& site, const std::string& wanted) {
+  if (site.partitions.empty())
+    throw Error(Exit::runtime, "SLURM names no partition", "its tools list none",
+                "Is this user allowed to see one?");
+  std::vector<std::string> names;
+  for (const auto& partition : site.partitions) {
+    if (partition.name == wanted) return partition;
+    names.push_back(partition.name);
+  }
+  if (!wanted.empty()) {
+    const auto near = nearest_name(wanted, names);
+    throw Error(Exit::usage, "there is no partition called '" + wanted + "'",
+                fmt::format("there are {}", fmt::join(names, ", ")),
+                near.empty() ? "" : "Did you mean " + near + "?");
+  }
+  for (const auto& partition : site.partitions)
+    if (partition.is_default) return partition;
+  return *std::max_element(site.partitions.begin(), site.partitions.end(),
+                           [](const auto& a, const auto& b) { return a.nodes.size() < b.nodes.size(); });
+}
+
+struct Chosen {
+  slurm::NodeShape shape;           ///< the commonest
+  std::vector<std::string> nodes;   ///< of that shape
+  std::vector<std::string> others;  ///< of another
+};
+
+Chosen choose_nodes(const slurm::SiteFacts& site, const slurm::Partition& partition) {
+  std::vector<slurm::NodeShape> there;
+  for (const auto& name : partition.nodes)
+    for (const auto& node : site.nodes)
+      if (node.name == name) there.push_back(node);
+  if (there.empty())
+    throw Error(Exit::runtime, "the partition " + partition.name + " has no nodes", "its tools list none",
+                "Choose another with --partition?");
+  Chosen best;
+  for (const auto& candidate : there) {
+    Chosen chosen{candidate, {}, {}};
+    for (const auto& node : there)
+      (node.same_shape(candidate) ? chosen.nodes : chosen.others).push_back(node.name);
+    if (chosen.nodes.size() > best.nodes.size()) best = std::move(chosen);
+  }
+  return best;
+}
+
+std::vector<slurm::TopologyUnit> units_of(const slurm::SiteFacts& site, const Chosen& chosen) {
+  std::set<std::string> left(chosen.nodes.begin(), chosen.nodes.end());
+  std::vector<slurm::TopologyUnit> units;
+  for (const auto& unit : site.units) {
+    slurm::TopologyUnit mine{plain(unit.name), {}};
+    for (const auto& node : unit.nodes)
+      if (left.erase(node) > 0) mine.nodes.push_back(node);
+    if (!mine.nodes.empty()) units.push_back(std::move(mine));
+  }
+  slurm::TopologyUnit rest{units.empty() ? "su1" : "rest", {}};
+  for (const auto& node : chosen.nodes)
+    if (left.contains(node)) rest.nodes.push_back(node);
+  if (!rest.nodes.empty()) units.push_back(std::move(rest));
+  return units;
+}
+
+class Writer {
+ public:
+  Writer(const slurm::SiteFacts& site, const LocalSite& local, const slurm::Partition& partition)
+      : site_(site), local_(local), partition_(partition), chosen_(choose_nodes(site, partition)) {}
+
+  Draft write() {
+    draft_.name = plain(lower(site_.setting("ClusterName")));
+    std::string body = cluster();  // one after the other: each may add a doubt
+    body += storage();
+    body += units();
+    body += gpus();
+    draft_.text = head() + body;
+    return std::move(draft_);
+  }
+
+ private:
+  void doubt(const std::string& sentence) { draft_.doubts.push_back(sentence); }
+
+  /// Does this node's driver contradict what SLURM says of its GPUs?
+  bool only_slurm_sees_gpus() const {
+    return chosen_.shape.gpus > 0 && !local_.node.empty() && local_.gpus == 0;
+  }
+  bool with_gpus() const { return (chosen_.shape.gpus > 0 || local_.gpus > 0) && !only_slurm_sees_gpus(); }
+  int gpus_per_node() const {
+    if (chosen_.shape.gpus > 0) return chosen_.shape.gpus;
+    return local_.gpus > 0 ? local_.gpus : ranks_without_gpus;
+  }
+
+  std::string head() const {
+    std::string out = fmt::format(
+        "# {}: {} nodes of the partition {}, as SLURM {} describes them. Written by `holdfast init`.\n",
+        comment_text(draft_.name), chosen_.nodes.size(), comment_text(partition_.name),
+        comment_text(site_.version));
+    if (!draft_.doubts.empty()) out += "#\n# Look at these, and correct what is wrong:\n";
+    for (const auto& sentence : draft_.doubts) out += "#   - " + comment_text(sentence) + "\n";
+    out += "#\n# Found:\n";
+    const auto found = [&](const std::string& what, const std::string& value) {
+      if (!value.empty()) out += "#   " + what + ": " + comment_text(value) + "\n";
+    };
+    found("time limit", partition_.time_limit);
+    found("SlurmdTimeout", site_.setting("SlurmdTimeout"));
+    found("requeue allowed (JobRequeue)", site_.setting("JobRequeue"));
+    found("preemption", site_.setting("PreemptMode"));
+    found("tasks are confined by", site_.setting("TaskPlugin"));
+    found("topology", site_.setting("TopologyPlugin"));
+    found("MPI plugins", fmt::format("{}", fmt::join(site_.mpi, ", ")));
+    found("MPI here", local_.mpi);
+    found("GPU here", local_.gpu_name);
+    found("RDMA devices that are nearest to no GPU", fmt::format("{}", fmt::join(local_.other_nics, ", ")));
+    for (const auto& folder : local_.shared)
+      found("shared file system", folder.path + " (" + folder.type + ")");
+    if (!chosen_.others.empty()) found("left out, of another shape", slurm::compress(chosen_.others));
+    return out;
+  }
+
+  std::string cluster() {
+    const std::string model = lower(chosen_.shape.gpu_model);
+    std::string out = "\n[cluster]\nname = " + toml_text(draft_.name) + "\n";
+    out += "description = " +
+           toml_text(fmt::format("{} nodes of partition {}", chosen_.nodes.size(), partition_.name)) + "\n";
+    if (with_gpus()) {
+      std::string name = model;
+      if (name.empty()) {
+        name = "gpu";
+        doubt("SLURM does not name the GPU's model: cluster.gpu is a placeholder.");
+      }
+      out += "gpu = " + toml_text(name) + "\n";
+    } else {
+      out += "gpu = \"none\"  # ranks compute on the CPU\n";
+      if (only_slurm_sees_gpus())
+        doubt(fmt::format("SLURM lists {} on {}, and no NVIDIA driver answers here: gpu = \"none\".",
+                          chosen_.shape.gres, local_.node));
+    }
+    out += fmt::format("gpus_per_node = {}{}\n", gpus_per_node(),
+                       with_gpus() ? "" : "  # the rank count, not a device count");
+    out += memory();
+    out += fmt::format("cpus_per_node = {}  # {} sockets of {} cores\n", std::max(1, chosen_.shape.cores()),
+                       chosen_.shape.sockets, chosen_.shape.cores_per_socket);
+    out += interface();
+    out +=
+        "# node_mttf_hours = 6300  # mean time to failure of one node, if you know it: checkpoint intervals "
+        "follow from it\n";
+    out += "# ledger = \"/shared/holdfast-ledger\"  # folder where failures of nodes are kept across jobs\n";
+    return out + environment();
+  }
+
+  std::string memory() {
+    if (with_gpus()) {
+      if (local_.gpu_memory_bytes > 0)
+        return fmt::format("gpu_memory_bytes = {}  # as the driver says\n", local_.gpu_memory_bytes);
+      for (const auto& known : known_gpus)
+        if (lower(chosen_.shape.gpu_model).starts_with(known.name)) {
+          doubt("gpu_memory_bytes is the maker's number for this model, not measured.");
+          return fmt::format("gpu_memory_bytes = {}\n", known.memory_bytes);
+        }
+      doubt("gpu_memory_bytes is unknown: plans cannot say whether a model fits.");
+      return "gpu_memory_bytes = 0  # unknown\n";
+    }
+    return fmt::format("gpu_memory_bytes = {}  # a rank's share of the node's memory\n",
+                       chosen_.shape.memory_bytes / gpus_per_node());
+  }
+
+  std::string interface() {
+    if (local_.interface.empty()) {
+      doubt("control_interface is a guess: no interface was found here.");
+      return "control_interface = \"eth0\"  # guess\n";
+    }
+    if (!local_.node.empty()) return "control_interface = " + toml_text(local_.interface) + "\n";
+    doubt("control_interface is this login node's towards the nodes; theirs may have another name.");
+    return "control_interface = " + toml_text(local_.interface) + "  # guess\n";
+  }
+
+  std::string environment() const {
+    if (with_gpus())
+      return "environment = [\n"
+             "  \"CUDA_DEVICE_ORDER=PCI_BUS_ID\",  # GPU i is the same device for CUDA, for SLURM and for "
+             "this file\n"
+             "  \"NCCL_DEBUG=WARN\",\n"
+             "]\n";
+    return "environment = [\"OMP_NUM_THREADS=1\"]  # raise it when a rank has several cores to itself\n";
+  }
+
+  std::string storage() const {
+    return "\n# What the shared file system can do as a whole, if you know it: checkpoint times follow from "
+           "it.\n"
+           "# [storage]\n"
+           "# read_bytes_s = 100e9\n"
+           "# write_bytes_s = 50e9\n";
+  }
+
+  std::string units() {
+    std::string out =
+        "\n# One unit: nodes that are near each other. Neighbours in a ring are placed in the same unit, "
+        "spares spread over all.\n";
+    if (site_.units.empty())
+      doubt(
+          "SLURM knows no topology: all nodes are one unit. Split it by leaf switches or racks, if there are "
+          "several.");
+    for (const auto& unit : units_of(site_, chosen_))
+      out += "[[unit]]\nname = " + toml_text(unit.name) +
+             "\nnodes = " + toml_text(slurm::compress(unit.nodes)) + "\n";
+    return out;
+  }
+
+  std::string gpus() {
+    if (!with_gpus()) return {};
+    const int count = gpus_per_node();
+    const bool seen = static_cast<int>(local_.slots.size()) == count;
+    std::string out =
+        "\n# GPU i, the NIC on the same PCIe switch, and its rail: the leaf switch of the unit that it hangs "
+        "on.\n";
+    if (!seen)
+      doubt(fmt::format(
+          "NICs are not known, for this is no node with all {} GPUs: run `holdfast init` in a step on one.",
+          count));
+    else
+      doubt("Rails are numbered as GPUs are: check that GPU i of every node hangs on the same leaf switch.");
+    for (int i = 0; i < count; ++i) {
+      out += fmt::format("[[gpu]]\ngpu = {}\n", i);
+      if (seen) {
+        const auto& slot = local_.slots[static_cast<std::size_t>(i)];
+        if (!slot.nic.empty()) out += "nic = " + toml_text(slot.nic) + "\n";
+        if (!slot.netdev.empty()) out += "netdev = " + toml_text(slot.netdev) + "\n";
+        out += fmt::format("numa = {}\n", slot.numa);
+      }
+      out += fmt::format("rail = {}\n", i);
+    }
+    return out;
+  }
+
+  const slurm::SiteFacts& site_;
+  const LocalSite& local_;
+  const slurm::Partition& partition_;
+  const Chosen chosen_;
+  Draft draft_;
+};
+
+}  // namespace
+
+Draft draft_cluster(const slurm::SiteFacts& site, const LocalSite& local, const std::string& partition) {
+  Draft draft = Writer(site, local, choose_partition(site, partition)).write();
+  for (const auto& what : site.unknown) draft.text += "# SLURM did not tell " + comment_text(what) + "\n";
+  return draft;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,34 @@
+#pragma once
+// What a check of a node has found. Verdicts are those of monitoring plugins, which prologs and
+// HealthCheckProgram expect: 0 ok, 1 warning, 2 critical, 3 unknown.
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+struct Finding {
+  std::string check;  ///< "gpu.count", "disk.space", "nic.state", ...
+  control::NodeHealth::Fitness fitness = control::NodeHealth::Fitness::unknown;
+  std::string says;    ///< what was found, with numbers and units
+  std::string advice;  ///< "" for ok
+};
+
+/// "ok", "warning", "critical", "unknown"
+const char* word_of(control::NodeHealth::Fitness fitness);
+std::optional<control::NodeHealth::Fitness> fitness_called(std::string_view word);
+
+/// The worst of all: critical, then warning, then unknown (only when nothing else was found), then ok.
+control::NodeHealth::Fitness worst(const std::vector<Finding>& findings);
+/// What spares say of themselves: the worst findings in a line.
+control::NodeHealth health_of(const std::vector<Finding>& findings, const std::string& numerics);
+
+nlohmann::json to_json(const Finding& finding);
+/// Nothing when `j` is not a finding.
+std::optional<Finding> finding_from(const nlohmann::json& j);
+
+}  // namespace holdfast::launcher

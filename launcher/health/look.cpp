@@ -1,0 +1,74 @@
+#include "launcher/health/look.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher {
+
+namespace fs = std::filesystem;
+
+bool Expected::nics() const {
+  return cluster && std::any_of(cluster->slots.begin(), cluster->slots.end(),
+                                [](const auto& slot) { return !slot.nic.empty(); });
+}
+
+std::optional<std::string> read_line(const fs::path& file) {
+  const files::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return std::nullopt;
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return std::nullopt;  // EINVAL of /sys/class/net/lo/speed: it opens, and cannot be read
+    if (n == 0) break;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  if (text.empty()) return std::nullopt;
+  text.erase(text.find_last_not_of(" \t\n") + 1);
+  return text;
+}
+
+std::optional<std::int64_t> read_number(const fs::path& file) {
+  const auto text = read_line(file);
+  if (!text || text->empty()) return std::nullopt;
+  char* end = nullptr;
+  const long long value = std::strtoll(text->c_str(), &end, 0);
+  if (end == text->c_str() || *end != '\0') return std::nullopt;
+  return value;
+}
+
+std::optional<double> leading_number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str()) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array units = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  while (bytes >= 999.5 && unit + 1 < units.size()) bytes /= 1000, ++unit;
+  return unit == 0 || bytes >= 99.95 ? fmt::format("{:.0f} {}", bytes, units[unit])
+                                     : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+}  // namespace holdfast::launcher

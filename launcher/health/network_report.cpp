@@ -1,0 +1,96 @@
+// What the network check says: findings, a table for people, JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launcher/health/look.hpp"
+#include "launcher/health/pair_rounds.hpp"
+#include "slurm/hostlist.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using Fitness = control::NodeHealth::Fitness;
+constexpr int schema_version = 1;
+constexpr std::size_t most_named = 8;  ///< of slow pairs in one finding
+
+std::string pair_text(const NetworkResult& result, const Pair& pair) {
+  return result.nodes[static_cast<std::size_t>(pair.first)] + "-" +
+         result.nodes[static_cast<std::size_t>(pair.second)];
+}
+
+std::string list_text(const NetworkResult& result, const std::vector<Pair>& pairs) {
+  std::string text;
+  for (std::size_t i = 0; i < pairs.size() && i < most_named; ++i)
+    text += (i == 0 ? "" : ", ") + pair_text(result, pairs[i]);
+  if (pairs.size() > most_named) text += fmt::format(" and {} more", pairs.size() - most_named);
+  return text;
+}
+
+}  // namespace
+
+std::vector<Finding> network_findings(const NetworkResult& result) {
+  std::vector<Finding> out;
+  const auto& verdict = result.verdict;
+  if (!result.absent.empty())
+    out.push_back({"network.join", Fitness::critical, slurm::compress(result.absent) + " did not call back",
+                   "Does the node answer, and does it see this folder?"});
+  for (const int node : verdict.suspects)
+    out.push_back(
+        {"network.node", Fitness::critical,
+         result.nodes[static_cast<std::size_t>(node)] + " is slow or cut off with most of its partners",
+         "Leave it out (--exclude) and look at its links"});
+  if (!verdict.unexplained.empty())
+    out.push_back({"network.pair", Fitness::warning,
+                   list_text(result, verdict.unexplained) + " slow or cut off",
+                   "The way between them, or either of the two: run it again with more --rounds"});
+  if (result.pairs.empty())
+    out.push_back({"network.pairs", Fitness::unknown, "no pair of nodes to measure", ""});
+  else if (verdict.slow.empty())
+    out.push_back(
+        {"network.pairs", Fitness::ok,
+         fmt::format("{} pairs in {} rounds, median {}/s and {:.0f} us", result.pairs.size(), result.rounds,
+                     bytes_text(verdict.median_bytes_s), verdict.median_latency_s * 1e6),
+         ""});
+  return out;
+}
+
+std::string network_text(const NetworkResult& result) {
+  auto pairs = result.pairs;
+  std::sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.bytes_s < b.bytes_s; });
+  std::string text = fmt::format("{:<32}  {:>12}  {:>11}\n", "pair", "rate", "round trip");
+  for (const auto& pair : pairs)
+    text += pair.bytes_s > 0 ? fmt::format("{:<32}  {:>10}/s  {:>8.0f} us\n", pair_text(result, pair.pair),
+                                           bytes_text(pair.bytes_s), pair.latency_s * 1e6)
+                             : fmt::format("{:<32}  none ({})\n", pair_text(result, pair.pair), pair.why);
+  return text;
+}
+
+nlohmann::json network_json(const NetworkResult& result) {
+  const auto name = [&](int node) { return result.nodes[static_cast<std::size_t>(node)]; };
+  nlohmann::json pairs = nlohmann::json::array(), suspects = nlohmann::json::array();
+  for (const auto& pair : result.pairs)
+    pairs.push_back({{"nodes", {name(pair.pair.first), name(pair.pair.second)}},
+                     {"bytes_s", pair.bytes_s},
+                     {"latency_s", pair.latency_s},
+                     {"why", pair.why}});
+  for (const int node : result.verdict.suspects) suspects.push_back(name(node));
+  const auto findings = network_findings(result);
+  const auto health = health_of(findings, "");
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& finding : findings) list.push_back(to_json(finding));
+  return {{"schema_version", schema_version},
+          {"fitness", word_of(health.fitness)},
+          {"why", health.why},
+          {"findings", std::move(list)},
+          {"nodes", result.nodes},
+          {"absent", result.absent},
+          {"suspects", std::move(suspects)},
+          {"rounds", result.rounds},
+          {"median_bytes_s", result.verdict.median_bytes_s},
+          {"median_latency_s", result.verdict.median_latency_s},
+          {"pairs", std::move(pairs)}};
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,249 @@
+#include "launcher/health/pair_rounds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/control/channel.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr int most_nodes_for_all = 16, few_rounds = 6, most_regroups = 2;
+constexpr int port_tries = 50, most_link_ms = 60000;
+constexpr Millis dial_limit{5000};
+constexpr Millis serve_margin{500}, round_margin{2000};  ///< beyond the limit of a meeting
+
+fs::path secret_file(const fs::path& folder) { return folder / "secret"; }
+fs::path leader_file(const fs::path& folder) { return folder / "leader.json"; }
+
+json parse(std::string_view text) { return json::parse(text, nullptr, false); }
+
+/// Text and numbers of a message; nonsense is an empty text and 0.
+std::string text_in(const json& j, const char* name) {
+  return j.is_object() && j.contains(name) && j[name].is_string() ? j[name].get<std::string>() : "";
+}
+double number_in(const json& j, const char* name) {
+  return j.is_object() && j.contains(name) && j[name].is_number() ? j[name].get<double>() : 0;
+}
+
+class Leader {
+ public:
+  Leader(const std::vector<std::string>& nodes, const RoundsPlan& plan) : asked_(nodes), plan_(plan) {}
+
+  NetworkResult lead(const fs::path& folder, const std::string& host) {
+    const auto secret = control::read_secret(secret_file(folder));
+    const int port = listen(secret);
+    files::replace_atomically(leader_file(folder), json{{"host", host}, {"port", port}}.dump());
+    timer_ = loop_.after(plan_.join, [this] { begin(); });
+    const auto end = loop_.after(plan_.limit, [this] { loop_.stop(); });
+    loop_.run();
+    for (const auto& name : asked_)
+      if (std::find(result_.nodes.begin(), result_.nodes.end(), name) == result_.nodes.end())
+        result_.absent.push_back(name);
+    result_.verdict = judge_pairs(static_cast<int>(result_.nodes.size()), result_.pairs);
+    return std::move(result_);
+  }
+
+ private:
+  struct Peer {
+    control::ChannelPtr line;
+    std::string address;
+    int port = 0;
+  };
+
+  int listen(const control::Key& secret) {
+    std::mt19937 random{std::random_device{}()};
+    for (int i = 0;; ++i) {
+      const int port =
+          std::uniform_int_distribution<int>(20000, 29999)(random);  // below what kernels hand out
+      try {
+        listener_ = std::make_unique<control::Listener>(
+            loop_, control::TcpAddress{"", port}, secret,
+            [this](control::ChannelPtr line) { welcome(std::move(line)); });
+        return port;
+      } catch (const Error&) {
+        if (i + 1 == port_tries) throw;
+      }
+    }
+  }
+
+  void welcome(control::ChannelPtr line) {
+    const auto* who = line.get();
+    strangers_.push_back(line);
+    line->handle({nullptr, [this, who](std::string_view text) { hear_stranger(who, parse(text)); }, nullptr});
+  }
+
+  void hear_stranger(const control::Channel* who, const json& word) {
+    const auto it = std::find_if(strangers_.begin(), strangers_.end(),
+                                 [&](const auto& line) { return line.get() == who; });
+    if (it == strangers_.end()) return;
+    const auto line = *it;
+    strangers_.erase(it);
+    const std::string name = text_in(word, "node");
+    if (begun_ || std::find(asked_.begin(), asked_.end(), name) == asked_.end()) return;
+    peers_[name] = {line, text_in(word, "address"), static_cast<int>(number_in(word, "port"))};
+    line->handle({nullptr, [this, name](std::string_view text) { hear(name, parse(text)); },
+                  [this, name](const std::string& why) { lose(name, why); }});
+    if (peers_.size() == asked_.size()) loop_.post([this] { begin(); });
+  }
+
+  void begin() {
+    if (begun_) return;
+    begun_ = true;
+    for (const auto& name : asked_)
+      if (peers_.contains(name)) result_.nodes.push_back(name);
+    const int nodes = static_cast<int>(result_.nodes.size());
+    rounds_ = tournament(nodes);
+    const int most = plan_.rounds > 0 ? plan_.rounds : nodes <= most_nodes_for_all ? nodes : few_rounds;
+    all_meet_ = static_cast<int>(rounds_.size()) <= most;
+    if (!all_meet_) rounds_.resize(static_cast<std::size_t>(most));
+    next_round();
+  }
+
+  void next_round() {
+    if (result_.rounds == static_cast<int>(rounds_.size()) && !all_meet_ && regroups_ < most_regroups) {
+      ++regroups_;
+      if (auto more = regroup(static_cast<int>(result_.nodes.size()), result_.pairs); !more.empty())
+        rounds_.push_back(std::move(more));
+    }
+    if (result_.rounds == static_cast<int>(rounds_.size())) return finish();
+    const auto& round = rounds_[static_cast<std::size_t>(result_.rounds++)];
+    open_.insert(round.begin(), round.end());
+    for (const auto& pair : round) start(pair);
+    timer_ = loop_.after(plan_.link + round_margin, [this] { end_round(); });
+    if (waiting_.empty()) loop_.post([this, now = result_.rounds] { end_round_if(now); });
+  }
+
+  void start(const Pair& pair) {
+    const auto server = peers_.find(name_of(pair.first)), client = peers_.find(name_of(pair.second));
+    if (server == peers_.end() || client == peers_.end()) return;
+    server->second.line->send(
+        json{{"round", result_.rounds}, {"limit_ms", plan_.link.count()}, {"serve", true}}.dump());
+    client->second.line->send(json{
+        {"round", result_.rounds},
+        {"limit_ms", plan_.link.count()},
+        {"address", server->second.address},
+        {"port",
+         server->second.port}}.dump());
+    waiting_.insert(server->first), waiting_.insert(client->first);
+  }
+
+  void hear(const std::string& name, const json& word) {
+    if (number_in(word, "round") != result_.rounds) return;
+    for (const auto& pair : std::set<Pair>(open_))  // the end that connected has the numbers
+      if (name_of(pair.second) == name && word.contains("bytes_s"))
+        close(pair, {number_in(word, "bytes_s"), number_in(word, "latency_s"), text_in(word, "why")});
+    answered(name);
+  }
+
+  void lose(const std::string& name, const std::string& why) {
+    peers_.erase(name);
+    for (const auto& pair : std::set<Pair>(open_))
+      if (name_of(pair.first) == name || name_of(pair.second) == name)
+        close(pair, {0, 0, name + " has left: " + why});
+    answered(name);
+  }
+
+  /// A round is over when both ends of every pair are: a peer that still serves could not hear of the next
+  /// one.
+  void answered(const std::string& name) {
+    if (waiting_.erase(name) > 0 && waiting_.empty())
+      loop_.post([this, now = result_.rounds] { end_round_if(now); });
+  }
+  void end_round_if(int round) {
+    if (round == result_.rounds && waiting_.empty()) end_round();
+  }
+  void end_round() {
+    for (const auto& pair : std::set<Pair>(open_)) close(pair, {0, 0, "no answer in time"});
+    waiting_.clear();
+    next_round();
+  }
+
+  void close(const Pair& pair, const LinkResult& link) {
+    open_.erase(pair);
+    result_.pairs.push_back({pair, link.bytes_s, link.latency_s, link.why});
+  }
+
+  void finish() {
+    for (auto& [name, peer] : peers_) {
+      peer.line->send(json{{"end", true}}.dump());
+      peer.line->close();
+    }
+    // One more turn of the loop sends what is queued.
+    timer_ = loop_.after(Millis(50), [this] { loop_.stop(); });
+  }
+
+  const std::string& name_of(int index) const { return result_.nodes[static_cast<std::size_t>(index)]; }
+
+  const std::vector<std::string> asked_;
+  const RoundsPlan plan_;
+  control::Loop loop_;
+  std::unique_ptr<control::Listener> listener_;
+  std::vector<control::ChannelPtr> strangers_;
+  std::map<std::string, Peer> peers_;
+  control::Loop::Handle timer_;
+  std::vector<Round> rounds_;
+  std::set<Pair> open_;            ///< pairs of this round without a result
+  std::set<std::string> waiting_;  ///< peers that have an order and have not answered
+  bool begun_ = false, all_meet_ = true;
+  int regroups_ = 0;
+  NetworkResult result_;
+};
+
+}  // namespace
+
+NetworkResult lead_rounds(const fs::path& folder, const std::string& host,
+                          const std::vector<std::string>& nodes, const RoundsPlan& plan) {
+  return Leader(nodes, plan).lead(folder, host);
+}
+
+bool follow_rounds(const fs::path& folder, const std::string& node, const std::string& address,
+                   Millis limit) {
+  const auto secret = control::read_secret(secret_file(folder));
+  const auto place = parse(files::read_text(leader_file(folder)));
+  const LinkPort port;
+  control::Loop loop;
+  bool ended = false;
+  control::ChannelPtr line;
+  LinkPlan plan;
+  const auto obey = [&](const json& order) {
+    if (order.contains("end")) {
+      ended = true;
+      return loop.stop();
+    }
+    json answer{{"round", number_in(order, "round")}};
+    plan.limit = Millis(std::clamp(static_cast<int>(number_in(order, "limit_ms")), 1, most_link_ms));
+    // Both directions and the first chunks fit into the limit several times.
+    plan.seconds = std::min(LinkPlan{}.seconds, static_cast<double>(plan.limit.count()) / 1000 / 10);
+    if (order.contains("serve")) {
+      answer["why"] = port.serve(secret, plan.limit + serve_margin);
+    } else {
+      const auto result =
+          measure_link(text_in(order, "address"), static_cast<int>(number_in(order, "port")), secret, plan);
+      answer.update({{"bytes_s", result.bytes_s}, {"latency_s", result.latency_s}, {"why", result.why}});
+    }
+    line->send(answer.dump());
+  };
+  line = control::dial(
+      loop, control::TcpAddress{text_in(place, "host"), static_cast<int>(number_in(place, "port"))}, secret,
+      dial_limit,
+      {[&] {
+         line->send(json{{"node", node}, {"address", address}, {"port", port.port()}}.dump());
+       },
+       [&](std::string_view text) { obey(parse(text)); }, [&](const std::string&) { loop.stop(); }});
+  const auto end = loop.after(limit, [&] { loop.stop(); });
+  loop.run();
+  return ended;
+}
+
+}  // namespace holdfast::launcher
