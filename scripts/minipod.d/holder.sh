@@ -89,9 +89,11 @@ build_etc() {
   rm -rf "$etc/slurm"
   mkdir "$etc/slurm"
   mount --bind "$keep/etc/slurm" "$etc/slurm"
-  sed -i '/^holdfast:/d' "$etc/passwd" "$etc/group"
+  sed -i -E '/^(holdfast|intruder):/d' "$etc/passwd" "$etc/group"
   echo 'holdfast:x:61000:61000:minipod user:/shared/home:/bin/bash' >>"$etc/passwd"
   echo 'holdfast:x:61000:' >>"$etc/group"
+  echo 'intruder:x:61001:61001:another user:/tmp:/bin/bash' >>"$etc/passwd"
+  echo 'intruder:x:61001:' >>"$etc/group"
   if ! grep -q '^slurm:' "$etc/passwd"; then
     echo 'slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin' >>"$etc/passwd"
     echo 'slurm:x:64030:' >>"$etc/group"

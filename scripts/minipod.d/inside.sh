@@ -120,16 +120,24 @@ must_not_be() { ! has "$1" "$2" || die "node $1 is $2 already. ${3-}"; }
 
 pid_of() { read -r pid <"$pod/nodes/$1/pid"; }
 
-kill_node() {
-  must_not_be "$1" killed "Did you mean revive-node?"
-  pid_of "$1"
-  port_of "$1"
-  log_fault kill-node "$1"
-  ip link set "$port" down
-  kill -KILL "$pid"
-  rm -f "$pod/nodes/$1"/{frozen,cut}
-  touch "$pod/nodes/$1/killed"
-  wait_until 20 is_gone "$pid" || die "node $1 has processes that do not end"
+# All at once: their processes may take a while to end.
+kill_nodes() {
+  local node pids=()
+  for node; do must_not_be "$node" killed "Did you mean revive-node?"; done
+  for node; do
+    ! has "$node" slow || end_slowness "$node"
+    pid_of "$node"
+    port_of "$node"
+    log_fault kill-node "$node"
+    ip link set "$port" down
+    kill -KILL "$pid"
+    rm -f "$pod/nodes/$node"/{frozen,cut}
+    touch "$pod/nodes/$node/killed"
+    pids+=("$pid")
+  done
+  for pid in "${pids[@]}"; do
+    wait_until 20 is_gone "$pid" || die "not all processes of $* end"
+  done
 }
 
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
@@ -147,6 +155,7 @@ revive_node() {
   start_node "$1"
   wait_until 30 is_listening "$1" ||
     die "node $1 does not start (see its node.log)"
+  [[ ! -e $pod/shared.hidden ]] || cover_shared "$1"
   slurmctld_pid >/dev/null || return 0
   wait_until 30 is_known "$1" || die "SLURM does not hear node $1"
 }
@@ -159,6 +168,7 @@ is_known() {
 
 freeze_node() {
   must_not_be "$1" killed
+  must_not_be "$1" slow "Did you mean unslow-node?"
   must_not_be "$1" frozen "Did you mean thaw-node?"
   pid_of "$1"
   touch "$pod/nodes/$1/frozen"
@@ -201,12 +211,129 @@ cut_link() {
 heal_link() {
   must_not_be "$1" killed "Did you mean revive-node?"
   must_be "$1" cut
+  [[ ! -e $pod/shared.hidden ]] || die "/shared is hidden. show-shared first?"
   pid_of "$1"
   port_of "$1"
   log_fault heal-link "$1"
   nsenter -t "$pid" -m bash -c 'umount /shared && mount -o remount,bind,rw /shared'
   ip link set "$port" up
   rm -f "$pod/nodes/$1/cut"
+}
+
+# Half of the time nothing of the node runs, in turns of 50 ms: the machine's
+# processors are shared, so a busy neighbour would slow all nodes alike.
+slow_node() {
+  must_not_be "$1" killed
+  must_not_be "$1" frozen
+  must_not_be "$1" slow "Did you mean unslow-node?"
+  pid_of "$1"
+  log_fault slow-node "$1"
+  # shellcheck disable=SC2016  # for the shell in there
+  setsid bash -c '
+    while :; do
+      mapfile -t all < <(pgrep --ns "$0" --nslist pid)
+      for turn in {1..10}; do
+        kill -STOP "${all[@]}" 2>/dev/null
+        sleep 0.05
+        kill -CONT "${all[@]}" 2>/dev/null
+        sleep 0.05
+      done
+    done' "$pid" </dev/null >/dev/null 2>&1 &
+  echo $! >"$pod/nodes/$1/slow"
+}
+
+unslow_node() {
+  must_be "$1" slow
+  log_fault unslow-node "$1"
+  end_slowness "$1"
+}
+
+end_slowness() {
+  local turns
+  read -r turns <"$pod/nodes/$1/slow"
+  kill "$turns" 2>/dev/null || true
+  wait_until 5 is_gone "$turns" || kill -KILL "$turns"
+  pid_of "$1"
+  pkill -CONT --ns "$pid" --nslist pid || true
+  rm -f "$pod/nodes/$1/slow"
+}
+
+slurmd_of() { pgrep -o -x slurmd --ns "$pid" --nslist pid; }
+
+kill_slurmd() {
+  must_not_be "$1" killed
+  pid_of "$1"
+  local daemon
+  daemon=$(slurmd_of) || die "no slurmd runs on $1. Did you mean start-slurmd?"
+  log_fault kill-slurmd "$1"
+  kill -KILL "$daemon"
+}
+
+start_slurmd() {
+  must_not_be "$1" killed "Did you mean revive-node?"
+  pid_of "$1"
+  ! slurmd_of >/dev/null || die "slurmd runs on $1 already"
+  log_fault start-slurmd "$1"
+  kill -USR1 "$pid"
+  wait_until 30 is_listening "$1" || die "slurmd does not start on $1"
+}
+
+# Paths below /shared can no longer be opened on the node; what is open stays.
+cover_shared() {
+  pid_of "$1"
+  nsenter -t "$pid" -m mount -t tmpfs -o ro,mode=0 hidden /shared
+}
+
+hide_shared() {
+  [[ ! -e $pod/shared.hidden ]] || die "/shared is hidden already"
+  log_fault hide-shared
+  touch "$pod/shared.hidden"
+  local at
+  for at in "$pod"/nodes/*; do
+    has "${at##*/}" killed || cover_shared "${at##*/}"
+  done
+}
+
+show_shared() {
+  [[ -e $pod/shared.hidden ]] || die "/shared is not hidden"
+  log_fault show-shared
+  rm -f "$pod/shared.hidden"
+  local at
+  for at in "$pod"/nodes/*; do
+    has "${at##*/}" killed && continue
+    pid_of "${at##*/}"
+    nsenter -t "$pid" -m umount /shared
+  done
+}
+
+heal() {
+  local at node
+  slurmctld_pid >/dev/null || { log_fault start-slurmctld; start_slurmctld; }
+  [[ ! -e $pod/shared.hidden ]] || show_shared
+  for at in "$pod"/nodes/*; do
+    node=${at##*/}
+    ! has "$node" killed || { revive_node "$node"; continue; }
+    ! has "$node" frozen || thaw_node "$node"
+    ! has "$node" slow || unslow_node "$node"
+    ! has "$node" cut || heal_link "$node"
+    pid_of "$node"
+    slurmd_of >/dev/null || start_slurmd "$node"
+  done
+  wait_until 150 all_in_service || {
+    sinfo -N -o '%N %T %E' | sort -u | grep -v ' idle ' | head -20 >&2 || true
+    die "not all nodes are idle after 150 s"
+  }
+}
+
+# SLURM itself takes back a node that was not heard, but not one that it has
+# drained or found to be another than before.
+all_in_service() {
+  all_idle && return
+  local node
+  for node in $(sinfo -h -N -t drain,down,fail -o %N 2>/dev/null | sort -u); do
+    scontrol update "NodeName=$node" State=RESUME 2>/dev/null || true
+  done
+  return 1
 }
 
 kill_slurmctld() {
@@ -227,20 +354,30 @@ status() {
     echo "slurmctld is dead"
   fi
   for at in "$pod"/nodes/*; do
-    for fault in killed frozen cut; do
+    for fault in killed frozen cut slow; do
       [[ ! -e $at/$fault ]] || echo "${at##*/} is $fault"
     done
   done
+  [[ ! -e $pod/shared.hidden ]] || echo "/shared is hidden"
+}
+
+# each VERB NODE...: one after another.
+each() {
+  local verb=$1 node
+  shift
+  for node; do "$verb" "$node"; done
 }
 
 case $1 in
   bring-up) bring_up ;;
-  kill-node) kill_node "$2" ;;
-  revive-node) revive_node "$2" ;;
-  freeze-node) freeze_node "$2" ;;
-  thaw-node) thaw_node "$2" ;;
-  cut-link) cut_link "$2" ;;
-  heal-link) heal_link "$2" ;;
+  kill-node) kill_nodes "${@:2}" ;;
+  revive-node | freeze-node | thaw-node | cut-link | heal-link | \
+    slow-node | unslow-node | kill-slurmd | start-slurmd)
+    each "${1//-/_}" "${@:2}"
+    ;;
+  hide-shared) hide_shared ;;
+  show-shared) show_shared ;;
+  heal) heal ;;
   kill-slurmctld) kill_slurmctld ;;
   start-slurmctld)
     ! slurmctld_pid >/dev/null || die "slurmctld runs already"

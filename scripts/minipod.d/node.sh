@@ -49,10 +49,16 @@ echo "$pid" >/run/slurmd/pid
 
 cd /
 export PMIX_MCA_gds=hash
-slurmd -D -N "$name" </dev/null >/dev/null 2>>/run/slurmd/slurmd.err &
-wait $! || true
-# slurmd is gone, the node is not: other processes may still live here.
+start_slurmd() {
+  slurmd -D -N "$name" </dev/null >/dev/null 2>>/run/slurmd/slurmd.err &
+}
+# Only a child of this process can be started again: nsenter stops with its
+# child when the node is frozen, and then never reaps it.
+trap start_slurmd USR1
+start_slurmd
+# slurmd may end, the node does not: other processes may still live here.
+sleep infinity &
+forever=$!
 while :; do
-  sleep infinity &
-  wait $!
+  wait "$forever" || true
 done

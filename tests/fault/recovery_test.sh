@@ -11,7 +11,7 @@ need_cluster "$@"
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
 shift 3
 cases=("$@")
-((${#cases[@]})) || cases=(node_killed partner_killed rank_killed rank_stuck node_frozen two_nodes_killed killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun crash_loop user_error any_program)
+((${#cases[@]})) || cases=(node_killed partner_killed rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun crash_loop user_error any_program security)
 
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
@@ -142,34 +142,23 @@ case_rank_stuck() {
 ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"; }
 flights() { on "$1" find /dev/shm -name 'holdfast-flight.*'; }
 
-case_node_frozen() {
-  start node_frozen
-  mid_run 30
-  local node
-  node=$(nth 1)
-  mini freeze-node "$node"
-  check "training goes on without it" soon 60 training "$run" 2
-  mini thaw-node "$node"
-  ends_like_the_undisturbed
-  check "the thawed node was noticed and its old ranks ended" equal "$(on "$node" pgrep -c -x holdfast-train)" 0
+case_drilled() {
+  # What users do to their own runs: a campaign with a baseline, blows, and a verdict of its own. Its cases are those of
+  # configs/drills/ci.toml: a node and then the spare that took its slot, a node that freezes, the leader cut off.
+  check "the campaign passes" "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
+    --set data.tokens=/shared/home/tokens.bin --set "model.file=$source/tests/fault/model.toml"
+  check "its baseline is ours" equal "$(jq -r '.cases[].state_digest' "$dir/drill.json" | sort -u)" "$undisturbed"
+  check "every run came back from saved state" at_least "$(jq '[.cases[].restored] | min' "$dir/drill.json")" 1
+  sed 's/^/# /' "$dir/drill.md"
+  # The same, against a baseline that is not its own: the verdict must be able to fail.
+  local kept
+  kept=$(echo "$home"/drills/baseline-*/result.json)
+  jq '.state_digest = "0123456789abcdef"' "$kept" >"$kept.new" && mv "$kept.new" "$kept"
+  check "a run with other bits fails" fails_with 1 "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
+    --set data.tokens=/shared/home/tokens.bin --set "model.file=$source/tests/fault/model.toml" --only node_frozen
+  check "and says so" holds "$(jq -r '.cases[0].wrong[]' "$dir/drill.json")" "other bits"
 }
-
-case_two_nodes_killed() {
-  start two_nodes_killed
-  mid_run 25
-  local first second
-  first=$(nth 1)
-  mini kill-node "$first"
-  check "training goes on" soon 60 training "$run" 2
-  check "a new checkpoint is durable" soon 90 durable "$run" 60
-  # Not the batch host: it carries the batch script, and its loss is another matter.
-  second=$(nth 2)
-  mini kill-node "$second"
-  ends_like_the_undisturbed 2
-  check "three attempts" equal "$(result "$run" '.attempts | length')" 3
-  mini revive-node "$first"
-  mini revive-node "$second"
-}
+fails_with() { local code=$1; shift; "$@"; (($? == code)); }
 
 case_killed_in_checkpoint() {
   # Without a local level: the run comes back from the checkpoint before the torn one.
@@ -278,7 +267,7 @@ case_slurmctld_down() {
 placed_anew() { events "$run" | jq -e 'select(.event == "placement_verified" and .attempt == 2)' | grep -q attempt; }
 
 case_out_of_spares() {
-  start out_of_spares --set cluster.spares=1
+  start out_of_spares --set cluster.spares=1 --set supervise.when_short=stop
   mid_run 30
   # One after the other: with two of three gone at once, nobody may say that it is not he who is cut off.
   local first second
@@ -327,6 +316,52 @@ case_any_program() {
   check "the environment" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "rank 3 of 4 local 1 attempt 2"
   mini revive-node "$node"
 }
+
+case_security() {
+  # Another user of the same node: he reads nothing of the run, and no agent listens to him.
+  start security
+  check "$run: reaches step 10" soon "$run_limit" step_reached "$run" 10
+  local node address port secret agent before file
+  node=$(nth 1)
+  address=$(jq -r --arg n "$node" '.nodes[] | select(.name == $n).address' "$home/$run/nodes.json")
+  port=$(jq -r '.nodes[0].port' "$home/$run/nodes.json")
+  secret=$(<"$home/$run/secret")
+  agent=$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')
+  before=$(resident "$node" "$agent")
+  check "nobody else lists the run directory" denied intruder "$node" ls "/shared/home/$run"
+  check "nobody else reads the secret" denied intruder "$node" cat "/shared/home/$run/secret"
+  check "something lies in the memory of $node" at_least "$(on "$node" find /dev/shm /tmp -name 'holdfast*' | wc -l)" 2
+  for file in $(on "$node" find /dev/shm /tmp -path '*holdfast*' \( -type f -o -type s \)); do
+    check "its owner opens ${file##*/}" mini exec --node "$node" --chdir / test -r "$file" -a -w "$file"
+    check "nobody else does" denied intruder "$node" test -r "$file" -o -w "$file"
+  done
+  # He says what he likes, without end: the agent hangs up, and keeps nothing of it.
+  check "the agent hangs up on a stranger" intruder "$node" timeout 20 bash -c \
+    "exec 3<>/dev/tcp/$address/$port; (yes hello | head -c 100000000 >&3) 2>/dev/null; timeout 10 cat <&3 >/dev/null 2>&1; ((\$? != 124))"
+  check "and on one that says nothing" intruder "$node" timeout 30 bash -c "exec 3<>/dev/tcp/$address/$port; cat <&3 >/dev/null"
+  check "the agent is the same" equal "$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')" "$agent"
+  check "and no larger (kB)" at_least $((before + 16384)) "$(resident "$node" "$agent")"
+  check "faults are not taken: drill.allowed is false" denied mini exec holdfast inject "/shared/home/$run" "$node" kill_agent
+  mini exec --node "$node" --chdir / env "LEAK=$secret" sleep 4 &
+  check "a leak would be found" soon 4 leaks "$node" "$secret"
+  wait $!
+  for node in $(jq -r '.nodes[].name' "$home/$run/nodes.json"); do
+    check "no command line or environment on $node has the secret" equal "$(places_of_secret "$node" "$secret")" 0
+  done
+  check "no file of the run but one has it" equal "$(grep -rlF "$secret" "$home/$run" | xargs -r -n 1 basename)" secret
+  ends_like_the_undisturbed 0
+}
+intruder() { local node=$1; shift; mini exec --intruder --node "$node" --chdir / "$@"; }
+denied() { if "$@" >/dev/null 2>&1; then echo "it was allowed"; return 1; fi; }
+# The secret goes in by stdin: a word of the search itself would be found.
+places_of_secret() {
+  # shellcheck disable=SC2016 # for the node's shell
+  on "$1" bash -c 'read -r secret
+    cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr "\0" "\n" | grep -cF -f <(printf "%s\n" "$secret")' <<<"$2"
+}
+leaks() { (($(places_of_secret "$@") > 0)); }
+# shellcheck disable=SC2016 # for awk
+resident() { on "$1" awk '/^VmRSS/ { print $2 }' "/proc/$2/status"; }
 
 undisturbed_run
 for name in "${cases[@]}"; do "case_$name"; done

@@ -1,0 +1,293 @@
+#include "launcher/drill/live_field.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "launcher/drill/run_view.hpp"
+#include "slurm/commands.hpp"
+#include "slurm/job_commands.hpp"
+#include "slurm/replies.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+#include "src/base/subprocess.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+constexpr std::chrono::seconds short_limit{15}, submit_limit{90}, fault_limit{100}, heal_limit{240};
+constexpr Millis ask_limit{3000};
+constexpr std::uint64_t most_seed = 1ull << 53;  ///< whole numbers that every JSON reader keeps
+constexpr const char* pod_home = "/shared/home";
+
+std::string words(const std::vector<std::string>& argv) { return fmt::format("{}", fmt::join(argv, " ")); }
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.find_last_of('\n') + 1);
+}
+
+slurm::JobId number(const std::string& id) { return std::stoll(id); }
+
+}  // namespace
+
+LiveField::LiveField(LiveOptions options) : options_(std::move(options)) {
+  if (!options_.minipod.empty()) {
+    options_.minipod = fs::canonical(options_.minipod);
+    if (::geteuid() != 0)
+      throw Error(Exit::usage, "a drill in a minipod must be root",
+                  "it breaks nodes and reads their user's files", "Type it after sudo?");
+    const fs::path named = options_.minipod / "script";
+    if (!fs::exists(named))
+      throw Error(Exit::usage, "no minipod is up in " + options_.minipod.string(), "it has no file 'script'",
+                  "Start one with 'minipod up --nodes 4'?");
+    script_ = last_line(files::read_text(named));
+    if (options_.work.empty()) options_.work = options_.minipod / "shared/home/drills";
+  } else if (options_.work.empty()) {
+    options_.work = "drills";
+  }
+  options_.work = fs::absolute(options_.work).lexically_normal();
+  if (!script_.empty()) inside(options_.work);
+  std::string stamp = utc_iso8601(unix_seconds()).substr(0, 19);
+  std::erase_if(stamp, [](char c) { return c == '-' || c == ':'; });
+  at_ = options_.work / stamp;
+  make_folder(at_);
+}
+
+// --- the cluster, from here ---
+
+fs::path LiveField::inside(const fs::path& path) const {
+  if (script_.empty()) return path;
+  const auto relative = path.lexically_relative(options_.minipod / "shared");
+  if (relative.empty() || *relative.begin() == "..")
+    throw Error(Exit::usage, path.string() + " is not in the minipod",
+                "its nodes see " + (options_.minipod / "shared").string() + " alone");
+  return fs::path("/shared") / relative;
+}
+
+std::vector<std::string> LiveField::in_cluster(std::vector<std::string> argv) const {
+  if (script_.empty()) return argv;
+  std::vector<std::string> out = {script_, "--dir", options_.minipod.string(), "exec", "--chdir", pod_home};
+  out.insert(out.end(), argv.begin(), argv.end());
+  return out;
+}
+
+/// In a minipod it is the one that its nodes run.
+std::string LiveField::program() const { return script_.empty() ? options_.program.string() : "holdfast"; }
+
+std::string LiveField::must(const std::vector<std::string>& argv, std::chrono::seconds limit,
+                            const std::string& what) const {
+  const Finished done = run({argv, {}, {}, {}, false, true, false}, limit);
+  if (done.timed_out)
+    throw Error(Exit::runtime, what, fmt::format("no answer within {} s", limit.count()), words(argv));
+  if (done.status != 0)
+    throw Error(Exit::runtime, what, last_line(done.err.empty() ? done.out : done.err), words(argv));
+  return done.out;
+}
+
+void LiveField::make_folder(const fs::path& path) const {
+  if (script_.empty())
+    fs::create_directories(path);
+  else
+    must(in_cluster({"mkdir", "-p", inside(path).string()}), short_limit, "cannot make " + path.string());
+}
+
+double LiveField::now() { return unix_seconds(); }
+void LiveField::wait(Millis duration) { std::this_thread::sleep_for(duration); }
+
+void LiveField::heal() {
+  if (!script_.empty())
+    must({script_, "--dir", options_.minipod.string(), "heal"}, heal_limit, "the minipod cannot be healed");
+}
+
+// --- runs ---
+
+config::RunConfig LiveField::config_with(const std::vector<std::string>& sets) const {
+  std::vector<std::string> all = sets;
+  all.insert(all.end(), options_.sets.begin(), options_.sets.end());
+  all.emplace_back("drill.allowed=true");
+  return config::load(options_.job, all).config;
+}
+
+std::string LiveField::submit(const std::string& name, const std::vector<std::string>& sets) {
+  config::RunConfig config = config_with(sets);
+  const fs::path folder = path_of(name);
+  config.run.dir = inside(folder).string(), config.run.name = "drill-" + folder.filename().string();
+  // Whatever the job names, its nodes must find: the model is written beside it, and names stay names.
+  const fs::path model = folder.string() + ".model.toml", job = folder.string() + ".job.toml";
+  files::replace_atomically(model, config::to_toml(config::load_model(config.model.file)), 0644);
+  config.model.file = inside(model).string();
+  files::replace_atomically(job, config::to_toml(config), 0644);
+  const std::string out = must(in_cluster({program(), "submit", inside(job).string(), "--parsable"}),
+                               submit_limit, "the job cannot be submitted");
+  return std::to_string(slurm::read_submitted(last_line(out)));
+}
+
+View LiveField::look(const std::string& name) { return look_at(RunDir{path_of(name)}); }
+
+bool LiveField::every_step_once(const std::string& name) {
+  return has_every_step_once(RunDir{path_of(name)});
+}
+
+std::optional<Baseline> LiveField::known_baseline(const std::vector<std::string>& sets, std::string& name) {
+  // What decides about bits, and nothing else: the same baseline serves many cases and campaigns.
+  const config::RunConfig asked = config_with(sets);
+  config::RunConfig bits;
+  bits.data = asked.data, bits.train = asked.train, bits.optim = asked.optim,
+  bits.precision = asked.precision;
+  bits.fp8 = asked.fp8, bits.guard = asked.guard;
+  if (bits.train.lanes == 0) bits.cluster = asked.cluster;  // the number of replicas decides
+  const std::string text = config::to_toml(bits) + config::to_toml(config::load_model(asked.model.file));
+  const std::string key = fmt::format("baseline-{:016x}", mix64(hash_name(text.data(), text.size())));
+  name = "../" + key;
+  const fs::path folder = options_.work / key;
+  const RunDir run{folder};
+  if (fs::exists(run.result())) {
+    const json result = json::parse(files::read_text(run.result()), nullptr, false);
+    if (result.is_object() && result.value("status", "") == "done" && result["attempts"].size() == 1)
+      return Baseline{result.value("final_step", std::int64_t{0}), result.value("state_digest", "")};
+  }
+  fs::remove_all(folder);  // of a campaign that was interrupted
+  return std::nullopt;
+}
+
+// --- SLURM ---
+
+Field::Job LiveField::job(const std::string& id) {
+  const Finished done =
+      run({in_cluster(slurm::job_argv(number(id))), {}, {}, {}, false, true, false}, ask_limit);
+  if (done.timed_out) return Job::unknown;
+  if (done.status != 0)
+    return done.err.find("Invalid job id") != std::string::npos ? Job::gone : Job::unknown;
+  const auto job = slurm::read_job(done.out);
+  if (!job) return Job::gone;
+  switch (job->state) {
+    case slurm::JobState::pending:
+      return Job::waiting;
+    case slurm::JobState::running:
+      return Job::running;
+    case slurm::JobState::completing:
+      return Job::leaving;
+    case slurm::JobState::finished:
+      return Job::gone;
+  }
+  return Job::unknown;
+}
+
+void LiveField::hurry(const std::string& id) {
+  if (script_.empty()) return;  // elsewhere it is the administrator's
+  const auto argv = in_cluster(slurm::start_now_argv(number(id)));
+  run({argv, {}, {}, {}, false, true, false},
+      ask_limit);  // refused until its old nodes are free: asked again
+}
+
+void LiveField::cancel(const std::string& id) {
+  const auto argv = in_cluster(slurm::cancel_argv(number(id)));
+  const Finished done = run({argv, {}, {}, {}, false, true, false}, short_limit);
+  if (done.timed_out || done.status != 0)
+    log::warn("job {} cannot be cancelled: {}", id, last_line(done.err));
+}
+
+void LiveField::slurm_act(const std::string& act, const std::string& id) {
+  const auto job = number(id);
+  const auto argv = act == "cancel"    ? slurm::cancel_argv(job)
+                    : act == "requeue" ? slurm::requeue_argv(job)
+                    : act == "preempt" ? slurm::signal_all_argv(job, "TERM")
+                                       : slurm::signal_script_argv(job, act);
+  must(in_cluster(argv), short_limit, "SLURM does not do it");
+}
+
+// --- blows ---
+
+double LiveField::strike(const Strike& what, const std::string& name, const std::string& id) {
+  const RunDir run{path_of(name)};
+  const std::string act = what.undo ? what.fault->undo : what.fault->act;
+  const double before = unix_seconds();
+  switch (what.fault->hand) {
+    case Hand::agent:
+    case Hand::rank:
+      return inject(what, run);
+    case Hand::order: {
+      std::vector<std::string> argv = {program(), "ctl", inside(run.path).string(), act};
+      argv.insert(argv.end(), what.nodes.begin(), what.nodes.end());
+      must(in_cluster(argv), short_limit, "the order was not taken");
+      return before;
+    }
+    case Hand::minipod:
+      if (act == "kill-agents") return kill_agents(what.nodes.front());
+      return minipod_verb(act, what.nodes);
+    case Hand::slurm:
+      slurm_act(act, id);
+      return before;
+    case Hand::files:
+      return damage_newest(run, what.seed);
+  }
+  return before;
+}
+
+/// The program that it calls prints the moment: stepping into a cluster takes its time.
+double LiveField::inject(const Strike& what, const RunDir& run) {
+  std::vector<std::string> argv = {program(),
+                                   "inject",
+                                   inside(run.path).string(),
+                                   what.nodes.front(),
+                                   what.fault->act,
+                                   "--seconds",
+                                   fmt::format("{}", what.seconds),
+                                   "--seed",
+                                   std::to_string(what.seed % most_seed)};
+  if (what.rank >= 0) argv.insert(argv.end(), {"--rank", std::to_string(what.rank)});
+  return std::stod(last_line(must(in_cluster(argv), short_limit, "the fault was not taken")));
+}
+
+double LiveField::minipod_verb(const std::string& verb, const std::vector<std::string>& nodes) {
+  std::vector<std::string> argv = {script_, "--dir", options_.minipod.string(), verb};
+  argv.insert(argv.end(), nodes.begin(), nodes.end());
+  const fs::path log = options_.minipod / "faults.jsonl";
+  const auto size = fs::file_size(log);
+  must(argv, fault_limit, "the minipod does not do it");
+  // Its fault log has the moment; the first line since is ours.
+  const std::string text = files::read_text(log).substr(size);
+  const json line = json::parse(text.substr(0, text.find('\n')), nullptr, false);
+  return line.is_object() ? line.value("unix", unix_seconds()) : unix_seconds();
+}
+
+/// Agent and guardian, not what only carries their command line (srun).
+double LiveField::kill_agents(const std::string& node) const {
+  const double at = unix_seconds();
+  must({script_, "--dir", options_.minipod.string(), "exec", "--root", "--node", node, "--chdir", "/",
+        "pkill", "-KILL", "-f", "^[^ ]*holdfast agent "},
+       short_limit, "the supervisors cannot be killed");
+  return at;
+}
+
+double LiveField::damage_newest(const RunDir& run, std::uint64_t seed) const {
+  std::string newest;
+  for (const auto& entry : files::list(run.checkpoints()))
+    if (entry.starts_with("step-") && entry.find(".tmp") == std::string::npos) newest = entry;
+  std::vector<fs::path> shards;
+  if (!newest.empty())
+    for (const auto& file : files::list(run.checkpoints() / newest))
+      if (file.starts_with("shard-")) shards.push_back(run.checkpoints() / newest / file);
+  if (shards.empty())
+    throw Error(Exit::runtime, "there is no checkpoint to damage", run.checkpoints().string() + " has none");
+  const fs::path shard = shards[seed % shards.size()];
+  const double at = unix_seconds();
+  const auto fd = files::open(shard, O_WRONLY);
+  // Near the end: tensor data. The head holds HDF5's own tables, which loading does not need.
+  const char damage[] = {'\xff', '\x55', '\xaa'};
+  const auto size = fs::file_size(shard);
+  files::write_all(fd.get(), damage, sizeof damage, size - std::min<std::uintmax_t>(size, 5000), shard);
+  return at;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,63 @@
+#include "launcher/drill/run_view.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/supervise/journal.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+constexpr std::streamoff tail = 4096;  ///< bytes: several lines of metrics
+
+/// The step of the last line that is whole.
+std::int64_t newest_step(const fs::path& metrics) {
+  std::ifstream file(metrics, std::ios::binary | std::ios::ate);
+  if (!file) return 0;
+  const std::streamoff size = file.tellg();
+  file.seekg(std::max<std::streamoff>(0, size - tail));
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
+  const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
+  return line.is_object() ? line.value("step", std::int64_t{0}) : 0;
+}
+
+bool is_saving(const fs::path& checkpoints) {
+  for (const auto& name : files::list(checkpoints))
+    if (name.find(".tmp-") != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+View look_at(const RunDir& run) {
+  View view;
+  view.now = unix_seconds();
+  view.events = read_events(run);
+  for (const auto& event : view.events) {
+    apply_event(view.state, event);
+    if (event.value("event", "") == "leader_elected") view.leader = event.value("node", "");
+  }
+  // Written anew at the start of each job, at once or not at all.
+  if (fs::exists(run.nodes())) view.roster = read_roster(run);
+  view.step = newest_step(run.metrics());
+  view.saving = is_saving(run.checkpoints());
+  return view;
+}
+
+bool has_every_step_once(const RunDir& run) {
+  if (!fs::exists(run.metrics())) return false;
+  const std::string text = files::read_text(run.metrics());
+  std::int64_t wanted = 1;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const json line = json::parse(text.substr(begin, end - begin), nullptr, false);
+    if (!line.is_object() || line.value("step", std::int64_t{-1}) != wanted++) return false;
+  }
+  return wanted > 1;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,156 @@
+// What counts as proof, where the time went, and what the report says of it.
+#include "launcher/drill/verdict.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "launcher/drill/report.hpp"
+#include "tests/launcher/drill/field.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using test::case_of;
+using test::HandWritten;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const Baseline baseline{20, "d"};
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// A node killed at step 10, noticed after 2 s, training again 2 s after that.
+Outcome node_killed() {
+  HandWritten run;
+  run.begins(100);
+  Outcome o;
+  o.plan = case_of({"node_killed"});
+  o.struck.push_back({{fault_called("node_killed"), false, {"n1"}, -1, 0, 1}, 110, 10, true});
+  run.event(112, {{"event", "node_lost"}, {"node", "n1"}});
+  run.ends(112.25, 1, "node lost", 10);
+  run.attempt(112.5, 2, {"n3", "n2"}, 10);
+  run.finishes(130, 2, 20, "d");
+  o.last = run.view, o.every_step_once = true, o.run = "/runs/node_killed-1";
+  return o;
+}
+
+TEST(Verdict, TheSameBitsAfterARealRestore) {
+  EXPECT_THAT(what_is_wrong(node_killed(), baseline), IsEmpty());
+}
+
+TEST(Verdict, EveryDoubtIsNamed) {
+  Outcome o = node_killed();
+  EXPECT_THAT(what_is_wrong(o, {20, "e"}), ElementsAre("other bits: d, not e"));
+  EXPECT_THAT(what_is_wrong(o, {21, "d"}), ElementsAre("it ended at step 20, not 21"));
+  o.every_step_once = false;
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("every step once")));
+  o = node_killed(), o.missed = {"promoted_killed"};
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("the moment of promoted_killed never came"));
+  o = node_killed(), o.troubles = {"undoing x: no"};
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("undoing x: no"));
+  o = node_killed(), o.struck[0].at = 120;
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")));
+  o = node_killed(), o.plan.most_lost = 0, o.last.state.attempts[0].lost_steps = 1;
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("attempt 1 lost 1 steps, more than 0"));
+  o = node_killed(), o.timed_out = true, o.last.state.verdict.reset();
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("it was not over after 100 s"));
+  o = node_killed(), o.last.state.verdict->exit_code = 5, o.last.state.verdict->status = "out_of_spares";
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("it ended with exit code 5 (out_of_spares), not 0"));
+  o.plan.exit_code = 5;
+  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << "the stated stop";
+}
+
+TEST(Verdict, AFreshStartIsNoRecovery) {
+  Outcome o = node_killed();
+  for (auto& event : o.last.events)
+    if (event["event"] == "restored") event["step"] = 0;
+  EXPECT_THAT(what_is_wrong(o, baseline), Contains(HasSubstr("no saved state was restored")));
+  o.struck[0].step = 0;
+  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << "there was nothing to restore";
+}
+
+TEST(Verdict, EachFaultOfASoakMustBeFelt) {
+  Outcome o = node_killed();
+  Struck second = o.struck[0];
+  second.at = 120;  // after the recovery from the first, and nothing came of it
+  o.struck.push_back(second);
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")));
+  o.struck[1].at = 112.6;  // in the midst of the first one's recovery, which served both
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")))
+      << "no attempt ended after it";
+  o.struck[1].at = 111;
+  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty());
+}
+
+TEST(Verdict, MarksOfOtherFaults) {
+  HandWritten run;
+  run.begins(100);
+  run.finishes(130, 1, 20, "d");
+  Outcome o;
+  o.plan = case_of({"leader_killed"}), o.every_step_once = true, o.last = run.view;
+  const auto with = [&](const char* name, const char* event) {
+    HandWritten other;
+    other.begins(100);
+    if (event) other.event(112, {{"event", event}, {"node", "n3"}, {"job", "7.0"}});
+    other.finishes(130, 1, 20, "d");
+    o.last = other.view;
+    o.struck = {{{fault_called(name), false, {"n0"}, -1, 0, 1}, 110, 10, true}};
+    return what_is_wrong(o, baseline);
+  };
+  EXPECT_THAT(with("leader_killed", nullptr), ElementsAre(HasSubstr("nobody took over")));
+  EXPECT_THAT(with("leader_killed", "leader_elected"), IsEmpty());
+  EXPECT_THAT(with("requeued", nullptr), ElementsAre(HasSubstr("no drain")));
+  EXPECT_THAT(with("requeued", "drain"), IsEmpty());
+  EXPECT_THAT(with("paused", nullptr), ElementsAre(HasSubstr("did not hold")));
+  EXPECT_THAT(with("paused", "paused"), IsEmpty());
+  EXPECT_THAT(with("agent_killed", nullptr), IsEmpty()) << "nobody need notice";
+}
+
+TEST(Split, WhereTheTimeWent) {
+  const Outcome o = node_killed();
+  const Split s = split_of(o.struck[0], never, o.last);
+  EXPECT_DOUBLE_EQ(*s.detect, 2);
+  EXPECT_DOUBLE_EQ(*s.decide, 0.5);
+  EXPECT_DOUBLE_EQ(*s.launch, 1);
+  EXPECT_DOUBLE_EQ(*s.restore, 0.5);
+  EXPECT_DOUBLE_EQ(*s.step, 0.5);
+  EXPECT_DOUBLE_EQ(*s.total, 4.5);
+  EXPECT_DOUBLE_EQ(*s.total, *s.detect + *s.decide + *s.launch + *s.restore + *s.step);
+  Struck early = o.struck[0];
+  early.at = 90;
+  Struck late = o.struck[0];
+  late.at = 120;
+  EXPECT_FALSE(split_of(late, never, o.last).detect) << "that the run finished is no word of trouble";
+  EXPECT_FALSE(split_of(early, 100, o.last).total) << "nothing happened before the next fault";
+}
+
+TEST(Report, SaysItForPeopleAndPrograms) {
+  CampaignReport report{"nodes", "2026-11-22T00:00:00.000000Z", 7, {}};
+  report.cases.push_back({node_killed(), {}, 42.0});
+  report.cases.push_back({node_killed(), {"other bits: d, not e"}, 41.0});
+  EXPECT_FALSE(report.passed());
+  const auto j = report_json(report);
+  EXPECT_EQ(j["schema_version"], 1);
+  EXPECT_EQ(j["seed"], 7);
+  EXPECT_EQ(j["passed"], false);
+  ASSERT_EQ(j["cases"].size(), 2u);
+  EXPECT_EQ(j["cases"][0]["state_digest"], "d");
+  EXPECT_EQ(j["cases"][0]["restored"], 1);
+  EXPECT_EQ(j["cases"][0]["faults"][0]["total_s"], 4.5);
+  EXPECT_EQ(j["times"]["node_killed"]["count"], 2);
+  EXPECT_EQ(j["times"]["node_killed"]["p99_s"], 4.5);
+  const std::string text = report_text(report);
+  EXPECT_THAT(text, HasSubstr("1 of 2 cases as they must be; 2 faults of 1 types"));
+  EXPECT_THAT(text, HasSubstr("| case 1 | node_killed | n1 | 10 | 2.00 | 0.50 | 1.00 | 0.50 | 0.50 | 4.50 | "
+                              "2 | the same bits |"));
+  EXPECT_THAT(text, HasSubstr("- other bits: d, not e"));
+  EXPECT_EQ(percentile({3, 1, 2}, 0.5), 2);
+  EXPECT_EQ(percentile({3, 1, 2}, 0.99), 3);
+  EXPECT_EQ(percentile({5}, 0.5), 5);
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
