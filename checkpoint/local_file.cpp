@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "src/base/digest.hpp"
@@ -55,7 +56,11 @@ struct Head {
            slots <= most_slots && slot_bytes >= 0 && slot_bytes <= most_bytes && record_bytes >= 0 &&
            record_bytes <= most_bytes;
   }
-  bool operator==(const Head&) const = default;
+  /// Whatever the worlds: what the file holds follows from its pieces alone, see LocalIdentity.
+  bool same_file_as(const Head& other) const {
+    return std::tie(run, layout, rank, slots, slot_bytes, record_bytes) ==
+           std::tie(other.run, other.layout, other.rank, other.slots, other.slot_bytes, other.record_bytes);
+  }
 
   static constexpr std::int64_t record_head = 16;  ///< of a record, before its text: its length and XXH3-64
 };
@@ -156,8 +161,10 @@ LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t 
   expects(slots >= 1 && slots <= most_slots && slot_bytes >= 0 && record_bytes >= 0, "sizes of a local file");
   const Head head = head_for(identity, slot_bytes, slots, record_bytes);
   make_private(path.parent_path());
-  if (files::Fd fd = open_existing(path, O_RDWR); fd && read_head(fd.get()) == head) {
-    map_.reset(new Map{path, head, true, {fd.get(), head.file_bytes(), true, path}});
+  files::Fd existing = open_existing(path, O_RDWR);
+  if (const auto found = existing ? read_head(existing.get()) : std::nullopt;
+      found && found->same_file_as(head)) {
+    map_.reset(new Map{path, *found, true, {existing.get(), head.file_bytes(), true, path}});
     for (int slot = 0; reset && slot < slots; ++slot) open(slot);
     return;
   }

@@ -26,9 +26,13 @@ namespace fs = std::filesystem;
 /// What a local file belongs to. A file of any other identity is not used.
 struct LocalIdentity {
   std::uint64_t run = 0;  ///< hash of everything that two states must share to be of one run and arithmetic
-  std::uint64_t layout = 0;  ///< hash of tensors, world and pieces
-  int rank = 0, world = 1;   ///< whose state; on its partner's node the same rank as on its own
-  bool operator==(const LocalIdentity&) const = default;
+  std::uint64_t layout = 0;  ///< hash of tensors and pieces
+  int rank = 0;              ///< whose state; on its partner's node the same rank as on its own
+  int world = 1;  ///< ranks of the run when the file was made, for people: a run that lost a replica, or got
+                  ///< it back, goes on with the same pieces
+  bool operator==(const LocalIdentity& other) const {
+    return run == other.run && layout == other.layout && rank == other.rank;
+  }
 };
 
 /// What a sealed slot holds.

@@ -21,7 +21,8 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "LOCAL_RANK=" + text(p.local_rank),
           "LOCAL_WORLD_SIZE=" + text(p.ranks_per_node),
           "MASTER_ADDR=" + p.master_address,
-          "MASTER_PORT=" + text(p.master_port)};
+          "MASTER_PORT=" + text(p.master_port),
+          "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step)};
 }
 
 std::optional<RankEnv> rank_env_from_environment() {
@@ -42,6 +43,7 @@ std::optional<RankEnv> rank_env_from_environment() {
   p.agent_socket = env::get_or("HOLDFAST_AGENT_SOCKET", "");
   p.master_address = env::get_or("MASTER_ADDR", ""),
   p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
+  p.trusted_step = env::get_integer("HOLDFAST_TRUSTED_STEP").value_or(-1);
   return p;
 }
 

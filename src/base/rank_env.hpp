@@ -2,6 +2,7 @@
 // The contract between launcher and rank: the names of the variables and the struct they fill.
 // `holdfast-train` is one such rank; `[rank] command` may name any other program, which also gets torch's
 // names.
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -23,6 +24,10 @@ struct RankEnv {
       agent_socket;  ///< HOLDFAST_AGENT_SOCKET: the agent's Unix socket on this node; empty: bare mode
   std::string master_address;  ///< MASTER_ADDR: host of rank 0
   int master_port = 0;         ///< MASTER_PORT
+  /// HOLDFAST_TRUSTED_STEP: state of later steps may be wrong (a comparison of the attempt before it did not
+  /// hold) and is not restored; -1: all may be. Needed until one attempt has restored: it puts later state
+  /// away.
+  std::int64_t trusted_step = -1;
 };
 
 /// "NAME=value" for the rank, both spellings.

@@ -31,8 +31,8 @@ struct Wire {
   bool operator==(const Wire&) const = default;
 };
 
-/// A whole tensor of `elements` in symmetric memory that has room for size() * `part` of them; member r's
-/// part is [r * part, (r + 1) * part), cut at `elements`: short or empty at the end.
+/// A whole tensor of `elements` in symmetric memory; member r's part is [r * part, (r + 1) * part), cut at
+/// `elements`: short or empty at the end. Nothing behind `elements` is touched.
 struct Extent {
   void* data = nullptr;
   std::int64_t elements = 0, part = 0;

@@ -156,12 +156,29 @@ Event NcclGroup::all_gather(std::span<const Extent> tensors, std::int64_t wire_b
                             const Event& after) {
   return operation(Collective::all_gather, wire_bytes, what, after, [&](std::uint64_t) {
     launch([&] {
-      // Whole strides: tensors have room for them, and NCCL wants equal parts.
-      for (const Extent& tensor : tensors)
-        if (tensor.elements > 0)
-          nccl_.all_gather(comm_, stream_.handle(), tensor.data, tensor.part * bytes_of(tensor.type));
+      for (const Extent& tensor : tensors) gather(tensor);
     });
   });
+}
+
+/// NCCL gathers equal parts; where the last ones are cut there may be no room for them.
+void NcclGroup::gather(const Extent& tensor) {
+  const std::int64_t size_of = bytes_of(tensor.type);
+  if (tensor.elements == 0) return;
+  if (tensor.elements == tensor.part * size()) {
+    nccl_.all_gather(comm_, stream_.handle(), tensor.data, tensor.part * size_of);
+    return;
+  }
+  const auto at = [&](int member) {
+    return static_cast<std::byte*>(tensor.data) + member * tensor.part * size_of;
+  };
+  const std::int64_t mine = part_of(tensor, me()) * size_of;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == me()) continue;
+    if (mine > 0) nccl_.send(comm_, stream_.handle(), at(me()), mine, peer);
+    if (const std::int64_t theirs = part_of(tensor, peer) * size_of; theirs > 0)
+      nccl_.receive(comm_, stream_.handle(), at(peer), theirs, peer);
+  }
 }
 
 Event NcclGroup::exchange(const Exchange& call, std::int64_t wire_bytes, std::uint64_t what,

@@ -55,6 +55,7 @@ class NcclGroup final : public BulkGroup {
   /// One launch of NCCL: `calls` says what is in it.
   template <class Calls>
   void launch(const Calls& calls);
+  void gather(const Extent& tensor);
   /// The pieces of the next round from `at` on, the same on all members; fewer when all is done.
   void plan_round(const Exchange& call, int arrays, Piece& at);
   void move_round(const Exchange& call, std::byte* inbox);

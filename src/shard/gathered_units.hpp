@@ -30,6 +30,8 @@ class GatheredUnits {
   /// Forgets what was gathered and starts the first gathers.
   void begin_step() { begin(step_); }
   void begin_evaluation() { begin(evaluation_); }
+  /// One leaf alone, beside the step's.
+  void begin_leaf() { begin(leaf_); }
   void acquire(int unit);
   void release(int unit);
   const void* weight(int stored);
@@ -59,7 +61,7 @@ class GatheredUnits {
   const Policy policy_;
   const Resources r_;
   tensor::Arena &parameters_arena_, &published_arena_;
-  Schedule step_, evaluation_;
+  Schedule step_, evaluation_, leaf_;
 
   tensor::Arena::Piece<float> parameters_;
   Bytes published_;

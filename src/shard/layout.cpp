@@ -23,9 +23,12 @@ StoredSlice cut(const config::StoredTensor& stored, const Mesh& mesh) {
   StoredSlice out;
   out.unit = stored.unit;
   out.elements = stored.elements();
-  out.stride = slice_stride(out.elements, mesh.group, mesh.replicas);
-  out.part = slice_part(out.elements, mesh.group, mesh.replicas);
-  out.slice = slice_of(out.elements, mesh.group, mesh.member(), mesh.replicas);
+  // Only where replicas share out the state does its cut depend on how many there are: else a run that loses
+  // one goes on with the same slices.
+  const int cut_for = mesh.split_optimizer ? mesh.replicas : 1;
+  out.stride = slice_stride(out.elements, mesh.group, cut_for);
+  out.part = slice_part(out.stride, 1, mesh.replicas);
+  out.slice = slice_of(out.elements, mesh.group, mesh.member(), cut_for);
   out.owned = piece_of(out.slice.count, out.part, mesh.replica());
   out.owned.first += out.slice.first;
   out.optimized = mesh.split_optimizer ? out.owned : out.slice;

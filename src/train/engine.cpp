@@ -63,6 +63,7 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
                {groups_, kernels_, world.size() == 1 ? kernels_ : device.fold_kernels(), stream_, symmetric_,
                 own_, &parameters_}),
       model_weights_(weights_),
+      leaf_watch_(model_weights_, layout_, device, stream_),
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
@@ -186,13 +187,17 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
     progress(control::Phase::data);
     const std::int64_t leaf = lanes_.leaf(replica, i, layout_.mesh.member());
-    profile_.time(Work::data, "read", [&] {
-      data::read_leaf(tokens_, sampler_, first_sample + leaf * setup_.config.train.micro_batch,
-                      setup_.config.train.micro_batch, leaf_tokens_);
-    });
+    read_leaf(first_sample, leaf);
     weights_.begin_micro_step(i);
-    transformer_.leaf(model_weights_, leaf_tokens_);
+    if (i == watched_) {
+      leaf_watch_.begin(true, fault_);
+      transformer_.leaf(leaf_watch_, leaf_tokens_);
+      watched_hash_ = leaf_watch_.hash();
+    } else {
+      transformer_.leaf(model_weights_, leaf_tokens_);
+    }
   }
+  watched_ = -1;
   progress(control::Phase::collective);
   weights_.finish_step();
   const model::LossSum loss = transformer_.take_loss();
@@ -205,6 +210,12 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   if (scaling_) all_reduce_amaxes();
   progress_ = nullptr;
   return sums;
+}
+
+void Engine::read_leaf(std::int64_t first_sample, std::int64_t leaf) {
+  const int rows = setup_.config.train.micro_batch;
+  profile_.time(Work::data, "read",
+                [&] { data::read_leaf(tokens_, sampler_, first_sample + leaf * rows, rows, leaf_tokens_); });
 }
 
 optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step, StepOrders& orders) {
@@ -237,7 +248,8 @@ void Engine::set_scaling(const std::string& text) {
   transformer_.set_scales(scaling_->scales());
 }
 
-LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples) {
+LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress) {
+  progress_ = &progress;
   const std::int64_t sequence = setup_.config.train.sequence, rows = setup_.config.train.micro_batch;
   samples = std::min(samples, (held_out.size() - 1) / sequence);
   LeafSums sums;
@@ -260,10 +272,17 @@ LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples)
     weights_.begin_evaluation();
     transformer_.evaluate(model_weights_, model::Batch{inputs_, labels_, {}});
   }
+  progress(control::Phase::collective);
   const model::LossSum loss = transformer_.take_loss();
   sums.loss = loss.sum, sums.valid = loss.valid;
   all_reduce(sums);
+  progress_ = nullptr;
   return sums;
+}
+
+std::optional<double> Engine::waited_for_others() const {
+  if (!device_.is_host()) return std::nullopt;
+  return profile_.totals(Work::waiting).seconds;
 }
 
 void Engine::all_reduce(LeafSums& sums) {

@@ -18,6 +18,7 @@
 #include "src/shard/lane_plan.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
+#include "src/train/leaf_watch.hpp"
 #include "src/train/local_level.hpp"
 #include "src/train/model_weights.hpp"
 #include "src/train/setup.hpp"
@@ -72,7 +73,25 @@ class Engine {
   /// The optimizer step, and scales for the next. Collective.
   void update(const optim::StepDecision& decision);
   /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
-  LeafSums evaluate(const data::TokenFile& held_out, std::int64_t samples);
+  LeafSums evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress);
+
+  /// Seconds that this thread has waited for other ranks since the start, or since the profile was cleared;
+  /// nothing on a device, whose waits the host does not see.
+  std::optional<double> waited_for_others() const;
+
+  /// One leaf of each rank in a step is chosen by a number that all ranks have: the leaf of `rank`.
+  std::int64_t leaf_of(int rank, std::uint64_t chosen) const;
+  /// The next gradients() hashes the leaf that is chosen of this rank, see watched_hash().
+  void watch_leaf(std::uint64_t chosen);
+  bool watches_leaf() const { return watched_ >= 0; }
+  std::uint64_t watched_hash() const { return watched_hash_; }
+  /// Collective, after gradients() and before update(): computes `leaf` of the step again, each rank any one,
+  /// and gives the hash of its gradients. Nothing of the step changes.
+  std::uint64_t recompute_leaf(std::int64_t first_sample, std::int64_t leaf, const Progress& progress);
+  /// Drills: in the next gradients() the watched leaf, or where none is watched the first one, gets a fault.
+  void spoil_leaf(const LeafFault& fault);
+  /// Drills: changes one bit of this rank's fp32 parameters.
+  void flip_parameter(std::uint64_t seed);
 
   /// What delayed scaling of 8-bit products remembers, see Fp8Scaling::text(); "" where there is nothing.
   std::string scaling() const { return scaling_ ? scaling_->text() : ""; }
@@ -90,6 +109,9 @@ class Engine {
   std::int64_t planned_wire_bytes() const;
 
  private:
+  int micro_step_of(int replica, std::uint64_t chosen) const;
+  /// Tokens of a leaf of the step, to leaf_tokens_.
+  void read_leaf(std::int64_t first_sample, std::int64_t leaf);
   void all_reduce(LeafSums& sums);
   void all_reduce_amaxes();
   /// What a leaf consists of, on any memory: for a device that only takes notes.
@@ -120,6 +142,7 @@ class Engine {
       parameters_{"parameters"}, moments_{"moments"};
   shard::ShardedWeights weights_;
   ModelWeights model_weights_;
+  LeafWatch leaf_watch_;
   optim::TensorGroups tensor_groups_;
   optim::ShardedAdamW adamw_;
   model::Transformer transformer_;
@@ -132,7 +155,10 @@ class Engine {
   SlotShape slot_shape_;
   std::unique_ptr<LocalLevel> local_;
   std::vector<std::int32_t> leaf_tokens_, inputs_, labels_;
-  const Progress* progress_ = nullptr;  // while gradients() runs
+  int watched_ = -1;  // micro-step of the next gradients()
+  std::optional<LeafFault> fault_;
+  std::uint64_t watched_hash_ = 0;
+  const Progress* progress_ = nullptr;  // while leaves are computed
   double waited_for_seal_ = 0;
 };
 

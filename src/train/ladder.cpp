@@ -26,8 +26,7 @@ class Rungs {
         of_kind_(world.piece_bytes.size()),
         given_(world.node_of.size()) {
     for (std::size_t i = 0; i < offers.size(); ++i)
-      if (offers[i].point == point)
-        of_kind_[index(world.kind_of[index(offers[i].of)])].push_back(static_cast<int>(i));
+      if (offers[i].point == point) of_kind_[index(world.kind(offers[i].of))].push_back(static_cast<int>(i));
     for (std::size_t i = 0; i < shared.size() && !shared_; ++i)
       if (shared[i].point == point) shared_ = static_cast<int>(i), shared_bad_ = &shared[i].bad;
   }

@@ -37,6 +37,11 @@ struct LadderWorld {
   std::vector<int> node_of;  ///< rank -> node: those of one node read each other's files in its memory
   std::vector<int> kind_of;  ///< rank -> kind: ranks of one kind hold the same pieces
   std::vector<std::vector<std::int64_t>> piece_bytes;  ///< kind -> bytes of its pieces
+  /// Also of a rank that there was only while the run had more replicas (local_identity.hpp).
+  int kind(int rank) const {
+    const auto i = static_cast<std::size_t>(rank);
+    return i < kind_of.size() ? kind_of[i] : static_cast<int>(i % piece_bytes.size());
+  }
 };
 
 /// A sealed slot of a local file.

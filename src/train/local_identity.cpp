@@ -34,9 +34,9 @@ std::string deciding_settings(const config::RunConfig& config) {
 }
 
 shard::Layout layout_of_rank(const LocalRun& run, int rank) {
-  expects(rank >= 0 && rank < run.mesh.world, "a rank of the run");
+  expects(rank >= 0 && (rank < run.mesh.world || !run.mesh.split_optimizer), "a rank of the run");
   shard::Mesh mesh = run.mesh;
-  mesh.rank = rank;
+  mesh.rank = kind_of(run, rank);
   return shard::layout_of(run.shape, mesh);
 }
 
@@ -68,6 +68,10 @@ LocalRun local_run_of(const config::RunConfig& config, const config::ModelShape&
                                 deciding_settings(config))),
           most_record_bytes(config, shape)};
 }
+
+int kind_of(const LocalRun& run, int rank) { return run.mesh.split_optimizer ? rank : rank % run.mesh.group; }
+
+int kinds_of(const LocalRun& run) { return run.mesh.split_optimizer ? run.mesh.world : run.mesh.group; }
 
 checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank) {
   const shard::Layout layout = layout_of_rank(run, rank);

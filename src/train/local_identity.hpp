@@ -26,6 +26,12 @@ struct LocalRun {
 LocalRun local_run_of(const config::RunConfig& config, const config::ModelShape& shape,
                       const shard::Mesh& mesh, const std::string& numerics, const std::string& data);
 
+/// Ranks of one kind hold the same pieces; the first rank of each has the same number. Where replicas hold
+/// the same, also of ranks that there are only in a run with more replicas.
+int kind_of(const LocalRun& run, int rank);
+int kinds_of(const LocalRun& run);
+
+/// `rank`: as in kind_of().
 checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank);
 
 /// A slot holds the three optimizer arenas of its rank one after the other: the parameters at 0, the first

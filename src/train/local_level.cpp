@@ -4,6 +4,7 @@
 
 #include "src/base/error.hpp"
 #include "src/train/background.hpp"
+#include "src/train/offers.hpp"
 #include "src/train/partner_plan.hpp"
 #include "src/train/slot_rotation.hpp"
 
@@ -63,6 +64,10 @@ class Sealing : public LocalLevel {
   }
   void after_seal(AfterSeal hook) override { after_seal_ = std::move(hook); }
   void keep(int slot) override { rotation_.keep(slot); }
+  std::optional<std::uint64_t> newest_seal(std::int64_t step, std::int64_t samples) const override {
+    if (newest_.step != step || newest_.samples != samples) return std::nullopt;
+    return newest_.seal;
+  }
 
  protected:
   /// Seals the live slot once `copied` has passed.
@@ -84,10 +89,17 @@ class Sealing : public LocalLevel {
       what = Sealed{point, checkpoint::piece_digests(views_[static_cast<std::size_t>(slot)])};
       parts_.file.seal(slot, *what);
     }
+    newest_ = {point.step, point.samples, seal_of(what->digests)};
     if (after_seal_) after_seal_(slot, *what);
   }
 
+  struct Newest {
+    std::int64_t step = -1, samples = -1;
+    std::uint64_t seal = 0;
+  };
+
   std::vector<checkpoint::State> views_;
+  Newest newest_;
   AfterSeal after_seal_;
   Background background_;  // the last member: its thread ends before what it uses
 };

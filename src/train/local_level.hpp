@@ -55,6 +55,9 @@ class LocalLevel {
   virtual void after_seal(AfterSeal hook) = 0;
   /// A snapshot that must stay until another is kept instead: the newest one that is whole on its partner.
   virtual void keep(int slot) = 0;
+
+  /// After join(): seal_of() the digests of the snapshot that was sealed last, when it is that of this point.
+  virtual std::optional<std::uint64_t> newest_seal(std::int64_t step, std::int64_t samples) const = 0;
 };
 
 /// The folder that holds the local files of this run on every node, by checkpoint.local and where this rank

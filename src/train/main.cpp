@@ -12,6 +12,8 @@
 #include "src/comm/mpi_session.hpp"
 #include "src/config/choices.hpp"
 #include "src/device/load.hpp"
+#include "src/flight/stack_dump.hpp"
+#include "src/train/probe.hpp"
 #include "src/train/result.hpp"
 #include "src/train/trainer.hpp"
 
@@ -114,10 +116,18 @@ int main(int argc, char** argv) {
   app.add_option("--set", arguments.sets, "table.key=value, over the job file's value")
       ->allow_extra_args(false);
   app.add_option("--run-dir", arguments.run_dir, "run directory, over run.dir");
+  bool probe = false;
+  app.add_flag("--probe", probe,
+               "print a digest of what this machine's CPU kernels compute, and their identity; no training");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : static_cast<int>(holdfast::Exit::usage);
+  }
+  holdfast::flight::dump_stacks_on_signal();
+  if (probe) {
+    fmt::print("{}\n", holdfast::train::probe_line(*holdfast::kernels::make_cpu_kernels()));
+    return 0;
   }
   holdfast::comm::MpiSession session(&argc, &argv);
   holdfast::log::start(session.size() > 1 ? fmt::format("rank {}", session.rank()) : "holdfast-train");

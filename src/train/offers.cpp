@@ -78,7 +78,10 @@ std::string NodeFiles::node() const {
 std::vector<std::pair<int, bool>> NodeFiles::names() const {
   std::vector<std::pair<int, bool>> out;
   for (const std::string& name : files::list(folder_))
-    if (const auto file = parse_file_name(name); file && file->first < run_.mesh.world) out.push_back(*file);
+    // Where replicas hold the same, also of ranks of a larger world that was: their state is as good.
+    if (const auto file = parse_file_name(name);
+        file && (file->first < run_.mesh.world || !run_.mesh.split_optimizer))
+      out.push_back(*file);
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -13,6 +13,7 @@
 #include "src/base/log.hpp"
 #include "src/shard/layout.hpp"
 #include "src/train/agree.hpp"
+#include "src/train/leftovers.hpp"
 #include "src/train/offers.hpp"
 #include "src/train/piece_index.hpp"
 #include "src/train/restore_pieces.hpp"
@@ -38,10 +39,10 @@ void refuse_to_mix(const RunDir& dir, comm::Communicator& world) {
   });
 }
 
-/// The pieces that `rank` holds, in the order of StateViews::held.
-std::vector<PieceSpan> pieces_of(const LocalRun& run, int rank) {
+/// The pieces that ranks of a kind hold, in the order of StateViews::held.
+std::vector<PieceSpan> pieces_of(const LocalRun& run, int kind) {
   shard::Mesh mesh = run.mesh;
-  mesh.rank = rank;
+  mesh.rank = kind;
   const shard::Layout layout = shard::layout_of(run.shape, mesh);
   const auto tensors = static_cast<int>(config::tensors_of(run.shape).size());
   std::vector<PieceSpan> out;
@@ -51,11 +52,9 @@ std::vector<PieceSpan> pieces_of(const LocalRun& run, int rank) {
   return out;
 }
 
-/// The same for each kind, of which the first rank has the same number.
 std::vector<std::vector<PieceSpan>> pieces_of_kinds(const LocalRun& run) {
   std::vector<std::vector<PieceSpan>> out;
-  for (int kind = 0; kind < (run.mesh.split_optimizer ? run.mesh.world : run.mesh.group); ++kind)
-    out.push_back(pieces_of(run, kind));
+  for (int kind = 0; kind < kinds_of(run); ++kind) out.push_back(pieces_of(run, kind));
   return out;
 }
 
@@ -63,10 +62,9 @@ std::vector<std::vector<PieceSpan>> pieces_of_kinds(const LocalRun& run) {
 LadderWorld ladder_world(const LocalRun& run, const std::vector<std::vector<PieceSpan>>& pieces,
                          std::span<const checkpoint::LogicalTensor> tensors) {
   LadderWorld out;
-  const shard::Mesh& mesh = run.mesh;
-  for (int rank = 0; rank < mesh.world; ++rank) {
+  for (int rank = 0; rank < run.mesh.world; ++rank) {
     out.node_of.push_back(rank);
-    out.kind_of.push_back(mesh.split_optimizer ? rank : rank % mesh.group);
+    out.kind_of.push_back(kind_of(run, rank));
   }
   for (const auto& spans : pieces) {
     auto& bytes = out.piece_bytes.emplace_back();
@@ -80,7 +78,8 @@ class Restore {
  public:
   Restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
           const checkpoint::Facts& facts, comm::Communicator& world, const RestoreContext& context)
-      : order_(order),
+      : dir_(dir),
+        order_(order),
         views_(views),
         world_(world),
         context_(context),
@@ -107,6 +106,7 @@ class Restore {
   checkpoint::RunPoint point_of(const Decision& decision);
   void count(const FillCounts& mine, RestoredFrom& out);
 
+  const RunDir& dir_;
   const RestoreOrder& order_;
   const StateViews& views_;
   comm::Communicator& world_;
@@ -133,6 +133,8 @@ void Restore::gather() {
   LocalOffers found = gather_offers(*files_, world_);
   ranks_.node_of = std::move(found.node_of);
   offers_ = std::move(found.offers);
+  if (order_.trusted_step >= 0)
+    std::erase_if(offers_, [&](const Offer& offer) { return offer.point.step > order_.trusted_step; });
   for (const Offer& offer : offers_)
     if (offer.reader == world_.rank())
       if (const auto what = sealed_as(files_->find(offer.of, offer.copy), offer))
@@ -284,6 +286,7 @@ void Restore::count(const FillCounts& mine, RestoredFrom& out) {
 RestoredFrom Restore::run() {
   const auto start = Clock::now();
   RestoredFrom out;
+  put_away_untrusted(dir_, order_.trusted_step, context_.local, world_);
   gather();
   if (at_path_) shared_.add(order_.resume);
   Fill fill({ranks_, views_, shared_, files_ ? &*files_ : nullptr, context_.local, context_.open_exchange,
@@ -326,6 +329,7 @@ RestoredFrom Restore::run() {
   } else if (!said_.empty() || !shared_.notes().empty()) {
     if (world_.rank() == 0) log::warn("no whole state is left: starting from step 0");
   }
+  if (files_) remove_leftovers(*files_, ranks_.node_of, order_.trusted_step, world_);
   for (const auto* list : {&shared_.notes(), &std::as_const(said_)})
     for (const std::string& text : *list) out.note += (out.note.empty() ? "" : "; ") + text;
   out.seconds = std::chrono::duration<double>(Clock::now() - start).count();

@@ -28,6 +28,9 @@ struct RestoreOrder {
   bool restarted = false;
   bool other_numerics = false;  ///< a checkpoint that was made under another numerics identity is taken too
   bool rollback = false;        ///< to the newest checkpoint, whatever the local level has
+  /// Not -1: state of later steps may be wrong. It is put away, at every level, so that no later restore
+  /// finds it either.
+  std::int64_t trusted_step = -1;
 };
 
 /// What a restore can use beside the shared level.

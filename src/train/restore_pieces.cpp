@@ -211,10 +211,10 @@ std::vector<comm::PieceOut> Fill::outgoing(const Decision& decision, std::span<c
         auto& known = sealed_[index(t.offer)];
         // What is gone since it was offered is sent as what it cannot be: the receiver strikes it off.
         if (sealed(t.offer, offers) == nullptr)
-          known = checkpoint::Sealed{
-              {},
-              std::vector<std::uint64_t>(
-                  parts_.ranks.piece_bytes[index(parts_.ranks.kind_of[index(offer.of)])].size())};
+          known =
+              checkpoint::Sealed{{},
+                                 std::vector<std::uint64_t>(
+                                     parts_.ranks.piece_bytes[index(parts_.ranks.kind(offer.of))].size())};
         out.push_back({rank, t.tag, std::as_bytes(std::span(known->digests))});
         continue;
       }

@@ -49,7 +49,7 @@ void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& ow
   newest_ = point.step;
   auto arena = arenas_.try_take();
   if (!arena && (must || settings_.when_busy == config::WhenBusy::wait)) {
-    link_.progress(point.step, control::Phase::checkpoint);
+    link_.progress(point.step, control::Phase::finishing);  // the storage's pace says nothing of a rank
     arena = arenas_.take();
   }
   copying_ = Job{point, arena.value_or(std::span<std::byte>()), {}};
@@ -87,8 +87,8 @@ double Saver::join() {
 
 bool Saver::wait_durable() {
   if (newest_ < 0) return false;
-  link_.progress(newest_, control::Phase::checkpoint);
   join();
+  link_.progress(newest_, control::Phase::finishing);
   bool mine = false;
   {
     std::unique_lock lock(mutex_);

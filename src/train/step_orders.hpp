@@ -12,7 +12,8 @@ struct StepOrders {
   bool save = false;              ///< to the shared level
   bool must = false;              ///< the save is not skipped, however busy the writers are
   bool stop = false;              ///< then the run ends, to be continued by another job
-  std::array<char, 93> reason{};  ///< of `stop`, zero-terminated
+  bool pause = false;             ///< then the ranks hold until they are told to go on
+  std::array<char, 92> reason{};  ///< of `stop`, zero-terminated
 
   void set_reason(std::string_view text) {
     reason.fill('\0');

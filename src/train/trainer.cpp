@@ -71,7 +71,8 @@ double resident_mib() {
 }
 
 Saver::Parts saver_parts(const Setup& setup, device::Device& device, const StateViews& views,
-                         const checkpoint::Facts& facts, checkpoint::Generation generation) {
+                         const checkpoint::Facts& facts, checkpoint::Generation generation,
+                         const std::optional<Injector>& injector) {
   const auto& c = setup.config.checkpoint;
   checkpoint::WriteOptions options;
   options.read_back = c.read_back == config::ReadBack::none     ? checkpoint::ReadBack::none
@@ -79,9 +80,10 @@ Saver::Parts saver_parts(const Setup& setup, device::Device& device, const State
                                                                 : checkpoint::ReadBack::full;
   // One that is asked for now and then waits for nothing before it.
   const int arenas = c.every == 0 ? 1 : 2;
-  return {make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
-                             views.writers, facts, options}),
-          make_state_copier(device), arenas};
+  auto writer = make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
+                                   views.writers, facts, options});
+  if (injector) writer = injector->wrap(std::move(writer));
+  return {std::move(writer), make_state_copier(device), arenas};
 }
 
 /// What is known of failures before any was seen: of the nodes, by the cluster file, and how many of them the
@@ -117,8 +119,11 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       facts_(facts_of(setup, tokens_, engine_)),
       generation_(generation_of(setup, world)),
       owned_(views_.owned, engine_.layout()),
+      silent_(setup, engine_, world),
+      injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
+                                           : std::nullopt),
       saver_(setup.dir, setup.config.checkpoint, generation_,
-             saver_parts(setup, device, views_, facts_, generation_), device, world, link),
+             saver_parts(setup, device, views_, facts_, generation_, injector_), device, world, link),
       trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder) {
   if (world.rank() != 0) return;
   if (tokens_.vocabulary() < setup.shape.vocabulary)
@@ -128,6 +133,8 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
             engine_.planned_wire_bytes());
   log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk",
             saver_.memory_bytes());
+  if (const std::string checks = silent_.describe(); !checks.empty())
+    log::info("silent data corruption: {}", checks);
 }
 
 control::FinalState Trainer::run() {
@@ -153,6 +160,7 @@ control::FinalState Trainer::run() {
       keep(false, orders);
     }
     if (orders.stop) stop(orders);
+    if (orders.pause && point_.step < steps) hold(orders);
   }
   if (!trains && !saved) {  // the run ended here before, but no checkpoint says so
     StepOrders orders;
@@ -160,6 +168,8 @@ control::FinalState Trainer::run() {
     keep(false, orders);
   }
   if (trains || !saved) {
+    progress(control::Phase::finishing);
+    check_replicas();
     engine_.fetch();
     digest_ = digest_state(views_.owned, world_).text();
     if (!saver_.wait_durable())
@@ -175,7 +185,8 @@ control::FinalState Trainer::run() {
 bool Trainer::restore_or_initialize() {
   progress(control::Phase::restoring);
   const RestoreOrder order{setup_.config.run.resume, setup_.place.agent && setup_.place.agent->attempt > 1,
-                           setup_.config.run.other_numerics == "continue"};
+                           setup_.config.run.other_numerics == "continue", false,
+                           setup_.place.agent ? setup_.place.agent->trusted_step : -1};
   const RestoreContext context = restore_context(setup_, engine_, world_);
   const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context);
   begin_at(from);
@@ -200,6 +211,7 @@ void Trainer::begin_at(const RestoredFrom& from) {
   guard_ = guard_from_text(point_.detector);
   engine_.set_scaling(point_.scaling);
   digest_ = from.fresh ? digest_state(views_.owned, world_).text() : from.digest;
+  silent_.begin_at(point_.step);
 }
 
 void Trainer::roll_back(std::int64_t next_sample) {
@@ -223,14 +235,22 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
                      tokens = samples * train.sequence;
   trace_.begin(point_.step);
   const Allocations counted;
+  const auto waited_before = engine_.waited_for_others();
 
-  const LeafSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) { progress(phase); });
+  silent_.begin_step(point_.step + 1);
+  if (injector_) injector_->begin_step(setup_.config.verify.leaf_every > 0);
+  const LeafSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) {
+    progress(phase);
+    if (injector_) injector_->passed(phase);
+  });
   const std::int64_t sent = engine_.wire_bytes(), sent_by_step = sent - std::exchange(wire_bytes_, sent);
   LocalLevel* const local = engine_.local();
-  double waited = engine_.waited_for_seal();
+  double waited = engine_.waited_for_seal();  // for other ranks
+  check_silently();
   if (policy_) orders = orders_of_this_step();
   const optim::StepDecision decision = engine_.decide(sums, point_.step, orders);
-  waited += saver_.join();
+  const double saving = saver_.join();
+  waited += saving;
   const double loss = sums.mean_loss();
   const optim::Verdict verdict =
       decision.update ? optim::verdict(guard_, setup_.config.guard, loss, decision.gradient_norm)
@@ -255,12 +275,15 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
     case Action::report:
       break;
   }
+  if (injector_) injector_->before_update();
   progress(control::Phase::optimizer);
   engine_.update(decision);
   point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
 
   const double seconds = seconds_since(start);
   seconds_in_steps_ += seconds;
+  // By the clock on the wall: what takes this rank's core away makes it slow as well.
+  if (waited_before) link_.computed(seconds - (*engine_.waited_for_others() - *waited_before) - saving);
   const std::uint64_t allocations = counted.so_far();
   trace_.end(point_.step);
   keep(local && point_.step % local->every() == 0, orders);
@@ -272,39 +295,23 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   return metrics;
 }
 
-StepOrders Trainer::orders_of_this_step() {
-  auto drain = link_.take_drain();
-  if (!drain && signals_) drain = signals_->take();
-  if (drain) {
-    log::info("{}: the state is saved after this step{}", drain->reason,
-              drain->stop ? ", and the run stops, to be continued" : "");
-    policy_->drain(*drain);
-  }
-  return policy_->orders(point_.step + 1, saver_.busy());
-}
-
 void Trainer::keep(bool snapshot, const StepOrders& orders) {
   if (!snapshot && !orders.save) return;
   point_.detector = to_text(guard_);
   point_.scaling = engine_.scaling();
   if (snapshot) engine_.local()->begin(point_);
   if (!orders.save) return;
+  silent_.saving(point_.step);
   saver_.begin(point_, owned_.in(engine_.arenas()), orders.must);
   if (policy_) policy_->begun(point_.step);
-}
-
-void Trainer::stop(const StepOrders& orders) {
-  const bool durable = saver_.wait_durable();
-  throw Error(Exit::transient, fmt::format("stopped at step {} ({})", point_.step, orders.reason_text()),
-              durable ? "its state is saved" : fmt::format("its state could not be saved: {}", saver_.why()),
-              "Start the run again: it goes on from its newest checkpoint");
 }
 
 std::optional<double> Trainer::held_out_loss_if_due() {
   const auto& eval = setup_.config.eval;
   if (!held_out_ || (point_.step % eval.every != 0 && point_.step != setup_.config.train.steps))
     return std::nullopt;
-  const LeafSums sums = engine_.evaluate(*held_out_, eval.samples);
+  const LeafSums sums =
+      engine_.evaluate(*held_out_, eval.samples, [this](control::Phase phase) { progress(phase); });
   if (world_.rank() == 0)
     log::info("step {}: held-out loss {:.4f} over {} tokens", point_.step, sums.mean_loss(), sums.valid);
   return sums.mean_loss();

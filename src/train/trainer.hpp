@@ -9,6 +9,7 @@
 #include "src/control/rank_link.hpp"
 #include "src/optim/guard.hpp"
 #include "src/train/engine.hpp"
+#include "src/train/injection.hpp"
 #include "src/train/metrics.hpp"
 #include "src/train/owned_pieces.hpp"
 #include "src/train/partner.hpp"
@@ -16,6 +17,7 @@
 #include "src/train/save_policy.hpp"
 #include "src/train/saver.hpp"
 #include "src/train/setup.hpp"
+#include "src/train/silent_check.hpp"
 #include "src/train/step_trace.hpp"
 #include "src/train/stop_signals.hpp"
 
@@ -46,9 +48,20 @@ class Trainer {
   std::optional<StepMetrics> step(StepOrders& orders);
   /// Logical rank 0: what happens at the end of the step that goes on.
   StepOrders orders_of_this_step();
+  /// Logical rank 0: whether something has asked for a save or a stop, which policy_ then orders.
+  bool take_drain();
   /// Local snapshot and save of the state at point_, where they are due.
   void keep(bool snapshot, const StepOrders& orders);
   [[noreturn]] void stop(const StepOrders& orders);
+  /// Collective, while the state at point_ does not change: comparisons that are due. A state that is saved
+  /// is compared before it can become durable.
+  void check_replicas();
+  void check_silently();
+  /// Collective: the leader hears who is accused; what the local level has of later steps is put away.
+  [[noreturn]] void distrust(const Doubt& doubt);
+  /// Collective, between two steps: waits until the run is to go on. Drains are still carried out. `before`:
+  /// the orders of the step that was the last.
+  void hold(const StepOrders& before);
   std::optional<double> held_out_loss_if_due();
   void say_memory();
   void learn(const StepMetrics& metrics);
@@ -66,6 +79,8 @@ class Trainer {
   checkpoint::Facts facts_;
   checkpoint::Generation generation_;
   OwnedPieces owned_;
+  SilentCheck silent_;
+  std::optional<Injector> injector_;  ///< where drill.allowed
   Saver saver_;
   std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
   checkpoint::RunPoint point_;               ///< where the run stands

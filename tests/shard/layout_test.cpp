@@ -94,6 +94,15 @@ TEST(Layout, AllRanksAgreeOnWhereThingsLie) {
   }
 }
 
+TEST(Layout, SlicesDoNotDependOnTheNumberOfReplicasUnlessTheyShareOutTheState) {
+  for (int replicas : {1, 2, 3, 5}) {
+    const Layout two = layout_of(odd_shape(false), mesh_of(Strategy::hybrid_shard, 2, 1, 4, 1)),
+                 other = layout_of(odd_shape(false), mesh_of(Strategy::hybrid_shard, 2, 1, 2 * replicas, 1));
+    EXPECT_EQ(other.held, two.held) << replicas;
+    EXPECT_EQ(other.arena_elements, two.arena_elements) << replicas;
+  }
+}
+
 TEST(Layout, AReplicasPartLiesInsideItsSlice) {
   for (int rank = 0; rank < 8; ++rank) {
     const Layout layout = layout_of(odd_shape(false), mesh_of(Strategy::hfsdp, 2, 1, 8, rank));

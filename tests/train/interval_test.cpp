@@ -262,7 +262,7 @@ TEST(SavePolicy, AFixedIntervalStaysAsItIs) {
 TEST(StepOrders, AReasonThatIsTooLongIsCut) {
   StepOrders orders;
   orders.set_reason(std::string(500, 'x'));
-  EXPECT_EQ(orders.reason_text(), std::string(92, 'x'));
+  EXPECT_EQ(orders.reason_text(), std::string(91, 'x'));
   orders.set_reason("short");
   EXPECT_EQ(orders.reason_text(), "short");
 }

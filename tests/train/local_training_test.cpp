@@ -39,6 +39,15 @@ class LocalTraining : public TrainingFixture {
     std::ifstream file(folder_ / dir / "metrics.jsonl");
     return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
   }
+  /// SIGKILL to all ranks, some time after the run has come to this step.
+  void kill_when(const std::string& dir, std::int64_t step, std::chrono::microseconds later = {}) const {
+    // The ranks themselves: mpirun would end them one after the other.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+    while (std::chrono::steady_clock::now() < until && lines(dir) < step)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(later);
+    for (const int pid : ranks_of(dir)) ::kill(pid, SIGKILL);
+  }
   /// Processes of the ranks of this run; mpirun is none of them.
   std::vector<int> ranks_of(const std::string& dir) const {
     std::vector<int> out;
@@ -53,6 +62,34 @@ class LocalTraining : public TrainingFixture {
     return out;
   }
 };
+
+/// Three replicas of two ranks, then two, then three again: whatever is left of the run's nodes holds its
+/// state.
+TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
+  const Sets sets = with_local({"train.steps=60", "train.leaves=12", "train.lanes=6", "checkpoint.every=0",
+                                "shard.strategy=hybrid_shard", "shard.group=2"});
+  ASSERT_EQ(
+      train(1, "whole", {"train.steps=60", "train.leaves=12", "train.lanes=6", "checkpoint.every=0"}).status,
+      0);
+  const auto folder = local_level_folder(path("local"), folder_ / "run");
+  for (const auto& [world, until] : {std::pair{6, 5}, {4, 15}, {6, 25}}) {
+    std::thread killer([&] { kill_when("run", until); });
+    const Finished cut = train(world, "run", sets);
+    killer.join();
+    ASSERT_NE(cut.status, 0) << "it was killed";
+    if (until > 5) {
+      EXPECT_NE(cut.err.find("resuming from snapshots of step"), std::string::npos) << cut.err;
+    }
+    EXPECT_EQ(std::filesystem::exists(folder / local_level_file(5, false)), world == 6);
+  }
+  // What was on the nodes of the replica that is gone is enough, too.
+  for (const int rank : {0, 1, 2, 3}) std::filesystem::remove(folder / local_level_file(rank, false));
+  const Finished rest = train(4, "run", sets);
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_NE(rest.err.find("resuming from snapshots of step"), std::string::npos) << rest.err;
+  EXPECT_EQ(digest("run"), digest("whole"));
+  EXPECT_EQ(losses("run"), losses("whole"));
+}
 
 TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
   const std::vector<std::pair<int, Sets>> layouts = {
@@ -121,14 +158,7 @@ TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
   for (int time = 0; time < times; ++time) {
     const std::string dir = "run" + std::to_string(time);
     const Sets sets = with_local(run_sets);
-    std::thread killer([&] {
-      // The ranks themselves: mpirun would end them one after the other.
-      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(40);
-      while (std::chrono::steady_clock::now() < until && lines(dir) < 5)
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      std::this_thread::sleep_for(std::chrono::microseconds(1700 * (time + 1) % 23'000));
-      for (const int pid : ranks_of(dir)) ::kill(pid, SIGKILL);
-    });
+    std::thread killer([&] { kill_when(dir, 5, std::chrono::microseconds(1700 * (time + 1) % 23'000)); });
     const Finished done = train(world, dir, sets);
     killer.join();
     ASSERT_NE(done.status, 0) << "it was killed";

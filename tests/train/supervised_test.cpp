@@ -35,6 +35,7 @@ class Agent {
 
   std::set<std::int64_t> refused_steps;  ///< whose checkpoints are dropped
   std::set<std::int64_t> steps, voted;
+  std::map<int, control::RankProgress> progress;
   std::map<int, control::Restored> restored;
   std::map<int, control::RankFailed> failed;
   std::optional<control::FinalState> final_state;
@@ -51,7 +52,10 @@ class Agent {
     std::string why;
     const auto message = control::decode(line, why);
     ASSERT_TRUE(message) << why;
-    if (const auto* m = std::get_if<control::RankProgress>(&*message)) steps.insert(m->step);
+    if (const auto* m = std::get_if<control::RankProgress>(&*message)) {
+      steps.insert(m->step);
+      progress[m->rank] = *m;
+    }
     if (const auto* m = std::get_if<control::RankRestored>(&*message)) restored[m->rank] = m->from;
     if (const auto* m = std::get_if<control::RankVote>(&*message)) take(*m);
     if (const auto* m = std::get_if<control::RankFailed>(&*message)) {
@@ -151,6 +155,11 @@ TEST_F(Supervised, ReportsRestoresVotesAndFinishesAsTheBareRunDoes) {
   EXPECT_EQ(second.final_state->step, 10);
   EXPECT_EQ(second.final_state->loss, result("bare")["final_loss"]);
   EXPECT_FALSE(second.steps.empty());
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(second.progress[rank].step, 10);
+    EXPECT_GT(second.progress[rank].compute_us, 0);
+    EXPECT_GT(second.progress[rank].moves, 5 * 4) << "five steps, and more than a phase in each";
+  }
   EXPECT_FALSE(std::filesystem::exists(run_.result())) << "the leader writes it";
 
   Agent third(run_, 2, 3);  // the end was reached, but the leader died before it said so

@@ -1,0 +1,49 @@
+#pragma once
+// Two results that must be equal bit by bit are not: who is wrong? Pure; every rank comes to the same answer.
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace holdfast::train {
+
+/// A comparison did not hold.
+struct Doubt {
+  std::string check;              ///< "replicas" or "leaf"
+  std::vector<int> accused;       ///< ascending; of several nodes: it cannot be told
+  std::int64_t trusted_step = 0;  ///< the newest state that the same kind of comparison found right
+  std::string why;
+};
+
+/// Ranks of one kind (equal `kind_of`) hold the same, so that their `seals` are equal: who holds something
+/// else? Of each kind those that differ from most others. Where there is no such majority, those that
+/// `contradict_themselves` (their memory is not what they once digested), or else all of that kind.
+std::vector<int> accuse_replicas(std::span<const std::uint64_t> seals, std::span<const int> kind_of,
+                                 std::span<const std::uint64_t> contradict_themselves);
+
+/// Whether there are two different seals of one kind. The first rank of a kind has its number.
+bool replicas_differ(std::span<const std::uint64_t> seals, std::span<const int> kind_of);
+
+/// Hashes of one leaf by the rank whose leaf it is and by another one, which differ; then by both once more,
+/// and by a third one where there is a third node.
+struct LeafHashes {
+  std::uint64_t owner = 0, other = 0, owner_again = 0, other_again = 0;
+  std::optional<std::uint64_t> third;
+};
+struct LeafBlame {
+  bool owner = false, other = false;  ///< both: it cannot be told
+};
+/// Who contradicts itself; or, where both stand by what they said, whom the third one contradicts.
+LeafBlame accuse_leaf(const LeafHashes& hashes);
+
+/// Ranks between the one whose leaf it is and the one that computes it again: on the next node where there
+/// is one, else the next rank, else (0) the same.
+int leaf_distance(int world, int ranks_per_node);
+/// To the third one, on a third node; nothing where there is none.
+std::optional<int> third_distance(int world, int ranks_per_node);
+
+/// "rank 3" or "ranks 1, 3 and 5".
+std::string ranks_text(std::span<const int> ranks);
+
+}  // namespace holdfast::train

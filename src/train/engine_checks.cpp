@@ -1,0 +1,58 @@
+// What the engine does beside a step so that others can tell whether its arithmetic and its memory are sound;
+// and, for drills, so that they are not.
+#include <bit>
+
+#include "src/base/digest.hpp"
+#include "src/train/engine.hpp"
+
+namespace holdfast::train {
+
+std::int64_t Engine::leaf_of(int rank, std::uint64_t chosen) const {
+  const int replica = rank / layout_.mesh.group;
+  return lanes_.leaf(replica, micro_step_of(replica, chosen), rank % layout_.mesh.group);
+}
+
+int Engine::micro_step_of(int replica, std::uint64_t chosen) const {
+  return static_cast<int>(chosen % static_cast<std::uint64_t>(lanes_.micro_steps(replica)));
+}
+
+void Engine::watch_leaf(std::uint64_t chosen) {
+  watched_ = micro_step_of(layout_.mesh.replica(), chosen);
+  fault_.reset();
+}
+
+void Engine::spoil_leaf(const LeafFault& fault) {
+  if (watched_ < 0) watched_ = 0;
+  fault_ = fault;
+}
+
+std::uint64_t Engine::recompute_leaf(std::int64_t first_sample, std::int64_t leaf, const Progress& progress) {
+  progress_ = &progress;
+  progress(control::Phase::data);
+  read_leaf(first_sample, leaf);
+  weights_.begin_leaf();
+  leaf_watch_.begin(false);
+  transformer_.leaf(leaf_watch_, leaf_tokens_);
+  // The step has counted its leaves already.
+  transformer_.take_loss();
+  if (scaling_) {
+    std::vector<std::uint32_t> known_already(amaxes_.size());
+    transformer_.take_amaxes(known_already);
+  }
+  progress(control::Phase::collective);
+  progress_ = nullptr;
+  return leaf_watch_.hash();
+}
+
+void Engine::flip_parameter(std::uint64_t seed) {
+  constexpr int fraction_bits = 23;
+  const shard::Piece& piece = layout_.held[static_cast<std::size_t>(mix64(seed) % layout_.held.size())];
+  float* const element =
+      weights_.parameters() + piece.offset + mix64(seed + 1) % static_cast<std::uint64_t>(piece.count);
+  std::uint32_t bits = 0;
+  stream_.download(&bits, element, sizeof bits);
+  bits ^= 1U << mix64(seed + 2) % fraction_bits;
+  stream_.upload(element, &bits, sizeof bits);
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,65 @@
+#include "src/train/leaf_watch.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "src/base/digest.hpp"
+
+namespace holdfast::train {
+namespace {
+
+constexpr std::int64_t most_at_once = std::int64_t{1} << 20;  // elements
+constexpr int fraction_bits = 23;
+
+}  // namespace
+
+LeafWatch::LeafWatch(model::Weights& weights, const shard::Layout& layout, const device::Device& device,
+                     tensor::Stream& stream)
+    : weights_(weights), layout_(layout), is_host_(device.is_host()), stream_(stream) {
+  if (!is_host_) room_.resize(most_at_once);
+}
+
+void LeafWatch::begin(bool reduced, const std::optional<LeafFault>& fault) {
+  reduced_ = reduced, fault_ = fault, hash_ = 0;
+}
+
+void LeafWatch::reduce(int unit) {
+  if (fault_) spoil(unit);
+  for (const int stored : layout_.unit_stored[static_cast<std::size_t>(unit)]) {
+    const std::int64_t count = layout_.slices[static_cast<std::size_t>(stored)].elements;
+    if (const float* gradient = weights_.gradient(stored))
+      hash_ += mix64(digest(gradient, count) ^ mix64(static_cast<std::uint64_t>(stored) + 1));
+  }
+  if (reduced_) weights_.reduce(unit);
+}
+
+void LeafWatch::spoil(int unit) {
+  const std::uint64_t seed = fault_->seed;
+  if (unit != static_cast<int>(seed % static_cast<std::uint64_t>(layout_.units()))) return;
+  const auto& tensors = layout_.unit_stored[static_cast<std::size_t>(unit)];
+  const int stored = tensors[static_cast<std::size_t>(mix64(seed) % tensors.size())];
+  const auto elements = static_cast<std::uint64_t>(layout_.slices[static_cast<std::size_t>(stored)].elements);
+  float* const element = weights_.gradient(stored) + mix64(seed + 1) % elements;
+  float value = 0;
+  stream_.download(&value, element, sizeof value);
+  value =
+      fault_->nan
+          ? std::numeric_limits<float>::quiet_NaN()
+          : std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U << mix64(seed + 2) % fraction_bits);
+  stream_.upload(element, &value, sizeof value);
+  fault_.reset();
+}
+
+std::uint64_t LeafWatch::digest(const float* gradient, std::int64_t count) {
+  if (is_host_) return digest_part(0, gradient, DType::fp32, count);
+  std::uint64_t sum = 0;
+  for (std::int64_t at = 0; at < count; at += most_at_once) {
+    const std::int64_t n = std::min(most_at_once, count - at);
+    stream_.download(room_.data(), gradient + at, n * static_cast<std::int64_t>(sizeof(float)));
+    sum += digest_part(static_cast<std::uint64_t>(at), room_.data(), DType::fp32, n);
+  }
+  return sum;
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,58 @@
+#include "src/train/accuse.hpp"
+
+#include <gmock/gmock.h>
+
+namespace holdfast::train {
+namespace {
+
+using ::testing::ElementsAre;
+using Numbers = std::vector<std::uint64_t>;
+
+TEST(AccuseReplicas, TheMinorityIsWrong) {
+  const std::vector<int> kinds = {0, 1, 0, 1, 0, 1};
+  const Numbers nobody(6);
+  EXPECT_FALSE(replicas_differ(Numbers{7, 8, 7, 8, 7, 8}, kinds));
+  EXPECT_TRUE(replicas_differ(Numbers{7, 8, 7, 8, 7, 9}, kinds));
+  EXPECT_THAT(accuse_replicas(Numbers{7, 8, 7, 8, 7, 8}, kinds, nobody), ElementsAre());
+  EXPECT_THAT(accuse_replicas(Numbers{7, 8, 7, 9, 7, 8}, kinds, nobody), ElementsAre(3));
+  EXPECT_THAT(accuse_replicas(Numbers{1, 8, 7, 9, 7, 8}, kinds, nobody), ElementsAre(0, 3));
+  EXPECT_THAT(accuse_replicas(Numbers{1, 8, 2, 8, 3, 8}, kinds, nobody), ElementsAre(0, 2, 4));
+  EXPECT_THAT(accuse_replicas(Numbers{1, 8, 7, 8, 7, 8}, kinds, Numbers{0, 0, 1, 0, 0, 0}), ElementsAre(0))
+      << "the majority is right, whatever it once sealed";
+}
+
+TEST(AccuseReplicas, OfTwoBothUnlessOneContradictsItself) {
+  const std::vector<int> kinds = {0, 1, 0, 1};
+  const Numbers seals = {7, 8, 7, 9};
+  EXPECT_THAT(accuse_replicas(seals, kinds, Numbers(4)), ElementsAre(1, 3));
+  EXPECT_THAT(accuse_replicas(seals, kinds, Numbers{0, 0, 0, 1}), ElementsAre(3));
+  EXPECT_THAT(accuse_replicas(seals, kinds, Numbers{1, 0, 0, 0}), ElementsAre(1, 3)) << "of another kind";
+  EXPECT_THAT(accuse_replicas(Numbers{5, 5, 6, 6}, std::vector<int>(4), Numbers(4)), ElementsAre(0, 1, 2, 3))
+      << "two against two";
+}
+
+TEST(AccuseLeaf, WhoContradictsItselfElseWhomTheThirdOneContradicts) {
+  struct Row {
+    LeafHashes hashes;
+    bool owner, other;
+  };
+  for (const Row& row : {Row{{1, 2, 2, 2, {}}, true, false}, Row{{1, 2, 1, 1, {}}, false, true},
+                         Row{{1, 2, 3, 4, {}}, true, true}, Row{{1, 2, 1, 2, {}}, true, true},
+                         Row{{1, 2, 1, 2, 1}, false, true}, Row{{1, 2, 1, 2, 2}, true, false},
+                         Row{{1, 2, 1, 2, 3}, true, true}}) {
+    const LeafBlame blame = accuse_leaf(row.hashes);
+    EXPECT_EQ(blame.owner, row.owner);
+    EXPECT_EQ(blame.other, row.other);
+  }
+}
+
+TEST(LeafDistance, LeadsToOtherNodes) {
+  EXPECT_EQ(leaf_distance(1, 1), 0);
+  EXPECT_EQ(leaf_distance(4, 4), 1);
+  EXPECT_EQ(leaf_distance(16, 8), 8);
+  EXPECT_EQ(third_distance(16, 8), std::nullopt);
+  EXPECT_EQ(third_distance(24, 8), 16);
+}
+
+}  // namespace
+}  // namespace holdfast::train
