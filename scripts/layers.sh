@@ -26,10 +26,13 @@ checkpoint: checkpoint_index src/base
 src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/flight src/base
 src/tool: checkpoint checkpoint_index src/data src/model src/kernels src/tensor src/config src/base
 launcher/plan: slurm src/config src/base
-launcher/supervise: src/control src/config src/flight src/base
-launcher/agent: launcher/supervise slurm checkpoint_index src/control src/config src/flight src/base
+launcher/diagnose: src/control src/flight src/base
+launcher/health: slurm src/control src/config src/base
+launcher/supervise: launcher/diagnose launcher/plan src/control src/config src/flight src/base
+launcher/agent: launcher/supervise launcher/diagnose slurm checkpoint_index src/control src/config src/flight src/base
 launcher/job: launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
-launcher/cli: launcher/job launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
+launcher/drill: launcher/supervise slurm src/control src/config src/base
+launcher/cli: launcher/health launcher/drill launcher/job launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
 '
 # The index is what its library is made of, and what those files include.
 index_sources=$(sed -n '/holdfast_layer(checkpoint_index/,/)/p' checkpoint/CMakeLists.txt | grep -oE '[a-z0-9_]+\.cpp' | sed 's/\.cpp$//')

@@ -8,11 +8,8 @@
 #include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "launcher/supervise/journal.hpp"
-#include "slurm/cluster_cli.hpp"
-#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/base/rank_env.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::launcher {
@@ -21,14 +18,19 @@ using namespace control;
 
 namespace {
 constexpr Millis clear_poll{20};
-constexpr Millis third_voice_limit{2000};
 constexpr Millis farewell{300};
 constexpr Millis watch_period{100};
+constexpr Millis signs_period{1000};
 // SLURM signals every process of a step: the guardian, which passes it on, and this one.
 constexpr Millis same_signal{2000};
-constexpr Millis candidate_stagger{500};
-constexpr Millis first_wait{
-    8000};  // the others leave the first election to the batch host's agent for so long
+
+Standing first_standing(const RunDir& run, const Roster& roster, int node, const config::Supervise& limits) {
+  const auto place = std::find(roster.candidates.begin(), roster.candidates.end(), node);
+  Standing::Limits patience;
+  patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
+  return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
+          patience, highest_epoch(run), 0, steady_seconds()};
+}
 }  // namespace
 
 Agent::Agent(Loop& loop, RunDir run, std::string node)
@@ -41,9 +43,13 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
       cluster_(config::load_cluster(run_.cluster().string())),
       secret_(read_secret(run_.secret())),
       scratch_(scratch_of(run_, node_)),
-      flights_(run_.path, std::chrono::seconds(config_.supervise.step_s)),
+      flights_(run_.path, config_.supervise),
       children_(loop),
-      leader_heard_(Clock::now()) {
+      care_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
+      reader_(loop),
+      standing_(first_standing(run_, roster_, index_, config_.supervise)),
+      arbiter_(loop) {
+  if (config_.supervise.ledger.empty()) config_.supervise.ledger = cluster_.ledger;
   if (index_ < 0)
     throw Error(Exit::usage, "this node is not part of the run",
                 node_ + " is not in " + run_.nodes().string());
@@ -51,12 +57,18 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   tcp_ = std::make_unique<Listener>(
       loop_, TcpAddress{"", roster_.nodes[static_cast<std::size_t>(index_)].port}, secret_, accept_any);
   make_scratch(scratch_);
+  claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
+  sweep_node(scratch_);
   local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_, accept_any);
-  epoch_ = highest_epoch(run_);
   adopt_what_runs();
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
     tell_leader(beat());
-    for (const auto& flight : flights_.report(ranks_, attempt_, Clock::now())) tell_leader(flight);
+    for (const auto& flight : flights_.report(ranks_, standing_.attempt(), Clock::now())) tell_leader(flight);
+  });
+  signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
+  signs_timer_ = loop_.every(signs_period, [this] {
+    if (!leader_) return;  // they wait for one
+    if (auto signs = signs_->look(); !signs.empty()) tell_leader(NodeSigns{std::move(signs)});
   });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
   signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) { signalled(signal); });
@@ -68,9 +80,9 @@ Agent::~Agent() = default;
 /// themselves.
 void Agent::adopt_what_runs() {
   const auto running = processes_of(run_, node_);
-  for (const auto& p : running) attempt_ = std::max(attempt_, p.attempt);
+  for (const auto& p : running) standing_.meet(p.attempt);
   for (const auto& p : running)
-    if (p.attempt == attempt_ && (p.name == "mpirun" || p.name == "orterun")) {
+    if (p.attempt == standing_.attempt() && (p.name == "mpirun" || p.name == "orterun")) {
       mpirun_attempt_ = p.attempt;
       children_.watch(p.pid, [this, attempt = p.attempt] { mpirun_is_gone(attempt, -1); });
     }
@@ -107,7 +119,7 @@ void Agent::wish(const Drain& what) {
 void Agent::leave(int code) {
   if (leave_timer_) return;
   exit_code_ = code;
-  beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset();
+  beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
   campaign_.reset();
   // Our own ranks have saved what they could, and do not listen to SIGTERM.
   const int signal = own_trainer(config_.rank) ? SIGKILL : SIGTERM;
@@ -120,6 +132,7 @@ void Agent::leave(int code) {
                                        : processes_of(run_, node_).empty();
     if (!empty || !soonest.passed()) return;
     remove_flight_records(run_.path, INT32_MAX);
+    claim_.reset();
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
     loop_.stop();
   });
@@ -150,13 +163,15 @@ void Agent::accept(ChannelPtr channel) {
                        if (const auto* exec = std::get_if<Exec>(&*message)) run_daemon(g, exec->command);
                      } else if (g->hello.role == Hello::Role::keeper) {
                        if (const auto* asked = std::get_if<Drain>(&*message)) wish(*asked);
+                     } else if (g->hello.role == Hello::Role::caller) {
+                       from_caller(g, *message);
                      } else {
                        from_rank(g, *message);
                      }
                    },
                    [this, weak](const std::string&) {
                      if (const auto g = weak.lock()) {
-                       if (leader_ == g->channel) leader_.reset();
+                       if (leader_ == g->channel) leader_is_gone();
                        guests_.erase(g->channel.get());
                      }
                    }});
@@ -173,134 +188,49 @@ void Agent::welcome(const std::shared_ptr<Guest>& guest, const Hello& hello) {
       return welcome_rank(guest, hello);
     case Hello::Role::spawner:
     case Hello::Role::keeper:
+    case Hello::Role::caller:
       return;
   }
 }
 
 void Agent::welcome_leader(const std::shared_ptr<Guest>& guest, const Hello& hello) {
-  if (hello.epoch < epoch_) {
+  const bool news = hello.epoch > standing_.epoch();
+  if (!standing_.accept_leader(hello.epoch, steady_seconds())) {
     guests_.erase(guest->channel.get());
     return guest->channel->close();
   }
-  if (hello.epoch > epoch_) log::info("{} leads, epoch {}", hello.node, hello.epoch);
-  epoch_ = hello.epoch;
-  if (leading_ && leading_->epoch() < epoch_) leading_.reset();
+  if (news) log::info("{} leads, epoch {}", hello.node, hello.epoch);
+  if (!standing_.leads()) leading_.reset();
   campaign_.reset();
   if (leader_) {
     guests_.erase(leader_.get());
     leader_->close();
   }
   leader_ = guest->channel;
-  leader_heard_ = Clock::now();
   tell_leader(beat());
   for (const auto& message : ranks_.story()) tell_leader(message);
   if (wish_) tell_leader(*wish_);
 }
 
 void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
-  const auto age = std::chrono::duration_cast<Millis>(Clock::now() - leader_heard_);
-  const bool leaderless = !leader_ || age.count() >= config_.supervise.leader_silence_ms;
-  channel->send(encode(Answer{leaderless && hello.epoch > epoch_ && !leading_, epoch_, age.count()}));
+  channel->send(encode(standing_.answer(hello.epoch, steady_seconds())));
 }
 
 void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello) {
-  if (hello.attempt < attempt_) {
-    log::warn("rank {} of attempt {} is fenced: this is attempt {}", hello.rank, hello.attempt, attempt_);
-    kill_older(run_, node_, attempt_, SIGKILL);
+  const auto fence = standing_.meet(hello.attempt);
+  if (fence == Standing::Fence::refuse) {
+    log::warn("rank {} of attempt {} is fenced: this is attempt {}", hello.rank, hello.attempt,
+              standing_.attempt());
+    kill_older(run_, node_, standing_.attempt(), SIGKILL);
     guests_.erase(guest->channel.get());
     return guest->channel->close();
   }
-  if (hello.attempt > attempt_) drain_.reset();
-  attempt_ = hello.attempt;
+  if (fence == Standing::Fence::newer) drain_.reset();
   LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
   (hello.role == Hello::Role::shim ? rank.shim : rank.link) = guest->channel;
   if (hello.role == Hello::Role::rank && drain_) guest->channel->send(encode(*drain_));
+  if (hello.role == Hello::Role::rank && paused_) guest->channel->send(encode(Pause{true}));
   if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
-}
-
-// --- orders ---
-
-void Agent::tell_leader(const Message& message) {
-  if (leader_ && leader_->open()) leader_->send(encode(message));
-}
-
-Beat Agent::beat() const {
-  return {node_, attempt_, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt_, ranks_.live(attempt_)};
-}
-
-void Agent::from_leader(const Message& message) {
-  leader_heard_ = Clock::now();
-  if (const auto* order = std::get_if<Clear>(&message)) return clear(order->epoch, order->attempt);
-  if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
-  if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
-  if (const auto* verdict = std::get_if<Verdict>(&message)) return ranks_.tell(*verdict);
-  if (const auto* drain = std::get_if<Drain>(&message)) {
-    drain_ = *drain;
-    return ranks_.tell(*drain, attempt_);
-  }
-  if (const auto* finish = std::get_if<Finish>(&message)) return leave(finish->exit_code);
-}
-
-void Agent::clear(int, int attempt) {
-  if (attempt < attempt_) return;  // an older leader's word that came late
-  if (attempt > attempt_) drain_.reset();
-  attempt_ = attempt;
-  ranks_.forget_older(attempt);
-  if (mpirun_attempt_ < attempt_) mpirun_attempt_ = 0;
-  clearing_ = attempt;
-  clear_on();
-}
-
-void Agent::clear_on() {
-  if (kill_older(run_, node_, clearing_, SIGKILL) == 0) {
-    remove_flight_records(run_.path, clearing_);  // the leader has decided without them, or by them
-    return tell_leader(Cleared{clearing_});
-  }
-  clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
-}
-
-// --- leadership ---
-
-void Agent::watch_leader() {
-  if (leading_ || campaign_) return;
-  const auto place = std::find(roster_.candidates.begin(), roster_.candidates.end(), index_);
-  if (place == roster_.candidates.end()) return;
-  const auto turn = candidate_stagger * (place - roster_.candidates.begin());
-  Millis patience = Millis(config_.supervise.leader_silence_ms) + turn;
-  if (epoch_ == 0) patience = place == roster_.candidates.begin() ? Millis(0) : first_wait + turn;
-  if (Clock::now() - leader_heard_ >= patience) campaign();
-}
-
-void Agent::campaign() {
-  epoch_ = std::max(epoch_, highest_epoch(run_));
-  campaign_ = std::make_unique<Campaign>(
-      loop_, run_, roster_, secret_, index_, epoch_ + 1, [] { slurm::ClusterCli().ping(third_voice_limit); },
-      [this](bool won, int epoch) {
-        // Not from inside the campaign's own call.
-        loop_.post([this, won, epoch] {
-          campaign_.reset();
-          if (won && epoch > epoch_) return lead(epoch);
-          epoch_ = std::max(epoch_, won ? 0 : highest_epoch(run_));
-        });
-      });
-}
-
-void Agent::lead(int epoch) {
-  epoch_ = epoch;
-  leader_heard_ = Clock::now();
-  log::info("leading, epoch {}", epoch);
-  try {
-    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
-                                        std::make_shared<slurm::ClusterCli>(), epoch, index_,
-                                        [this](const std::string& why) {
-                                          loop_.post([this, why] {
-                                            log::warn("no longer leading: {}", why);
-                                            leading_.reset();
-                                          });
-                                        });
-  } catch (const std::exception& error) {
-    log::error("cannot lead: {}", error.what());
-  }
 }
 
 }  // namespace holdfast::launcher

@@ -10,6 +10,7 @@
 //   candidate      may I lead?                                          answer
 //   spawner        run mpirun's daemon here                             its end
 //   keeper         are you there? drain                                 the handshake alone
+//   caller         orders for the leader; faults for us, in a drill     what became of it
 #include <memory>
 
 #include "launcher/agent/campaign.hpp"
@@ -17,14 +18,23 @@
 #include "launcher/agent/flights.hpp"
 #include "launcher/agent/leader.hpp"
 #include "launcher/agent/local_ranks.hpp"
+#include "launcher/agent/node_care.hpp"
 #include "launcher/agent/scratch.hpp"
+#include "launcher/agent/signs.hpp"
+#include "launcher/agent/standing.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
+#include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
+
+/// What Standing reckons in.
+inline double steady_seconds() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
 
 class Agent {
  public:
@@ -44,34 +54,46 @@ class Agent {
     bool known = false;
   };
 
+  // agent.cpp
   void accept(control::ChannelPtr channel);
   void welcome(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
   void welcome_leader(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
   void welcome_rank(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
   void answer_candidate(const control::ChannelPtr& channel, const control::Hello& hello);
-  void run_daemon(const std::shared_ptr<Guest>& guest, const std::string& command);
-
-  void from_leader(const control::Message& message);
-  void from_rank(const std::shared_ptr<Guest>& guest, const control::Message& message);
-  void tell_leader(const control::Message& message);
-
-  void clear(int epoch, int attempt);
-  void clear_on();
-  void start_ranks(const control::StartRanks& order);
-  void start_mpirun(const control::StartMpirun& order);
-  void mpirun_is_gone(int attempt, int status);
   void adopt_what_runs();
-  void rank_is_up(LocalRank& rank, pid_t pid);
-  void rank_is_gone(int rank, int attempt, int status);
-  control::Beat beat() const;
-  Command attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world) const;
-
-  void watch_leader();
-  void campaign();
-  void lead(int epoch);
   void wish(const control::Drain& what);
   void signalled(int signal);
   void leave(int code);
+
+  // agent_orders.cpp
+  void tell_leader(const control::Message& message);
+  control::Beat beat() const;
+  void from_leader(const control::Message& message);
+  void clear(int attempt);
+  void clear_on();
+  void dump_stacks_of(int attempt, int rank);
+  void from_caller(const std::shared_ptr<Guest>& guest, const control::Message& message);
+  void answer_caller(const control::OrderTaken& answer);
+  void leader_is_gone();
+  std::string break_something(const control::Inject& fault);
+
+  // agent_ranks.cpp
+  void from_rank(const std::shared_ptr<Guest>& guest, const control::Message& message);
+  void run_daemon(const std::shared_ptr<Guest>& guest, const std::string& command);
+  void start_ranks(const control::StartRanks& order);
+  void start_mpirun(const control::StartMpirun& order);
+  void mpirun_is_gone(int attempt, int status);
+  void rank_is_up(LocalRank& rank, pid_t pid);
+  void rank_is_gone(int rank, int attempt, int status);
+  void tell_end(int rank, int attempt, int status, const std::string& said);
+  Command attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
+                          std::optional<std::int64_t> trusted_step = std::nullopt) const;
+
+  // agent_lead.cpp
+  void watch_leader();
+  void campaign(int highest, const std::vector<bool>& lost);
+  void campaign_is_over(bool won, int epoch);
+  void lead(int epoch);
 
   control::Loop& loop_;
   RunDir run_;
@@ -82,24 +104,32 @@ class Agent {
   config::ClusterFacts cluster_;
   control::Key secret_;
   Scratch scratch_;
+  files::Fd claim_;  ///< on the scratch, as long as this process lives
   Flights flights_;
   Children children_;
   LocalRanks ranks_;
-  int attempt_ = 0;                      ///< highest attempt heard of; older ones are fenced
+  NodeCare care_;
+  std::unique_ptr<Signs> signs_;
+  control::Worker reader_;               ///< of the logs of ranks that have ended
   int clearing_ = 0;                     ///< attempt whose Clear has not been answered yet
   int mpirun_attempt_ = 0;               ///< of the live mpirun here; 0: none
-  std::optional<control::Drain> drain_;  ///< ordered by the leader for the ranks of attempt_
+  std::optional<control::Drain> drain_;  ///< ordered by the leader for the ranks of this attempt
   std::optional<control::Drain> wish_;   ///< asked for here, for every leader to come
+  bool paused_ = false;                  ///< ordered by the leader for the ranks of every attempt
   std::optional<Clock::time_point> signalled_;
+  std::map<std::string, std::weak_ptr<Guest>> callers_;  ///< by the id of the order that the leader has
+  std::map<int, control::Loop::Handle> dumps_;           ///< of stacks, by rank
 
-  int epoch_ = 0;  ///< highest epoch heard of
+  Standing standing_;  ///< whom we follow, and which attempt
   control::ChannelPtr leader_;
-  Clock::time_point leader_heard_;
   std::unique_ptr<Campaign> campaign_;
   std::unique_ptr<Leader> leading_;
+  control::Worker arbiter_;  ///< asks the run directory, which may hang
+  bool looking_ = false;
 
   std::unique_ptr<control::Listener> tcp_, local_;
-  control::Loop::Handle beat_timer_, watch_timer_, signals_, clear_timer_, leave_timer_, drain_timer_;
+  control::Loop::Handle beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_, leave_timer_,
+      drain_timer_, injected_;
   std::map<control::Channel*, std::shared_ptr<Guest>> guests_;
   int exit_code_ = 0;
 };

@@ -11,7 +11,8 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis shim_grace{300};  // between a rank's death and its shim's word about it
+constexpr Millis shim_grace{300};   // between a rank's death and its shim's word about it
+constexpr Millis words_limit{200};  // for the end of its log
 }  // namespace
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
@@ -30,6 +31,24 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank || rank->ended) return;
   rank->ended = true;
+  if (status == 0) return tell_end(number, attempt, status, "");
+  if (rank->failed) return tell_end(number, attempt, status, rank->failed->why);
+  // The end of its log often says why; a file system that does not answer does not keep the end itself back.
+  const auto told = std::make_shared<bool>(false);
+  const auto tell = [this, number, attempt, status, told](const std::string& said) {
+    if (!std::exchange(*told, true)) tell_end(number, attempt, status, said);
+  };
+  rank->grace = loop_.after(words_limit, [tell] { tell(""); });
+  reader_.ask([log = rank_log(run_, attempt, number)] { return last_words(log); }, tell);
+}
+
+/// What the node saw comes first: the leader decides when it hears of the end.
+void Agent::tell_end(int number, int attempt, int status, const std::string& said) {
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank) return;
+  if (status != 0)
+    if (auto signs = signs_->at_exit(number, status, said); !signs.empty())
+      tell_leader(NodeSigns{std::move(signs)});
   rank->exited = RankExited{number, attempt, status};
   tell_leader(*rank->exited);
 }
@@ -46,6 +65,10 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
     tell_leader(*rank->restored);
   } else if (const auto* vote = std::get_if<RankVote>(&message)) {
     tell_leader(rank->votes[vote->step] = RankVote{number, attempt, vote->step, vote->ok, vote->payload});
+  } else if (const auto* doubt = std::get_if<RankDoubt>(&message)) {
+    tell_leader(
+        *(rank->doubt = RankDoubt{number, attempt, doubt->step, doubt->accused, doubt->check, doubt->why}));
+    guest->channel->send(encode(Taken{}));
   } else if (const auto* finished = std::get_if<RankFinished>(&message)) {
     tell_leader(*(rank->finished = RankFinished{number, attempt, finished->state}));
     guest->channel->send(encode(Taken{}));
@@ -58,21 +81,31 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
   }
 }
 
-Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world) const {
+Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
+                               std::optional<std::int64_t> trusted_step) const {
   Command command;
   command.argv = std::move(argv);
   command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world,
-                                            roster_.ranks_per_node, cluster_, config_.rank);
+                                            roster_.ranks_per_node, cluster_, config_.rank, trusted_step);
   command.new_session = true;  // it outlives this agent process
   return command;
 }
 
 void Agent::start_ranks(const StartRanks& order) {
-  if (order.attempt != attempt_) return;
+  if (order.attempt != standing_.attempt()) return;
   for (const auto& place : order.ranks) {
-    RankEnv at{place.rank,       order.world, place.local_rank, order.ranks_per_node, order.epoch,
-               order.attempt,    node_,       run_.path,        scratch_.socket(),    order.master,
-               order.master_port};
+    RankEnv at{place.rank,
+               order.world,
+               place.local_rank,
+               order.ranks_per_node,
+               order.epoch,
+               order.attempt,
+               node_,
+               run_.path,
+               scratch_.socket(),
+               order.master,
+               order.master_port,
+               order.trusted_step};
     Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
     command.deaf = own_trainer(config_.rank);  // it hears of the end from us
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
@@ -90,13 +123,13 @@ void Agent::start_ranks(const StartRanks& order) {
 }
 
 void Agent::start_mpirun(const StartMpirun& order) {
-  if (order.attempt != attempt_) return;
+  if (order.attempt != standing_.attempt()) return;
   const int world = static_cast<int>(order.slots.size()) * roster_.ranks_per_node;
   try {
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
     Command command =
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
-                        order.epoch, order.attempt, world);
+                        order.epoch, order.attempt, world, order.trusted_step);
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
     command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
     children_.start(command,
@@ -115,7 +148,7 @@ void Agent::mpirun_is_gone(int attempt, int status) {
 
 void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& line) {
   const Hello& hello = guest->hello;
-  if (hello.attempt != attempt_) {
+  if (hello.attempt != standing_.attempt()) {
     guest->channel->send(encode(Exited{static_cast<int>(Exit::transient)}));
     return;
   }

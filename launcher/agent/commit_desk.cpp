@@ -10,12 +10,8 @@ CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
       checkpoints_(std::move(checkpoints)),
       retention_{settings.keep, settings.archive_h},
       vote_limit_(settings.commit_s),
-      handlers_(std::move(handlers)) {}
-
-CommitDesk::~CommitDesk() {
-  *alive_ = false;
-  if (worker_.joinable()) worker_.join();
-}
+      handlers_(std::move(handlers)),
+      worker_(loop) {}
 
 void CommitDesk::begin(checkpoint::Generation generation, int world,
                        const std::map<std::int64_t, bool>& decided) {
@@ -50,25 +46,28 @@ void CommitDesk::settle(std::int64_t step) {
   const auto it = pending_.find(step);
   if (it == pending_.end()) return;
   busy_ = true;
-  if (worker_.joinable()) worker_.join();
-  worker_ =
-      std::thread([this, alive = alive_, commit = it->second.commit, step, attempt = generation_.attempt] {
-        bool durable = false;
-        std::string note = commit->why();
+  struct Outcome {
+    bool durable = false;
+    std::string note;
+  };
+  worker_.ask(
+      [commit = it->second.commit, still_leading = handlers_.still_leading,
+       retention = retention_]() -> Outcome {
+        Outcome out{false, commit->why()};
         try {
-          if (!commit->failed() && !handlers_.still_leading())
-            note = "another leader has taken over";
+          if (!commit->failed() && !still_leading())
+            out.note = "another leader has taken over";
           else if (!commit->failed())
-            note = commit->commit(retention_).note, durable = true;
+            out.note = commit->commit(retention).note, out.durable = true;
         } catch (const std::exception& error) {
-          note = error.what();
+          out.note = error.what();
         }
-        if (!durable) commit->drop();
-        loop_.post([this, alive, step, attempt, durable, note] {
-          if (!*alive) return;
-          busy_ = false;
-          conclude(step, attempt, durable, note);
-        });
+        if (!out.durable) commit->drop();
+        return out;
+      },
+      [this, step, attempt = generation_.attempt](const Outcome& out) {
+        busy_ = false;
+        conclude(step, attempt, out.durable, out.note);
       });
 }
 

@@ -5,19 +5,19 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "checkpoint/commit.hpp"
 #include "src/config/run_config.hpp"
-#include "src/control/loop.hpp"
 #include "src/control/message.hpp"
+#include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
 
 class CommitDesk {
  public:
   struct Handlers {
-    std::function<bool()> still_leading;  ///< asked by the worker just before the rename
+    /// Asked by the worker just before the rename; it owns what it touches, and throws when it cannot tell.
+    std::function<bool()> still_leading;
     /// In the loop's thread, once for every checkpoint.
     std::function<void(const control::Verdict&, const std::string& note)> decided;
     /// A rank has voted that had not heard the verdict when it did.
@@ -25,7 +25,6 @@ class CommitDesk {
   };
   CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, const config::Checkpoint& settings,
              Handlers handlers);
-  ~CommitDesk();  ///< waits for a commit that is under way
 
   /// An attempt, new or taken over: votes of older ones are void. `decided`: what an earlier leader has
   /// decided in it, step -> durable.
@@ -49,9 +48,8 @@ class CommitDesk {
   int world_ = 0;
   std::map<std::int64_t, Pending> pending_;
   std::map<std::int64_t, control::Verdict> verdicts_;  ///< of this attempt, for votes that are repeated
-  std::thread worker_;
   bool busy_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  control::Worker worker_;
 };
 
 }  // namespace holdfast::launcher

@@ -1,20 +1,23 @@
 #pragma once
 // The flight records of a node's ranks: read when one of the ranks has not moved for long, and removed when
 // their attempt is over.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <vector>
 
 #include "launcher/agent/local_ranks.hpp"
+#include "src/config/run_config.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 
 class Flights {
  public:
-  /// `limit`: a rank that does not move for so long is hung (supervise.step_s).
-  Flights(std::filesystem::path run_dir, std::chrono::seconds limit)
-      : run_dir_(std::move(run_dir)), limit_(limit) {}
+  /// A rank that does not move may be hung after hang_floor_s, or step_s where that is less: the leader,
+  /// which knows the pace, must have heard of it by then.
+  Flights(std::filesystem::path run_dir, const config::Supervise& limits)
+      : run_dir_(std::move(run_dir)), limit_(std::min(limits.hang_floor_s, limits.step_s)) {}
 
   /// What the leader should hear of the live ranks of `attempt`: nothing while all of them move, everything
   /// once a second when one has not moved for more than half of the limit. Ranks that never speak (other

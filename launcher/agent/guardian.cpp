@@ -10,6 +10,7 @@
 #include <deque>
 
 #include "launcher/agent/programs.hpp"
+#include "launcher/agent/scratch.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -35,6 +36,10 @@ int guard(const RunDir& run, const std::string& node) {
     action.sa_flags = SA_RESTART;
     ::sigaction(signal, &action, nullptr);
   }
+  // Between two agents the node is still the run's.
+  const Scratch scratch = scratch_of(run, node);
+  make_scratch(scratch);
+  const files::Fd claim = hold_scratch(scratch);
   std::deque<Clock::time_point> starts;
   for (;;) {
     serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "launcher/agent/rank_start.hpp"
+#include "launcher/supervise/succession.hpp"
 #include "slurm/batch_script.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -15,21 +16,31 @@ namespace {
 constexpr Millis tick_period{50};
 constexpr Millis dial_limit{2000};
 constexpr Millis redial_pause{200};        // to an agent that should be there
-constexpr Millis lost_redial_pause{2000};  // to one that is given up: it may come back as a spare
-constexpr int master_port_base = 29500;    // torch's default; one port further per attempt
+constexpr Millis lost_redial_pause{1000};  // to one that is given up: it may come back as a spare
+constexpr Millis stuck_page{2000};         // decisions wait for the disk: no more of them meanwhile
 
 double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
+bool leads_still(const RunDir& run, int epoch) {
+  const int highest = highest_epoch(run);
+  if (highest < epoch)
+    throw Error(Exit::transient, "the run directory does not answer", "this epoch's file is gone");
+  return highest == epoch;
+}
+
 Supervisor make_supervisor(const RunDir& run, const Roster& roster, const config::RunConfig& config,
                            int epoch, Journal& journal, int self) {
-  RunState state = fold(run);
+  const auto events = read_events(run);
+  RunState state;
+  for (const auto& event : events) apply_event(state, event);
   const nlohmann::json elected = journal.write({{"event", "leader_elected"},
                                                 {"node", roster.nodes[static_cast<std::size_t>(self)].name},
                                                 {"pid", ::getpid()},
+                                                {"after", read_so_far(events)},
                                                 {"job", roster.job}});
   apply_event(state, elected);
   return {roster, config.supervise, config.checkpoint.drain_s, through_mpirun(config.rank),
-          epoch,  std::move(state), steady_seconds(),          unix_seconds()};
+          epoch,  std::move(state), steady_seconds(),          unix_seconds(), run_facts_of(config)};
 }
 }  // namespace
 
@@ -44,8 +55,8 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       epoch_(epoch),
       self_(self),
       resigned_(std::move(resigned)),
-      journal_(run_, epoch),
-      supervisor_(make_supervisor(run_, roster_, config_, epoch, journal_, self)),
+      journal_(std::make_shared<Journal>(run_, epoch)),
+      supervisor_(make_supervisor(run_, roster_, config_, epoch, *journal_, self)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS"
               slurm::notice_for(config_.checkpoint.drain_s),
               [this] {
@@ -53,21 +64,28 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
                 supervisor_.drain({true, "the time limit is near"});
                 act();
               }),
-      lines_(roster_.nodes.size()) {
+      lines_(roster_.nodes.size()),
+      scribe_(loop_, run_, epoch_, journal_),
+      side_(loop_) {
   desk_ = std::make_unique<CommitDesk>(
       loop_, run_.checkpoints(), config_.checkpoint,
-      CommitDesk::Handlers{[this] { return still_leading(); },
+      CommitDesk::Handlers{[run = run_, epoch] { return leads_still(run, epoch); },
                            [this](const Verdict& verdict, const std::string& note) {
                              supervisor_.at(steady_seconds());
                              supervisor_.checkpoint_decided(verdict, note);
-                             act();
-                             send_all(verdict);
+                             act([this, verdict] { send_all(verdict); });
                            },
                            [this](const Verdict& verdict) { send_all(verdict); }});
-  if (supervisor_.state().attempt_live()) {
-    const auto& live = supervisor_.state().attempts.back();
-    desk_->begin({live.epoch, live.number}, roster_.world(), supervisor_.state().verdicts);
+  const RunState& state = supervisor_.state();
+  ordered_.attempt = supervisor_.attempt();
+  ordered_.drain = state.asked_of_ranks();
+  ordered_.paused = state.hold_ranks();
+  if (state.attempt_live()) {
+    const auto& live = state.attempts.back();
+    desk_->begin({live.epoch, live.number}, static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
+                 state.verdicts);
   }
+  script_.watch_the_clock();
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{epoch_}); });
   loop_.post([this, alive = std::weak_ptr<void>(tick_timer_)] {
@@ -78,11 +96,8 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
 Leader::~Leader() = default;
 
 bool Leader::script_is_lost() const {
-  return roster_.batch_host >= 0 &&
-         supervisor_.state().lost.contains(roster_.nodes[static_cast<std::size_t>(roster_.batch_host)].name);
+  return roster_.batch_host >= 0 && supervisor_.state().lost.contains(node(roster_.batch_host).name);
 }
-
-bool Leader::still_leading() const { return highest_epoch(run_) == epoch_; }
 
 void Leader::resign(const std::string& why) {
   if (std::exchange(over_, true)) return;
@@ -94,29 +109,27 @@ void Leader::resign(const std::string& why) {
 // --- lines to the agents ---
 
 void Leader::call(int n) {
-  const auto& node = roster_.nodes[static_cast<std::size_t>(n)];
   Line& line = lines_[static_cast<std::size_t>(n)];
   line.greeted = false;
-  line.channel =
-      dial(loop_, TcpAddress{node.address, node.port}, secret_, dial_limit,
-           {[this, n] {
-              send(n, Hello{Hello::Role::leader, roster_.nodes[static_cast<std::size_t>(self_)].name, epoch_,
-                            0, -1, ::getpid()});
-              if (supervisor_.attempt() > 0) send(n, Clear{epoch_, supervisor_.attempt()});
-              // An agent that was restarted has forgotten it, and knows of no other leader's.
-              if (const auto& drain = supervisor_.state().drain) send(n, drain->what);
-              // Whoever was out of reach when the run ended hears of it now.
-              if (const auto& verdict = supervisor_.state().verdict) send(n, Finish{verdict->exit_code});
-            },
-            [this, n](std::string_view text) {
-              std::string why;
-              const auto message = decode(text, why);
-              if (!message)
-                return log::warn("a malformed message of {} was refused: {}",
-                                 roster_.nodes[static_cast<std::size_t>(n)].name, why);
-              take(n, *message);
-            },
-            [this, n](const std::string&) { lost_line(n); }});
+  line.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
+                      {[this, n] { greet(n); },
+                       [this, n](std::string_view text) {
+                         std::string why;
+                         const auto message = decode(text, why);
+                         if (!message)
+                           return log::warn("a malformed message of {} was refused: {}", node(n).name, why);
+                         take(n, *message);
+                       },
+                       [this, n](const std::string&) { lost_line(n); }});
+}
+
+/// An agent that was restarted, or cut off meanwhile, knows nothing of what was ordered.
+void Leader::greet(int n) {
+  send(n, Hello{Hello::Role::leader, node(self_).name, epoch_, 0, -1, ::getpid()});
+  if (ordered_.attempt > 0) send(n, Clear{epoch_, ordered_.attempt});
+  if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
+  send(n, Pause{ordered_.paused});
+  if (ordered_.finish) send(n, Finish{*ordered_.finish});
 }
 
 void Leader::lost_line(int n) {
@@ -124,7 +137,7 @@ void Leader::lost_line(int n) {
   if (line.greeted) supervisor_.agent_gone(n);
   line.greeted = false;
   line.channel.reset();
-  const bool given_up = supervisor_.state().lost.contains(roster_.nodes[static_cast<std::size_t>(n)].name);
+  const bool given_up = supervisor_.state().lost.contains(node(n).name);
   line.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
 }
 
@@ -138,6 +151,8 @@ void Leader::take(int n, const Message& message) {
     supervisor_.cleared(n, cleared->attempt);
   } else if (const auto* started = std::get_if<RankStarted>(&message)) {
     supervisor_.rank_started(n, *started);
+  } else if (const auto* signs = std::get_if<NodeSigns>(&message)) {
+    supervisor_.node_signs(n, *signs);
   } else if (const auto* exited = std::get_if<RankExited>(&message)) {
     supervisor_.rank_exited(n, *exited);
   } else if (const auto* failed = std::get_if<RankFailed>(&message)) {
@@ -148,10 +163,21 @@ void Leader::take(int n, const Message& message) {
     supervisor_.rank_restored(*restored);
   } else if (const auto* flight = std::get_if<RankFlight>(&message)) {
     supervisor_.rank_flight(n, *flight);
+  } else if (const auto* doubt = std::get_if<RankDoubt>(&message)) {
+    supervisor_.rank_doubt(n, *doubt);
+  } else if (const auto* health = std::get_if<NodeHealth>(&message)) {
+    supervisor_.node_health(n, *health);
+  } else if (const auto* stacks = std::get_if<Stacks>(&message)) {
+    keep_stacks(n, *stacks);
+    supervisor_.stacks(n, *stacks);
   } else if (const auto* ended = std::get_if<MpirunExited>(&message)) {
     supervisor_.mpirun_exited(n, *ended);
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     supervisor_.drain(*drain);
+  } else if (const auto* order = std::get_if<Order>(&message)) {
+    // Answered when what follows from it is on record.
+    const OrderTaken answer = supervisor_.order(*order);
+    return act([this, n, answer] { send(n, answer); });
   } else if (const auto* vote = std::get_if<RankVote>(&message)) {
     desk_->vote(*vote);
   }
@@ -169,69 +195,20 @@ void Leader::send_all(const Message& message) {
     if (line.channel && line.channel->open()) line.channel->send(text);
 }
 
-// --- time and decisions ---
-
 void Leader::tick() {
   if (over_) return;
   for (int n = 0; n < static_cast<int>(lines_.size()); ++n)
     if (!lines_[static_cast<std::size_t>(n)].channel &&
         Clock::now() >= lines_[static_cast<std::size_t>(n)].next_dial)
       call(n);
+  scribe_.tick();
+  // What is decided cannot be done, so nobody's patience with it may run out: the supervisor forgives the
+  // time between two ticks.
+  if (over_ || scribe_.waits() > stuck_page) return;
   supervisor_.at(steady_seconds());
   supervisor_.tick();
-  if (script_is_lost() && supervisor_.stage() != Stage::over) script_.watch_the_clock();
+  if (script_is_lost() && supervisor_.stage() != Stage::over) script_.is_lost();
   act();
-}
-
-void Leader::act() {
-  for (auto actions = supervisor_.take_actions(); !actions.empty() && !over_;
-       actions = supervisor_.take_actions()) {
-    try {
-      if (!still_leading()) return resign("a higher epoch exists");
-      for (const auto& action : actions) {
-        if (const auto* record = std::get_if<Record>(&action)) {
-          journal_.write(record->event);
-          log::info("{}", record->event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-        } else if (const auto* clear = std::get_if<ClearAll>(&action)) {
-          desk_->begin({epoch_, clear->attempt}, roster_.world());
-          send_all(Clear{epoch_, clear->attempt});
-        } else if (const auto* start = std::get_if<Launch>(&action)) {
-          launch(*start);
-        } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
-          send_all(tell->what);
-        } else if (const auto* finish = std::get_if<FinishRun>(&action)) {
-          files::replace_atomically(run_.result(), result_of(supervisor_.state()).dump(2) + "\n");
-          send_all(Finish{finish->exit_code});
-          if (script_is_lost()) script_.conclude(finish->exit_code);
-        } else if (const auto* resignation = std::get_if<Resign>(&action)) {
-          return resign(resignation->why);
-        }
-      }
-    } catch (const std::exception& error) {
-      return resign(error.what());  // the shared file system is the arbiter: without it nobody leads
-    }
-  }
-}
-
-void Leader::launch(const Launch& what) {
-  files::fs::create_directories(attempt_logs(run_, what.attempt));
-  if (through_mpirun(config_.rank)) {
-    StartMpirun order{epoch_, what.attempt, {}};
-    for (const int n : what.placement) order.slots.push_back(roster_.nodes[static_cast<std::size_t>(n)].name);
-    return send(self_, order);
-  }
-  for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{epoch_,
-                     what.attempt,
-                     roster_.world(),
-                     roster_.ranks_per_node,
-                     master_port_base + what.attempt % 1000,
-                     roster_.nodes[static_cast<std::size_t>(what.placement.front())].address,
-                     {}};
-    for (int i = 0; i < roster_.ranks_per_node; ++i)
-      order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
-    send(what.placement[slot], order);
-  }
 }
 
 }  // namespace holdfast::launcher

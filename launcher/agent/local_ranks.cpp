@@ -22,9 +22,12 @@ void LocalRanks::forget_older(int attempt) {
 }
 
 void LocalRanks::take(LocalRank& rank, const control::RankProgress& said, Clock::time_point now) {
-  if (!rank.heard || rank.progress.step != said.step || rank.progress.phase != said.phase) rank.moved = now;
+  if (!rank.heard || rank.progress.step != said.step || rank.progress.phase != said.phase ||
+      rank.progress.moves != said.moves)
+    rank.moved = now;
   rank.heard = now;
   rank.progress.step = said.step, rank.progress.phase = said.phase;
+  rank.progress.compute_us = said.compute_us, rank.progress.moves = said.moves;
 }
 
 std::vector<control::Message> LocalRanks::story() const {
@@ -33,6 +36,7 @@ std::vector<control::Message> LocalRanks::story() const {
     if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});
     if (r.restored) out.emplace_back(*r.restored);
     for (const auto& [step, vote] : r.votes) out.emplace_back(vote);
+    if (r.doubt) out.emplace_back(*r.doubt);
     if (r.finished) out.emplace_back(*r.finished);
     if (r.failed) out.emplace_back(*r.failed);
     if (r.exited) out.emplace_back(*r.exited);
@@ -56,9 +60,10 @@ void LocalRanks::tell(const control::Verdict& verdict) {
   }
 }
 
-void LocalRanks::tell(const control::Drain& drain, int attempt) {
+void LocalRanks::tell(const control::Message& message, int attempt) {
+  const std::string line = control::encode(message);
   for (auto& [number, r] : ranks_)
-    if (r.attempt == attempt && r.link && r.link->open()) r.link->send(control::encode(drain));
+    if (r.attempt == attempt && r.link && r.link->open()) r.link->send(line);
 }
 
 }  // namespace holdfast::launcher

@@ -21,6 +21,7 @@ struct LocalRank {
       shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
   std::optional<control::RankRestored> restored;
   std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict yet
+  std::optional<control::RankDoubt> doubt;
   std::optional<control::RankFinished> finished;
   std::optional<control::RankFailed> failed;
   std::optional<control::RankExited> exited;
@@ -41,7 +42,7 @@ class LocalRanks {
   /// Verdict to every rank of the attempt; votes for that step are settled.
   void tell(const control::Verdict& verdict);
   /// To every rank of the attempt that is connected.
-  void tell(const control::Drain& drain, int attempt);
+  void tell(const control::Message& message, int attempt);
   auto begin() { return ranks_.begin(); }
   auto end() { return ranks_.end(); }
   auto begin() const { return ranks_.begin(); }

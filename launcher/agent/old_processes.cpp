@@ -38,26 +38,46 @@ std::string proc_file(const std::string& pid, const char* file) {
   return block;
 }
 
+/// Calls `found` with pid and environment of every process of this user but this one, until it says false.
+template <class Found>
+void each_process(Found found) {
+  for (const auto& name : files::list("/proc")) {
+    int pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error != std::errc{} || end != name.data() + name.size() || pid == ::getpid()) continue;
+    struct stat facts {};
+    if (::stat(("/proc/" + name).c_str(), &facts) != 0 || facts.st_uid != ::getuid()) continue;
+    if (!found(pid, proc_file(name, "environ"))) return;
+  }
+}
+
 }  // namespace
 
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node) {
   std::vector<RunProcess> out;
-  for (const auto& name : files::list("/proc")) {
+  each_process([&](int pid, const std::string& block) {
     RunProcess p;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), p.pid);
-    if (error != std::errc{} || end != name.data() + name.size() || p.pid == ::getpid()) continue;
-    struct stat facts {};
-    if (::stat(("/proc/" + name).c_str(), &facts) != 0 || facts.st_uid != ::getuid()) continue;
-    const std::string block = proc_file(name, "environ");
+    p.pid = pid;
     const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"),
                attempt = value_in(block, "HOLDFAST_ATTEMPT");
-    if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) continue;
+    if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) return true;
     std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
-    p.name = proc_file(name, "comm");
+    p.name = proc_file(std::to_string(pid), "comm");
     if (!p.name.empty()) p.name.pop_back();  // its newline
     out.push_back(p);
-  }
+    return true;
+  });
   return out;
+}
+
+bool lives_here(const RunDir& run) {
+  bool lives = false;
+  each_process([&](int, const std::string& block) {
+    const auto dir = value_in(block, "HOLDFAST_RUN_DIR");
+    lives = dir && *dir == run.path.string();
+    return !lives;
+  });
+  return lives;
 }
 
 int kill_older(const RunDir& run, const std::string& node, int attempt, int signal) {

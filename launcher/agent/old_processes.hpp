@@ -16,6 +16,8 @@ struct RunProcess {
 /// Live processes of this user that carry this run's HOLDFAST_RUN_DIR, HOLDFAST_NODE and an attempt, from
 /// /proc.
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node);
+/// Does a process of the run live here, of whatever node and attempt?
+bool lives_here(const RunDir& run);
 /// SIGKILL to each with an attempt below `attempt`; returns how many were found (0: they are gone).
 int kill_older(const RunDir& run, const std::string& node, int attempt, int signal);
 

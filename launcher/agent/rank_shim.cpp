@@ -34,10 +34,11 @@ class Shim {
     Command rank;
     rank.argv = rank_command(what);
     rank.deaf = own_trainer(what);
-    rank.environment = env::without(
-        {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
-         "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=",
-         "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=", "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET="});
+    rank.environment =
+        env::without({"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=",
+                      "LOCAL_RANK=", "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=",
+                      "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=", "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=",
+                      "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET=", "HOLDFAST_TRUSTED_STEP="});
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
     rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;
@@ -98,6 +99,9 @@ int start_rank() {
   if (!number || !per_node || *per_node < 1)
     throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
                 "OMPI_COMM_WORLD_RANK or HOLDFAST_RANKS_PER_NODE is not set");
+  // The world of this attempt: the run may have shrunk since the daemons' environment was made.
+  if (const auto world = env::get_integer("OMPI_COMM_WORLD_SIZE"))
+    env::set("HOLDFAST_WORLD", std::to_string(*world));
   env::set("HOLDFAST_RANK", std::to_string(*number));
   env::set("HOLDFAST_LOCAL_RANK", std::to_string(*number % *per_node));
   auto place = rank_env_from_environment();

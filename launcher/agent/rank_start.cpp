@@ -41,7 +41,8 @@ std::vector<std::string> rank_command(const config::Rank& rank) {
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const Scratch& scratch, int epoch, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
-                                             const config::Rank& rank) {
+                                             const config::Rank& rank,
+                                             std::optional<std::int64_t> trusted_step) {
   // Another launcher's variables would make mpirun and the ranks believe that they belong to it.
   auto environment = env::without({"SLURM",
                                    "PMI_",
@@ -64,7 +65,8 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_ATTEMPT",
                                    "HOLDFAST_NODE",
                                    "HOLDFAST_RUN_DIR",
-                                   "HOLDFAST_AGENT"});
+                                   "HOLDFAST_AGENT",
+                                   "HOLDFAST_TRUSTED"});
   for (const auto& entry : cluster.environment) put(environment, entry);
   if (!has(environment, "OMP_NUM_THREADS"))
     put(environment,
@@ -79,6 +81,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
   put(environment, fmt::format("HOLDFAST_WORLD={}", world));
   put(environment, fmt::format("HOLDFAST_RANKS_PER_NODE={}", ranks_per_node));
   put(environment, "HOLDFAST_AGENT_SOCKET=" + scratch.socket().string());
+  if (trusted_step) put(environment, fmt::format("HOLDFAST_TRUSTED_STEP={}", *trusted_step));
   return environment;
 }
 
@@ -106,6 +109,8 @@ std::vector<std::string> mpirun_arguments(const Scratch& scratch, int attempt, i
                                    "--leave-session-attached",  // the daemons stay our agents' children
                                    "--bind-to",
                                    "none",
+                                   "-x",
+                                   "HOLDFAST_TRUSTED_STEP",
                                    "--hostfile",
                                    scratch.hosts(attempt).string(),
                                    "-n",

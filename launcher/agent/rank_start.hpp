@@ -1,6 +1,7 @@
 #pragma once
 // How ranks are started: the environment they get, and mpirun's argument list. Pure but for reading our own
 // environment.
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,12 @@ std::vector<std::string> rank_command(const config::Rank& rank);
 
 /// What every process of an attempt on a node carries: the clean part of our own environment (nothing of
 /// SLURM's or of another MPI job's), the cluster's and the user's variables, and the run, node, epoch and
-/// attempt.
+/// attempt. `trusted_step`: for ranks and for mpirun, which hands it on to them.
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const Scratch& scratch, int epoch, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
-                                             const config::Rank& rank);
+                                             const config::Rank& rank,
+                                             std::optional<std::int64_t> trusted_step = std::nullopt);
 
 /// mpirun that starts `holdfast start-rank` on `hosts` (one line per rank in the hosts file) through
 /// `holdfast spawn`.

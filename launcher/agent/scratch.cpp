@@ -1,8 +1,15 @@
 #include "launcher/agent/scratch.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <sstream>
+
+#include "launcher/agent/flights.hpp"
+#include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/programs.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
@@ -36,6 +43,44 @@ void make_scratch(const Scratch& scratch) {
   fs::rename(aside, scratch.program());
 }
 
+files::Fd hold_scratch(const Scratch& scratch) {
+  files::Fd claim = files::open(scratch.claim(), O_RDWR | O_CREAT, 0600);
+  if (::flock(claim.get(), LOCK_SH | LOCK_NB) != 0)
+    throw Error(Exit::transient, "cannot use " + scratch.folder.string(),
+                "another run's agent is removing it");
+  return claim;
+}
+
+files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local) {
+  files::Fd claim = hold_scratch(scratch);
+  // Always the same text: agents of one run may write it at the same time.
+  const std::string text = run.path.string() + "\n" + local + "\n";
+  files::write_all(claim.get(), text.data(), text.size(), 0, scratch.claim());
+  return claim;
+}
+
+void sweep_node(const Scratch& own) {
+  const std::string prefix = "holdfast-" + std::to_string(::getuid()) + "-";
+  for (const auto& name : files::list("/dev/shm")) {
+    const Scratch other{fs::path("/dev/shm") / name, ""};
+    if (!name.starts_with(prefix) || other.folder == own.folder) continue;
+    try {
+      const files::Fd claim = files::open(other.claim(), O_RDWR | O_NOFOLLOW);
+      if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // its agents live
+      std::istringstream text(files::read_text(other.claim()));
+      std::string path, local;
+      if (!std::getline(text, path) || !std::getline(text, local)) continue;
+      const RunDir run{path};
+      if (lives_here(run)) continue;
+      log::info("removing what {} left on this node", path);
+      remove_flight_records(run.path, INT32_MAX);
+      remove_local_level(run, local);
+      fs::remove_all(other.folder);
+    } catch (const std::exception&) {  // not ours to remove, or just being made or removed by others
+    }
+  }
+}
+
 bool remove_scratch(const Scratch& scratch) {
   std::error_code ignored;
   fs::remove(scratch.socket(), ignored);
@@ -46,6 +91,7 @@ bool remove_scratch(const Scratch& scratch) {
   }
   if (shared) return false;
   fs::remove(scratch.program(), ignored);
+  fs::remove(scratch.claim(), ignored);
   fs::remove(scratch.folder, ignored);  // only when it is empty
   return true;
 }

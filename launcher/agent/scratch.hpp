@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
@@ -15,6 +16,7 @@ struct Scratch {
   /// Link to this program: a path that mpirun can split at spaces, and that its daemons find on their nodes
   /// too.
   std::filesystem::path program() const { return folder / "holdfast"; }
+  std::filesystem::path claim() const { return folder / "run"; }
   std::filesystem::path hosts(int attempt) const {
     return folder / ("hosts-" + node + "-" + std::to_string(attempt));
   }
@@ -23,6 +25,13 @@ struct Scratch {
 Scratch scratch_of(const RunDir& run, const std::string& node);
 /// Creates it, 0700; an Error when the name is taken by another user.
 void make_scratch(const Scratch& scratch);
+/// Somebody lives in it, for as long as the descriptor is open.
+files::Fd hold_scratch(const Scratch& scratch);
+/// The same, and says whose it is. `local`: checkpoint.local.
+files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local);
+/// Removes what this user's other runs left in this node's memory when they were killed whole: scratch,
+/// flight records and local level of every run that no agent holds a claim on and no process lives of.
+void sweep_node(const Scratch& own);
 /// Removes what is this node's, and the folder unless another agent of the run lives in it: then false.
 bool remove_scratch(const Scratch& scratch);
 

@@ -1,69 +1,88 @@
 #include "launcher/agent/script_stand_in.hpp"
 
+#include <algorithm>
+#include <chrono>
+
+#include "slurm/exclusion.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
 
 namespace {
-constexpr std::chrono::seconds period{30};
+constexpr Millis farewell{12000};  // of a last word to SLURM, which has its own deadline of 10 s
+
+// SLURM's signal comes when notice_s are left or up to a minute earlier: so long after it was due, it will
+// not.
+constexpr double overdue_s = 15;
+constexpr double seldom_s = 300, often_s = 30, soonest_s = 1;
 
 bool runs(const std::optional<slurm::Job>& job) { return job && job->state == slurm::JobState::running; }
 
 }  // namespace
+
+double next_look_s(std::optional<double> left, double notice_s, bool script_is_lost) {
+  const double period = script_is_lost ? often_s : seldom_s;
+  if (!left) return period;
+  const double to_go = *left - (script_is_lost ? notice_s : notice_s - overdue_s);
+  return to_go <= 0 ? 0 : std::clamp(to_go, soonest_s, period);
+}
 
 ScriptStandIn::ScriptStandIn(control::Loop& loop, std::shared_ptr<slurm::Cluster> cluster, slurm::JobId job,
                              int notice_s, std::function<void()> time_is_short)
     : loop_(loop),
       cluster_(std::move(cluster)),
       job_(job),
-      notice_s_(notice_s + std::chrono::duration<double>(period).count()),
-      time_is_short_(std::move(time_is_short)) {}
+      notice_s_(notice_s),
+      time_is_short_(std::move(time_is_short)),
+      questions_(loop),
+      last_word_(loop, farewell) {}
 
-ScriptStandIn::~ScriptStandIn() {
-  *alive_ = false;
-  if (worker_.joinable()) worker_.join();
-}
+void ScriptStandIn::watch_the_clock() { ask(); }
 
-void ScriptStandIn::watch_the_clock() {
-  if (timer_) return;
+void ScriptStandIn::is_lost() {
+  if (std::exchange(lost_, true)) return;
   log::warn("the batch host is lost: asking SLURM for the end of job {}", job_);
-  timer_ = loop_.every(period, [this] { ask(); });
   ask();
 }
 
 void ScriptStandIn::ask() {
-  if (busy_ || said_) return;
-  busy_ = true;
-  if (worker_.joinable()) worker_.join();
-  worker_ = std::thread([this, alive = alive_] {
-    std::optional<double> end;
-    try {
-      const auto job = cluster_->job(job_);
-      if (runs(job)) end = job->end_time;
-    } catch (const Error& error) {
-      log::warn("{}", error.what());
-    }
-    loop_.post([this, alive, end] {
-      if (!*alive) return;
-      busy_ = false;
-      if (said_ || !end || *end - unix_seconds() > notice_s_) return;
-      said_ = true;
-      time_is_short_();
-    });
-  });
+  if (over_ || std::exchange(asking_, true)) return;
+  questions_.ask(
+      [cluster = cluster_, job = job_]() -> std::optional<double> {
+        try {
+          const auto now = cluster->job(job);
+          return runs(now) ? now->end_time : std::nullopt;
+        } catch (const Error& error) {
+          log::warn("the end of job {} is unknown: {}", job, error.what());
+          return std::nullopt;
+        }
+      },
+      [this](std::optional<double> end) { answered(end); });
 }
 
-void ScriptStandIn::conclude(int exit_code) {
-  timer_.reset(), said_ = true;
-  if (worker_.joinable()) worker_.join();
-  worker_ = std::thread([cluster = cluster_, job = job_, exit_code] {
+void ScriptStandIn::answered(std::optional<double> end) {
+  asking_ = false;
+  if (over_) return;
+  const double wait =
+      next_look_s(end ? std::optional(*end - unix_seconds()) : std::nullopt, notice_s_, lost_);
+  if (wait <= 0) {
+    over_ = true;
+    return time_is_short_();
+  }
+  timer_ =
+      loop_.after(std::chrono::duration_cast<Millis>(std::chrono::duration<double>(wait)), [this] { ask(); });
+}
+
+void ScriptStandIn::conclude(int exit_code, const std::vector<std::string>& exclude, int nodes) {
+  timer_.reset(), over_ = true;
+  last_word_.run([cluster = cluster_, job = job_, exit_code, exclude, nodes] {
     try {
       if (!runs(cluster->job(job))) return;
-      log::warn("the batch host is lost: {} job {}",
-                exit_code == static_cast<int>(Exit::transient) ? "queueing again" : "ending", job);
-      if (exit_code == static_cast<int>(Exit::transient))
-        cluster->requeue(job);
+      const bool again = exit_code == static_cast<int>(Exit::transient);
+      log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
+      if (again)
+        slurm::requeue_elsewhere(*cluster, job, exclude, nodes);
       else
         cluster->cancel(job);
     } catch (const Error& error) {

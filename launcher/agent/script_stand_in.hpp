@@ -1,40 +1,49 @@
 #pragma once
-// What the batch script would do for the job, done by the leader once the script's host is lost: it looks at
-// the clock, puts the job back into the queue or ends it. SLURM itself would keep the nodes for a job that
-// has nothing left to run until its time limit.
+// What the leader does for the job beside the batch script, and instead of it once its host is lost: it looks
+// at the clock (the script's signal may never come, and reaches only its host), puts the job back into the
+// queue or ends it. SLURM itself would keep the nodes for a job that has nothing left to run until its time
+// limit.
 #include <functional>
 #include <memory>
-#include <thread>
+#include <string>
+#include <vector>
 
 #include "slurm/cluster.hpp"
-#include "src/control/loop.hpp"
+#include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
 
 class ScriptStandIn {
  public:
-  /// `time_is_short` is called in the loop's thread, at most once, when `notice_s` or little more is left.
+  /// `time_is_short` is called in the loop's thread, at most once: when `notice_s` are left and the script is
+  /// lost, or a little later when its signal should have come and has not.
   ScriptStandIn(control::Loop& loop, std::shared_ptr<slurm::Cluster> cluster, slurm::JobId job, int notice_s,
                 std::function<void()> time_is_short);
-  ~ScriptStandIn();  ///< waits for a call to SLURM that is under way: seconds at most
 
-  /// From now on SLURM is asked for the job's end, twice a minute.
+  /// From now on SLURM is asked for the job's end: seldom, and again when it is near.
   void watch_the_clock();
-  /// The run is over with `exit_code`: on 75 the job goes back into the queue, else it ends. Nothing when
-  /// SLURM is ending it already.
-  void conclude(int exit_code);
+  /// The script's host is lost. Idempotent.
+  void is_lost();
+  /// The run is over with `exit_code` and no script is left to act on it: on 75 the job goes back into the
+  /// queue, for `nodes` others than `exclude`, else it ends. Nothing when SLURM is ending it already.
+  void conclude(int exit_code, const std::vector<std::string>& exclude, int nodes);
 
  private:
   void ask();
+  void answered(std::optional<double> end);
   control::Loop& loop_;
   std::shared_ptr<slurm::Cluster> cluster_;
   slurm::JobId job_;
-  double notice_s_;  ///< with the period: the next answer may come that much later
+  double notice_s_;
   std::function<void()> time_is_short_;
   control::Loop::Handle timer_;
-  std::thread worker_;  ///< SLURM may take seconds to answer, and heartbeats must not wait for it
-  bool busy_ = false, said_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  bool lost_ = false, over_ = false, asking_ = false;
+  // SLURM may take seconds to answer, and heartbeats must not wait for it.
+  control::Worker questions_, last_word_;
 };
+
+/// Seconds until SLURM is asked again; 0: time is short now. `left`: until the job's end; nothing: no answer,
+/// or no limit.
+double next_look_s(std::optional<double> left, double notice_s, bool script_is_lost);
 
 }  // namespace holdfast::launcher

@@ -5,6 +5,10 @@
 #include <iostream>
 
 #include "launcher/cli/verb_config.hpp"
+#include "launcher/cli/verb_ctl.hpp"
+#include "launcher/cli/verb_doctor.hpp"
+#include "launcher/cli/verb_drill.hpp"
+#include "launcher/cli/verb_init.hpp"
 #include "launcher/cli/verb_plan.hpp"
 #include "launcher/cli/verb_run.hpp"
 #include "launcher/cli/verb_status.hpp"
@@ -16,11 +20,11 @@ namespace holdfast::launcher {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
-      {"plan", add_plan},     {"submit", add_submit},
-      {"run", add_run},       {"status", add_status},
-      {"config", add_config}, {"ckpt", add_ckpt},
-      {"data", add_data},     {"agent", add_agent},
-      {"spawn", add_spawn},   {"start-rank", add_start_rank},
+      {"plan", add_plan},     {"submit", add_submit}, {"run", add_run},
+      {"status", add_status}, {"ctl", add_ctl},       {"doctor", add_doctor},
+      {"init", add_init},     {"drill", add_drill},   {"inject", add_inject},
+      {"config", add_config}, {"ckpt", add_ckpt},     {"data", add_data},
+      {"agent", add_agent},   {"spawn", add_spawn},   {"start-rank", add_start_rank},
   };
   return table;
 }

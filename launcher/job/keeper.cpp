@@ -3,12 +3,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/programs.hpp"
+#include "launcher/job/other_jobs.hpp"
 #include "launcher/job/run_owner.hpp"
+#include "launcher/job/step_watch.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
@@ -25,12 +29,15 @@ namespace {
 using nlohmann::json;
 constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
 constexpr Millis farewell{10000};                         // for the other steps, once the run is over
-constexpr Millis probe_period{5000}, probe_limit{3000};   // is every agent there?
-constexpr int probes_missed_at_most =
-    3;  // then its srun is waiting for a node that has gone: a new one may find it back
+constexpr Millis probe_tick{500}, probe_limit{3000};      // is every agent there?
+constexpr Millis calm_period{5000},
+    keen_period{1000};          // between probes of one that answers, of one that does not
+constexpr double reach_s = 10;  // heard within: it counts
 constexpr std::chrono::seconds cut_off_limit{300};
 constexpr Millis drain_poll{200}, same_signal{2000};
 constexpr int port_base = 20000, port_span = 20000;
+
+double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 /// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
 /// stale, but an agent that cannot be started is a node that is not there).
@@ -101,11 +108,14 @@ class Keeper {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
+  /// Has SLURM said that it ends the job, or a person that runs us by hand?
+  bool told_to_end() const { return ending_.has_value(); }
+
   int run() {
     const auto signals =
         loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { signalled(signal); });
     for (auto& [node, step] : steps_) start(node);
-    const auto probes = loop_.every(probe_period, [this] { probe(); });
+    const auto probes = loop_.every(probe_tick, [this] { look_around(); });
     loop_.run();
     return *code_;
   }
@@ -117,8 +127,8 @@ class Keeper {
     Millis pause = first_pause;
     control::Loop::Handle again;
     control::ChannelPtr line;
-    int missed = 0;
-    Clock::time_point heard;  ///< when its agent last answered
+    Clock::time_point next_probe;
+    StepWatch watch;
   };
 
   /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. Either way the
@@ -146,39 +156,69 @@ class Keeper {
               ends ? "the end" : "back into the queue: the time limit is near");
     drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
     drain_watch_ = loop_.every(drain_poll, [this] { look_for_verdict(); });
-    probe();
+    for (auto& [node, step] : steps_) step.line.reset(), probe(step);
+  }
+
+  /// Nothing when the run directory does not answer: then nothing ends either.
+  std::optional<RunState> state() const {
+    try {
+      return fold(run_);
+    } catch (const Error& error) {
+      log::warn("the event log cannot be read: {}", error.what());
+      return std::nullopt;
+    }
   }
 
   bool look_for_verdict() {
-    const RunState state = fold(run_);
-    if (!state.verdict || state.job != job_) return false;  // not the verdict of an earlier job
-    log::info("the run is over: {} {}", state.verdict->status, state.verdict->why);
-    leave(state.verdict->exit_code);
+    const auto now = state();
+    if (!now || !now->verdict || now->job != job_) return false;  // not the verdict of an earlier job
+    log::info("the run is over: {} {}", now->verdict->status, now->verdict->why);
+    leave(now->verdict->exit_code);
     return true;
   }
 
-  /// srun may wait for ever for a node that was lost, and the node may come back: an agent that has not
-  /// answered for some time gets a new srun.
-  void probe() {
+  void look_around() {
     if (code_) return;
     if (cut_off()) return leave(static_cast<int>(Exit::transient));
     for (auto& [node, step] : steps_) {
-      if (step.missed >= probes_missed_at_most) {
-        step.missed = 0;
-        if (step.pid > 0)
-          ::kill(step.pid, SIGKILL);  // its end starts the next one
-        else if (!step.again)
-          start(node);
-      }
-      ++step.missed;
-      step.line = control::dial(loop_, step.address, secret_, probe_limit,
-                                {[this, &step] {
-                                   step.missed = 0, step.pause = first_pause, step.heard = Clock::now();
-                                   if (drain_) ask_for_drain(*step.line);
-                                   step.line->close();
-                                 },
-                                 nullptr, nullptr});
+      if (step.watch.wants_new_step(steady_seconds())) renew(node, step);
+      if (!step.line && Clock::now() >= step.next_probe) probe(step);
     }
+  }
+
+  /// An agent that does not answer gets a new srun: the old one may wait for ever for a node that was lost.
+  void renew(const std::string& node, Step& step) {
+    if (ending_) return;
+    if (step.watch.came_back()) log::info("{} is back", node), step.pause = first_pause;
+    step.watch.started(steady_seconds());  // whatever comes of it: not again at once
+    if (step.pid > 0) {
+      ::kill(step.pid, SIGKILL);  // its end starts the next one
+    } else if (!step.again || step.pause == first_pause) {
+      step.again.reset();
+      start(node);
+    }
+  }
+
+  void probe(Step& step) {
+    const auto done = [this, &step](StepWatch::Probe what) {
+      step.watch.probed(what, steady_seconds());
+      step.next_probe = Clock::now() + (step.watch.answers() ? calm_period : keen_period);
+      // Not from inside the line's own call.
+      loop_.post([&step] { step.line.reset(); });
+    };
+    step.line = control::dial(loop_, step.address, secret_, probe_limit,
+                              {[this, &step, done] {
+                                 step.pause = first_pause;
+                                 if (drain_) ask_for_drain(*step.line);
+                                 step.line->close();
+                                 done(StepWatch::Probe::answers);
+                               },
+                               nullptr,
+                               [done](const std::string& why) {
+                                 static const std::string refused =
+                                     std::generic_category().message(ECONNREFUSED);
+                                 done(why == refused ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
+                               }});
   }
 
   /// Whichever agent hears it tells the leader, and the next leader too.
@@ -192,15 +232,18 @@ class Keeper {
   /// With fewer than half of the agents nobody may lead, and nothing goes on. After a while the job gives its
   /// nodes back and asks for others.
   bool cut_off() {
-    const auto reached = [](const Step& step) { return Clock::now() - step.heard < 2 * probe_period; };
+    const auto reached = [now = steady_seconds()](const Step& step) {
+      return step.watch.reached_within(reach_s, now);
+    };
     if (std::all_of(steps_.begin(), steps_.end(), [&](const auto& s) { return reached(s.second); })) {
       enough_since_ = Clock::now();
       return false;
     }
-    const auto lost = fold(run_).lost;
+    if (Clock::now() - enough_since_ < cut_off_limit / 2) return false;  // no need to look into the log yet
+    const auto known = state();
     int voters = 0, here = 0;
     for (const auto& [node, step] : steps_)
-      if (!lost.contains(node)) ++voters, here += reached(step);
+      if (!known || !known->lost.contains(node)) ++voters, here += reached(step);
     if (2 * here >= voters) enough_since_ = Clock::now();
     if (Clock::now() - enough_since_ < cut_off_limit) return false;
     log::error("only {} of {} agents have answered for {} s: back into the queue", here, voters,
@@ -213,6 +256,7 @@ class Keeper {
   void start(const std::string& node) {
     const auto known = facts_.find(node);
     slurm::StepRequest request;
+    steps_[node].watch.started(steady_seconds());
     request.job = env_.job, request.node = node;
     request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
     request.output = run_.logs() / ("agent-" + node + ".log");
@@ -239,11 +283,11 @@ class Keeper {
     if (ending_) return;  // SLURM ends the job and starts nothing in it any more
     log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
               step.pause.count());
-    step.missed = 1;
-    step.again = loop_.after(step.pause, [this, node] {
+    step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
       Step& now = steps_[node];
       const auto keep = std::move(now.again);
-      if (now.missed > 0) start(node);  // else the agent of an earlier step has answered meanwhile
+      // The agent of an earlier step may have answered meanwhile.
+      if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start(node);
     });
     step.pause = std::min(step.pause * 2, longest_pause);
   }
@@ -283,6 +327,7 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   const auto config = config::load(run.config()).config;
   const auto model = config::load_model(run.model().string());
   const auto facts = config::load_cluster(run.cluster().string());
+  const std::string ledger = config.supervise.ledger.empty() ? facts.ledger : config.supervise.ledger;
   const auto here = allocation(cluster, env);
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
@@ -290,11 +335,28 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   std::map<std::string, slurm::Node> nodes;
   const int port =
       config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
-  const Roster roster = make_roster(plan, cluster, env, port, nodes);
+  Roster roster = make_roster(plan, cluster, env, port, nodes);
+  const auto past = histories(ledger, roster);
+  for (auto& node : roster.nodes)
+    if (const auto known = past.find(node.name); known != past.end())
+      node.past_failures = known->second.past_failures();
   files::replace_atomically(run.nodes(), to_json_text(roster));
   log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
             plan.spares, plan.world(), port);
-  return Keeper(run, cluster, env, roster, nodes, config.checkpoint.drain_s).run();
+  Keeper keeper(run, cluster, env, roster, nodes, config.checkpoint.drain_s);
+  const int code = keeper.run();
+  try {
+    print_admin_lines(run, roster.job);
+    if (code == static_cast<int>(Exit::transient) && !keeper.told_to_end()) {
+      if (env.in_batch_script())
+        back_into_the_queue(run, cluster, env.job, roster, ledger);
+      else
+        log::warn("the run can go on: 'holdfast run {}' in this or another allocation", run.path.string());
+    }
+  } catch (const Error& error) {
+    log::warn("{}", error.what());  // the script tries too
+  }
+  return code;
 }
 
 }  // namespace holdfast::launcher

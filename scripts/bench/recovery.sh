@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# How long a lost node costs: kills an active node KILLS times in one running job on a minipod of 4 real SLURM nodes
-# (SlurmdTimeout=300) and times each from the minipod's fault log to the leader's node_lost event (detected) and to the
-# next attempt's first new step (recovered). Each killed node is revived and comes back as a spare. As root.
-#   scripts/bench/recovery.sh HOLDFAST TRAIN TOOL [KILLS=10]
-# Ends with one line RESULT {json}: seconds and steps, and recovered as a multiple of the median step.
+# How long training stands still after a fault: breaks running jobs REPETITIONS times in each way on a minipod of 4 real
+# SLURM nodes (SlurmdTimeout=300), at random moments, and times each from the fault log to the next new step.
+#   node         an active node that does not lead loses power; it comes back as a spare
+#   rank         SIGKILL for one rank
+#   leader       SIGKILL for the process that leads
+#   leader_node  the node that leads, which is the batch host, loses power: one job each, as it takes the script along
+# As root: scripts/bench/recovery.sh HOLDFAST TRAIN TOOL [REPETITIONS=10] [FAULT...]
+# Ends with one line RESULT {json}: p50 and p99 of the whole and of its parts (recovery.jq), seconds.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
-kills=${4:-10}
+repetitions=${4:-10}
+faults=("${@:5}")
+((${#faults[@]})) || faults=(node rank leader leader_node)
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-bench.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
 # shellcheck source=tests/support/tap.sh
@@ -16,44 +21,95 @@ source "$source/tests/support/tap.sh"
 source "$source/tests/support/pod.sh"
 trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
+broken=$dir/broken.jsonl # what was broken, with its run
 
 mini up --nodes 4
 install_programs "${programs[@]}"
 make_tokens
-run=bench
-job=$(submit $run --set train.steps=1000000)
-soon 120 training $run 1
-for ((k = 1; k <= kills; ++k)); do
-  soon 120 durable $run $((10 * k))
-  # An active node that is not the batch host, at a random moment within a second.
-  batch=$(mini exec squeue -h -j "$job" -o %B)
-  node=$(placement $run | grep -vx "$batch" | shuf -n 1)
-  sleep "0.$((RANDOM % 1000))"
-  mini kill-node "$node"
-  soon 60 training $run $((k + 1))
-  mini revive-node "$node"
-  soon 120 eval "events $run | jq -e --arg n $node 'select(.event == \"node_returned\" and .node == \$n)' | grep -c event | grep -qx $(events $run | jq -rs --arg n "$node" 'map(select(.event == "node_lost" and .node == $n)) | length')" || echo "# $node has not come back"
-  echo "kill $k of $kills: $node, $(last_step $run) steps so far"
-done
-mini exec scancel "$job"
-soon 60 job_gone "$job" || true
+: >"$broken"
 
-jq -sn --slurpfile faults <(jq -c 'select(.fault == "kill-node")' "$dir/faults.jsonl") --slurpfile events <(events $run) --slurpfile metrics "$home/$run/metrics.jsonl" '
-  def median: sort | if length == 0 then null elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
-  def stats: {median: median, min: min, max: max};
-  def after($t; f): [$events[] | select(.unix >= $t and f)] | first;
-  [$faults[] | . as $k
-    | after($k.unix; .event == "node_lost" and .node == $k.node) as $lost
-    | after($lost.unix; .event == "attempt_ended") as $ended
-    | after($lost.unix; .event == "attempt_started") as $started
-    | after($lost.unix; .event == "placement_verified") as $up
-    | after($lost.unix; .event == "restored") as $restored
-    | after($lost.unix; .event == "first_step") as $step
-    | {node: $k.node, detected_s: ($lost.unix - $k.unix), recovered_s: ($step.unix - $k.unix), lost_steps: ($ended.step - $restored.step),
-       clear_s: ($started.unix - $lost.unix), start_s: ($up.unix - $started.unix), restore_s: ($restored.unix - $up.unix), first_step_s: ($step.unix - $restored.unix)}] as $rows
-  | ($metrics | map(.step_s) | median) as $step_s
-  | ($rows[] | "\(.node) detected \(.detected_s * 100 | round / 100) s, recovered \(.recovered_s * 100 | round / 100) s, \(.lost_steps) steps again (clear \(.clear_s * 100 | round / 100), start \(.start_s * 100 | round / 100), restore \(.restore_s * 100 | round / 100), first step \(.first_step_s * 100 | round / 100))"),
-    "RESULT " + ({kills: ($rows | length), detected_s: ($rows | map(.detected_s) | stats), recovered_s: ($rows | map(.recovered_s) | stats),
-                  lost_steps: ($rows | map(.lost_steps) | stats), clear_s: ($rows | map(.clear_s) | stats), start_s: ($rows | map(.start_s) | stats),
-                  restore_s: ($rows | map(.restore_s) | stats), first_step_s: ($rows | map(.first_step_s) | stats), step_s: $step_s,
-                  recovered_in_steps: (($rows | map(.recovered_s) | median) / $step_s)} | tostring)' -r
+begin() { # RUN: a job that trains
+  run=$1
+  soon 180 all_idle
+  job=$(submit "$run" --set train.steps=1000000 --set checkpoint.every=100 --set supervise.max_restarts=100000 \
+    --set supervise.max_node_failures=100000 --set supervise.max_without_checkpoint=100000)
+  soon 120 training "$run" 1
+}
+end() {
+  mini exec scancel "$job"
+  soon 90 job_gone "$job" || true
+}
+attempts() { events "$run" | jq -s 'map(select(.event == "first_step").attempt) | max'; }
+steps_on() { local now; now=$(last_step "$run"); soon 60 step_reached "$run" $((now + $1)); }
+any_moment() { sleep "0.$((RANDOM % 900 + 100))"; }
+is_broken() { jq -cn --arg run "$run" --arg fault "$1" --arg node "$2" --argjson unix "$3" '{run: $run, fault: $fault, node: $node, unix: $unix}' >>"$broken"; }
+# on NODE COMMAND: prints the time, then does it.
+on() { mini exec --root --node "$1" --chdir / bash -c "date +%s.%6N; $2"; }
+next_attempt() { soon 120 training "$run" "$1"; }
+batch_host() { mini exec squeue -h -j "$job" -o %B; }
+returned() { events "$run" | jq -es --arg n "$1" '[.[] | select(.node == $n)] | (map(select(.event == "node_lost")) | length) == (map(select(.event == "node_returned")) | length)'; }
+power_off() { # NODE FAULT
+  mini kill-node "$1"
+  is_broken "$2" "$1" "$(jq -s 'last.unix' "$dir/faults.jsonl")"
+}
+
+break_node() {
+  local node
+  node=$(placement "$run" | grep -vx "$(leader_of "$run")" | grep -vx "$(batch_host)" | shuf -n 1)
+  power_off "$node" kill-node
+  next_attempt $(($1 + 1))
+  mini revive-node "$node"
+  soon 120 returned "$node" || echo "# $node has not come back"
+}
+break_rank() {
+  local node when
+  node=$(placement "$run" | shuf -n 1)
+  # shellcheck disable=SC2016 # for the node's shell
+  when=$(on "$node" 'kill -KILL $(pgrep -x holdfast-train | shuf -n 1)')
+  is_broken kill-rank "$node" "$when"
+  next_attempt $(($1 + 1))
+}
+adoptions() { events "$run" | jq -s 'map(select(.event == "attempt_adopted")) | length'; }
+adopted_since() { (($(adoptions) > $1)); }
+break_leader() {
+  local node when before
+  node=$(leader_of "$run")
+  before=$(adoptions)
+  when=$(on "$node" "kill -KILL $(leader_pid "$run")")
+  is_broken kill-leader "$node" "$when"
+  soon 60 adopted_since "$before" || story "$run"
+  sleep 10 # the pauses of its steps are looked at for so long
+}
+
+for fault in "${faults[@]}"; do
+  if [[ $fault == leader_node ]]; then
+    for ((k = 1; k <= repetitions; ++k)); do
+      begin "leader_node_$k"
+      steps_on 30
+      any_moment
+      node=$(leader_of "$run")
+      power_off "$node" kill-leader-node
+      next_attempt 2
+      echo "$fault $k of $repetitions: $node"
+      end
+      mini revive-node "$node"
+    done
+  else
+    begin "$fault"
+    for ((k = 1; k <= repetitions; ++k)); do
+      steps_on 30
+      any_moment
+      "break_$fault" "$(attempts)"
+      echo "$fault $k of $repetitions: $(last_step "$run") steps so far"
+    done
+    end
+  fi
+done
+
+told() { # FILE-OF-A-RUN...: its lines, with the run's name
+  local name
+  for name in $(jq -r .run "$broken" | sort -u); do
+    if [[ $1 == events ]]; then events "$name"; else cat "$home/$name/metrics.jsonl"; fi | jq -c --arg run "$name" '. + {run: $run}'
+  done
+}
+jq -rn --slurpfile faults "$broken" --slurpfile events <(told events) --slurpfile metrics <(told metrics) -f "$source/scripts/bench/recovery.jq"

@@ -37,7 +37,12 @@ class FlightsTest : public testing::Test {
   control::test::Folder folder_;
   const Clock::time_point start_ = Clock::time_point{} + 1000s;
   LocalRanks ranks_;
-  Flights flights_{folder_.path, 10s};
+  static config::Supervise limits() {
+    config::Supervise limits;
+    limits.step_s = 600, limits.hang_floor_s = 10;
+    return limits;
+  }
+  Flights flights_{folder_.path, limits()};
 };
 
 TEST_F(FlightsTest, NothingWhileAllMoveThenAllOnceASecond) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
 
 #include "slurm/fake_cluster.hpp"
 #include "tests/control/loop_thread.hpp"
@@ -232,7 +234,8 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
   roster.batch_host = 1;
   config.checkpoint.drain_s = 2;
   auto& job = cluster->add_job(7, "job", "n[0-2]");
-  job.end_time = unix_seconds() + 60;
+  // Near for a leader that stands in for the script, far enough for one that waits for its signal.
+  job.end_time = unix_seconds() + 119;
   lead(1);
   ASSERT_TRUE(until_event("placement_verified"));
   loop.call([this] {
@@ -275,6 +278,60 @@ TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
   std::size_t decided = 0;
   for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";
   EXPECT_EQ(decided, 1u);
+}
+
+TEST_F(LeaderTest, OrdersAreCarriedAndAnsweredWhenTheyAreOnRecord) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] { agent(1).say(Order{"id-1", Order::Verb::pause, "", "me@login"}); });
+  ASSERT_TRUE(loop.until([this] { return !agent(1).all<OrderTaken>().empty(); }));
+  ASSERT_TRUE(until_event("paused"));
+  loop.call([this] {
+    const auto answer = agent(1).all<OrderTaken>()[0];
+    EXPECT_EQ(answer.id, "id-1");
+    EXPECT_TRUE(answer.taken) << answer.says;
+    EXPECT_TRUE(agent(0).all<OrderTaken>().empty()) << "it has not asked";
+  });
+  const auto holds = [this](int n) {
+    const auto said = agent(n).all<Pause>();
+    return !said.empty() && said.back().on;
+  };
+  ASSERT_TRUE(loop.until([&] { return holds(0) && holds(1); }));
+  // An agent that was restarted hears of it again.
+  loop.call([this] {
+    agents[0].reset();
+    agents[0] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[0], secret);
+  });
+  EXPECT_TRUE(loop.until([&] { return holds(0); }));
+}
+
+TEST_F(LeaderTest, SparesAreAskedHowTheyAre) {
+  config.supervise.check_spares_s = 1;
+  lead(1);
+  ASSERT_TRUE(loop.until([this] { return !agent(2).all<CheckNode>().empty(); }));
+  loop.call([this] {
+    agent(2).say(NodeHealth{NodeHealth::Fitness::warning, "a slow disk", "0123456789abcdef"});
+  });
+  EXPECT_TRUE(until_event("spare_health"));
+}
+
+TEST_F(LeaderTest, WhileTheRunDirectoryIsGoneDecisionsWaitAndNothingElse) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  const auto aside = run.path / "aside";
+  files::fs::rename(run.epochs(), aside);
+  loop.call([this] { agent(0).say(RankExited{1, 1, 137}); });
+  std::this_thread::sleep_for(Millis(1500));
+  loop.call([this] {
+    EXPECT_FALSE(resigned);
+    EXPECT_EQ(agent(0).all<Clear>().back().attempt, 1) << "nothing is on record";
+  });
+  files::fs::rename(aside, run.epochs());
+  ASSERT_TRUE(until_event("placement_verified", 2));
+  std::set<std::string> lost;
+  for (const auto& event : read_events(run))
+    if (event["event"] == "node_lost") lost.insert(event["node"]);
+  EXPECT_TRUE(lost.empty()) << "nobody was to blame for it";
 }
 
 }  // namespace

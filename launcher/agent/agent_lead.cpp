@@ -1,0 +1,101 @@
+// The agent as a candidate: when no leader is heard, it asks the others, takes the epoch's file, and leads.
+// The run directory is asked beside the loop: a file system that hangs must not silence this node.
+#include "launcher/agent/agent.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+
+constexpr Millis third_voice_limit{2000};
+
+/// What the run directory says before a campaign.
+struct Outlook {
+  int highest = 0;
+  std::vector<bool> lost;  ///< by node; all are voters while the event log cannot be read
+  std::string trouble;
+};
+
+Outlook look(const RunDir& run, const Roster& roster) {
+  Outlook out;
+  std::set<std::string> lost;
+  try {
+    out.highest = highest_epoch(run);
+    lost = fold(run).lost;
+  } catch (const std::exception& error) {
+    out.trouble = error.what();
+  }
+  for (const auto& node : roster.nodes) out.lost.push_back(lost.contains(node.name));
+  return out;
+}
+
+/// Of two agents, the other out of reach: SLURM must hear us, else it is we who are cut off.
+bool take(const RunDir& run, int epoch, const std::string& node, bool ask_slurm) {
+  try {
+    if (ask_slurm) slurm::ClusterCli().ping(third_voice_limit);
+    return take_epoch(run, epoch, node);
+  } catch (const std::exception& error) {
+    log::warn("epoch {} cannot be taken: {}", epoch, error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+void Agent::watch_leader() {
+  if (looking_ || !standing_.should_campaign(steady_seconds())) return;
+  looking_ = true;
+  arbiter_.ask([run = run_, roster = roster_] { return look(run, roster); },
+               [this](const Outlook& outlook) {
+                 looking_ = false;
+                 if (!outlook.trouble.empty())
+                   return log::warn("no campaign while the run directory does not answer: {}",
+                                    outlook.trouble);
+                 if (standing_.should_campaign(steady_seconds())) campaign(outlook.highest, outlook.lost);
+               });
+}
+
+void Agent::campaign(int highest, const std::vector<bool>& lost) {
+  const int epoch = standing_.begin_campaign(highest);
+  campaign_ = std::make_unique<Campaign>(
+      loop_, roster_, secret_, index_, epoch, lost, [this, epoch](Ballot::Outcome outcome) {
+        if (outcome == Ballot::Outcome::lost)
+          return arbiter_.ask([run = run_, roster = roster_] { return look(run, roster).highest; },
+                              [this](int seen) { campaign_is_over(false, seen); });
+        const bool third_voice = outcome == Ballot::Outcome::third_voice;
+        arbiter_.ask(
+            [run = run_, epoch, node = node_, third_voice] { return take(run, epoch, node, third_voice); },
+            [this, epoch](bool taken) { campaign_is_over(taken, taken ? epoch : 0); });
+      });
+}
+
+/// Even when a leader was heard meanwhile: if the file is ours, nobody else can lead by that number.
+void Agent::campaign_is_over(bool won, int epoch) {
+  campaign_.reset();
+  if (standing_.campaign_over(won, epoch, steady_seconds())) lead(epoch);
+}
+
+void Agent::lead(int epoch) {
+  log::info("leading, epoch {}", epoch);
+  try {
+    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
+                                        std::make_shared<slurm::ClusterCli>(), epoch, index_,
+                                        [this](const std::string& why) {
+                                          loop_.post([this, why] {
+                                            log::warn("no longer leading: {}", why);
+                                            leading_.reset();
+                                            standing_.resigned(steady_seconds());
+                                          });
+                                        });
+  } catch (const std::exception& error) {
+    log::error("cannot lead: {}", error.what());
+    standing_.resigned(steady_seconds());
+  }
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,142 @@
+// The agent between its leader, which orders, and its ranks and callers: what is carried, and what is done
+// here.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "launcher/agent/agent.hpp"
+#include "launcher/agent/inject.hpp"
+#include "launcher/agent/old_processes.hpp"
+#include "launcher/agent/rank_start.hpp"
+#include "launcher/agent/stacks.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr Millis clear_poll{20};
+constexpr Millis last_moment{100};  // for the answer that is still on its way when an agent breaks itself
+}  // namespace
+
+void Agent::tell_leader(const Message& message) {
+  if (leader_ && leader_->open()) leader_->send(encode(message));
+}
+
+Beat Agent::beat() const {
+  const int attempt = standing_.attempt();
+  return {node_, attempt, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt, ranks_.live(attempt)};
+}
+
+// --- the leader's ---
+
+void Agent::from_leader(const Message& message) {
+  standing_.leader_spoke(steady_seconds());
+  if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
+  if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
+  if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
+  if (const auto* verdict = std::get_if<Verdict>(&message)) return ranks_.tell(*verdict);
+  if (const auto* drain = std::get_if<Drain>(&message)) {
+    drain_ = *drain;
+    return ranks_.tell(*drain, standing_.attempt());
+  }
+  if (const auto* pause = std::get_if<Pause>(&message)) {
+    if (std::exchange(paused_, pause->on) != pause->on) ranks_.tell(*pause, standing_.attempt());
+    return;
+  }
+  if (std::holds_alternative<CheckNode>(message))
+    return care_.check([this](const NodeHealth& health) { tell_leader(health); });
+  if (const auto* dump = std::get_if<DumpStacks>(&message)) return dump_stacks_of(dump->attempt, dump->rank);
+  if (const auto* answer = std::get_if<OrderTaken>(&message)) return answer_caller(*answer);
+  if (const auto* finish = std::get_if<Finish>(&message)) return leave(finish->exit_code);
+}
+
+void Agent::clear(int attempt) {
+  const auto fence = standing_.meet(attempt);
+  if (fence == Standing::Fence::refuse) return;  // an older leader's word that came late
+  if (fence == Standing::Fence::newer) drain_.reset();
+  ranks_.forget_older(attempt);
+  if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
+  clearing_ = attempt;
+  clear_on();
+}
+
+void Agent::clear_on() {
+  if (kill_older(run_, node_, clearing_, SIGKILL) == 0) {
+    remove_flight_records(run_.path, clearing_);  // the leader has decided without them, or by them
+    return tell_leader(Cleared{clearing_});
+  }
+  clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
+}
+
+void Agent::dump_stacks_of(int attempt, int number) {
+  const LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank || rank->pid <= 0 || rank->ended)
+    return tell_leader(Stacks{attempt, number, "the rank does not live on " + node_});
+  dumps_[number] = dump_stacks(loop_, rank->pid, rank_log(run_, attempt, number),
+                               [this, attempt, number](const std::string& text) {
+                                 tell_leader(Stacks{attempt, number, text});
+                               });
+}
+
+// --- those of people ---
+
+void Agent::from_caller(const std::shared_ptr<Guest>& guest, const Message& message) {
+  if (const auto* order = std::get_if<Order>(&message)) {
+    if (!leader_ || !leader_->open())
+      return guest->channel->send(
+          encode(OrderTaken{order->id, false, "no leader is known on " + node_ + "; try again", true}));
+    callers_[order->id] = guest;
+    tell_leader(*order);
+  } else if (const auto* fault = std::get_if<Inject>(&message)) {
+    const std::string why_not = break_something(*fault);
+    if (why_not.empty()) log::warn("drill: {} on rank {}", fault->fault, fault->rank);
+    guest->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
+  }
+}
+
+void Agent::answer_caller(const OrderTaken& answer) {
+  const auto asked = callers_.find(answer.id);
+  if (asked == callers_.end()) return;
+  if (const auto guest = asked->second.lock()) guest->channel->send(encode(answer));
+  callers_.erase(asked);
+}
+
+/// Its orders may be on record or not: they are given again, by the same id.
+void Agent::leader_is_gone() {
+  leader_.reset();
+  standing_.leader_lost();
+  for (auto& [id, caller] : std::exchange(callers_, {}))
+    if (const auto guest = caller.lock())
+      guest->channel->send(encode(OrderTaken{id, false, "the leader has just been lost; try again", true}));
+}
+
+/// Returns why not; "": it is done, or will be in a moment.
+std::string Agent::break_something(const Inject& fault) {
+  if (!config_.drill.allowed) return "drill.allowed is not set for this run";
+  LocalRank* rank = nullptr;
+  if (fault.rank >= 0) {
+    rank = ranks_.find(fault.rank, standing_.attempt());
+    if (!rank || rank->ended || rank->pid <= 0)
+      return fmt::format("rank {} does not live on {}", fault.rank, node_);
+  }
+  if (const auto blow = blow_called(fault.fault)) {
+    if (blow->at_rank && !rank) return fault.fault + " needs a rank";
+    if (blow->sign) {
+      Sign sign = *blow->sign;
+      sign.rank = fault.rank;
+      tell_leader(NodeSigns{{sign}});
+    }
+    if (blow->at_rank) return ::kill(rank->pid, blow->signal) == 0 ? "" : "the rank's process is gone";
+    injected_ = loop_.after(last_moment, [this, fault] {
+      break_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
+    });
+    return "";
+  }
+  if (!rank) return "there is no fault " + fault.fault + " of a node";
+  if (!rank->link || !rank->link->open()) return fmt::format("rank {} is not connected", fault.rank);
+  rank->link->send(encode(fault));
+  return "";
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,165 @@
+// What the leader does with the supervisor's decisions: each waits until it is on record.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/agent/leader.hpp"
+#include "launcher/agent/node_record.hpp"
+#include "launcher/agent/rank_start.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr int master_port_base = 29500;  // torch's default; one port further per attempt
+
+std::string text_of(const nlohmann::json& event) {
+  return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Something on the disk belongs to it, and has to be there before it is done.
+bool needs_files(const Action& action) {
+  return std::holds_alternative<Launch>(action) || std::holds_alternative<FinishRun>(action);
+}
+}  // namespace
+
+/// Everything that the supervisor wants now, and then `then`.
+void Leader::act(std::function<void()> then) {
+  if (over_) return;
+  for (auto& action : supervisor_.take_actions()) {
+    if (auto* record = std::get_if<Record>(&action))
+      if (const std::string line = admin_line(record->event); !line.empty()) record->event["admin"] = line;
+    steps_.emplace_back(std::move(action));
+  }
+  if (then) steps_.emplace_back(std::move(then));
+  turn_page();
+}
+
+/// One page: the records at the front, and what the steps behind them need on the disk.
+void Leader::turn_page() {
+  if (writing_ || over_ || steps_.empty()) return;
+  Scribe::Page page;
+  std::size_t count = 0;
+  for (; count < steps_.size(); ++count) {
+    const auto* action = std::get_if<Action>(&steps_[count]);
+    if (!action) continue;
+    if (const auto* record = std::get_if<Record>(action)) {
+      if (page.events.size() < count) break;  // of the next page: the steps before it come first
+      page.events.push_back(record->event);
+    } else if (needs_files(*action)) {
+      if (page.files) break;
+      if (const auto* start = std::get_if<Launch>(action))
+        page.files = [folder = attempt_logs(run_, start->attempt)] { files::fs::create_directories(folder); };
+      else
+        page.files = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
+          files::replace_atomically(path, text);
+        };
+    }
+  }
+  writing_ = true;
+  scribe_.put(std::move(page), [this, count](const std::optional<std::string>& trouble) {
+    writing_ = false;
+    if (trouble) return resign(*trouble);
+    carry_out(count);
+    turn_page();
+  });
+}
+
+void Leader::carry_out(std::size_t count) {
+  for (; count > 0 && !over_; --count) {
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    if (const auto* action = std::get_if<Action>(&step))
+      carry_out(*action);
+    else
+      std::get<std::function<void()>>(step)();
+  }
+}
+
+void Leader::carry_out(const Action& action) {
+  if (const auto* record = std::get_if<Record>(&action)) {
+    log::info("{}", text_of(record->event));
+    remember(record->event);
+  } else if (const auto* clear = std::get_if<ClearAll>(&action)) {
+    ordered_.attempt = clear->attempt;
+    ordered_.drain.reset();  // the next attempt is told by itself
+    desk_->begin({epoch_, clear->attempt}, supervisor_.world());
+    send_all(Clear{epoch_, clear->attempt});
+  } else if (const auto* start = std::get_if<Launch>(&action)) {
+    launch(*start);
+  } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
+    ordered_.drain = tell->what;
+    send_all(tell->what);
+  } else if (const auto* pause = std::get_if<PauseRanks>(&action)) {
+    ordered_.paused = pause->on;
+    send_all(Pause{pause->on});
+  } else if (const auto* dump = std::get_if<DumpRank>(&action)) {
+    send(dump->node, DumpStacks{supervisor_.attempt(), dump->rank});
+  } else if (const auto* check = std::get_if<CheckNodes>(&action)) {
+    for (const int n : check->nodes) send(n, CheckNode{});
+  } else if (const auto* finish = std::get_if<FinishRun>(&action)) {
+    ordered_.finish = finish->exit_code;
+    send_all(Finish{finish->exit_code});
+    if (script_is_lost()) {
+      const auto& verdict = supervisor_.state().verdict;
+      script_.conclude(finish->exit_code, verdict ? verdict->exclude : std::vector<std::string>{},
+                       static_cast<int>(roster_.nodes.size()));
+    }
+  } else if (const auto* resignation = std::get_if<Resign>(&action)) {
+    resign(resignation->why);
+  }
+}
+
+void Leader::launch(const Launch& what) {
+  const int world = static_cast<int>(what.placement.size()) * roster_.ranks_per_node;
+  desk_->begin({epoch_, what.attempt}, world);
+  if (through_mpirun(config_.rank)) {
+    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step};
+    for (const int n : what.placement) order.slots.push_back(node(n).name);
+    return send(self_, order);
+  }
+  for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
+    StartRanks order{epoch_,
+                     what.attempt,
+                     world,
+                     roster_.ranks_per_node,
+                     master_port_base + what.attempt % 1000,
+                     node(what.placement.front()).address,
+                     {},
+                     what.trusted_step};
+    for (int i = 0; i < roster_.ranks_per_node; ++i)
+      order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
+    send(what.placement[slot], order);
+  }
+}
+
+/// For other jobs: a folder that cannot be written is a pity and no more.
+void Leader::remember(const nlohmann::json& event) {
+  const auto& folder = config_.supervise.ledger;
+  const auto entry = folder.empty() ? std::nullopt : ledger_entry(event, roster_.job);
+  if (!entry) return;
+  side_.run([folder, entry] {
+    try {
+      append_to_ledger(folder, *entry);
+    } catch (const std::exception& error) {
+      log::warn("the ledger of nodes is not written: {}", error.what());
+    }
+  });
+}
+
+/// The event holds the first lines; people will want the rest.
+void Leader::keep_stacks(int n, const Stacks& what) {
+  log::info("stacks of rank {} on {} came", what.rank, node(n).name);
+  side_.run([folder = attempt_logs(run_, what.attempt), what] {
+    try {
+      files::fs::create_directories(folder);
+      files::replace_atomically(folder / fmt::format("stacks-{:05}.txt", what.rank), what.text + "\n");
+    } catch (const std::exception& error) {
+      log::warn("stacks of rank {} cannot be kept: {}", what.rank, error.what());
+    }
+  });
+}
+
+}  // namespace holdfast::launcher

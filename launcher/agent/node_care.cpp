@@ -1,0 +1,112 @@
+#include "launcher/agent/node_care.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/programs.hpp"
+#include "launcher/agent/rank_start.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using control::NodeHealth;
+
+namespace {
+
+constexpr std::chrono::seconds limit{15};
+constexpr std::size_t hash_digits = 16;
+
+/// Behind everything else on the node: it may be training.
+Command gently(std::vector<std::string> argv, std::vector<std::string> environment) {
+  Command command;
+  command.argv = {"nice", "-n", "19"};
+  command.argv.insert(command.argv.end(), argv.begin(), argv.end());
+  command.environment = std::move(environment);
+  command.die_with_parent = true;
+  return command;
+}
+
+NodeHealth ask_doctor(const RunDir& run, const std::vector<std::string>& environment) {
+  try {
+    const Finished done = holdfast::run(gently({this_program().string(), "doctor", "--fast", "--json",
+                                                "--no-color", "--cluster", run.cluster().string()},
+                                               environment),
+                                        limit);
+    return read_health(done.out, done.timed_out ? "the check did not end in 15 s" : "");
+  } catch (const Error& error) {
+    return read_health("", error.what());
+  }
+}
+
+std::string ask_probe(const std::vector<std::string>& environment) {
+  try {
+    const Finished done =
+        holdfast::run(gently({find_program("holdfast-train").string(), "--probe"}, environment), limit);
+    if (done.status == 0) return read_probe(done.out);
+    log::warn("the numerics probe failed: {}", done.err.substr(0, done.err.find('\n')));
+  } catch (const Error& error) {
+    log::warn("the numerics probe cannot run: {}", error.what());
+  }
+  return "";
+}
+
+}  // namespace
+
+NodeCare::NodeCare(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster,
+                   const config::Rank& rank, int ranks_per_node)
+    : run_(std::move(run)),
+      environment_(attempt_environment(run_, "", {}, 0, 0, 0, ranks_per_node, cluster, rank)),
+      probes_(own_trainer(rank)),
+      worker_(loop) {
+  // It is no process of an attempt, and must not be ended as one.
+  std::erase_if(environment_, [](const std::string& entry) { return entry.starts_with("HOLDFAST_"); });
+}
+
+void NodeCare::check(std::function<void(const NodeHealth&)> then) {
+  if (std::exchange(busy_, true)) return;
+  worker_.ask(
+      [run = run_, environment = environment_, probe = probes_ && numerics_.empty()] {
+        NodeHealth health = ask_doctor(run, environment);
+        if (probe) health.numerics = ask_probe(environment);
+        files::list(run.checkpoints());  // so that the first look after a promotion finds them in memory
+        return health;
+      },
+      [this, then = std::move(then)](NodeHealth health) {
+        busy_ = false;
+        if (!health.numerics.empty()) numerics_ = health.numerics;
+        health.numerics = numerics_;
+        then(health);
+      });
+}
+
+NodeHealth read_health(const std::string& text, const std::string& trouble) {
+  NodeHealth health;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  constexpr std::array names = {"ok", "warning", "critical", "unknown"};
+  const std::string fitness =
+      json.is_object() && json.contains("fitness") && json["fitness"].is_string() ? json["fitness"] : "";
+  const auto known = std::find(names.begin(), names.end(), fitness);
+  if (known == names.end()) {
+    health.why = trouble.empty() ? "the check said nothing that can be read" : trouble;
+    return health;
+  }
+  health.fitness = static_cast<NodeHealth::Fitness>(known - names.begin());
+  if (json.contains("why") && json["why"].is_string()) health.why = json["why"];
+  return health;
+}
+
+std::string read_probe(const std::string& text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const std::size_t digits = std::min(line.find_first_not_of("0123456789abcdef"), line.size());
+    if (digits == hash_digits && (line.size() == digits || line[digits] == ' '))
+      return line.substr(0, digits);
+    begin = end + 1;
+  }
+  return "";
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,65 @@
+#include "launcher/job/other_jobs.hpp"
+
+#include <future>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "launcher/supervise/journal.hpp"
+#include "slurm/exclusion.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+namespace {
+constexpr std::chrono::seconds ledger_limit{5};
+}
+
+std::map<std::string, NodeHistory> histories(const std::string& folder, const Roster& roster) {
+  if (folder.empty()) return {};
+  std::vector<std::string> names;
+  for (const auto& node : roster.nodes) names.push_back(node.name);
+  struct Read {
+    std::map<std::string, NodeHistory> histories;
+    std::string problem;
+  };
+  auto promise = std::make_shared<std::promise<Read>>();
+  auto future = promise->get_future();
+  std::thread([promise, folder, names] {
+    Read read;
+    try {
+      read.histories = read_ledger(folder, names, unix_seconds(), read.problem);
+    } catch (const std::exception& error) {
+      read.problem = error.what();
+    }
+    promise->set_value(std::move(read));
+  }).detach();
+  if (future.wait_for(ledger_limit) != std::future_status::ready) {
+    log::warn("the ledger of nodes {} does not answer; going on without", folder);
+    return {};
+  }
+  Read read = future.get();
+  if (!read.problem.empty()) log::warn("the ledger of nodes: {}", read.problem);
+  return std::move(read.histories);
+}
+
+void print_admin_lines(const RunDir& run, const std::string& job) {
+  std::set<std::string> lines;
+  bool ours = false;
+  for (const auto& event : read_events(run)) {
+    if (event.value("event", "") == "leader_elected") ours = event.value("job", "") == job;
+    if (const std::string line = ours ? event.value("admin", "") : ""; !line.empty()) lines.insert(line);
+  }
+  for (const auto& line : lines) log::warn("for your administrator: {}", line);
+}
+
+void back_into_the_queue(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
+                         const std::string& ledger) {
+  const auto verdict = fold(run).verdict;
+  const auto failed = verdict ? verdict->exclude : std::vector<std::string>{};
+  const auto exclude = nodes_to_exclude({failed.begin(), failed.end()}, histories(ledger, roster));
+  slurm::requeue_elsewhere(cluster, job, exclude, static_cast<int>(roster.nodes.size()));
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,38 @@
+// A process that hangs, for stacks_test: stack_target futex|loop|plain. "ready" on stdout, then it stands
+// still.
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <string_view>
+#include <thread>
+
+#include "src/flight/stack_dump.hpp"
+
+namespace stack_target {
+
+std::mutex mutex;
+std::condition_variable never;
+std::atomic<std::uint64_t> turns{0};
+
+__attribute__((noinline)) void wait_for_ever() {
+  std::unique_lock lock(mutex);
+  never.wait(lock, [] { return turns.load() == 1; });
+}
+__attribute__((noinline)) void turn_for_ever() {
+  for (;;) turns.fetch_add(2);
+}
+
+}  // namespace stack_target
+
+int main(int, char** argv) {
+  const std::string_view how = argv[1];
+  if (how != "plain") holdfast::flight::dump_stacks_on_signal();
+  std::thread waits(stack_target::wait_for_ever);
+  std::puts("ready");
+  std::fflush(stdout);
+  if (how == "loop") stack_target::turn_for_ever();
+  waits.join();
+}

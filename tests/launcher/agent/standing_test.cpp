@@ -1,0 +1,157 @@
+// What an agent believes: the rows of standing.hpp and ballot.hpp, one by one.
+#include "launcher/agent/standing.hpp"
+
+#include <gtest/gtest.h>
+
+#include "launcher/agent/ballot.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using control::Answer;
+using Fence = Standing::Fence;
+using Outcome = Ballot::Outcome;
+
+Standing agent(int place, int epoch, double now = 0) { return {place, {2, 0.5, 8}, epoch, 0, now}; }
+
+TEST(Standing, TheFirstElectionIsTheBatchHosts) {
+  EXPECT_TRUE(agent(0, 0).should_campaign(0));
+  EXPECT_FALSE(agent(1, 0).should_campaign(8.4));
+  EXPECT_TRUE(agent(1, 0).should_campaign(8.5));
+  EXPECT_TRUE(agent(3, 0).should_campaign(9.5));
+  EXPECT_FALSE(agent(-1, 0).should_campaign(1000)) << "no candidate";
+}
+
+TEST(Standing, LaterOnesGoInTurn) {
+  EXPECT_FALSE(agent(0, 1).should_campaign(1.9));
+  EXPECT_TRUE(agent(0, 1).should_campaign(2));
+  EXPECT_FALSE(agent(2, 1).should_campaign(2.9));
+  EXPECT_TRUE(agent(2, 1).should_campaign(3));
+}
+
+TEST(Standing, FollowsTheHighestEpoch) {
+  Standing a = agent(0, 3);
+  EXPECT_FALSE(a.accept_leader(2, 1));
+  EXPECT_TRUE(a.should_campaign(2)) << "an old leader's call is no sign of life";
+  EXPECT_TRUE(a.accept_leader(3, 2));
+  EXPECT_FALSE(a.should_campaign(3.9));
+  EXPECT_TRUE(a.accept_leader(7, 3));
+  EXPECT_EQ(a.epoch(), 7);
+  EXPECT_FALSE(a.accept_leader(6, 3));
+  a.leader_spoke(10);
+  EXPECT_FALSE(a.should_campaign(11.9));
+  a.leader_lost();
+  EXPECT_FALSE(a.should_campaign(11.9)) << "the line may come back: silence decides";
+  EXPECT_TRUE(a.should_campaign(12));
+}
+
+TEST(Standing, AnswersCandidates) {
+  Standing a = agent(-1, 3);
+  EXPECT_TRUE(a.answer(4, 0.5).grant) << "it follows nobody";
+  EXPECT_FALSE(a.answer(3, 0.5).grant) << "that epoch is taken";
+  a.accept_leader(3, 1);
+  const Answer denied = a.answer(4, 2.5);
+  EXPECT_FALSE(denied.grant);
+  EXPECT_EQ(denied.epoch, 3);
+  EXPECT_EQ(denied.leader_age_ms, 1500);
+  EXPECT_TRUE(a.answer(4, 3).grant) << "silent for 2 s, though the line is open";
+  a.leader_spoke(3);
+  a.leader_lost();
+  EXPECT_TRUE(a.answer(4, 3.1).grant);
+}
+
+TEST(Standing, ACampaign) {
+  Standing a = agent(0, 3);
+  EXPECT_EQ(a.begin_campaign(5), 6) << "epochs 4 and 5 were taken by others";
+  EXPECT_FALSE(a.should_campaign(100)) << "one at a time";
+  EXPECT_TRUE(a.answer(6, 4).grant) << "a candidate may answer another, or itself";
+  EXPECT_TRUE(a.campaign_over(true, 6, 4));
+  EXPECT_TRUE(a.leads());
+  EXPECT_FALSE(a.should_campaign(100));
+  EXPECT_FALSE(a.answer(7, 100).grant) << "a leader hears itself";
+  EXPECT_TRUE(a.accept_leader(6, 5)) << "its own call";
+  EXPECT_TRUE(a.leads());
+  EXPECT_TRUE(a.accept_leader(7, 6));
+  EXPECT_FALSE(a.leads()) << "a higher one is there";
+}
+
+TEST(Standing, ALostCampaign) {
+  Standing a = agent(0, 3);
+  EXPECT_EQ(a.begin_campaign(3), 4);
+  EXPECT_FALSE(a.campaign_over(false, 4, 5));
+  EXPECT_EQ(a.epoch(), 4);
+  EXPECT_FALSE(a.should_campaign(6.9)) << "somebody won: he gets the time to say so";
+  EXPECT_TRUE(a.should_campaign(7));
+  EXPECT_EQ(a.begin_campaign(4), 5);
+  EXPECT_FALSE(a.campaign_over(false, 4, 8));
+  EXPECT_TRUE(a.should_campaign(8)) << "nobody won";
+}
+
+TEST(Standing, AWinThatCameTooLate) {
+  Standing a = agent(0, 3);
+  EXPECT_EQ(a.begin_campaign(3), 4);
+  EXPECT_TRUE(a.accept_leader(5, 4));
+  EXPECT_FALSE(a.campaign_over(true, 4, 4));
+  EXPECT_FALSE(a.leads());
+  EXPECT_EQ(a.epoch(), 5);
+}
+
+TEST(Standing, ResigningStartsTheSilenceAnew) {
+  Standing a = agent(0, 0);
+  a.begin_campaign(0);
+  ASSERT_TRUE(a.campaign_over(true, 1, 0));
+  a.resigned(50);
+  EXPECT_FALSE(a.leads());
+  EXPECT_FALSE(a.should_campaign(51));
+  EXPECT_TRUE(a.should_campaign(52));
+}
+
+TEST(Standing, FencesByNumber) {
+  Standing a(0, {}, 3, 4, 0);
+  EXPECT_EQ(a.meet(3), Fence::refuse);
+  EXPECT_EQ(a.meet(4), Fence::same);
+  EXPECT_EQ(a.meet(6), Fence::newer);
+  EXPECT_EQ(a.attempt(), 6);
+  EXPECT_EQ(a.meet(5), Fence::refuse);
+  EXPECT_EQ(a.meet(6), Fence::same);
+}
+
+Ballot count(int nodes, std::vector<int> grants, std::vector<int> denials = {}, std::vector<int> lost = {}) {
+  std::vector<bool> out(static_cast<std::size_t>(nodes));
+  for (const int n : lost) out[static_cast<std::size_t>(n)] = true;
+  Ballot ballot(std::move(out));
+  for (const int n : grants) ballot.answered(n, Answer{true, 3, 2000});
+  for (const int n : denials) ballot.answered(n, Answer{false, 3, 10});
+  return ballot;
+}
+
+TEST(Ballot, HalfIsEnough) {
+  EXPECT_EQ(count(4, {0}).count(false), Outcome::open);
+  EXPECT_EQ(count(4, {0}).count(true), Outcome::lost);
+  EXPECT_EQ(count(4, {0, 0}).count(false), Outcome::open) << "once each";
+  EXPECT_EQ(count(4, {0, 3}).count(false), Outcome::won);
+  EXPECT_EQ(count(5, {0, 3}).count(true), Outcome::lost);
+  EXPECT_EQ(count(5, {0, 3, 4}).count(false), Outcome::won);
+  EXPECT_EQ(count(1, {0}).count(false), Outcome::won);
+}
+
+TEST(Ballot, WhoHearsALeaderObjects) {
+  EXPECT_EQ(count(5, {0, 1, 2, 3}, {4}).count(false), Outcome::lost);
+  EXPECT_EQ(count(5, {0, 1, 2}, {4}, {4}).count(false), Outcome::won) << "whoever is lost has no voice";
+}
+
+TEST(Ballot, TheLostDoNotCount) {
+  EXPECT_EQ(count(5, {0, 1}, {}, {3, 4}).count(false), Outcome::won);
+  EXPECT_EQ(count(5, {3, 4}, {}, {3, 4}).count(true), Outcome::lost);
+}
+
+TEST(Ballot, OfTwoAThirdVoiceDecides) {
+  EXPECT_EQ(count(2, {1}).count(false), Outcome::open) << "the other may yet answer";
+  EXPECT_EQ(count(2, {1}).count(true), Outcome::third_voice);
+  EXPECT_EQ(count(2, {0, 1}).count(false), Outcome::won);
+  EXPECT_EQ(count(4, {1}, {}, {2, 3}).count(true), Outcome::third_voice);
+  EXPECT_EQ(count(2, {1}, {0}).count(true), Outcome::lost);
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

@@ -1,0 +1,194 @@
+// What can go wrong in a schedule, and how everything is mended.
+#include <fmt/format.h>
+
+#include "tests/sim/world.hpp"
+
+namespace holdfast::sim {
+
+using namespace control;
+
+bool World::interrupted(const ProcessPtr& process) {
+  if (interrupt_in_ < 0 || --interrupt_in_ >= 0) return false;
+  if (interrupt_kills_) {
+    say(fmt::format("the leader on {} dies in the midst of what it does", name(process->node)));
+    node(process->node).agent_dies();
+  } else {
+    stop_process(process, random.between(0.5, 12));
+  }
+  return true;
+}
+
+void World::stop_process(const ProcessPtr& process, double seconds) {
+  if (process->stopped || !process->alive) return;
+  say(fmt::format("a process on {} stops for {:.1f} s", name(process->node), seconds));
+  process->stopped = true;
+  timeline.after(seconds, [this, process] {
+    if (process->stopped) go_on(process);
+  });
+}
+
+void World::cut(int n, bool in, bool out) {
+  for (int other = 0; other < node_count(); ++other) {
+    if (other == n) continue;
+    if (in) network.set_way(other, n, false);
+    if (out) network.set_way(n, other, false);
+  }
+}
+
+void World::heal() {
+  for (int a = 0; a < node_count(); ++a)
+    for (int b = 0; b < node_count(); ++b)
+      if (a != b) network.set_way(a, b, true);
+  std::fill(storage.mounted.begin(), storage.mounted.end(), true);
+  std::fill(controller.begin(), controller.end(), true);
+  network.flush(0.3);
+}
+
+void World::fault() {
+  const int n = any();
+  const auto count = [this, n](const char* what) {
+    ++coverage.faults[what];
+    say(fmt::format("FAULT {} ({})", what, name(n)));
+  };
+  Node& here = node(n);
+  switch (random.below(27)) {
+    case 0:
+      return count("node dies"), here.power_off();
+    case 1:
+      if (live_leader()) {
+        for (int i = 0; i < node_count(); ++i)
+          if (auto* agent = live_agent(i); agent && agent->leading)
+            return count("leader's node dies"), node(i).power_off();
+      }
+      return;
+    case 2:
+    case 3:
+      for (int i = 0; i < node_count(); ++i)
+        if (!node(i).powered) return count("node returns"), node(i).power_on();
+      return;
+    case 4: {
+      count("node is cut off");
+      const bool all = random.chance(0.7);
+      cut(n, true, true);
+      if (all) storage.mounted[static_cast<std::size_t>(n)] = controller[static_cast<std::size_t>(n)] = false;
+      return;
+    }
+    case 5:
+      return count("node is cut off one way"), cut(n, random.chance(0.5), false),
+             cut(n, false, random.chance(0.5));
+    case 6: {
+      count("network falls in two");
+      std::vector<bool> side;
+      for (int i = 0; i < node_count(); ++i) side.push_back(random.chance(0.5));
+      for (int a = 0; a < node_count(); ++a)
+        for (int b = 0; b < node_count(); ++b)
+          if (a != b && side[static_cast<std::size_t>(a)] != side[static_cast<std::size_t>(b)])
+            network.set_way(a, b, false);
+      return;
+    }
+    case 7:
+    case 8:
+    case 9:
+      return count("network heals"), heal();
+    case 10:
+      return count("agent dies"), here.agent_dies();
+    case 11:
+      if (auto* agent = live_agent(n))
+        count("agent stops"), stop_process(agent->process, random.between(0.3, 15));
+      return;
+    case 12: {
+      count("node stops");
+      const double seconds = random.between(0.3, 15);
+      if (auto* agent = live_agent(n)) stop_process(agent->process, seconds);
+      for (const auto& rank : here.ranks) stop_process(rank->process, seconds);
+      if (here.mpirun) stop_process(here.mpirun->process, seconds);
+      return;
+    }
+    case 13:
+    case 14: {
+      if (here.ranks.empty()) return;
+      const int statuses[] = {1, 1, 1, 137, 139, -1, 75, 134};
+      const auto rank =
+          here.ranks[static_cast<std::size_t>(random.below(static_cast<int>(here.ranks.size())))];
+      return count("rank ends"), training->end(rank, statuses[random.below(8)], false);
+    }
+    case 15:
+      if (here.ranks.empty()) return;
+      return count("rank hangs"),
+             void(here.ranks[static_cast<std::size_t>(random.below(static_cast<int>(here.ranks.size())))]
+                      ->hung = true);
+    case 16:
+      return count("old processes cannot be ended"), void(here.clears = random.chance(0.5));
+    case 17:
+      return count("ranks cannot be started"), void(here.starts = random.chance(0.5));
+    case 18:
+      return count("connections break"), network.reset_some(1 + random.below(4));
+    case 19:
+    case 20:
+      count("leader is interrupted");
+      interrupt_in_ = random.below(12), interrupt_kills_ = random.chance(0.6);
+      return;
+    case 21:
+      count("shared file system is gone");
+      storage.up = false;
+      return timeline.after(random.between(0.3, random.chance(0.2) ? 60 : 8), [this] { storage.up = true; });
+    case 22:
+      count("slurmctld is gone");
+      return std::fill(controller.begin(), controller.end(), random.chance(0.3));
+    case 23:
+      count("network is slow");
+      network.slow(random.chance(0.5) ? 0.6 : 0.02);
+      return;
+    case 24:
+      if (auto* agent = live_agent(n); agent && random.chance(0.3))
+        count("drain is asked for"), run(agent->process, [agent, stop = random.chance(0.3)] {
+          agent->wish({stop, stop ? "SIGTERM" : "somebody asked"});
+        });
+      return;
+    case 26:
+      if (here.ranks.empty()) return;
+      count("rank computes wrongly"), corrupted = true;
+      return training->corrupt(
+          *here.ranks[static_cast<std::size_t>(random.below(static_cast<int>(here.ranks.size())))]);
+    case 25:
+      if (auto* leader = live_leader()) {
+        const Order::Verb verbs[] = {Order::Verb::save,  Order::Verb::pause,  Order::Verb::resume,
+                                     Order::Verb::evict, Order::Verb::spares, Order::Verb::stop};
+        const Order what{"1", verbs[random.below(random.chance(0.2) ? 6 : 5)], name(n), "somebody"};
+        for (int i = 0; i < node_count(); ++i)
+          if (auto* agent = live_agent(i);
+              agent && agent->leading.get() == leader && !agent->process->stopped)
+            return count("order"), void(run(agent->process, [agent, what] { agent->order(what); }));
+      }
+      return;
+  }
+}
+
+void World::mend() {
+  say("MENDED");
+  interrupt_in_ = -1;
+  storage.up = true;
+  network.slow(0.02);
+  heal();
+  for (auto& n : nodes) {
+    if (!ending_) n->power_on();
+    n->clears = n->starts = true;
+    for (const auto& rank : n->ranks) {
+      rank->hung = false;
+      if (rank->process->stopped) go_on(rank->process);
+    }
+    if (n->mpirun && n->mpirun->process->stopped) go_on(n->mpirun->process);
+    if (n->agent && n->agent->process->stopped) go_on(n->agent->process);
+  }
+  // Whatever somebody ordered to wait is ordered to go on, until a leader has taken it.
+  every(timeline, std::make_shared<Process>(0), 2, 0.5, [this] {
+    if (over()) return false;
+    if (auto* leader = live_leader(); leader && leader->supervisor().state().paused)
+      for (int i = 0; i < node_count(); ++i)
+        if (auto* agent = live_agent(i); agent && agent->leading.get() == leader)
+          agent->order({"2", Order::Verb::resume, "", "somebody"});
+    return true;
+  });
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,445 @@
+#include "tests/sim/lead.hpp"
+
+#include <fmt/format.h>
+
+#include "tests/sim/world.hpp"
+
+namespace holdfast::sim {
+
+using namespace control;
+using namespace launcher;
+using nlohmann::json;
+
+namespace {
+constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_page_s = 2,
+                 retry_s = 0.5, patience_s = 120, vote_limit_s = 20;
+
+Supervisor supervisor_of(World& world, int epoch, int node) {
+  const auto events = world.storage.events();
+  RunState state;
+  for (const auto& event : events) apply_event(state, event);
+  json elected = {{"event", "leader_elected"},    {"node", world.name(node)}, {"job", world.roster.job},
+                  {"after", read_so_far(events)}, {"epoch", epoch},           {"unix", world.timeline.now}};
+  apply_event(state, elected);
+  world.storage.write(epoch, std::move(elected));
+  return world.supervisor(epoch, std::move(state));
+}
+}  // namespace
+
+Leader::Leader(World& world, const ProcessPtr& process, int epoch)
+    : world_(world),
+      process_(process),
+      epoch_(epoch),
+      supervisor_(supervisor_of(world, epoch, process->node)),
+      lines_(static_cast<std::size_t>(world.node_count())),
+      heard_(lines_.size()) {
+  world_.say(fmt::format("{} leads, epoch {}", world_.name(process->node), epoch));
+  const RunState& state = supervisor_.state();
+  ordered_.attempt = supervisor_.attempt();
+  ordered_.drain = state.asked_of_ranks();
+  ordered_.paused = state.hold_ranks();
+  if (state.attempt_live()) {
+    const auto& live = state.attempts.back();
+    begin(live.epoch, live.number, static_cast<int>(live.placement.size()) * world_.roster.ranks_per_node,
+          state.verdicts);
+  }
+  const std::weak_ptr<bool> alive = alive_;
+  const auto still = [alive] {
+    const auto there = alive.lock();
+    return there && *there;
+  };
+  every(world_.timeline, process_, tick_s, 0, [this, still] { return still() && (tick(), still()); });
+  every(world_.timeline, process_, 1e-3 * world_.limits.heartbeat_ms, 0.01,
+        [this, still] { return still() && (send_all(LeaderBeat{epoch_}), true); });
+}
+
+Leader::~Leader() {
+  world_.leader_is_gone(*this);
+  *alive_ = false;
+  for (auto& line : lines_)
+    if (line.connection && process_->alive) world_.network.close(line.connection, 0);
+}
+
+void Leader::later(double seconds, std::function<void()> what) {
+  world_.timeline.after(seconds, [this, what = std::move(what), p = process_, alive = std::weak_ptr(alive_)] {
+    run(p, [what, alive] {
+      const auto there = alive.lock();
+      if (there && *there) what();
+    });
+  });
+}
+
+void Leader::covered(const char* event) { world_.covered(supervisor_.stage(), event); }
+
+void Leader::resign(const std::string& why) {
+  if (!std::exchange(*alive_, false)) return;
+  world_.say(fmt::format("epoch {} resigns: {}", epoch_, why));
+  for (auto& line : lines_)
+    if (line.connection) world_.network.close(line.connection, 0), line.connection.reset();
+  world_.timeline.after(0, [&world = world_, node = process_->node, p = process_, mine = this] {
+    run(p, [&world, node, p, mine] {
+      auto& agent = world.node(node).agent;
+      if (!agent || agent->process != p || agent->leading.get() != mine) return;
+      agent->leading.reset();
+      agent->standing.resigned(world.timeline.now);
+    });
+  });
+}
+
+// --- lines to the agents ---
+
+void Leader::call(int n) {
+  Line& line = lines_[static_cast<std::size_t>(n)];
+  line.dialling = true, line.greeted = false;
+  const std::weak_ptr<bool> alive = alive_;
+  world_.network.dial(
+      process_, n, dial_limit_s,
+      [this, n, alive](const ConnectionPtr& c) {
+        const auto there = alive.lock();
+        if (!there || !*there) return;
+        Line& mine = lines_[static_cast<std::size_t>(n)];
+        mine.dialling = false, mine.connection = c;
+        c->ends[0].message = [this, n, alive](const Message& m) {
+          const auto lives = alive.lock();
+          if (lives && *lives) take(n, m);
+        };
+        c->ends[0].closed = [this, n, alive] {
+          const auto lives = alive.lock();
+          if (lives && *lives) lost_line(n);
+        };
+        greet(n);
+      },
+      [this, n, alive] {
+        const auto there = alive.lock();
+        if (there && *there) lost_line(n);
+      });
+}
+
+void Leader::greet(int n) {
+  send(n, Hello{Hello::Role::leader, world_.name(process_->node), epoch_, 0, -1, 1});
+  if (ordered_.attempt > 0) send(n, Clear{epoch_, ordered_.attempt});
+  if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
+  send(n, Pause{ordered_.paused});
+  if (ordered_.finish) send(n, Finish{*ordered_.finish});
+}
+
+void Leader::lost_line(int n) {
+  Line& line = lines_[static_cast<std::size_t>(n)];
+  if (line.greeted) covered("agent gone"), supervisor_.agent_gone(n);
+  line.greeted = line.dialling = false;
+  line.connection.reset();
+  line.next_dial =
+      world_.timeline.now + (supervisor_.state().lost.contains(world_.name(n)) ? lost_redial_s : redial_s);
+}
+
+void Leader::take(int n, const Message& message) {
+  supervisor_.at(world_.timeline.now);
+  if (const auto* m = std::get_if<Beat>(&message)) {
+    covered("beat");
+    lines_[static_cast<std::size_t>(n)].greeted = true;
+    heard_[static_cast<std::size_t>(n)] = world_.timeline.now;
+    supervisor_.agent_here(n, *m);
+  } else if (const auto* cleared = std::get_if<Cleared>(&message)) {
+    covered("cleared");
+    supervisor_.cleared(n, cleared->attempt);
+  } else if (const auto* started = std::get_if<RankStarted>(&message)) {
+    covered("rank started");
+    supervisor_.rank_started(n, *started);
+  } else if (const auto* exited = std::get_if<RankExited>(&message)) {
+    covered("rank exited");
+    supervisor_.rank_exited(n, *exited);
+  } else if (const auto* failed = std::get_if<RankFailed>(&message)) {
+    covered("rank failed");
+    supervisor_.rank_failed(n, *failed);
+  } else if (const auto* finished = std::get_if<RankFinished>(&message)) {
+    covered("rank finished");
+    supervisor_.rank_finished(*finished);
+  } else if (const auto* restored = std::get_if<RankRestored>(&message)) {
+    covered("rank restored");
+    supervisor_.rank_restored(*restored);
+  } else if (const auto* doubt = std::get_if<RankDoubt>(&message)) {
+    covered("doubt");
+    supervisor_.rank_doubt(n, *doubt);
+  } else if (const auto* health = std::get_if<NodeHealth>(&message)) {
+    covered("health");
+    supervisor_.node_health(n, *health);
+  } else if (const auto* stacks = std::get_if<Stacks>(&message)) {
+    covered("stacks");
+    supervisor_.stacks(n, *stacks);
+  } else if (const auto* ended = std::get_if<MpirunExited>(&message)) {
+    covered("mpirun exited");
+    supervisor_.mpirun_exited(n, *ended);
+  } else if (const auto* drain = std::get_if<Drain>(&message)) {
+    covered(drain->stop ? "drain stop" : "drain save");
+    supervisor_.drain(*drain);
+  } else if (const auto* vote_in = std::get_if<RankVote>(&message)) {
+    covered("vote");
+    vote(*vote_in);
+  }
+  act();
+}
+
+OrderTaken Leader::order(const Order& what) {
+  covered("order");
+  supervisor_.at(world_.timeline.now);
+  const OrderTaken answer = supervisor_.order(what);
+  act();
+  return answer;
+}
+
+void Leader::send(int n, const Message& message) {
+  if (const auto& c = lines_[static_cast<std::size_t>(n)].connection) world_.network.send(c, 0, message);
+}
+
+void Leader::send_all(const Message& message) {
+  for (int n = 0; n < world_.node_count(); ++n) send(n, message);
+}
+
+// --- time and decisions ---
+
+void Leader::tick() {
+  const double now = world_.timeline.now;
+  for (int n = 0; n < world_.node_count(); ++n) {
+    const Line& line = lines_[static_cast<std::size_t>(n)];
+    if (!line.connection && !line.dialling && now >= line.next_dial) call(n);
+  }
+  if (page_ && now - page_->since > stuck_page_s) return;
+  covered("tick");
+  supervisor_.at(now);
+  supervisor_.tick();
+  act();
+}
+
+void Leader::act(std::function<void()> then) {
+  if (over()) return;
+  for (auto& action : supervisor_.take_actions()) {
+    if (const auto* record = std::get_if<Record>(&action)) check(record->event);
+    steps_.emplace_back(std::move(action));
+  }
+  check_placement();
+  if (then) steps_.emplace_back(std::move(then));
+  turn_page();
+}
+
+/// What a decision must rest on, by what this leader has heard.
+void Leader::check(const json& event) {
+  const auto& state = supervisor_.state();
+  if (event["event"] == "node_lost") {
+    int voters = 0, reached = 0;
+    for (int n = 0; n < world_.node_count(); ++n) {
+      const bool itself = world_.name(n) == event["node"];
+      if (state.lost.contains(world_.name(n)) && !itself) continue;
+      ++voters;
+      reached +=
+          heard_[static_cast<std::size_t>(n)] > 0 &&
+          world_.timeline.now - heard_[static_cast<std::size_t>(n)] <= 1e-3 * world_.limits.node_silence_ms;
+    }
+    world_.expect(2 * reached >= voters, "a leader that reaches fewer than half names nobody lost");
+  } else if (event["event"] == "spare_promoted") {
+    const int to = world_.roster.node_called(event["to"]);
+    world_.expect(heard_[static_cast<std::size_t>(to)] > 0, "a spare that was never heard of gets no slot");
+  }
+}
+
+void Leader::check_placement() {
+  const auto stage = supervisor_.stage();
+  if (stage != Stage::clearing && stage != Stage::starting && stage != Stage::running) return;
+  for (const int n : supervisor_.placement())
+    world_.expect(!supervisor_.state().lost.contains(world_.name(n)),
+                  world_.name(n) + " is not lost and in a slot");
+}
+
+/// The records at the front, and what the steps behind them need on the disk.
+void Leader::turn_page() {
+  if (page_ || carry_ > 0 || over() || steps_.empty()) return;
+  Page page;
+  bool files = false;
+  for (; page.steps < steps_.size(); ++page.steps) {
+    const auto* action = std::get_if<Action>(&steps_[page.steps]);
+    if (!action) continue;
+    if (const auto* record = std::get_if<Record>(action)) {
+      if (page.events.size() < page.steps) break;
+      page.events.push_back(record->event);
+    } else if (std::holds_alternative<Launch>(*action) || std::holds_alternative<FinishRun>(*action)) {
+      if (std::exchange(files, true)) break;
+      if (std::holds_alternative<FinishRun>(*action)) page.result = result_of(supervisor_.state());
+    }
+  }
+  page.since = world_.timeline.now;
+  page_ = std::move(page);
+  if (world_.bug == Bug::act_before_record) carry_ = page_->steps, carry_out();
+  later(world_.random.between(0.002, 0.03), [this] { write_page(); });
+}
+
+/// The disk's worker. It looks at the epochs before it writes, and again afterwards: only then is it sure
+/// that whoever leads next has read the lines, and they may be acted upon. It may be stopped or die between
+/// any two of these.
+void Leader::write_page() {
+  if (!page_) return;
+  auto& storage = world_.storage;
+  if (!storage.reachable(process_->node)) {
+    if (world_.timeline.now - page_->since > patience_s) return resign("the run directory has not answered");
+    return later(retry_s, [this] { write_page(); });
+  }
+  if (storage.highest() > epoch_) return resign("a higher epoch exists");
+  if (world_.interrupted(process_)) {
+    if (process_->alive) return later(0, [this] { put_page_down(); });
+    // It died while it wrote: so many lines are whole, the last one is torn.
+    const int lines = world_.random.below(static_cast<int>(page_->events.size()) + 1);
+    for (int i = 0; i < lines; ++i) storage.write(epoch_, page_->events[static_cast<std::size_t>(i)]);
+    return;
+  }
+  put_page_down();
+}
+
+void Leader::put_page_down() {
+  for (auto& event : page_->events) {
+    world_.say(fmt::format("epoch {}: {}", epoch_, event.dump()));
+    if (event["event"] == "silent_corruption" && world_.storage.highest() == epoch_)
+      world_.doubted(event["trusted_step"], event["step"]);
+    world_.storage.write(epoch_, std::move(event));
+  }
+  if (world_.storage.highest() > epoch_ && world_.bug != Bug::act_unchecked)
+    return resign("a higher epoch exists");
+  const auto files = [this] {
+    if (page_->result) world_.result_written(epoch_, *page_->result);
+    later(world_.random.between(0, 0.005), [this] {
+      const std::size_t steps = page_->steps;
+      page_.reset();
+      if (world_.bug != Bug::act_before_record) carry_ = steps, carry_out();
+      turn_page();
+    });
+  };
+  if (world_.interrupted(process_)) return later(0, files);
+  files();
+}
+
+void Leader::carry_out() {
+  while (carry_ > 0 && !over()) {
+    if (world_.interrupted(process_)) return later(0, [this] { carry_out(), turn_page(); });
+    --carry_;
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    if (const auto* action = std::get_if<Action>(&step))
+      carry_out(*action);
+    else
+      std::get<std::function<void()>>(step)();
+  }
+}
+
+void Leader::carry_out(const Action& action) {
+  if (const auto* clear = std::get_if<ClearAll>(&action)) {
+    ordered_.attempt = clear->attempt;
+    ordered_.drain.reset();
+    begin(epoch_, clear->attempt, world_.roster.world());
+    send_all(Clear{epoch_, clear->attempt});
+  } else if (const auto* start = std::get_if<Launch>(&action)) {
+    launch(*start);
+  } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
+    ordered_.drain = tell->what;
+    send_all(tell->what);
+  } else if (const auto* pause = std::get_if<PauseRanks>(&action)) {
+    ordered_.paused = pause->on;
+    send_all(Pause{pause->on});
+  } else if (const auto* dump = std::get_if<DumpRank>(&action)) {
+    send(dump->node, DumpStacks{supervisor_.attempt(), dump->rank});
+  } else if (const auto* check = std::get_if<CheckNodes>(&action)) {
+    for (const int n : check->nodes) send(n, CheckNode{});
+  } else if (const auto* finish = std::get_if<FinishRun>(&action)) {
+    ordered_.finish = finish->exit_code;
+    send_all(Finish{finish->exit_code});
+  } else if (const auto* resignation = std::get_if<Resign>(&action)) {
+    resign(resignation->why);
+  }
+}
+
+void Leader::launch(const Launch& what) {
+  const int per_node = world_.roster.ranks_per_node,
+            size = static_cast<int>(what.placement.size()) * per_node;
+  begin(epoch_, what.attempt, size);
+  world_.launched(what, epoch_, supervisor_.state());
+  if (world_.through_mpirun) {
+    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step};
+    for (const int n : what.placement) order.slots.push_back(world_.name(n));
+    return send(process_->node, order);
+  }
+  for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
+    StartRanks order{epoch_, what.attempt, size, per_node, 29500, "", {}, what.trusted_step};
+    for (int i = 0; i < per_node; ++i) order.ranks.push_back({static_cast<int>(slot) * per_node + i, i});
+    send(what.placement[slot], order);
+  }
+}
+
+// --- the desk for checkpoints ---
+
+void Leader::begin(int epoch, int attempt, int world_size, const std::map<std::int64_t, bool>& decided) {
+  generation_epoch_ = epoch, generation_attempt_ = attempt, world_size_ = world_size;
+  pending_.clear(), verdicts_.clear();
+  for (const auto& [step, durable] : decided)
+    verdicts_[step] = {attempt, step, durable, durable ? "" : "dropped"};
+}
+
+void Leader::vote(const RankVote& v) {
+  if (v.attempt != generation_attempt_ && world_.bug != Bug::old_votes) return;
+  if (const auto known = verdicts_.find(v.step); known != verdicts_.end()) return send_all(known->second);
+  const bool first = !pending_.contains(v.step);
+  Pending& pending = pending_[v.step];
+  if (first)
+    later(vote_limit_s, [this, step = v.step, attempt = generation_attempt_] {
+      const auto late = pending_.find(step);
+      if (attempt != generation_attempt_ || late == pending_.end() ||
+          static_cast<int>(late->second.votes.size()) == world_size_)
+        return;
+      conclude(step, attempt, false, "votes are missing");
+    });
+  pending.votes.emplace(v.rank, v.ok ? std::optional(v.payload) : std::nullopt);
+  if (static_cast<int>(pending.votes.size()) == world_size_) settle(v.step);
+}
+
+void Leader::settle(std::int64_t step) {
+  if (busy_ || !pending_.contains(step)) return;
+  busy_ = true;
+  struct Job {
+    std::map<int, std::optional<std::string>> votes;
+    AttemptKey key;
+    bool durable = false;
+    std::string note;
+  };
+  const auto job = std::make_shared<Job>();
+  job->votes = pending_[step].votes, job->key = {generation_attempt_, generation_epoch_};
+  const auto done = [this, job, step] {
+    busy_ = false;
+    conclude(step, job->key.number, job->durable, job->note);
+  };
+  later(world_.random.between(0.01, 0.2), [this, job, step, done] {
+    for (const auto& [rank, digest] : job->votes)
+      if (!digest || digest != job->votes.begin()->second)
+        job->note = "not every rank has written the same state";
+    if (!job->note.empty()) return later(0.001, done);
+    if (!world_.storage.reachable(process_->node))
+      return job->note = "the file system is gone", later(0.001, done);
+    if (world_.bug != Bug::commit_unchecked && world_.storage.highest() != epoch_)
+      return job->note = "another leader has taken over", later(0.001, done);
+    world_.commit_begins(epoch_, job->key.number);
+    const auto rename = [this, job, step, done] {
+      world_.committed(epoch_, job->key, step, *job->votes.begin()->second);
+      job->durable = true;
+      later(world_.random.between(0, 0.05), done);
+    };
+    if (world_.interrupted(process_)) return later(0, rename);
+    rename();
+  });
+}
+
+void Leader::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
+  const Verdict verdict{attempt, step, durable, note};
+  if (attempt == generation_attempt_) verdicts_[step] = verdict, pending_.erase(step);
+  covered(durable ? "checkpoint durable" : "checkpoint dropped");
+  supervisor_.at(world_.timeline.now);
+  supervisor_.checkpoint_decided(verdict, note);
+  act([this, verdict] { send_all(verdict); });
+  for (const auto& [next, pending] : pending_)
+    if (static_cast<int>(pending.votes.size()) == world_size_) return settle(next);
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,96 @@
+#pragma once
+// The leader in an agent, modelled around the production Supervisor: lines to the agents, the desk for
+// checkpoints, and decisions carried out in their order: first on record, then acted upon. It may be stopped
+// or die between any two.
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "launcher/supervise/supervisor.hpp"
+#include "tests/sim/network.hpp"
+
+namespace holdfast::sim {
+
+class World;
+
+class Leader {
+ public:
+  Leader(World& world, const ProcessPtr& process, int epoch);
+  ~Leader();
+  int epoch() const { return epoch_; }
+  const launcher::Supervisor& supervisor() const { return supervisor_; }
+  /// Nothing that it decided is still on its way to the disk.
+  bool settled() const { return steps_.empty() && !page_; }
+  control::OrderTaken order(const control::Order& what);
+
+ private:
+  struct Line {
+    ConnectionPtr connection;
+    bool dialling = false, greeted = false;
+    double next_dial = 0;
+  };
+  struct Ordered {
+    int attempt = 0;
+    std::optional<control::Drain> drain;
+    bool paused = false;
+    std::optional<int> finish;
+  };
+  using Step = std::variant<launcher::Action, std::function<void()>>;
+  struct Page {
+    std::vector<nlohmann::json> events;
+    std::optional<nlohmann::json> result;
+    std::size_t steps = 0;
+    double since = 0;
+  };
+  struct Pending {
+    std::map<int, std::optional<std::string>> votes;  ///< rank -> digest; nothing: it said no
+  };
+  void call(int node);
+  void take(int node, const control::Message& message);
+  void lost_line(int node);
+  void tick();
+  void greet(int node);
+  void act(std::function<void()> then = nullptr);
+  void turn_page();
+  void write_page();
+  void put_page_down();
+  void carry_out();
+  void carry_out(const launcher::Action& action);
+  void launch(const launcher::Launch& what);
+  void check(const nlohmann::json& event);
+  void check_placement();
+  void send(int node, const control::Message& message);
+  void send_all(const control::Message& message);
+  void resign(const std::string& why);
+  bool over() const { return !*alive_; }
+  void later(double seconds, std::function<void()> what);
+  void covered(const char* event);
+
+  void begin(int epoch, int attempt, int world_size, const std::map<std::int64_t, bool>& decided = {});
+  void vote(const control::RankVote& vote);
+  void settle(std::int64_t step);
+  void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
+
+  World& world_;
+  ProcessPtr process_;
+  int epoch_;
+  launcher::Supervisor supervisor_;
+  std::vector<Line> lines_;
+  std::vector<double> heard_;  ///< when a node's last beat came; 0: never
+  Ordered ordered_;
+  std::deque<Step> steps_;    ///< decided, and not yet carried out
+  std::optional<Page> page_;  ///< the steps at the front, on their way to the disk
+  std::size_t carry_ = 0;     ///< steps at the front that are on record
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+
+  int generation_epoch_ = 0, generation_attempt_ = 0, world_size_ = 0;
+  std::map<std::int64_t, Pending> pending_;
+  std::map<std::int64_t, control::Verdict> verdicts_;
+  bool busy_ = false;
+};
+
+}  // namespace holdfast::sim

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Put one bug at a time into a copy of a production source, and see that the simulator finds it.
+#
+#   tests/sim/mutations.sh BUILD [SCHEDULES]   BUILD: a build tree in which sim_test is built; SCHEDULES: default 3000
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+(($# >= 1)) || { sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+build=$(cd "$1" && pwd) schedules=${2:-3000}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# name | file | sed expression
+mutations='
+half of the agents, less one     | launcher/agent/ballot.cpp                   | s/2 \* granted >= voters/2 * granted + 2 >= voters/
+nobody may object                | launcher/agent/ballot.cpp                   | s/if (denied > 0) return Outcome::lost;//; s/denied == 0 && //
+epochs fenced one too low        | launcher/agent/standing.cpp                 | s/if (epoch < epoch_) return false;/if (epoch < epoch_ - 1) return false;/
+attempts fenced with <=          | launcher/agent/standing.cpp                 | s/if (attempt < attempt_) return Fence::refuse;/if (attempt <= attempt_) return Fence::refuse;/
+a minority names nodes lost      | launcher/supervise/supervisor.cpp           | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
+spares that were never heard of  | launcher/supervise/supervisor_failures.cpp  | s/RunState state = with_doubts();/RunState state = state_;/
+adopts with a lost node          | launcher/supervise/supervisor_stages.cpp    | s/ || lost_is_placed()) return false;/) return false;/
+starts before the old has ended  | launcher/supervise/supervisor_stages.cpp    | s/cleared >= attempt()) continue;/cleared >= attempt() - 1) continue;/
+attempts are not counted on      | launcher/supervise/supervisor_stages.cpp    | s/{"attempt", attempt() + 1}/{"attempt", std::max(1, attempt())}/
+state in doubt is trusted        | launcher/supervise/supervisor_stages.cpp    | s/placement_, state_.trusted_step}/placement_, -1}/
+lines that came too late count   | launcher/supervise/succession.cpp           | s/epoch = after->value.*;/epoch = seq = INT32_MAX;/
+'
+mapfile -t objects < <(find "$build/tests/sim/CMakeFiles/sim_test.dir" -name '*.o')
+mapfile -t libraries < <(find "$build" -name 'libholdfast_*.a' ! -name '*fuzz*')
+status=0
+while IFS='|' read -r name file expression; do
+  [[ $name ]] || continue
+  name=$(xargs <<<"$name") file=$(xargs <<<"$file")
+  sed "$expression" "$root/$file" >"$work/mutated.cpp"
+  if cmp -s "$work/mutated.cpp" "$root/$file"; then
+    printf '%-34s NOT APPLIED to %s\n' "$name" "$file"; status=1; continue
+  fi
+  "${CXX:-c++}" -std=c++20 -O1 -I"$root" -c "$work/mutated.cpp" -o "$work/mutated.o"
+  "${CXX:-c++}" -o "$work/sim_test" "${objects[@]}" "$work/mutated.o" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
+    -lgtest -lgtest_main -lfmt -lspdlog -ltomlplusplus -lpthread
+  if found=$(HOLDFAST_SCHEDULES=$schedules "$work/sim_test" --gtest_filter='*NoSchedule*' 2>&1); then
+    printf '%-34s NOT FOUND in %s schedules\n' "$name" "$schedules"; status=1
+  else
+    printf '%-34s found: %s\n' "$name" "$(grep -m1 -oE 'seed [0-9]+: it does not hold that .*' <<<"$found" || echo 'it ended by itself')"
+  fi
+done <<<"$mutations"
+exit "$status"

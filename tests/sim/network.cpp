@@ -1,0 +1,169 @@
+#include "tests/sim/network.hpp"
+
+#include <utility>
+
+namespace holdfast::sim {
+
+void run(const ProcessPtr& process, std::function<void()> what) {
+  if (!process->alive) return;
+  if (process->stopped || !process->waiting.empty()) return process->waiting.push_back(std::move(what));
+  what();
+}
+
+void go_on(const ProcessPtr& process) {
+  process->stopped = false;
+  while (process->alive && !process->stopped && !process->waiting.empty()) {
+    auto what = std::move(process->waiting.front());
+    process->waiting.pop_front();
+    what();
+  }
+}
+
+namespace {
+struct Timer : std::enable_shared_from_this<Timer> {
+  Timer(Timeline& t, ProcessPtr p, double s, std::function<bool()> w)
+      : timeline(t), process(std::move(p)), period(s), what(std::move(w)) {}
+  void arm(double seconds) {
+    timeline.after(seconds, [self = shared_from_this()] {
+      run(self->process, [self] {
+        if (self->what()) self->arm(self->period);
+      });
+    });
+  }
+  Timeline& timeline;
+  ProcessPtr process;
+  double period;
+  std::function<bool()> what;
+};
+}  // namespace
+
+void every(Timeline& timeline, const ProcessPtr& process, double period, double first,
+           std::function<bool()> what) {
+  std::make_shared<Timer>(timeline, process, period, std::move(what))->arm(first);
+}
+
+Network::Network(Timeline& timeline, Random& random, int nodes)
+    : timeline_(timeline),
+      random_(random),
+      nodes_(nodes),
+      blocked_(static_cast<std::size_t>(nodes * nodes)),
+      powered_(static_cast<std::size_t>(nodes), true) {}
+
+bool Network::way(int from, int to) const {
+  return powered_[static_cast<std::size_t>(from)] && powered_[static_cast<std::size_t>(to)] &&
+         (from == to || !blocked_[at(from, to)]);
+}
+
+double Network::delay() { return random_.between(0.0005, slow_); }
+
+void Network::schedule(const ConnectionPtr& c, int end, std::optional<control::Message> what) {
+  auto& to = c->ends[static_cast<std::size_t>(end)];
+  to.last = std::max(to.last, timeline_.now + delay());
+  timeline_.at(to.last, [this, c, end, what = std::move(what)] { arrive(c, end, what); });
+}
+
+void Network::arrive(const ConnectionPtr& c, int end, std::optional<control::Message> what) {
+  auto& to = c->ends[static_cast<std::size_t>(end)];
+  if (to.over || !to.process->alive) return;
+  to.held.push_back(std::move(what));
+  if (!way(c->ends[static_cast<std::size_t>(1 - end)].process->node, to.process->node)) return;
+  for (auto& next : std::exchange(to.held, {}))
+    run(to.process, [c, end, next = std::move(next)] {
+      auto& here = c->ends[static_cast<std::size_t>(end)];
+      if (here.over) return;
+      if (next) {
+        if (const auto handler = here.message) handler(*next);
+        return;
+      }
+      here.over = true;
+      here.message = nullptr;
+      if (const auto closed = std::exchange(here.closed, nullptr)) closed();
+    });
+}
+
+void Network::send(const ConnectionPtr& c, int from, std::optional<control::Message> what) {
+  if (c->ends[static_cast<std::size_t>(from)].over) return;
+  schedule(c, 1 - from, std::move(what));
+}
+
+void Network::close(const ConnectionPtr& c, int end) {
+  auto& here = c->ends[static_cast<std::size_t>(end)];
+  if (here.over) return;
+  schedule(c, 1 - end, std::nullopt);
+  here.over = true, here.message = nullptr, here.closed = nullptr;
+}
+
+void Network::reset(const ConnectionPtr& c) {
+  for (int end = 0; end < 2; ++end) {
+    auto& to = c->ends[static_cast<std::size_t>(end)];
+    if (to.over) continue;
+    to.message = nullptr;  // what is on its way is lost
+    to.held.clear();
+    schedule(c, end, std::nullopt);
+  }
+}
+
+void Network::reset_some(int count) {
+  std::erase_if(connections_, [](const auto& c) { return c.expired(); });
+  for (int i = 0; i < count && !connections_.empty(); ++i)
+    if (const auto c =
+            connections_[static_cast<std::size_t>(random_.below(static_cast<int>(connections_.size())))]
+                .lock())
+      reset(c);
+}
+
+void Network::flush(double broken_share) {
+  std::erase_if(connections_, [](const auto& c) { return c.expired(); });
+  for (const auto& weak : connections_) {
+    const auto c = weak.lock();
+    if (!c) continue;
+    for (int end = 0; end < 2; ++end) {
+      auto& to = c->ends[static_cast<std::size_t>(end)];
+      if (to.held.empty() || !way(c->ends[static_cast<std::size_t>(1 - end)].process->node, to.process->node))
+        continue;
+      if (random_.chance(broken_share)) {
+        reset(c);
+        break;
+      }
+      for (auto& what : std::exchange(to.held, {})) schedule(c, end, std::move(what));
+    }
+  }
+}
+
+void Network::process_died(const ProcessPtr& process) {
+  for (const auto& weak : connections_) {
+    const auto c = weak.lock();
+    if (!c) continue;
+    for (int end = 0; end < 2; ++end)
+      if (c->ends[static_cast<std::size_t>(end)].process == process) {
+        schedule(c, 1 - end, std::nullopt);
+        c->ends[static_cast<std::size_t>(end)].over = true;
+        c->ends[static_cast<std::size_t>(end)].message = nullptr;
+        c->ends[static_cast<std::size_t>(end)].closed = nullptr;
+      }
+  }
+}
+
+void Network::dial(const ProcessPtr& client, int to, double limit_s,
+                   std::function<void(const ConnectionPtr&)> opened, std::function<void()> failed) {
+  const auto settled = std::make_shared<bool>(false);
+  const auto fail = [client, settled, failed = std::move(failed)] {
+    if (!std::exchange(*settled, true)) run(client, failed);
+  };
+  timeline_.after(limit_s, fail);
+  timeline_.after(delay(), [this, client, to, settled, fail, opened = std::move(opened)] {
+    if (!way(client->node, to) || !way(to, client->node)) return;
+    const ProcessPtr server = listener(to);
+    if (!server || !server->alive) return fail();
+    run(server, [this, client, to, server, settled, opened] {
+      if (!client->alive || std::exchange(*settled, true)) return;
+      const auto c = std::make_shared<Connection>();
+      c->ends[0].process = client, c->ends[1].process = server;
+      connections_.push_back(c);
+      accept(to, c);
+      run(client, [c, opened] { opened(c); });
+    });
+  });
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,81 @@
+#pragma once
+// Processes that can be stopped and killed, and connections between them: in order within one, lost with a
+// reset, held back while the way is cut (as TCP does), each direction by itself.
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/control/message.hpp"
+#include "tests/sim/timeline.hpp"
+
+namespace holdfast::sim {
+
+/// What happens to it waits while it is stopped, and is dropped once it is dead.
+struct Process {
+  explicit Process(int n) : node(n) {}
+  int node;
+  bool alive = true, stopped = false;
+  std::deque<std::function<void()>> waiting;
+};
+using ProcessPtr = std::shared_ptr<Process>;
+
+void run(const ProcessPtr& process, std::function<void()> what);
+void go_on(const ProcessPtr& process);  ///< after a stop: what has waited happens now, in order
+/// Calls `what` every `period` seconds until it returns false or the process dies. Nothing is made up for
+/// after a stop.
+void every(Timeline& timeline, const ProcessPtr& process, double period, double first,
+           std::function<bool()> what);
+
+struct Connection {
+  struct End {
+    ProcessPtr process;
+    std::function<void(const control::Message&)> message;
+    std::function<void()> closed;
+    bool over = false;                                 ///< it has closed, or has heard that the other has
+    double last = 0;                                   ///< when the last thing sent to it arrives
+    std::deque<std::optional<control::Message>> held;  ///< on its way to it, and cut off; nothing: the close
+  };
+  std::array<End, 2> ends;  ///< client, server
+};
+using ConnectionPtr = std::shared_ptr<Connection>;
+
+class Network {
+ public:
+  Network(Timeline& timeline, Random& random, int nodes);
+
+  bool way(int from, int to) const;
+  void set_way(int from, int to, bool open) { blocked_[at(from, to)] = !open; }
+  void power(int node, bool on) { powered_[static_cast<std::size_t>(node)] = on; }
+  /// After ways were opened: what was held back arrives, or its connection is found broken.
+  void flush(double broken_share);
+  void slow(double seconds) { slow_ = seconds; }  ///< most delay of a message
+
+  void send(const ConnectionPtr& connection, int from_end, std::optional<control::Message> what);
+  void close(const ConnectionPtr& connection, int end);
+  void reset(const ConnectionPtr& connection);
+  void reset_some(int count);
+  /// The kernel of a live node speaks for its dead process.
+  void process_died(const ProcessPtr& process);
+
+  std::function<ProcessPtr(int node)> listener;                ///< the agent's process, if there is one
+  std::function<void(int node, const ConnectionPtr&)> accept;  ///< in that process
+  void dial(const ProcessPtr& client, int to, double limit_s,
+            std::function<void(const ConnectionPtr&)> opened, std::function<void()> failed);
+
+ private:
+  std::size_t at(int from, int to) const { return static_cast<std::size_t>(from * nodes_ + to); }
+  double delay();
+  void arrive(const ConnectionPtr& connection, int end, std::optional<control::Message> what);
+  void schedule(const ConnectionPtr& connection, int end, std::optional<control::Message> what);
+  Timeline& timeline_;
+  Random& random_;
+  int nodes_;
+  double slow_ = 0.02;
+  std::vector<bool> blocked_, powered_;
+  std::vector<std::weak_ptr<Connection>> connections_;
+};
+
+}  // namespace holdfast::sim

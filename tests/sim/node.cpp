@@ -1,0 +1,424 @@
+#include "tests/sim/node.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/agent/ballot.hpp"
+#include "tests/sim/lead.hpp"
+#include "tests/sim/world.hpp"
+
+namespace holdfast::sim {
+
+using namespace control;
+using launcher::Ballot;
+using launcher::Standing;
+
+namespace {
+constexpr double campaign_limit_s = 1, watch_s = 0.2, third_voice_s = 0.05;
+
+Standing standing_of(const World& world, int node) {
+  const auto& order = world.roster.candidates;
+  const auto place = std::find(order.begin(), order.end(), node);
+  return {place == order.end() ? -1 : static_cast<int>(place - order.begin()),
+          {1e-3 * world.limits.leader_silence_ms, 0.5, 8},
+          world.storage.highest(),
+          0,
+          world.timeline.now};
+}
+}  // namespace
+
+struct Agent::Campaign {
+  Ballot ballot;
+  std::vector<bool> lost;
+  std::set<int> granted;
+  int epoch;
+  std::vector<ConnectionPtr> lines;
+  bool over = false;
+  /// Counted another way: half of those that are not lost.
+  bool fair() const {
+    return 2 * static_cast<int>(granted.size()) >=
+           static_cast<int>(std::count(lost.begin(), lost.end(), false));
+  }
+};
+
+Agent::Agent(World& world, Node& node)
+    : process(std::make_shared<Process>(node.number())),
+      standing(standing_of(world, node.number())),
+      world_(world),
+      node_(node) {
+  for (const auto& rank : node.ranks)
+    if (rank->process->alive) standing.meet(rank->attempt.number);
+  if (node.mpirun && node.mpirun->process->alive) {
+    standing.meet(node.mpirun->attempt.number);
+    if (node.mpirun->attempt.number == standing.attempt()) mpirun_attempt_ = standing.attempt();
+  }
+  const double beat_s = 1e-3 * world.limits.heartbeat_ms;
+  every(world.timeline, process, beat_s, world.random.between(0, beat_s), [this] {
+    if (left) return false;
+    tell_leader(beat());
+    return true;
+  });
+  every(world.timeline, process, watch_s, world.random.between(0, watch_s), [this] {
+    if (left) return false;
+    if (standing.should_campaign(world_.timeline.now)) campaign();
+    return true;
+  });
+}
+
+Agent::~Agent() = default;
+
+void Agent::accept(const ConnectionPtr& c) {
+  c->ends[1].message = [this, weak = std::weak_ptr(c)](const Message& m) {
+    const auto connection = weak.lock();
+    if (!connection || left) return;
+    if (connection == leader_) return from_leader(m);
+    if (const auto* h = std::get_if<Hello>(&m)) hello(connection, *h);
+  };
+  c->ends[1].closed = [this, weak = std::weak_ptr(c)] {
+    if (leader_ && leader_ == weak.lock()) leader_.reset(), standing.leader_lost();
+  };
+}
+
+void Agent::hello(const ConnectionPtr& c, const Hello& h) {
+  const double now = world_.timeline.now;
+  if (h.role == Hello::Role::candidate)
+    return world_.network.send(c, 1, Message(standing.answer(h.epoch, now)));
+  if (h.role != Hello::Role::leader) return;
+  const int before = standing.epoch();
+  if (!standing.accept_leader(h.epoch, now) && world_.bug != Bug::lower_leader)
+    return world_.network.close(c, 1);
+  world_.expect(h.epoch >= before, "an agent follows no leader of a lower epoch");
+  if (!standing.leads() && leading) leading.reset();
+  campaign_.reset();
+  if (leader_) world_.network.close(leader_, 1);
+  leader_ = c;
+  tell_leader(beat());
+  for (const auto& [number, known] : ranks_) {
+    const Rank& r = *known.rank;
+    if (known.started) tell_leader(RankStarted{number, r.attempt.number, 1});
+    if (r.restored) tell_leader(*r.restored);
+    for (const auto& [step, vote] : r.votes) tell_leader(vote);
+    if (r.finished) tell_leader(*r.finished);
+    if (known.failed) tell_leader(*known.failed);
+    if (known.exited) tell_leader(*known.exited);
+  }
+  if (wish_) tell_leader(*wish_);
+}
+
+void Agent::tell_leader(const Message& message) {
+  if (leader_) world_.network.send(leader_, 1, message);
+}
+
+Beat Agent::beat() const {
+  Beat b{world_.name(node_.number()),
+         standing.attempt(),
+         mpirun_attempt_ != 0 && mpirun_attempt_ == standing.attempt(),
+         {}};
+  for (const auto& [number, known] : ranks_)
+    if (known.rank->attempt.number == b.attempt && known.started && !known.ended)
+      b.ranks.push_back({number, b.attempt, known.rank->step, known.rank->phase});
+  return b;
+}
+
+void Agent::from_leader(const Message& message) {
+  standing.leader_spoke(world_.timeline.now);
+  if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
+  if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
+  if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
+  if (const auto* verdict = std::get_if<Verdict>(&message)) {
+    for (auto& [number, known] : ranks_)
+      if (known.rank->attempt.number == verdict->attempt) world_.training->verdict(*known.rank, *verdict);
+  } else if (const auto* drain = std::get_if<Drain>(&message)) {
+    drain_ = *drain;
+    for (auto& [number, known] : ranks_)
+      if (known.rank->attempt.number == standing.attempt())
+        known.rank->drain_heard = true, known.rank->stop_heard = known.rank->stop_heard || drain->stop;
+  } else if (const auto* pause = std::get_if<Pause>(&message)) {
+    paused_ = pause->on;
+    for (auto& [number, known] : ranks_) known.rank->pause_heard = paused_;
+  } else if (std::holds_alternative<CheckNode>(message)) {
+    tell_leader(NodeHealth{NodeHealth::Fitness::ok, "", ""});
+  } else if (const auto* dump = std::get_if<DumpStacks>(&message)) {
+    tell_leader(Stacks{dump->attempt, dump->rank, "#0"});
+  } else if (std::holds_alternative<Finish>(message)) {
+    left = true;
+    node_.clears = true;
+    node_.kill_older(INT32_MAX);
+    leading.reset();
+    process->alive = false;
+    world_.network.process_died(process);
+    world_.agent_left();
+  }
+}
+
+void Agent::clear(int attempt) {
+  const auto fence = standing.meet(attempt);
+  if (fence == Standing::Fence::refuse) return;
+  if (fence == Standing::Fence::newer) drain_.reset();
+  std::erase_if(ranks_, [&](const auto& r) { return r.second.rank->attempt.number < attempt; });
+  if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
+  clearing_ = attempt;
+  clear_on();
+}
+
+void Agent::clear_on() {
+  if (node_.kill_older(clearing_) || world_.bug == Bug::cleared_early) return tell_leader(Cleared{clearing_});
+  world_.timeline.after(0.1, [this, p = process] { run(p, [this] { clear_on(); }); });
+}
+
+void Agent::start_ranks(const StartRanks& order) {
+  if (order.attempt != standing.attempt()) return;
+  if (!node_.starts) return;
+  for (const auto& place : order.ranks) {
+    const auto rank =
+        world_.training->start({order.attempt, order.epoch}, place.rank, node_.number(),
+                               order.world / order.ranks_per_node, order.ranks_per_node, order.trusted_step);
+    node_.ranks.push_back(rank);
+    rank_is_here(rank);
+  }
+}
+
+void Agent::start_mpirun(const StartMpirun& order) {
+  if (order.attempt != standing.attempt()) return;
+  const AttemptKey key{order.attempt, order.epoch};
+  const auto mpirun = std::make_shared<Process>(node_.number());
+  node_.mpirun = Mpirun{key, mpirun};
+  mpirun_attempt_ = order.attempt;
+  for (int slot = 0; slot < static_cast<int>(order.slots.size()); ++slot) {
+    const int there = world_.roster.node_called(order.slots[static_cast<std::size_t>(slot)]);
+    world_.timeline.after(
+        world_.random.between(0.05, 0.4), [&world = world_, key, mpirun, there, slot, order] {
+          // `holdfast spawn` asks the agent there; it refuses another attempt's.
+          auto& far = world.node(there);
+          if (!mpirun->alive || mpirun->stopped || !world.network.way(mpirun->node, there)) return;
+          if (!far.agent || !far.agent->process->alive || far.agent->process->stopped || !far.starts) return;
+          if (far.agent->standing.attempt() != key.number) return;
+          const int per_node = world.roster.ranks_per_node;
+          for (int i = 0; i < per_node; ++i) {
+            const auto rank =
+                world.training->start(key, slot * per_node + i, there, static_cast<int>(order.slots.size()),
+                                      per_node, order.trusted_step);
+            far.ranks.push_back(rank);
+            far.agent->rank_is_here(rank);
+          }
+        });
+  }
+}
+
+void Agent::rank_is_here(const RankPtr& rank) {
+  const auto fence = standing.meet(rank->attempt.number);
+  if (fence == Standing::Fence::refuse) return void(node_.kill_older(standing.attempt()));
+  if (fence == Standing::Fence::newer) drain_.reset();
+  Known& known = ranks_[rank->rank];
+  known = Known{rank, true, false, std::nullopt, std::nullopt};
+  if (drain_) rank->drain_heard = true, rank->stop_heard = drain_->stop;
+  rank->pause_heard = paused_;
+  tell_leader(RankStarted{rank->rank, rank->attempt.number, 1});
+}
+
+void Agent::rank_says(const RankPtr& rank, const Message& what) {
+  const auto it = ranks_.find(rank->rank);
+  if (it != ranks_.end() && it->second.rank == rank) tell_leader(what);
+}
+
+void Agent::rank_ended(const RankPtr& rank, int status) {
+  const auto it = ranks_.find(rank->rank);
+  if (it == ranks_.end() || it->second.rank != rank || it->second.ended) return;
+  it->second.ended = true;
+  it->second.exited = RankExited{rank->rank, rank->attempt.number, status};
+  tell_leader(*it->second.exited);
+}
+
+void Agent::mpirun_ended(int attempt, int status) {
+  if (mpirun_attempt_ == attempt) mpirun_attempt_ = 0;
+  tell_leader(MpirunExited{attempt, status});
+}
+
+void Agent::wish(const Drain& what) {
+  if (!wish_ || !wish_->stop) wish_ = what;
+  tell_leader(*wish_);
+}
+
+OrderTaken Agent::order(const Order& what) {
+  if (leading) return leading->order(what);
+  return {what.id, false, "nobody leads here"};
+}
+
+// --- leadership ---
+
+void Agent::campaign() {
+  if (!world_.storage.reachable(node_.number())) return;
+  const int asked = standing.begin_campaign(world_.storage.highest());
+  const auto lost = world_.storage.fold().lost;
+  std::vector<bool> out;
+  for (const auto& n : world_.roster.nodes) out.push_back(lost.contains(n.name));
+  campaign_ = std::make_unique<Campaign>(
+      Campaign{Ballot(out), out, {}, asked, std::vector<ConnectionPtr>(out.size())});
+  const auto* const mine = campaign_.get();
+  for (int n = 0; n < world_.node_count(); ++n)
+    world_.network.dial(
+        process, n, campaign_limit_s,
+        [this, n, mine, asked](const ConnectionPtr& c) {
+          if (campaign_.get() != mine || campaign_->epoch != asked) return world_.network.close(c, 0);
+          campaign_->lines[static_cast<std::size_t>(n)] = c;
+          c->ends[0].message = [this, n, mine, asked](const Message& m) {
+            if (campaign_.get() != mine || campaign_->epoch != asked || !std::holds_alternative<Answer>(m))
+              return;
+            const auto& answer = std::get<Answer>(m);
+            campaign_->ballot.answered(n, answer);
+            if (answer.grant && !campaign_->lost[static_cast<std::size_t>(n)]) campaign_->granted.insert(n);
+            count(false);
+          };
+          world_.network.send(c, 0,
+                              Message(Hello{Hello::Role::candidate, world_.name(node_.number()), asked}));
+        },
+        [] {});
+  world_.timeline.after(campaign_limit_s, [this, asked, p = process] {
+    run(p, [this, asked] {
+      if (campaign_ && campaign_->epoch == asked) count(true);
+    });
+  });
+}
+
+void Agent::count(bool last_call) {
+  if (!campaign_ || campaign_->over) return;
+  const auto outcome = campaign_->ballot.count(last_call);
+  if (outcome == Ballot::Outcome::open) return;
+  campaign_->over = true;
+  const int epoch = campaign_->epoch;
+  auto& storage = world_.storage;
+  bool won = outcome != Ballot::Outcome::lost && storage.reachable(node_.number());
+  if (outcome == Ballot::Outcome::third_voice)
+    won = won && world_.controller[static_cast<std::size_t>(node_.number())];
+  if (won) won = storage.epochs.insert(epoch).second;
+  world_.expect(!won || campaign_->fair(), "whoever leads has the voices of half of the agents");
+  if (won) world_.epoch_taken(epoch, node_.number());
+  world_.timeline.after(0, [this, won, epoch, p = process] {
+    run(p, [this, won, epoch] {
+      if (left) return;
+      if (campaign_ && campaign_->epoch == epoch) {
+        for (const auto& c : campaign_->lines)
+          if (c) world_.network.close(c, 0);
+        campaign_.reset();
+      }
+      const int highest = won                                        ? epoch
+                          : world_.storage.reachable(node_.number()) ? world_.storage.highest()
+                                                                     : 0;
+      if (!standing.campaign_over(won, highest, world_.timeline.now)) return;
+      if (!world_.storage.reachable(node_.number())) return standing.resigned(world_.timeline.now);
+      leading = std::make_unique<Leader>(world_, process, epoch);
+    });
+  });
+}
+
+// --- the node ---
+
+void Node::start_agent() {
+  if (!powered || (agent && agent->process->alive)) return;
+  if (agent) dead_.push_back(std::move(agent));
+  agent = std::make_unique<Agent>(world_, *this);
+  // Ranks that live on call in again by themselves.
+  for (const auto& rank : ranks)
+    if (rank->process->alive)
+      world_.timeline.after(world_.random.between(0.05, 0.5), [this, rank] {
+        if (!agent || !agent->process->alive || !rank->process->alive) return;
+        run(agent->process, [this, rank] {
+          if (!rank->process->alive) return;
+          agent->rank_is_here(rank);
+          if (rank->last_word) rank_would_end(rank);
+        });
+      });
+}
+
+void Node::agent_dies() {
+  if (!agent || !agent->process->alive) return;
+  agent->process->alive = false;
+  bury_leader();
+  world_.network.process_died(agent->process);
+  world_.timeline.after(world_.random.between(0.2, 1), [this] {
+    if (agent && !agent->left) start_agent();
+  });
+}
+
+/// It may have died in the midst of its own work.
+void Node::bury_leader() {
+  world_.timeline.after(0, [dead = std::shared_ptr<Leader>(std::move(agent->leading))] {});
+}
+
+void Node::power_off() {
+  if (!powered) return;
+  powered = false;
+  world_.network.power(number_, false);
+  if (agent) agent->process->alive = false, bury_leader();
+  for (const auto& rank : ranks) rank->process->alive = false;
+  ranks.clear();
+  local.clear();
+  if (mpirun) mpirun_ends(-1);
+}
+
+void Node::power_on() {
+  if (powered) return;
+  powered = true, clears = starts = true;
+  world_.network.power(number_, true);
+  if (agent) world_.network.process_died(agent->process);
+  if (!agent || !agent->left) start_agent();
+}
+
+bool Node::kill_older(int attempt) {
+  const auto old = [&](const AttemptKey& key) { return key.number < attempt; };
+  if (!clears) {
+    for (const auto& rank : ranks)
+      if (old(rank->attempt) && rank->process->alive) return false;
+  }
+  const auto all = ranks;
+  for (const auto& rank : all)
+    if (old(rank->attempt)) world_.training->end(rank, 137, true);
+  std::erase_if(ranks, [&](const auto& r) { return old(r->attempt); });
+  if (mpirun && old(mpirun->attempt)) mpirun_ends(137);
+  return true;
+}
+
+void Node::rank_says(const RankPtr& rank, const Message& what) {
+  if (agent && agent->process->alive)
+    run(agent->process, [this, rank, what] { agent->rank_says(rank, what); });
+}
+
+/// A rank waits until its last word is taken; the agent must know it for that.
+void Node::rank_would_end(const RankPtr& rank) {
+  if (!agent || !agent->process->alive) return;
+  run(agent->process, [this, rank] {
+    if (rank->finished) agent->rank_says(rank, *rank->finished);
+    world_.training->taken(rank);
+  });
+}
+
+void Node::rank_ended(const RankPtr& rank, int status) {
+  if (agent && agent->process->alive)
+    run(agent->process, [this, rank, status] { agent->rank_ended(rank, status); });
+  if (status == 0) return;
+  // mpirun ends everything when one of its ranks ends badly.
+  for (auto& n : world_.nodes)
+    if (n->mpirun && n->mpirun->attempt == rank->attempt && n->mpirun->process->alive)
+      world_.timeline.after(world_.random.between(0.05, 0.5), [&n = *n, key = rank->attempt] {
+        if (n.mpirun && n.mpirun->attempt == key && !n.mpirun->process->stopped) n.mpirun_ends(1);
+      });
+}
+
+/// Its ranks go with it wherever its daemons can be reached or find their line broken.
+void Node::mpirun_ends(int status) {
+  const Mpirun ended = *mpirun;
+  mpirun.reset();
+  if (!std::exchange(ended.process->alive, false)) return;
+  if (status >= 0 && agent && agent->process->alive)
+    run(agent->process,
+        [this, number = ended.attempt.number, status] { agent->mpirun_ended(number, status); });
+  for (auto& n : world_.nodes)
+    for (const auto& rank : n->ranks)
+      if (rank->attempt == ended.attempt && status >= 0 && world_.network.way(number_, n->number()))
+        world_.timeline.after(world_.random.between(0.05, 1), [&world = world_, rank] {
+          if (!rank->last_word && !rank->process->stopped) world.training->end(rank, 137, true);
+        });
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,103 @@
+#pragma once
+// A node: its memory, the processes on it, and its agent, which is modelled (sockets and processes) around
+// the production decisions (Standing, Ballot).
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "launcher/agent/standing.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "tests/sim/training.hpp"
+
+namespace holdfast::sim {
+
+class World;
+class Leader;
+
+/// mpirun of an attempt, and what its end does to ranks elsewhere.
+struct Mpirun {
+  AttemptKey attempt;
+  ProcessPtr process;
+};
+
+/// One life of an agent process.
+class Agent {
+ public:
+  Agent(World& world, Node& node);
+  ~Agent();
+
+  void accept(const ConnectionPtr& connection);
+  void rank_is_here(const RankPtr& rank);  ///< it connects, or the process was started by us
+  void rank_says(const RankPtr& rank, const control::Message& what);
+  void rank_ended(const RankPtr& rank, int status);
+  void mpirun_ended(int attempt, int status);
+  void wish(const control::Drain& what);
+  control::OrderTaken order(const control::Order& what);
+
+  ProcessPtr process;
+  std::unique_ptr<Leader> leading;
+  launcher::Standing standing;
+  bool left = false;  ///< told that the run is over
+
+ private:
+  struct Known {
+    RankPtr rank;
+    bool started = false, ended = false;
+    std::optional<control::RankExited> exited;
+    std::optional<control::RankFailed> failed;
+  };
+  void hello(const ConnectionPtr& connection, const control::Hello& hello);
+  void from_leader(const control::Message& message);
+  void clear(int attempt);
+  void clear_on();
+  void start_ranks(const control::StartRanks& order);
+  void start_mpirun(const control::StartMpirun& order);
+  void tell_leader(const control::Message& message);
+  control::Beat beat() const;
+  void campaign();
+  struct Campaign;
+  void count(bool last_call);
+
+  World& world_;
+  Node& node_;
+  ConnectionPtr leader_;
+  std::map<int, Known> ranks_;
+  int clearing_ = 0, mpirun_attempt_ = 0;
+  std::optional<control::Drain> drain_, wish_;
+  bool paused_ = false;
+  std::unique_ptr<Campaign> campaign_;
+};
+
+class Node {
+ public:
+  Node(World& world, int number) : world_(world), number_(number) {}
+  int number() const { return number_; }
+
+  bool powered = true;
+  bool clears = true, starts = true;  ///< its old processes can be ended; new ones can be started
+  std::unique_ptr<Agent> agent;
+  std::vector<RankPtr> ranks;
+  std::optional<Mpirun> mpirun;
+  std::map<std::pair<int, int>, LocalCopy> local;
+
+  void start_agent();
+  void agent_dies();  ///< its guardian starts another one
+  void power_off();
+  void power_on();
+  /// Ends processes of attempts below `attempt`; true when none is left.
+  bool kill_older(int attempt);
+
+  void rank_says(const RankPtr& rank, const control::Message& what);
+  void rank_would_end(const RankPtr& rank);
+  void rank_ended(const RankPtr& rank, int status);
+  void mpirun_ends(int status);
+
+ private:
+  void bury_leader();
+  World& world_;
+  int number_;
+  std::vector<std::unique_ptr<Agent>> dead_;  ///< kept: their handlers may still be on the stack
+};
+
+}  // namespace holdfast::sim

@@ -1,0 +1,52 @@
+#pragma once
+// The shared file system: the one arbiter. Epochs by O_EXCL, a journal per epoch, checkpoints, the result.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "launcher/supervise/run_state.hpp"
+#include "launcher/supervise/succession.hpp"
+
+namespace holdfast::sim {
+
+struct SharedStorage {
+  explicit SharedStorage(int nodes) : mounted(static_cast<std::size_t>(nodes), true) {}
+  bool up = true;
+  std::vector<bool> mounted;
+  bool reachable(int node) const { return up && mounted[static_cast<std::size_t>(node)]; }
+
+  std::set<int> epochs;
+  int highest() const { return epochs.empty() ? 0 : *epochs.rbegin(); }
+
+  std::map<int, std::vector<nlohmann::json>> journals;
+  void write(int epoch, nlohmann::json event) {
+    auto& lines = journals[epoch];
+    event["epoch"] = epoch, event["seq"] = lines.size() + 1;
+    lines.push_back(std::move(event));
+  }
+  std::vector<nlohmann::json> events() const {
+    std::vector<std::vector<nlohmann::json>> files;
+    for (const auto& [epoch, lines] : journals) files.push_back(lines);
+    return launcher::that_count(std::move(files));
+  }
+  launcher::RunState fold() const {
+    launcher::RunState state;
+    for (const auto& event : events()) launcher::apply_event(state, event);
+    return state;
+  }
+
+  struct Saved {
+    int epoch = 0, attempt = 0;
+    std::uint64_t digest = 0;
+  };
+  std::map<std::int64_t, Saved> checkpoints;  ///< committed
+  struct Result {
+    int epoch = 0;
+    nlohmann::json json;
+  };
+  std::optional<Result> result;
+};
+
+}  // namespace holdfast::sim

@@ -1,0 +1,215 @@
+#include "tests/sim/training.hpp"
+
+#include <fmt/format.h>
+
+#include "tests/sim/node.hpp"
+
+namespace holdfast::sim {
+
+using namespace control;
+
+std::uint64_t digest_after(std::int64_t step) {
+  std::uint64_t digest = 1;
+  for (std::int64_t s = 1; s <= step; ++s) digest = Random(digest ^ static_cast<std::uint64_t>(s)).next();
+  return digest;
+}
+std::string hex(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
+
+Training::Training(Timeline& timeline, Random& random, Network& network, SharedStorage& storage,
+                   Settings settings, Hooks hooks)
+    : timeline_(timeline),
+      random_(random),
+      network_(network),
+      storage_(storage),
+      settings_(settings),
+      hooks_(std::move(hooks)) {}
+
+RankPtr Training::start(AttemptKey key, int number, int node, int slots, int per_node, std::int64_t trusted) {
+  auto rank = std::make_shared<Rank>();
+  rank->rank = number, rank->attempt = key, rank->node = node,
+  rank->process = std::make_shared<Process>(node);
+  Attempt& a = attempts_[key];
+  const bool first = a.ranks.empty();
+  a.slots = slots, a.per_node = per_node, a.trusted = trusted;
+  a.ranks[number] = rank;
+  hooks_.rank_started(*rank);
+  if (first) timeline_.after(random_.between(0.1, 0.6), [this, key] { go(key); });
+  return rank;
+}
+
+void Training::end(const RankPtr& rank, int status, bool quiet) {
+  if (!rank->process->alive) return;
+  rank->process->alive = false;
+  Attempt& a = attempts_[rank->attempt];
+  if (status != 0 && !quiet) a.victims_end = true;
+  hooks_.node(rank->node).rank_ended(rank, status);
+}
+
+void Training::verdict(Rank& rank, const Verdict& what) {
+  rank.votes.erase(what.step);
+  Attempt& a = attempts_[rank.attempt];
+  if (rank.rank == 0 && a.waits_for == what.step) a.waits_until = timeline_.now;
+}
+
+void Training::corrupt(const Rank& rank) {
+  Attempt& a = attempts_[rank.attempt];
+  if (!a.restored || a.ending || a.waits_for >= 0) return;
+  a.wrong = rank.rank;
+  a.digest ^= 0xbad;
+}
+
+void Training::set_phase(Attempt& a, Phase phase) {
+  for (auto& [number, rank] : a.ranks)
+    if (rank->process->alive && !rank->hung && !rank->process->stopped) rank->phase = phase;
+}
+
+/// Everybody is there, and everybody reaches everybody.
+bool Training::together(const Attempt& a) const {
+  if (static_cast<int>(a.ranks.size()) < a.slots * a.per_node) return false;
+  for (const auto& [number, rank] : a.ranks)
+    if (!rank->process->alive || rank->process->stopped || rank->hung) return false;
+  for (const auto& [number, one] : a.ranks)
+    for (const auto& [other, two] : a.ranks)
+      if (!network_.way(one->node, two->node)) return false;
+  return true;
+}
+
+void Training::go(AttemptKey key) {
+  Attempt& a = attempts_[key];
+  bool alive = false;
+  for (const auto& [number, rank] : a.ranks) alive = alive || rank->process->alive;
+  if (!alive && !a.ranks.empty()) return void(attempts_.erase(key));
+  timeline_.after(settings_.step_s * random_.between(0.8, 1.2), [this, key] { go(key); });
+  if (a.ending) return;
+  if (a.victims_end) {
+    // A broken connection in a collective ends the others, with another code than the culprit's.
+    const auto ranks = a.ranks;
+    for (const auto& [number, rank] : ranks)
+      if (!rank->process->stopped && !rank->hung && random_.chance(0.7)) end(rank, 1, false);
+    return;
+  }
+  if (!together(a)) return;
+  if (!a.restored) return restore(key, a);
+  if (a.doubted) {
+    const RankDoubt doubt{0, key.number, a.step, {a.wrong}, "replicas", "digests differ"};
+    return hooks_.node(a.ranks.at(0)->node).rank_says(a.ranks.at(0), doubt);
+  }
+  if (a.waits_for >= 0) {
+    if (timeline_.now >= a.waits_until) finish(key, a);
+    return;
+  }
+  const Rank& speaker = *a.ranks.at(0);
+  if (speaker.pause_heard && !speaker.drain_heard) return set_phase(a, Phase::paused);
+  if (speaker.drain_heard && a.asked_save < 0) {
+    a.asked_save = a.step;
+    if (a.step > 0) vote(key, a);
+  }
+  if (speaker.stop_heard) {
+    a.last_code = 75, a.waits_for = a.step,
+    a.waits_until = timeline_.now + (a.step > 0 ? settings_.verdict_s : 0);
+    return;
+  }
+  if (a.step < settings_.steps) one_step(key, a);
+  if (a.step >= settings_.steps && !a.doubted) {
+    vote(key, a);
+    a.last_code = 0, a.waits_for = a.step, a.waits_until = timeline_.now + settings_.verdict_s;
+  }
+}
+
+/// The newest state that is whole: from the memory of the nodes that take part (a slot's own copy, or its
+/// neighbour's), or from the shared level.
+void Training::restore(AttemptKey key, Attempt& a) {
+  std::int64_t best = 0;
+  std::uint64_t digest = digest_after(0);
+  std::string level = "fresh";
+  const bool readable = storage_.reachable(a.ranks.at(0)->node);
+  if (readable)
+    for (const auto& [step, saved] : storage_.checkpoints)
+      if (step > best && (a.trusted < 0 || step <= a.trusted))
+        best = step, digest = saved.digest, level = "shared";
+  if (a.trusted < 0) {
+    std::map<std::int64_t, std::map<int, std::uint64_t>> slots;
+    for (const auto& [number, rank] : a.ranks)
+      for (const auto& [place, copy] : hooks_.node(rank->node).local)
+        if (place.first == a.slots) slots[copy.step][place.second / 2] = copy.digest;
+    for (const auto& [step, held] : slots)
+      if (step > best && static_cast<int>(held.size()) == a.slots)
+        best = step, digest = held.begin()->second, level = "local";
+  }
+  // The trainer fails when there must be state and it cannot look for it.
+  if (!readable && level == "fresh") return end(a.ranks.at(0), 1, false);
+  if (a.trusted >= 0) {
+    // Later state may be wrong: nobody is to find it again.
+    std::erase_if(storage_.checkpoints, [&](const auto& c) { return c.first > a.trusted; });
+    for (const auto& [number, rank] : a.ranks) hooks_.node(rank->node).local.clear();
+  }
+  a.restored = true, a.step = best, a.digest = digest;
+  hooks_.restored(key, best, digest, level);
+  for (auto& [number, rank] : a.ranks) {
+    rank->step = best, rank->phase = Phase::data;
+    rank->restored = RankRestored{number, key.number, {best, level, hex(digest), ""}};
+    hooks_.node(rank->node).rank_says(rank, *rank->restored);
+  }
+  keep_locally(a);
+}
+
+void Training::one_step(AttemptKey key, Attempt& a) {
+  ++a.step;
+  a.digest = Random(a.digest ^ static_cast<std::uint64_t>(a.step)).next();
+  reached_ = std::max(reached_, a.step);
+  for (auto& [number, rank] : a.ranks) rank->step = a.step, rank->phase = Phase::forward;
+  keep_locally(a);
+  if (a.step % settings_.checkpoint_every == 0) vote(key, a);
+  const bool compared = a.step % settings_.verify_every == 0 || a.step == settings_.steps;
+  if (compared && a.digest != digest_after(a.step)) {
+    a.doubted = true;
+    if (a.wrong < 0) a.wrong = 0;  // it was restored so
+  }
+}
+
+/// Two of each, so that a common step always exists: on the slot's own node, and on its neighbour's.
+void Training::keep_locally(const Attempt& a) {
+  const int half = static_cast<int>(a.step % 2);
+  for (const auto& [number, rank] : a.ranks) {
+    if (number % a.per_node != 0) continue;
+    const int slot = number / a.per_node, before = (slot + a.slots - 1) % a.slots;
+    auto& local = hooks_.node(rank->node).local;
+    local[{a.slots, 2 * slot + half}] = {a.step, a.digest};
+    local[{a.slots, 2 * before + half}] = {a.step, a.digest};
+  }
+}
+
+void Training::vote(AttemptKey key, Attempt& a) {
+  if (!a.voted.insert(a.step).second) return;
+  const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.epoch);
+  for (auto& [number, rank] : a.ranks) {
+    const bool written = storage_.reachable(rank->node);
+    const RankVote vote{number, key.number, a.step, written, written ? payload : "no space"};
+    rank->votes[a.step] = vote;
+    timeline_.after(random_.between(0.01, 1.0), [this, rank = rank, vote] {
+      run(rank->process, [this, rank, vote] { hooks_.node(rank->node).rank_says(rank, vote); });
+    });
+  }
+}
+
+void Training::finish(AttemptKey key, Attempt& a) {
+  a.ending = true;
+  for (auto& [number, rank] : a.ranks) {
+    rank->phase = Phase::finishing;
+    if (a.last_code == 0) {
+      rank->finished = RankFinished{number, key.number, std::nullopt};
+      if (number == 0) rank->finished->state = FinalState{a.step, a.step * 1000, 1.0, hex(a.digest)};
+      hooks_.node(rank->node).rank_says(rank, *rank->finished);
+    }
+    rank->last_word = a.last_code;
+    timeline_.after(random_.between(0.01, 0.2), [this, rank = rank] {
+      run(rank->process, [this, rank] { hooks_.node(rank->node).rank_would_end(rank); });
+    });
+  }
+}
+
+void Training::taken(const RankPtr& rank) {
+  if (rank->last_word) end(rank, *rank->last_word, true);
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,119 @@
+#pragma once
+// The ranks of all attempts: they step together or not at all, keep state in the levels that the trainer has,
+// and end as programs do. State is a digest chained over the steps: a function of the step alone, whatever
+// happened.
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/control/message.hpp"
+#include "tests/sim/network.hpp"
+#include "tests/sim/storage.hpp"
+
+namespace holdfast::sim {
+
+class Node;
+
+/// State digest after `step` optimizer steps.
+std::uint64_t digest_after(std::int64_t step);
+std::string hex(std::uint64_t digest);
+
+struct AttemptKey {
+  int number = 0, epoch = 0;
+  auto operator<=>(const AttemptKey&) const = default;
+};
+
+/// One process of a training program.
+struct Rank {
+  int rank = 0;
+  AttemptKey attempt;
+  int node = 0;
+  ProcessPtr process;
+  bool hung = false;
+  bool drain_heard = false, stop_heard = false, pause_heard = false;
+  std::int64_t step = -1;
+  control::Phase phase = control::Phase::starting;
+  std::optional<control::RankRestored> restored;
+  std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict
+  std::optional<control::RankFinished> finished;
+  std::optional<int> last_word;  ///< it ends with this once its agent has taken what it said
+};
+using RankPtr = std::shared_ptr<Rank>;
+
+/// What a node's memory holds of one slot's shard; outlives the processes, not the node.
+struct LocalCopy {
+  std::int64_t step = -1;
+  std::uint64_t digest = 0;
+};
+
+class Training {
+ public:
+  struct Settings {
+    std::int64_t steps = 20;
+    int checkpoint_every = 5;
+    double step_s = 0.5;
+    double verdict_s = 20;  ///< a rank that ends waits so long for the last one
+    int verify_every = 5;   ///< steps between comparisons, and at the end
+  };
+  struct Hooks {
+    std::function<Node&(int node)> node;
+    std::function<void(const Rank&)> rank_started;  ///< checks
+    std::function<void(AttemptKey, std::int64_t step, std::uint64_t digest, const std::string& level)>
+        restored;
+    std::function<void(const std::string&)> trace;
+  };
+  Training(Timeline& timeline, Random& random, Network& network, SharedStorage& storage, Settings settings,
+           Hooks hooks);
+
+  /// A rank's process begins on `node`; `slots` of `per_node` ranks each make the attempt.
+  RankPtr start(AttemptKey attempt, int rank, int node, int slots, int per_node, std::int64_t trusted_step);
+  /// Its process ends now; others of its attempt notice when they are told (`quiet`: the node went with it).
+  void end(const RankPtr& rank, int status, bool quiet);
+  void verdict(Rank& rank, const control::Verdict& what);
+  /// Its agent has taken all that it said.
+  void taken(const RankPtr& rank);
+  /// This rank has computed wrongly: the state of its attempt is damaged, and so is what is written of it,
+  /// until a comparison finds out.
+  void corrupt(const Rank& rank);
+  const Settings& settings() const { return settings_; }
+  /// Highest step that any attempt has reached with right state, for the count of coverage.
+  std::int64_t reached() const { return reached_; }
+
+ private:
+  struct Attempt {
+    int slots = 0, per_node = 1;
+    std::int64_t trusted = -1;
+    std::map<int, RankPtr> ranks;
+    bool restored = false, victims_end = false, ending = false;
+    int wrong = -1;        ///< the rank that computed wrongly
+    bool doubted = false;  ///< and a comparison has found it
+    std::int64_t step = 0, asked_save = -1;
+    std::uint64_t digest = 0;
+    std::set<std::int64_t> voted;
+    std::int64_t waits_for = -1;
+    double waits_until = 0;
+    int last_code = 0;
+  };
+  void go(AttemptKey key);
+  bool together(const Attempt& a) const;
+  void restore(AttemptKey key, Attempt& a);
+  void one_step(AttemptKey key, Attempt& a);
+  void keep_locally(const Attempt& a);
+  void vote(AttemptKey key, Attempt& a);
+  void finish(AttemptKey key, Attempt& a);
+  void set_phase(Attempt& a, control::Phase phase);
+
+  Timeline& timeline_;
+  Random& random_;
+  Network& network_;
+  SharedStorage& storage_;
+  Settings settings_;
+  Hooks hooks_;
+  std::map<AttemptKey, Attempt> attempts_;
+  std::int64_t reached_ = 0;
+};
+
+}  // namespace holdfast::sim

@@ -1,0 +1,120 @@
+#pragma once
+// One schedule: a run on a few nodes, trouble for a while, then everything is mended and the run must come to
+// a stated end. Invariants are checked where the thing happens; the first one that does not hold ends the
+// schedule.
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/config/run_config.hpp"
+#include "tests/sim/lead.hpp"
+#include "tests/sim/network.hpp"
+#include "tests/sim/node.hpp"
+#include "tests/sim/storage.hpp"
+#include "tests/sim/training.hpp"
+
+namespace holdfast::sim {
+
+/// Bugs that can be put in, to see that the invariants find them. (Those in the production code are put into
+/// copies of it: tests/sim/mutations.sh.)
+enum class Bug {
+  none,
+  commit_unchecked,
+  act_before_record,
+  act_unchecked,
+  old_votes,
+  cleared_early,
+  lower_leader
+};
+
+struct Broken {
+  std::string what;
+};
+
+struct Coverage {
+  std::map<std::pair<std::string, std::string>, std::int64_t> pairs;  ///< (stage, event) -> times
+  std::map<std::string, std::int64_t> faults;
+  std::map<int, std::int64_t> exits;
+  std::int64_t attempts = 0, epochs = 0, adopted = 0, commits = 0, events = 0, requeues = 0, voids = 0;
+  std::map<std::string, std::int64_t> levels;
+};
+
+class World {
+ public:
+  World(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing);
+  ~World();
+  /// Throws Broken.
+  void play();
+  std::string trace() const;
+
+  // --- what nodes and leaders use ---
+  Timeline timeline;
+  Random random;
+  int slots, spares;
+  Network network;
+  SharedStorage storage;
+  launcher::Roster roster;
+  config::Supervise limits;
+  int drain_s = 10;
+  bool through_mpirun = false, shrinks = false;
+  bool corrupted = false;        ///< some rank has computed wrongly
+  std::vector<bool> controller;  ///< does slurmctld answer this node?
+  Bug bug;
+  std::unique_ptr<Training> training;
+  std::vector<std::unique_ptr<Node>> nodes;
+  Coverage& coverage;
+
+  Node& node(int n) { return *nodes[static_cast<std::size_t>(n)]; }
+  int node_count() const { return static_cast<int>(nodes.size()); }
+  const std::string& name(int n) const { return roster.nodes[static_cast<std::size_t>(n)].name; }
+  void say(const std::string& text);
+  void expect(bool holds, const std::string& what);
+  /// A chance to be stopped or to die in the midst of what a leader does; true: it has happened.
+  bool interrupted(const ProcessPtr& process);
+  launcher::Supervisor supervisor(int epoch, launcher::RunState state) const;
+  void covered(launcher::Stage stage, const char* event);
+
+  // --- invariants, called where the thing happens ---
+  void epoch_taken(int epoch, int node);
+  void rank_starts(const Rank& rank);
+  void restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level);
+  void launched(const launcher::Launch& what, int epoch, const launcher::RunState& state);
+  void commit_begins(int epoch, int attempt);
+  void committed(int epoch, AttemptKey key, std::int64_t step, const std::string& payload);
+  void result_written(int epoch, const nlohmann::json& result);
+  void leader_is_gone(const Leader& leader);
+  /// On record: state of steps after `trusted`, up to `tainted`, may be wrong.
+  void doubted(std::int64_t trusted, std::int64_t tainted) { doubted_.emplace_back(trusted, tainted); }
+  void agent_left();  ///< on the leader's word: soon the script notices, and SLURM ends the rest
+
+ private:
+  void set_up();
+  void fault();
+  void mend();
+  void requeue();
+  void run_until(double end);
+  bool over() const;
+  void stop_process(const ProcessPtr& process, double seconds);
+  void cut(int n, bool in, bool out);
+  void heal();
+  Agent* live_agent(int n);
+  Leader* live_leader();
+  void check_end();
+  int any() { return random.below(node_count()); }
+
+  bool tracing_;
+  std::vector<std::string> trace_;
+  int allocation_ = 0;
+  bool ending_ = false, gone_ = false;
+  std::string broken_;  ///< what does not hold: the schedule ends with this event
+  std::set<AttemptKey> launched_;
+  std::set<std::int64_t> ever_committed_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> doubted_;
+  int interrupt_in_ = -1;
+  bool interrupt_kills_ = false;
+  double trouble_until_ = 0;
+};
+
+}  // namespace holdfast::sim
