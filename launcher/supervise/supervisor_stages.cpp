@@ -58,7 +58,8 @@ void Supervisor::tick() {
 
 /// What was said while this process was stopped has not been read yet: no patience runs out in that time.
 void Supervisor::forgive(double gap_s) {
-  for (auto& node : nodes_) node.last_beat = node.last_beat < 0 ? node.last_beat : now_;
+  for (auto& node : nodes_)
+    if (node.last_beat >= 0) node.last_beat = std::min(now_, node.last_beat + gap_s);
   for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
   for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
   if (hang_) hang_->since += gap_s;
@@ -150,13 +151,13 @@ bool Supervisor::try_adopt() {
 void Supervisor::plan_first() {
   Failure absent;
   absent.kind = Failure::Kind::node_lost, absent.evidence = "more nodes are lost than there are spares";
-  Decision decision;
-  // At the start, agents may be on their way: those who are late come last, but they count.
-  for (const bool doubting : {true, false}) {
-    const RunState state = doubting ? with_doubts() : state_;
-    decision = decide({roster_, patient(), facts_.shrinking, state, placement_, views(), -1}, absent, false);
-    if (!decision.stop) break;
-  }
+  const RunState state = with_doubts();
+  Decision decision =
+      decide({roster_, patient(), facts_.shrinking, state, placement_, views(), -1}, absent, false);
+  // Agents may be on their way: a slot is for one that has been heard, and silence decides about the others.
+  const bool whole = !decision.stop && decision.placement.size() == placement_.size();
+  for (int n = 0; n < static_cast<int>(nodes_.size()) && !whole; ++n)
+    if (!lost(n) && nodes_[static_cast<std::size_t>(n)].last_beat < 0) return;
   carry_out(std::move(decision), absent);
 }
 

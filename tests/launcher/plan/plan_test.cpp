@@ -198,10 +198,15 @@ TEST(Plan, TypesAndStrategiesChangeTheBytesTheyShould) {
 
   // hfsdp: state of the whole world's share, gradients of the group's.
   const auto split = memory({"shard.strategy=hfsdp"});
-  EXPECT_EQ(2 * split.state.parameters, base.state.parameters);
-  EXPECT_EQ(2 * split.state.optimizer, base.state.optimizer);
-  EXPECT_EQ(split.state.accumulators, base.state.accumulators + split.state.parameters);
-  EXPECT_EQ(split.state.copies, (base.state.parameters + 4095) / 4096 * 4096);
+  // Its slices are cut again for the world, and padded for it: less than 0.5 % of so small a model.
+  const auto nearly = [](std::int64_t a, std::int64_t b) {
+    EXPECT_GE(a, b);
+    EXPECT_LE(a - b, b / 200) << a << " and " << b;
+  };
+  nearly(2 * split.state.parameters, base.state.parameters);
+  nearly(2 * split.state.optimizer, base.state.optimizer);
+  nearly(split.state.accumulators, base.state.accumulators + split.state.parameters);
+  nearly(split.state.copies, base.state.parameters);
 
   std::int64_t before = base.activations + 1;
   for (const char* mode : {"none", "selective", "attention", "full"}) {
@@ -375,9 +380,9 @@ TEST(Plan, Refuses) {
       {nabu.c_str(),
        {"model.file=llama2-70b"},
        Exit::impossible,
-       "a rank needs 157.39 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
-       "69.00 GB, parameters 34.50 GB, gradient sums 34.50 GB, gathered units 8.95 GB, gradients of a "
-       "micro-batch 8.95 GB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
+       "a rank needs 157.34 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
+       "68.98 GB, parameters 34.49 GB, gradient sums 34.49 GB, gathered units 8.94 GB, gradients of a "
+       "micro-batch 8.94 GB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
       {nabu.c_str(),
        {"shard.strategy=no_shard", "train.lanes=992"},
        Exit::impossible,
