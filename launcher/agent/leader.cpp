@@ -39,8 +39,15 @@ Supervisor make_supervisor(const RunDir& run, const Roster& roster, const config
                                                 {"after", read_so_far(events)},
                                                 {"job", roster.job}});
   apply_event(state, elected);
-  return {roster, config.supervise, config.checkpoint.drain_s, through_mpirun(config.rank),
-          epoch,  std::move(state), steady_seconds(),          unix_seconds(), run_facts_of(config)};
+  return {roster,
+          config.supervise,
+          config.checkpoint.drain_s,
+          through_mpirun(config.rank),
+          epoch,
+          std::move(state),
+          steady_seconds(),
+          unix_seconds(),
+          run_facts_of(config)};
 }
 }  // namespace
 

@@ -72,8 +72,10 @@ int Supervisor::slot_of(int node) const {
 }
 
 /// Heard within half of the silence that ends a node: of nodes that are cut off together, none must be named
-/// dead while the others still count as reached, just because their last beats came a little later.
+/// dead while the others still count as reached, just because their last beats came a little later. After a
+/// stop of this process nobody has been heard yet.
 bool Supervisor::majority() const {
+  if (now_ - resumed_at_ < 0.5e-3 * limits_.node_silence_ms) return false;
   int voters = 0, reached = 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     if (lost(static_cast<int>(n))) continue;

@@ -91,7 +91,7 @@ class Supervisor {
              RunState state, double now, double unix_now, RunFacts facts = {});
 
   /// The moment of everything that is told next.
-  void at(double now) { now_ = now; }
+  void at(double now);
 
   void agent_here(int node, const control::Beat& beat);  ///< connected, or still there
   void agent_gone(int node);                             ///< the connection broke; silence decides
@@ -238,7 +238,8 @@ class Supervisor {
   std::vector<SeenSign> signs_;     ///< of the last minutes
   std::optional<Hang> hang_;
   double pending_since_ = 0, tick_at_ = -1, next_check_;
-  bool stepped_ = false;  ///< the attempt's first new step has been seen
+  double resumed_at_ = -1e9;  ///< when this process was last found to have been stopped
+  bool stepped_ = false;      ///< the attempt's first new step has been seen
   std::vector<Action> actions_;
 };
 

@@ -56,10 +56,19 @@ void Supervisor::tick() {
   }
 }
 
+/// Agents speak several times a second, the own one too: hearing nothing at all for so long, this process was
+/// stopped, and what was said meanwhile has not been read yet.
+void Supervisor::at(double now) {
+  const double gap_s = now - now_;
+  now_ = now;
+  if (gap_s <= stopped_gap_s) return;
+  resumed_at_ = now;
+  for (auto& node : nodes_)
+    if (node.last_beat >= 0) node.last_beat += gap_s;
+}
+
 /// What was said while this process was stopped has not been read yet: no patience runs out in that time.
 void Supervisor::forgive(double gap_s) {
-  for (auto& node : nodes_)
-    if (node.last_beat >= 0) node.last_beat = std::min(now_, node.last_beat + gap_s);
   for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
   for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
   if (hang_) hang_->since += gap_s;
