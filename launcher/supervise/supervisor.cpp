@@ -26,7 +26,7 @@ const char* name_of(Stage stage) {
   return "";
 }
 
-RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved), resolved.verify}; }
+RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved)}; }
 
 Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
                        RunState state, double now, double unix_now, RunFacts facts)

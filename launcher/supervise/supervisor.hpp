@@ -78,7 +78,6 @@ using Action =
 /// What of the settings and the plan decides beside [supervise].
 struct RunFacts {
   Shrinking shrinking;
-  config::Verify verify;
 };
 RunFacts run_facts_of(const config::RunConfig& resolved);
 

@@ -189,13 +189,13 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   std::vector<std::string> names;
   for (const int n : nodes) names.push_back(name(n));
   const std::string evidence =
-      fmt::format("the comparison of {} at step {} came out unequal{}{}{}", what.check, what.step,
+      fmt::format("the comparison of {} came out unequal after step {}{}{}{}", what.check, what.step,
                   names.empty() ? "" : fmt::format(" on {}", fmt::join(names, ", ")),
                   what.why.empty() ? "" : ": ", what.why);
   record({{"event", "silent_corruption"},
           {"attempt", attempt()},
           {"check", what.check},
-          {"checked_step", what.step},
+          {"right_until", what.step},
           {"step", std::max(highest_step(), what.step)},
           {"accused", what.accused},
           {"nodes", names},
@@ -215,11 +215,9 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   fail(std::move(failure));
 }
 
-/// The newest durable step that is no later than the last comparison before this one; 0: begin again.
+/// The newest durable step up to which the comparisons came out right; 0: begin again.
 std::int64_t Supervisor::trusted_before(const control::RankDoubt& what) const {
-  const std::int64_t every = what.check == "leaf" ? facts_.verify.leaf_every : facts_.verify.replicas_every;
-  const std::int64_t good = every > 0 ? std::max<std::int64_t>(0, what.step - 1) / every * every : 0;
-  const auto after = state_.durable.upper_bound(good);
+  const auto after = state_.durable.upper_bound(what.step);
   return after == state_.durable.begin() ? 0 : *std::prev(after);
 }
 

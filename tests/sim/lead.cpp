@@ -32,7 +32,8 @@ Leader::Leader(World& world, const ProcessPtr& process, int epoch)
       epoch_(epoch),
       supervisor_(supervisor_of(world, epoch, process->node)),
       lines_(static_cast<std::size_t>(world.node_count())),
-      heard_(lines_.size()) {
+      heard_(lines_.size()),
+      out_(supervisor_.state().lost) {
   world_.say(fmt::format("{} leads, epoch {}", world_.name(process->node), epoch));
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
@@ -223,22 +224,24 @@ void Leader::act(std::function<void()> then) {
 
 /// What a decision must rest on, by what this leader has heard.
 void Leader::check(const json& event) {
-  const auto& state = supervisor_.state();
-  if (event["event"] == "node_lost") {
+  const auto what = event["event"].get<std::string>();
+  if (what == "node_lost") {
     int voters = 0, reached = 0;
     for (int n = 0; n < world_.node_count(); ++n) {
       const bool itself = world_.name(n) == event["node"];
-      if (state.lost.contains(world_.name(n)) && !itself) continue;
+      if (out_.contains(world_.name(n)) && !itself) continue;
       ++voters;
       reached +=
           heard_[static_cast<std::size_t>(n)] > 0 &&
           world_.timeline.now - heard_[static_cast<std::size_t>(n)] <= 1e-3 * world_.limits.node_silence_ms;
     }
     world_.expect(2 * reached >= voters, "a leader that reaches fewer than half names nobody lost");
-  } else if (event["event"] == "spare_promoted") {
+  } else if (what == "spare_promoted") {
     const int to = world_.roster.node_called(event["to"]);
     world_.expect(heard_[static_cast<std::size_t>(to)] > 0, "a spare that was never heard of gets no slot");
   }
+  if (what == "node_lost" || what == "node_evicted") out_.insert(event["node"].get<std::string>());
+  if (what == "node_returned") out_.erase(event["node"].get<std::string>());
 }
 
 void Leader::check_placement() {

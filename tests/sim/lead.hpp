@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <variant>
 #include <vector>
 
@@ -81,6 +82,7 @@ class Leader {
   launcher::Supervisor supervisor_;
   std::vector<Line> lines_;
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never
+  std::set<std::string> out_;  ///< lost or evicted, by the decisions so far
   Ordered ordered_;
   std::deque<Step> steps_;    ///< decided, and not yet carried out
   std::optional<Page> page_;  ///< the steps at the front, on their way to the disk

@@ -91,7 +91,7 @@ void Training::go(AttemptKey key) {
   if (!together(a)) return;
   if (!a.restored) return restore(key, a);
   if (a.doubted) {
-    const RankDoubt doubt{0, key.number, a.step, {a.wrong}, "replicas", "digests differ"};
+    const RankDoubt doubt{0, key.number, a.right_until, {a.wrong}, "replicas", "digests differ"};
     return hooks_.node(a.ranks.at(0)->node).rank_says(a.ranks.at(0), doubt);
   }
   if (a.waits_for >= 0) {
@@ -112,6 +112,7 @@ void Training::go(AttemptKey key) {
   if (a.step < settings_.steps) one_step(key, a);
   if (a.step >= settings_.steps && !a.doubted) {
     vote(key, a);
+    if (a.doubted) return;
     a.last_code = 0, a.waits_for = a.step, a.waits_until = timeline_.now + settings_.verdict_s;
   }
 }
@@ -159,12 +160,14 @@ void Training::one_step(AttemptKey key, Attempt& a) {
   reached_ = std::max(reached_, a.step);
   for (auto& [number, rank] : a.ranks) rank->step = a.step, rank->phase = Phase::forward;
   keep_locally(a);
+  if (a.step % settings_.verify_every == 0) compare(a);
   if (a.step % settings_.checkpoint_every == 0) vote(key, a);
-  const bool compared = a.step % settings_.verify_every == 0 || a.step == settings_.steps;
-  if (compared && a.digest != digest_after(a.step)) {
-    a.doubted = true;
-    if (a.wrong < 0) a.wrong = 0;  // it was restored so
-  }
+}
+
+void Training::compare(Attempt& a) {
+  a.doubted = a.digest != digest_after(a.step);
+  if (!a.doubted) a.right_until = a.step;
+  if (a.doubted && a.wrong < 0) a.wrong = 0;  // it was restored so
 }
 
 /// Two of each, so that a common step always exists: on the slot's own node, and on its neighbour's.
@@ -180,6 +183,8 @@ void Training::keep_locally(const Attempt& a) {
 }
 
 void Training::vote(AttemptKey key, Attempt& a) {
+  compare(a);  // replicas compare before each vote
+  if (a.doubted) return;
   if (!a.voted.insert(a.step).second) return;
   const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.epoch);
   for (auto& [number, rank] : a.ranks) {

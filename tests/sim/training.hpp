@@ -90,6 +90,7 @@ class Training {
     bool restored = false, victims_end = false, ending = false;
     int wrong = -1;        ///< the rank that computed wrongly
     bool doubted = false;  ///< and a comparison has found it
+    std::int64_t right_until = 0;  ///< the newest step whose comparison came out right
     std::int64_t step = 0, asked_save = -1;
     std::uint64_t digest = 0;
     std::set<std::int64_t> voted;
@@ -101,6 +102,7 @@ class Training {
   bool together(const Attempt& a) const;
   void restore(AttemptKey key, Attempt& a);
   void one_step(AttemptKey key, Attempt& a);
+  static void compare(Attempt& a);
   void keep_locally(const Attempt& a);
   void vote(AttemptKey key, Attempt& a);
   void finish(AttemptKey key, Attempt& a);

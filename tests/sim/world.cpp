@@ -76,7 +76,6 @@ Supervisor World::supervisor(int epoch, RunState state) const {
   facts.shrinking.nodes = slots, facts.shrinking.together = shrinks ? 1 : 0;
   facts.shrinking.ranks_per_node = facts.shrinking.group = roster.ranks_per_node;
   facts.shrinking.lanes = slots, facts.shrinking.steps = training->settings().steps;
-  facts.verify.replicas_every = facts.verify.leaf_every = training->settings().verify_every;
   return {roster,           limits,       drain_s,      through_mpirun, epoch,
           std::move(state), timeline.now, timeline.now, facts};
 }

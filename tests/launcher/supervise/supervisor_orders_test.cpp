@@ -325,20 +325,14 @@ TEST(Straggler, IsNamedAndReplacedWhereThatIsWanted) {
 
 // Silent corruption.
 
-RunFacts compared_every(int steps) {
-  RunFacts facts;
-  facts.verify.replicas_every = facts.verify.leaf_every = steps;
-  return facts;
-}
-
 TEST(Doubt, TheAccusedNodeLeavesAndWhatItMayHaveSpoiltIsNotUsed) {
-  FakeCluster c({.checkpoint_every = 10, .local = true, .facts = compared_every(25)});
+  FakeCluster c({.checkpoint_every = 10, .local = true});
   c.on_launch = [&](const Launch& what) {
     EXPECT_EQ(what.trusted_step, what.attempt == 1 ? -1 : 20)
         << "of 10, 20, 30, 40: the comparison at 25 came out right";
   };
   ASSERT_TRUE(c.until([&] { return c.reached == 45; }, 20));
-  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 45, {2, 3}, "replicas", "digests differ"}); });
+  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 25, {2, 3}, "replicas", "digests differ"}); });
   ASSERT_TRUE(c.training(2));
   EXPECT_EQ(c.result()["attempts"][0]["cause"], "silent corruption");
   EXPECT_EQ(c.result()["attempts"][0]["node"], "n1");
@@ -357,9 +351,9 @@ TEST(Doubt, TheAccusedNodeLeavesAndWhatItMayHaveSpoiltIsNotUsed) {
 }
 
 TEST(Doubt, WhenItCannotBeToldWhoIsWrong) {
-  FakeCluster c({.facts = compared_every(10)});
+  FakeCluster c(Shape{});
   ASSERT_TRUE(c.until([&] { return c.reached == 25; }, 20));
-  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 20, {0, 2}, "leaf", ""}); });
+  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 15, {0, 2}, "leaf", ""}); });
   ASSERT_TRUE(c.training(2));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
   EXPECT_EQ(c.leader->state().suspects, (std::set<std::string>{"n0", "n1"}));

@@ -94,7 +94,6 @@ class Chaos {
                            .group = 1,
                            .lanes = s.slots * s.ranks_per_node,
                            .steps = 2000};
-    s.facts.verify.replicas_every = s.facts.verify.leaf_every = 5;
     return s;
   }
 
