@@ -79,9 +79,9 @@ TEST(Simulation, NoScheduleBreaksAnInvariant) {
 class SeededBug : public testing::TestWithParam<Bug> {};
 TEST_P(SeededBug, IsFound) {
   Coverage coverage;
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed)
+  for (std::uint64_t seed = 1; seed <= 20000; ++seed)
     if (!play(seed, GetParam(), coverage).broken.empty()) return;
-  ADD_FAILURE() << "not found in 1000 schedules";
+  ADD_FAILURE() << "not found in 20000 schedules";
 }
 INSTANTIATE_TEST_SUITE_P(Simulation, SeededBug,
                          testing::Values(Bug::commit_unchecked, Bug::act_before_record, Bug::act_unchecked,
