@@ -1,9 +1,12 @@
 // The agent as a candidate: when no leader is heard, it asks the others, takes the epoch's file, and leads.
 // The run directory is asked beside the loop: a file system that hangs must not silence this node.
+#include <nlohmann/json.hpp>
+
 #include "launcher/agent/agent.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
@@ -17,7 +20,8 @@ constexpr Millis third_voice_limit{2000};
 /// What the run directory says before a campaign.
 struct Outlook {
   int highest = 0;
-  std::vector<bool> lost;  ///< by node; all are voters while the event log cannot be read
+  std::vector<bool> lost;    ///< by node; all are voters while the event log cannot be read
+  std::optional<int> ended;  ///< by the newest leader there is, with this exit code
   std::string trouble;
 };
 
@@ -27,6 +31,8 @@ Outlook look(const RunDir& run, const Roster& roster) {
   try {
     out.highest = highest_epoch(run);
     lost = fold(run).lost;
+    if (files::fs::exists(run.result()))
+      out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
   } catch (const std::exception& error) {
     out.trouble = error.what();
   }
@@ -65,8 +71,12 @@ void Agent::campaign(int highest, const std::vector<bool>& lost) {
   campaign_ = std::make_unique<Campaign>(
       loop_, roster_, secret_, index_, epoch, lost, [this, epoch](Ballot::Outcome outcome) {
         if (outcome == Ballot::Outcome::lost)
-          return arbiter_.ask([run = run_, roster = roster_] { return look(run, roster).highest; },
-                              [this](int seen) { campaign_is_over(false, seen); });
+          return arbiter_.ask([run = run_, roster = roster_] { return look(run, roster); },
+                              [this](const Outlook& seen) {
+                                // The leader may have died while it said so: those who heard it have left.
+                                if (seen.ended) return leave(*seen.ended);
+                                campaign_is_over(false, seen.highest);
+                              });
         const bool third_voice = outcome == Ballot::Outcome::third_voice;
         arbiter_.ask(
             [run = run_, epoch, node = node_, third_voice] { return take(run, epoch, node, third_voice); },

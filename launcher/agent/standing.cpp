@@ -20,8 +20,11 @@ void Standing::leader_lost() { connected_ = false; }
 
 control::Answer Standing::answer(int epoch, double now) const {
   const double age_s = now - heard_;
-  const bool leaderless = !connected_ || age_s >= limits_.leader_silence_s;
-  return {leaderless && epoch > epoch_ && !leading_, epoch_, static_cast<std::int64_t>(age_s * 1e3)};
+  const bool leaderless = !leading_ && (!connected_ || age_s >= limits_.leader_silence_s);
+  // Candidates ask for the number after the highest that was taken: whoever leads by ours has been deposed,
+  // even if that is us, and cut off as we are we have not heard of it.
+  const bool deposed = epoch > epoch_ + 1;
+  return {epoch > epoch_ && (leaderless || deposed), epoch_, static_cast<std::int64_t>(age_s * 1e3)};
 }
 
 bool Standing::should_campaign(double now) const {

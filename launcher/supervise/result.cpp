@@ -54,6 +54,8 @@ json result_of(const RunState& s) {
                  {"status", s.verdict ? s.verdict->status : "running"},
                  {"exit_code", s.verdict ? json(s.verdict->exit_code) : json(nullptr)},
                  {"why", s.verdict ? s.verdict->why : ""},
+                 {"job", s.job},
+                 {"epoch", s.verdict ? s.verdict->epoch : 0},
                  {"exclude", s.verdict ? s.verdict->exclude : std::vector<std::string>{}},
                  {"attempts", attempts},
                  {"durable_step", s.durable_step},
@@ -69,6 +71,11 @@ json result_of(const RunState& s) {
     if (std::isfinite(s.final_state->loss)) result["final_loss"] = s.final_state->loss;
   }
   return result;
+}
+
+std::optional<int> code_of(const json& result, const std::string& allocation, int epoch) {
+  if (result.value("job", "") != allocation || result.value("epoch", 0) != epoch) return std::nullopt;
+  return result.value("exit_code", 1);
 }
 
 }  // namespace holdfast::launcher

@@ -225,7 +225,8 @@ void apply_event(RunState& s, const json& e) {
                                         e.value("state_digest", "")};
   } else if (what == "run_finished") {
     s.verdict = RunState::Verdict{e.value("exit_code", 1), e.value("status", ""), e.value("why", ""),
-                                  e.value("unix", 0.0), e.value("exclude", std::vector<std::string>{})};
+                                  e.value("unix", 0.0), e.value("exclude", std::vector<std::string>{}),
+                                  e.value("epoch", 0)};
   }
 }
 

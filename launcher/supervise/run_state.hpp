@@ -76,6 +76,7 @@ struct RunState {
     std::string status, why;
     double at = 0;
     std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
+    int epoch = 0;                          ///< of the leader that said it
   };
   std::optional<Verdict> verdict;  ///< the run is over
 
@@ -93,5 +94,7 @@ void apply_event(RunState& state, const nlohmann::json& event);
 
 /// result.json (contract 1): result.cpp.
 nlohmann::json result_of(const RunState& state);
+/// The exit code, when `result` is the word of `epoch`'s leader in this allocation (RunState::job).
+std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int epoch);
 
 }  // namespace holdfast::launcher

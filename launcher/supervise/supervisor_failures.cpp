@@ -39,7 +39,7 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
   std::vector<std::string> names;
   for (const auto& node : roster_.nodes) names.push_back(node.name);
   const Diagnosis found = diagnose({}, own, names);
-  if (!found.ends_node || found.node != n || found.cause == "network") return;
+  if (!found.ends_node || found.node != n || found.kind == "link_down") return;
   if (slot_of(n) < 0 || has_spare_for(n)) evict(n, found.says);
 }
 
@@ -231,7 +231,8 @@ void Supervisor::finish(RunState::Verdict verdict) {
   json event = {{"event", "run_finished"},
                 {"exit_code", verdict.exit_code},
                 {"status", verdict.status},
-                {"why", verdict.why}};
+                {"why", verdict.why},
+                {"epoch", epoch_}};
   if (verdict.exit_code == static_cast<int>(Exit::transient)) event["exclude"] = to_exclude(state_);
   record(std::move(event));
   stage_ = Stage::over;

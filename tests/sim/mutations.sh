@@ -12,9 +12,8 @@ trap 'rm -rf "$work"' EXIT
 # name | file | sed expression
 mutations='
 half of the agents, less one     | launcher/agent/ballot.cpp                   | s/2 \* granted >= voters/2 * granted + 2 >= voters/
-nobody may object                | launcher/agent/ballot.cpp                   | s/if (denied > 0) return Outcome::lost;//; s/denied == 0 && //
 epochs fenced one too low        | launcher/agent/standing.cpp                 | s/if (epoch < epoch_) return false;/if (epoch < epoch_ - 1) return false;/
-attempts fenced with <=          | launcher/agent/standing.cpp                 | s/if (attempt < attempt_) return Fence::refuse;/if (attempt <= attempt_) return Fence::refuse;/
+attempts fenced one too low      | launcher/agent/standing.cpp                 | s/if (attempt < attempt_) return Fence::refuse;/if (attempt < attempt_ - 1) return Fence::refuse;/
 a minority names nodes lost      | launcher/supervise/supervisor.cpp           | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
 spares that were never heard of  | launcher/supervise/supervisor_failures.cpp  | s/RunState state = with_doubts();/RunState state = state_;/
 adopts with a lost node          | launcher/supervise/supervisor_stages.cpp    | s/ || lost_is_placed()) return false;/) return false;/
@@ -24,7 +23,7 @@ state in doubt is trusted        | launcher/supervise/supervisor_stages.cpp    |
 lines that came too late count   | launcher/supervise/succession.cpp           | s/epoch = after->value.*;/epoch = seq = INT32_MAX;/
 '
 mapfile -t objects < <(find "$build/tests/sim/CMakeFiles/sim_test.dir" -name '*.o')
-mapfile -t libraries < <(find "$build" -name 'libholdfast_*.a' ! -name '*fuzz*')
+mapfile -t libraries < <(find "$build" -name 'libholdfast_*.a' ! -name '*fuzz*' ! -path '*cuda*' ! -path '*gpu*')
 status=0
 while IFS='|' read -r name file expression; do
   [[ $name ]] || continue

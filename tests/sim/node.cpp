@@ -142,14 +142,18 @@ void Agent::from_leader(const Message& message) {
   } else if (const auto* dump = std::get_if<DumpStacks>(&message)) {
     tell_leader(Stacks{dump->attempt, dump->rank, "#0"});
   } else if (std::holds_alternative<Finish>(message)) {
-    left = true;
-    node_.clears = true;
-    node_.kill_older(INT32_MAX);
-    leading.reset();
-    process->alive = false;
-    world_.network.process_died(process);
-    world_.agent_left();
+    finish();
   }
+}
+
+void Agent::finish() {
+  left = true;
+  node_.clears = true;
+  node_.kill_older(INT32_MAX);
+  leading.reset();
+  process->alive = false;
+  world_.network.process_died(process);
+  world_.agent_left();
 }
 
 void Agent::clear(int attempt) {
@@ -294,14 +298,17 @@ void Agent::count(bool last_call) {
   if (won) won = storage.epochs.insert(epoch).second;
   world_.expect(!won || campaign_->fair(), "whoever leads has the voices of half of the agents");
   if (won) world_.epoch_taken(epoch, node_.number());
-  world_.timeline.after(0, [this, won, epoch, p = process] {
-    run(p, [this, won, epoch] {
+  world_.timeline.after(0, [this, won, epoch, p = process, &storage] {
+    run(p, [this, won, epoch, &storage] {
       if (left) return;
       if (campaign_ && campaign_->epoch == epoch) {
         for (const auto& c : campaign_->lines)
           if (c) world_.network.close(c, 0);
         campaign_.reset();
       }
+      if (!won && storage.result && storage.reachable(node_.number()) &&
+          launcher::code_of(storage.result->json, world_.roster.job, storage.highest()))
+        return finish();
       const int highest = won                                        ? epoch
                           : world_.storage.reachable(node_.number()) ? world_.storage.highest()
                                                                      : 0;

@@ -58,6 +58,7 @@ class Agent {
   void campaign();
   struct Campaign;
   void count(bool last_call);
+  void finish();
 
   World& world_;
   Node& node_;

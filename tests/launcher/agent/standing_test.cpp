@@ -69,6 +69,7 @@ TEST(Standing, ACampaign) {
   EXPECT_TRUE(a.leads());
   EXPECT_FALSE(a.should_campaign(100));
   EXPECT_FALSE(a.answer(7, 100).grant) << "a leader hears itself";
+  EXPECT_TRUE(a.answer(8, 100).grant) << "epoch 7 was taken, and we have not heard of it";
   EXPECT_TRUE(a.accept_leader(6, 5)) << "its own call";
   EXPECT_TRUE(a.leads());
   EXPECT_TRUE(a.accept_leader(7, 6));
