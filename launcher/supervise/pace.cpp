@@ -68,12 +68,16 @@ Pace::Pace(const config::Supervise& limits, int world)
 }
 
 void Pace::left(Phase phase, double seconds) {
-  if (!is_learned(phase)) return;
-  Learned& l = learned_[index_of(phase)];
+  if (is_learned(phase)) learn(phases_[index_of(phase)], seconds);
+}
+
+void Pace::stepped(double seconds) { learn(steps_, seconds); }
+
+void Pace::learn(Learned& l, double seconds) {
   // The first ones of an attempt would hide a hang for many rounds after it.
   if (young(l)) {
     l.longest_young = std::max(l.longest_young, seconds);
-    if (l.count < enough_) l.longest = std::max(l.longest, seconds);
+    if (!known(l)) l.longest = std::max(l.longest, seconds);
   } else {
     l.longest = std::max(l.longest * fade_, seconds);
   }
@@ -84,17 +88,19 @@ double Pace::deadline_s(Phase phase) const {
   if (phase == Phase::paused) return std::numeric_limits<double>::infinity();
   const double most = limits_.step_s;
   if (!is_learned(phase)) return most;
-  const Learned& l = learned_[index_of(phase)];
-  if (l.count < enough_) return most;
+  const Learned* l = &phases_[index_of(phase)];
+  if (!known(*l) && phase != Phase::checkpoint) l = &steps_;
+  if (!known(*l)) return most;
   const auto rule = [&](double seconds) {
     return std::max(limits_.hang_factor * seconds, static_cast<double>(limits_.hang_floor_s));
   };
-  return std::min(most,
-                  young(l) ? young_allowance * rule(std::max(l.longest, l.longest_young)) : rule(l.longest));
+  return std::min(
+      most, young(*l) ? young_allowance * rule(std::max(l->longest, l->longest_young)) : rule(l->longest));
 }
 
 void Pace::new_attempt() {
-  for (Learned& l : learned_) l.in_attempt = 0;
+  for (Learned& l : phases_) l.in_attempt = 0;
+  steps_.in_attempt = 0;
 }
 
 std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace) {

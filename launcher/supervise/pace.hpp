@@ -22,10 +22,12 @@ class Pace {
   /// A rank has left `phase` after `seconds`, as seen in beats: shorter phases may be missed, and need not be
   /// known.
   void left(control::Phase phase, double seconds);
+  /// A rank has come to another step after `seconds`, as seen in beats.
+  void stepped(double seconds);
   /// A rank that has been in `phase` for longer is hung: max(hang_factor * what it took so far,
-  /// hang_floor_s), never more than step_s; step_s until the phase has been seen often enough. Twice as long
-  /// while an attempt is young: caches are cold and connections are being made. Seconds; infinity: this phase
-  /// never hangs.
+  /// hang_floor_s), never more than step_s. A part of every step that has not been seen often enough may take
+  /// what whole steps took; step_s as long as these are not known either. Twice as long while an attempt is
+  /// young: caches are cold and connections are being made. Seconds; infinity: this phase never hangs.
   double deadline_s(control::Phase phase) const;
   /// Another attempt, other nodes: what was learned stays, what was cut short does not count.
   void new_attempt();
@@ -37,12 +39,15 @@ class Pace {
     double longest = 0;           ///< of the last ones, fading
     double longest_young = 0;     ///< of the first ones of any attempt
   };
-  bool young(const Learned& phase) const { return phase.in_attempt < enough_; }
+  bool known(const Learned& what) const { return what.count >= enough_; }
+  bool young(const Learned& what) const { return what.in_attempt < enough_; }
+  void learn(Learned& what, double seconds);
 
   config::Supervise limits_;
   std::int64_t enough_;  ///< times that make a phase known
   double fade_;          ///< of `longest`, each time
-  std::array<Learned, 16> learned_{};
+  std::array<Learned, 16> phases_{};
+  Learned steps_;
 };
 
 /// Somebody is hung: the deadline that ran out, in seconds; nothing while all may still be at work. Who waits

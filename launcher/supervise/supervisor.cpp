@@ -113,6 +113,11 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
     if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= world() || node_of_rank(seen.rank) != node)
       continue;
     auto& rank = ranks_[static_cast<std::size_t>(seen.rank)];
+    if (seen.step > rank.step || seen.phase == control::Phase::paused) {
+      if (seen.step > rank.step && rank.step >= 0 && stage_ == Stage::running)
+        pace_.stepped(now_ - rank.stepped_at);
+      rank.stepped_at = now_;
+    }
     if (!rank.started || rank.step != seen.step || rank.phase != seen.phase || rank.moves != seen.moves) {
       if (rank.started && stage_ == Stage::running) pace_.left(rank.phase, now_ - rank.moved_at);
       rank.moved_at = now_;
@@ -144,7 +149,7 @@ void Supervisor::cleared(int n, int attempt) {
 }
 
 void Supervisor::rank_started(int node, const control::RankStarted& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= roster_.world()) return;
+  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
   if (node_of_rank(what.rank) != node) {
     Failure failure;
     failure.kind = Failure::Kind::misplaced, failure.node = node, failure.rank = what.rank;
@@ -178,7 +183,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
 }
 
 void Supervisor::rank_finished(const control::RankFinished& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= roster_.world()) return;
+  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
   auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
   if (std::exchange(rank.finished, true) || !what.state) return;
   record({{"event", "final_state"},

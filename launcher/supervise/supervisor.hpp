@@ -137,7 +137,8 @@ class Supervisor {
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
     std::int64_t moves = 0;                     ///< as it counts them
-    double moved_at = 0;                        ///< when it last began a phase
+    double moved_at = 0;                        ///< when it last began a phase, ...
+    double stepped_at = 0;                      ///< ... and a step
     double seen_at = 0;                         ///< when its agent last named it among the living
     std::optional<control::RankFlight> flight;  ///< the last report, ...
     double flight_at = 0;                       ///< and when it came

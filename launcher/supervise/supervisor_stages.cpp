@@ -69,7 +69,7 @@ void Supervisor::at(double now) {
 
 /// What was said while this process was stopped has not been read yet: no patience runs out in that time.
 void Supervisor::forgive(double gap_s) {
-  for (auto& rank : ranks_) rank.moved_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
+  for (auto& rank : ranks_) rank.moved_at += gap_s, rank.stepped_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
   for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
   if (hang_) hang_->since += gap_s;
   if (minority_since_ >= 0) minority_since_ += gap_s;
@@ -150,7 +150,7 @@ bool Supervisor::try_adopt() {
   record({{"event", "attempt_adopted"}, {"attempt", attempt()}, {"step", highest_step()}});
   stepped_ = state_.attempts.back().first_step_at.has_value();
   stage_ = Stage::running, stage_since_ = now_;
-  for (auto& rank : ranks_) rank.moved_at = rank.seen_at = now_;
+  for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
   // What was on record last, they may have been told by nobody.
   if (!state_.hold_ranks()) actions_.push_back(PauseRanks{false});
   tell_ranks();
@@ -224,7 +224,7 @@ void Supervisor::check_starting() {
   if (missing < 0) {
     record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", world()}});
     stage_ = Stage::running, stage_since_ = now_;
-    for (auto& rank : ranks_) rank.moved_at = rank.seen_at = now_;
+    for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
     return;
   }
   if (now_ - stage_since_ <= limits_.start_s) return;

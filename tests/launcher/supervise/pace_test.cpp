@@ -32,6 +32,21 @@ TEST(Pace, APhaseIsKnownAfterThreeRoundsOfTheWorld) {
   }
 }
 
+TEST(Pace, APartOfAStepTakesNoLongerThanSteps) {
+  // Steps of milliseconds: beats see one phase often and another hardly ever.
+  Pace pace({}, 4);
+  for (int i = 0; i < 11; ++i) pace.stepped(0.25);
+  EXPECT_EQ(pace.deadline_s(Phase::forward), 600);
+  pace.stepped(4);
+  for (const Phase phase : {Phase::data, Phase::forward, Phase::backward, Phase::collective, Phase::optimizer})
+    EXPECT_EQ(pace.deadline_s(phase), 12);
+  EXPECT_EQ(pace.deadline_s(Phase::checkpoint), 600) << "no part of every step";
+  rounds(pace, Phase::forward, 2, 3, 4);
+  EXPECT_EQ(pace.deadline_s(Phase::forward), 6) << "better known by itself";
+  pace.new_attempt();
+  EXPECT_EQ(pace.deadline_s(Phase::data), 24) << "young";
+}
+
 TEST(Pace, TheDeadlineIsAFactorAFloorAndAtMostTheStepsLimit) {
   config::Supervise limits;
   limits.hang_factor = 2, limits.hang_floor_s = 7, limits.step_s = 50;
