@@ -66,7 +66,7 @@ struct Owned {
   std::string_view name, why;
 };
 constexpr const char* array_why =
-    "a run directory belongs to one job: submit each run by itself, with a run.dir of its own";
+    "a run directory belongs to one job: in a script of your own, 'holdfast run JOB.toml --set run.dir=...'";
 /// Options that may not be given beside ours.
 constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active nodes and spares"},
                                           {"-N", "Holdfast counts active nodes and spares"},

@@ -16,14 +16,18 @@ void JobOptions::add_to(CLI::App& verb) {
   verb.add_option("-t,--time", time, "As sbatch (slurm.time)")->type_name("TIME");
 }
 
-config::Loaded JobOptions::load() const {
+bool JobOptions::any_set() const { return !all_sets().empty(); }
+
+config::Loaded JobOptions::load() const { return config::load(file, all_sets()); }
+
+std::vector<std::string> JobOptions::all_sets() const {
   auto all = sets;
   const auto add = [&](const char* key, const std::string& value) {
     if (!value.empty()) all.push_back(std::string(key) + "=" + value);
   };
   add("cluster.nodes", nodes), add("cluster.spares", spares), add("run.resume", resume);
   add("slurm.partition", partition), add("slurm.time", time);
-  return config::load(file, all);
+  return all;
 }
 
 }  // namespace holdfast::launcher

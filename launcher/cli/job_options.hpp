@@ -15,8 +15,12 @@ struct JobOptions {
   std::string nodes, spares, resume, partition, time;  ///< empty: not given
 
   void add_to(CLI::App& verb);
+  bool any_set() const;  ///< anything besides the file
   /// The settings; each of the flags counts like a --set typed last. Throws Error (usage).
   config::Loaded load() const;
+
+ private:
+  std::vector<std::string> all_sets() const;
 };
 
 }  // namespace holdfast::launcher

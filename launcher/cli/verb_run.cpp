@@ -4,21 +4,25 @@
 #include "launcher/agent/guardian.hpp"
 #include "launcher/agent/rank_shim.hpp"
 #include "launcher/agent/remote_start.hpp"
+#include "launcher/cli/job_options.hpp"
 #include "launcher/job/keeper.hpp"
+#include "launcher/job/preparation.hpp"
 #include "slurm/cluster_cli.hpp"
+#include "slurm/job_env.hpp"
+#include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-struct RunWords {
+struct AgentWords {
   std::string dir, node;
   bool serve = false;
 };
 
 RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).lexically_normal()}; }
 
-int serve(const RunWords& words) {
+int serve(const AgentWords& words) {
   die_with_guardian();
   log::start("agent " + words.node);
   control::Loop loop;
@@ -28,20 +32,33 @@ int serve(const RunWords& words) {
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code) {
-  auto* verb =
-      app.add_subcommand("run", "Inside an allocation: keep an agent on every node until the run is over");
-  auto words = std::make_shared<RunWords>();
-  verb->add_option("RUN_DIR", words->dir, "The run directory that `holdfast submit` made")->required();
-  verb->callback([words, &exit_code] {
+  auto* verb = app.add_subcommand(
+      "run", "Inside an allocation (salloc, a script of your own): keep an agent on every node until the run is over");
+  auto job = std::make_shared<JobOptions>();
+  job->add_to(*verb);
+  verb->get_option("job")
+      ->description("Run directory that `holdfast submit` made; or a job file: the run is set up first, as "
+                    "submit does it")
+      ->type_name("RUN_DIR | JOB.toml");
+  verb->callback([job, &exit_code] {
     log::start("run");
     slurm::ClusterCli cluster;
-    exit_code = keep(run_dir(words->dir), cluster);
+    if (std::filesystem::is_directory(job->file)) {
+      if (job->any_set())
+        throw Error(Exit::usage, "the settings of " + job->file + " are made",
+                    "it is a run directory, and options are for job files", "Give the job file?");
+      exit_code = keep(run_dir(job->file), cluster);
+    } else {
+      const Preparation prepared = prepare(job->load().config);
+      move_in(prepared, slurm::job_env().job, cluster);
+      exit_code = keep(prepared.run, cluster);
+    }
   });
 }
 
 void add_agent(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("agent", "The daemon of a node; `holdfast run` starts it");
-  auto words = std::make_shared<RunWords>();
+  auto words = std::make_shared<AgentWords>();
   verb->add_option("RUN_DIR", words->dir, "The run directory")->required();
   verb->add_option("--node", words->node, "SLURM's name of this node")->required();
   verb->add_flag("--serve", words->serve, "Be the serving process (the guardian starts it)")->group("");

@@ -5,15 +5,11 @@
 #include <chrono>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "launcher/agent/programs.hpp"
 #include "launcher/cli/job_options.hpp"
-#include "launcher/job/job_script.hpp"
-#include "launcher/job/run_dir_setup.hpp"
+#include "launcher/job/preparation.hpp"
 #include "launcher/job/run_owner.hpp"
-#include "launcher/plan/plan.hpp"
-#include "launcher/plan/topology.hpp"
+#include "slurm/batch_script.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/commands.hpp"
 #include "slurm/replies.hpp"
@@ -30,42 +26,10 @@ struct SubmitOptions {
   bool dry_run = false, parsable = false;
 };
 
-/// All that is decided before anything is written or asked.
-struct Prepared {
-  RunDir run;
-  RunFiles files;
-  Plan plan;
-  slurm::Submission submission;
-};
-
-Prepared prepare(const SubmitOptions& options) {
-  Prepared out;
+Preparation prepare(const SubmitOptions& options) {
   auto config = options.job.load().config;
   if (!options.name.empty()) config.run.name = options.name;
-  const auto extra = slurm::joined(options.sbatch);
-  config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
-
-  out.files.facts = config::load_cluster(config.cluster.file);
-  out.files.model = config::load_model(config.model.file);
-  config::check(config, out.files.model);
-  config = config::resolve(config, out.files.facts);
-  config::check(config, out.files.model);
-  out.run = run_dir_of(config);
-  config = with_absolute_paths(std::move(config), out.run);
-
-  if (!config.slurm.bundle.empty() && !std::filesystem::exists(config.slurm.bundle))
-    throw Error(Exit::usage, "there is no bundle " + config.slurm.bundle, "slurm.bundle names it",
-                "Make one with scripts/bundle.sh?");
-
-  const auto nodes = hypothetical_nodes(out.files.facts, config.cluster.nodes, config.cluster.spares);
-  out.plan = make_plan(config, out.files.model, out.files.facts, nodes, std::nullopt);
-  const auto job = batch_job(config, out.files.facts, out.run, this_program());
-  out.submission = {out.run.script(), slurm::submit_arguments(job)};
-  out.files.plan = to_json(out.plan).dump(2) + "\n";
-  out.files.script = slurm::script_text(job);
-  out.files.config = std::move(config);
-  check_run_dir(out.run, out.files);
-  return out;
+  return launcher::prepare(std::move(config), options.sbatch);
 }
 
 /// SLURM takes jobs that can never start and lets them wait for ever: its reason, if it says so by now.
@@ -81,7 +45,7 @@ void warn_if_hopeless(slurm::Cluster& cluster, slurm::JobId id) {
   }
 }
 
-slurm::JobId submit(const Prepared& prepared, slurm::Cluster& cluster) {
+slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
   // Asked first: with no controller nothing is touched, and the answer comes at once (sbatch takes 9 s to say
   // so).
   cluster.ping();
@@ -102,12 +66,12 @@ slurm::JobId submit(const Prepared& prepared, slurm::Cluster& cluster) {
   }
 }
 
-void print_dry_run(const Prepared& prepared) {
+void print_dry_run(const Preparation& prepared) {
   std::cout << prepared.files.script << "\n# " << slurm::shown(slurm::submit_argv(prepared.submission))
             << "\n";
 }
 
-void print_summary(const Prepared& prepared, slurm::JobId id) {
+void print_summary(const Preparation& prepared, slurm::JobId id) {
   const auto& config = prepared.files.config;
   const std::string run = prepared.run.path.string();
   fmt::print("submitted job {}: {}\n", id, slurm::shown({config.run.name}));
@@ -119,7 +83,7 @@ void print_summary(const Prepared& prepared, slurm::JobId id) {
 }
 
 void run_submit(const SubmitOptions& options) {
-  const Prepared prepared = prepare(options);
+  const Preparation prepared = prepare(options);
   for (const auto& warning : prepared.plan.warnings) log::warn("{}", warning);
   if (options.dry_run) return print_dry_run(prepared);
   slurm::ClusterCli cluster;

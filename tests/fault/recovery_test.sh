@@ -11,7 +11,7 @@ need_cluster "$@"
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
 shift 3
 cases=("$@")
-((${#cases[@]})) || cases=(node_killed partner_killed rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun crash_loop user_error any_program security)
+((${#cases[@]})) || cases=(node_killed partner_killed rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun own_allocation crash_loop user_error any_program security)
 
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
@@ -119,6 +119,7 @@ case_rank_killed() {
   ends_like_the_undisturbed
   # Killed while it sealed its newest snapshot, it takes that step from its replica.
   check "$run: no shared file was needed" holds "local peer" "$(result "$run" '.attempts[1].restored_from.level')"
+  check "spares have been looked at" at_least "$(events "$run" | jq -s 'map(select(.event == "spare_health" and .spare and .fitness != "unknown")) | length')" 1
   check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
   check "the signal is on record" equal "$(events "$run" | jq -rs 'map(select(.event == "rank_exited"))[0].status')" 137
 }
@@ -289,6 +290,29 @@ case_bare_srun() {
   check "srun alone trains" mini exec --chdir /shared/home env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive srun --mpi=pmix -N2 --ntasks-per-node=2 \
     holdfast-train job.toml --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run"
   check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+}
+
+case_own_allocation() {
+  # No `submit`: a job array with a script of one's own, a run directory for each task; then a shell with an allocation.
+  soon 180 all_idle
+  cp "$source/tests/fault/"{job,model}.toml "$home/"
+  cat >"$home/array.sh" <<'END'
+#!/bin/bash
+#SBATCH --nodes=2 --exclusive --no-kill --signal=B:USR1@60 --array=1-2 --output=/shared/home/array-%a.log
+exec holdfast run job.toml -N 1 --spares 1 --set data.tokens=/shared/home/tokens.bin --set "run.dir=array_$SLURM_ARRAY_TASK_ID"
+END
+  mini exec --chdir /shared/home sbatch array.sh
+  for run in array_1 array_2; do
+    check "$run: the run is over" soon "$run_limit" over "$run"
+    check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  done
+  soon 60 all_idle
+  run=salloc
+  check "$run: done" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill holdfast run job.toml --spares 1 \
+    --set data.tokens=/shared/home/tokens.bin --set run.dir=salloc
+  check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  check "$run: once more, by its directory" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill \
+    holdfast run salloc
 }
 
 case_crash_loop() {

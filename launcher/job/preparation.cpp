@@ -1,0 +1,53 @@
+#include "launcher/job/preparation.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/programs.hpp"
+#include "launcher/job/job_script.hpp"
+#include "launcher/job/run_owner.hpp"
+#include "launcher/plan/topology.hpp"
+#include "src/base/error.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+
+Preparation prepare(config::RunConfig config, const std::vector<std::string>& sbatch) {
+  Preparation out;
+  const auto extra = slurm::joined(sbatch);
+  config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
+
+  out.files.facts = config::load_cluster(config.cluster.file);
+  out.files.model = config::load_model(config.model.file);
+  config::check(config, out.files.model);
+  config = config::resolve(config, out.files.facts);
+  config::check(config, out.files.model);
+  out.run = run_dir_of(config);
+  config = with_absolute_paths(std::move(config), out.run);
+
+  if (!config.slurm.bundle.empty() && !std::filesystem::exists(config.slurm.bundle))
+    throw Error(Exit::usage, "there is no bundle " + config.slurm.bundle, "slurm.bundle names it",
+                "Make one with scripts/bundle.sh?");
+
+  const auto nodes = hypothetical_nodes(out.files.facts, config.cluster.nodes, config.cluster.spares);
+  out.plan = make_plan(config, out.files.model, out.files.facts, nodes, std::nullopt);
+  const auto job = batch_job(config, out.files.facts, out.run, this_program());
+  out.submission = {out.run.script(), slurm::submit_arguments(job)};
+  out.files.plan = to_json(out.plan).dump(2) + "\n";
+  out.files.script = slurm::script_text(job);
+  out.files.config = std::move(config);
+  check_run_dir(out.run, out.files);
+  return out;
+}
+
+void move_in(const Preparation& prepared, slurm::JobId job, slurm::Cluster& cluster) {
+  create_folders(prepared.run);
+  const auto owner = read_owner(prepared.run);
+  if (owner && owner->job == job) return write_run_files(prepared.run, prepared.files);
+  RunDirClaim claim(prepared.run, cluster);
+  // Once more, now that nobody else may change it: somebody may have written here since.
+  check_run_dir(prepared.run, prepared.files);
+  write_run_files(prepared.run, prepared.files);
+  claim.give_to(job);
+}
+
+}  // namespace holdfast::launcher
