@@ -36,8 +36,8 @@ struct DoctorOptions {
   int rounds = 0;
 };
 
-/// Exit codes of monitoring plugins, which SLURM's HealthCheckProgram and others expect; with --gate ours,
-/// for scripts that go on unless a node is unfit.
+/// Exit codes of monitoring plugins; with --gate ours, for scripts that go on unless a node is unfit, and for
+/// SLURM's Prolog.
 int exit_code_of(Fitness fitness, bool gate) {
   if (gate) return static_cast<int>(fitness == Fitness::critical ? Exit::unhealthy : Exit::done);
   return static_cast<int>(fitness);
@@ -210,9 +210,9 @@ void add_doctor(CLI::App& app, int& exit_code) {
   verb->add_option("--witness", options->witnesses)->group("");
   verb->footer(
       "Exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
-      "As SLURM's HealthCheckProgram or Prolog it needs no settings; a script that only wants to know\n"
-      "whether to go on uses --gate. --nodes and --network meet in a folder that every node sees: the\n"
-      "first --path, else the current one.");
+      "--gate is for scripts that only want to know whether to go on, and for SLURM's Prolog, whose failure\n"
+      "drains the node. SLURM ignores the code of a HealthCheckProgram: that one drains by itself (README.md).\n"
+      "--nodes and --network meet in a folder that every node sees: the first --path, else the current one.");
   verb->callback([options, &exit_code] {
     try {
       exit_code = run_doctor(*options);

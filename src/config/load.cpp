@@ -29,8 +29,8 @@ std::vector<std::string> tables_of(const std::vector<Setting<Struct>>& settings)
   return out;
 }
 
-/// What a mistyped name may have been: a key of the same table, the same key of another table, a key of a
-/// table with a similar name; else the list of what there is.
+/// What a mistyped name may have been: the same key of another table, another launcher's word, a similar key
+/// of the same table, a key of a table with a similar name; else the list of what there is.
 template <class Struct>
 std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::string& table,
                        const std::string& key) {
@@ -38,10 +38,10 @@ std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::
   std::vector<std::string> keys;
   for (const auto& s : settings)
     if (s.table == table) keys.push_back(s.key);
-  if (const auto near = nearest_name(key, keys); !near.empty()) return did_you_mean(table + "." + near);
   for (const auto& s : settings)
     if (s.key == key) return did_you_mean(s.name());
   if (const auto elsewhere = foreign_suggestion(key); !elsewhere.empty()) return elsewhere;
+  if (const auto near = nearest_name(key, keys); !near.empty()) return did_you_mean(table + "." + near);
   if (!keys.empty()) return fmt::format("[{}] has {}", table, fmt::join(keys, ", "));
   const auto tables = tables_of(settings);
   if (const auto near = nearest_name(table, tables); !near.empty()) {
