@@ -41,8 +41,9 @@ void Agent::from_leader(const Message& message) {
     return ranks_.tell(*drain, standing_.attempt());
   }
   if (const auto* pause = std::get_if<Pause>(&message)) {
-    if (std::exchange(paused_, pause->on) != pause->on) ranks_.tell(*pause, standing_.attempt());
-    return;
+    // Passed on even if it is no news here: ranks may have been told by the agent before this one.
+    paused_ = pause->on;
+    return ranks_.tell(*pause, standing_.attempt());
   }
   if (std::holds_alternative<CheckNode>(message))
     return care_.check([this](const NodeHealth& health) { tell_leader(health); });

@@ -22,6 +22,9 @@ bool ended_by_node(const json& event) {
          !event.value("node", "").empty();
 }
 
+/// Its own fault, and not that of the program that ran there.
+bool by_hardware(const json& event) { return event.value("blame", "") == "node"; }
+
 /// "... Xid 79 ..." or "... Xid (PCI:0000:3b:00): 79, ..." -> 79; 0: none.
 int xid_in(const std::string& text) {
   std::size_t at = text.find("Xid ");
@@ -46,12 +49,13 @@ std::optional<LedgerEntry> ledger_entry(const json& event, const std::string& jo
   entry.job = job, entry.node = event.value("node", "");
   entry.cause = idle ? "node lost" : event.value("cause", "");
   entry.evidence = first_evidence(event);
-  entry.xid = xid_in(entry.evidence);
+  entry.hardware = idle || by_hardware(event);
+  entry.xid = xid_in(entry.evidence), entry.gpu = event.value("gpu", "");
   return entry;
 }
 
 std::string admin_line(const json& event) {
-  if (!ended_by_node(event)) return "";
+  if (!ended_by_node(event) || !by_hardware(event)) return "";
   return slurm::drain_line(event.value("node", ""), event.value("cause", "") + ": " + first_evidence(event));
 }
 

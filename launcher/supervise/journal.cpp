@@ -20,6 +20,20 @@ std::string four_digits(int number) {
   const std::string text = std::to_string(number);
   return text.size() < 4 ? std::string(4 - text.size(), '0') + text : text;
 }
+
+std::string file_of(int epoch) { return four_digits(epoch) + ".jsonl"; }
+
+/// Sorted; empty when there is no such folder, and an Error for whatever else may hide its files.
+std::vector<std::string> list_strictly(const files::fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (files::fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw system_error("cannot list " + folder.string(), error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
 }  // namespace
 
 int highest_epoch(const RunDir& run) {
@@ -38,7 +52,7 @@ bool take_epoch(const RunDir& run, int number, const std::string& node) {
 }
 
 Journal::Journal(const RunDir& run, int epoch)
-    : path_(run.events() / (four_digits(epoch) + ".jsonl")),
+    : path_(run.events() / file_of(epoch)),
       fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)),
       epoch_(epoch) {
   files::sync_folder(run.events());
@@ -83,9 +97,13 @@ void Journal::write_all(const std::vector<json>& events) {
   }
 }
 
-std::vector<json> read_events(const RunDir& run) {
+std::vector<json> read_events(const RunDir& run, int own_epoch) {
   std::vector<std::vector<json>> epochs;
-  for (const auto& name : files::list(run.events())) {
+  const auto names = list_strictly(run.events());
+  if (own_epoch > 0 && !std::binary_search(names.begin(), names.end(), file_of(own_epoch)))
+    throw Error(Exit::transient, "the event log cannot be read",
+                "this leader's own file is not in its folder");
+  for (const auto& name : names) {
     auto& events = epochs.emplace_back();
     const std::string text = files::read_text(run.events() / name);
     for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "src/base/error.hpp"
 
@@ -85,7 +84,6 @@ void Pace::learn(Learned& l, double seconds) {
 }
 
 double Pace::deadline_s(Phase phase) const {
-  if (phase == Phase::paused) return std::numeric_limits<double>::infinity();
   const double most = limits_.step_s;
   if (!is_learned(phase)) return most;
   const Learned* l = &phases_[index_of(phase)];

@@ -27,7 +27,7 @@ class Pace {
   /// A rank that has been in `phase` for longer is hung: max(hang_factor * what it took so far,
   /// hang_floor_s), never more than step_s. A part of every step that has not been seen often enough may take
   /// what whole steps took; step_s as long as these are not known either. Twice as long while an attempt is
-  /// young: caches are cold and connections are being made. Seconds; infinity: this phase never hangs.
+  /// young: caches are cold and connections are being made. Seconds. While ranks hold on order, nobody asks.
   double deadline_s(control::Phase phase) const;
   /// Another attempt, other nodes: what was learned stays, what was cut short does not count.
   void new_attempt();

@@ -156,6 +156,24 @@ bool on_healthy_nodes(const Failure& f) {
   }
 }
 
+Blame blame_of(const Failure& f) {
+  return f.kind == Kind::node_lost || f.kind == Kind::node_idle_lost ? Blame::node : f.blame;
+}
+
+const char* name_of(Blame blame) {
+  switch (blame) {
+    case Blame::node:
+      return "node";
+    case Blame::program:
+      return "program";
+    case Blame::shared:
+      return "shared";
+    case Blame::nothing:
+      return "nothing";
+  }
+  return "";
+}
+
 bool blames_node(const Failure& f) {
   if (f.node < 0) return false;
   switch (f.kind) {
@@ -187,7 +205,9 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   facts.final_code = final_code(failure), facts.same_again = failure.same_again;
   facts.same_step = s.state.same_step_count >= s.limits.max_same_step;
   facts.no_progress = s.state.no_progress >= s.limits.max_without_checkpoint;
-  facts.restarts_used = static_cast<int>(s.state.attempts.size()) >= s.limits.max_restarts;
+  const auto untried = std::count_if(s.state.attempts.begin(), s.state.attempts.end(),
+                                     [](const AttemptRecord& a) { return a.untried; });
+  facts.restarts_used = static_cast<int>(s.state.attempts.size()) - untried >= s.limits.max_restarts;
   facts.short_of_nodes = std::any_of(s.placement.begin(), s.placement.end(), lost);
   facts.when_short = s.limits.when_short;
 

@@ -40,11 +40,15 @@ struct Failure {
   std::vector<int> ended_nodes;  ///< all that must not be used again
   std::string cause;             ///< short; "": name_of(kind)
   std::string advice;
+  std::string gpu;                ///< UUID or PCI address, where the evidence names one
   std::vector<std::string> seen;  ///< further evidence
 };
 const char* name_of(Failure::Kind kind);
 /// On hardware that did nothing wrong: the same end again at the same step is the program's doing.
 bool on_healthy_nodes(const Failure& failure);
+/// Where the cause lies. A node that falls silent is to blame itself, and diagnosis is not asked.
+Blame blame_of(const Failure& failure);
+const char* name_of(Blame blame);
 /// Does it count against the node?
 bool blames_node(const Failure& failure);
 

@@ -55,7 +55,6 @@ json result_of(const RunState& s) {
                  {"exit_code", s.verdict ? json(s.verdict->exit_code) : json(nullptr)},
                  {"why", s.verdict ? s.verdict->why : ""},
                  {"job", s.job},
-                 {"epoch", s.verdict ? s.verdict->epoch : 0},
                  {"exclude", s.verdict ? s.verdict->exclude : std::vector<std::string>{}},
                  {"attempts", attempts},
                  {"durable_step", s.durable_step},
@@ -65,6 +64,7 @@ json result_of(const RunState& s) {
                  {"final_loss", nullptr},
                  {"state_digest", nullptr},
                  {"tokens", nullptr}};
+  if (s.verdict) result["epoch"] = s.verdict->epoch;
   if (s.final_state) {
     result["final_step"] = s.final_state->step, result["tokens"] = s.final_state->tokens;
     result["state_digest"] = s.final_state->state_digest;

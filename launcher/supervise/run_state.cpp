@@ -106,6 +106,7 @@ void ended(RunState& s, const json& e) {
   a->detected_s = e.value("detected_s", 0.0), a->decided_s = e.value("decided_s", 0.0);
   a->evidence = evidence_of(e), a->advice = e.value("advice", "");
   a->last_step = std::max(a->last_step, e.value("step", std::int64_t{0}));
+  a->untried = e.value("untried", false);
   if (a->cause == "finished" || !e.value("healthy", false)) {
     s.same_step_count = 0, s.same_step = -1;
   } else if (s.same_step == a->last_step) {
@@ -167,8 +168,10 @@ std::optional<control::Drain> RunState::asked_of_ranks() const {
     for (const auto& [node, why] : evicting) names += (names.empty() ? "" : ", ") + node;
     return control::Drain{true, "evict " + names};
   }
-  if (drain) return drain->what;
-  return std::nullopt;
+  if (!drain) return std::nullopt;
+  // Ranks pass over what they have heard before, as an agent that was restarted repeats it: the second save
+  // of an attempt must read differently.
+  return control::Drain{false, drain->what.reason + ", after step " + std::to_string(drain->step)};
 }
 
 bool RunState::hold_ranks() const {
@@ -224,8 +227,11 @@ void apply_event(RunState& s, const json& e) {
                                         loss.is_number() ? loss.get<double>() : std::nan(""),
                                         e.value("state_digest", "")};
   } else if (what == "run_finished") {
-    s.verdict = RunState::Verdict{e.value("exit_code", 1), e.value("status", ""), e.value("why", ""),
-                                  e.value("unix", 0.0), e.value("exclude", std::vector<std::string>{}),
+    s.verdict = RunState::Verdict{e.value("exit_code", 1),
+                                  e.value("status", ""),
+                                  e.value("why", ""),
+                                  e.value("unix", 0.0),
+                                  e.value("exclude", std::vector<std::string>{}),
                                   e.value("epoch", 0)};
   }
 }

@@ -23,6 +23,7 @@ struct AttemptRecord {
   std::string cause;      ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
   std::string node;       ///< the culprit's
   int rank = -1;          ///< the culprit
+  bool untried = false;   ///< a node was lost before the ranks were up: it counts for no limit
   double detected_s = 0;  ///< from the culprit's last sign of life to the decision ...
   double decided_s = 0;   ///< ... and of that, from what was first heard of the failure
   std::vector<std::string> evidence;  ///< what the decision rests on, first things first

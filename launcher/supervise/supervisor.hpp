@@ -176,6 +176,7 @@ class Supervisor {
   void forgive(double gap_s);
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
+  std::optional<Failure> name_lost(int node, double silent_s, const std::string& evidence);
   void check_gathering();
   void check_clearing();
   void check_starting();
@@ -213,6 +214,7 @@ class Supervisor {
   // supervisor_spares.cpp
   RunState with_doubts() const;
   std::vector<NodeView> views() const;
+  bool numerics_placed() const;
   bool has_spare_for(int node) const;
   void check_spares();
   std::string spares_text() const;

@@ -62,6 +62,7 @@ Failure Supervisor::diagnosed() const {
   for (const auto& node : roster_.nodes) names.push_back(node.name);
   Diagnosis d = diagnose(ends, signs_that_count(), names);
   f.node = d.node, f.rank = d.rank, f.blame = d.blame, f.ends_node = d.ends_node, f.same_again = d.same_again;
+  f.gpu = std::move(d.gpu);
   f.cause = d.cause, f.evidence = d.says, f.advice = d.advice, f.seen = std::move(d.evidence);
   f.ended_nodes = std::move(d.ended_nodes);
   const auto own = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
@@ -74,7 +75,12 @@ Failure Supervisor::diagnosed() const {
 void Supervisor::fail(Failure failure) {
   const bool heard = pending_ && failure.kind != Kind::node_lost && failure.kind != Kind::node_idle_lost &&
                      failure.kind != Kind::leader_changed;
-  const double decided = heard || hang_ ? now_ - pending_since_ : 0;
+  const bool hung = hang_ && failure.kind == Kind::rank_hung;
+  const double decided = heard ? now_ - pending_since_ : hung ? now_ - hang_->since : 0;
+  // Nodes of one switch fall silent one after the other, the last ones into the attempt that the first ones'
+  // loss began: it has not had its try.
+  const bool untried = (failure.kind == Kind::node_lost || failure.kind == Kind::node_idle_lost) &&
+                       (stage_ == Stage::clearing || stage_ == Stage::starting);
   const double left = hours_left();
   std::vector<std::string> evidence = {failure.evidence};
   evidence.insert(evidence.end(), failure.seen.begin(), failure.seen.end());
@@ -90,18 +96,22 @@ void Supervisor::fail(Failure failure) {
                 {"step", highest_step()},
                 {"healthy", on_healthy_nodes(failure)},
                 {"blamed", blames_node(failure)},
-                {"counts", failure.kind != Kind::leader_changed && failure.kind != Kind::evicted},
+                {"blame", name_of(blame_of(failure))},
+                {"counts", !untried && failure.kind != Kind::leader_changed && failure.kind != Kind::evicted},
+                {"untried", untried},
                 {"detected_s", heard ? now_ - pending_since_ : failure.silent_s},
                 {"decided_s", decided},
                 {"evidence", evidence}};
   if (!failure.advice.empty()) ended["advice"] = failure.advice;
+  if (!failure.gpu.empty()) ended["gpu"] = failure.gpu;
   record(std::move(ended));
   pending_.reset(), hang_.reset();
   judge_nodes(failure);
   if (stopping() && !worth_saving()) return finish(drained());
   const RunState state = with_doubts();
+  const config::Supervise limits = failure.kind == Kind::evicted ? patient() : limits_;  // it was ordered
   Decision decision =
-      decide({roster_, limits_, facts_.shrinking, state, placement_, views(), left}, failure, worth_saving());
+      decide({roster_, limits, facts_.shrinking, state, placement_, views(), left}, failure, worth_saving());
   carry_out(std::move(decision), failure);
 }
 

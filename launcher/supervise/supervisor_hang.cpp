@@ -31,10 +31,16 @@ void Supervisor::check_hang() {
   const auto trains = [](const RankNow& r) {
     return (r.step >= 0 || r.phase != control::Phase::starting) && !r.finished && !r.exited_well;
   };
+  // Ranks that hold on order, and those that wait for them; once they may go on, they have all their time.
+  if (state_.hold_ranks() && std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) {
+        return r.phase == control::Phase::paused;
+      })) {
+    for (auto& rank : ranks_) rank.moved_at = now_;
+    return hang_.reset();
+  }
   std::vector<StillRank> still;
   for (int r = 0; r < world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
-    if (rank.phase == control::Phase::paused) return hang_.reset();  // and the others wait for it
     if (!trains(rank)) continue;
     // Agents report once a second while nobody moves; an older report tells of an earlier delay.
     const bool current = rank.flight && now_ - rank.flight_at <= flight_life_s;
@@ -58,7 +64,6 @@ void Supervisor::check_hang() {
                                                        culprit.rank, name(node), *limit, culprit.why);
   failure.silent_s = now_ - ranks_[static_cast<std::size_t>(culprit.rank)].moved_at;
   failure.seen = first_lines(hang_->stacks);
-  pending_since_ = hang_->since;
   fail(std::move(failure));
 }
 

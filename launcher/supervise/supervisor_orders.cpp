@@ -29,6 +29,9 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
     case Verb::save:
       if (!state_.attempt_live()) return refused("no ranks train");
       if (state_.asked_of_ranks()) return taken("a save is under way");
+      // Ranks that have loaded nothing yet may find a newer state in their nodes' memory.
+      if (state_.attempts.back().restored && state_.durable_step > 0 && state_.durable_step >= highest_step())
+        return taken(fmt::format("the state of step {} is saved", state_.durable_step));
       drain({false, by}, false);
       return taken(state_.paused ? "the state is saved when the run goes on: it is paused"
                                  : "the state is saved after this step");

@@ -11,6 +11,8 @@ namespace {
 using nlohmann::json;
 using Fitness = control::NodeHealth::Fitness;
 
+constexpr std::size_t most_of_why = 200;  // bytes: the answer about all nodes is one message
+
 const char* name_of(Fitness fitness) {
   switch (fitness) {
     case Fitness::ok:
@@ -38,19 +40,32 @@ RunState Supervisor::with_doubts() const {
 }
 
 std::vector<NodeView> Supervisor::views() const {
-  // The run's arithmetic is that of most nodes; of equally many, that of the nodes with slots.
+  // The run's arithmetic is that of the nodes with slots; as long as none of them has told, that of more than
+  // half of the others, and otherwise it is not known.
   std::map<std::string, int> votes;
-  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
-    if (const auto& hash = nodes_[static_cast<std::size_t>(n)].health.numerics; !hash.empty())
-      votes[hash] += slot_of(n) >= 0 ? 1 + static_cast<int>(nodes_.size()) : 1;
+  int all_votes = 0;
+  for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
+    const auto& hash = nodes_[static_cast<std::size_t>(n)].health.numerics;
+    if (hash.empty()) continue;
+    const int weight = slot_of(n) >= 0 ? 1 + static_cast<int>(nodes_.size()) : 1;
+    votes[hash] += weight, all_votes += weight;
+  }
   const auto most = std::max_element(votes.begin(), votes.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const bool known = numerics_placed() || (most != votes.end() && 2 * most->second > all_votes);
   std::vector<NodeView> out;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
     const auto& health = nodes_[static_cast<std::size_t>(n)].health;
-    out.push_back({health.fitness, health.numerics.empty() || health.numerics == most->first, fresh(n)});
+    const bool agrees = !known || health.numerics.empty() || health.numerics == most->first;
+    out.push_back({health.fitness, agrees, fresh(n)});
   }
   return out;
+}
+
+/// Has a node with a slot told its arithmetic?
+bool Supervisor::numerics_placed() const {
+  return std::any_of(placement_.begin(), placement_.end(),
+                     [this](int n) { return !nodes_[static_cast<std::size_t>(n)].health.numerics.empty(); });
 }
 
 bool Supervisor::has_spare_for(int node) const {
@@ -81,6 +96,10 @@ void Supervisor::check_spares() {
   CheckNodes check;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
     if (slot_of(n) < 0 && !lost(n) && fresh(n)) check.nodes.push_back(n);
+  // And one that trains, for the spares to be compared with: before its ranks are there, as they need the
+  // node.
+  if (!check.nodes.empty() && stage_ == Stage::clearing && fresh(placement_.front()) && !numerics_placed())
+    check.nodes.push_back(placement_.front());
   next_check_ = now_ + limits_.check_spares_s;
   if (!check.nodes.empty()) actions_.push_back(std::move(check));
 }
@@ -105,14 +124,14 @@ std::string Supervisor::spares_text() const {
                    {"unit", known.unit},
                    {"batch_host", n == roster_.batch_host},
                    {"fitness", name_of(node.health.fitness)},
-                   {"why", node.health.why},
+                   {"why", node.health.why.substr(0, most_of_why)},
                    {"numerics_agree", all[static_cast<std::size_t>(n)].numerics_agree},
                    {"failures", failures == state_.failures.end() ? 0 : failures->second},
                    {"past_failures", known.past_failures},
                    {"heard_s", node.last_beat < 0 ? json(nullptr)
                                                   : json(std::round((now_ - node.last_beat) * 10) / 10)}});
   }
-  return out.dump();
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);  // a letter may be cut in two
 }
 
 }  // namespace holdfast::launcher

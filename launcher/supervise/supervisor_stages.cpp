@@ -69,34 +69,50 @@ void Supervisor::at(double now) {
 
 /// What was said while this process was stopped has not been read yet: no patience runs out in that time.
 void Supervisor::forgive(double gap_s) {
-  for (auto& rank : ranks_) rank.moved_at += gap_s, rank.stepped_at += gap_s, rank.seen_at += gap_s, rank.flight_at += gap_s;
-  for (double* since : {&began_, &stage_since_, &pending_since_}) *since += gap_s;
-  if (hang_) hang_->since += gap_s;
-  if (minority_since_ >= 0) minority_since_ += gap_s;
+  const auto later = [&](double& since) { since = std::min(since + gap_s, now_); };  // nothing is yet to come
+  for (auto& rank : ranks_) {
+    later(rank.moved_at), later(rank.stepped_at);
+    later(rank.seen_at), later(rank.flight_at);
+  }
+  later(began_), later(stage_since_), later(pending_since_);
+  if (hang_) later(hang_->since);
+  if (minority_since_ >= 0) later(minority_since_);
 }
 
+/// A switch takes many nodes at once: all of them are named before anything is decided, so that they end one
+/// attempt and no slot goes to one that is as dead as the last.
 void Supervisor::lose_silent_nodes() {
+  std::optional<Failure> first;
+  const auto silent_node = [&](int n, double silent_s, const std::string& evidence) {
+    auto failure = name_lost(n, silent_s, evidence);
+    if (!first) first = std::move(failure);
+  };
   for (int n = 0; n < static_cast<int>(nodes_.size()) && stage_ != Stage::over; ++n) {
     const auto& node = nodes_[static_cast<std::size_t>(n)];
     if (lost(n)) continue;
     if (node.last_beat >= 0) {
       const double silent = now_ - node.last_beat;
       if (silent > limits_.node_silence_ms * 1e-3)
-        lose(n, silent, fmt::format("no heartbeat of {} for {:.1f} s", name(n), silent));
+        silent_node(n, silent, fmt::format("no heartbeat of {} for {:.1f} s", name(n), silent));
     } else {
       // Never heard under this leader: at the first start agents may be slow to come, after a takeover they
       // are there or not.
-      const double patience = state_.attempt_live() && stage_ == Stage::gathering
-                                  ? 2e-3 * limits_.node_silence_ms
-                                  : limits_.start_s;
+      const bool took_over = state_.attempted() && state_.job_epoch != epoch_;
+      const double patience = took_over ? 1e-3 * limits_.node_silence_ms : limits_.start_s;
       if (now_ - began_ > patience)
-        lose(n, now_ - began_,
-             fmt::format("no agent has answered on {} for {:.1f} s", name(n), now_ - began_));
+        silent_node(n, now_ - began_,
+                    fmt::format("no agent has answered on {} for {:.1f} s", name(n), now_ - began_));
     }
   }
+  if (first) fail(std::move(*first));
 }
 
 void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
+  if (auto failure = name_lost(n, silent_s, evidence)) fail(std::move(*failure));
+}
+
+/// Puts the loss on record. What it means for the attempt; nothing when it goes on.
+std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::string& evidence) {
   const bool hosts_mpirun = through_mpirun_ && nodes_[static_cast<std::size_t>(n)].mpirun &&
                             nodes_[static_cast<std::size_t>(n)].attempt == attempt();
   const int slot = slot_of(n);
@@ -109,11 +125,11 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
   nodes_[static_cast<std::size_t>(n)].cleared = 0;
   // Without its script the job lives only until SLURM looks: whatever the local levels hold goes with it.
   if (n == roster_.batch_host) drain({false, "the batch host was lost"});
-  if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return;
+  if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return std::nullopt;
   Failure failure;
   failure.kind = slot < 0 ? Failure::Kind::node_idle_lost : Failure::Kind::node_lost;
   failure.node = n, failure.evidence = evidence, failure.silent_s = silent_s;
-  fail(std::move(failure));
+  return failure;
 }
 
 void Supervisor::check_gathering() {
@@ -126,8 +142,11 @@ void Supervisor::check_gathering() {
     if (!lost(n) && !nodes_[static_cast<std::size_t>(n)].connected) return;
   if (try_adopt()) return;
   if (state_.attempt_live()) {
-    // Ranks that are only now coming back to a restarted agent deserve the wait.
-    if (now_ - stage_since_ < 2e-3 * limits_.node_silence_ms) return;
+    // Ranks that are only now coming back to a restarted agent deserve the wait; less of it when every agent
+    // is here.
+    bool all_here = true;
+    for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) all_here = all_here && (lost(n) || fresh(n));
+    if (now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms) return;
     if (pending_ && !lost_is_placed()) return fail(diagnosed());
     Failure failure;
     failure.kind = Failure::Kind::leader_changed;

@@ -88,8 +88,8 @@ class Training {
     std::int64_t trusted = -1;
     std::map<int, RankPtr> ranks;
     bool restored = false, victims_end = false, ending = false;
-    int wrong = -1;        ///< the rank that computed wrongly
-    bool doubted = false;  ///< and a comparison has found it
+    int wrong = -1;                ///< the rank that computed wrongly
+    bool doubted = false;          ///< and a comparison has found it
     std::int64_t right_until = 0;  ///< the newest step whose comparison came out right
     std::int64_t step = 0, asked_save = -1;
     std::uint64_t digest = 0;
