@@ -70,6 +70,11 @@ std::optional<int> third_distance(int world, int ranks_per_node) {
   return std::nullopt;
 }
 
+std::int64_t vouched_by_leaf(std::int64_t step, int every) {
+  if (every == 0) return step;
+  return std::max<std::int64_t>(0, step / every * every - 1);
+}
+
 std::string ranks_text(std::span<const int> ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   std::string out = "ranks ";

@@ -43,6 +43,12 @@ int leaf_distance(int world, int ranks_per_node);
 /// To the third one, on a third node; nothing where there is none.
 std::optional<int> third_distance(int world, int ranks_per_node);
 
+/// The newest state that a run which was at `step` has vouched for by comparing a leaf every `every` steps
+/// (0: never, and then no such comparison ever doubts it). The leaf of step S is compared before S changes
+/// the state, and says that S - 1 was reached by right computing; what came after it, up to `step`, no
+/// comparison has seen.
+std::int64_t vouched_by_leaf(std::int64_t step, int every);
+
 /// "rank 3" or "ranks 1, 3 and 5".
 std::string ranks_text(std::span<const int> ranks);
 

@@ -13,9 +13,9 @@ namespace holdfast::train {
 Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt)
     : path_(std::move(path)), attempt_(attempt) {
   std::string kept;
+  std::int64_t last = 0;
   if (std::filesystem::exists(path_)) {
     std::istringstream lines(files::read_text(path_));
-    std::int64_t last = 0;
     for (std::string line;
          std::getline(lines, line) && !lines.eof();) {  // a line without its newline is torn
       const auto json = nlohmann::json::parse(line, nullptr, false);
@@ -29,6 +29,12 @@ Metrics::Metrics(std::filesystem::path path, std::int64_t step, int attempt)
       kept += line + "\n";
     }
   }
+  // Rank 0 may die between a step and its line while the others keep the state of that step.
+  if (last > 0 && last == step - 1)
+    kept += nlohmann::ordered_json{{"schema_version", 1}, {"step", step},        {"loss", nullptr},
+                                   {"lost", true},        {"attempt", attempt_}, {"time", utc_now()}}
+                .dump() +
+            "\n";
   files::replace_atomically(path_, kept);
   file_ = files::open(path_, O_WRONLY | O_APPEND);
 }

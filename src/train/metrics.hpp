@@ -33,9 +33,9 @@ struct StepMetrics {
 
 class Metrics {
  public:
-  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. The file is replaced,
-  /// not cut: a rank of an earlier attempt that is still alive somewhere goes on writing to a file that
-  /// nobody sees.
+  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. If only that of `step`
+  /// itself is missing, it gets one with loss null and "lost": true. The file is replaced, not cut: a rank of
+  /// an earlier attempt that is still alive somewhere goes on writing to a file that nobody sees.
   Metrics(std::filesystem::path path, std::int64_t step, int attempt);
 
   /// A line that cannot be written (full disk) is lost, with a warning; training is worth more than its

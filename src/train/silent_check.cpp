@@ -48,7 +48,9 @@ std::string SilentCheck::describe() const {
 
 void SilentCheck::begin_at(std::int64_t step) {
   compared_step_ = step;
-  leaf_step_ = leaf_step_ < 0 ? step : std::min(leaf_step_, step);
+  // A new process goes by what the processes before it have compared: the restored state itself may be newer.
+  leaf_step_ =
+      leaf_step_ < 0 ? vouched_by_leaf(step, setup_.config.verify.leaf_every) : std::min(leaf_step_, step);
 }
 
 void SilentCheck::begin_step(std::int64_t step) {

@@ -151,7 +151,8 @@ control::FinalState Trainer::run() {
   const bool trains = point_.step < steps;
   while (point_.step < steps) {
     StepOrders orders;
-    if (auto done = step(orders)) {
+    auto done = step(orders);
+    if (done) {
       done->held_out_loss = held_out_loss_if_due();
       say_memory();
       report(*done);
@@ -160,7 +161,8 @@ control::FinalState Trainer::run() {
       keep(false, orders);
     }
     if (orders.stop) stop(orders);
-    if (orders.pause && point_.step < steps) hold(orders);
+    // After a step that the guard skipped nothing was saved, whatever its orders were.
+    if (orders.pause && point_.step < steps) hold(orders.save && done.has_value());
   }
   if (!trains && !saved) {  // the run ended here before, but no checkpoint says so
     StepOrders orders;

@@ -59,9 +59,9 @@ class Trainer {
   void check_silently();
   /// Collective: the leader hears who is accused; what the local level has of later steps is put away.
   [[noreturn]] void distrust(const Doubt& doubt);
-  /// Collective, between two steps: waits until the run is to go on. Drains are still carried out. `before`:
-  /// the orders of the step that was the last.
-  void hold(const StepOrders& before);
+  /// Collective, between two steps: waits until the run is to go on. Drains are still carried out. `saved`:
+  /// the state has been saved already.
+  void hold(bool saved);
   std::optional<double> held_out_loss_if_due();
   void say_memory();
   void learn(const StepMetrics& metrics);

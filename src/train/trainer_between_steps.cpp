@@ -69,13 +69,13 @@ void Trainer::distrust(const Doubt& doubt) {
               "on which all agreed");
 }
 
-void Trainer::hold(const StepOrders& before) {
+void Trainer::hold(bool saved) {
   constexpr auto period = std::chrono::milliseconds(200);
   progress(control::Phase::paused);
   check_replicas();  // of a state that is being saved, nobody may vote before
   saver_.join();
+  progress(control::Phase::paused);  // a copy to join is a phase of its own, and what follows may last hours
   if (world_.rank() == 0) log::info("paused after step {}", point_.step);
-  bool saved = before.save;
   for (;;) {
     StepOrders now;
     if (policy_) {
@@ -87,6 +87,7 @@ void Trainer::hold(const StepOrders& before) {
       keep(false, now);
       check_replicas();
       saver_.join();
+      progress(control::Phase::paused);
     } else if (now.save && policy_) {
       policy_->begun(point_.step);  // it was saved before
     }

@@ -31,6 +31,16 @@ TEST(AccuseReplicas, OfTwoBothUnlessOneContradictsItself) {
       << "two against two";
 }
 
+TEST(AccuseLeaf, ARestoredStateIsTrustedUpToTheComparisonBeforeIt) {
+  EXPECT_EQ(vouched_by_leaf(0, 4), 0) << "nothing was computed";
+  EXPECT_EQ(vouched_by_leaf(3, 4), 0) << "none was compared yet";
+  EXPECT_EQ(vouched_by_leaf(4, 4), 3) << "step 4 was compared before it changed the state of step 3";
+  EXPECT_EQ(vouched_by_leaf(7, 4), 3);
+  EXPECT_EQ(vouched_by_leaf(8, 4), 7);
+  EXPECT_EQ(vouched_by_leaf(5, 1), 4);
+  EXPECT_EQ(vouched_by_leaf(5, 0), 5);
+}
+
 TEST(AccuseLeaf, WhoContradictsItselfElseWhomTheThirdOneContradicts) {
   struct Row {
     LeafHashes hashes;

@@ -36,6 +36,18 @@ TEST_F(MetricsTest, KeepsWhatTheRestoredStateHasSeenAndDropsTheRest) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
 }
 
+TEST_F(MetricsTest, AStepWhoseLineDiedWithItsWriterIsSaidToBeLost) {
+  {
+    Metrics first(path_, 0, 1);
+    for (int step = 1; step <= 3; ++step) first.append({step, 0.5 * step, 1, 1e-3, 10 * step, 100, 0.1});
+  }
+  Metrics second(path_, 4, 2);  // the other ranks had come to step 4
+  second.append({5, 9, 1, 1e-3, 50, 100, 0.1});
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+  Metrics third(path_, 8, 3);  // several at once are another matter
+  EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+}
+
 TEST_F(MetricsTest, SaysWhatSavingCostsWhereItDid) {
   Metrics metrics(path_, 0, 1);
   StepMetrics quiet{1, 1, 1, 1, 1, 1, 0.25}, saved{2, 1, 1, 1, 1, 1, 0.5};
