@@ -73,7 +73,8 @@ int drill(const DrillOptions& options) {
   if (options.campaign.empty())
     throw Error(Exit::usage, "no campaign was given", "", "'holdfast drill --list' names what can be broken");
   const CampaignPlan campaign = chosen_campaign(options);
-  LiveField field({this_program(), campaign.job, options.sets, options.minipod, options.work});
+  const fs::path trainer = options.minipod.empty() ? find_program("holdfast-train") : fs::path();
+  LiveField field({this_program(), trainer, campaign.job, options.sets, options.minipod, options.work});
   const std::string prefix = options.report.empty() ? "drill-" + campaign.name : options.report;
   const auto write = [&](const CampaignReport& report) {
     files::replace_atomically(prefix + ".md", report_text(report), 0644);

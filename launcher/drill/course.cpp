@@ -103,6 +103,7 @@ bool Course::recovered(const View& view) const {
   if (struck_.empty()) return view.step > 0;
   const Struck& last = struck_.back();
   if (!view.state.attempt_live() || !view.state.attempts.back().first_step_at) return false;
+  if (last.what.fault->mark == Mark::takeover && !happened(view, "leader_elected", last.at)) return false;
   if (last.what.fault->mark == Mark::attempt) return happened(view, "first_step", last.at);
   return view.now > last.at + last.what.seconds + quiet_s;
 }

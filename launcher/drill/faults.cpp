@@ -14,6 +14,7 @@ constexpr auto S = Hand::slurm;
 constexpr auto F = Hand::files;
 using T = Target;
 using K = Mark;
+using L = Trace;
 
 struct NamedTarget {
   const char* name;
@@ -32,7 +33,7 @@ constexpr std::array named_targets = {
 const std::vector<Fault>& faults() {
   // clang-format off
   static const std::vector<Fault> table = {
-      // name, what is broken, hand, act, undo, target, seconds, mark, needs a spare, exit code
+      // name, what is broken, hand, act, undo, target, seconds, mark, needs a spare, exit code, trace
       // --- a rank ---
       {"rank_killed", "a rank's process, by SIGKILL", A, "kill_rank", "", T::rank, 0, K::attempt, false, 0},
       {"rank_stopped", "a rank's process holds (SIGSTOP): alive, connected, silent", A, "stop_rank", "", T::rank, 0, K::attempt, false, 0},
@@ -44,16 +45,16 @@ const std::vector<Fault>& faults() {
       {"rank_out_of_memory", "a rank is killed for memory, and the node says so", A, "oom_rank", "", T::rank, 0, K::attempt, false, 0},
       // --- numbers ---
       {"gradient_nan", "an element of a gradient becomes NaN", R, "nan", "", T::rank, 0, K::none, false, 93},
-      {"state_flipped", "a bit of the optimizer's state changes", R, "flip_state", "", T::rank, 0, K::attempt, false, 0},
-      {"leaf_flipped", "a bit of a leaf's gradient changes: wrong arithmetic", R, "flip_leaf", "", T::rank, 0, K::attempt, false, 0},
+      {"state_flipped", "a bit of the optimizer's state changes", R, "flip_state", "", T::rank, 0, K::attempt, false, 0, L::accused},
+      {"leaf_flipped", "a bit of a leaf's gradient changes: wrong arithmetic", R, "flip_leaf", "", T::rank, 0, K::attempt, false, 0, L::accused},
       // --- state ---
-      {"save_without_space", "a checkpoint's write fails with ENOSPC", R, "no_space", "", T::rank, 0, K::none, false, 0},
-      {"checkpoint_damaged", "bytes of the newest durable checkpoint change", F, "damage_newest", "", T::nothing, 0, K::none, false, 0},
-      {"local_dropped", "a node's local level is deleted", A, "drop_local", "", T::active, 0, K::none, false, 0},
+      {"save_without_space", "a checkpoint's write fails with ENOSPC", R, "no_space", "", T::rank, 0, K::none, false, 0, L::dropped},
+      {"checkpoint_damaged", "bytes of the newest durable checkpoint change", F, "damage_newest", "", T::nothing, 0, K::none, false, 0, L::passed_over},
+      {"local_dropped", "a node's local level is deleted", A, "drop_local", "", T::active, 0, K::none, false, 0, L::fetched},
       // --- the supervisors ---
       {"agent_killed", "an agent, by SIGKILL; its guardian starts another", A, "kill_agent", "", T::active, 0, K::none, false, 0},
       {"agent_frozen", "an agent holds for a while; its ranks go on", A, "freeze_agent", "", T::active, 6, K::attempt, true, 0},
-      {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on", M, "kill-agents", "", T::active, 0, K::none, false, 0},
+      {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on", M, "kill-agents", "", T::active, 0, K::none, false, 0, L::felt},
       {"leader_killed", "the leader's process, by SIGKILL", A, "kill_agent", "", T::leader, 0, K::takeover, false, 0},
       {"leader_frozen", "the leader holds for a while, and wakes up deposed", A, "freeze_agent", "", T::leader, 8, K::takeover, false, 0},
       {"leader_cut", "the leader alone is cut off, with its node", M, "cut-link", "heal-link", T::leader, 12, K::takeover, false, 0},
@@ -67,15 +68,15 @@ const std::vector<Fault>& faults() {
       {"node_returns", "a node's power goes and comes back", M, "kill-node", "revive-node", T::active, 10, K::attempt, true, 0},
       {"two_nodes_killed", "two nodes at the same moment", M, "kill-node", "", T::two_active, 0, K::attempt, true, 0},
       {"half_cut", "half of the nodes are cut off, and come back", M, "cut-link", "heal-link", T::half, 15, K::attempt, true, 0},
-      {"spare_killed", "a spare's power goes while it waits", M, "kill-node", "", T::spare, 0, K::none, false, 0},
+      {"spare_killed", "a spare's power goes while it waits", M, "kill-node", "", T::spare, 0, K::none, false, 0, L::lost},
       {"promoted_killed", "the spare that was just taken in", M, "kill-node", "", T::promoted, 0, K::attempt, true, 0},
       {"node_slowed", "other work takes a node's processors", M, "slow-node", "unslow-node", T::active, 8, K::none, false, 0},
       {"slurmd_killed", "SLURM's daemon of a node; its processes go on", M, "kill-slurmd", "", T::active, 0, K::none, false, 0},
       {"gpu_fallen", "a GPU falls off the bus (Xid 79): its rank ends, and the node says why", A, "xid_79", "", T::rank, 0, K::attempt, true, 0},
       // --- the batch host ---
-      {"batch_host_killed", "the batch host's power goes, for good", M, "kill-node", "", T::batch_host, 0, K::none, false, 0},
-      {"batch_host_returns", "the batch host is back before SLURM gave it up: SLURM ends or requeues the job", M, "kill-node", "revive-node", T::batch_host, 15, K::none, false, 0},
-      {"batch_host_returns_late", "the batch host is back after SlurmdTimeout", M, "kill-node", "revive-node", T::batch_host, 60, K::none, false, 0},
+      {"batch_host_killed", "the batch host's power goes, for good", M, "kill-node", "", T::batch_host, 0, K::none, false, 0, L::felt},
+      {"batch_host_returns", "the batch host is back before SLURM gave it up: SLURM ends or requeues the job", M, "kill-node", "revive-node", T::batch_host, 15, K::none, false, 0, L::felt},
+      {"batch_host_returns_late", "the batch host is back after SlurmdTimeout", M, "kill-node", "revive-node", T::batch_host, 60, K::none, false, 0, L::felt},
       // --- what all share ---
       {"slurmctld_down", "SLURM's controller is gone for minutes", M, "kill-slurmctld", "start-slurmctld", T::nothing, 90, K::none, false, 0},
       {"slurmctld_restarted", "SLURM's controller is killed and started again", M, "kill-slurmctld", "start-slurmctld", T::nothing, 1, K::none, false, 0},
@@ -83,7 +84,7 @@ const std::vector<Fault>& faults() {
       // --- what people and SLURM ask for ---
       {"evicted", "a node is taken out on order: no step is lost", O, "evict", "", T::active, 0, K::attempt, true, 0},
       {"paused", "the run holds on order, and goes on", O, "pause", "resume", T::nothing, 4, K::hold, false, 0},
-      {"saved", "a checkpoint on order", O, "save", "", T::nothing, 0, K::none, false, 0},
+      {"saved", "a checkpoint on order", O, "save", "", T::nothing, 0, K::none, false, 0, L::kept},
       {"time_limit", "SIGUSR1 for the batch script: the time limit is near", S, "USR1", "", T::nothing, 0, K::drain, false, 0},
       {"cancelled", "the job is cancelled, and submitted again", S, "cancel", "", T::nothing, 0, K::drain, false, 0},
       {"requeued", "the job is put back into the queue", S, "requeue", "", T::nothing, 0, K::drain, false, 0},

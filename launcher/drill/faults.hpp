@@ -39,6 +39,18 @@ enum class Mark {
   hold       ///< it holds, and goes on
 };
 
+/// What it must leave in the run's records beside its mark, after the blow.
+enum class Trace {
+  none,
+  dropped,      ///< a checkpoint that was begun did not become durable
+  kept,         ///< a drain was recorded, and a checkpoint since then is durable
+  passed_over,  ///< the newest durable checkpoint was not what the run came back from
+  fetched,      ///< the state that came back was not on its own nodes alone
+  lost,         ///< the node was given up
+  felt,         ///< the node was given up, an attempt ended, or another leads: whatever the node had to do
+  accused       ///< the comparison accuses the node
+};
+
 struct Fault {
   const char* name;
   const char* breaks;  ///< for people
@@ -51,6 +63,7 @@ struct Fault {
   Mark mark;
   bool needs_spare;
   int exit_code;  ///< 0: the same bits; else the run must stop with this
+  Trace leaves = Trace::none;
 };
 
 const std::vector<Fault>& faults();

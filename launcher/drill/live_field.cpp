@@ -84,6 +84,13 @@ std::vector<std::string> LiveField::in_cluster(std::vector<std::string> argv) co
 /// In a minipod it is the one that its nodes run.
 std::string LiveField::program() const { return script_.empty() ? options_.program.string() : "holdfast"; }
 
+const std::string& LiveField::trainer_identity() {
+  if (!trainer_.empty()) return trainer_;
+  const std::string where = script_.empty() ? options_.trainer.string() : std::string("holdfast-train");
+  const std::vector<std::string> argv = {"/bin/sh", "-c", "cksum <\"$(command -v \"$1\")\"", "sh", where};
+  return trainer_ = last_line(must(in_cluster(argv), short_limit, "the trainer cannot be read"));
+}
+
 std::string LiveField::must(const std::vector<std::string>& argv, std::chrono::seconds limit,
                             const std::string& what) const {
   const Finished done = run({argv, {}, {}, {}, false, true, false}, limit);
@@ -134,8 +141,8 @@ std::string LiveField::submit(const std::string& name, const std::vector<std::st
 
 View LiveField::look(const std::string& name) { return look_at(RunDir{path_of(name)}); }
 
-bool LiveField::every_step_once(const std::string& name) {
-  return has_every_step_once(RunDir{path_of(name)});
+bool LiveField::every_step_once(const std::string& name, std::int64_t steps) {
+  return has_every_step_once(RunDir{path_of(name)}, steps);
 }
 
 std::optional<Baseline> LiveField::known_baseline(const std::vector<std::string>& sets, std::string& name) {
@@ -146,7 +153,9 @@ std::optional<Baseline> LiveField::known_baseline(const std::vector<std::string>
   bits.precision = asked.precision;
   bits.fp8 = asked.fp8, bits.guard = asked.guard;
   if (bits.train.lanes == 0) bits.cluster = asked.cluster;  // the number of replicas decides
-  const std::string text = config::to_toml(bits) + config::to_toml(config::load_model(asked.model.file));
+  // Another build may compute other bits, and must not be held against those of an older one.
+  const std::string text =
+      config::to_toml(bits) + config::to_toml(config::load_model(asked.model.file)) + trainer_identity();
   const std::string key = fmt::format("baseline-{:016x}", mix64(hash_name(text.data(), text.size())));
   name = "../" + key;
   const fs::path folder = options_.work / key;

@@ -15,7 +15,9 @@ namespace holdfast::launcher {
 
 struct LiveOptions {
   std::filesystem::path program;  ///< `holdfast`, for the cluster of this machine
-  std::filesystem::path job;      ///< job file
+  std::filesystem::path
+      trainer;                ///< `holdfast-train`, likewise; "" with a minipod, whose nodes have their own
+  std::filesystem::path job;  ///< job file
   std::vector<std::string> sets;  ///< of the command line: above the campaign's
   std::filesystem::path minipod;  ///< its DIR; "": none
   std::filesystem::path
@@ -37,7 +39,7 @@ class LiveField : public Field {
   void hurry(const std::string& id) override;
   void cancel(const std::string& id) override;
   double strike(const Strike& what, const std::string& name, const std::string& id) override;
-  bool every_step_once(const std::string& name) override;
+  bool every_step_once(const std::string& name, std::int64_t steps) override;
   std::optional<Baseline> known_baseline(const std::vector<std::string>& sets, std::string& name) override;
 
  private:
@@ -45,6 +47,8 @@ class LiveField : public Field {
   /// A path below the minipod's shared folder, as its nodes name it.
   std::filesystem::path inside(const std::filesystem::path& path) const;
   std::string program() const;
+  /// Which build of the trainer the cluster runs: of its bytes. Asked once.
+  const std::string& trainer_identity();
   std::string must(const std::vector<std::string>& argv, std::chrono::seconds limit,
                    const std::string& what) const;
   std::filesystem::path path_of(const std::string& name) const { return (at_ / name).lexically_normal(); }
@@ -58,6 +62,7 @@ class LiveField : public Field {
 
   LiveOptions options_;
   std::string script_;        ///< minipod's, "" without one
+  std::string trainer_;       ///< its identity; "": not asked yet
   std::filesystem::path at_;  ///< folder of this campaign's runs
 };
 

@@ -26,9 +26,12 @@ std::int64_t newest_step(const fs::path& metrics) {
   return line.is_object() ? line.value("step", std::int64_t{0}) : 0;
 }
 
-bool is_saving(const fs::path& checkpoints) {
+/// "step-N.tmp-EPOCH-ATTEMPT": of the attempt that lives. One that died in a save has left its own.
+bool is_saving(const fs::path& checkpoints, const RunState& state) {
+  if (!state.attempt_live()) return false;
+  const std::string of_attempt = "-" + std::to_string(state.attempts.back().number);
   for (const auto& name : files::list(checkpoints))
-    if (name.find(".tmp-") != std::string::npos) return true;
+    if (name.find(".tmp-") != std::string::npos && name.ends_with(of_attempt)) return true;
   return false;
 }
 
@@ -45,11 +48,11 @@ View look_at(const RunDir& run) {
   // Written anew at the start of each job, at once or not at all.
   if (fs::exists(run.nodes())) view.roster = read_roster(run);
   view.step = newest_step(run.metrics());
-  view.saving = is_saving(run.checkpoints());
+  view.saving = is_saving(run.checkpoints(), view.state);
   return view;
 }
 
-bool has_every_step_once(const RunDir& run) {
+bool has_every_step_once(const RunDir& run, std::int64_t steps) {
   if (!fs::exists(run.metrics())) return false;
   const std::string text = files::read_text(run.metrics());
   std::int64_t wanted = 1;
@@ -57,7 +60,7 @@ bool has_every_step_once(const RunDir& run) {
     const json line = json::parse(text.substr(begin, end - begin), nullptr, false);
     if (!line.is_object() || line.value("step", std::int64_t{-1}) != wanted++) return false;
   }
-  return wanted > 1;
+  return wanted == steps + 1;
 }
 
 }  // namespace holdfast::launcher

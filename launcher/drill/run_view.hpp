@@ -7,7 +7,7 @@ namespace holdfast::launcher {
 
 /// What is there now; a run that has not begun looks empty.
 View look_at(const RunDir& run);
-/// metrics.jsonl: steps 1, 2, 3, ... one line each.
-bool has_every_step_once(const RunDir& run);
+/// metrics.jsonl: steps 1, 2, 3, ... `steps`, one line each, and nothing after them.
+bool has_every_step_once(const RunDir& run, std::int64_t steps);
 
 }  // namespace holdfast::launcher

@@ -6,6 +6,7 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -24,6 +25,16 @@ class Watch {
       : field_(field), course_(plan, seed), name_(std::move(name)), sets_(std::move(sets)) {
     out_.plan = plan, out_.seed = seed, out_.run = field.place_of(name_);
   }
+  Watch(const Watch&) = delete;
+  /// A case that was broken off leaves no job behind: the next one needs its nodes.
+  ~Watch() {
+    if (job_.empty()) return;
+    try {
+      field_.cancel(job_);
+    } catch (const std::exception& error) {
+      log::warn("job {} cannot be cancelled: {}", job_, error.what());
+    }
+  }
 
   Outcome run() {
     const double limit = field_.now() + out_.plan.limit_s;
@@ -40,8 +51,10 @@ class Watch {
       field_.wait(glance);
     }
     leave();
+    job_.clear();
     out_.struck = course_.struck(), out_.missed = course_.missed();
-    out_.every_step_once = field_.every_step_once(name_);
+    const auto& final = out_.last.state.final_state;
+    out_.every_step_once = field_.every_step_once(name_, final ? final->step : 0);
     return std::move(out_);
   }
 
@@ -55,7 +68,7 @@ class Watch {
   void deal(const Strike& strike) {
     try {
       course_.dealt(strike, field_.strike(strike, name_, job_), out_.last);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       // It counts as dealt, so that the case goes on; and the case has failed.
       out_.troubles.push_back(
           fmt::format("{}{}: {}", strike.undo ? "undoing " : "", strike.fault->name, error.what()));
@@ -77,6 +90,7 @@ class Watch {
       case Field::Job::gone:
         if (out_.submissions >= most_submissions) return;
         ++out_.submissions;
+        if (healed()) field_.heal();  // nodes that are still off would keep it in the queue for ever
         job_ = field_.submit(name_, sets_);
         moved_at_ = now;
         return;
@@ -145,7 +159,7 @@ CaseReport run_case(Field& field, const DrillCase& plan, const std::vector<std::
     field.heal();
     result.outcome = Watch(field, plan, own, fmt::format("{}-{}", plan.name, repetition), sets).run();
     result.wrong = what_is_wrong(result.outcome, baseline);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     result.outcome.plan = plan, result.outcome.seed = own;
     result.wrong = {error.what()};
   }
@@ -165,19 +179,31 @@ CampaignReport run_campaign(Field& field, const CampaignPlan& campaign, std::uin
   CampaignReport report{campaign.name, utc_iso8601(field.now()), seed, {}};
   for (const auto& plan : campaign.cases) {
     const auto sets = joined(campaign.set, plan.set);
-    const Baseline baseline =
-        plan.exit_code == 0 ? baseline_of(field, campaign, plan, sets, listener.said) : Baseline{};
-    for (int repetition = 1; repetition <= plan.repeat; ++repetition) {
-      report.cases.push_back(run_case(field, plan, sets, baseline, repetition, seed));
-      const CaseReport& result = report.cases.back();
+    const auto add = [&](CaseReport result) {
       std::string line = fmt::format("{} {} ({}/{}, {:.0f} s)", result.wrong.empty() ? "ok    " : "FAILED",
-                                     plan.name, repetition, plan.repeat, result.wall_s);
+                                     plan.name, result.outcome.repetition, plan.repeat, result.wall_s);
       for (const auto& why : result.wrong) line += "\n         " + why;
+      report.cases.push_back(std::move(result));
       listener.said(line);
       listener.another_case(report);
+    };
+    Baseline baseline;
+    try {
+      if (plan.exit_code == 0) baseline = baseline_of(field, campaign, plan, sets, listener.said);
+    } catch (const std::exception& error) {
+      CaseReport none;
+      none.outcome.plan = plan, none.wrong = {std::string("no baseline: ") + error.what()};
+      add(std::move(none));
+      continue;
     }
+    for (int repetition = 1; repetition <= plan.repeat; ++repetition)
+      add(run_case(field, plan, sets, baseline, repetition, seed));
   }
-  field.heal();
+  try {
+    field.heal();
+  } catch (const std::exception& error) {
+    listener.said(std::string("not healed at the end: ") + error.what());
+  }
   return report;
 }
 

@@ -32,7 +32,8 @@ class Field {
   virtual void cancel(const std::string& id) = 0;
   /// Deals a blow, or takes it back; Unix seconds of the moment. Throws Error when it cannot.
   virtual double strike(const Strike& what, const std::string& name, const std::string& id) = 0;
-  virtual bool every_step_once(const std::string& name) = 0;
+  /// Are the metrics' steps 1 to `steps`, one line each?
+  virtual bool every_step_once(const std::string& name, std::int64_t steps) = 0;
   /// A run of these settings that nobody disturbs, once: kept from campaign to campaign. nullopt: there is
   /// none yet, and `name` is what it is to be called.
   virtual std::optional<Baseline> known_baseline(const std::vector<std::string>& sets, std::string& name) = 0;
@@ -55,8 +56,8 @@ struct DrillListener {
   std::function<void(const CampaignReport&)> another_case;  ///< one more is in the report
 };
 
-/// Runs the cases in order. A case that cannot be run at all has failed, and the next one is tried. A
-/// baseline that does not end well throws Error (runtime): nothing could be compared.
+/// Runs the cases in order. A case that cannot be run at all has failed, and so has one whose baseline does
+/// not end well, as there is nothing to compare it with; then the next one is tried. Does not throw.
 CampaignReport run_campaign(Field& field, const CampaignPlan& campaign, std::uint64_t seed,
                             const DrillListener& listener);
 

@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 constexpr double clock_grain_s = 0.05;  ///< an event and a blow of the same moment
+/// From a blow to the event that shows it, at most: a hang takes the longest, also where the leader goes too.
+constexpr double felt_s = 15;
 constexpr double never = std::numeric_limits<double>::infinity();
 constexpr std::array words_of_trouble = {"rank_exited",       "node_lost", "node_suspected", "node_evicted",
                                          "silent_corruption", "drain",     "leader_elected", "straggler"};
@@ -53,28 +55,117 @@ double horizon(const Outcome& outcome, std::size_t i) {
   return never;
 }
 
+/// Until when an event may be this blow's: after the next one only while this one may still have to be felt.
+double own_until(const Outcome& outcome, std::size_t i) {
+  if (i + 1 >= outcome.struck.size()) return never;
+  return std::max(outcome.struck[i + 1].at, outcome.struck[i].at + felt_s);
+}
+/// And where the next one must leave the same event: of two takeovers each has its own.
+double sole_until(const Outcome& outcome, std::size_t i) {
+  const auto& struck = outcome.struck;
+  const bool same = i + 1 < struck.size() && struck[i + 1].what.fault->mark == struck[i].what.fault->mark;
+  return same ? struck[i + 1].at : own_until(outcome, i);
+}
+
+bool attempt_lives_at(const View& view, double at) {
+  bool lives = false;
+  for (const auto& e : view.events) {
+    if (time_of(e) >= at) break;
+    if (name_of(e) == "attempt_planned") lives = true;
+    if (name_of(e) == "attempt_ended") lives = false;
+  }
+  return lives;
+}
+
+/// The end of an attempt may serve two blows of the same moment. Where none lived, the next one must end.
+double attempt_until(const Outcome& outcome, std::size_t i) {
+  const double until = horizon(outcome, i);
+  if (!attempt_lives_at(outcome.last, outcome.struck[i].at)) return until;
+  return std::min(until, own_until(outcome, i));
+}
+
+bool contains(const json& list, const std::string& node) {
+  return list.is_array() && std::find(list.begin(), list.end(), json(node)) != list.end();
+}
+
+/// Newest durable checkpoint before the moment; -1: none.
+std::int64_t durable_at(const View& view, double at) {
+  std::int64_t newest = -1;
+  for (const auto& e : view.events)
+    if (time_of(e) < at && name_of(e) == "checkpoint_durable")
+      newest = std::max(newest, e.value("step", std::int64_t{-1}));
+  return newest;
+}
+
+/// Is there what a blow that has worked leaves?
+bool has_trace(const Outcome& outcome, std::size_t i) {
+  const Struck& s = outcome.struck[i];
+  const View& view = outcome.last;
+  const double from = s.at - clock_grain_s;
+  const std::string node = s.what.nodes.empty() ? "" : s.what.nodes.front();
+  const auto lost = [&](const json& e) { return name_of(e) == "node_lost" && e.value("node", "") == node; };
+  const auto came_back = [&](const json& e) {
+    return name_of(e) == "restored" && e.value("step", std::int64_t{0}) > 0;
+  };
+  switch (s.what.fault->leaves) {
+    case Trace::none:
+      return true;
+    case Trace::dropped:
+      return first_called(view, from, never, "checkpoint_dropped");
+    case Trace::kept: {
+      const json* asked = first_called(view, from, never, "drain");
+      return asked && first(view, time_of(*asked), never, [&](const json& e) {
+               return name_of(e) == "checkpoint_durable" &&
+                      e.value("step", std::int64_t{-1}) >= asked->value("step", std::int64_t{0});
+             });
+    }
+    case Trace::passed_over: {
+      const std::int64_t newest = durable_at(view, s.at);
+      const json* back = first(view, from, never, came_back);
+      return back && back->value("step", std::int64_t{0}) < newest;
+    }
+    case Trace::fetched: {
+      const json* back = first(view, from, never, came_back);
+      return back && back->value("level", "") != "local";
+    }
+    case Trace::lost:
+      return first(view, from, never, lost);
+    case Trace::felt:
+      return first(view, from, own_until(outcome, i),
+                   [&](const json& e) { return lost(e) || ends_badly(e) || name_of(e) == "leader_elected"; });
+    case Trace::accused:
+      return first(view, from, never, [&](const json& e) {
+        return name_of(e) == "silent_corruption" && contains(e.value("nodes", json::array()), node);
+      });
+  }
+  return true;
+}
+
 std::string felt(const Outcome& outcome, std::size_t i) {
   const Struck& s = outcome.struck[i];
   const View& view = outcome.last;
-  const double from = s.at - clock_grain_s, until = horizon(outcome, i);
+  const double from = s.at - clock_grain_s;
   const char* name = s.what.fault->name;
+  if (!has_trace(outcome, i)) return fmt::format("{} has left no trace: it did nothing", name);
   switch (s.what.fault->mark) {
     case Mark::none:
       return "";
     case Mark::takeover:
-      return first_called(view, from, never, "leader_elected")
+      return first_called(view, from, sole_until(outcome, i), "leader_elected")
                  ? ""
                  : fmt::format("after {} nobody took over", name);
     case Mark::drain:
-      return first_called(view, from, never, "drain") ? ""
-                                                      : fmt::format("after {} no drain was recorded", name);
+      return first_called(view, from, sole_until(outcome, i), "drain")
+                 ? ""
+                 : fmt::format("after {} no drain was recorded", name);
     case Mark::hold:
-      return first_called(view, from, until, "paused") ? ""
-                                                       : fmt::format("after {} the run did not hold", name);
+      return first_called(view, from, horizon(outcome, i), "paused")
+                 ? ""
+                 : fmt::format("after {} the run did not hold", name);
     case Mark::attempt:
       break;
   }
-  const json* ended = first(view, from, until, ends_badly);
+  const json* ended = first(view, from, attempt_until(outcome, i), ends_badly);
   if (!ended) return fmt::format("{} was not felt: no attempt ended after it", name);
   // With no step done there is nothing to come back from.
   if (s.step == 0 || outcome.plan.exit_code != 0) return "";

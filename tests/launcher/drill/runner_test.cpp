@@ -21,7 +21,10 @@ class PaperField : public Field {
  public:
   double now() override { return now_; }
   void wait(Millis duration) override { now_ += std::chrono::duration<double>(duration).count(); }
-  void heal() override { log.emplace_back("heal"); }
+  void heal() override {
+    log.emplace_back("heal");
+    if (cannot_heal) throw Error(Exit::runtime, "a node stays away");
+  }
   std::string submit(const std::string& name, const std::vector<std::string>& sets) override {
     std::string line = "submit " + name;
     for (const auto& set : sets) line += " " + set;
@@ -34,6 +37,7 @@ class PaperField : public Field {
   }
   std::string place_of(const std::string& name) override { return "/paper/" + name; }
   View look(const std::string& name) override {
+    if (blind && now_ > 1040) throw std::runtime_error("not JSON");
     Life& life = lives_.at(name);
     if (!life.drained) life.view_at(now_, digest);
     life.run.view.now = now_;
@@ -60,8 +64,9 @@ class PaperField : public Field {
     }
     return now_;
   }
-  bool every_step_once(const std::string&) override { return true; }
+  bool every_step_once(const std::string&, std::int64_t steps) override { return steps == 20; }
   std::optional<Baseline> known_baseline(const std::vector<std::string>& sets, std::string& name) override {
+    if (no_baseline) throw Error(Exit::runtime, "no model");
     name = "baseline";
     for (const auto& set : sets) name += "+" + set;
     if (!kept_.contains(name)) {
@@ -73,7 +78,7 @@ class PaperField : public Field {
 
   std::vector<std::string> log;
   std::string digest = "d";
-  bool refuses = false;
+  bool refuses = false, no_baseline = false, cannot_heal = false, blind = false;
   std::string refused;  ///< the run that cannot be submitted
 
  private:
@@ -160,6 +165,25 @@ TEST(Runner, ACaseThatCannotBeRunHasFailedAndTheNextOneIsTried) {
   ASSERT_EQ(report.cases.size(), 2u);
   EXPECT_THAT(report.cases[0].wrong, ElementsAre("SLURM does not take it"));
   EXPECT_THAT(report.cases[1].wrong, ElementsAre());
+}
+
+TEST(Runner, ACaseThatIsBrokenOffLeavesNoJob) {
+  PaperField field;
+  field.blind = true;
+  const auto report = run(field, "[[case]]\nname = \"first\"\nfaults = [\"agent_killed at step 5\"]\n");
+  EXPECT_THAT(report.cases[0].wrong, ElementsAre("not JSON"));
+  EXPECT_THAT(field.log, testing::Contains("cancel first-1#2"));
+}
+
+TEST(Runner, NoBaselineAndNoHealingAreSaidNotThrown) {
+  PaperField field;
+  field.no_baseline = true;
+  auto report = run(field, "[[case]]\nfaults = [\"agent_killed at step 5\"]\nrepeat = 3\n");
+  ASSERT_EQ(report.cases.size(), 1u);
+  EXPECT_THAT(report.cases[0].wrong, ElementsAre("no baseline: no model"));
+  field.no_baseline = false, field.cannot_heal = true;
+  report = run(field, "[[case]]\nfaults = [\"gradient_nan at step 5\"]\n");
+  EXPECT_THAT(report.cases[0].wrong, ElementsAre("a node stays away"));
 }
 
 TEST(Runner, ACaseThatDoesNotEndIsCancelled) {

@@ -109,6 +109,86 @@ TEST(Verdict, MarksOfOtherFaults) {
   EXPECT_THAT(with("agent_killed", nullptr), IsEmpty()) << "nobody need notice";
 }
 
+TEST(Verdict, WhatComesAfterTheNextBlowIsThatOnes) {
+  HandWritten run;
+  run.begins(100);
+  run.ends(152, 1, "node lost", 15);
+  run.attempt(152.5, 2, {"n3", "n2"}, 15);
+  run.event(180, {{"event", "leader_elected"}, {"node", "n3"}, {"job", "7.0"}, {"epoch", 2}});
+  run.finishes(190, 2, 20, "d");
+  Outcome o;
+  o.every_step_once = true, o.last = run.view, o.plan = case_of({"leader_killed"});
+  const auto blow = [](const char* name, double at) {
+    return Struck{{fault_called(name), false, {"n1"}, -1, 0, 1}, at, 10, true};
+  };
+  o.struck = {blow("rank_killed", 110), blow("node_killed", 150)};
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("rank_killed was not felt")));
+  o.struck = {blow("leader_killed", 110), blow("node_killed", 150)};
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("after leader_killed nobody took over")));
+  o.struck = {blow("leader_killed", 177), blow("leader_killed", 179)};
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("after leader_killed nobody took over")));
+}
+
+TEST(Verdict, WhatABlowThatWorksMustLeave) {
+  using nlohmann::json;
+  struct Row {
+    const char* fault;
+    json right, wrong;
+  };
+  const std::vector<Row> rows = {
+      {"save_without_space",
+       {{"event", "checkpoint_dropped"}, {"step", 10}},
+       {{"event", "checkpoint_durable"}, {"step", 10}}},
+      {"spare_killed", {{"event", "node_lost"}, {"node", "n3"}}, {{"event", "node_lost"}, {"node", "n2"}}},
+      {"batch_host_killed",
+       {{"event", "leader_elected"}, {"node", "n2"}, {"job", "7.0"}, {"epoch", 2}},
+       {{"event", "straggler"}, {"rank", 1}}},
+      {"supervision_killed", {{"event", "node_lost"}, {"node", "n3"}}, {{"event", "straggler"}, {"rank", 1}}},
+      {"local_dropped",
+       {{"event", "restored"}, {"step", 10}, {"level", "peer"}},
+       {{"event", "restored"}, {"step", 10}, {"level", "local"}}},
+      {"checkpoint_damaged", {{"event", "restored"}, {"step", 5}}, {{"event", "restored"}, {"step", 10}}},
+  };
+  for (const auto& row : rows)
+    for (const bool right : {true, false}) {
+      HandWritten run;
+      run.begins(100);
+      run.event(105, {{"event", "checkpoint_durable"}, {"step", 10}});
+      run.event(112, right ? row.right : row.wrong);
+      run.finishes(130, 1, 20, "d");
+      Outcome o;
+      o.every_step_once = true, o.last = run.view, o.plan = case_of({row.fault});
+      o.struck = {{{fault_called(row.fault), false, {"n3"}, -1, 0, 1}, 110, 10, true}};
+      if (right)
+        EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << row.fault;
+      else
+        EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("left no trace"))) << row.fault;
+    }
+  HandWritten run;
+  run.begins(100);
+  run.event(110.1, {{"event", "drain"}, {"step", 11}, {"stop", false}});
+  Outcome o;
+  o.every_step_once = true, o.plan = case_of({"saved"});
+  o.struck = {{{fault_called("saved"), false, {}, -1, 0, 1}, 110, 10, true}};
+  HandWritten saved = run;
+  saved.event(110.5, {{"event", "checkpoint_durable"}, {"step", 11}});
+  run.finishes(130, 1, 20, "d"), saved.finishes(130, 1, 20, "d");
+  o.last = run.view;
+  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("left no trace")));
+  o.last = saved.view;
+  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty());
+  // A flip must be found where it was made.
+  o = node_killed(), o.struck[0].what.fault = fault_called("leaf_flipped");
+  const auto accuse = [&](const char* node) {
+    Outcome out = o;
+    out.last.events.push_back(
+        {{"event", "silent_corruption"}, {"unix", 112.0}, {"nodes", json::array({node})}});
+    return what_is_wrong(out, baseline);
+  };
+  EXPECT_THAT(accuse("n1"), IsEmpty());
+  EXPECT_THAT(accuse("n2"), ElementsAre(HasSubstr("left no trace")));
+}
+
 TEST(Split, WhereTheTimeWent) {
   const Outcome o = node_killed();
   const Split s = split_of(o.struck[0], never, o.last);
