@@ -35,11 +35,21 @@ Exclusion exclusion(const Surroundings& around, const std::vector<std::string>& 
   return {all, ""};
 }
 
-void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted) {
+void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
+                       const std::vector<std::string>& doubtful) {
+  std::vector<std::string> unwanted = failed;
+  unwanted.insert(unwanted.end(), doubtful.begin(), doubtful.end());
   Exclusion change;
   try {
     // Asked before: afterwards SLURM ends this process too, and there is little time.
-    if (!failed.empty()) change = exclusion(cluster.surroundings(job), failed, wanted);
+    if (!unwanted.empty()) {
+      const Surroundings around = cluster.surroundings(job);
+      change = exclusion(around, unwanted, wanted);
+      if (!change.why_not.empty() && !doubtful.empty() && !failed.empty()) {
+        log::warn("job {} may get {} again: {}", job, compress(doubtful), change.why_not);
+        unwanted = failed, change = exclusion(around, failed, wanted);
+      }
+    }
   } catch (const Error& error) {
     change.why_not = error.what();
   }
@@ -53,7 +63,7 @@ void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::strin
     change.why_not = error.what();
   }
   if (!change.why_not.empty())
-    log::warn("job {} may get {} again: {}", job, compress(failed), change.why_not);
+    log::warn("job {} may get {} again: {}", job, compress(unwanted), change.why_not);
 }
 
 std::string drain_line(const std::string& node, const std::string& reason) {

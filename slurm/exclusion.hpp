@@ -16,9 +16,11 @@ struct Exclusion {
 /// could then never start: SLURM lets such a job wait for ever. Pure.
 Exclusion exclusion(const Surroundings& around, const std::vector<std::string>& failed, int wanted);
 
-/// Requeues a job of `wanted` nodes and, while it is pending, excludes what exclusion() says. Throws Error
-/// when the job could not be requeued; an exclusion that fails is a warning in the log.
-void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted);
+/// Requeues a job of `wanted` nodes and, while it is pending, excludes what exclusion() says: of the nodes
+/// that failed and those that are `doubtful` beside them, or, where that leaves too few, of those that failed
+/// alone. Throws Error when the job could not be requeued; an exclusion that fails is a warning in the log.
+void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
+                       const std::vector<std::string>& doubtful = {});
 
 /// What only an administrator may do, as a line to paste: "scontrol update nodename=dgx003 state=drain
 /// reason='...'".

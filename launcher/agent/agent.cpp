@@ -68,7 +68,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
   signs_timer_ = loop_.every(signs_period, [this] {
     if (!leader_) return;  // they wait for one
-    if (auto signs = signs_->look(); !signs.empty()) tell_leader(NodeSigns{std::move(signs)});
+    for (const auto& part : messages_of(signs_->look())) tell_leader(part);
   });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
   signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) { signalled(signal); });
@@ -200,7 +200,7 @@ void Agent::welcome_leader(const std::shared_ptr<Guest>& guest, const Hello& hel
     return guest->channel->close();
   }
   if (news) log::info("{} leads, epoch {}", hello.node, hello.epoch);
-  if (!standing_.leads()) leading_.reset();
+  if (!standing_.leads()) leading_.reset(), beginning_.reset();
   campaign_.reset();
   if (leader_) {
     guests_.erase(leader_.get());

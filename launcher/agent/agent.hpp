@@ -94,6 +94,8 @@ class Agent {
   void campaign(int highest, const std::vector<bool>& lost);
   void campaign_is_over(bool won, int epoch);
   void lead(int epoch);
+  void lead_with(int epoch, Inheritance inherited);
+  void cannot_lead(const std::string& why);
 
   control::Loop& loop_;
   RunDir run_;
@@ -126,6 +128,8 @@ class Agent {
   std::unique_ptr<Leader> leading_;
   control::Worker arbiter_;  ///< asks the run directory, which may hang
   bool looking_ = false;
+  control::Loop::Handle beginning_;  ///< to lead: until the run directory has answered, or this runs out
+  std::string trouble_;              ///< with the run directory, when it was last asked; "": none
 
   std::unique_ptr<control::Listener> tcp_, local_;
   control::Loop::Handle beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_, leave_timer_,

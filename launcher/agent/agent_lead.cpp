@@ -16,6 +16,7 @@ using namespace control;
 namespace {
 
 constexpr Millis third_voice_limit{2000};
+constexpr Millis begin_limit{20000};  // to read the event log and to write the election into it
 
 /// What the run directory says before a campaign.
 struct Outlook {
@@ -59,9 +60,9 @@ void Agent::watch_leader() {
   arbiter_.ask([run = run_, roster = roster_] { return look(run, roster); },
                [this](const Outlook& outlook) {
                  looking_ = false;
-                 if (!outlook.trouble.empty())
-                   return log::warn("no campaign while the run directory does not answer: {}",
-                                    outlook.trouble);
+                 if (outlook.trouble != std::exchange(trouble_, outlook.trouble) && !outlook.trouble.empty())
+                   log::warn("no campaign while the run directory does not answer: {}", outlook.trouble);
+                 if (!outlook.trouble.empty()) return;
                  if (standing_.should_campaign(steady_seconds())) campaign(outlook.highest, outlook.lost);
                });
 }
@@ -92,10 +93,39 @@ void Agent::campaign_is_over(bool won, int epoch) {
 
 void Agent::lead(int epoch) {
   log::info("leading, epoch {}", epoch);
+  struct Begun {
+    Inheritance inherited;
+    std::string trouble;
+  };
+  // While we neither lead nor give up, we refuse the other candidates.
+  beginning_ = loop_.after(begin_limit, [this] { cannot_lead("the run directory does not answer"); });
+  arbiter_.ask(
+      [run = run_, roster = roster_, epoch, self = index_]() -> Begun {
+        try {
+          return {inherit(run, roster, epoch, self), ""};
+        } catch (const std::exception& error) {
+          return {{}, error.what()};
+        }
+      },
+      [this, epoch](Begun begun) {
+        if (!beginning_) return;  // given up meanwhile, or somebody else leads
+        if (!begun.trouble.empty()) return cannot_lead(begun.trouble);
+        beginning_.reset();
+        lead_with(epoch, std::move(begun.inherited));
+      });
+}
+
+void Agent::cannot_lead(const std::string& why) {
+  const auto over = std::move(beginning_);
+  log::error("cannot lead: {}", why);
+  standing_.resigned(steady_seconds());
+}
+
+void Agent::lead_with(int epoch, Inheritance inherited) {
   try {
     leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
                                         std::make_shared<slurm::ClusterCli>(), epoch, index_,
-                                        [this](const std::string& why) {
+                                        std::move(inherited), [this](const std::string& why) {
                                           loop_.post([this, why] {
                                             log::warn("no longer leading: {}", why);
                                             leading_.reset();
@@ -103,8 +133,7 @@ void Agent::lead(int epoch) {
                                           });
                                         });
   } catch (const std::exception& error) {
-    log::error("cannot lead: {}", error.what());
-    standing_.resigned(steady_seconds());
+    cannot_lead(error.what());
   }
 }
 

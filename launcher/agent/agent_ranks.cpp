@@ -47,8 +47,7 @@ void Agent::tell_end(int number, int attempt, int status, const std::string& sai
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
   if (status != 0)
-    if (auto signs = signs_->at_exit(number, status, said); !signs.empty())
-      tell_leader(NodeSigns{std::move(signs)});
+    for (const auto& part : messages_of(signs_->at_exit(number, status, said))) tell_leader(part);
   rank->exited = RankExited{number, attempt, status};
   tell_leader(*rank->exited);
 }

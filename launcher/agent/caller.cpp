@@ -67,8 +67,9 @@ OrderTaken give_order(const RunDir& run, const Order& order, std::chrono::millis
     }
     std::this_thread::sleep_for(round_pause);
   }
-  throw Error(Exit::transient, "no agent of the run has taken the order", why,
-              "Does the run still live? 'holdfast status' tells");
+  throw Error(
+      Exit::transient, "the order is not confirmed", why,
+      "It may have been taken all the same: 'holdfast status' tells what the run does, if it still lives");
 }
 
 OrderTaken inject(const RunDir& run, const std::string& name, const Inject& fault,

@@ -4,6 +4,10 @@
 
 namespace holdfast::launcher {
 
+namespace {
+constexpr Millis farewell{100};  // a commit that has begun owns all it needs
+}
+
 CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
                        const config::Checkpoint& settings, Handlers handlers)
     : loop_(loop),
@@ -11,7 +15,7 @@ CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
       retention_{settings.keep, settings.archive_h},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
-      worker_(loop) {}
+      worker_(loop, farewell) {}
 
 void CommitDesk::begin(checkpoint::Generation generation, int world,
                        const std::map<std::int64_t, bool>& decided) {

@@ -27,32 +27,24 @@ bool leads_still(const RunDir& run, int epoch) {
     throw Error(Exit::transient, "the run directory does not answer", "this epoch's file is gone");
   return highest == epoch;
 }
-
-Supervisor make_supervisor(const RunDir& run, const Roster& roster, const config::RunConfig& config,
-                           int epoch, Journal& journal, int self) {
-  const auto events = read_events(run);
-  RunState state;
-  for (const auto& event : events) apply_event(state, event);
-  const nlohmann::json elected = journal.write({{"event", "leader_elected"},
-                                                {"node", roster.nodes[static_cast<std::size_t>(self)].name},
-                                                {"pid", ::getpid()},
-                                                {"after", read_so_far(events)},
-                                                {"job", roster.job}});
-  apply_event(state, elected);
-  return {roster,
-          config.supervise,
-          config.checkpoint.drain_s,
-          through_mpirun(config.rank),
-          epoch,
-          std::move(state),
-          steady_seconds(),
-          unix_seconds(),
-          run_facts_of(config)};
-}
 }  // namespace
 
+Inheritance inherit(const RunDir& run, const Roster& roster, int epoch, int self) {
+  Inheritance out{std::make_shared<Journal>(run, epoch), {}};
+  const auto events = read_events(run, epoch);
+  for (const auto& event : events) apply_event(out.state, event);
+  const nlohmann::json elected =
+      out.journal->write({{"event", "leader_elected"},
+                          {"node", roster.nodes[static_cast<std::size_t>(self)].name},
+                          {"pid", ::getpid()},
+                          {"after", read_so_far(events)},
+                          {"job", roster.job}});
+  apply_event(out.state, elected);
+  return out;
+}
+
 Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
-               std::shared_ptr<slurm::Cluster> cluster, int epoch, int self,
+               std::shared_ptr<slurm::Cluster> cluster, int epoch, int self, Inheritance inherited,
                std::function<void(const std::string&)> resigned)
     : loop_(loop),
       run_(std::move(run)),
@@ -62,9 +54,10 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       epoch_(epoch),
       self_(self),
       resigned_(std::move(resigned)),
-      journal_(std::make_shared<Journal>(run_, epoch)),
-      supervisor_(make_supervisor(run_, roster_, config_, epoch, *journal_, self)),
-      script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS"
+      journal_(std::move(inherited.journal)),
+      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), epoch,
+                  std::move(inherited.state), steady_seconds(), unix_seconds(), run_facts_of(config_)),
+      script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s),
               [this] {
                 supervisor_.at(steady_seconds());

@@ -30,10 +30,10 @@ Command gently(std::vector<std::string> argv, std::vector<std::string> environme
 
 NodeHealth ask_doctor(const RunDir& run, const std::vector<std::string>& environment) {
   try {
-    const Finished done = holdfast::run(gently({this_program().string(), "doctor", "--fast", "--json",
-                                                "--cluster", run.cluster().string()},
-                                               environment),
-                                        limit);
+    const Finished done = holdfast::run(
+        gently({this_program().string(), "doctor", "--fast", "--json", "--cluster", run.cluster().string()},
+               environment),
+        limit);
     return read_health(done.out, done.timed_out ? "the check did not end in 15 s" : "");
   } catch (const Error& error) {
     return read_health("", error.what());

@@ -1,10 +1,12 @@
 #include "launcher/agent/scratch.hpp"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <sstream>
 
@@ -27,12 +29,39 @@ Scratch scratch_of(const RunDir& run, const std::string& node) {
   return {fs::path("/dev/shm") / ("holdfast-" + std::to_string(::getuid()) + "-" + hash), node};
 }
 
+namespace {
+
+/// This user's own folder, which nobody else can put anything into.
+bool is_private(const fs::path& folder) {
+  struct stat facts {};
+  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() &&
+         (facts.st_mode & 077) == 0;
+}
+
+/// The claim of a scratch that may be anybody's: a FIFO in its place must not hold us up, and what another
+/// user wrote must not say what is removed. Throws Error when it is not this user's plain file.
+files::Fd foreign_claim(const Scratch& scratch) {
+  files::Fd claim = files::open(scratch.claim(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  struct stat facts {};
+  if (::fstat(claim.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != ::getuid())
+    throw Error(Exit::runtime, "cannot use " + scratch.claim().string(), "it is not this user's file");
+  return claim;
+}
+
+/// Of a claim, which two paths fill; longer ones nobody has written.
+std::string text_of_claim(const files::Fd& claim) {
+  std::string text(2 * PATH_MAX, '\0');
+  const ssize_t got = ::pread(claim.get(), text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  return text;
+}
+
+}  // namespace
+
 void make_scratch(const Scratch& scratch) {
   if (::mkdir(scratch.folder.c_str(), 0700) != 0 && errno != EEXIST)
     throw system_error("cannot create " + scratch.folder.string(), errno);
-  struct stat facts {};
-  if (::lstat(scratch.folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) || facts.st_uid != ::getuid() ||
-      (facts.st_mode & 077))
+  if (!is_private(scratch.folder))
     throw Error(Exit::runtime, "cannot use " + scratch.folder.string(),
                 "it exists and is not this user's private folder", "Remove it");
   // Renamed into place: an mpirun of another agent of this run may be looking.
@@ -63,11 +92,12 @@ void sweep_node(const Scratch& own) {
   const std::string prefix = "holdfast-" + std::to_string(::getuid()) + "-";
   for (const auto& name : files::list("/dev/shm")) {
     const Scratch other{fs::path("/dev/shm") / name, ""};
-    if (!name.starts_with(prefix) || other.folder == own.folder) continue;
+    // The name alone says nothing: anybody may have made it.
+    if (!name.starts_with(prefix) || other.folder == own.folder || !is_private(other.folder)) continue;
     try {
-      const files::Fd claim = files::open(other.claim(), O_RDWR | O_NOFOLLOW);
+      const files::Fd claim = foreign_claim(other);
       if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // its agents live
-      std::istringstream text(files::read_text(other.claim()));
+      std::istringstream text(text_of_claim(claim));
       std::string path, local;
       if (!std::getline(text, path) || !std::getline(text, local)) continue;
       const RunDir run{path};

@@ -10,6 +10,8 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr Millis retry_pause{500};
+constexpr Millis farewell{
+    100};  // who resigns is an agent whose beats others wait for; the work owns all it needs
 constexpr Millis worth_telling{5000};  // a page that took longer is an event of its own
 
 double seconds(Millis time) { return std::chrono::duration<double>(time).count(); }
@@ -22,7 +24,7 @@ Scribe::Scribe(control::Loop& loop, RunDir run, int epoch, std::shared_ptr<Journ
       epoch_(epoch),
       journal_(std::move(journal)),
       patience_(patience),
-      worker_(loop) {}
+      worker_(loop, farewell) {}
 
 void Scribe::put(Page page, Done done) {
   expects(!page_, "the last page is done");

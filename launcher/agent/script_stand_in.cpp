@@ -10,7 +10,8 @@
 namespace holdfast::launcher {
 
 namespace {
-constexpr Millis farewell{12000};  // of a last word to SLURM, which has its own deadline of 10 s
+constexpr Millis short_farewell{100};  // of a question whose answer nobody waits for any more
+constexpr Millis farewell{12000};      // of a last word to SLURM, which has its own deadline of 10 s
 
 // SLURM's signal comes when notice_s are left or up to a minute earlier: so long after it was due, it will
 // not.
@@ -35,7 +36,7 @@ ScriptStandIn::ScriptStandIn(control::Loop& loop, std::shared_ptr<slurm::Cluster
       job_(job),
       notice_s_(notice_s),
       time_is_short_(std::move(time_is_short)),
-      questions_(loop),
+      questions_(loop, short_farewell),
       last_word_(loop, farewell) {}
 
 void ScriptStandIn::watch_the_clock() { ask(); }

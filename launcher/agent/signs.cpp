@@ -17,6 +17,7 @@ namespace {
 
 constexpr Millis shared_patience{5000};  // of a file system that does not answer
 constexpr Millis kill_claim{5000};       // between the count of OOM kills and the end of the rank that it was
+constexpr std::size_t most_in_a_message = 256;
 constexpr std::streamoff last_bytes = 4096;  // what is further back is about something else
 constexpr int last_lines = 40;
 
@@ -58,7 +59,6 @@ SignPlaces sign_places(const RunDir& run, const std::string& node, const config:
 
 Signs::Signs(control::Loop& loop, const SignPlaces& places)
     : memory_(places.memory_counter), shared_(places.shared) {
-  quick_.push_back(std::make_unique<LocalSpace>(places.local));
   quick_.push_back(std::make_unique<ClockJumps>());
   if (!places.kernel_log.empty()) quick_.push_back(std::make_unique<KernelLog>(places.kernel_log));
   if (!places.injected.empty()) quick_.push_back(std::make_unique<InjectedSigns>(places.injected));
@@ -66,6 +66,7 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
     slow_.push_back(std::make_unique<Slow>(loop, std::move(source)));
   };
   slow(std::make_shared<SharedFolder>(places.shared));  // the first: watch_shared() asks it
+  slow(std::make_shared<LocalSpace>(places.local));     // a worn disk answers as late as it likes
   if (!places.interfaces.empty() || !places.devices.empty())
     slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, interface_is_up));
   if (!places.nvml.empty()) slow(std::make_shared<GpuSigns>(places.nvml));
@@ -144,6 +145,15 @@ std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::strin
   if (const Meaning meaning = meaning_of(rank, status, said); !killed && !meaning.line.empty())
     found_.push_back({{"last_words", rank, status, 0, meaning.line}, Clock::now()});
   return found();
+}
+
+std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& signs) {
+  std::vector<control::NodeSigns> out;
+  for (const auto& sign : signs) {
+    if (out.empty() || out.back().signs.size() == most_in_a_message) out.emplace_back();
+    out.back().signs.push_back(sign);
+  }
+  return out;
 }
 
 std::string last_words(const fs::path& log) {

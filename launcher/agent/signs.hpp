@@ -66,6 +66,9 @@ class Signs {
   Clock::time_point kills_at_;  ///< ... the last of them
 };
 
+/// In messages that the codec takes: it refuses one that holds more than 256 signs, all of them.
+std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& signs);
+
 /// The end of a text file, for at_exit(); "" when it cannot be read. May wait for its file system.
 std::string last_words(const std::filesystem::path& log);
 

@@ -55,7 +55,7 @@ Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
   return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
 }
 
-Roster make_roster(const Plan& plan, slurm::Cluster& cluster, const slurm::JobEnv& env, int port,
+Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port,
                    std::map<std::string, slurm::Node>& facts) {
   std::vector<std::string> names;
   for (const auto& node : plan.nodes) names.push_back(node.name);
@@ -65,7 +65,6 @@ Roster make_roster(const Plan& plan, slurm::Cluster& cluster, const slurm::JobEn
     log::warn("{}; node names serve as addresses", error.what());
   }
   Roster roster;
-  roster.job = std::to_string(env.job) + "." + std::to_string(env.restarts);
   roster.ranks_per_node = plan.ranks_per_node;
   roster.candidates = plan.leaders;
   roster.first_placement.resize(static_cast<std::size_t>(plan.active));
@@ -203,8 +202,10 @@ class Keeper {
     const auto done = [this, &step](StepWatch::Probe what) {
       step.watch.probed(what, steady_seconds());
       step.next_probe = Clock::now() + (step.watch.answers() ? calm_period : keen_period);
-      // Not from inside the line's own call.
-      loop_.post([&step] { step.line.reset(); });
+      // Not from inside the line's own call; and by then a drain may have put another line there.
+      loop_.post([&step, over = step.line] {
+        if (step.line == over) step.line.reset();
+      });
     };
     step.line = control::dial(loop_, step.address, secret_, probe_limit,
                               {[this, &step, done] {
@@ -321,6 +322,15 @@ class Keeper {
 
 }  // namespace
 
+std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, const RunState& before) {
+  const std::string first = std::to_string(job) + "." + std::to_string(restarts);
+  const bool later = before.job.starts_with(first + ".");
+  if (!again_by_hand || (before.job != first && !later)) return first;
+  if (!before.verdict) return before.job;  // its keeper died, and this one goes on
+  const int tries = later ? std::stoi(before.job.substr(first.size() + 1)) : 1;
+  return first + "." + std::to_string(tries + 1);
+}
+
 int keep(const RunDir& run, slurm::Cluster& cluster) {
   const auto env = slurm::job_env();
   confirm_owner(run, env.job, cluster);
@@ -335,7 +345,8 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   std::map<std::string, slurm::Node> nodes;
   const int port =
       config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
-  Roster roster = make_roster(plan, cluster, env, port, nodes);
+  Roster roster = make_roster(plan, cluster, port, nodes);
+  roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), fold(run));
   const auto past = histories(ledger, roster);
   for (auto& node : roster.nodes)
     if (const auto known = past.find(node.name); known != past.end())
@@ -348,10 +359,13 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   try {
     print_admin_lines(run, roster.job);
     if (code == static_cast<int>(Exit::transient) && !keeper.told_to_end()) {
-      if (env.in_batch_script())
+      if (env.in_batch_script()) {
+        // SLURM ends a job that it requeues: this process must live until it has said what to exclude.
+        ::signal(SIGTERM, SIG_IGN);
         back_into_the_queue(run, cluster, env.job, roster, ledger);
-      else
+      } else {
         log::warn("the run can go on: 'holdfast run {}' in this or another allocation", run.path.string());
+      }
     }
   } catch (const Error& error) {
     log::warn("{}", error.what());  // the script tries too

@@ -58,8 +58,10 @@ void back_into_the_queue(const RunDir& run, slurm::Cluster& cluster, slurm::JobI
                          const std::string& ledger) {
   const auto verdict = fold(run).verdict;
   const auto failed = verdict ? verdict->exclude : std::vector<std::string>{};
-  const auto exclude = nodes_to_exclude({failed.begin(), failed.end()}, histories(ledger, roster));
-  slurm::requeue_elsewhere(cluster, job, exclude, static_cast<int>(roster.nodes.size()));
+  const std::set<std::string> here(failed.begin(), failed.end());
+  auto doubtful = nodes_to_exclude(here, histories(ledger, roster));  // earlier jobs' failures among them
+  std::erase_if(doubtful, [&](const std::string& node) { return here.contains(node); });
+  slurm::requeue_elsewhere(cluster, job, failed, static_cast<int>(roster.nodes.size()), doubtful);
 }
 
 }  // namespace holdfast::launcher

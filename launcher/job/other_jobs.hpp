@@ -15,7 +15,8 @@ namespace holdfast::launcher {
 /// warning: it must not keep the run from starting.
 std::map<std::string, NodeHistory> histories(const std::string& folder, const Roster& roster);
 
-/// What only an administrator can do about nodes that failed in this job (JOB.RESTARTS), in its own log.
+/// What only an administrator can do about nodes that failed in this job (by its allocation_name()), in its
+/// own log.
 void print_admin_lines(const RunDir& run, const std::string& job);
 
 /// Requeues the job for other nodes than those that have failed. The batch script would requeue it too, but

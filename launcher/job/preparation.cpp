@@ -6,6 +6,7 @@
 #include "launcher/job/job_script.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/plan/topology.hpp"
+#include "slurm/job_env.hpp"
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
 
@@ -35,7 +36,8 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   out.files.plan = to_json(out.plan).dump(2) + "\n";
   out.files.script = slurm::script_text(job);
   out.files.config = std::move(config);
-  check_run_dir(out.run, out.files);
+  check_run_dir(out.run, out.files,
+                slurm::inside_a_job() ? std::optional(slurm::job_env().job) : std::nullopt);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "launcher/job/run_owner.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/bind.hpp"
@@ -37,9 +38,16 @@ void check_model(const RunDir& run, const config::ModelShape& model) {
                 different, "Choose another run.dir?");
 }
 
-void check_resume(const RunDir& run, const config::RunConfig& config) {
+/// A script of one's own names the job file again when its job is requeued.
+bool comes_back(const RunDir& run, std::optional<slurm::JobId> job) {
+  if (!job) return false;
+  const auto owner = read_owner(run);
+  return owner && owner->job == job;
+}
+
+void check_resume(const RunDir& run, const config::RunConfig& config, std::optional<slurm::JobId> job) {
   const std::string& resume = config.run.resume;
-  if (resume == "none" && !files::list(run.checkpoints()).empty())
+  if (resume == "none" && !files::list(run.checkpoints()).empty() && !comes_back(run, job))
     throw Error(Exit::usage, "the run directory " + run.path.string() + " holds checkpoints",
                 "run.resume is none, which would train over them", "Choose another run.dir, or resume=auto?");
   if (resume != "none" && resume != "auto" && !fs::exists(resume))
@@ -98,7 +106,7 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   return config;
 }
 
-void check_run_dir(const RunDir& run, const RunFiles& files) {
+void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job) {
   check_tokens(files.config);
   const auto status = fs::status(run.path);
   if (fs::exists(status) && !fs::is_directory(status))
@@ -109,7 +117,7 @@ void check_run_dir(const RunDir& run, const RunFiles& files) {
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a run directory",
                 "it holds other files and no config.toml", "Choose another run.dir?");
   check_model(run, files.model);
-  check_resume(run, files.config);
+  check_resume(run, files.config, job);
 }
 
 void create_folders(const RunDir& run) {

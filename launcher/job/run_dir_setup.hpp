@@ -1,8 +1,10 @@
 #pragma once
 // What `submit` does to a run directory, in order: look, claim (run_owner.hpp), write. Nothing that is there
 // is lost.
+#include <optional>
 #include <string>
 
+#include "slurm/cluster.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
@@ -28,10 +30,11 @@ RunDir run_dir_of(const config::RunConfig& config);
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
 /// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
-/// run of another model (naming the first difference), or holds checkpoints while run.resume says none; or
-/// when run.resume names no checkpoint, or data.tokens no file with something in it while the ranks are ours.
+/// run of another model (naming the first difference), or holds checkpoints while run.resume says none
+/// (those of `job`, which has the directory already and comes back to it, do not count); or when run.resume
+/// names no checkpoint, or data.tokens no file with something in it while the ranks are ours.
 /// Reads only; nothing needs to exist.
-void check_run_dir(const RunDir& run, const RunFiles& files);
+void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 
 /// Makes the directory (0700) and its folders. Idempotent.
 void create_folders(const RunDir& run);

@@ -50,6 +50,16 @@ TEST(Exclusion, FollowsTheRequeue) {
   EXPECT_THAT(small.excluded[7], IsEmpty());
 }
 
+TEST(Exclusion, WhereNodesAreShortOnlyThoseThatFailedStayOut) {
+  FakeCluster roomy("n[1-8]"), tight("n[1-5]");
+  for (FakeCluster* cluster : {&roomy, &tight}) {
+    cluster->add_job(7, "job", "n[1-4]");
+    requeue_elsewhere(*cluster, 7, {"n3"}, 4, {"n1"});
+  }
+  EXPECT_THAT(roomy.excluded[7], ElementsAre("n3", "n1"));
+  EXPECT_THAT(tight.excluded[7], ElementsAre("n3"));
+}
+
 TEST(Exclusion, CommandsAndReplies) {
   EXPECT_THAT(exclude_argv(7, {"n3", "n4"}),
               ElementsAre("scontrol", "update", "JobId=7", "ExcNodeList=n[3-4]"));

@@ -81,7 +81,7 @@ TEST_F(CallerTest, NobodyAnswersIsAnErrorInTime) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.exit(), Exit::transient);
-    EXPECT_THAT(error.what(), HasSubstr("no agent"));
+    EXPECT_THAT(error.what(), HasSubstr("not confirmed"));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <fstream>
@@ -49,6 +50,7 @@ TEST(NodeHealth, TheProbesHashIsSixteenDigits) {
 TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
   const json ended = {{"event", "attempt_ended"},
                       {"blamed", true},
+                      {"blame", "node"},
                       {"node", "n1"},
                       {"cause", "gpu"},
                       {"unix", 100.0},
@@ -73,11 +75,9 @@ TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
 }
 
 TEST(NodeRecord, TheAdministratorsLineCanBePasted) {
-  const json ended = {{"event", "attempt_ended"},
-                      {"blamed", true},
-                      {"node", "n1"},
-                      {"cause", "gpu"},
-                      {"evidence", {"it's\n\"gone\" $(rm -r /)"}}};
+  const json ended = {{"event", "attempt_ended"}, {"blamed", true},
+                      {"blame", "node"},          {"node", "n1"},
+                      {"cause", "gpu"},           {"evidence", {"it's\n\"gone\" $(rm -r /)"}}};
   EXPECT_EQ(admin_line(ended),
             "scontrol update nodename=n1 state=drain 'reason=holdfast: gpu: it s \"gone\" $(rm -r /)'");
 }
@@ -153,6 +153,24 @@ TEST_F(SweepTest, AsLongAsAProcessOfTheRunLivesNothingGoes) {
   ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
   sweep_node(scratch_of(own, "n1"));
   EXPECT_TRUE(nothing_there(dead));
+}
+
+TEST_F(SweepTest, WhatOthersMayHavePutThereIsLeftAlone) {
+  const auto scratch = scratch_of(dead, "n1");
+  ASSERT_EQ(::mkfifo(scratch.claim().c_str(), 0600), 0);
+  sweep_node(scratch_of(own, "n1"));  // a FIFO without a writer would hold it up for ever
+  EXPECT_TRUE(all_there(dead));
+  files::fs::remove(scratch.claim());
+  (void)claim_scratch(scratch, dead, "auto");
+  files::fs::permissions(scratch.folder, files::fs::perms(0770));
+  sweep_node(scratch_of(own, "n1"));
+  EXPECT_TRUE(all_there(dead)) << "a folder that is open to others";
+  files::fs::permissions(scratch.folder, files::fs::perms(0700));
+  const auto target = scratch.folder / "elsewhere";
+  files::fs::rename(scratch.claim(), target);
+  files::fs::create_symlink(target, scratch.claim());
+  sweep_node(scratch_of(own, "n1"));
+  EXPECT_TRUE(all_there(dead)) << "a link";
 }
 
 TEST_F(SweepTest, WithoutAClaimNothingIsKnownAndNothingGoes) {

@@ -93,6 +93,7 @@ class LeaderTest : public testing::Test {
     loop.call([&] {
       ASSERT_TRUE(take_epoch(run, epoch, "n2"));
       leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, epoch, 2,
+                                        inherit(run, roster, epoch, 2),
                                         [this](const std::string& why) { resigned = why; });
     });
   }

@@ -230,6 +230,20 @@ TEST_F(SignsTest, SlowSourcesAnswerThroughTheLoop) {
   EXPECT_THAT(kinds(seen), ElementsAre("shared_gone"));
 }
 
+TEST_F(SignsTest, AsManyGoIntoOneMessageAsTheCodecTakes) {
+  std::vector<control::Sign> signs;
+  for (int code = 0; code < 600; ++code) signs.push_back({"xid", -1, code, 0, "NVRM"});
+  std::int64_t next = 0;
+  for (const auto& part : messages_of(signs)) {
+    std::string why;
+    const auto heard = control::decode(control::encode(part), why);
+    ASSERT_TRUE(heard) << why;
+    for (const auto& sign : std::get<control::NodeSigns>(*heard).signs) EXPECT_EQ(sign.code, next++);
+  }
+  EXPECT_EQ(next, 600);
+  EXPECT_THAT(messages_of({}), IsEmpty());
+}
+
 TEST_F(SignsTest, GpusFallIll) {
   GpuSigns gpus(HOLDFAST_FAKE_GPUS);
   EXPECT_THAT(gpus.look(), IsEmpty());

@@ -1,0 +1,40 @@
+// The name under which a run's allocation stands in the event log.
+#include <gtest/gtest.h>
+
+#include "launcher/job/keeper.hpp"
+#include "launcher/supervise/run_state.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+RunState after(const std::string& job, bool over) {
+  RunState state;
+  state.job = job;
+  if (over) state.verdict.emplace();
+  return state;
+}
+
+TEST(AllocationName, ASecondRunByHandIsNotBoundByTheFirstOnesVerdict) {
+  EXPECT_EQ(allocation_name(123, 0, true, {}), "123.0");
+  EXPECT_EQ(allocation_name(123, 0, true, after("123.0", true)), "123.0.2");
+  EXPECT_EQ(allocation_name(123, 0, true, after("123.0.2", true)), "123.0.3");
+  EXPECT_EQ(allocation_name(123, 0, true, after("123.0.9", true)), "123.0.10");
+}
+
+TEST(AllocationName, WithoutAVerdictTheRunGoesOn) {
+  EXPECT_EQ(allocation_name(123, 0, true, after("123.0", false)), "123.0");
+  EXPECT_EQ(allocation_name(123, 0, true, after("123.0.2", false)), "123.0.2");
+}
+
+TEST(AllocationName, AnotherJobOrARequeueIsAnotherAllocationAnyway) {
+  EXPECT_EQ(allocation_name(123, 1, true, after("123.0", true)), "123.1");
+  EXPECT_EQ(allocation_name(123, 1, true, after("123.10", true)), "123.1");
+  EXPECT_EQ(allocation_name(12, 0, true, after("123.0.2", true)), "12.0");
+}
+
+TEST(AllocationName, ABatchScriptThatStartsAKilledKeeperAgainHearsTheVerdict) {
+  EXPECT_EQ(allocation_name(123, 0, false, after("123.0", true)), "123.0");
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
