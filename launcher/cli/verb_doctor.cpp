@@ -211,7 +211,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
   verb->footer(
       "Exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
       "--gate is for scripts that only want to know whether to go on, and for SLURM's Prolog, whose failure\n"
-      "drains the node. SLURM ignores the code of a HealthCheckProgram: that one drains by itself (README.md).\n"
+      "drains the node. SLURM ignores the code of a HealthCheckProgram: that one drains by itself "
+      "(README.md).\n"
       "--nodes and --network meet in a folder that every node sees: the first --path, else the current one.");
   verb->callback([options, &exit_code] {
     try {

@@ -32,13 +32,15 @@ int serve(const AgentWords& words) {
 }  // namespace
 
 void add_run(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand(
-      "run", "Inside an allocation (salloc, a script of your own): keep an agent on every node until the run is over");
+  auto* verb = app.add_subcommand("run",
+                                  "Inside an allocation (salloc, a script of your own): keep an agent on "
+                                  "every node until the run is over");
   auto job = std::make_shared<JobOptions>();
   job->add_to(*verb);
   verb->get_option("job")
-      ->description("Run directory that `holdfast submit` made; or a job file: the run is set up first, as "
-                    "submit does it")
+      ->description(
+          "Run directory that `holdfast submit` made; or a job file: the run is set up first, as "
+          "submit does it")
       ->type_name("RUN_DIR | JOB.toml");
   verb->callback([job, &exit_code] {
     log::start("run");

@@ -116,7 +116,7 @@ class Case {
     }
     for (Cause& c : causes_) {
       c.in_moment = c.at <= moment_ + ends_apart;
-      if (c.killed && c.weight >= own_trouble && c.at <= own) c.weight = killed_first;
+      if (c.killed && c.weight >= own_trouble && c.at <= own) c.weight = std::max(c.weight, killed_first);
       const auto named = named_.find(c.rank);
       // Most of those who complain must mean the same one: else they name each other.
       if (named != named_.end() && 2 * named->second > complaints_) c.named = named->second;

@@ -31,6 +31,7 @@ constexpr std::array patterns{
     Pattern{"Remounting filesystem", "read-only", "disk_read_only"},
     Pattern{"mlx5_core", "health compromised", "nic_failed"},
     Pattern{"mlx5_core", "fatal", "nic_failed"},
+    Pattern{"mlx5_core", "Fatal", "nic_failed"},
     Pattern{"temperature above threshold", "throttled", "thermal"},
 };
 

@@ -72,7 +72,7 @@ std::vector<Finding> check_mpi() {
     return {{"mpi.version", open_mpi ? Fitness::ok : Fitness::warning, line,
              open_mpi ? "" : "Agents start MPI ranks with Open MPI's mpirun: load its module?"}};
   } catch (const Error& error) {
-    return {{"mpi.version", Fitness::unknown, "there is no mpirun in PATH: MPI ranks cannot be started here",
+    return {{"mpi.version", Fitness::warning, "there is no mpirun in PATH: MPI ranks cannot be started here",
              ""}};
   }
 }

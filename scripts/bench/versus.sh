@@ -2,7 +2,7 @@
 # The same power cut, three ways, on one minipod of 4 nodes, ROUNDS times each:
 #   holdfast   2 active nodes and 2 spares
 #   torchrun   --nnodes=2:3, elastic DDP (gloo) of about the same size, a checkpoint every 10 steps. PyTorch's process
-#              groups wait 1800 s for a silent peer by default; here 10 s, so that there is something to measure
+#              groups wait 1800 s for a silent peer by default; here 30 s, so that there is something to measure
 #   requeue    sbatch --requeue of a bare srun holdfast-train, nothing else (one round). SlurmdTimeout is 20 s here and
 #              300 s by default: the difference is added for the second figure
 # As root, with PyTorch as scripts/torch_env.sh finds or makes it: scripts/bench/versus.sh HOLDFAST TRAIN TOOL [ROUNDS=3]
@@ -123,7 +123,7 @@ times() { # NAME ROUNDS: a JSON list
     soon 180 all_idle || mini exec sinfo -N >&2
     took=null
     "$1_round" "$round" >&2
-    echo "$took"
+    echo "${took:-null}"
     printf '%s %d of %d: %s s\n' "$1" "$round" "$2" "$took" >&2
     whole "$job" >&2
   done | jq -cs .
@@ -136,5 +136,5 @@ jq -cnr --argjson holdfast "$holdfast" --argjson torchrun "$torchrun" --argjson 
   def median: map(select(. != null)) | sort | if length == 0 then null else .[length / 2 | floor] end;
   def ratio(a; b): if a == null or b == null then null else a / b * 10 | round / 10 end;
   ($holdfast | median) as $h | ($torchrun | median) as $t | ($requeue | median) as $r | (if $r == null then null else $r - $here + $usual end) as $rd
-  | "RESULT " + ({holdfast_s: $holdfast, torchrun_s: $torchrun, torchrun_group_timeout_s: 10, requeue_s: $requeue, slurmd_timeout_s: $here,
+  | "RESULT " + ({holdfast_s: $holdfast, torchrun_s: $torchrun, torchrun_group_timeout_s: 30, requeue_s: $requeue, slurmd_timeout_s: $here,
       requeue_s_with_the_usual_timeout: $rd, torchrun_over_holdfast: ratio($t; $h), requeue_over_holdfast: ratio($r; $h), usual_requeue_over_holdfast: ratio($rd; $h)} | tostring)'

@@ -1,7 +1,7 @@
 """PyTorch's side of scripts/bench/versus.sh: an elastic DDP job on CPUs (gloo) of about the same size as the fault
 tests' model, with a checkpoint every 10 steps.
 
-  versus_torch.py --folder FOLDER [--timeout_s 10]
+  versus_torch.py --folder FOLDER [--timeout_s 30]
 
 Started by torchrun. Rank 0 appends a line of JSON per step to FOLDER/steps.jsonl. --timeout_s is the process group's:
 without it (PyTorch's default is 1800) the survivors of a silent node wait for half an hour.
@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True)
-    parser.add_argument("--timeout_s", type=int, default=10)
+    parser.add_argument("--timeout_s", type=int, default=30)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=arguments.timeout_s))

@@ -11,8 +11,8 @@ struct ForeignName {
   const char* answer;  ///< the settings to use instead
 };
 const std::vector<ForeignName>& foreign_names();
-/// "torchrun's nnodes is cluster.nodes + cluster.spares here", or "" for a name that we do not know. Spelling
-/// of dashes, underscores and capitals does not count.
+/// "torchrun's nnodes is here ..." and the settings to use instead, or "" for a name that we do not know.
+/// Spelling of dashes, underscores and capitals does not count.
 std::string foreign_suggestion(const std::string& key);
 
 }  // namespace holdfast::config
