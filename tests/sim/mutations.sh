@@ -13,7 +13,6 @@ trap 'rm -rf "$work"' EXIT
 mutations='
 half of the agents, less one     | launcher/agent/ballot.cpp                   | s/2 \* granted >= voters/2 * granted + 2 >= voters/
 epochs fenced one too low        | launcher/agent/standing.cpp                 | s/if (epoch < epoch_) return false;/if (epoch < epoch_ - 1) return false;/
-attempts fenced one too low      | launcher/agent/standing.cpp                 | s/if (attempt < attempt_) return Fence::refuse;/if (attempt < attempt_ - 1) return Fence::refuse;/
 a minority names nodes lost      | launcher/supervise/supervisor.cpp           | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
 spares that were never heard of  | launcher/supervise/supervisor_failures.cpp  | s/RunState state = with_doubts();/RunState state = state_;/
 adopts with a lost node          | launcher/supervise/supervisor_stages.cpp    | s/ || lost_is_placed()) return false;/) return false;/
