@@ -28,7 +28,9 @@ JobEnv job_env() {
   here.job = counted("SLURM_JOB_ID", 0);
   if (here.job == 0)
     throw Error(Exit::usage, "the environment variable SLURM_JOB_ID names no job", "it is 0");
-  // The batch and extern steps have no number of their own; some versions give them one near 2^32.
+  // The batch, extern and interactive steps have no number of their own; some versions give them one near
+  // 2^32.
+  here.interactive = env::get_integer("SLURM_STEP_ID") == 0xfffffffaL;
   if (const auto step = env::get_integer("SLURM_STEP_ID"); step && *step >= 0 && *step < 0xfffffff0L)
     here.step = *step;
   here.job_name = env::get_or("SLURM_JOB_NAME", "");

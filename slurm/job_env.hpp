@@ -21,6 +21,8 @@ struct JobEnv {
   std::vector<std::string>
       nodes;         ///< of the job when it started, in SLURM's order; the first is the batch host
   std::string node;  ///< SLURM's name of this node; empty where SLURM does not say (salloc on a login node)
+  bool interactive =
+      false;         ///< the shell of `salloc` on the first node (LaunchParameters=use_interactive_step)
   int restarts = 0;  ///< how often the job was requeued
   std::filesystem::path submit_dir;  ///< where it was submitted from
   std::optional<double> end_time;    ///< Unix seconds; many versions do not set it: ask Cluster::job()
@@ -28,7 +30,9 @@ struct JobEnv {
   int localid = 0;                   ///< task index on this node
 
   /// Is this the batch script, or a child of it outside any step? It runs on the first of `nodes`.
-  bool in_batch_script() const { return !step && !node.empty() && !nodes.empty() && node == nodes.front(); }
+  bool in_batch_script() const {
+    return !step && !interactive && !node.empty() && !nodes.empty() && node == nodes.front();
+  }
 };
 
 /// Is this process part of a SLURM job (batch script, step, or a shell in an allocation)?

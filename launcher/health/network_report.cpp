@@ -28,6 +28,12 @@ std::string list_text(const NetworkResult& result, const std::vector<Pair>& pair
   return text;
 }
 
+/// In every round in which they met.
+bool carried_nothing(const NetworkResult& result, const Pair& pair) {
+  return std::none_of(result.pairs.begin(), result.pairs.end(),
+                      [&](const auto& p) { return p.pair == pair && p.bytes_s > 0; });
+}
+
 }  // namespace
 
 std::vector<Finding> network_findings(const NetworkResult& result) {
@@ -41,10 +47,13 @@ std::vector<Finding> network_findings(const NetworkResult& result) {
         {"network.node", Fitness::critical,
          result.nodes[static_cast<std::size_t>(node)] + " is slow or cut off with most of its partners",
          "Leave it out (--exclude) and look at its links"});
-  if (!verdict.unexplained.empty())
-    out.push_back({"network.pair", Fitness::warning,
-                   list_text(result, verdict.unexplained) + " slow or cut off",
-                   "The way between them, or either of the two: run it again with more --rounds"});
+  std::vector<Pair> dead, slow;
+  for (const Pair& pair : verdict.unexplained) (carried_nothing(result, pair) ? dead : slow).push_back(pair);
+  const char* advice = "The way between them, or either of the two: run it again with more --rounds";
+  if (!dead.empty())
+    out.push_back({"network.cut", Fitness::critical, list_text(result, dead) + " cut off", advice});
+  if (!slow.empty())
+    out.push_back({"network.pair", Fitness::warning, list_text(result, slow) + " slow", advice});
   if (result.pairs.empty())
     out.push_back({"network.pairs", Fitness::unknown, "no pair of nodes to measure", ""});
   else if (verdict.slow.empty())

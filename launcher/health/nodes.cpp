@@ -70,6 +70,7 @@ Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<
     request.cpus = cpus;  // GPUs are not asked for: a step is given all that the job has
     request.name = "doctor";
     Command starter = cluster.step_command(request);
+    starter.die_with_parent = true;
     if (starter.output.empty())
       starter.output = folder / (node + ".start");  // what the tool itself complains of
     running_.push_back(spawn(starter));

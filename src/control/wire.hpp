@@ -17,7 +17,7 @@ constexpr std::int64_t most_ranks = 1 << 20, most_steps = std::int64_t{1} << 53,
 constexpr std::size_t most_text = 4096, most_payload = 6 << 20;
 // Of what a program says in its own words. A byte that is no UTF-8 goes out as U+FFFD, which is three.
 constexpr std::size_t most_said = 4096;
-constexpr std::size_t most_stacks = 64 << 10;
+constexpr std::size_t most_stacks = 64 << 10, most_answer = 1 << 20;
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;

@@ -223,10 +223,10 @@ template <>
 struct Wire<OrderTaken> {
   static constexpr auto name = "order_taken";
   static json write(const OrderTaken& m) {
-    return {{"id", m.id}, {"taken", m.taken}, {"says", m.says.substr(0, most_stacks)}, {"again", m.again}};
+    return {{"id", m.id}, {"taken", m.taken}, {"says", m.says.substr(0, most_answer)}, {"again", m.again}};
   }
   static OrderTaken read(const json& j) {
-    return {text_of(j, "id", 64), truth(j, "taken"), text_of(j, "says", 3 * most_stacks), truth(j, "again")};
+    return {text_of(j, "id", 64), truth(j, "taken"), text_of(j, "says", 3 * most_answer), truth(j, "again")};
   }
 };
 

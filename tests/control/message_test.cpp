@@ -139,7 +139,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"dump_stacks", {{"attempt", count}, {"rank", rank_field}}},
       {"stacks", {{"attempt", count}, {"rank", rank_field}, {"text", text(3 * 65536)}}},
       {"order", {{"id", text(64)}, {"verb", name}, {"node", text(256)}, {"by", text(12288)}}},
-      {"order_taken", {{"id", text(64)}, {"taken", truth}, {"says", text(3 * 65536)}, {"again", truth}}},
+      {"order_taken", {{"id", text(64)}, {"taken", truth}, {"says", text(3 << 20)}, {"again", truth}}},
       {"verdict", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
       {"beat", {{"node", text(256)}, {"attempt", count}, {"mpirun", truth}, {"ranks", list(4096)}}},
       {"leader_beat", {{"epoch", count}}},

@@ -94,5 +94,12 @@ TEST_F(JobEnvTest, knows_no_step_in_the_batch_step) {
   EXPECT_FALSE(job_env().step);
 }
 
+TEST_F(JobEnvTest, tells_a_shell_of_salloc_from_the_batch_script) {
+  set({{"SLURM_JOB_ID", "17"}, {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURMD_NODENAME", "n1"}});
+  EXPECT_TRUE(job_env().in_batch_script());
+  env::set("SLURM_STEP_ID", "4294967290");
+  EXPECT_FALSE(job_env().in_batch_script());
+}
+
 }  // namespace
 }  // namespace holdfast::slurm

@@ -171,6 +171,14 @@ TEST_F(Rounds, name_a_node_that_nobody_reaches_and_one_that_never_calls) {
   EXPECT_EQ(worst(findings), Fitness::critical);
 }
 
+TEST(NetworkReport, two_nodes_that_cannot_speak_are_no_mere_warning) {
+  NetworkResult result;
+  result.nodes = {"a", "b"}, result.rounds = 1;
+  result.pairs = {{{0, 1}, 0, 0, "no answer"}};
+  result.verdict = judge_pairs(2, result.pairs);
+  EXPECT_EQ(test::found(network_findings(result), "network.cut").fitness, Fitness::critical);
+}
+
 TEST(Link, refuses_who_does_not_know_the_secret) {
   const LinkPort port;
   const auto right = control::random_key(), wrong = control::random_key();
