@@ -1,4 +1,5 @@
 #include "launcher/health/check_gpu.hpp"
+#include "src/base/files.hpp"
 
 #include <fmt/format.h>
 
@@ -195,7 +196,7 @@ Finding count_finding(const NvmlFacts& facts, int on_bus, const Expected& expect
 int gpus_on_bus(const Roots& roots) {
   int count = 0;
   const auto devices = roots.sys / "bus/pci/devices";
-  for (const auto& name : names_in(devices)) {
+  for (const auto& name : files::list(devices)) {
     if (read_line(devices / name / "vendor") != "0x10de") continue;
     const auto kind = read_line(devices / name / "class").value_or("");
     count += kind.starts_with("0x0302") || kind.starts_with("0x0300");

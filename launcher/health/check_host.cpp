@@ -1,4 +1,5 @@
 #include "launcher/health/check_host.hpp"
+#include "src/base/files.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -181,7 +182,7 @@ std::vector<Finding> check_memory(const Roots& roots, const Expected&) {
   std::int64_t corrected = 0, lost = 0;
   int controllers = 0;
   const auto edac = roots.sys / "devices/system/edac/mc";
-  for (const auto& name : names_in(edac)) {
+  for (const auto& name : files::list(edac)) {
     if (!name.starts_with("mc")) continue;
     ++controllers;
     corrected += read_number(edac / name / "ce_count").value_or(0);

@@ -1,4 +1,5 @@
 #include "launcher/health/check_network.hpp"
+#include "src/base/files.hpp"
 
 #include <fmt/format.h>
 
@@ -23,7 +24,7 @@ struct Port {
 Port read_port(const Roots& roots, const std::string& device) {
   Port port{device, false, 0, "has no port", 0};
   const auto ports = roots.sys / "class/infiniband" / device / "ports";
-  for (const auto& name : names_in(ports)) {
+  for (const auto& name : files::list(ports)) {
     const std::string state = read_line(ports / name / "state").value_or("?");      // "4: ACTIVE"
     const std::string link = read_line(ports / name / "phys_state").value_or("?");  // "5: LinkUp"
     const bool up = state.starts_with("4:");
@@ -52,7 +53,7 @@ struct Words {
 }  // namespace
 
 std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
-  const auto present = names_in(roots.sys / "class/infiniband");
+  const auto present = files::list(roots.sys / "class/infiniband");
   const auto named = named_devices(expected);
   if (present.empty() && named.empty())
     return {{"nic.state", Fitness::unknown,
@@ -104,7 +105,7 @@ std::vector<Finding> check_interface(const Roots& roots, const Expected& expecte
   const auto net = roots.sys / "class/net";
   const std::string wanted = expected.cluster ? expected.cluster->control_interface : "";
   Words up;
-  for (const auto& name : names_in(net)) {
+  for (const auto& name : files::list(net)) {
     if (name == "lo" || (!wanted.empty() && name != wanted)) continue;
     const bool carrier = read_number(net / name / "carrier").value_or(0) == 1;
     const auto speed = read_number(net / name / "speed").value_or(-1);  // Mbit/s; virtual ones have none
@@ -125,9 +126,9 @@ std::vector<Finding> check_interface(const Roots& roots, const Expected& expecte
 std::vector<Finding> check_pcie(const Roots& roots, const Expected& expected) {
   const auto named = named_devices(expected);
   std::map<std::string, std::filesystem::path> devices;
-  for (const auto& name : names_in(roots.sys / "class/infiniband"))
+  for (const auto& name : files::list(roots.sys / "class/infiniband"))
     devices[name] = roots.sys / "class/infiniband" / name / "device";
-  for (const auto& name : names_in(roots.sys / "class/nvme"))
+  for (const auto& name : files::list(roots.sys / "class/nvme"))
     devices[name] = roots.sys / "class/nvme" / name / "device";
   Words narrow;
   Fitness fitness = Fitness::warning;

@@ -10,6 +10,7 @@
 #include "launcher/health/check_software.hpp"
 #include "launcher/health/check_storage.hpp"
 #include "launcher/health/guarded.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -19,7 +20,7 @@ constexpr int schema_version = 1;
 
 std::vector<Finding> check_limits(const Roots& roots, const Expected& expected) {
   return limit_findings(read_limits(), expected,
-                        expected.nics() || !names_in(roots.sys / "class/infiniband").empty());
+                        expected.nics() || !files::list(roots.sys / "class/infiniband").empty());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "launcher/health/check_storage.hpp"
 #include "launcher/health/nvml.hpp"
 #include "launcher/health/pair_link.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -58,7 +59,7 @@ void look_at_gpus(const Roots& roots, LocalSite& site) {
     gpus.push_back(real_path(roots.sys / "bus/pci/devices" / sysfs_name(gpu.pci)));
     if (site.gpu_name.empty()) site.gpu_name = gpu.name, site.gpu_memory_bytes = gpu.memory_bytes.value_or(0);
   }
-  for (const auto& name : names_in(roots.sys / "class/infiniband"))
+  for (const auto& name : files::list(roots.sys / "class/infiniband"))
     nics.emplace_back(name, real_path(roots.sys / "class/infiniband" / name / "device"));
   site.gpus = static_cast<int>(gpus.size());
   const auto nearest = nearest_nics(gpus, nics);
@@ -68,7 +69,7 @@ void look_at_gpus(const Roots& roots, LocalSite& site) {
     slot.nic = nearest[i];
     slot.numa =
         static_cast<int>(std::max<std::int64_t>(0, read_number(fs::path(gpus[i]) / "numa_node").value_or(0)));
-    const auto netdevs = names_in(roots.sys / "class/infiniband" / slot.nic / "device/net");
+    const auto netdevs = files::list(roots.sys / "class/infiniband" / slot.nic / "device/net");
     if (!slot.nic.empty() && !netdevs.empty()) slot.netdev = netdevs.front();
     site.slots.push_back(std::move(slot));
   }

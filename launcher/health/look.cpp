@@ -54,15 +54,6 @@ std::optional<double> leading_number(const std::string& text) {
   return value;
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::string bytes_text(double bytes) {
   constexpr std::array units = {"B", "kB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;

@@ -39,8 +39,6 @@ std::optional<std::string> read_line(const std::filesystem::path& file);
 std::optional<std::int64_t> read_number(const std::filesystem::path& file);
 /// The number that a text begins with.
 std::optional<double> leading_number(const std::string& text);
-/// Names in a folder, sorted; empty when it cannot be read.
-std::vector<std::string> names_in(const std::filesystem::path& folder);
 /// "1.5 GB", "64 MB": decimal units.
 std::string bytes_text(double bytes);
 
