@@ -288,15 +288,13 @@ class GpuFailures : public GpuTraining {
       "finish within 5 s .";
 };
 
+/// Whoever speaks first ends the other through MPI: either sentence names the rank and its cause.
 TEST_F(GpuFailures, AGpuThatDisappears) {
   const Finished done = with_fault("gpu", 2);
   EXPECT_EQ(done.status, 1);
-  EXPECT_THAT(done.err, HasSubstr("error rank 1: the simulated GPU has failed (it has fallen off the bus)"));
-  // On a busy machine MPI may end it before it has the processor to say so.
-  if (done.err.find("error rank 0") == std::string::npos) return;
   EXPECT_THAT(done.err,
-              ContainsRegex("error rank 0: rank 1 has given up shard group 0 .(gathers|reductions). "
-                            ".the simulated GPU has failed .it has fallen off the bus"));
+              ContainsRegex("error rank (1: |0: rank 1 has given up shard group 0 .(gathers|reductions). .)"
+                            "the simulated GPU has failed .it has fallen off the bus"));
 }
 
 TEST_F(GpuFailures, AGpuThatDisappearsOnAnotherNode) {
