@@ -10,6 +10,7 @@
 #include "src/base/files.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/load.hpp"
+#include "src/config/mixture.hpp"
 #include "src/control/secret.hpp"
 
 namespace holdfast::launcher {
@@ -57,18 +58,20 @@ void check_resume(const RunDir& run, const config::RunConfig& config, std::optio
 
 void check_tokens(const config::RunConfig& config) {
   if (!is_own_trainer(config)) return;
-  const std::string& tokens = config.data.tokens;
-  if (tokens.empty())
+  const auto parts = config::mixture_of(config.data);
+  if (parts.empty())
     throw Error(Exit::usage, "data.tokens is not set", "holdfast-train needs a token file",
                 "Make one with 'holdfast data prepare'?");
-  std::error_code error;
-  const auto bytes = fs::file_size(tokens, error);
-  if (error)
-    throw Error(Exit::usage, "cannot use the token file " + tokens, error.message(),
-                "Make one with 'holdfast data prepare'?");
-  if (bytes == 0)
-    throw Error(Exit::usage, "the token file " + tokens + " is empty", "",
-                "Make it again with 'holdfast data prepare'?");
+  for (const config::MixturePart& part : parts) {
+    std::error_code error;
+    const auto bytes = fs::file_size(part.path, error);
+    if (error)
+      throw Error(Exit::usage, "cannot use the token file " + part.path, error.message(),
+                  "Make one with 'holdfast data prepare'?");
+    if (bytes == 0)
+      throw Error(Exit::usage, "the token file " + part.path + " is empty", "",
+                  "Make it again with 'holdfast data prepare'?");
+  }
 }
 
 void create_folder(const fs::path& folder) {
@@ -98,6 +101,10 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   config.run.dir = run.path.string();
   config.model.file = run.model().string();
   config.cluster.file = run.cluster().string();
+  std::vector<std::string> mixture;
+  for (config::MixturePart part : config::mixture_of(config.data))
+    make_absolute(part.path), mixture.push_back(config::text_of(part));
+  if (!config.data.mixture.empty()) config.data.mixture = mixture;
   make_absolute(config.data.tokens), make_absolute(config.data.validation);
   make_absolute(config.slurm.bundle);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);

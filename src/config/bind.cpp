@@ -154,6 +154,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("model.file", &C::model, &Model::file, "a name in configs/models, or a path to a model file");
 
   t.add("data.tokens", &C::data, &Data::tokens, "token file made by `holdfast data prepare`");
+  t.add("data.mixture", &C::data, &Data::mixture,
+        "instead: \"PATH WEIGHT\" for each of several token files that share the samples");
+  t.add("data.boundaries", &C::data, &Data::boundaries, "attention and positions stop where documents do");
   t.add("data.validation", &C::data, &Data::validation, "token file of held-out text");
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 

@@ -6,6 +6,7 @@
 
 #include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
+#include "src/config/mixture.hpp"
 #include "src/config/optim_group.hpp"
 
 namespace holdfast::config {
@@ -137,6 +138,7 @@ void check_levels(const Checkpoint& c) {
 
 void check_training(const RunConfig& config, const ModelShape& model) {
   check_train(config.train, model);
+  mixture_of(config.data);  // refuses what is no mixture
   check_eval(config.eval, config.data);
   check_precision(config.precision, config.optim);
   check_fp8(config, model);

@@ -101,8 +101,10 @@ struct Model {
 
 /// [data]
 struct Data {
-  std::string tokens;      ///< token file made by `holdfast data prepare`
-  std::string validation;  ///< token file of held-out text; "": none
+  std::string tokens;                ///< token file made by `holdfast data prepare`
+  std::vector<std::string> mixture;  ///< instead: "PATH WEIGHT" of several, see mixture.hpp
+  std::string validation;            ///< token file of held-out text; "": none
+  bool boundaries = true;            ///< attention and positions stop where documents do
   std::uint64_t shuffle_seed =
       1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
   bool operator==(const Data&) const = default;

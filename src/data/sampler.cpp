@@ -28,13 +28,24 @@ std::uint64_t permute(std::uint64_t i, std::uint64_t n, std::uint64_t key) {
   return i;
 }
 
-Sampler::Sampler(std::int64_t tokens, int sequence, std::uint64_t shuffle_seed)
-    : windows_((tokens - 1) / sequence), sequence_(sequence), seed_(shuffle_seed) {
+std::int64_t windows_of(const TokenFile& file, int sequence) {
   expects(sequence > 0, "a sequence length");
-  if (tokens < std::int64_t{sequence} + 1)
-    throw Error(Exit::usage, fmt::format("the token file is too short for one sample of {} tokens", sequence),
-                fmt::format("it holds {} tokens, and a sample needs one more than train.sequence", tokens),
-                "Prepare more text, or set train.sequence lower?");
+  if (file.row() != 0 && file.row() != sequence)
+    throw Error(Exit::usage, "a token file was packed for another train.sequence",
+                fmt::format("its rows have {} tokens, train.sequence is {}", file.row(), sequence),
+                fmt::format("Set train.sequence = {}, or prepare it with --pack {}?", file.row(), sequence));
+  const std::int64_t windows = (file.row() != 0 ? file.size() : file.size() - 1) / sequence;
+  if (windows < 1)
+    throw Error(
+        Exit::usage, fmt::format("a token file is too short for one sample of {} tokens", sequence),
+        fmt::format("it holds {} tokens, and a sample needs one more than train.sequence", file.size()),
+        "Prepare more text, or set train.sequence lower?");
+  return windows;
+}
+
+Sampler::Sampler(std::int64_t windows, int sequence, std::uint64_t shuffle_seed)
+    : windows_(windows), sequence_(sequence), seed_(shuffle_seed) {
+  expects(windows > 0 && sequence > 0, "a window, and its length");
 }
 
 std::int64_t Sampler::first_token(std::int64_t sample) const {
@@ -42,14 +53,6 @@ std::int64_t Sampler::first_token(std::int64_t sample) const {
   const auto n = static_cast<std::uint64_t>(windows_), at = static_cast<std::uint64_t>(sample);
   const std::uint64_t epoch_key = mix64(seed_ + mix64(at / n + 1));
   return static_cast<std::int64_t>(permute(at % n, n, epoch_key)) * sequence_;
-}
-
-void read_leaf(const TokenFile& file, const Sampler& sampler, std::int64_t first_sample, int micro_batch,
-               std::span<std::int32_t> out) {
-  expects(micro_batch > 0 && out.size() % static_cast<std::size_t>(micro_batch) == 0, "rows of equal length");
-  const std::size_t row = out.size() / static_cast<std::size_t>(micro_batch);
-  for (int b = 0; b < micro_batch; ++b)
-    file.copy(sampler.first_token(first_sample + b), out.subspan(static_cast<std::size_t>(b) * row, row));
 }
 
 }  // namespace holdfast::data

@@ -21,9 +21,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "fields and tokens are copied as they lie in memory");
 
-constexpr std::size_t header_bytes = 4096, checked_bytes = 64, buffer_bytes = 1 << 20;
+constexpr std::size_t header_bytes = 4096, checked_bytes = 88, buffer_bytes = 1 << 20;
 constexpr char magic[9] = "HFTOKENS";
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 const char* const remake = "Make it again with `holdfast data prepare`";
 
 Error unusable(const std::filesystem::path& path, std::string why) {
@@ -58,7 +58,10 @@ std::array<std::uint8_t, header_bytes> encode(const TokenHeader& header) {
   write_at(bytes.data(), 16, header.vocabulary);
   write_at(bytes.data(), 24, header.count);
   write_at(bytes.data(), 32, header.tokenizer);
-  write_at(bytes.data(), 48, header.tokens);
+  write_at(bytes.data(), 48, header.content);
+  write_at(bytes.data(), 64, header.documents);
+  write_at(bytes.data(), 72, header.row);
+  write_at(bytes.data(), 80, std::uint32_t{header.masked});
   write_at(bytes.data(), checked_bytes, std::uint64_t{XXH3_64bits(bytes.data(), checked_bytes)});
   return bytes;
 }
@@ -68,7 +71,7 @@ TokenHeader decode(const std::uint8_t* bytes, const std::filesystem::path& path)
   if (std::memcmp(bytes, magic, 8) != 0)
     throw unusable(path, "it does not begin with \"HFTOKENS\": not a token file");
   if (const auto found = read_at<std::uint32_t>(bytes, 8); found != version) {
-    throw unusable(path, "its format version is " + std::to_string(found) + ", this program reads version 1");
+    throw unusable(path, "its format version is " + std::to_string(found) + ", this program reads version 2");
   }
   if (read_at<std::uint64_t>(bytes, checked_bytes) != XXH3_64bits(bytes, checked_bytes)) {
     throw unusable(path, "its header is damaged: the checksum differs");
@@ -78,14 +81,33 @@ TokenHeader decode(const std::uint8_t* bytes, const std::filesystem::path& path)
   header.vocabulary = read_at<std::uint64_t>(bytes, 16);
   header.count = read_at<std::uint64_t>(bytes, 24);
   header.tokenizer = read_at<Hash128>(bytes, 32);
-  header.tokens = read_at<Hash128>(bytes, 48);
+  header.content = read_at<Hash128>(bytes, 48);
+  header.documents = read_at<std::uint64_t>(bytes, 64);
+  header.row = read_at<std::uint64_t>(bytes, 72);
+  header.masked = read_at<std::uint32_t>(bytes, 80) != 0;
   const bool sound =
-      (header.bytes_per_token == 2 && header.vocabulary <= 65536) || header.bytes_per_token == 4;
-  if (!sound || header.vocabulary == 0 || header.vocabulary > std::numeric_limits<std::int32_t>::max() ||
-      header.count > std::numeric_limits<std::int64_t>::max() / 8) {
-    throw unusable(path, "its header contradicts itself");
-  }
+      ((header.bytes_per_token == 2 && header.vocabulary <= 65536) || header.bytes_per_token == 4) &&
+      header.vocabulary > 0 && header.vocabulary <= std::numeric_limits<std::int32_t>::max() &&
+      header.count <= std::numeric_limits<std::int64_t>::max() / 32 && header.documents <= header.count &&
+      (header.row == 0 || header.count % header.row == 0);
+  if (!sound) throw unusable(path, "its header contradicts itself");
   return header;
+}
+
+std::size_t round_up_to_8(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+/// Where the parts of a file lie.
+struct Parts {
+  std::size_t documents, learned, end;
+};
+Parts parts_of(const TokenHeader& header) {
+  const std::size_t tokens_end = header_bytes + header.count * header.bytes_per_token;
+  const bool more = header.documents > 0 || header.masked;
+  Parts out{};
+  out.documents = more ? round_up_to_8(tokens_end) : tokens_end;
+  out.learned = out.documents + header.documents * sizeof(std::uint64_t);
+  out.end = out.learned + (header.masked ? (header.count + 7) / 8 : 0);
+  return out;
 }
 
 }  // namespace
@@ -118,7 +140,9 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least)
   TokenFile file(path, TokenHeader{}, static_cast<const std::uint8_t*>(map),
                  bytes);  // unmaps when a check throws
   file.header_ = decode(file.map_, path);
-  const std::uint64_t promised = header_bytes + file.header_.count * file.header_.bytes_per_token;
+  const Parts parts = parts_of(file.header_);
+  file.documents_at_ = parts.documents, file.learned_at_ = parts.learned;
+  const std::size_t promised = parts.end;
   if (bytes != promised) {
     throw unusable(path, std::string(bytes < promised ? "it is truncated: " : "it is too long: ") +
                              std::to_string(bytes) + " bytes, its header promises " +
@@ -140,13 +164,17 @@ TokenFile::TokenFile(TokenFile&& other) noexcept
     : path_(std::move(other.path_)),
       header_(other.header_),
       map_(std::exchange(other.map_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)) {}
+      bytes_(std::exchange(other.bytes_, 0)),
+      documents_at_(other.documents_at_),
+      learned_at_(other.learned_at_) {}
 
 TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(header_, other.header_);
   std::swap(map_, other.map_);
   std::swap(bytes_, other.bytes_);
+  std::swap(documents_at_, other.documents_at_);
+  std::swap(learned_at_, other.learned_at_);
   return *this;
 }
 
@@ -175,25 +203,61 @@ void TokenFile::copy(std::int64_t first, std::span<std::int32_t> out) const {
   }
 }
 
+std::int64_t TokenFile::document(std::int64_t number) const {
+  return static_cast<std::int64_t>(
+      read_at<std::uint64_t>(map_ + documents_at_, sizeof(std::uint64_t) * static_cast<std::size_t>(number)));
+}
+
+bool TokenFile::learned(std::int64_t index) const {
+  const auto i = static_cast<std::size_t>(index);
+  return !header_.masked || (map_[learned_at_ + i / 8] >> (i % 8) & 1) != 0;
+}
+
+void TokenFile::document_starts(std::int64_t first, std::span<std::int32_t> out) const {
+  const auto count = static_cast<std::int64_t>(out.size());
+  expects(first >= 0 && count <= size() && first <= size() - count, "token range lies within the file");
+  std::int64_t low = 0, high = documents();  // the first document that begins behind `first`
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    document(middle) <= first ? low = middle + 1 : high = middle;
+  }
+  std::int64_t start = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (low < documents() && document(low) <= first + i) {
+      if (document(low) != first + i)
+        throw unusable(path_, "its list of documents is damaged at number " + std::to_string(low));
+      start = i;
+      ++low;
+    }
+    out[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(start);
+  }
+}
+
 void TokenFile::verify() const {
-  const Hash128 found = canonical(XXH3_128bits(map_ + header_bytes, bytes_ - header_bytes));
-  if (found != header_.tokens)
-    throw unusable(path_, "its tokens are damaged: their hash is " + hex(found) + ", not " + identity());
+  const Hash128 found =
+      canonical(XXH3_128bits_withSeed(map_ + header_bytes, bytes_ - header_bytes, header_.row));
+  if (found != header_.content)
+    throw unusable(path_, "its content is damaged: its hash is " + hex(found) + ", not " + identity());
   std::vector<std::int32_t> piece(static_cast<std::size_t>(std::min<std::int64_t>(size(), 1 << 16)));
   for (std::int64_t at = 0; at < size(); at += static_cast<std::int64_t>(piece.size())) {
     copy(at, std::span(piece).first(static_cast<std::size_t>(std::min<std::int64_t>(size() - at, 1 << 16))));
   }
+  for (std::int64_t i = 0; i < documents(); ++i)
+    if (document(i) >= size() || document(i) != (i == 0 ? 0 : std::max(document(i), document(i - 1) + 1)))
+      throw unusable(path_, "its list of documents is damaged at number " + std::to_string(i));
 }
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, std::int64_t vocabulary,
-                                 const Hash128& tokenizer)
+                                 const Hash128& tokenizer, std::int64_t row)
     : path_(std::move(path)), aside_(path_), state_(XXH3_createState()) {
   expects(vocabulary > 0 && vocabulary <= std::numeric_limits<std::int32_t>::max(),
           "vocabulary is in [1, 2^31)");
+  expects(row >= 0, "a row has a length, or there are none");
   header_.bytes_per_token = vocabulary <= 65536 ? 2 : 4;
   header_.vocabulary = static_cast<std::uint64_t>(vocabulary);
   header_.tokenizer = tokenizer;
-  XXH3_128bits_reset(state_.get());
+  header_.row = static_cast<std::uint64_t>(row);
+  XXH3_128bits_reset_withSeed(state_.get(), header_.row);
   aside_ += ".tmp-" + std::to_string(::getpid());
   const int raw = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (raw < 0)
@@ -210,16 +274,43 @@ TokenFileWriter::~TokenFileWriter() {
 
 void TokenFileWriter::FreeState::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
-void TokenFileWriter::append(std::span<const std::int32_t> tokens) {
-  for (const std::int32_t token : tokens) {
-    expects(token >= 0 && static_cast<std::uint64_t>(token) < header_.vocabulary,
-            "token is inside the vocabulary");
-    for (std::uint32_t byte = 0; byte < header_.bytes_per_token; ++byte) {
-      buffer_.push_back(static_cast<std::uint8_t>(static_cast<std::uint32_t>(token) >> (8 * byte)));
-    }
-    ++header_.count;
-    if (buffer_.size() >= buffer_bytes) flush();
+void TokenFileWriter::begin_document() {
+  expects(header_.count == 0 || !documents_.empty(), "either every token has a document or none");
+  new_document_ = true;
+}
+
+void TokenFileWriter::append(std::span<const std::int32_t> tokens, bool learned) {
+  for (const std::int32_t token : tokens) put(token, learned);
+}
+
+void TokenFileWriter::append(std::span<const std::int32_t> tokens, const std::vector<bool>& learned) {
+  expects(tokens.size() == learned.size(), "a word for each token");
+  for (std::size_t i = 0; i < tokens.size(); ++i) put(tokens[i], learned[i]);
+}
+
+void TokenFileWriter::put(std::int32_t token, bool learned) {
+  expects(token >= 0 && static_cast<std::uint64_t>(token) < header_.vocabulary,
+          "token is inside the vocabulary");
+  if (new_document_) documents_.push_back(header_.count), new_document_ = false;
+  if (!learned && !header_.masked) {
+    header_.masked = true;
+    learned_.assign(header_.count / 8, 0xff);
+    if (header_.count % 8 > 0) learned_.push_back(static_cast<std::uint8_t>((1u << header_.count % 8) - 1));
   }
+  if (header_.masked) {
+    if (header_.count % 8 == 0) learned_.push_back(0);
+    if (learned) learned_.back() = static_cast<std::uint8_t>(learned_.back() | 1u << header_.count % 8);
+  }
+  for (std::uint32_t byte = 0; byte < header_.bytes_per_token; ++byte)
+    buffer_.push_back(static_cast<std::uint8_t>(static_cast<std::uint32_t>(token) >> (8 * byte)));
+  ++header_.count;
+  if (buffer_.size() >= buffer_bytes) flush();
+}
+
+void TokenFileWriter::put_bytes(const void* data, std::size_t bytes) {
+  const auto* from = static_cast<const std::uint8_t*>(data);
+  buffer_.insert(buffer_.end(), from, from + bytes);
+  flush();
 }
 
 void TokenFileWriter::flush() {
@@ -231,8 +322,14 @@ void TokenFileWriter::flush() {
 
 TokenHeader TokenFileWriter::finish() {
   expects(static_cast<bool>(fd_), "finish() is called once");
-  flush();
-  header_.tokens = canonical(XXH3_128bits_digest(state_.get()));
+  expects(header_.row == 0 || header_.count % header_.row == 0, "whole rows");
+  header_.documents = documents_.size();
+  constexpr std::uint64_t zeros = 0;
+  const std::size_t tokens_end = header_bytes + header_.count * header_.bytes_per_token;
+  put_bytes(&zeros, parts_of(header_).documents - tokens_end);
+  put_bytes(documents_.data(), documents_.size() * sizeof(std::uint64_t));
+  put_bytes(learned_.data(), learned_.size());
+  header_.content = canonical(XXH3_128bits_digest(state_.get()));
   const auto header = encode(header_);
   files::write_all(fd_.get(), header.data(), header.size(), 0, aside_);
   files::sync(fd_.get(), aside_);

@@ -127,10 +127,10 @@ PrepareReport prepare(const PrepareOptions& options) {
   if (!report.tokenizer.empty()) files::replace_atomically(report.tokenizer, model, 0644);
   if (validation) {
     report.val_tokens = validation->size();
-    report.val_identity = data::hex(validation->finish().tokens);
+    report.val_identity = data::hex(validation->finish().content);
   }
   report.tokens = train.size();
-  report.identity = data::hex(train.finish().tokens);  // last: who sees this file sees the others
+  report.identity = data::hex(train.finish().content);  // last: who sees this file sees the others
   return report;
 }
 

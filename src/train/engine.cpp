@@ -43,13 +43,12 @@ std::size_t spans_of(const Setup& setup) {
 
 }  // namespace
 
-Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device& device,
+Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device& device,
                comm::Communicator& world)
     : setup_(setup),
-      tokens_(tokens),
+      samples_(samples),
       device_(device),
       world_(world),
-      sampler_(tokens.size(), setup.config.train.sequence, setup.config.data.shuffle_seed),
       profile_(spans_of(setup)),
       kernels_(device.kernels(), profile_, !device.is_host()),
       timed_stream_(profile_),
@@ -67,11 +66,8 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
-      transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_) {
-  const auto rows = static_cast<std::size_t>(setup.config.train.micro_batch),
-             sequence = static_cast<std::size_t>(setup.config.train.sequence);
-  leaf_tokens_.resize(rows * (sequence + 1));
-  inputs_.resize(rows * sequence), labels_.resize(rows * sequence);
+      transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
+      leaf_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries) {
   if (setup.config.precision.products == config::Products::fp8 &&
       setup.config.fp8.scaling == config::Scaling::delayed) {
     scaling_.emplace(setup.shape.layers, setup.config.fp8);
@@ -92,8 +88,7 @@ Engine::Engine(const Setup& setup, const data::TokenFile& tokens, device::Device
   if (!device.is_host())
     agree_on_algorithms(device, world, setup.dir.algorithms(), forks ? resume : "", [this] { rehearse(); });
   require_one_identity(world, numerics());
-  local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(),
-                            fmt::format("{} seed {}", tokens.identity(), setup.config.data.shuffle_seed));
+  local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
   if (local_folder) open_local_level(*local_folder);
   const StateArenas seen = mirror_->host();
   views_ = views_of(setup_.shape, layout_, seen.parameters, seen.exp_avg, seen.exp_avg_sq, adamw_.moments());
@@ -170,9 +165,8 @@ void Engine::rehearse() {
     void reduce(int) override {}
     float* memory_;
   } anywhere(weights_.parameters());
-  std::ranges::fill(leaf_tokens_, 0);
   device_.replay(false);
-  transformer_.leaf(anywhere, leaf_tokens_);
+  transformer_.leaf(anywhere, leaf_batch_.blank());
   device_.replay(true);
   profile_.clear();
 }
@@ -187,14 +181,14 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
     progress(control::Phase::data);
     const std::int64_t leaf = lanes_.leaf(replica, i, layout_.mesh.member());
-    read_leaf(first_sample, leaf);
+    const model::Batch batch = read_leaf(first_sample, leaf);
     weights_.begin_micro_step(i);
     if (i == watched_) {
       leaf_watch_.begin(true, fault_);
-      transformer_.leaf(leaf_watch_, leaf_tokens_);
+      transformer_.leaf(leaf_watch_, batch);
       watched_hash_ = leaf_watch_.hash();
     } else {
-      transformer_.leaf(model_weights_, leaf_tokens_);
+      transformer_.leaf(model_weights_, batch);
     }
   }
   watched_ = -1;
@@ -212,10 +206,12 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   return sums;
 }
 
-void Engine::read_leaf(std::int64_t first_sample, std::int64_t leaf) {
-  const int rows = setup_.config.train.micro_batch;
-  profile_.time(Work::data, "read",
-                [&] { data::read_leaf(tokens_, sampler_, first_sample + leaf * rows, rows, leaf_tokens_); });
+model::Batch Engine::read_leaf(std::int64_t first_sample, std::int64_t leaf) {
+  model::Batch batch;
+  profile_.time(Work::data, "read", [&] {
+    batch = leaf_batch_.read(samples_, first_sample + leaf * setup_.config.train.micro_batch);
+  });
+  return batch;
 }
 
 optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step, StepOrders& orders) {
@@ -250,27 +246,15 @@ void Engine::set_scaling(const std::string& text) {
 
 LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress) {
   progress_ = &progress;
-  const std::int64_t sequence = setup_.config.train.sequence, rows = setup_.config.train.micro_batch;
-  samples = std::min(samples, (held_out.size() - 1) / sequence);
+  const std::int64_t rows = setup_.config.train.micro_batch;
+  samples = std::min(samples, data::windows_of(held_out, setup_.config.train.sequence));
   LeafSums sums;
   // All ranks take part in every round, since units are gathered together; who has no sample left computes
   // one of which nothing counts.
   for (std::int64_t round = 0; round * world_.size() * rows < samples; ++round) {
     const std::int64_t first = (round * world_.size() + world_.rank()) * rows;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t sample = first + row;
-      const auto at = static_cast<std::size_t>(row * sequence), n = static_cast<std::size_t>(sequence);
-      const std::span in(inputs_.data() + at, n), out(labels_.data() + at, n);
-      if (sample < samples) {
-        held_out.copy(sample * sequence, in);
-        held_out.copy(sample * sequence + 1, out);
-      } else {
-        std::ranges::fill(in, 0);
-        std::ranges::fill(out, -1);
-      }
-    }
     weights_.begin_evaluation();
-    transformer_.evaluate(model_weights_, model::Batch{inputs_, labels_, {}});
+    transformer_.evaluate(model_weights_, leaf_batch_.read(held_out, first, samples));
   }
   progress(control::Phase::collective);
   const model::LossSum loss = transformer_.take_loss();

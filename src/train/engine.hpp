@@ -9,7 +9,6 @@
 
 #include "src/comm/communicator.hpp"
 #include "src/control/rank_link.hpp"
-#include "src/data/sampler.hpp"
 #include "src/device/device.hpp"
 #include "src/kernels/timed_kernels.hpp"
 #include "src/model/fp8_scaling.hpp"
@@ -18,6 +17,7 @@
 #include "src/shard/lane_plan.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
+#include "src/train/leaf_batch.hpp"
 #include "src/train/leaf_watch.hpp"
 #include "src/train/local_level.hpp"
 #include "src/train/model_weights.hpp"
@@ -38,8 +38,7 @@ struct LeafSums {
 class Engine {
  public:
   /// Collective. `world`: of `device`. References outlive the engine.
-  Engine(const Setup& setup, const data::TokenFile& tokens, device::Device& device,
-         comm::Communicator& world);
+  Engine(const Setup& setup, const data::Samples& samples, device::Device& device, comm::Communicator& world);
 
   /// What the run's bits depend on beside its data (numerics rule 13).
   std::string numerics() const;
@@ -110,8 +109,8 @@ class Engine {
 
  private:
   int micro_step_of(int replica, std::uint64_t chosen) const;
-  /// Tokens of a leaf of the step, to leaf_tokens_.
-  void read_leaf(std::int64_t first_sample, std::int64_t leaf);
+  /// A leaf of the step.
+  model::Batch read_leaf(std::int64_t first_sample, std::int64_t leaf);
   void all_reduce(LeafSums& sums);
   void all_reduce_amaxes();
   /// What a leaf consists of, on any memory: for a device that only takes notes.
@@ -123,10 +122,9 @@ class Engine {
   void live_in(std::span<std::byte> slot);
 
   const Setup& setup_;
-  const data::TokenFile& tokens_;
+  const data::Samples& samples_;
   device::Device& device_;
   comm::Communicator& world_;
-  data::Sampler sampler_;
 
   tensor::Profile profile_;
   kernels::TimedKernels kernels_;
@@ -154,7 +152,7 @@ class Engine {
   LocalRun local_run_;
   SlotShape slot_shape_;
   std::unique_ptr<LocalLevel> local_;
-  std::vector<std::int32_t> leaf_tokens_, inputs_, labels_;
+  LeafBatch leaf_batch_;
   int watched_ = -1;  // micro-step of the next gradients()
   std::optional<LeafFault> fault_;
   std::uint64_t watched_hash_ = 0;

@@ -29,10 +29,10 @@ void Engine::spoil_leaf(const LeafFault& fault) {
 std::uint64_t Engine::recompute_leaf(std::int64_t first_sample, std::int64_t leaf, const Progress& progress) {
   progress_ = &progress;
   progress(control::Phase::data);
-  read_leaf(first_sample, leaf);
+  const model::Batch batch = read_leaf(first_sample, leaf);
   weights_.begin_leaf();
   leaf_watch_.begin(false);
-  transformer_.leaf(leaf_watch_, leaf_tokens_);
+  transformer_.leaf(leaf_watch_, batch);
   // The step has counted its leaves already.
   transformer_.take_loss();
   if (scaling_) {

@@ -12,6 +12,7 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/bind.hpp"
+#include "src/config/mixture.hpp"
 #include "src/train/detector_text.hpp"
 #include "src/train/restore_context.hpp"
 #include "src/train/state_digest.hpp"
@@ -29,11 +30,20 @@ data::TokenFile open_tokens(const Setup& setup, const std::string& path) {
   return file;
 }
 
-data::TokenFile open_training_tokens(const Setup& setup) {
-  if (setup.config.data.tokens.empty())
-    throw Error(Exit::usage, "there is no token file", "data.tokens is not set",
+data::Samples open_samples(const Setup& setup) {
+  const auto& c = setup.config;
+  std::vector<data::Source> sources;
+  std::int64_t vocabulary = 0;
+  for (const config::MixturePart& part : config::mixture_of(c.data)) {
+    sources.push_back({open_tokens(setup, part.path), part.weight});
+    vocabulary = std::max(vocabulary, sources.back().file.vocabulary());
+  }
+  if (sources.empty())
+    throw Error(Exit::usage, "there is no token file", "neither data.tokens nor data.mixture is set",
                 "Make one with holdfast data prepare?");
-  return open_tokens(setup, setup.config.data.tokens);
+  if (vocabulary < setup.shape.vocabulary && setup.place.rank == 0)
+    log::warn("the token files use {} of the model's {} tokens", vocabulary, setup.shape.vocabulary);
+  return {std::move(sources), c.train.sequence, c.data.shuffle_seed, c.data.boundaries};
 }
 
 std::optional<data::TokenFile> open_held_out_tokens(const Setup& setup) {
@@ -41,14 +51,14 @@ std::optional<data::TokenFile> open_held_out_tokens(const Setup& setup) {
   return open_tokens(setup, setup.config.data.validation);
 }
 
-checkpoint::Facts facts_of(const Setup& setup, const data::TokenFile& tokens, const Engine& engine) {
+checkpoint::Facts facts_of(const Setup& setup, const data::Samples& samples, const Engine& engine) {
   const auto& c = setup.config;
   const std::string text = config::to_toml(c);
   return {config::to_toml(setup.shape),
           setup.place.world,
           config::name_of(c.shard.strategy),
           engine.numerics(),
-          fmt::format("{} seed {}", tokens.identity(), c.data.shuffle_seed),
+          samples.identity(),
           c.train.seed,
           checkpoint::digest_text(hash_name(text.data(), text.size()))};
 }
@@ -112,11 +122,11 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
     : setup_(setup),
       world_(world),
       link_(link),
-      tokens_(open_training_tokens(setup)),
+      samples_(open_samples(setup)),
       held_out_(open_held_out_tokens(setup)),
-      engine_(setup, tokens_, device, world),
+      engine_(setup, samples_, device, world),
       views_(engine_.views()),
-      facts_(facts_of(setup, tokens_, engine_)),
+      facts_(facts_of(setup, samples_, engine_)),
       generation_(generation_of(setup, world)),
       owned_(views_.owned, engine_.layout()),
       silent_(setup, engine_, world),
@@ -126,9 +136,6 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
              saver_parts(setup, device, views_, facts_, generation_, injector_), device, world, link),
       trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder) {
   if (world.rank() != 0) return;
-  if (tokens_.vocabulary() < setup.shape.vocabulary)
-    log::warn("the token file uses {} of the model's {} tokens", tokens_.vocabulary(),
-              setup.shape.vocabulary);
   log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
             engine_.planned_wire_bytes());
   log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk",

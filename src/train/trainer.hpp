@@ -71,7 +71,7 @@ class Trainer {
   const Setup& setup_;
   comm::Communicator& world_;
   control::RankLink& link_;
-  data::TokenFile tokens_;
+  data::Samples samples_;
   std::optional<data::TokenFile> held_out_;
   Engine engine_;
 

@@ -4,8 +4,6 @@
 
 #include <set>
 
-#include "src/base/error.hpp"
-
 namespace holdfast::data {
 namespace {
 
@@ -22,8 +20,7 @@ TEST(Permute, IsAPermutationOfEverySize) {
 }
 
 TEST(Sampler, EveryEpochVisitsEveryWindowOnceInItsOwnOrder) {
-  const Sampler sampler(1 + 100 * 16 + 15, 16, 3);
-  ASSERT_EQ(sampler.windows(), 100);
+  const Sampler sampler(100, 16, 3);
   std::vector<std::int64_t> first, second;
   for (std::int64_t i = 0; i < 100; ++i)
     first.push_back(sampler.first_token(i)), second.push_back(sampler.first_token(100 + i));
@@ -33,7 +30,7 @@ TEST(Sampler, EveryEpochVisitsEveryWindowOnceInItsOwnOrder) {
 }
 
 TEST(Sampler, OrderIsAFunctionOfSeedAndIndexAlone) {
-  const Sampler a(10000, 10, 1), b(10000, 10, 1), other(10000, 10, 2);
+  const Sampler a(999, 10, 1), b(999, 10, 1), other(999, 10, 2);
   int same = 0;
   for (std::int64_t i = 0; i < 999; ++i) {
     EXPECT_EQ(a.first_token(998 - i), b.first_token(998 - i));
@@ -41,12 +38,7 @@ TEST(Sampler, OrderIsAFunctionOfSeedAndIndexAlone) {
   }
   EXPECT_LT(same, 20);
   // Written down: a change of the order changes every run that resumes.
-  EXPECT_EQ(Sampler(1001, 10, 1).first_token(0), 260);
-}
-
-TEST(Sampler, RefusesAFileWithoutOneWholeWindow) {
-  EXPECT_NO_THROW(Sampler(17, 16, 0));
-  for (std::int64_t tokens : {0, 1, 16}) EXPECT_THROW(Sampler(tokens, 16, 0), Error);
+  EXPECT_EQ(Sampler(100, 10, 1).first_token(0), 260);
 }
 
 }  // namespace

@@ -101,6 +101,77 @@ TEST_F(TokenFileTest, identity_is_of_the_tokens) {
   EXPECT_NE(TokenFile::open(path_).identity(), first);
 }
 
+TEST_F(TokenFileTest, documents_and_what_is_learned_come_back) {
+  const std::vector<std::vector<std::int32_t>> texts = {{1, 2, 3, 4, 5}, {6}, {}, {7, 8, 9, 10, 11, 12, 13}};
+  std::vector<bool> learned;
+  {
+    TokenFileWriter writer(path_, 512);
+    for (const auto& text : texts) {
+      writer.begin_document();
+      std::vector<bool> part;
+      for (const std::int32_t token : text) part.push_back(token > 3 && token % 3 != 0);
+      writer.append(text, part);
+      learned.insert(learned.end(), part.begin(), part.end());
+    }
+    writer.finish();
+  }
+  const TokenFile file = TokenFile::open(path_);
+  file.verify();
+  ASSERT_EQ(file.documents(), 3) << "one without a token is none";
+  EXPECT_EQ(file.document(1), 5);
+  EXPECT_EQ(file.document(2), 6);
+  for (std::int64_t i = 0; i < file.size(); ++i)
+    EXPECT_EQ(file.learned(i), learned[static_cast<std::size_t>(i)]) << i;
+  std::vector<std::int32_t> starts(6);
+  file.document_starts(3, starts);
+  EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 3, 3, 3}));
+  file.document_starts(7, starts);
+  EXPECT_EQ(starts, std::vector<std::int32_t>(6, 0));
+  EXPECT_TRUE(file.header().masked);
+
+  const auto bytes = static_cast<std::streamoff>(fs::file_size(path_));
+  EXPECT_EQ(bytes, 4096 + 32 + 3 * 8 + 2);
+  for (const std::streamoff at : {bytes - 1, bytes - 3, bytes - 2 - 24}) {
+    flip(at);
+    EXPECT_THROW(TokenFile::open(path_).verify(), Error) << "byte " << at;
+    flip(at);
+  }
+  fs::resize_file(path_, static_cast<std::uintmax_t>(bytes - 1));
+  EXPECT_THAT(refusal(), HasSubstr("truncated"));
+}
+
+TEST_F(TokenFileTest, the_first_token_that_is_not_learned_may_come_late) {
+  for (const int late : {0, 1, 7, 8, 9, 4000}) {
+    TokenFileWriter writer(path_, 512);
+    const std::vector<std::int32_t> before(static_cast<std::size_t>(late), 5), after(20, 6);
+    writer.append(before);
+    writer.append(after, false);
+    writer.append(before);
+    writer.finish();
+    const TokenFile file = TokenFile::open(path_);
+    file.verify();
+    for (std::int64_t i = 0; i < file.size(); ++i)
+      ASSERT_EQ(file.learned(i), i < late || i >= late + 20) << i << " of " << late;
+  }
+}
+
+TEST_F(TokenFileTest, rows_belong_to_the_identity) {
+  std::string identities[2];
+  for (const std::int64_t row : {0, 2}) {
+    TokenFileWriter writer(path_, 512, {}, row);
+    writer.append(std::vector<std::int32_t>{1, 2, 3, 4});
+    writer.finish();
+    const TokenFile file = TokenFile::open(path_);
+    EXPECT_EQ(file.row(), row);
+    file.verify();
+    identities[row / 2] = file.identity();
+  }
+  EXPECT_NE(identities[0], identities[1]);
+  TokenFileWriter writer(path_, 512, {}, 2);
+  writer.append(std::vector<std::int32_t>{1, 2, 3});
+  EXPECT_THROW(writer.finish(), std::logic_error);
+}
+
 TEST_F(TokenFileTest, without_finish_the_old_file_stays) {
   write(512, {1, 2, 3});
   {
@@ -143,7 +214,7 @@ TEST_F(TokenFileTest, another_kind_of_file) {
 }
 
 TEST_F(TokenFileTest, every_damaged_header_byte_is_noticed) {
-  for (std::streamoff offset = 0; offset < 72; ++offset) {
+  for (std::streamoff offset = 0; offset < 96; ++offset) {
     write(512, {1, 2, 3});
     flip(offset);
     EXPECT_NE(refusal(), "opened") << "byte " << offset;

@@ -1,0 +1,50 @@
+#include "src/config/mixture.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::config {
+namespace {
+
+/// The weight is what follows the last space: a path may have spaces too.
+MixturePart parse(const std::string& text) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Exit::usage, fmt::format("data.mixture: \"{}\" is not a part of a mixture", text), why,
+                "Write \"PATH WEIGHT\", for example \"code.bin 0.3\"?");
+  };
+  const auto space = text.rfind(' ');
+  if (space == std::string::npos || space == 0) refuse("it is not a path and a number");
+  MixturePart out{text.substr(0, space), 0};
+  const char *first = text.data() + space + 1, *end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(first, end, out.weight);
+  if (failure != std::errc{} || stop != end || !std::isfinite(out.weight) || out.weight <= 0)
+    refuse(fmt::format("the weight must be a number above 0, not '{}'", text.substr(space + 1)));
+  return out;
+}
+
+}  // namespace
+
+std::vector<MixturePart> mixture_of(const Data& data) {
+  if (data.mixture.empty()) {
+    if (data.tokens.empty()) return {};
+    return {{data.tokens, 1}};
+  }
+  if (!data.tokens.empty())
+    throw Error(Exit::usage, "data.tokens and data.mixture are both set",
+                "a run trains on one token file or on a mixture",
+                "Make the token file a part of the mixture?");
+  if (data.mixture.size() > most_mixture_parts)
+    throw Error(Exit::usage, fmt::format("data.mixture has {} parts", data.mixture.size()),
+                fmt::format("there can be {}", most_mixture_parts), "Prepare some of them as one token file?");
+  std::vector<MixturePart> out;
+  for (const std::string& text : data.mixture) out.push_back(parse(text));
+  return out;
+}
+
+std::string text_of(const MixturePart& part) { return fmt::format("{} {}", part.path, part.weight); }
+
+}  // namespace holdfast::config

@@ -1,0 +1,24 @@
+#pragma once
+// What a run trains on: one token file, or several of which each gives a share of the samples.
+#include <string>
+#include <vector>
+
+#include "src/config/run_config.hpp"
+
+namespace holdfast::config {
+
+struct MixturePart {
+  std::string path;   ///< of a token file
+  double weight = 1;  ///< in proportion to the others'; above 0
+  bool operator==(const MixturePart&) const = default;
+};
+
+constexpr std::size_t most_mixture_parts = 256;
+
+/// data.tokens as the only part, or the texts "PATH WEIGHT" of data.mixture in their order; empty when
+/// neither is set. Throws Error (usage): both are, a weight is not a number above 0, too many parts.
+std::vector<MixturePart> mixture_of(const Data& data);
+/// The text of a part.
+std::string text_of(const MixturePart& part);
+
+}  // namespace holdfast::config
