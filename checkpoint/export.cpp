@@ -6,6 +6,8 @@
 #include "checkpoint/h5.hpp"
 #include "checkpoint/memory_file.hpp"
 #include "checkpoint/safetensors.hpp"
+#include "checkpoint/safetensors_index.hpp"
+#include "checkpoint/safetensors_model.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -19,22 +21,33 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// The model's tensors, in the order of the manifest, without places.
-std::vector<PlacedTensor> model_of(const Manifest& manifest, DType type) {
+/// The model's tensors, in the order of the manifest, without places. `types`: one for each.
+std::vector<PlacedTensor> model_of(const Manifest& manifest, std::span<const Element> types) {
   std::vector<PlacedTensor> model;
-  for (std::size_t t = 0; t < manifest.tensors.size(); ++t)
-    if (manifest.tensors[t].name.starts_with(model_family))
-      model.push_back({static_cast<int>(t), manifest.tensors[t].type == DType::fp32 ? type : DType::bf16, 0});
-  if (model.empty())
-    throw Error(Exit::usage, "there is no model to export", "no tensor of the checkpoint begins with model/");
-  // Wide elements first, so that all begin on a multiple of their size without gaps.
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
+    if (!manifest.tensors[t].name.starts_with(model_family)) continue;
+    const bool wide = manifest.tensors[t].type == DType::fp32;
+    model.push_back({static_cast<int>(t), wide ? types[model.size()] : element_of(manifest.tensors[t]), 0});
+  }
+  return model;
+}
+
+/// Wide elements first, so that all begin on a multiple of their size without gaps.
+void put_wide_first(std::vector<PlacedTensor>& model) {
   std::stable_sort(model.begin(), model.end(),
                    [](const auto& a, const auto& b) { return bytes_of(a.type) > bytes_of(b.type); });
-  return model;
+}
+
+std::vector<Element> all_of_type(const Manifest& manifest, DType type) {
+  return types_of_model(manifest, type == DType::fp32 ? Element::f32 : Element::bf16);
 }
 
 const LogicalTensor& tensor_of(const Manifest& manifest, const PlacedTensor& placed) {
   return manifest.tensors[static_cast<std::size_t>(placed.tensor)];
+}
+
+std::string hf_name(const Manifest& manifest, const PlacedTensor& placed) {
+  return tensor_of(manifest, placed).name.substr(model_family.size());
 }
 
 std::int64_t bytes_in_file(const Manifest& manifest, const PlacedTensor& placed) {
@@ -44,12 +57,24 @@ std::int64_t bytes_in_file(const Manifest& manifest, const PlacedTensor& placed)
 std::vector<safetensors::Tensor> entries_of(const Manifest& manifest,
                                             const std::vector<PlacedTensor>& model) {
   std::vector<safetensors::Tensor> entries;
-  for (const PlacedTensor& placed : model) {
-    const LogicalTensor& tensor = tensor_of(manifest, placed);
-    entries.push_back({tensor.name.substr(model_family.size()), placed.type == DType::fp32 ? "F32" : "BF16",
-                       shape_of(tensor), 0, bytes_in_file(manifest, placed)});
-  }
+  for (const PlacedTensor& placed : model)
+    entries.push_back({hf_name(manifest, placed), std::string(name_of(placed.type)),
+                       shape_of(tensor_of(manifest, placed)), 0, bytes_in_file(manifest, placed)});
   return entries;
+}
+
+WholeFile safetensors_of(const Manifest& manifest, std::vector<PlacedTensor> tensors) {
+  WholeFile file;
+  put_wide_first(tensors);
+  file.tensors = std::move(tensors);
+  auto entries = entries_of(manifest, file.tensors);
+  file.head = safetensors::header_text(entries, metadata);
+  file.bytes = static_cast<std::int64_t>(file.head.size());
+  for (PlacedTensor& placed : file.tensors) {
+    placed.offset = file.bytes;
+    file.bytes += bytes_in_file(manifest, placed);
+  }
+  return file;
 }
 
 /// Takes empty tensors out: HDF5 has no place for them. Returns the names of the others, cut by a prefix.
@@ -66,13 +91,18 @@ std::int64_t end_of(const Manifest& manifest, const PlacedTensor& placed) {
   return placed.offset + bytes_in_file(manifest, placed);
 }
 
+h5::Element h5_element_of(Element type) {
+  expects(type == Element::f32 || type == Element::bf16, "HDF5 files of ours hold fp32 and bf16");
+  return h5::element_of(type == Element::f32 ? DType::fp32 : DType::bf16);
+}
+
 void place_datasets(hid_t h5_file, const Manifest& manifest, WholeFile& file,
                     const std::vector<std::string>& names) {
   h5::ContiguousMaker datasets(h5_file);
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
     PlacedTensor& placed = file.tensors[i];
     placed.offset =
-        datasets.make(names[i], h5::element_of(placed.type), shape_of(tensor_of(manifest, placed)));
+        datasets.make(names[i], h5_element_of(placed.type), shape_of(tensor_of(manifest, placed)));
   }
 }
 
@@ -117,22 +147,50 @@ std::vector<std::int64_t> shape_of(const LogicalTensor& tensor) {
   return {tensor.rows, tensor.cols};
 }
 
-WholeFile plan_safetensors(const Manifest& manifest, DType type) {
-  WholeFile file;
-  file.tensors = model_of(manifest, type);
-  auto entries = entries_of(manifest, file.tensors);
-  file.head = safetensors::header_text(entries, metadata);
-  file.bytes = static_cast<std::int64_t>(file.head.size());
-  for (PlacedTensor& placed : file.tensors) {
-    placed.offset = file.bytes;
-    file.bytes += bytes_in_file(manifest, placed);
+std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Element> type) {
+  const auto count = static_cast<std::size_t>(
+      std::count_if(manifest.tensors.begin(), manifest.tensors.end(),
+                    [](const LogicalTensor& tensor) { return tensor.name.starts_with(model_family); }));
+  if (count == 0)
+    throw Error(Exit::usage, "there is no model to export", "no tensor of the checkpoint begins with model/");
+  if (!type)
+    if (auto types = safetensors::imported_types(manifest.facts, count)) {
+      std::replace(types->begin(), types->end(), Element::f64, Element::f32);  // it was rounded
+      return *types;
+    }
+  return std::vector<Element>(count, type.value_or(Element::f32));
+}
+
+std::vector<ModelFile> plan_model_files(const Manifest& manifest, std::span<const Element> types,
+                                        std::int64_t most_bytes) {
+  std::vector<std::vector<PlacedTensor>> parts(1);
+  std::int64_t bytes = 0;
+  for (const PlacedTensor& placed : model_of(manifest, types)) {
+    const std::int64_t more = bytes_in_file(manifest, placed);
+    if (!parts.back().empty() && more > most_bytes - bytes) parts.emplace_back(), bytes = 0;
+    parts.back().push_back(placed);
+    bytes += more;
   }
-  return file;
+  const int count = static_cast<int>(parts.size());
+  std::vector<ModelFile> files;
+  for (int i = 0; i < count; ++i) {
+    ModelFile file;
+    file.name = count == 1 ? safetensors::single_name : safetensors::part_name(i + 1, count);
+    file.file = safetensors_of(manifest, std::move(parts[static_cast<std::size_t>(i)]));
+    for (const PlacedTensor& placed : file.file.tensors) file.tensors.push_back(hf_name(manifest, placed));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+WholeFile plan_safetensors(const Manifest& manifest, DType type) {
+  return safetensors_of(manifest, model_of(manifest, all_of_type(manifest, type)));
 }
 
 WholeFile plan_polyglot(const Manifest& manifest, DType type) {
   WholeFile file;
-  file.tensors = model_of(manifest, type);
+  file.tensors = model_of(manifest, all_of_type(manifest, type));
+  put_wide_first(file.tensors);
   auto entries = entries_of(manifest, file.tensors);
   const auto names = keep_filled(manifest, file.tensors, model_family.size());
   // First with more metadata than there ever is: the header with the true number is not longer.
@@ -164,7 +222,7 @@ WholeFile plan_polyglot(const Manifest& manifest, DType type) {
 WholeFile plan_consolidated(const Manifest& manifest) {
   WholeFile file;
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t)
-    file.tensors.push_back({static_cast<int>(t), manifest.tensors[t].type, 0});
+    file.tensors.push_back({static_cast<int>(t), element_of(manifest.tensors[t]), 0});
   const auto names = keep_filled(manifest, file.tensors, 0);
   h5::FileSpace space;
   space.aligned_from = 1, space.alignment = 8;  // an element never lies across two pages

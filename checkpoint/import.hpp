@@ -15,8 +15,9 @@ struct ImportOrder {
   std::vector<LogicalTensor> model;  ///< what the model consists of: Hugging Face names, without a family
   bool tied = false;  ///< the head reads the embedding: lm_head.weight may be there, equal to it
   DType moments = DType::fp32;
-  Facts facts;
-  std::int64_t shard_bytes = std::int64_t{1} << 30;  ///< of a shard file; twice as much is held in memory
+  Facts facts;  ///< but for data_identity, which says what was imported
+  /// Of a shard file; twice as much is held in memory. 0: a 64th of all, from 256 MiB to 1 GiB.
+  std::int64_t shard_bytes = 0;
 };
 
 struct Imported {
@@ -25,10 +26,10 @@ struct Imported {
   std::vector<std::string> skipped;  ///< tensors that the file has and the model computes itself
 };
 
-/// Elements of type F32 are taken as they are; BF16 and F16 are widened, which is exact. Throws Error (usage)
-/// when the files are not usable or not of this model (a tensor is missing, has another shape or type, or is
-/// not known), or when step 0 is there already; runtime when something cannot be read or written. Nothing is
-/// left behind then.
+/// Elements of type F32 are taken as they are; BF16 and F16 are widened, which is exact; F64 is rounded to
+/// the nearest. Throws Error (usage) when the files are not usable or not of this model (a tensor is missing,
+/// has another shape or type, or is not known), or when step 0 is there already; runtime when something
+/// cannot be read or written. Nothing is left behind then.
 Imported import_safetensors(const ImportOrder& order, const CopyProgress& progress = {});
 
 }  // namespace holdfast::checkpoint

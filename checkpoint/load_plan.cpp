@@ -9,13 +9,6 @@
 namespace holdfast::checkpoint {
 namespace {
 
-/// Where elements [first, first + count) of a tensor are stored.
-struct Stored {
-  std::int64_t first, count;
-  std::size_t shard;
-  std::int64_t offset;
-};
-
 /// For each tensor of `into`: its index in the manifest, or -1 when no piece asks for it.
 std::vector<int> match_tensors(const Manifest& manifest, const State& into, const fs::path& step_dir) {
   std::unordered_map<std::string, int> index;
@@ -46,20 +39,6 @@ std::vector<int> match_tensors(const Manifest& manifest, const State& into, cons
     match = found->second;
   }
   return matched;
-}
-
-/// All stored pieces, by tensor, in the order of their first element. The manifest has proved that they do
-/// not overlap.
-std::vector<std::vector<Stored>> where_stored(const Manifest& manifest) {
-  std::vector<std::vector<Stored>> stored(manifest.tensors.size());
-  for (std::size_t shard = 0; shard < manifest.shards.size(); ++shard)
-    for (const StoredPiece& piece : manifest.shards[shard].pieces)
-      stored[static_cast<std::size_t>(piece.span.tensor)].push_back(
-          {piece.span.first, piece.span.count, shard, piece.offset});
-  for (auto& pieces : stored)
-    std::sort(pieces.begin(), pieces.end(),
-              [](const Stored& a, const Stored& b) { return a.first < b.first; });
-  return stored;
 }
 
 /// The intersection of what is stored with what is asked for, by global element index.
@@ -113,6 +92,18 @@ void add_runs(std::size_t shard, const Blocks& blocks, const std::vector<Copy>& 
 }
 
 }  // namespace
+
+std::vector<std::vector<Stored>> where_stored(const Manifest& manifest) {
+  std::vector<std::vector<Stored>> stored(manifest.tensors.size());
+  for (std::size_t shard = 0; shard < manifest.shards.size(); ++shard)
+    for (const StoredPiece& piece : manifest.shards[shard].pieces)
+      stored[static_cast<std::size_t>(piece.span.tensor)].push_back(
+          {piece.span.first, piece.span.count, shard, piece.offset});
+  for (auto& pieces : stored)
+    std::sort(pieces.begin(), pieces.end(),
+              [](const Stored& a, const Stored& b) { return a.first < b.first; });
+  return stored;
+}
 
 LoadPlan plan_load(const fs::path& step_dir, const Manifest& manifest, const State& into) {
   LoadPlan plan{plan_copies(manifest, into, match_tensors(manifest, into, step_dir)), {}};

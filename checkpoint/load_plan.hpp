@@ -12,6 +12,16 @@
 
 namespace holdfast::checkpoint {
 
+/// Elements [first, first + count) of a tensor, and where in which shard they are stored.
+struct Stored {
+  std::int64_t first, count;
+  std::size_t shard;
+  std::int64_t offset;
+};
+/// For each tensor of the manifest, all its pieces in the order of their first element. The manifest has
+/// proved that they are the whole tensor and do not overlap.
+std::vector<std::vector<Stored>> where_stored(const Manifest& manifest);
+
 /// Bytes of one shard file and the memory they go to.
 struct Copy {
   std::int64_t offset, bytes;

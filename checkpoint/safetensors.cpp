@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/strict_json.hpp"
 
 namespace holdfast::checkpoint::safetensors {
 namespace {
@@ -21,37 +21,19 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* metadata_key = "__metadata__";
-constexpr int deepest = 4;  ///< the header's own nesting is 3
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(Exit::usage, "this is not a usable safetensors file", why);
 }
 
-/// A name in a message: short, on one line.
-std::string quoted(std::string name) {
-  if (name.size() > 80) name = name.substr(0, 77) + "...";
-  for (char& c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return "\"" + name + "\"";
-}
+/// The header's own nesting is 3.
+constexpr int deepest = 4;
 
-/// JSON in which no object names a key twice (a parser that keeps one of the two reads something else than
-/// the next parser).
 Json parse_json(std::string_view text) {
-  if (!text.starts_with('{')) refuse("its header does not begin with '{'");
-  std::vector<std::set<std::string>> keys(deepest + 2);
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > deepest) refuse("its header is nested too deeply");
-    const auto level = static_cast<std::size_t>(depth);
-    if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
-    if (event == Json::parse_event_t::key && !keys[level].insert(parsed.get<std::string>()).second)
-      refuse(quoted(parsed.get<std::string>()) + " is named twice");
-    return true;
-  };
   try {
-    return Json::parse(text.begin(), text.end(), watch);
-  } catch (const Json::exception&) {
-    refuse("its header is not JSON in UTF-8");
+    return parse_strict_json(text, deepest);
+  } catch (const NotStrictJson& wrong) {
+    refuse(std::string("its header ") + wrong.what());
   }
 }
 

@@ -1,61 +1,52 @@
 #include "checkpoint/safetensors_source.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <bit>
-#include <cerrno>
-#include <cmath>
-#include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
-#include "src/base/dtype.hpp"
+#include "checkpoint/workers.hpp"
+#include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint::safetensors {
 namespace {
 
-constexpr const char* single_name = "model.safetensors";
-constexpr const char* index_name = "model.safetensors.index.json";
+/// Bytes of one file that one range of elements asks for.
+struct Part {
+  std::size_t file;
+  std::int64_t offset, bytes;
+  Element element;
+  std::span<float> to;
+};
 
-/// IEEE half precision: 5 bits of exponent with bias 15, 10 of mantissa. Every value is an fp32 too.
-float half_to_float(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-  const std::uint32_t exponent = bits >> 10 & 0x1f, mantissa = bits & 0x3ff;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
-  if (exponent != 0) return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
-  return sign != 0 ? -magnitude : magnitude;
-}
+/// Parts [first, last) that are read together.
+struct Run {
+  std::size_t first, last;
+};
 
-void read_exactly(int fd, void* to, std::int64_t bytes, std::int64_t offset, const fs::path& path) {
-  auto* at = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t n = ::pread(fd, at, static_cast<std::size_t>(bytes), offset);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw system_error("cannot read " + path.string(), errno);
-    if (n == 0)
-      throw Error(Exit::runtime, "cannot read " + path.string(), "it became shorter while it was read");
-    at += n, bytes -= n, offset += n;
+constexpr std::int64_t gap_that_is_read_too = 64 << 10;
+
+std::int64_t end_of(const Part& part) { return part.offset + part.bytes; }
+
+std::vector<Run> runs_of(const std::vector<Part>& parts) {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!runs.empty()) {
+      const Part &begin = parts[runs.back().first], &before = parts[i - 1];
+      if (begin.file == parts[i].file && parts[i].offset - end_of(before) <= gap_that_is_read_too &&
+          end_of(parts[i]) - begin.offset <= Source::run_bytes) {
+        runs.back().last = i + 1;
+        continue;
+      }
+    }
+    runs.push_back({i, i + 1});
   }
-}
-
-/// Widens what lies at the end of `to` as 16-bit elements: each is read before its place is written.
-template <class Widen>
-void widen(std::span<float> to, Widen widen_one) {
-  const auto* from = reinterpret_cast<const char*>(to.data() + to.size()) - 2 * to.size();
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, from + 2 * i, 2);
-    to[i] = widen_one(bits);
-  }
+  return runs;
 }
 
 }  // namespace
 
-Source::Source(const fs::path& path) {
+Source::Source(const fs::path& path) : path_(path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) {
     if (path.extension() == ".json")
@@ -75,8 +66,12 @@ Source::Source(const fs::path& path) {
 void Source::add(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw Error(Exit::usage, "there is no file " + path.string());
-  File file{path, read_header(path), files::open(path, O_RDONLY)};
-  (void)::posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  File file{path, read_header(path), {}};
+  try {
+    file.reader = std::make_unique<DirectReader>(path);
+  } catch (const std::system_error& e) {
+    throw system_error("cannot open " + path.string(), e.code().value());
+  }
   for (std::size_t i = 0; i < file.header.tensors.size(); ++i) {
     const std::string& name = file.header.tensors[i].name;
     const auto [there, is_new] = places_.emplace(name, std::pair(files_.size(), i));
@@ -88,27 +83,23 @@ void Source::add(const fs::path& path) {
   files_.push_back(std::move(file));
 }
 
-/// {"metadata": ..., "weight_map": {tensor: file}}: the files lie beside it.
 void Source::add_index(const fs::path& path) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  if (error) throw Error(Exit::usage, "cannot read " + path.string(), error.message());
+  if (static_cast<std::int64_t>(bytes) > largest_index)
+    throw Error(Exit::usage, path.string() + " is not a usable index of safetensors files",
+                "it has " + std::to_string(bytes) + " bytes");
+  const WeightMap map = parse_index(files::read_text(path), path.string());
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map) names.insert(file);
+  for (const std::string& name : names) add(path.parent_path() / name);
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::usage, path.string() + " is not a usable index of safetensors files", why);
   };
-  const auto json = nlohmann::json::parse(files::read_text(path), nullptr, false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    refuse("it has no weight_map");
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
-    if (!file.is_string()) refuse("the file of " + tensor + " is not a text");
-    const fs::path name = file.get<std::string>();
-    if (name.empty() || name != name.filename() || name == "." || name == "..")
-      refuse("\"" + name.string() + "\" is not a file beside it");
-    names.insert(name.string());
-  }
-  for (const std::string& name : names) add(path.parent_path() / name);
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
+  for (const auto& [tensor, file] : map) {
     if (!has(tensor)) refuse(tensor + " is in none of its files");
-    if (files_[places_.at(tensor).first].path.filename() != file.get<std::string>())
-      refuse(tensor + " is not in " + file.get<std::string>());
+    if (files_[places_.at(tensor).first].path.filename() != file) refuse(tensor + " is not in " + file);
   }
 }
 
@@ -117,16 +108,73 @@ const Tensor& Source::tensor(const std::string& name) const {
   return files_[file].header.tensors[index];
 }
 
-void Source::read(const std::string& name, std::int64_t first, std::span<float> to) const {
-  const File& file = files_[places_.at(name).first];
-  const Tensor& from = tensor(name);
-  const std::int64_t each = bytes_of_dtype(from.dtype), bytes = each * static_cast<std::int64_t>(to.size());
-  expects(first >= 0 && first * each <= from.bytes - bytes, "a range lies inside its tensor");
-  char* const end = reinterpret_cast<char*>(to.data() + to.size());
-  read_exactly(file.fd.get(), end - bytes, bytes, file.header.buffer_offset + from.first + first * each,
-               file.path);
-  if (from.dtype == "BF16") widen(to, [](std::uint16_t bits) { return to_float(Bf16{bits}); });
-  if (from.dtype == "F16") widen(to, half_to_float);
+std::int64_t Source::tensor_bytes() const {
+  std::int64_t sum = 0;
+  for (const File& file : files_)
+    for (const Tensor& tensor : file.header.tensors) sum += tensor.bytes;
+  return sum;
+}
+
+std::uint64_t Source::identity() const {
+  std::uint64_t sum = 0;
+  for (const auto& [name, place] : places_) {
+    const Tensor& tensor = files_[place.first].header.tensors[place.second];
+    std::string text = tensor.dtype;
+    for (const std::int64_t extent : tensor.shape) text += " " + std::to_string(extent);
+    text += " at " + std::to_string(tensor.first) + " of " + files_[place.first].path.filename().string();
+    sum = combine_digests(sum, hash_name(name.data(), name.size()), hash_name(text.data(), text.size()));
+  }
+  return sum;
+}
+
+std::int64_t Source::read(std::span<const Wanted> wanted) const {
+  std::vector<Part> parts;
+  for (const Wanted& range : wanted) {
+    const std::size_t file = places_.at(range.name).first;
+    const Tensor& from = tensor(range.name);
+    const auto element = element_called(from.dtype);
+    expects(element.has_value(), "only types that have values as fp32 are read");
+    const std::int64_t each = bytes_of(*element), count = std::ssize(range.to), most = run_bytes / each;
+    expects(range.first >= 0 && range.first <= from.bytes / each - count, "a range lies inside its tensor");
+    for (std::int64_t done = 0; done < count; done += most) {
+      const std::int64_t n = std::min(most, count - done);
+      parts.push_back({file, files_[file].header.buffer_offset + from.first + (range.first + done) * each,
+                       n * each, *element,
+                       range.to.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n))});
+    }
+  }
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return std::pair(a.file, a.offset) < std::pair(b.file, b.offset);
+  });
+  const std::vector<Run> runs = runs_of(parts);
+  const auto pages_of = [&](const Run& run) {
+    const std::int64_t first = parts[run.first].offset / direct_alignment * direct_alignment;
+    return std::pair(first, whole_pages(end_of(parts[run.last - 1]) - first));
+  };
+  std::int64_t room = 0, bytes = 0;
+  for (const Run& run : runs) {
+    room = std::max(room, pages_of(run).second);
+    bytes += pages_of(run).second;
+  }
+  work_through(runs.size(), workers, [&] {
+    return [&, buffer = std::make_shared<AlignedBuffer>(room)](std::size_t index) {
+      const Run& run = runs[index];
+      const File& file = files_[parts[run.first].file];
+      const auto [first, size] = pages_of(run);
+      std::int64_t got = 0;
+      try {
+        got = file.reader->read(buffer->span().first(static_cast<std::size_t>(size)), first);
+      } catch (const std::system_error& e) {
+        throw system_error("cannot read " + file.path.string(), e.code().value());
+      }
+      if (first + got < end_of(parts[run.last - 1]))
+        throw Error(Exit::runtime, "cannot read " + file.path.string(),
+                    "it became shorter while it was read");
+      for (std::size_t p = run.first; p < run.last; ++p)
+        to_fp32(parts[p].element, buffer->span().data() + (parts[p].offset - first), parts[p].to);
+    };
+  });
+  return bytes;
 }
 
 }  // namespace holdfast::checkpoint::safetensors

@@ -2,102 +2,75 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
 
 #include "checkpoint/aside_file.hpp"
-#include "checkpoint/direct_reader.hpp"
-#include "checkpoint/load.hpp"
+#include "checkpoint/piece_reader.hpp"
+#include "checkpoint/workers.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
 
-/// Makes the bytes of the new file, window by window.
-class Source {
- public:
-  Source(const fs::path& step_dir, Manifest manifest, const WholeFile& file)
-      : step_dir_(step_dir),
-        manifest_(std::move(manifest)),
-        tensors_(manifest_.tensors),
-        file_(file),
-        digests_(tensors_.size(), 0) {}
+/// Of a file, from `first` on.
+struct Window {
+  std::size_t file = 0;
+  std::int64_t first = 0, bytes = 0;
+};
 
-  /// Bytes [first, first + window.size()) of the file.
-  void fill(std::span<std::byte> window, std::int64_t first) {
-    const auto end = first + static_cast<std::int64_t>(window.size());
+/// Makes windows of the new files. One per worker.
+class Filler {
+ public:
+  Filler(PieceReader& reader, const Manifest& manifest)
+      : reader_(reader), manifest_(manifest), room_(reader.room_bytes()), digests_(manifest.tensors.size()) {}
+
+  void fill(const WholeFile& file, std::int64_t first, std::span<std::byte> window) {
+    const auto end = first + std::ssize(window);
     std::int64_t next = first;  // all before it is filled
-    if (const auto head = static_cast<std::int64_t>(file_.head.size()); first < head) {
-      next = std::min(end, head);
-      std::memcpy(window.data(), file_.head.data() + first, static_cast<std::size_t>(next - first));
+    if (const auto head = std::ssize(file.head); first < head) {
+      next = std::min(end, static_cast<std::int64_t>(head));
+      std::memcpy(window.data(), file.head.data() + first, static_cast<std::size_t>(next - first));
     }
     const auto zero_up_to = [&](std::int64_t to) {
       std::memset(window.data() + (next - first), 0, static_cast<std::size_t>(to - next));
     };
-    State into{tensors_, {}};
-    std::vector<Rounded> rounded;
-    std::int64_t scratch = 0;
-    for (const PlacedTensor& placed : file_.tensors) {
-      const LogicalTensor& tensor = tensors_[static_cast<std::size_t>(placed.tensor)];
-      const std::int64_t each = bytes_of(placed.type);
+    for (const PlacedTensor& placed : file.tensors) {
+      const std::int64_t each = bytes_of(placed.type), elements = tensor_of(placed).elements();
       const std::int64_t from = std::max(placed.offset, first),
-                         to = std::min(placed.offset + tensor.elements() * each, end);
+                         to = std::min(placed.offset + elements * each, end);
       if (from >= to) continue;
-      const std::int64_t element = (from - placed.offset) / each, count = (to - from) / each;
-      std::byte* const at = window.data() + (from - first);
       zero_up_to(from);
       next = to;
-      into.pieces.push_back({placed.tensor, element, count, at});
-      if (placed.type == tensor.type) continue;
-      rounded.push_back({into.pieces.size() - 1, scratch, at});
-      scratch += count;
+      put(placed, (from - placed.offset) / each, (to - from) / each, window.data() + (from - first));
     }
     zero_up_to(end);
-    if (into.pieces.empty()) return;
-    if (static_cast<std::int64_t>(scratch_.size()) < scratch)
-      scratch_.resize(static_cast<std::size_t>(scratch));
-    for (const Rounded& piece : rounded) into.pieces[piece.index].data = scratch_.data() + piece.scratch;
-    manifest_ = load(step_dir_, std::move(manifest_), into).manifest;
-    for (const PieceView& piece : into.pieces) {
-      const auto t = static_cast<std::size_t>(piece.tensor);
-      digests_[t] +=
-          digest_part(static_cast<std::uint64_t>(piece.first), piece.data, tensors_[t].type, piece.count);
-    }
-    for (const Rounded& piece : rounded) round(into.pieces[piece.index], piece.to);
   }
-
-  /// With all windows filled.
-  void check_digests() const {
-    for (const PlacedTensor& placed : file_.tensors) {
-      const auto t = static_cast<std::size_t>(placed.tensor);
-      if (digests_[t] != manifest_.digests[t])
-        throw Damaged("checkpoint " + step_dir_.string() + " is damaged",
-                      tensors_[t].name + " has digest " + digest_text(digests_[t]) + ", the manifest says " +
-                          digest_text(manifest_.digests[t]));
-    }
-  }
+  /// One per tensor, of what fill() has made.
+  const std::vector<std::uint64_t>& digests() const { return digests_; }
 
  private:
-  /// A piece that is loaded elsewhere and stored as bf16.
-  struct Rounded {
-    std::size_t index;
-    std::int64_t scratch;
-    std::byte* to;
-  };
-
-  static void round(const PieceView& piece, std::byte* to) {
-    const auto* from = static_cast<const float*>(piece.data);
-    for (std::int64_t i = 0; i < piece.count; ++i) {
-      const Bf16 x = to_bf16(from[i]);
-      std::memcpy(to + 2 * i, &x, 2);
-    }
+  const LogicalTensor& tensor_of(const PlacedTensor& placed) const {
+    return manifest_.tensors[static_cast<std::size_t>(placed.tensor)];
   }
 
-  fs::path step_dir_;
-  Manifest manifest_;
-  const std::vector<LogicalTensor> tensors_;
-  const WholeFile& file_;
-  std::vector<std::uint64_t> digests_;  ///< so far
+  void put(const PlacedTensor& placed, std::int64_t first, std::int64_t count, std::byte* to) {
+    const LogicalTensor& tensor = tensor_of(placed);
+    const bool rounds = placed.type != element_of(tensor);
+    if (rounds) scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(count)));
+    auto* const at = rounds ? reinterpret_cast<std::byte*>(scratch_.data()) : to;
+    reader_.read(placed.tensor, first, count, at, room_.span());
+    digests_[static_cast<std::size_t>(placed.tensor)] +=
+        digest_part(static_cast<std::uint64_t>(first), at, tensor.type, count);
+    if (rounds) from_fp32(placed.type, {scratch_.data(), static_cast<std::size_t>(count)}, to);
+  }
+
+  PieceReader& reader_;
+  const Manifest& manifest_;
+  AlignedBuffer room_;
   std::vector<float> scratch_;
+  std::vector<std::uint64_t> digests_;
 };
 
 void check_plan(const Manifest& manifest, const WholeFile& file) {
@@ -106,40 +79,92 @@ void check_plan(const Manifest& manifest, const WholeFile& file) {
     const LogicalTensor& tensor = manifest.tensors.at(static_cast<std::size_t>(placed.tensor));
     expects(placed.offset >= next && placed.offset % bytes_of(placed.type) == 0,
             "tensors lie behind the head, in order, aligned and apart");
-    expects(placed.type == tensor.type || (placed.type == DType::bf16 && tensor.type == DType::fp32),
-            "a tensor is copied as it is, or rounded to bf16");
+    expects(placed.type == element_of(tensor) || tensor.type == DType::fp32,
+            "a tensor is copied as it is, or rounded from fp32");
     next = placed.offset + tensor.elements() * bytes_of(placed.type);
   }
   expects(next <= file.bytes, "the file holds its tensors");
 }
 
+void check_digests(const fs::path& step_dir, const Manifest& manifest, std::span<const NamedFile> files,
+                   const std::vector<std::uint64_t>& digests) {
+  for (const NamedFile& named : files)
+    for (const PlacedTensor& placed : named.file.tensors) {
+      const auto t = static_cast<std::size_t>(placed.tensor);
+      if (digests[t] != manifest.digests[t])
+        throw Damaged("checkpoint " + step_dir.string() + " is damaged",
+                      manifest.tensors[t].name + " has digest " + digest_text(digests[t]) +
+                          ", the manifest says " + digest_text(manifest.digests[t]));
+    }
+}
+
+/// Whole pages, which can go past the page cache; then, one by one, the ends of the files, which cannot. A
+/// file goes on through the cache once it was given such an end, and that may be ten times slower.
+std::vector<Window> windows_of(std::span<const NamedFile> files, std::int64_t most, bool ends) {
+  std::vector<Window> windows;
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    const std::int64_t bytes = files[f].file.bytes, whole = bytes / direct_alignment * direct_alignment;
+    if (ends && whole < bytes) windows.push_back({f, whole, bytes - whole});
+    for (std::int64_t first = 0; !ends && first < whole; first += most)
+      windows.push_back({f, first, std::min(most, whole - first)});
+  }
+  return windows;
+}
+
 }  // namespace
 
-void write_whole_file(const fs::path& step_dir, Manifest manifest, const WholeFile& file,
-                      const fs::path& target, const CopyProgress& progress, const WholeFileOptions& options) {
-  check_plan(manifest, file);
-  AsideFile out(target, file.bytes);
-  Source source(step_dir, std::move(manifest), file);
-  const std::int64_t window_bytes = std::min(options.window_bytes, whole_pages(file.bytes));
-  AlignedBuffer buffers[] = {AlignedBuffer(window_bytes), AlignedBuffer(window_bytes)};
-  const auto window_at = [&](std::int64_t first) {
-    return buffers[first / window_bytes % 2].span().first(
-        static_cast<std::size_t>(std::min(window_bytes, file.bytes - first)));
-  };
-  // The next window is read while this one is written.
-  const auto filling = [&](std::int64_t first) {
-    return std::async(std::launch::async, [&, first] { source.fill(window_at(first), first); });
-  };
-  std::future<void> next;
-  if (file.bytes > 0) next = filling(0);
-  for (std::int64_t first = 0; first < file.bytes; first += window_bytes) {
-    next.get();
-    if (first + window_bytes < file.bytes) next = filling(first + window_bytes);
-    out.write(window_at(first), first);
-    if (progress) progress(std::min(first + window_bytes, file.bytes), file.bytes);
+Element element_of(const LogicalTensor& tensor) {
+  return tensor.type == DType::fp32 ? Element::f32 : Element::bf16;
+}
+
+void write_whole_files(const fs::path& step_dir, const Manifest& manifest, std::span<const NamedFile> files,
+                       const CopyProgress& progress, const WholeFileOptions& options) {
+  std::vector<std::unique_ptr<AsideFile>> out;
+  std::int64_t total = 0, done = 0;
+  for (const NamedFile& named : files) {
+    check_plan(manifest, named.file);
+    out.push_back(std::make_unique<AsideFile>(named.target, named.file.bytes));
+    total += named.file.bytes;
   }
-  source.check_digests();
-  out.commit();
+  PieceReader reader(step_dir, manifest);
+  std::mutex lock;  // of `done` and `digests`
+  std::vector<std::uint64_t> digests(manifest.tensors.size(), 0);
+  const auto caller = std::this_thread::get_id();
+  const auto write = [&](const std::vector<Window>& windows) {
+    std::vector<std::shared_ptr<Filler>> fillers;
+    work_through(windows.size(), options.workers, [&] {
+      auto filler = std::make_shared<Filler>(reader, manifest);
+      {
+        const std::scoped_lock hold(lock);
+        fillers.push_back(filler);
+      }
+      return [&, filler, room = std::make_shared<AlignedBuffer>(options.window_bytes)](std::size_t index) {
+        const Window& window = windows[index];
+        const auto bytes = room->span().first(static_cast<std::size_t>(window.bytes));
+        filler->fill(files[window.file].file, window.first, bytes);
+        out[window.file]->write(bytes, window.first);
+        std::int64_t so_far = 0;
+        {
+          const std::scoped_lock hold(lock);
+          so_far = done += window.bytes;
+        }
+        if (progress && std::this_thread::get_id() == caller) progress(so_far, total);
+      };
+    });
+    for (const auto& filler : fillers)
+      for (std::size_t t = 0; t < digests.size(); ++t) digests[t] += filler->digests()[t];
+  };
+  write(windows_of(files, options.window_bytes, false));
+  write(windows_of(files, options.window_bytes, true));
+  if (progress) progress(total, total);
+  check_digests(step_dir, manifest, files, digests);
+  for (const auto& file : out) file->commit();
+}
+
+void write_whole_file(const fs::path& step_dir, const Manifest& manifest, const WholeFile& file,
+                      const fs::path& target, const CopyProgress& progress, const WholeFileOptions& options) {
+  const NamedFile one[] = {{file, target}};
+  write_whole_files(step_dir, manifest, one, progress, options);
 }
 
 }  // namespace holdfast::checkpoint

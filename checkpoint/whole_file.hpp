@@ -1,12 +1,14 @@
 #pragma once
-// Copying whole tensors of a checkpoint into one file of another format: what goes where is a plan, and the
+// Copying whole tensors of a checkpoint into files of another format: what goes where is a plan, and the
 // copy streams at the speed of the disk. Every block read is checked, and every tensor's digest too.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "checkpoint/elements.hpp"
 #include "checkpoint/manifest.hpp"
 
 namespace holdfast::checkpoint {
@@ -15,9 +17,9 @@ namespace holdfast::checkpoint {
 using CopyProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 struct PlacedTensor {
-  int tensor = 0;            ///< in Manifest::tensors
-  DType type = DType::fp32;  ///< in the new file: as it is stored, or bf16 of fp32 (rounded to even)
-  std::int64_t offset = 0;   ///< in the new file, a multiple of the element size
+  int tensor = 0;               ///< in Manifest::tensors
+  Element type = Element::f32;  ///< in the new file: as it is stored, or what fp32 is rounded to
+  std::int64_t offset = 0;      ///< in the new file, a multiple of the element size
 };
 
 /// A file to be: `head` at its front, the tensors behind it (ascending, apart), zeros between.
@@ -28,13 +30,28 @@ struct WholeFile {
 };
 
 struct WholeFileOptions {
-  std::int64_t window_bytes = 64 << 20;  ///< held in memory twice; a multiple of 4096
+  /// Of the new file, made at a time by each worker; a multiple of 4096. A worker takes some four times as
+  /// much memory.
+  std::int64_t window_bytes = 8 << 20;
+  int workers = 4;
 };
 
-/// Writes `file` under the name `target` once it is whole and durable. Throws Damaged (the checkpoint), Error
-/// (usage: `target` exists or has no folder; runtime: no room, no permission); nothing is left behind then.
-void write_whole_file(const fs::path& step_dir, Manifest manifest, const WholeFile& file,
+/// A file and the name that it gets once it is whole and durable.
+struct NamedFile {
+  WholeFile file;
+  fs::path target;
+};
+
+/// Writes all of `files`, which together have no tensor twice. Throws Damaged (the checkpoint), Error (usage:
+/// a target exists or has no folder; runtime: no room, no permission). No file gets its name before all of
+/// them are whole, and nothing is left behind after a failure up to there.
+void write_whole_files(const fs::path& step_dir, const Manifest& manifest, std::span<const NamedFile> files,
+                       const CopyProgress& progress = {}, const WholeFileOptions& options = {});
+void write_whole_file(const fs::path& step_dir, const Manifest& manifest, const WholeFile& file,
                       const fs::path& target, const CopyProgress& progress = {},
                       const WholeFileOptions& options = {});
+
+/// The type as which a tensor lies in a checkpoint.
+Element element_of(const LogicalTensor& tensor);
 
 }  // namespace holdfast::checkpoint

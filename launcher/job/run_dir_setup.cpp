@@ -56,6 +56,13 @@ void check_resume(const RunDir& run, const config::RunConfig& config, std::optio
                 "Use auto, none or the path of a checkpoint?");
 }
 
+void check_weights(const config::RunConfig& config) {
+  const std::string& weights = config.model.weights;
+  if (is_own_trainer(config) && !weights.empty() && !fs::exists(weights))
+    throw Error(Exit::usage, "there are no weights at " + weights, "model.weights names them",
+                "Name a Hugging Face folder, a safetensors file, a checkpoint or a run?");
+}
+
 void check_tokens(const config::RunConfig& config) {
   if (!is_own_trainer(config)) return;
   const auto parts = config::mixture_of(config.data);
@@ -107,6 +114,7 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   if (!config.data.mixture.empty()) config.data.mixture = mixture;
   make_absolute(config.data.tokens), make_absolute(config.data.validation);
   make_absolute(config.slurm.bundle);
+  make_absolute(config.model.weights);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);
   if (!config.rank.command.empty() && config.rank.command.front().find('/') != std::string::npos)
     make_absolute(config.rank.command.front());
@@ -115,6 +123,7 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
 
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job) {
   check_tokens(files.config);
+  check_weights(files.config);
   const auto status = fs::status(run.path);
   if (fs::exists(status) && !fs::is_directory(status))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a directory", "",

@@ -25,14 +25,15 @@ struct RunFiles {
 /// Throws Error (usage) when it is not set or cannot be used.
 RunDir run_dir_of(const config::RunConfig& config);
 
-/// The settings as they are kept: model and cluster file in the run directory, data.tokens, run.resume and a
-/// program with a folder in its name (rank.command) absolute.
+/// The settings as they are kept: model and cluster file in the run directory, data.tokens, model.weights,
+/// run.resume and a program with a folder in its name (rank.command) absolute.
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
 /// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
 /// run of another model (naming the first difference), or holds checkpoints while run.resume says none
 /// (those of `job`, which has the directory already and comes back to it, do not count); or when run.resume
-/// names no checkpoint, or data.tokens no file with something in it while the ranks are ours.
+/// names no checkpoint, or, while the ranks are ours, model.weights nothing that is there or data.tokens no
+/// file with something in it.
 /// Reads only; nothing needs to exist.
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 

@@ -151,7 +151,10 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.port", &C::supervise, &Supervise::port, "TCP port of the agents; 0: from the job id",
         between(0, 65535));
 
-  t.add("model.file", &C::model, &Model::file, "a name in configs/models, or a path to a model file");
+  t.add("model.file", &C::model, &Model::file,
+        "a name in configs/models, a model file, or a Hugging Face folder");
+  t.add("model.weights", &C::model, &Model::weights,
+        "weights to begin with: a Hugging Face folder, safetensors, or a checkpoint");
 
   t.add("data.tokens", &C::data, &Data::tokens, "token file made by `holdfast data prepare`");
   t.add("data.mixture", &C::data, &Data::mixture,

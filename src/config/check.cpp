@@ -1,10 +1,24 @@
 // What was left open, and the rules across fields.
 #include <algorithm>
 
+#include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::config {
+namespace {
+
+/// One answer to what the run begins with.
+void check_beginning(const RunConfig& config) {
+  const bool from_checkpoint = config.run.resume != "auto" && config.run.resume != "none";
+  if (from_checkpoint && !config.model.weights.empty())
+    throw Error(
+        Exit::usage, "run.resume and model.weights both say what the run begins with",
+        "the one goes on with all of a checkpoint's state, the other takes weights and a fresh optimizer",
+        "Leave one of them out?");
+}
+
+}  // namespace
 
 RunConfig resolve(RunConfig config, const ClusterFacts& facts) {
   if (config.cluster.ranks_per_node == 0) config.cluster.ranks_per_node = facts.gpus_per_node;
@@ -17,6 +31,7 @@ RunConfig resolve(RunConfig config, const ClusterFacts& facts) {
 }
 
 void check(const RunConfig& config, const ModelShape& model) {
+  check_beginning(config);
   check_launch(config);
   check_model(model);
   check_training(config, model);

@@ -8,6 +8,7 @@
 #include "src/base/error.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/foreign_names.hpp"
+#include "src/config/hf_config.hpp"
 
 namespace holdfast::config {
 namespace {
@@ -177,6 +178,23 @@ void complete_gpu_table(ClusterFacts& facts, const std::string& file) {
                 file);
 }
 
+ModelShape model_of(const Document& document) {
+  ModelShape shape;
+  shape.name = std::filesystem::path(document.name).stem().string();
+  for (const auto& entry : document.entries) {
+    refuse_repeated(document, entry);
+    apply(shape, model_settings(), entry, document.where(entry));
+  }
+  require(document, "model", {"vocabulary", "width", "layers", "heads", "kv_heads", "ffn", "max_sequence"});
+  return shape;
+}
+
+/// A name of configs/models that happens to be a folder here is still that name.
+std::optional<std::filesystem::path> hf_config_of(const std::string& name_or_path) {
+  if (name_or_path.find('/') == std::string::npos && !name_or_path.ends_with(".json")) return {};
+  return find_hf_config(name_or_path);
+}
+
 }  // namespace
 
 Loaded load(const std::filesystem::path& file, const std::vector<std::string>& sets) {
@@ -205,15 +223,12 @@ Loaded load(const std::filesystem::path& file, const std::vector<std::string>& s
 }
 
 ModelShape load_model(const std::string& name_or_path) {
-  const Document document = read_document(find_config("models", name_or_path));
-  ModelShape shape;
-  shape.name = std::filesystem::path(document.name).stem().string();
-  for (const auto& entry : document.entries) {
-    refuse_repeated(document, entry);
-    apply(shape, model_settings(), entry, document.where(entry));
-  }
-  require(document, "model", {"vocabulary", "width", "layers", "heads", "kv_heads", "ffn", "max_sequence"});
-  return shape;
+  if (const auto json = hf_config_of(name_or_path)) return load_hf_config(*json).shape;
+  return model_of(read_document(find_config("models", name_or_path)));
+}
+
+ModelShape parse_model(const std::string& toml, const std::string& name) {
+  return model_of(parse_document(toml, name));
 }
 
 ClusterFacts load_cluster(const std::string& name_or_path) {

@@ -25,8 +25,11 @@ struct Loaded {
 Loaded load(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
 
 /// `name_or_path`: a path when it contains '/' or ends in .toml, else a name in configs/models
-/// (configs/clusters), which is looked for beside the program's installation or build tree.
+/// (configs/clusters), which is looked for beside the program's installation or build tree. A model's path
+/// may also be a Hugging Face folder or its config.json (hf_config.hpp).
 ModelShape load_model(const std::string& name_or_path);
+/// The text of a model file, as checkpoints keep it; `name` is for messages.
+ModelShape parse_model(const std::string& toml, const std::string& name);
 ClusterFacts load_cluster(const std::string& name_or_path);
 /// The file such a name stands for.
 std::filesystem::path find_config(const std::string& kind, const std::string& name_or_path);

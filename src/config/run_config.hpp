@@ -95,7 +95,10 @@ struct Supervise {
 
 /// [model]
 struct Model {
-  std::string file = "tiny";  ///< a name in configs/models, or a path to a model file
+  std::string file = "tiny";  ///< a name in configs/models, or a path to a model file, a Hugging Face folder
+                              ///< or its config.json
+  std::string weights;  ///< what a run without a checkpoint begins with: a Hugging Face folder, a safetensors
+                        ///< file or index, a checkpoint or a run; "": random weights
   bool operator==(const Model&) const = default;
 };
 

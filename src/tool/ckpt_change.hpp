@@ -10,15 +10,19 @@
 namespace holdfast::tool {
 
 struct ExportOrder {
+  /// `out`: a Hugging Face folder, or, when it ends in .safetensors or `single` is set, one file.
   std::filesystem::path path, out;
-  bool polyglot = false;  ///< one file that is safetensors and HDF5 at once
-  bool bf16 = false;      ///< rounded; else fp32 as they are
+  bool single = false;
+  bool polyglot = false;                     ///< one file that is safetensors and HDF5 at once
+  std::string dtype;                         ///< fp32, bf16 or fp16; "": as it was imported, or fp32
+  std::int64_t shard_bytes = 5'000'000'000;  ///< of each file of a folder, at most
+  std::filesystem::path tokenizer;           ///< folder whose tokenizer goes along; empty: none does
 };
 int ckpt_export(const ExportOrder& order, std::ostream& out);
 
 struct ImportFiles {
   std::filesystem::path source, out;
-  std::string model;          ///< a name in configs/models, or a path to a model file
+  std::string model;  ///< a name in configs/models, or a path to a model file; "": the config.json beside it
   bool bf16_moments = false;  ///< as [precision] moments will be
 };
 int ckpt_import(const ImportFiles& order, std::ostream& out);

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -61,20 +63,34 @@ void add_looking(CLI::App& ckpt, int& exit_code) {
 
 void add_converting(CLI::App& ckpt, int& exit_code) {
   struct Export : ExportOrder {
-    std::string dtype = "f32";
+    std::filesystem::path file;
   };
   add<Export>(
-      ckpt, exit_code, "export", "Model weights as a safetensors file, under their Hugging Face names",
+      ckpt, exit_code, "export", "The model as a Hugging Face folder, or its weights as a safetensors file",
       [](CLI::App& command, Export& o) {
         add_path(command, "path", o.path);
-        add_path(command, "--safetensors", o.out, "The file to write");
+        auto* const out =
+            command.add_option("out", o.out, "The folder to write; or a file, when it ends in .safetensors")
+                ->type_name("PATH");
+        command.add_option("--safetensors", o.file, "The file to write, whatever its name")
+            ->type_name("PATH")
+            ->excludes(out);
         command.add_flag("--polyglot", o.polyglot, "One file that is valid safetensors and valid HDF5");
-        command.add_option("--dtype", o.dtype, "f32, or bf16 (rounded to nearest, ties to even)")
-            ->check(CLI::IsMember({"f32", "bf16"}));
+        command
+            .add_option("--dtype", o.dtype,
+                        "fp32, bf16 or fp16 (rounded to nearest, ties to even); else as it was imported, "
+                        "or fp32")
+            ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{
+                {"fp32", "fp32"}, {"f32", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"f16", "fp16"}}));
+        command.add_option("--shard-size", o.shard_bytes, "Of each file of a folder, at most (5GB)")
+            ->transform(CLI::AsSizeValue(true))
+            ->check(CLI::PositiveNumber);
+        command.add_option("--tokenizer", o.tokenizer, "Folder whose tokenizer goes into the new one")
+            ->type_name("DIR");
       },
       [](Export& o) {
         note_interrupts();
-        o.bf16 = o.dtype == "bf16";
+        if (!o.file.empty()) o.out = o.file, o.single = true;
         return ckpt_export(o, std::cout);
       });
   struct Import : ImportFiles {
@@ -86,8 +102,9 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
         add_path(command, "source", o.source,
                  "A .safetensors file, the .index.json of a sharded one, or a folder with either");
         add_path(command, "out", o.out, "A folder for the checkpoint, made when it is not there");
-        command.add_option("--model", o.model, "A name in configs/models, or a path to a model file")
-            ->required()
+        command
+            .add_option("--model", o.model,
+                        "A name in configs/models, or a path to a model file; else the config.json beside it")
             ->type_name("MODEL");
         command.add_option("--moments", o.moments, "Type of the moments, as [precision] moments will be")
             ->check(CLI::IsMember({"fp32", "bf16"}));

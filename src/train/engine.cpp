@@ -10,6 +10,7 @@
 #include "src/shard/wire_plan.hpp"
 #include "src/train/algorithms.hpp"
 #include "src/train/identity.hpp"
+#include "src/train/initial_weights.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -140,10 +141,13 @@ void Engine::initialize() {
   if (local_) local_->invalidate();
   const auto [parameters, exp_avg, exp_avg_sq] = mirror_->host();
   const auto moment_bytes = tensor::bytes_of(adamw_.moments());
+  const bool from_files = !setup_.config.model.weights.empty();
+  if (from_files) read_initial_weights(setup_, views_, world_);
   for (const shard::Piece& piece : layout_.held) {
-    model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],
-                           setup_.config.train.seed, piece.first,
-                           {parameters + piece.offset, static_cast<std::size_t>(piece.count)});
+    if (!from_files)
+      model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],
+                             setup_.config.train.seed, piece.first,
+                             {parameters + piece.offset, static_cast<std::size_t>(piece.count)});
     for (std::byte* moments : {exp_avg, exp_avg_sq})  // a failed load may have left something
       std::fill_n(moments + piece.offset * moment_bytes, piece.count * moment_bytes, std::byte{0});
   }

@@ -53,8 +53,8 @@ class Engine {
   const LocalRun& local_run() const { return local_run_; }
   /// The local level, or null where there is none.
   LocalLevel* local() { return local_.get(); }
-  /// Step 0: initial weights, moments zero. Each rank fills in what it holds; nobody ever has the whole
-  /// model.
+  /// Step 0: weights of the seed, or those that model.weights names; moments zero. Each rank fills in what it
+  /// holds; nobody ever has the whole model. Collective.
   void initialize();
   /// The state was changed from outside (initialized, loaded). Collective.
   void publish();

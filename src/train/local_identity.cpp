@@ -30,6 +30,7 @@ std::string deciding_settings(const config::RunConfig& config) {
   out.train.recompute = {}, out.train.device = {};
   out.precision = config.precision, out.fp8 = config.fp8;
   out.optim = config.optim, out.guard = config.guard;
+  out.model.weights = config.model.weights;
   return config::to_toml(out);
 }
 

@@ -6,12 +6,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include "checkpoint/diff.hpp"
 #include "checkpoint/h5.hpp"
 #include "checkpoint/import.hpp"
-#include "checkpoint/safetensors_source.hpp"
+#include "checkpoint/safetensors_model.hpp"
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
@@ -52,7 +53,8 @@ std::vector<float> read_all(const safetensors::Source& source, const std::string
   const safetensors::Tensor& tensor = source.tensor(name);
   std::vector<float> values(
       static_cast<std::size_t>(tensor.bytes / safetensors::bytes_of_dtype(tensor.dtype)));
-  source.read(name, 0, values);
+  const safetensors::Wanted all[] = {{name, 0, values}};
+  source.read(all);
   return values;
 }
 
@@ -239,7 +241,10 @@ TEST_F(Import, bringsTheWeightsAndZeroMoments) {
     EXPECT_EQ(result.path, committed_path(imported, 0));
     const Manifest there = read_manifest(result.path);
     EXPECT_GT(there.shards.size(), 3u);
-    EXPECT_EQ(there.facts, order.facts);
+    Facts facts = order.facts;
+    facts.data_identity = safetensors::imported_identity(safetensors::Source(source), order.model);
+    EXPECT_EQ(there.facts, facts);
+    EXPECT_THAT(facts.data_identity, ::testing::MatchesRegex("imported [0-9a-f]{16} F32"));
     EXPECT_EQ(there.point, RunPoint{});
     for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
       if (!whole.tensors[t].name.starts_with(model_family)) continue;
@@ -299,10 +304,142 @@ TEST_F(Import, shardedFilesCountAsOne) {
   index("../sharded/b.safetensors");
   EXPECT_THAT(complaint(), HasSubstr("is not a file beside it"));
   write_file(out / "sharded" / "model.safetensors.index.json", "[]");
-  EXPECT_THAT(complaint(), HasSubstr("no weight_map"));
+  EXPECT_THAT(complaint(), HasSubstr("does not begin with '{'"));
   fs::remove(out / "sharded" / "model.safetensors.index.json");
   order.source = out / "sharded";
   EXPECT_THAT(complaint(), HasSubstr("neither model.safetensors"));
+}
+
+TEST_F(Import, anIndexThatLiesIsRefused) {
+  fs::create_directory(out / "sharded");
+  write_source(out / "sharded" / "a.safetensors", {hf_names[0], hf_names[1]});
+  write_source(out / "sharded" / "b.safetensors", {hf_names[1], hf_names[2]});
+  order.source = out / "sharded" / "model.safetensors.index.json";
+  const auto says = [&](const std::string& map) {
+    write_file(order.source, "{\"weight_map\":{" + map + "}}");
+    return complaint();
+  };
+  const std::string in_a = "\":\"a.safetensors\"", first = std::string("\"") + hf_names[0] + in_a;
+  EXPECT_THAT(says(""), HasSubstr("names no tensor"));
+  EXPECT_THAT(says(first + "," + first), HasSubstr("twice"));
+  EXPECT_THAT(says("\"model.more\"" + in_a.substr(1)), HasSubstr("model.more is in none of its files"));
+  EXPECT_THAT(says("\"x\":1"), HasSubstr("is not a text"));
+  for (const char* name : {"", ".", "..", "/etc/passwd", "../a.safetensors", "sharded/a.safetensors"})
+    EXPECT_THAT(says("\"x\":\"" + std::string(name) + "\""), HasSubstr("is not a file beside it"));
+  EXPECT_THAT(says(first + ",\"" + hf_names[2] + "\":\"b.safetensors\""), HasSubstr("in "));  // twice
+  EXPECT_THAT(says("\"x\":\"nowhere.safetensors\""), HasSubstr(""));
+}
+
+TEST_F(Import, goesOutAsItCameIn) {
+  // Types as real models mix them; what export makes of them by itself is what they were.
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"BF16", "BF16"}, {"F32", "F32"}, {"F16", "F16"}, {"F64", "F32"}};
+  for (const auto& [type, back] : cases) {
+    std::vector<safetensors::Tensor> tensors;
+    std::string buffer;
+    std::map<std::string, std::string> bits;
+    for (const LogicalTensor& tensor : order.model) {
+      const std::string as = tensor.rows == 1 ? "F32" : type;  // norms stay wide
+      const auto element = *element_called(as);
+      const auto count = static_cast<std::size_t>(tensor.elements());
+      std::string data(count * static_cast<std::size_t>(bytes_of(element)), '\0');
+      std::vector<float> values = floats_of("model/" + tensor.name);
+      if (element == Element::f64)
+        for (std::size_t i = 0; i < count; ++i) {
+          const double x = values[i];
+          std::memcpy(data.data() + 8 * i, &x, 8);
+        }
+      else
+        from_fp32(element, values, reinterpret_cast<std::byte*>(data.data()));
+      if (element == Element::f64)
+        bits[tensor.name] = std::string(reinterpret_cast<const char*>(values.data()), 4 * count);
+      else
+        bits[tensor.name] = data;
+      tensors.push_back({tensor.name, as, shape_of(tensor), 0, std::ssize(data)});
+      buffer += data;
+    }
+    write_file(source, safetensors::header_text(tensors, {}) + buffer);
+    const Imported result = import_safetensors(order);
+    const Manifest there = read_manifest(result.path);
+    const auto types = types_of_model(there, {});
+    const fs::path folder_out = out / ("as-" + type);
+    fs::create_directory(folder_out);
+    std::vector<NamedFile> files;
+    safetensors::WeightMap map;
+    for (ModelFile& file : plan_model_files(there, types, 3000)) {
+      for (const auto& name : file.tensors) map[name] = file.name;
+      files.push_back({std::move(file.file), folder_out / file.name});
+    }
+    EXPECT_GT(files.size(), 1u);
+    write_whole_files(result.path, there, files, {}, {4096, 3});
+    write_file(folder_out / safetensors::index_name, safetensors::index_text(map, 1));
+    const safetensors::Source again(folder_out);
+    EXPECT_EQ(again.names().size(), order.model.size());
+    for (const LogicalTensor& tensor : order.model) {
+      EXPECT_EQ(again.tensor(tensor.name).dtype, tensor.rows == 1 ? "F32" : back) << tensor.name;
+      const std::string raw = read_file(folder_out / map.at(tensor.name));
+      const auto& at = again.tensor(tensor.name);
+      const auto begin = safetensors::read_header(folder_out / map.at(tensor.name)).buffer_offset + at.first;
+      EXPECT_EQ(raw.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(at.bytes)),
+                bits.at(tensor.name))
+          << type << " " << tensor.name;
+    }
+    fs::remove_all(imported);
+  }
+}
+
+/// A line of /proc/self/status, in bytes.
+std::int64_t memory(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == key + ":") {
+      std::int64_t kibibytes = 0;
+      status >> kibibytes;
+      return kibibytes << 10;
+    }
+  return 0;
+}
+
+TEST_F(Import, readingTakesLittleMemoryWhateverIsRead) {
+  constexpr std::int64_t count = 48 << 20;
+  std::vector<safetensors::Tensor> tensors = {{"big", "BF16", {count}, 0, 2 * count}};
+  write_file(out / "big", safetensors::header_text(tensors, {}));
+  fs::resize_file(out / "big", fs::file_size(out / "big") + 2 * count);  // a hole: zeros
+  const safetensors::Source big(out / "big");
+  std::vector<float> values(count, 1);
+  std::ofstream("/proc/self/clear_refs") << 5;  // from here on, a new peak
+  const std::int64_t before = memory("VmRSS");
+  const safetensors::Wanted all[] = {{"big", 0, values}};
+  big.read(all);
+  EXPECT_EQ(values.front() + values[count / 2] + values.back(), 0);
+  EXPECT_GT(before, 4 * count);
+  EXPECT_LT(memory("VmHWM") - before, 48 << 20);
+}
+
+TEST_F(Import, everyHalfComesBack) {
+  for (int i = 0; i < 65536; ++i) {
+    const auto bits = static_cast<std::uint16_t>(i);
+    float x = 0;
+    std::uint16_t back = 0;
+    to_fp32(Element::f16, reinterpret_cast<const std::byte*>(&bits), {&x, 1});
+    from_fp32(Element::f16, {&x, 1}, reinterpret_cast<std::byte*>(&back));
+    const bool loud = (bits & 0x7c00) == 0x7c00 && (bits & 0x3ff) != 0 && (bits & 0x200) == 0;
+    EXPECT_EQ(back, loud ? bits | 0x200 : bits);
+    // Halfway to the next one goes to the even one, and a little more goes up.
+    if ((bits & 0x7fff) >= 0x7bff) continue;
+    const auto next = static_cast<std::uint16_t>(bits + 1);
+    float y = 0;
+    to_fp32(Element::f16, reinterpret_cast<const std::byte*>(&next), {&y, 1});
+    const float half = (x + y) / 2, more = std::nextafter(half, y);
+    from_fp32(Element::f16, {&half, 1}, reinterpret_cast<std::byte*>(&back));
+    EXPECT_EQ(back, bits % 2 == 0 ? bits : next);
+    from_fp32(Element::f16, {&more, 1}, reinterpret_cast<std::byte*>(&back));
+    EXPECT_EQ(back, next);
+  }
+  const float large[] = {65519.0f, 65520.0f, 1e30f};
+  std::uint16_t out_bits[3];
+  from_fp32(Element::f16, large, reinterpret_cast<std::byte*>(out_bits));
+  EXPECT_THAT(out_bits, ElementsAre(0x7bff, 0x7c00, 0x7c00));
 }
 
 TEST_F(Import, everyHalfIsTheFloatThatItIs) {

@@ -41,6 +41,8 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.supervise.min_nodes = c.cluster.nodes + 1; }},
       {"supervise.when_short = \"shrink\" needs supervise.min_nodes",
        [](auto& c, auto&) { c.supervise.when_short = WhenShort::shrink; }},
+      {"run.resume and model.weights both say what the run begins with",
+       [](auto& c, auto&) { c.run.resume = "/a/step-00000001", c.model.weights = "/b"; }},
       {"rank.command is empty", [](auto& c, auto&) { c.rank.command.clear(); }},
       {"rank.environment holds an entry without a name ('=x')",
        [](auto& c, auto&) {

@@ -39,7 +39,8 @@ TEST(Mixture, IsOneFileOrSeveralWithWeights) {
 }
 
 TEST(Mixture, RefusesWhatIsNone) {
-  for (const char* part : {"", "web.bin", "web.bin 0", "web.bin -1", "web.bin nan", "web.bin 0.5x", " 1", "web.bin "})
+  for (const char* part :
+       {"", "web.bin", "web.bin 0", "web.bin -1", "web.bin nan", "web.bin 0.5x", " 1", "web.bin "})
     EXPECT_THAT(refusal(mixture({part})), HasSubstr("is not a part of a mixture")) << part;
   Data both = mixture({"web.bin 1"});
   both.tokens = "web.bin";

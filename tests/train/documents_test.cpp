@@ -38,8 +38,8 @@ TEST_F(Documents, DigestAndLossesAreTheSameInEveryWorld) {
   write_texts("documents.bin", texts(200));
   write_tokens("more.bin", vocabulary, 3000);
   for (const Sets& data :
-       {Sets{tokens("documents.bin")},
-        Sets{"data.tokens=", "data.mixture=[\"" + path("documents.bin") + " 2\", \"" + path("more.bin") + " 1\"]"}}) {
+       {Sets{tokens("documents.bin")}, Sets{"data.tokens=", "data.mixture=[\"" + path("documents.bin") +
+                                                                " 2\", \"" + path("more.bin") + " 1\"]"}}) {
     const std::string name = data.size() == 1 ? "one" : "mixed";
     const auto with = [&](Sets more) { return more.insert(more.begin(), data.begin(), data.end()), more; };
     const Finished alone = train(1, name, data);
@@ -77,7 +77,9 @@ TEST_F(Documents, ADocumentKnowsNothingOfItsNeighbours) {
   write_texts("forth.bin", forth, 32);
   write_texts("back.bin", back, 32);
   const auto loss = [&](const std::string& name, const std::string& boundaries) {
-    const Finished done = train(1, name + boundaries, {tokens(name), "data.boundaries=" + boundaries, "train.steps=1", "optim.warmup_steps=0"});
+    const Finished done =
+        train(1, name + boundaries,
+              {tokens(name), "data.boundaries=" + boundaries, "train.steps=1", "optim.warmup_steps=0"});
     EXPECT_EQ(done.status, 0) << done.err;
     return losses(name + boundaries).at(0);
   };

@@ -73,7 +73,7 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   fs::current_path(scratch.path());
   auto config = wanted.config;
   config.run.dir = "runs/../runs/a/", config.data.tokens = "d/tokens", config.data.validation = "d/held-out",
-  config.slurm.bundle = "b.tar.gz", config.run.resume = "old/step",
+  config.model.weights = "w/hf", config.slurm.bundle = "b.tar.gz", config.run.resume = "old/step",
   config.rank.command = {"./train.sh", "./x"};
   const RunDir where = run_dir_of(config);
   config = with_absolute_paths(config, where);
@@ -82,6 +82,7 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   EXPECT_EQ(where.path, here / "runs/a");
   EXPECT_EQ(config.data.tokens, here / "d/tokens");
   EXPECT_EQ(config.data.validation, here / "d/held-out");
+  EXPECT_EQ(config.model.weights, here / "w/hf");
   EXPECT_EQ(config.slurm.bundle, here / "b.tar.gz");
   EXPECT_EQ(config.run.resume, here / "old/step");
   EXPECT_EQ(config.rank.command.front(), here / "train.sh");
@@ -122,6 +123,15 @@ TEST_F(RunDirSetup, refuses_the_run_of_another_model) {
   EXPECT_THAT(refusal().text, HasSubstr("model.layers is 2 there and 3 here"));
   EXPECT_EQ(refusal().exit, Exit::usage);
   wanted.model.layers -= 1, wanted.model.name = "renamed";
+  check_run_dir(run, wanted);
+}
+
+TEST_F(RunDirSetup, refuses_weights_that_are_not_there) {
+  run = run_dir_of(wanted.config);
+  wanted.config.model.weights = (scratch.path() / "nowhere").string();
+  EXPECT_THAT(refusal().text, HasSubstr("there are no weights at"));
+  EXPECT_EQ(refusal().exit, Exit::usage);
+  wanted.config.rank.command = {"./mine"};  // what they mean to another program is its business
   check_run_dir(run, wanted);
 }
 

@@ -1,0 +1,50 @@
+#pragma once
+// Many pieces of work for a few threads. Internal to checkpoint/.
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace holdfast::checkpoint {
+
+/// Does `work(0) ... work(count - 1)`, each once, begun in this order, by up to `workers` threads, the
+/// caller's among them, and returns when all are done. `make()` is called by each thread that takes part and
+/// gives its `work`, with what memory it needs. Throws what the earliest piece that failed threw; none is
+/// begun after a failure.
+template <class Make>
+void work_through(std::size_t count, int workers, Make make) {
+  std::mutex lock;
+  std::size_t next = 0, failed = count;
+  std::exception_ptr failure;
+  const auto take = [&](std::size_t& piece) {
+    const std::scoped_lock hold(lock);
+    if (failure || next == count) return false;
+    piece = next++;
+    return true;
+  };
+  const auto run = [&] {
+    std::size_t piece = 0;
+    try {
+      auto work = make();
+      while (take(piece)) work(piece);
+    } catch (...) {
+      const std::scoped_lock hold(lock);
+      if (failure && piece >= failed) return;
+      failed = piece, failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  try {
+    for (std::size_t i = 1; i < std::min(static_cast<std::size_t>(workers), count); ++i)
+      others.emplace_back(run);
+  } catch (const std::system_error&) {  // no more threads to be had: fewer do it all
+  }
+  if (count > 0) run();
+  for (std::thread& other : others) other.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace holdfast::checkpoint

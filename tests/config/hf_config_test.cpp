@@ -1,0 +1,168 @@
+// config.json: what transformers wrote (tests/model/golden) is understood, and nothing that we would compute
+// otherwise is.
+#include "src/config/hf_config.hpp"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "src/base/files.hpp"
+#include "src/config/load.hpp"
+#include "tests/config/scratch.hpp"
+
+namespace holdfast::config {
+namespace {
+
+using ::holdfast::test::refusal_of;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+std::filesystem::path golden(const std::string& name) {
+  return std::filesystem::path(HOLDFAST_SOURCE_DIR) / "tests/model/golden" / name / "config.json";
+}
+
+/// Llama 3.1 8B as it is published, in the spelling of version 4.
+Json llama31() {
+  return Json::parse(
+      R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu", "hidden_size": 4096,
+    "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false,
+    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+    "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 128256})");
+}
+
+HfConfig read(const Json& json) { return parse_hf_config(json.dump(), "x/config.json", "llama3.1-8b"); }
+std::string complaint(const Json& json) {
+  return refusal_of([&] { read(json); }).text;
+}
+
+TEST(HfConfig, IsTheShapeThatOurOwnFileHas) {
+  const HfConfig found = read(llama31());
+  auto ours = load_model("llama3.1-8b");
+  ours.max_sequence = found.shape.max_sequence;
+  EXPECT_EQ(to_toml(found.shape), to_toml(ours));
+  EXPECT_EQ(found.dtype, "bfloat16");
+  EXPECT_EQ(found.ids.eos, "[128001,128008,128009]");
+  EXPECT_EQ(found.ids.pad, "null");
+}
+
+TEST(HfConfig, WhatTransformersWrites) {
+  const auto llama3 = load_hf_config(golden("llama3")).shape;
+  EXPECT_EQ(llama3.name, "llama3");
+  EXPECT_EQ(llama3.rope_scaling_factor, 8);
+  EXPECT_EQ(llama3.rope_original_sequence, 64);
+  EXPECT_EQ(llama3.rope_theta, 500000);
+  EXPECT_EQ(llama3.kv_heads, 2);
+  const auto qwen2 = load_model(golden("qwen2").parent_path().string());  // a folder is a model file too
+  EXPECT_TRUE(qwen2.qkv_bias && qwen2.tied_embeddings);
+  EXPECT_EQ(qwen2.norm_epsilon, 1e-6);
+  EXPECT_TRUE(load_model(golden("llama_tied").string()).tied_embeddings);
+  EXPECT_FALSE(load_model(golden("llama2").string()).tied_embeddings);
+}
+
+TEST(HfConfig, WhatIsPrintedIsRead) {
+  for (const char* name : {"llama2", "llama3", "qwen2", "llama_tied"}) {
+    const auto shape = load_hf_config(golden(name)).shape;
+    const auto again = parse_hf_config(hf_config_text(shape, "float16", {"1", "[2,3]", "0"}), "x", name);
+    EXPECT_EQ(again.shape, shape) << name;
+    EXPECT_EQ(again.dtype, "float16");
+    EXPECT_EQ(again.ids.eos, "[2,3]");
+  }
+  Json unstretched = llama31();
+  unstretched["rope_scaling"]["factor"] = 1, unstretched["rope_scaling"]["low_freq_factor"] = 2;
+  const auto shape = read(unstretched).shape;
+  EXPECT_EQ(parse_hf_config(hf_config_text(shape, "float16"), "x", shape.name).shape, shape);
+}
+
+TEST(HfConfig, OldFilesLeaveOutWhatWasNotInventedYet) {
+  Json json = llama31();
+  for (const char* key : {"num_key_value_heads", "rope_theta", "rope_scaling", "attention_bias", "mlp_bias",
+                          "tie_word_embeddings", "attention_dropout", "rms_norm_eps"})
+    json.erase(key);
+  const auto shape = read(json).shape;
+  EXPECT_EQ(shape.kv_heads, 32);
+  EXPECT_EQ(shape.rope_theta, 10000);
+  EXPECT_EQ(shape.norm_epsilon, 1e-6);
+}
+
+TEST(HfConfig, RefusesWhatWeWouldComputeOtherwise) {
+  const struct {
+    const char* patch;
+    const char* says;
+  } rows[] = {
+      {R"({"architectures": ["GPT2LMHeadModel"]})", "architecture \"GPT2LMHeadModel\" is none"},
+      {R"({"architectures": ["LlamaForCausalLM", "X"]})", "not a list of one name"},
+      {R"({"architectures": ["Qwen2ForCausalLM"]})", "contradict each other"},
+      {R"({"architectures": null, "model_type": "gemma2"})", "model_type \"gemma2\" is none"},
+      {R"({"architectures": null, "model_type": null})", "it names no architecture"},
+      {R"({"attention_bias": true})", "attention_bias is true"},
+      {R"({"mlp_bias": true})", "mlp_bias is true"},
+      {R"({"attention_dropout": 0.1})", "attention_dropout is 0.1"},
+      {R"({"hidden_act": "gelu"})", "hidden_act is \"gelu\""},
+      {R"({"head_dim": 256})", "head_dim is 256; Holdfast computes hidden_size / num_attention_heads = 128"},
+      {R"({"rope_scaling": {"type": "linear"}})", "is of type \"linear\" and of type \"llama3\""},
+      {R"({"rope_scaling": {"rope_type": null, "type": "linear"}})", "is of type \"linear\"; Holdfast"},
+      {R"({"rope_scaling": {"rope_type": "yarn", "factor": 2}})", "is of type \"yarn\""},
+      {R"({"rope_scaling": {"rope_type": "dynamic", "factor": 2}})", "is of type \"dynamic\""},
+      {R"({"rope_scaling": {"factor": null}})", "rope_scaling.factor is null"},
+      {R"({"rope_scaling": {"low_freq_factor": 9}})", "not below high_freq_factor"},
+      {R"({"rope_parameters": {"full_attention": {"rope_type": "default"}}})", "is of type null"},
+      {R"({"partial_rotary_factor": 0.5})", "partial_rotary_factor is 0.5"},
+      {R"({"quantization_config": {"bits": 4}})", "quantization_config is set"},
+      {R"({"auto_map": {"AutoModelForCausalLM": "m.M"}})", "auto_map names code"},
+      {R"({"layer_types": ["sliding_attention"], "sliding_window": 4096})", "sliding_window is 4096"},
+      {R"({"layer_types": ["linear_attention"]})", "layer_types has \"linear_attention\""},
+      {R"({"hidden_size": null})", "it has no hidden_size"},
+      {R"({"hidden_size": 4096.5})", "hidden_size is 4096.5, not a number from 1"},
+      {R"({"hidden_size": -1})", "hidden_size is -1"},
+      {R"({"hidden_size": 4095})", "not a multiple of num_attention_heads"},
+      {R"({"num_hidden_layers": 1000000000})", "not a number from 1 to 4096"},
+      {R"({"num_key_value_heads": 7})", "not a multiple of num_key_value_heads"},
+      {R"({"rope_theta": "x"})", "rope_theta is \"x\", not a number"},
+      {R"({"rms_norm_eps": 0})", "rms_norm_eps is 0, not a positive number"},
+      {R"({"tie_word_embeddings": 1})", "tie_word_embeddings is 1, not true or false"},
+  };
+  for (const auto& row : rows) {
+    Json json = llama31();
+    json.merge_patch(Json::parse(row.patch));
+    EXPECT_THAT(complaint(json), HasSubstr(row.says)) << row.patch;
+    EXPECT_THAT(complaint(json), HasSubstr("x/config.json")) << row.patch;
+  }
+}
+
+TEST(HfConfig, AWindowThatHidesNothingIsNone) {
+  Json mistral = llama31();
+  mistral["architectures"] = {"MistralForCausalLM"}, mistral["model_type"] = "mistral";
+  mistral.erase("rope_scaling");
+  EXPECT_THAT(complaint(mistral), HasSubstr("sliding_window is 4096"));  // the class's own default
+  mistral["sliding_window"] = 4096;
+  EXPECT_THAT(complaint(mistral), HasSubstr("sliding_window is 4096"));
+  mistral["sliding_window"] = 131072;
+  EXPECT_FALSE(read(mistral).shape.qkv_bias);
+  mistral["sliding_window"] = nullptr;
+  EXPECT_EQ(read(mistral).shape.kv_heads, 8);
+  mistral.erase("num_key_value_heads");
+  EXPECT_THAT(complaint(mistral), HasSubstr("it has no num_key_value_heads"));
+  Json qwen = llama31();
+  qwen["architectures"] = {"Qwen2ForCausalLM"}, qwen["model_type"] = "qwen2";
+  qwen["sliding_window"] = 4096;
+  EXPECT_TRUE(read(qwen).shape.qkv_bias);  // switched off unless use_sliding_window says so
+  qwen["use_sliding_window"] = true;
+  EXPECT_THAT(complaint(qwen), HasSubstr("sliding_window is 4096"));
+}
+
+TEST(HfConfig, RefusesTextsThatOthersMayReadOtherwise) {
+  const auto says = [](const std::string& text) {
+    return refusal_of([&] { parse_hf_config(text, "x", "y"); }).text;
+  };
+  EXPECT_THAT(says(""), HasSubstr("does not begin with '{'"));
+  EXPECT_THAT(says("{\"a\": 1, \"a\": 2}"), HasSubstr("names \"a\" twice"));
+  EXPECT_THAT(says("{\"a\": " + std::string(100000, '[')), HasSubstr("nested too deeply"));
+  EXPECT_THAT(says("{\"a\": \xff}"), HasSubstr("not JSON"));
+  EXPECT_THAT(refusal_of([] { load_model("/nowhere/config.json"); }).text, HasSubstr("cannot read"));
+}
+
+}  // namespace
+}  // namespace holdfast::config
