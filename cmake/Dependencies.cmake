@@ -34,6 +34,11 @@ holdfast_pkg(SODIUM libsodium libsodium-dev)
 holdfast_pkg(XXHASH libxxhash libxxhash-dev)
 holdfast_pkg(ISAL libisal libisal-dev)
 holdfast_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
+holdfast_pkg(UTF8PROC libutf8proc libutf8proc-dev)
+holdfast_pkg(ICU icu-uc libicu-dev)
+holdfast_pkg(ZLIB zlib zlib1g-dev)
+holdfast_pkg(ZSTD libzstd libzstd-dev)
+holdfast_pkg(SIMDJSON simdjson libsimdjson-dev)
 
 # fp32 GEMM; the OpenMP build only (the pthread build would fight over the cores).
 find_library(OPENBLAS_LIBRARY NAMES openblas PATH_SUFFIXES openblas-openmp)

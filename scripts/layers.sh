@@ -20,11 +20,14 @@ src/cuda: src/device src/comm src/kernels src/tensor src/flight src/base
 src/shard: src/comm src/kernels src/tensor src/config src/base
 src/model: src/kernels src/tensor src/config src/base
 src/data: src/base
+src/text: src/data src/base
+src/chat: src/text src/data src/base
+src/corpus: src/chat src/text src/data src/base
 src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
 checkpoint_index: src/base
 checkpoint: checkpoint_index src/base
 src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/flight src/base
-src/tool: checkpoint checkpoint_index src/data src/model src/kernels src/tensor src/config src/base
+src/tool: checkpoint checkpoint_index src/corpus src/chat src/text src/data src/model src/kernels src/tensor src/config src/base
 launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/flight src/base
 launcher/health: slurm src/control src/config src/base

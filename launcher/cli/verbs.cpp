@@ -6,6 +6,7 @@
 
 #include "launcher/cli/verb_config.hpp"
 #include "launcher/cli/verb_ctl.hpp"
+#include "launcher/cli/verb_data.hpp"
 #include "launcher/cli/verb_doctor.hpp"
 #include "launcher/cli/verb_drill.hpp"
 #include "launcher/cli/verb_init.hpp"
@@ -63,6 +64,9 @@ int run_command_line(const std::vector<std::string>& arguments) {
     return static_cast<int>(Exit::usage);
   }
   if (!arguments.front().starts_with('-')) refuse_unknown_verb(arguments.front());
+  // The parser would take the second word for the verb of that name, and "--" for its own.
+  if (arguments.size() > 1 && arguments[0] == "data" && arguments[1] == "submit")
+    return submit_data({arguments.begin() + 2, arguments.end()});
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::Success& e) {  // --help, --version

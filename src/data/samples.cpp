@@ -22,7 +22,8 @@ void read_window(const TokenFile& file, std::int64_t first, bool boundaries, con
     row.labels[n - 1] = -1;
   if (file.header().masked)
     for (std::size_t i = 0; i < n; ++i)
-      if ((i + 1 < n || follows) && !file.learned(first + static_cast<std::int64_t>(i) + 1)) row.labels[i] = -1;
+      if ((i + 1 < n || follows) && !file.learned(first + static_cast<std::int64_t>(i) + 1))
+        row.labels[i] = -1;
   if (!boundaries || file.documents() < 2) {
     std::ranges::fill(row.document_start, 0);
     return;

@@ -14,8 +14,9 @@ namespace holdfast::data {
 /// A window of `inputs.size()` tokens. All three have one length.
 struct Row {
   std::span<std::int32_t> inputs;
-  std::span<std::int32_t> labels;          ///< below 0: nothing is to be learned
-  std::span<std::int32_t> document_start;  ///< places from the row's begin at which the token's document begins
+  std::span<std::int32_t> labels;  ///< below 0: nothing is to be learned
+  std::span<std::int32_t>
+      document_start;  ///< places from the row's begin at which the token's document begins
 };
 
 /// The window that begins with token `first`. The label of a token is the next one; it is masked where that

@@ -1,137 +1,176 @@
 #include "src/tool/data_prepare.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <optional>
+#include <charconv>
+#include <memory>
 
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
-#include "src/base/files.hpp"
-#include "src/data/token_file.hpp"
+#include "src/base/log.hpp"
+#include "src/text/train_sentencepiece.hpp"
+#include "src/tool/interrupt.hpp"
 #include "src/tool/progress.hpp"
-#include "src/tool/text_stream.hpp"
-#include "src/tool/tokenizer.hpp"
 
 namespace holdfast::tool {
-namespace fs = std::filesystem;
 namespace {
 
-void check(const PrepareOptions& options) {
-  if (options.tokenizer.empty() == (options.train_vocabulary == 0)) {
-    throw Error(Exit::usage, "which tokenizer?",
-                "exactly one of --tokenizer and --train-vocabulary is needed",
-                "Use --train-vocabulary 512 for a small model?");
+using nlohmann::ordered_json;
+
+/// "tokens: 3.4 of 12.0 MB, 25.1 MB/s, 1 min left", each stage from its own begin.
+class StageProgress {
+ public:
+  void show(const std::string& stage, std::uint64_t done, std::uint64_t all) {
+    if (stage != stage_) {
+      stage_ = stage;
+      begin_ = Clock::now();
+    }
+    progress_.show([&] {
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+      const double mb = static_cast<double>(done) / 1e6, all_mb = static_cast<double>(all) / 1e6;
+      const double rate = mb / seconds;
+      std::string line = fmt::format("{}: {:.1f} of {:.1f} MB, {:.1f} MB/s", stage, mb, all_mb, rate);
+      if (mb > 0) line += ", " + duration((all_mb - mb) / rate) + " left";
+      return line;
+    });
   }
-  if (!(options.val_fraction >= 0 && options.val_fraction < 1)) {
-    throw Error(Exit::usage, fmt::format("--val-fraction is {}", options.val_fraction),
-                "it must be at least 0 and below 1");
+
+ private:
+  static std::string duration(double seconds) {
+    if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+    if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+    return fmt::format("{:.1f} h", seconds / 3600);
   }
+
+  Progress progress_;
+  std::string stage_;
+  Clock::time_point begin_;
+};
+
+template <class Choice>
+Choice chosen(const char* option, const std::string& typed, std::initializer_list<Choice> choices) {
+  std::string names;
+  for (const Choice choice : choices) {
+    if (corpus::name_of(choice) == typed) return choice;
+    names += (names.empty() ? "" : ", ") + std::string(corpus::name_of(choice));
+  }
+  throw Error(Exit::usage, fmt::format("{} cannot be '{}'", option, typed), "it is one of " + names);
 }
 
-/// Before minutes of work, not after.
-void expect_writable(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  std::error_code error;
-  const bool blocked = fs::is_directory(path, error);
-  if (blocked || ::access(folder.c_str(), W_OK | X_OK) != 0) {
-    throw Error(Exit::usage, "cannot write " + path.string(),
-                blocked ? "it is a folder" : std::strerror(errno), "Choose another path?");
+corpus::Settings settings_of(const PrepareOptions& options) {
+  using corpus::Dedupe, corpus::Format, corpus::Split;
+  corpus::Settings settings = options.settings;
+  settings.format = chosen("--format", options.format,
+                           {Format::automatic, Format::text, Format::jsonl, Format::chat, Format::u16,
+                            Format::u32, Format::megatron});
+  if (settings.format == Format::automatic && !settings.chat.empty()) settings.format = Format::chat;
+  settings.dedupe = chosen("--dedupe", options.dedupe, {Dedupe::none, Dedupe::exact, Dedupe::near});
+  settings.split = chosen("--split", options.split, {Split::automatic, Split::documents, Split::tail});
+  settings.document_end = !options.no_document_end;
+  settings.check_space = !options.no_space_check;
+  return settings;
+}
+
+void print_plan(const corpus::Plan& plan) {
+  ordered_json stages = ordered_json::array();
+  for (const corpus::Stage stage : corpus::stages_of(plan.settings))
+    stages.push_back({{"name", corpus::name_of(stage)}, {"by_parts", corpus::by_parts(stage)}});
+  const ordered_json report = {{"schema_version", 1},
+                               {"output", std::filesystem::absolute(plan.settings.output).string()},
+                               {"work", std::filesystem::absolute(plan.work.path.parent_path()).string()},
+                               {"parts", plan.parts.size()},
+                               {"stages", stages}};
+  fmt::print("{}\n", report.dump(2));
+}
+
+void warn_of_input(const ordered_json& card) {
+  const auto count = [&](const char* name) {
+    return card["read"].contains(name) ? card["read"][name].get<std::uint64_t>() : 0;
+  };
+  if (const auto broken = count("broken"); broken > 0) {
+    const auto& lines = card["broken_lines"];
+    log::warn("{} broken lines were left out{}", broken,
+              lines.size() < broken ? fmt::format("; the first {}:", lines.size()) : ":");
+    for (const auto& line : lines)
+      log::warn("{}:{}: {}", line["path"].get<std::string>(), line["line"].get<std::uint64_t>(),
+                line["why"].get<std::string>());
   }
+  if (const auto empty = count("empty"); empty > 0) log::warn("{} empty documents were left out", empty);
+  if (const auto repaired = count("repaired"); repaired > 0)
+    log::warn("{} malformed UTF-8 sequences became U+FFFD (is this text in another encoding?)", repaired);
+  if (const auto turns = card.value("rewritten_turns", std::int64_t{0}); turns > 0)
+    log::warn("{} turns are not learned: the chat template changes them as the conversation goes on", turns);
+  if (card.contains("unknown") && card["unknown"] > 0)
+    log::warn("{} tokens are unknown ones: this tokenizer cannot spell all of the text",
+              card["unknown"].get<std::int64_t>());
 }
 
-/// "3.4 of 12.0 MB"
-std::string share(std::uint64_t done, std::uint64_t all) {
-  return fmt::format("{:.1f} of {:.1f} MB", static_cast<double>(done) / 1e6, static_cast<double>(all) / 1e6);
+void print_file(const ordered_json& file, const std::string& more) {
+  fmt::print("{}: {} tokens, {}identity {}\n", file["path"].get<std::string>(),
+             file["tokens"].get<std::int64_t>(), more, file["identity"].get<std::string>());
 }
 
-std::string given_model(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) {
-    throw Error(Exit::usage, "cannot use tokenizer " + path.string(), "no such file",
-                "Give a .model file, or train one with --train-vocabulary?");
-  }
-  return files::read_text(path);
-}
-
-std::string trained_model(const PrepareOptions& options, const std::vector<Document>& documents,
-                          std::uint64_t train_bytes) {
-  TextStream stream(documents);
-  Progress progress;
-  return train_tokenizer(options.train_vocabulary, train_bytes, [&](Piece& piece) {
-    progress.show([&] { return "reading text for the tokenizer: " + share(piece.offset, train_bytes); });
-    return stream.next(piece) && piece.offset < train_bytes;
-  });
+void report(const corpus::Settings& settings, const ordered_json& card) {
+  warn_of_input(card);
+  const auto& removed = card["removed"];
+  if (settings.dedupe != corpus::Dedupe::none)
+    log::info("{} equal and {} nearly equal documents were left out", removed["exact"].get<std::int64_t>(),
+              removed["near"].get<std::int64_t>());
+  print_file(card["output"], fmt::format("vocabulary {}, ", card["vocabulary"].get<std::int64_t>()));
+  if (card.contains("validation")) print_file(card["validation"], "");
+  if (const auto model = corpus::model_path(settings); !model.empty())
+    fmt::print("{}: tokenizer\n", model.string());
+  fmt::print("{}: card\n", corpus::card_path(settings.output).string());
 }
 
 }  // namespace
 
-fs::path validation_path(const fs::path& output) {
-  fs::path path = output;
-  return path.replace_extension(".val" + output.extension().string());
+corpus::Surroundings surroundings() {
+  corpus::Surroundings around;
+  around.open_tokenizer = text::open_tokenizer;
+  around.train_model = text::train_sentencepiece;
+  around.free_bytes = corpus::free_bytes_beside;
+  const auto progress = std::make_shared<StageProgress>();
+  around.watch.progress = [progress](const std::string& stage, std::uint64_t done, std::uint64_t all) {
+    progress->show(stage, done, all);
+  };
+  around.watch.check = stop_if_interrupted;
+  return around;
 }
 
-PrepareReport prepare(const PrepareOptions& options) {
-  check(options);
-  PrepareReport report;
-  if (options.val_fraction > 0) report.validation = validation_path(options.output);
-  report.tokenizer = options.tokenizer_out;
-  if (report.tokenizer.empty() && options.train_vocabulary > 0)
-    report.tokenizer = fs::path(options.output).replace_extension(".model");
-  std::vector<fs::path> outputs = {options.output, report.validation, report.tokenizer};
-  std::erase(outputs, fs::path());
-  for (const fs::path& path : outputs) expect_writable(path);
+corpus::Task task_of(const std::string& text) {
+  corpus::Task task;
+  const char* end = text.data() + text.size();
+  const auto number = std::from_chars(text.data(), end, task.number);
+  const bool slash = number.ec == std::errc() && number.ptr != end && *number.ptr == '/';
+  const auto of = slash ? std::from_chars(number.ptr + 1, end, task.of) : number;
+  if (!slash || of.ec != std::errc() || of.ptr != end || task.number >= task.of)
+    throw Error(Exit::usage, "--task cannot be '" + text + "'",
+                "it is a number and how many there are: 0/8 to 7/8");
+  return task;
+}
 
-  const std::vector<Document> documents = documents_of(options.input, outputs);
-  report.documents = documents.size();
-  for (const Document& document : documents) report.bytes += document.bytes;
-  const auto train_bytes =
-      static_cast<std::uint64_t>(static_cast<double>(report.bytes) * (1 - options.val_fraction));
-
-  const std::string model = options.tokenizer.empty() ? trained_model(options, documents, train_bytes)
-                                                      : given_model(options.tokenizer);
-  const Tokenizer tokenizer(model, options.tokenizer.empty() ? "just trained" : options.tokenizer.string());
-  report.vocabulary = tokenizer.vocabulary();
-
-  const data::Hash128 model_hash = data::hash_bytes(model);
-  data::TokenFileWriter train(options.output, report.vocabulary, model_hash);
-  std::optional<data::TokenFileWriter> validation;
-  TextStream stream(documents);
-  Progress progress;
-  Piece piece;
-  std::vector<std::int32_t> tokens;
-  while (stream.next(piece)) {
-    const bool first_of_validation = options.val_fraction > 0 && !validation && piece.offset >= train_bytes;
-    if (first_of_validation) {
-      validation.emplace(report.validation, report.vocabulary, model_hash);
-      piece.before = Before::document;  // a file of its own begins like a document
+void run_prepare(const PrepareOptions& options) {
+  const corpus::Settings settings = settings_of(options);
+  note_interrupts();
+  ordered_json card;
+  {
+    const corpus::Surroundings around = surroundings();
+    if (options.stage.empty() && !options.plan_json) {
+      card = corpus::prepare(settings, around);
+    } else {
+      corpus::Plan plan = corpus::plan_of(settings, around);
+      if (options.plan_json) {
+        if (settings.check_space) corpus::check_space(plan, around);
+        return print_plan(plan);
+      }
+      const auto stage = corpus::stage_of(options.stage);
+      if (!stage) throw Error(Exit::usage, "there is no stage '" + options.stage + "'");
+      card = corpus::run_stage(plan, *stage, options.task.empty() ? corpus::Task{} : task_of(options.task),
+                               around);
     }
-    tokenizer.encode(piece, tokens);
-    report.unknown += std::count(tokens.begin(), tokens.end(), tokenizer.unknown());
-    (validation ? *validation : train).append(tokens);
-    progress.show([&] {
-      return fmt::format("tokens: {}, {:.2f} M", share(piece.offset, report.bytes),
-                         static_cast<double>(train.size()) / 1e6);
-    });
   }
-  progress.clear();
-  report.replaced = stream.replaced();
-  if (options.val_fraction > 0 && (!validation || validation->size() <= 1)) {
-    throw Error(Exit::usage, "no text is left for validation",
-                fmt::format("a fraction of {} of {} bytes", options.val_fraction, report.bytes),
-                "Use a larger --val-fraction?");
-  }
-
-  if (!report.tokenizer.empty()) files::replace_atomically(report.tokenizer, model, 0644);
-  if (validation) {
-    report.val_tokens = validation->size();
-    report.val_identity = data::hex(validation->finish().content);
-  }
-  report.tokens = train.size();
-  report.identity = data::hex(train.finish().content);  // last: who sees this file sees the others
-  return report;
+  if (!card.is_null()) report(settings, card);
 }
 
 }  // namespace holdfast::tool

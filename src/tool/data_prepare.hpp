@@ -1,39 +1,27 @@
 #pragma once
-// `data prepare`: plain text to token files. The same input and settings give the same bytes, whatever the
-// run.
-#include <cstdint>
-#include <filesystem>
+// `data prepare` on a terminal: the corpus library with its surroundings, and what is said of the result.
+#include <cstddef>
 #include <string>
-#include <vector>
+
+#include "src/corpus/prepare.hpp"
 
 namespace holdfast::tool {
 
 struct PrepareOptions {
-  std::vector<std::filesystem::path> input;  ///< files and folders; a file is a document
-  std::filesystem::path output;              ///< token file
-  std::filesystem::path tokenizer;           ///< a SentencePiece model; empty: train one
-  int train_vocabulary = 0;                  ///< pieces of the model to train; 0: use `tokenizer`
-  std::filesystem::path
-      tokenizer_out;        ///< where to keep the model; empty: beside the output (only a trained one)
-  double val_fraction = 0;  ///< in [0, 1): the last part of the text (by bytes) becomes OUTPUT.val.EXT; a
-                            ///< trained model never sees it
+  corpus::Settings settings;
+  std::string format = "auto", dedupe = "none", split = "auto";  ///< as typed
+  bool no_document_end = false, no_space_check = false;
+  bool plan_json = false;   ///< print stages and parts, and do nothing
+  std::string stage, task;  ///< one stage; "2/8": its third task of eight
 };
 
-/// What was written.
-struct PrepareReport {
-  std::uint64_t documents = 0, bytes = 0;
-  std::int64_t vocabulary = 0, tokens = 0, val_tokens = 0;
-  std::uint64_t replaced = 0;  ///< malformed UTF-8 sequences that became U+FFFD
-  std::int64_t unknown = 0;    ///< <unk> tokens: text that this tokenizer cannot spell
-  std::string identity, val_identity;
-  std::filesystem::path validation, tokenizer;  ///< empty: not written
-};
+/// Tokenizers, SentencePiece's training, disk space, progress on stderr, and Ctrl-C.
+corpus::Surroundings surroundings();
 
-/// "tokens.bin" -> "tokens.val.bin"
-std::filesystem::path validation_path(const std::filesystem::path& output);
+/// Prints what was written on stdout, and what was wrong with the input on stderr.
+void run_prepare(const PrepareOptions& options);
 
-/// Error (usage) for missing or empty input, an output that cannot be written, a vocabulary that does not
-/// suit the text, settings that contradict each other. Nothing is written then, except perhaps the tokenizer.
-PrepareReport prepare(const PrepareOptions& options);
+/// "2/8". Throws Error (usage).
+corpus::Task task_of(const std::string& text);
 
 }  // namespace holdfast::tool

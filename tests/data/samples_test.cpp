@@ -102,7 +102,7 @@ TEST_F(SamplesTest, OneFileIsReadInItsSamplersOrder) {
 
 TEST_F(SamplesTest, AMixtureKeepsItsWeightsAndVisitsEachSourceInEpochs) {
   std::vector<Source> sources;
-  sources.push_back({make("a", 0, {50, 51}), 3});    // 10 windows
+  sources.push_back({make("a", 0, {50, 51}), 3});     // 10 windows
   sources.push_back({make("b", 500, {401}), 0.999});  // 40 windows
   const Samples samples(std::move(sources), 10, 5, true);
   EXPECT_TRUE(samples.has_boundaries());
@@ -139,7 +139,8 @@ TEST_F(SamplesTest, PlacesAreAFunctionOfSeedAndNumberAlone) {
   std::set<std::string> identities = {a.identity(), b.identity(), other.identity()};
   for (std::int64_t i = 999; i >= 0; --i) {
     EXPECT_EQ(a.place(i).first_token, b.place(i).first_token);
-    same += a.place(i).source == other.place(i).source && a.place(i).first_token == other.place(i).first_token;
+    same +=
+        a.place(i).source == other.place(i).source && a.place(i).first_token == other.place(i).first_token;
   }
   EXPECT_LT(same, 100);
   EXPECT_EQ(identities.size(), 2u);

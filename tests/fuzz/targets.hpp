@@ -12,11 +12,15 @@ void try_manifest(std::string_view bytes);
 void try_vote(std::string_view bytes);
 /// A safetensors file: length, header, buffer.
 void try_safetensors(std::string_view bytes);
+/// A config.json, or the index of a sharded model.
+void try_hf_config(std::string_view bytes);
 /// One message of the control protocol, without its seal.
 void try_message(std::string_view bytes);
 /// Lines of a handshake, or behind one: the first byte says which.
 void try_session(std::string_view bytes);
 /// Bytes on an agent's socket.
 void try_channel(std::string_view bytes);
+/// A chat template; behind a NUL, where there is one, the conversation that it renders.
+void try_jinja(std::string_view bytes);
 
 }  // namespace holdfast::fuzz
