@@ -11,6 +11,7 @@
 #include "launcher/plan/plan_text.hpp"
 #include "launcher/plan/topology.hpp"
 #include "slurm/hostlist.hpp"
+#include "src/config/adapters.hpp"
 
 namespace holdfast::launcher {
 namespace {

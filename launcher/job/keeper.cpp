@@ -19,6 +19,7 @@
 #include "slurm/job_env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
@@ -335,7 +336,7 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   const auto env = slurm::job_env();
   confirm_owner(run, env.job, cluster);
   const auto config = config::load(run.config()).config;
-  const auto model = config::load_model(run.model().string());
+  const auto model = config::model_of(config);
   const auto facts = config::load_cluster(run.cluster().string());
   const std::string ledger = config.supervise.ledger.empty() ? facts.ledger : config.supervise.ledger;
   const auto here = allocation(cluster, env);

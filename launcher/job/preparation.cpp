@@ -8,6 +8,7 @@
 #include "launcher/plan/topology.hpp"
 #include "slurm/job_env.hpp"
 #include "src/base/error.hpp"
+#include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::launcher {
@@ -18,7 +19,7 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
 
   out.files.facts = config::load_cluster(config.cluster.file);
-  out.files.model = config::load_model(config.model.file);
+  out.files.model = config::model_of(config);
   config::check(config, out.files.model);
   config = config::resolve(config, out.files.facts);
   config::check(config, out.files.model);

@@ -17,6 +17,27 @@ std::int64_t fp8_bytes(const config::RunConfig& config, const config::ModelShape
   return 2 * tokens * widest + std::max(tokens * std::max(d, f), widest * d) + numbers * 12 * m.layers * 4;
 }
 
+/// Adapters: what all layers share of inputs and products of one, see src/model/activations.cpp.
+std::int64_t adapter_bytes(const config::RunConfig& config, const config::ModelShape& m, std::int64_t tokens,
+                           std::int64_t chunk) {
+  using enum config::Projection;
+  if (!m.adapters.any()) return 0;
+  const std::int64_t d = m.width, f = m.ffn, packed = d + 2 * std::int64_t{m.kv_heads} * m.head_size();
+  const std::int64_t value = bytes_of(config.precision.parameters), fp32 = 4;
+  std::int64_t widest = 0, widest_input = 0, parts = 0;
+  const auto take = [&](std::int64_t in, std::int64_t out, std::initializer_list<config::Projection> layers) {
+    const auto count = std::ranges::count_if(layers, [&](auto p) { return m.adapters.has(p); });
+    if (count == 0) return;
+    widest = std::max({widest, in, out}), widest_input = std::max(widest_input, in);
+    parts = std::max<std::int64_t>(parts, count);
+  };
+  take(d, packed, {q, k, v}), take(d, d, {o}), take(d, 2 * f, {gate, up}), take(f, d, {down});
+  const bool drops = m.adapters.dropout > 0;
+  const std::int64_t inner = parts * m.adapters.rank;
+  return (value != fp32 || drops ? chunk * widest * fp32 : 0) + tokens * inner * (fp32 + 2 * value) +
+         (drops ? chunk * widest_input * fp32 + tokens * widest_input * value + 8 : 0);
+}
+
 }  // namespace
 
 std::int64_t activation_bytes(const config::RunConfig& config, const config::ModelShape& m) {
@@ -41,7 +62,8 @@ std::int64_t activation_bytes(const config::RunConfig& config, const config::Mod
   const std::int64_t logits = std::min(tokens, head_chunk) * m.vocabulary * fp32;
   const std::int64_t rope =
       std::int64_t{config.train.sequence} * m.head_size() * bytes_of(config.precision.buffers);
-  return tokens * (blocks + around) + logits + rope + fp8_bytes(config, m, tokens);
+  return tokens * (blocks + around) + logits + rope + fp8_bytes(config, m, tokens) +
+         adapter_bytes(config, m, tokens, std::min(tokens, head_chunk));
 }
 
 }  // namespace holdfast::launcher

@@ -49,18 +49,26 @@ int accumulators_of(int lanes, int replicas) {
 struct Elements {
   std::int64_t slice = 0;           ///< its slices of all tensors
   std::int64_t optimized = 0;       ///< what its optimizer updates
+  std::int64_t frozen = 0;          ///< its slices of what is not trained
   std::vector<std::int64_t> units;  ///< whole units
+  std::vector<std::int64_t> leaf;   ///< their gradients
 };
 
 Elements elements_of(const config::ModelShape& model, int group, int replicas, bool split_optimizer) {
   Elements out;
   out.units.assign(static_cast<std::size_t>(model.layers) + 2, 0);
+  out.leaf = out.units;
   for (const auto& t : config::stored_tensors_of(model)) {
-    const int cut_for = split_optimizer ? replicas : 1;  // see src/shard/layout.cpp
+    const int cut_for = split_optimizer && !t.frozen ? replicas : 1;  // see src/shard/layout.cpp
     const std::int64_t slice = slice_stride(t.elements(), group, cut_for),
                        part = slice_part(slice, 1, replicas);
-    auto& unit = out.units[static_cast<std::size_t>(t.unit)];
-    unit = round_up(unit, unit_alignment) + slice * group;
+    const auto unit = static_cast<std::size_t>(t.unit);
+    out.units[unit] = round_up(out.units[unit], unit_alignment) + slice * group;
+    if (t.frozen) {
+      out.frozen += slice;
+      continue;
+    }
+    out.leaf[unit] = round_up(out.leaf[unit], unit_alignment) + slice * group;
     out.slice += slice;
     out.optimized += split_optimizer ? part : slice;
   }
@@ -100,6 +108,7 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
   const StateBytes& s = memory.state;
   const Part parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
                         {"parameters", s.parameters + s.copies},
+                        {"frozen weights", s.frozen},
                         {"gradient sums", s.accumulators},
                         {"gathered units", memory.gathered},
                         {"gradients of a micro-batch", memory.leaf}};
@@ -109,7 +118,8 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
   const char* or_offload =
       memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
   for (const auto& part : parts)
-    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
+    if (part.bytes > 0)
+      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
   throw Error(
       Exit::impossible,
       fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
@@ -134,7 +144,8 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
       round_up(elements.slice * fp32 * accumulators_of(config.train.lanes, replicas), page) +
       (split ? elements.optimized * fp32 : 0);
   out.gathered = gathered_bytes(config.shard, elements.units, type, group);
-  out.leaf = leaf_bytes(elements.units);
+  out.leaf = leaf_bytes(elements.leaf);
+  out.state.frozen = elements.frozen * type;
   out.activations = activation_bytes(config, model);
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;

@@ -180,7 +180,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
 
   plan.parameters = config::parameters_of(model);
   plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
-  plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * plan.parameters;
+  plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * config::trained_parameters_of(model);
   plan.checkpoint_every = config.checkpoint.every;
   if (facts.storage_write_bytes_s > 0)
     plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;

@@ -76,7 +76,8 @@ json to_json(const Plan& p) {
          {{"parameters", m.state.parameters},
           {"copies", m.state.copies},
           {"optimizer", m.state.optimizer},
-          {"accumulators", m.state.accumulators}}},
+          {"accumulators", m.state.accumulators},
+          {"frozen", m.state.frozen}}},
         {"gathered", m.gathered},
         {"leaf", m.leaf},
         {"activations_estimate", m.activations},
@@ -135,7 +136,7 @@ Plan plan_from_json(const json& j) {
     const auto& m = j.at("memory_bytes");
     const auto& state = m.at("state");
     p.memory.state = {state.at("parameters"), state.at("copies"), state.at("optimizer"),
-                      state.at("accumulators")};
+                      state.at("accumulators"), state.at("frozen")};
     p.memory.gathered = m.at("gathered"), p.memory.leaf = m.at("leaf"),
     p.memory.activations = m.at("activations_estimate");
     p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"),

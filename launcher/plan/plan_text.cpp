@@ -130,8 +130,9 @@ std::vector<std::string> memory(const Plan& p) {
   const auto copies = s.copies == 0 ? ""
                                     : fmt::format(" (and {} as {})", bytes_text(s.copies),
                                                   config::name_of(p.precision.parameters));
-  return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}", bytes_text(s.parameters), copies,
-                      bytes_text(s.optimizer), bytes_text(s.accumulators)),
+  const auto frozen = s.frozen == 0 ? "" : ", frozen " + bytes_text(s.frozen);
+  return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}{}", bytes_text(s.parameters), copies,
+                      bytes_text(s.optimizer), bytes_text(s.accumulators), frozen),
           fmt::format("gathered units {}, gradients of a leaf {}, activations about {}",
                       bytes_text(m.gathered), bytes_text(m.leaf), bytes_text(m.activations)),
           fmt::format("together about {}{}{}{}", bytes_text(m.needed()),

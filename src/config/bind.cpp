@@ -207,6 +207,14 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "kept blocks stay until the optimizer step");
   t.add("shard.offload", &C::shard, &Shard::offload, "what lies in host memory while a GPU trains");
 
+  t.add("lora.rank", &C::lora, &Lora::rank,
+        "train adapters of this rank instead of the model; 0: the model itself", between(0, 1024));
+  t.add("lora.alpha", &C::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
+  t.add("lora.dropout", &C::lora, &Lora::dropout,
+        "probability with which an element of an adapter's input is left out, below 1", between(0, 1));
+  t.add("lora.targets", &C::lora, &Lora::targets,
+        "linear layers with adapters: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+
   t.add("optim.lr", &C::optim, &Optim::lr, "highest learning rate", at_least(0));
   t.add("optim.min_lr", &C::optim, &Optim::min_lr, "learning rate at the last step", at_least(0));
   t.add("optim.warmup_steps", &C::optim, &Optim::warmup_steps, "steps of linear warmup", at_least(0));

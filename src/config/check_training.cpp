@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/error.hpp"
+#include "src/config/adapters.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/mixture.hpp"
 #include "src/config/optim_group.hpp"
@@ -55,6 +56,9 @@ void check_precision(const PrecisionPolicy& p, const Optim& o) {
 /// What every backend can multiply: tensor cores take 8-bit operands whose sizes are multiples of 16.
 void check_fp8(const RunConfig& c, const ModelShape& m) {
   if (c.precision.products != Products::fp8) return;
+  if (c.lora.rank > 0)
+    refuse("precision.products = fp8 contradicts lora.rank", "8-bit products have no adapters beside them",
+           "Use precision.products = bf16?");
   if (c.precision.parameters != Precision::bf16)
     refuse("precision.products = fp8 contradicts precision.parameters = fp32",
            "operands are rounded to 8 bits from bf16", "Use bf16 parameters?");
@@ -138,7 +142,8 @@ void check_levels(const Checkpoint& c) {
 
 void check_training(const RunConfig& config, const ModelShape& model) {
   check_train(config.train, model);
-  mixture_of(config.data);  // refuses what is no mixture
+  adapters_of(config.lora);  // refuses what no block has
+  mixture_of(config.data);   // refuses what is no mixture
   check_eval(config.eval, config.data);
   check_precision(config.precision, config.optim);
   check_fp8(config, model);

@@ -1,13 +1,32 @@
 #pragma once
 // What a Llama-shaped model consists of: every logical tensor by its Hugging Face name. Pure; the planner
 // counts bytes with it, the trainer allocates with it, checkpoints name tensors by it.
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace holdfast::config {
 
-/// configs/models/*.toml, table [model]
+/// The linear layers of a block, in the order of their names in names_of_projections.
+enum class Projection { q, k, v, o, gate, up, down };
+constexpr int projections = 7;
+inline constexpr std::array names_of_projections = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                                    "gate_proj", "up_proj", "down_proj"};
+
+/// Low-rank adapters beside linear layers: y = x W^T + scale (x A^T) B^T, A: rank x in, B: out x rank (Hu et
+/// al., "LoRA: Low-rank adaptation of large language models", 2021). They are trained, and nothing else is.
+struct Adapters {
+  int rank = 0;  ///< 0: none
+  double scale = 1;
+  double dropout = 0;  ///< probability with which an element of x is 0 on its way to A
+  std::array<bool, projections> on = {};
+  bool any() const { return rank > 0; }
+  bool has(Projection p) const { return on[static_cast<std::size_t>(p)]; }
+  bool operator==(const Adapters&) const = default;
+};
+
+/// configs/models/*.toml, table [model]; adapters are the run's
 struct ModelShape {
   std::string name = "tiny";
   int vocabulary = 512;  ///< V
@@ -24,12 +43,14 @@ struct ModelShape {
   double norm_epsilon = 1e-5;
   bool tied_embeddings = false;
   bool qkv_bias = false;  ///< q_proj, k_proj and v_proj have biases (Qwen 2)
+  Adapters adapters;
   int head_size() const { return width / heads; }
   bool operator==(const ModelShape&) const = default;
 };
 
-/// matrix: a factor of a product. gain: of a norm. bias: added to each row of a product.
-enum class TensorKind { matrix, gain, bias };
+/// matrix: a factor of a product. gain: of a norm. bias: added to each row of a product. adapter_a,
+/// adapter_b: see Adapters.
+enum class TensorKind { matrix, gain, bias, adapter_a, adapter_b };
 
 /// A logical tensor: row-major rows x cols. A gain is one row; a bias has one row for each of its elements,
 /// as the matrix it belongs to, so that what is packed by rows packs biases too. `unit` is the sharding unit
@@ -42,24 +63,35 @@ struct TensorSpec {
   std::int64_t elements() const { return rows * cols; }
 };
 
-/// All tensors in canonical order (unit by unit): model.embed_tokens.weight,
+/// The model's own tensors in canonical order (unit by unit): model.embed_tokens.weight,
 /// model.layers.0.input_layernorm.weight, model.layers.0.self_attn.{q,k,v}_proj.weight,
 /// model.layers.0.self_attn.{q,k,v}_proj.bias (where there are biases),
 /// model.layers.0.self_attn.o_proj.weight, model.layers.0.post_attention_layernorm.weight,
 /// model.layers.0.mlp.{gate,up,down}_proj.weight, ..., model.norm.weight, lm_head.weight (absent when tied).
+std::vector<TensorSpec> base_tensors_of(const ModelShape& shape);
+/// What is trained, in canonical order: all of the model, or with adapters these alone, as
+/// model.layers.0.self_attn.q_proj.lora_A.weight; in each block all A of one input, then their B: q, k, v; o;
+/// gate, up; down. What checkpoints hold and the optimizer updates.
 std::vector<TensorSpec> tensors_of(const ModelShape& shape);
+/// What is not: nothing, or with adapters all of the model.
+std::vector<TensorSpec> frozen_tensors_of(const ModelShape& shape);
+
 /// A tensor as it lies in memory: logical tensors of one unit, concatenated along rows (q|k|v, their
-/// biases, and gate|up are one operand each; every other tensor stands alone). The element index within a
-/// part is the stored index minus the sizes of the parts before it. Slices (src/base/slice.hpp) cut stored
-/// tensors.
+/// biases, gate|up, and the A of adapters that read one input are one operand each; every other tensor stands
+/// alone). The element index within a part is the stored index minus the sizes of the parts before it. Slices
+/// (src/base/slice.hpp) cut stored tensors.
 struct StoredTensor {
-  int first_part = 0, parts = 1;  ///< indices into tensors_of()
+  int first_part = 0, parts = 1;  ///< indices into tensors_of(), or frozen_tensors_of()
   std::int64_t rows = 1, cols = 1;
   int unit = 0;
+  bool frozen = false;
   std::int64_t elements() const { return rows * cols; }
 };
 
+/// Unit by unit; in a block the model's own, then the adapters.
 std::vector<StoredTensor> stored_tensors_of(const ModelShape& shape);
+/// Of the model, without adapters; of tensors_of().
 std::int64_t parameters_of(const ModelShape& shape);
+std::int64_t trained_parameters_of(const ModelShape& shape);
 
 }  // namespace holdfast::config

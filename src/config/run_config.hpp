@@ -173,6 +173,15 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
+/// [lora]: low-rank adapters are trained instead of the model (config::Adapters)
+struct Lora {
+  int rank = 0;        ///< 0: none, the model itself is trained
+  double alpha = 16;   ///< what an adapter adds is scaled by alpha / rank
+  double dropout = 0;  ///< of the adapters' input, while training
+  std::vector<std::string> targets = {"q_proj", "v_proj"};  ///< linear layers, by name
+  bool operator==(const Lora&) const = default;
+};
+
 /// [optim]: AdamW; learning rate: linear warmup, then `schedule` from lr to min_lr (optim/schedule.hpp)
 struct Optim {
   double lr = 3e-4, min_lr = 3e-5;
@@ -257,6 +266,7 @@ struct RunConfig {
   PrecisionPolicy precision;
   Fp8 fp8;
   Shard shard;
+  Lora lora;
   Optim optim;
   Guard guard;
   Checkpoint checkpoint;

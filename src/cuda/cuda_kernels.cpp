@@ -9,6 +9,7 @@
 #include "src/cuda/kernels/adamw.hpp"
 #include "src/cuda/kernels/column_sums.hpp"
 #include "src/cuda/kernels/convert.hpp"
+#include "src/cuda/kernels/dropout.hpp"
 #include "src/cuda/kernels/embedding.hpp"
 #include "src/cuda/kernels/fold.hpp"
 #include "src/cuda/kernels/head.hpp"
@@ -160,6 +161,9 @@ void CudaKernels::head_loss(Stream& stream, const kernels::HeadLoss& h) {
   }
 }
 
+void CudaKernels::dropout(Stream& stream, const kernels::Dropout& call) {
+  enqueue(stream, [&](StreamHandle s) { cuda::dropout(runtime_, s, call); });
+}
 void CudaKernels::convert(Stream& stream, void* out, DType to, const void* in, DType from,
                           std::int64_t count) {
   enqueue(stream, [&](StreamHandle s) { cuda::convert(runtime_, s, out, to, in, from, count); });

@@ -46,6 +46,7 @@ class CudaKernels final : public kernels::Kernels {
   void norm_backward(Stream&, const kernels::NormGradient&) override;
   void swiglu(Stream&, Mat out, ConstMat gate_up, const kernels::Quantize* quantize = nullptr) override;
   void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) override;
+  void dropout(Stream&, const kernels::Dropout&) override;
   void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) override;
   void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens,
                       kernels::Write) override;

@@ -137,6 +137,22 @@ struct AdamW {
   std::int64_t count = 0;
 };
 
+/// out = in * factor where an element stays, else 0; rounded once to the type of `out`. Element c of a token
+/// goes when word c % 4 of tensor::philox({c / 4, place of the token in its row, low and high half of its
+/// row's global sample}, {low and high half of `key`}) is below `threshold`: whatever is computed again, on
+/// whichever rank, leaves out the same.
+struct Dropout {
+  Mat out;  ///< T x n; may be `in` itself
+  ConstMat in;
+  float factor = 1;
+  std::uint32_t threshold = 0;                 ///< probability * 2^32; 0: all stay, nothing below is read
+  std::uint64_t key = 0;                       ///< of the run and the layer
+  const std::int64_t* first_sample = nullptr;  ///< [1]: global sample of row 0
+  int sequence = 1;                            ///< tokens per row
+  std::int64_t first_token = 0;                ///< of `in`, counted over all rows
+  Write write = Write::replace;                ///< add: to an fp32 `out`
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -180,6 +196,8 @@ class Kernels {
   /// `quantize`: also of `out`, as if called behind.
   virtual void swiglu(Stream&, Mat out, ConstMat gate_up, const Quantize* quantize = nullptr) = 0;
   virtual void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) = 0;
+
+  virtual void dropout(Stream&, const Dropout&) = 0;
 
   /// out row t = table row tokens[t]; zeros for a token below 0 (padding).
   virtual void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) = 0;

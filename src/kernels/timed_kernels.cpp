@@ -74,6 +74,9 @@ void TimedKernels::swiglu_backward(Stream& s, Mat d_gate_up, ConstMat d_out, Con
   time(s, Work::pointwise, "swiglu backward",
        [&] { kernels_.swiglu_backward(s, d_gate_up, d_out, gate_up); });
 }
+void TimedKernels::dropout(Stream& s, const Dropout& d) {
+  time(s, Work::pointwise, "dropout", [&] { kernels_.dropout(s, d); });
+}
 void TimedKernels::embed(Stream& s, Mat out, ConstMat table, const std::int32_t* tokens) {
   time(s, Work::pointwise, "embed", [&] { kernels_.embed(s, out, table, tokens); });
 }

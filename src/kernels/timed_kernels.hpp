@@ -32,6 +32,7 @@ class TimedKernels final : public Kernels {
   void norm_backward(Stream&, const NormGradient&) override;
   void swiglu(Stream&, Mat out, ConstMat gate_up, const Quantize* quantize = nullptr) override;
   void swiglu_backward(Stream&, Mat d_gate_up, ConstMat d_out, ConstMat gate_up) override;
+  void dropout(Stream&, const Dropout&) override;
   void embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) override;
   void embed_backward(Stream&, Mat d_table, ConstMat d_out, const std::int32_t* tokens, Write) override;
   void head_loss(Stream&, const HeadLoss&) override;

@@ -30,6 +30,7 @@ Activations::Activations(const config::ModelShape& shape, const Options& options
     workspace_ = arena_.plan<std::byte>("attention workspace", attention_workspace);
   }
   if (options.products == config::Products::fp8) plan_fp8(shape, options);
+  if (shape.adapters.any()) plan_adapters(shape, options);
   logits = plan("logits", DType::fp32, std::min(tokens, kernels::head_chunk), shape.vocabulary);
   cosine = plan("rope cosine", options.buffers, options.sequence, half);
   sine = plan("rope sine", options.buffers, options.sequence, half);
@@ -38,6 +39,7 @@ Activations::Activations(const config::ModelShape& shape, const Options& options
   document_start_ = arena_.plan<std::int32_t>("document starts", tokens);
   loss_ = arena_.plan<tensor::ExactSum>("loss", 1);
   valid_ = arena_.plan<std::int64_t>("valid labels", 1);
+  if (shape.adapters.dropout > 0) first_sample_ = arena_.plan<std::int64_t>("first sample", 1);
 }
 
 void Activations::plan_blocks(const config::ModelShape& shape, const Options& options) {
@@ -90,6 +92,31 @@ void Activations::plan_fp8(const config::ModelShape& shape, const Options& optio
   if (options.scaling == config::Scaling::delayed)
     fp8.amax = plan("8-bit largest values of a step", DType::fp32, 1, roles);
   fp8.measured = plan("8-bit largest values of a leaf", DType::fp32, 1, roles);
+}
+
+void Activations::plan_adapters(const config::ModelShape& shape, const Options& options) {
+  using enum config::Projection;
+  const auto& on = shape.adapters;
+  const std::int64_t tokens = options.tokens(), chunk = std::min(tokens, kernels::head_chunk);
+  const std::int64_t d = shape.width, f = shape.ffn,
+                     packed = (shape.heads + 2 * std::int64_t{shape.kv_heads}) * shape.head_size();
+  std::int64_t widest = 0, widest_input = 0, layers = 0;
+  const auto take = [&](std::int64_t in, std::int64_t out, std::initializer_list<config::Projection> parts) {
+    const auto count = std::ranges::count_if(parts, [&](auto p) { return on.has(p); });
+    if (count == 0) return;
+    widest = std::max({widest, in, out}), widest_input = std::max(widest_input, in);
+    layers = std::max<std::int64_t>(layers, count);
+  };
+  take(d, packed, {q, k, v}), take(d, d, {o}), take(d, 2 * f, {gate, up}), take(f, d, {down});
+  const std::int64_t inner = layers * on.rank;
+  if (options.activations != DType::fp32 || on.dropout > 0)
+    adapters.wide = plan("adapter product", DType::fp32, chunk, widest);
+  adapters.inner = plan("adapter inner", DType::fp32, tokens, inner);
+  adapters.scaled = plan("adapter inner, scaled", options.activations, tokens, inner);
+  adapters.kept = plan("adapter inner, kept", options.activations, tokens, inner);
+  if (on.dropout == 0) return;
+  adapters.through = plan("adapter input gradient", DType::fp32, chunk, widest_input);
+  adapters.dropped = plan("adapter input", options.activations, tokens, widest_input);
 }
 
 Buffer Activations::plan(const std::string& name, DType type, std::int64_t rows, std::int64_t cols) {

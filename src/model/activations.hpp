@@ -52,6 +52,16 @@ struct Fp8Buffers {
   Buffer measured;        ///< 1 x roles, bits of fp32: of tensors that were read for their scale
 };
 
+/// Room for one linear layer's adapters, which all layers share; see adapter_layers.hpp.
+struct AdapterBuffers {
+  Buffer wide;     ///< chunk x the widest input or output, fp32: a product that more is added to
+  Buffer through;  ///< as `wide`: what comes back through A, with dropout
+  Buffer inner,
+      scaled;      ///< T x all ranks of a layer: x A^T or dy B in fp32; scaled, in the type of activations
+  Buffer kept;     ///< as `scaled`: both are needed for the backward pass
+  Buffer dropped;  ///< T x the widest input: with dropout
+};
+
 class Activations {
  public:
   /// Plans everything in `arena`. `attention_workspace`: bytes, see kernels::Kernels::workspace().
@@ -65,6 +75,7 @@ class Activations {
   std::int32_t* inputs() { return arena_.at(inputs_); }
   std::int32_t* labels() { return arena_.at(labels_); }
   std::int32_t* document_start() { return arena_.at(document_start_); }
+  std::int64_t* first_sample() { return arena_.at(first_sample_); }
   tensor::ExactSum* loss() { return arena_.at(loss_); }
   std::int64_t* valid() { return arena_.at(valid_); }
 
@@ -76,20 +87,22 @@ class Activations {
   Buffer output_normed;       ///< where d_residual is: dead when that begins
   Buffer output_inverse_rms;  ///< 1 x T, fp32
   Buffer d_qkv, d_gate_up;
-  Buffer logits;        ///< chunk x V, fp32
-  Buffer cosine, sine;  ///< sequence x head_size / 2
-  Fp8Buffers fp8;       ///< nothing without 8-bit products
+  Buffer logits;            ///< chunk x V, fp32
+  Buffer cosine, sine;      ///< sequence x head_size / 2
+  Fp8Buffers fp8;           ///< nothing without 8-bit products
+  AdapterBuffers adapters;  ///< nothing without adapters
 
  private:
   Buffer plan(const std::string& name, tensor::DType type, std::int64_t rows, std::int64_t cols);
   void plan_blocks(const config::ModelShape& shape, const Options& options);
   void plan_fp8(const config::ModelShape& shape, const Options& options);
+  void plan_adapters(const config::ModelShape& shape, const Options& options);
 
   tensor::Arena& arena_;
   tensor::Arena::Piece<std::byte> workspace_;
   tensor::Arena::Piece<std::int32_t> inputs_, labels_, document_start_;
   tensor::Arena::Piece<tensor::ExactSum> loss_;
-  tensor::Arena::Piece<std::int64_t> valid_;
+  tensor::Arena::Piece<std::int64_t> valid_, first_sample_;
 };
 
 /// Bytes of an arena that holds nothing but these activations. Pure.

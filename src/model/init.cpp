@@ -34,12 +34,29 @@ std::array<double, 4> normals(std::uint64_t block, std::uint64_t name, std::uint
   return out;
 }
 
+/// Uniform in +-1 / sqrt(in), as a linear layer's weight is elsewhere (He et al., "Delving deep into
+/// rectifiers", 2015, with a = sqrt(5)).
+void initial_adapter(const config::TensorSpec& tensor, std::uint64_t seed, std::int64_t first,
+                     std::span<float> out) {
+  const std::uint64_t name = hash_name(tensor.name.data(), tensor.name.size());
+  const double bound = 1 / std::sqrt(static_cast<double>(tensor.cols));
+  const auto half = [](std::uint64_t x, int shift) { return static_cast<std::uint32_t>(x >> shift); };
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const std::uint64_t element = static_cast<std::uint64_t>(first) + k, block = element / 4;
+    const auto bits = tensor::philox({half(block, 0), half(block, 32), half(name, 0), half(name, 32)},
+                                     {half(seed, 0), half(seed, 32)});
+    out[k] = static_cast<float>(bound * (2 * (bits[element % 4] + 0.5) * 0x1p-32 - 1));
+  }
+}
+
 }  // namespace
 
 void initial_weights(const config::ModelShape& shape, const config::TensorSpec& tensor, std::uint64_t seed,
                      std::int64_t first, std::span<float> out) {
-  if (tensor.kind != config::TensorKind::matrix) {
-    const float value = tensor.kind == config::TensorKind::gain ? 1.0f : 0.0f;
+  using enum config::TensorKind;
+  if (tensor.kind == adapter_a) return initial_adapter(tensor, seed, first, out);
+  if (tensor.kind != matrix) {
+    const float value = tensor.kind == gain ? 1.0f : 0.0f;
     for (float& x : out) x = value;
     return;
   }

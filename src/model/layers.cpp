@@ -20,9 +20,17 @@ Mat Layers::gradient(Stored t) const {
   return tensor::dense(weights->gradient(t.index), t.rows, t.cols);
 }
 
-Linear Layers::linear(int number, Stored w, Stored bias, bool gradients) const {
-  Linear l{weight(w), weight(bias), {}, {}, number};
+Linear Layers::linear(int number, Stored w, Stored bias, const AdapterRoles& roles, bool gradients) const {
+  Linear l{weight(w), weight(bias), {}, {}, number, {}};
   if (gradients) l.d_weight = gradient(w), l.d_bias = gradient(bias);
+  if (roles.count == 0) return l;
+  l.adapter.a = weight(roles.a), l.adapter.count = roles.count;
+  if (gradients) l.adapter.d_a = gradient(roles.a);
+  for (int i = 0; i < roles.count; ++i) {
+    const auto& role = roles.parts[static_cast<std::size_t>(i)];
+    l.adapter.parts[static_cast<std::size_t>(i)] = {weight(role.b), gradients ? gradient(role.b) : Mat{},
+                                                    role.first_col};
+  }
   return l;
 }
 
@@ -30,9 +38,12 @@ Gain Layers::gain(Stored t, bool gradients) const { return {weight(t), gradients
 
 BlockWeights Layers::block(int layer, const Block& b, bool gradients) const {
   const int first = 4 * layer;
-  return {gain(b.attention_norm, gradients),           linear(first, b.qkv, b.qkv_bias, gradients),
-          linear(first + 1, b.o, {}, gradients),       gain(b.mlp_norm, gradients),
-          linear(first + 2, b.gate_up, {}, gradients), linear(first + 3, b.down, {}, gradients)};
+  return {gain(b.attention_norm, gradients),
+          linear(first, b.qkv, b.qkv_bias, b.qkv_adapters, gradients),
+          linear(first + 1, b.o, {}, b.o_adapters, gradients),
+          gain(b.mlp_norm, gradients),
+          linear(first + 2, b.gate_up, {}, b.gate_up_adapters, gradients),
+          linear(first + 3, b.down, {}, b.down_adapters, gradients)};
 }
 
 Quantize Layers::input(const Linear& l, Pass pass) const {
@@ -41,11 +52,13 @@ Quantize Layers::input(const Linear& l, Pass pass) const {
 
 void Layers::forward(Mat y, ConstMat x, const Linear& l, Pass pass) const {
   if (fp8 != nullptr) return fp8->forward(l.number, y, x, l.weight, l.bias, pass);
+  if (l.adapter.count > 0) return adapters->forward(l.number, y, x, l.weight, l.bias, l.adapter);
   kernels.matmul(stream, y, x, false, l.weight, true, Write::replace, l.bias);
 }
 
 void Layers::backward(Mat d_x, ConstMat d_y, ConstMat x, const Linear& l) const {
   if (fp8 == nullptr && l.d_weight) kernels.matmul(stream, l.d_weight, d_y, true, x, false, Write::replace);
+  if (l.adapter.count > 0) return adapters->backward(l.number, d_x, d_y, x, l.weight, l.adapter);
   if (l.d_bias) kernels.column_sums(stream, l.d_bias.row<float>(0), d_y);
   if (fp8 != nullptr)
     fp8->backward(l.number, d_x, l.d_weight, d_y, x, l.weight);

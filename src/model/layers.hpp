@@ -3,6 +3,7 @@
 // gradients are resolved before the operators are enqueued, so that these depend on nothing but addresses.
 #include "src/config/model_shape.hpp"
 #include "src/kernels/kernels.hpp"
+#include "src/model/adapter_layers.hpp"
 #include "src/model/fp8_layers.hpp"
 #include "src/model/options.hpp"
 #include "src/model/roles.hpp"
@@ -19,6 +20,7 @@ struct Linear {
   ConstMat weight, bias;  ///< out x in; 1 x out, or none
   Mat d_weight, d_bias;   ///< none: not wanted
   int number = 0;         ///< over all blocks, four in each
+  Adapter adapter;        ///< none without adapters
 };
 /// A norm's gain.
 struct Gain {
@@ -41,13 +43,14 @@ struct Layers {
   Weights* weights = nullptr;  ///< of the running leaf
   kernels::Documents documents;
   const Fp8Layers* fp8 = nullptr;  ///< multiplies the blocks' linear layers; null: in the type of activations
+  const AdapterLayers* adapters = nullptr;  ///< null: there are none
 
   /// Empty where the model has no such tensor.
   ConstMat weight(Stored t) const;
   /// Empty where there is no such tensor or it is frozen.
   Mat gradient(Stored t) const;
   /// Of an acquired unit. `gradients`: also where the leaf's gradients go.
-  Linear linear(int number, Stored weight, Stored bias, bool gradients) const;
+  Linear linear(int number, Stored weight, Stored bias, const AdapterRoles& adapters, bool gradients) const;
   Gain gain(Stored t, bool gradients) const;
   BlockWeights block(int layer, const Block& b, bool gradients) const;
 

@@ -13,6 +13,7 @@ struct Options {
   config::Products products =
       config::Products::bf16;  ///< fp8: of the blocks' linear layers; needs bf16 activations
   config::Scaling scaling = config::Scaling::delayed;  ///< of fp8
+  std::uint64_t seed = 1;                              ///< of what dropout leaves out
 
   std::int64_t tokens() const { return std::int64_t{micro_batch} * sequence; }
 };

@@ -1,5 +1,6 @@
 #pragma once
 // Which stored tensor plays which part in the model.
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -17,11 +18,24 @@ struct Stored {
 /// A vector, whichever way it is stored, as 1 x n.
 inline Stored as_row(Stored t) { return {t.index, 1, t.rows * t.cols}; }
 
+/// Adapters of a linear layer that consists of up to three (q|k|v).
+struct AdapterRoles {
+  static constexpr int most_parts = 3;
+  struct Part {
+    Stored b;
+    std::int64_t first_col = 0;  ///< of the layer's output
+  };
+  Stored a;  ///< all parts' A, one below the other; none: no adapters here
+  std::array<Part, most_parts> parts;
+  int count = 0;
+};
+
 /// The stored tensors of one block.
 struct Block {
   Stored attention_norm, qkv;
   Stored qkv_bias;  ///< 1 x n; not stored in models without
   Stored o, mlp_norm, gate_up, down;
+  AdapterRoles qkv_adapters, o_adapters, gate_up_adapters, down_adapters;
 };
 
 /// The model's stored tensors by role, in the order of config::stored_tensors_of().
@@ -42,6 +56,21 @@ struct Roles {
       b.attention_norm = next(), b.qkv = next();
       if (shape.qkv_bias) b.qkv_bias = as_row(next());
       for (Stored* role : {&b.o, &b.mlp_norm, &b.gate_up, &b.down}) *role = next();
+      using enum config::Projection;
+      const auto adapters = [&](AdapterRoles& to, std::initializer_list<config::Projection> layers) {
+        const std::int64_t d = shape.width, kv = std::int64_t{shape.kv_heads} * shape.head_size(),
+                           f = shape.ffn;
+        std::int64_t col = 0;
+        for (const auto p : layers) {
+          if (shape.adapters.has(p)) to.parts[static_cast<std::size_t>(to.count++)].first_col = col;
+          col += p == k || p == v ? kv : p == gate || p == up ? f : d;
+        }
+        if (to.count == 0) return;
+        to.a = next();
+        for (int i = 0; i < to.count; ++i) to.parts[static_cast<std::size_t>(i)].b = next();
+      };
+      adapters(b.qkv_adapters, {q, k, v}), adapters(b.o_adapters, {o});
+      adapters(b.gate_up_adapters, {gate, up}), adapters(b.down_adapters, {down});
       blocks.push_back(b);
     }
     final_norm = next();

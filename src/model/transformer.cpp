@@ -36,6 +36,7 @@ struct Transformer::State {
   Layers layers;
   Activations a;
   std::optional<Fp8Layers> fp8;
+  std::optional<AdapterLayers> adapters;
   std::function<void(Phase, int)> progress;
   bool rope_ready = false;
   std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
@@ -54,6 +55,7 @@ struct Transformer::State {
             "the model's shape was checked");
     if (o.products == config::Products::fp8)
       layers.fp8 = &fp8.emplace(kernels, stream, a, options, shape.layers);
+    if (s.adapters.any()) layers.adapters = &adapters.emplace(kernels, stream, a, shape.adapters, options);
   }
 
   Weights& weights() { return *layers.weights; }
@@ -94,6 +96,8 @@ void Transformer::State::take(const Batch& batch) {
   upload(a.inputs(), batch.inputs);
   upload(a.labels(), batch.labels);
   upload(a.document_start(), batch.document_start);
+  if (shape.adapters.dropout > 0)
+    layers.stream.upload(a.first_sample(), &batch.first_sample, sizeof batch.first_sample);
   layers.documents.start = batch.document_start.empty() ? nullptr : a.document_start();
 }
 
@@ -110,7 +114,7 @@ void Transformer::State::take(std::span<const std::int32_t> all) {
     std::ranges::copy(row.first(sequence), inputs.begin() + static_cast<std::ptrdiff_t>(r * sequence));
     std::ranges::copy(row.last(sequence), labels.begin() + static_cast<std::ptrdiff_t>(r * sequence));
   }
-  take(Batch{inputs, labels, {}});
+  take(Batch{inputs, labels, {}, 0});
 }
 
 /// Once: the tables lie in the arena, which is committed only after the constructor.
@@ -132,19 +136,24 @@ void Transformer::State::prepare_rope() {
 /// Everything that a block's kernel calls depend on, so that they can be replayed.
 void Transformer::State::repeat(Phase phase, int unit, const BlockWeights& w, ConstMat added,
                                 tensor::Task work) {
-  std::array<std::uint64_t, 25> key{};
+  std::array<std::uint64_t, 64> key{};
   std::size_t n = 0;
   auto add = [&](const void* address) { key[n++] = reinterpret_cast<std::uintptr_t>(address); };
   key[n++] = static_cast<std::uint64_t>(phase);
   key[n++] = static_cast<std::uint64_t>(unit);
   for (const Gain* g : {&w.attention_norm, &w.mlp_norm}) add(g->weight.data), add(g->gradient.data);
-  for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down})
+  for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down}) {
     for (const void* address :
          {static_cast<const void*>(l->weight.data), static_cast<const void*>(l->bias.data),
           static_cast<const void*>(l->d_weight.data), static_cast<const void*>(l->d_bias.data)})
       add(address);
+    if (l->adapter.count == 0) continue;
+    add(l->adapter.a.data), add(l->adapter.d_a.data);
+    for (const Adapter::Part& part : l->adapter.parts) add(part.b.data), add(part.d_b.data);
+  }
   add(added.data), add(layers.documents.start);
   key[n++] = fp8 ? fp8->variant(unit - 1) : 0;
+  key[n++] = adapters && adapters->drops();
   layers.stream.repeat(std::span(key).first(n), work);
 }
 
@@ -216,6 +225,7 @@ void Transformer::State::run(Weights& w, bool gradients) {
   layers.weights = &w;
   prepare_rope();
   if (fp8) fp8->begin_leaf(gradients);
+  if (adapters) adapters->begin_leaf(gradients);
   forward();
   head(gradients);
   if (gradients) backward();

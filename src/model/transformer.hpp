@@ -30,7 +30,8 @@ struct Batch {
   std::span<const std::int32_t> inputs;  ///< micro_batch * sequence; below 0: padding
   std::span<const std::int32_t> labels;  ///< as many; below 0: masked
   std::span<const std::int32_t>
-      document_start;  ///< as many, see kernels::Documents; empty: one document per row
+      document_start;             ///< as many, see kernels::Documents; empty: one document per row
+  std::int64_t first_sample = 0;  ///< global sample of row 0, by which dropout is decided
 };
 
 class Transformer {

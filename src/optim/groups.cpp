@@ -11,8 +11,9 @@ TensorGroups tensor_groups(const config::Optim& optim, const std::vector<config:
         {group.lr_scale, group.weight_decay.value_or(optim.weight_decay), group.weight_decay.has_value()});
   for (const auto& tensor : tensors) {
     out.of.push_back(config::group_of(texts, tensor.name));
-    out.decays.push_back(tensor.kind == config::TensorKind::matrix ||
-                         out.settings[static_cast<std::size_t>(out.of.back())].decays_vectors);
+    using enum config::TensorKind;
+    const bool vector = tensor.kind == gain || tensor.kind == bias;
+    out.decays.push_back(!vector || out.settings[static_cast<std::size_t>(out.of.back())].decays_vectors);
   }
   return out;
 }

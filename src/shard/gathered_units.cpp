@@ -24,6 +24,7 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
   publishes_ = memory.published > 0;
   if (publishes_)
     published_ = published_arena_.plan<std::byte>("parameters in the wire type", memory.published);
+  if (memory.frozen > 0) frozen_ = r_.own.plan<std::byte>("frozen parameters", memory.frozen);
   parameters_ = parameters_arena_.plan<float>("parameters",
                                               memory.parameters / static_cast<std::int64_t>(sizeof(float)));
 
@@ -34,7 +35,7 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
   for (const StoredSlice& s : layout.slices) {
     const auto unit = static_cast<std::size_t>(s.unit);
     gather_extents_[unit].push_back({nullptr, s.elements, s.stride, policy.parameters});
-    publish_extents_[unit].push_back({nullptr, s.slice.count, s.part, policy.parameters});
+    if (!s.frozen) publish_extents_[unit].push_back({nullptr, s.slice.count, s.part, policy.parameters});
   }
 }
 
@@ -45,14 +46,15 @@ void GatheredUnits::publish() {
     auto& done = published_by_[static_cast<std::size_t>(unit)];
     r_.stream.wait(done);  // of the step before: nobody reads the old values any more
     std::size_t i = 0;
-    for (int stored : stored_of(unit)) {
+    for (int stored : layout_.unit_trained[static_cast<std::size_t>(unit)]) {
       const StoredSlice& s = slice(stored);
       r_.kernels.convert(r_.stream, published(s.offset + s.optimized.first - s.slice.first),
                          policy_.parameters, parameters() + s.optimizer_offset, DType::fp32,
                          s.optimized.count);
       extents[i++].data = published(s.offset);
     }
-    if (layout_.mesh.split_optimizer) done = r_.groups.replicas->all_gather(extents, r_.stream.record());
+    if (layout_.mesh.split_optimizer && !extents.empty())
+      done = r_.groups.replicas->all_gather(extents, r_.stream.record());
   }
 }
 
@@ -84,10 +86,9 @@ void GatheredUnits::gather(int unit, int to) {
   for (int stored : stored_of(unit)) {
     const StoredSlice& s = slice(stored);
     std::byte* whole = base + s.unit_offset * bytes;
-    const void* mine =
-        publishes_ ? static_cast<const void*>(published(s.offset)) : parameters() + s.optimizer_offset;
-    r_.kernels.convert(r_.stream, whole + s.slice.first * bytes, policy_.parameters, mine,
-                       publishes_ ? policy_.parameters : DType::fp32, s.slice.count);
+    const auto [from, type] = mine(s);
+    r_.kernels.convert(r_.stream, whole + s.slice.first * bytes, policy_.parameters, from, type,
+                       s.slice.count);
     extents[i++].data = whole;
   }
   room.unit = unit;
@@ -116,10 +117,15 @@ void GatheredUnits::release(int unit) {
   if (shares()) rooms_[static_cast<std::size_t>(room_of_[static_cast<std::size_t>(unit)])].in_use = false;
 }
 
+std::pair<const std::byte*, DType> GatheredUnits::mine(const StoredSlice& s) {
+  if (s.frozen) return {frozen() + s.offset * tensor::bytes_of(policy_.parameters), policy_.parameters};
+  if (publishes_) return {published(s.offset), policy_.parameters};
+  return {reinterpret_cast<const std::byte*>(parameters() + s.optimizer_offset), DType::fp32};
+}
+
 const void* GatheredUnits::weight(int stored) {
   const StoredSlice& s = slice(stored);
-  if (!shares())
-    return publishes_ ? static_cast<const void*>(published(s.offset)) : parameters() + s.optimizer_offset;
+  if (!shares()) return mine(s).first;
   const int room = room_of_[static_cast<std::size_t>(s.unit)];
   expects(room >= 0 && rooms_[static_cast<std::size_t>(room)].unit == s.unit, "a weight of an acquired unit");
   return r_.symmetric.at(rooms_[static_cast<std::size_t>(room)].memory) +

@@ -5,6 +5,7 @@
 //   S > 1            master -> own slice, converted into the room -> all-gather in the shard group
 //   S = 1, fp32      the model reads the master itself
 //   S = 1, bf16      master -> published, converted once per step; the model reads that
+//   frozen           kept in the parameter type as it was loaded; gathered from there, or read where it lies
 //   HFSDP, R > 1     master (1/R of the slice) -> published -> all-gather among replicas: the whole slice, in
 //                    the parameter type; from there as above
 #include <span>
@@ -25,6 +26,8 @@ class GatheredUnits {
                 const Resources& resources);
 
   float* parameters() { return parameters_arena_.at(parameters_); }
+  /// Frozen arena, in the parameter type: Layout::frozen. Filled once.
+  std::byte* frozen() { return r_.own.at(frozen_); }
   /// Collective among replicas (HFSDP).
   void publish();
   /// Forgets what was gathered and starts the first gathers.
@@ -52,6 +55,8 @@ class GatheredUnits {
   std::byte* published(std::int64_t elements) {
     return published_arena_.at(published_) + elements * tensor::bytes_of(policy_.parameters);
   }
+  /// This member's slice as it lies on this rank, and its type.
+  std::pair<const std::byte*, DType> mine(const StoredSlice& s);
   const StoredSlice& slice(int stored) const { return layout_.slices[static_cast<std::size_t>(stored)]; }
   std::span<const int> stored_of(int unit) const {
     return layout_.unit_stored[static_cast<std::size_t>(unit)];
@@ -64,7 +69,7 @@ class GatheredUnits {
   Schedule step_, evaluation_, leaf_;
 
   tensor::Arena::Piece<float> parameters_;
-  Bytes published_;
+  Bytes published_, frozen_;
   bool publishes_ = false;
   std::vector<Room> rooms_;
   std::vector<int> room_of_;                 // by unit, of its latest acquire; -1: none

@@ -26,6 +26,7 @@ GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Po
   units_.reserve(static_cast<std::size_t>(layout.units()));
   for (int unit = 0; unit < layout.units(); ++unit) units_.emplace_back(*this, unit);
   for (const StoredSlice& s : layout.slices) {
+    if (s.frozen) continue;
     Unit& unit = units_[static_cast<std::size_t>(s.unit)];
     unit.leaf_extents.push_back({nullptr, s.elements, s.stride, policy.reduce});
     unit.node_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
@@ -46,6 +47,7 @@ float* GradientSums::sums() {
 
 float* GradientSums::gradient(int stored) {
   const StoredSlice& s = layout_.slices[static_cast<std::size_t>(stored)];
+  if (s.frozen) return nullptr;
   r_.stream.wait(leaf_free_[static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers))]);
   return leaf(s);
 }
@@ -53,6 +55,7 @@ float* GradientSums::gradient(int stored) {
 void GradientSums::reduce(int number, int micro_step) {
   find_memory();
   Unit& unit = units_[static_cast<std::size_t>(number)];
+  if (unit.leaf_extents.empty()) return;
   for (std::size_t i = 0; i < unit.leaf_extents.size(); ++i) {
     const StoredSlice& s = slice(number, static_cast<int>(i));
     if (policy_.reduce != DType::fp32)

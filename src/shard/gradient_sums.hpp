@@ -20,7 +20,8 @@ class GradientSums {
                const Resources& resources);
   GradientSums(const GradientSums&) = delete;  // operations in flight know it by address
 
-  /// Where the leaf's gradient of a stored tensor goes; waits until the buffer's last content was folded.
+  /// Where the leaf's gradient of a stored tensor goes, null for a frozen one; waits until the buffer's last
+  /// content was folded.
   float* gradient(int stored);
   /// Enqueues the fold of a unit's leaf, and behind the last one the exchange among replicas.
   void reduce(int unit, int micro_step);
@@ -64,10 +65,11 @@ class GradientSums {
   bool splits() const { return layout_.mesh.split_optimizer; }
   float* leaf(const StoredSlice& s) {
     const auto buffer = static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers));
-    return reinterpret_cast<float*>(r_.symmetric.at(leaves_[buffer])) + s.unit_offset;
+    return reinterpret_cast<float*>(r_.symmetric.at(leaves_[buffer])) + s.leaf_offset;
   }
+  /// Of the trained tensors of a unit.
   const StoredSlice& slice(int unit, int tensor) const {
-    const auto& stored = layout_.unit_stored[static_cast<std::size_t>(unit)];
+    const auto& stored = layout_.unit_trained[static_cast<std::size_t>(unit)];
     return layout_.slices[static_cast<std::size_t>(stored[static_cast<std::size_t>(tensor)])];
   }
   /// Folds may run on a communication thread, which therefore never asks the arenas.

@@ -21,12 +21,16 @@ void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
 /// The cut of one tensor; offsets are left to the caller.
 StoredSlice cut(const config::StoredTensor& stored, const Mesh& mesh) {
   StoredSlice out;
-  out.unit = stored.unit;
+  out.unit = stored.unit, out.frozen = stored.frozen;
   out.elements = stored.elements();
   // Only where replicas share out the state does its cut depend on how many there are: else a run that loses
   // one goes on with the same slices.
-  const int cut_for = mesh.split_optimizer ? mesh.replicas : 1;
+  const int cut_for = mesh.split_optimizer && !stored.frozen ? mesh.replicas : 1;
   out.stride = slice_stride(out.elements, mesh.group, cut_for);
+  if (stored.frozen) {
+    out.slice = slice_of(out.elements, mesh.group, mesh.member());
+    return out;
+  }
   out.part = slice_part(out.stride, 1, mesh.replicas);
   out.slice = slice_of(out.elements, mesh.group, mesh.member(), cut_for);
   out.owned = piece_of(out.slice.count, out.part, mesh.replica());
@@ -38,22 +42,37 @@ StoredSlice cut(const config::StoredTensor& stored, const Mesh& mesh) {
 }  // namespace
 
 Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
-  const auto specs = config::tensors_of(shape);
+  const auto specs = config::tensors_of(shape), frozen = config::frozen_tensors_of(shape);
+  const auto align = [](std::int64_t& end) {
+    return end = (end + unit_alignment - 1) / unit_alignment * unit_alignment;
+  };
   Layout out;
   out.mesh = mesh, out.layers = shape.layers, out.tied = shape.tied_embeddings;
-  out.unit_elements.assign(static_cast<std::size_t>(out.units()), 0);
-  out.unit_stored.resize(static_cast<std::size_t>(out.units()));
+  const auto units = static_cast<std::size_t>(out.units());
+  out.unit_elements.assign(units, 0), out.leaf_elements.assign(units, 0);
+  out.unit_stored.resize(units), out.unit_trained.resize(units);
   for (const auto& stored : config::stored_tensors_of(shape)) {
     StoredSlice s = cut(stored, mesh);
-    std::int64_t& unit_end = out.unit_elements[static_cast<std::size_t>(stored.unit)];
-    unit_end = (unit_end + unit_alignment - 1) / unit_alignment * unit_alignment;
-    s.offset = out.slice_elements, s.optimizer_offset = out.arena_elements, s.unit_offset = unit_end;
-    append_pieces(out.held, stored, specs, s.optimized, s.optimizer_offset);
-    append_pieces(out.owned, stored, specs, s.owned, s.optimizer_offset + s.owned.first - s.optimized.first);
-    out.slice_elements += s.stride;
-    out.arena_elements += mesh.split_optimizer ? s.part : s.stride;
-    unit_end += s.stride * mesh.group;
-    out.unit_stored[static_cast<std::size_t>(s.unit)].push_back(static_cast<int>(out.slices.size()));
+    const auto unit = static_cast<std::size_t>(stored.unit);
+    const auto number = static_cast<int>(out.slices.size());
+    s.unit_offset = align(out.unit_elements[unit]);
+    out.unit_elements[unit] += s.stride * mesh.group;
+    out.unit_stored[unit].push_back(number);
+    if (s.frozen) {
+      s.offset = out.frozen_elements;
+      append_pieces(out.frozen, stored, frozen, s.slice, s.offset);
+      out.frozen_elements += s.stride;
+    } else {
+      s.leaf_offset = align(out.leaf_elements[unit]);
+      s.offset = out.slice_elements, s.optimizer_offset = out.arena_elements;
+      append_pieces(out.held, stored, specs, s.optimized, s.optimizer_offset);
+      append_pieces(out.owned, stored, specs, s.owned,
+                    s.optimizer_offset + s.owned.first - s.optimized.first);
+      out.leaf_elements[unit] += s.stride * mesh.group;
+      out.slice_elements += s.stride;
+      out.arena_elements += mesh.split_optimizer ? s.part : s.stride;
+      out.unit_trained[unit].push_back(number);
+    }
     out.slices.push_back(s);
   }
   return out;

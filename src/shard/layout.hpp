@@ -3,9 +3,10 @@
 // arenas, and what it alone answers for. All walks over parameters and optimizer state (AdamW, norm, digest,
 // checkpoint) use these tables.
 //
-// Two kinds of arena. Slice arenas (gradient accumulators, parameters in the wire type) hold this member's
-// slice of every tensor. Optimizer arenas (fp32 parameters, both moments, the gradient sum) hold what this
-// rank's optimizer updates: the same slices, or under HFSDP only this replica's part of each.
+// Three kinds of arena. Slice arenas (gradient accumulators, parameters in the wire type) hold this member's
+// slice of every tensor that is trained. Optimizer arenas (fp32 parameters, both moments, the gradient sum)
+// hold what this rank's optimizer updates: the same slices, or under HFSDP only this replica's part of each.
+// The frozen arena holds this member's slice of every tensor that is not trained, in the wire type.
 #include <cstdint>
 #include <vector>
 
@@ -18,20 +19,21 @@ namespace holdfast::shard {
 /// This rank's part of one stored tensor. Slices are in stored elements.
 struct StoredSlice {
   int unit = 0;
+  bool frozen = false;
   std::int64_t elements = 0;  ///< n, of the whole stored tensor
   std::int64_t stride = 0,
-               part = 0;    ///< room of a member's slice; of a replica's part of it (base/slice.hpp)
-  Slice slice;              ///< this member's
-  Slice owned;              ///< this replica's part of it: what this rank alone answers for
-  Slice optimized;          ///< what its optimizer updates: `owned` under HFSDP, else `slice`
-  std::int64_t offset = 0;  ///< of `slice` in every slice arena
+               part = 0;  ///< room of a member's slice; of a replica's part of it (base/slice.hpp)
+  Slice slice;            ///< this member's
+  Slice owned;            ///< this replica's part of it: what this rank alone answers for; frozen: nothing
+  Slice optimized;        ///< what its optimizer updates: `owned` under HFSDP, else `slice`; frozen: nothing
+  std::int64_t offset = 0;            ///< of `slice` in every slice arena; frozen: in the frozen arena
   std::int64_t optimizer_offset = 0;  ///< of `optimized` in every optimizer arena
-  std::int64_t unit_offset = 0;  ///< of the whole tensor in the room of its gathered unit, and of its leaf
-                                 ///< gradient
+  std::int64_t unit_offset = 0;       ///< of the whole tensor in the room of its gathered unit
+  std::int64_t leaf_offset = 0;       ///< of its leaf gradient among those of its unit
 };
 
 /// Elements [first, first + count) of logical tensor `tensor` (an index of config::tensors_of), at `offset`
-/// of every optimizer arena.
+/// of every optimizer arena; or of a frozen one (config::frozen_tensors_of) in the frozen arena.
 struct Piece {
   int tensor = 0;
   std::int64_t first = 0, count = 0, offset = 0;
@@ -41,16 +43,20 @@ struct Piece {
 struct Layout {
   Mesh mesh;
   int layers = 0;
-  bool tied = false;                          ///< the head reads the embedding
-  std::vector<StoredSlice> slices;            ///< one per stored tensor
-  std::vector<std::vector<int>> unit_stored;  ///< the stored tensors of each unit
+  bool tied = false;                           ///< the head reads the embedding
+  std::vector<StoredSlice> slices;             ///< one per stored tensor
+  std::vector<std::vector<int>> unit_stored;   ///< the stored tensors of each unit
+  std::vector<std::vector<int>> unit_trained;  ///< those of them that are trained
   std::vector<Piece> held;  ///< what the optimizer arenas hold, in their order; no empty pieces
   /// The part of `held` that this rank alone answers for. Over all ranks every element of every tensor is
   /// owned exactly once. Written to checkpoints, digested, counted in the norm.
   std::vector<Piece> owned;
-  std::int64_t arena_elements = 0;          ///< of each optimizer arena
-  std::int64_t slice_elements = 0;          ///< of each slice arena; the same on every rank
+  std::vector<Piece> frozen;         ///< what the frozen arena holds, in its order; the same on every replica
+  std::int64_t arena_elements = 0;   ///< of each optimizer arena
+  std::int64_t slice_elements = 0;   ///< of each slice arena; the same on every rank
+  std::int64_t frozen_elements = 0;  ///< of the frozen arena; the same on every rank
   std::vector<std::int64_t> unit_elements;  ///< of the room of each unit; the same on every rank
+  std::vector<std::int64_t> leaf_elements;  ///< of the gradients of each unit's leaf; the same on every rank
 
   int units() const { return layers + 2; }
 };

@@ -43,11 +43,13 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
         out.rooms[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
   }
   for (int unit = 0; unit < layout.units(); ++unit)
-    out.leaves[leaf_buffer_of(unit, layout.layers)] = round_up(elements_of(unit) * fp32, page);
+    out.leaves[leaf_buffer_of(unit, layout.layers)] =
+        round_up(layout.leaf_elements[static_cast<std::size_t>(unit)] * fp32, page);
   out.accumulators = round_up(layout.slice_elements * fp32 * accumulators_of(lanes, mesh.replicas), page);
   out.published_is_symmetric = mesh.split_optimizer;
   if (mesh.split_optimizer || (mesh.group == 1 && policy.parameters != DType::fp32))
     out.published = round_up(layout.slice_elements * wire, page);
+  out.frozen = layout.frozen_elements * wire;
 
   out.parameters = layout.arena_elements * fp32;
   if (mesh.split_optimizer) out.sums = layout.arena_elements * fp32;
@@ -65,7 +67,7 @@ std::int64_t MemoryPlan::symmetric_bytes() const {
 std::int64_t MemoryPlan::own_bytes() const {
   constexpr std::int64_t line = tensor::Arena::alignment;
   return round_up(parameters, line) + round_up(sums, line) + round_up(scratch, line) +
-         (published_is_symmetric ? 0 : published);
+         round_up(frozen, line) + (published_is_symmetric ? 0 : published);
 }
 
 }  // namespace holdfast::shard

@@ -27,6 +27,8 @@ class ShardedWeights {
   /// Optimizer arena: fp32 master parameters. Change it between steps only, or move it (Resources), then
   /// publish().
   float* parameters() { return units_.parameters(); }
+  /// What is not trained, see GatheredUnits::frozen().
+  std::byte* frozen() { return units_.frozen(); }
   /// Optimizer arena: after finish_step() the gradient sum of everything the optimizer updates here.
   float* gradients() { return sums_.sums(); }
 
@@ -41,6 +43,7 @@ class ShardedWeights {
   /// Whole stored tensor, row-major, of the policy's parameter type.
   const void* weight(int stored) { return units_.weight(stored); }
   void release(int unit) { units_.release(unit); }
+  /// Null: it is frozen.
   float* gradient(int stored) { return sums_.gradient(stored); }
   void reduce(int unit) { sums_.reduce(unit, micro_step_); }
   void finish_step() { sums_.finish(); }

@@ -28,6 +28,7 @@ WirePlan wire_plan(const Layout& layout, const LanePlan& lanes, const Policy& po
   if (mesh.group > 1) out.gathers.all_gather = gather_bytes(layout, policy, micro_steps);
   const auto nodes = static_cast<std::int64_t>(lanes.nodes(mesh.replica()).size());
   for (const StoredSlice& s : layout.slices) {
+    if (s.frozen) continue;
     out.reductions.fold_leaves +=
         micro_steps * (s.elements - s.slice.count) * tensor::bytes_of(policy.reduce);
     if (mesh.replicas == 1) continue;

@@ -9,6 +9,7 @@
 #include "src/model/init.hpp"
 #include "src/shard/wire_plan.hpp"
 #include "src/train/algorithms.hpp"
+#include "src/train/frozen_base.hpp"
 #include "src/train/identity.hpp"
 #include "src/train/initial_weights.hpp"
 
@@ -32,7 +33,8 @@ model::Options options_of(const config::RunConfig& c) {
           type_of(c.precision.buffers),
           c.train.recompute,
           c.precision.products,
-          c.fp8.scaling};
+          c.fp8.scaling,
+          c.train.seed};
 }
 
 std::size_t spans_of(const Setup& setup) {
@@ -88,6 +90,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   const bool forks = resume != "auto" && resume != "none";
   if (!device.is_host())
     agree_on_algorithms(device, world, setup.dir.algorithms(), forks ? resume : "", [this] { rehearse(); });
+  base_ = fill_frozen(setup, layout_, weights_, stream_, world);
   require_one_identity(world, numerics());
   local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
   if (local_folder) open_local_level(*local_folder);
@@ -100,7 +103,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
 }
 
 std::string Engine::numerics() const {
-  return numerics_identity(setup_.config, lanes_.lanes(),
+  return numerics_identity(setup_.config, lanes_.lanes(), base_,
                            device_.kernels().identity(type_of(setup_.config.precision.parameters)));
 }
 
@@ -161,14 +164,17 @@ void Engine::publish() {
 void Engine::rehearse() {
   /// Addresses that nobody looks behind.
   struct Anywhere final : model::Weights {
-    explicit Anywhere(float* memory) : memory_(memory) {}
+    Anywhere(float* memory, const shard::Layout& layout) : memory_(memory), layout_(layout) {}
     void acquire(int) override {}
     const void* weight(int) override { return memory_; }
     void release(int) override {}
-    float* gradient(int) override { return memory_; }
+    float* gradient(int stored) override {
+      return layout_.slices[static_cast<std::size_t>(stored)].frozen ? nullptr : memory_;
+    }
     void reduce(int) override {}
     float* memory_;
-  } anywhere(weights_.parameters());
+    const shard::Layout& layout_;
+  } anywhere(weights_.parameters(), layout_);
   device_.replay(false);
   transformer_.leaf(anywhere, leaf_batch_.blank());
   device_.replay(true);

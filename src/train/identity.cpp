@@ -1,6 +1,6 @@
 #include "src/train/identity.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
@@ -20,15 +20,25 @@ std::string products_text(const config::RunConfig& c) {
   return fmt::format("{} history {} margin {}", text, c.fp8.history, c.fp8.margin);
 }
 
+/// Nothing without adapters.
+std::string adapters_text(const config::Lora& lora, const std::string& base) {
+  if (lora.rank == 0) return "";
+  return fmt::format(" adapters rank {} alpha {} dropout {} of {} on base {}", lora.rank, lora.alpha,
+                     lora.dropout, fmt::join(lora.targets, "+"), base);
+}
+
 }  // namespace
 
-std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& kernels) {
+std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& base,
+                              const std::string& kernels) {
   const auto& t = config.train;
   const auto& p = config.precision;
   using config::name_of;
-  return fmt::format("leaf {}x{}, {} leaves in {} lanes, parameters {} reduce {} buffers {} moments {}{}, {}",
-                     t.micro_batch, t.sequence, t.leaves, lanes, name_of(p.parameters), name_of(p.reduce),
-                     name_of(p.buffers), name_of(p.moments), products_text(config), kernels);
+  return fmt::format(
+      "leaf {}x{}, {} leaves in {} lanes, parameters {} reduce {} buffers {} moments {}{}{}, {}",
+      t.micro_batch, t.sequence, t.leaves, lanes, name_of(p.parameters), name_of(p.reduce),
+      name_of(p.buffers), name_of(p.moments), products_text(config), adapters_text(config.lora, base),
+      kernels);
 }
 
 void require_one_identity(comm::Communicator& world, const std::string& identity) {

@@ -12,7 +12,9 @@ LeafBatch::LeafBatch(int micro_batch, int sequence, bool boundaries)
 
 model::Batch LeafBatch::read(const data::Samples& samples, std::int64_t first) {
   for (int r = 0; r < rows_; ++r) samples.read(first + r, row(r));
-  return batch(samples.has_boundaries());
+  model::Batch out = batch(samples.has_boundaries());
+  out.first_sample = first;
+  return out;
 }
 
 model::Batch LeafBatch::read(const data::TokenFile& file, std::int64_t first, std::int64_t end) {
@@ -40,8 +42,8 @@ data::Row LeafBatch::row(int number) {
 }
 
 model::Batch LeafBatch::batch(bool boundaries) const {
-  if (!boundaries) return {inputs_, labels_, {}};
-  return {inputs_, labels_, document_start_};
+  if (!boundaries) return {inputs_, labels_, {}, 0};
+  return {inputs_, labels_, document_start_, 0};
 }
 
 }  // namespace holdfast::train

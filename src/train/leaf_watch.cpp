@@ -26,18 +26,20 @@ void LeafWatch::begin(bool reduced, const std::optional<LeafFault>& fault) {
 
 void LeafWatch::reduce(int unit) {
   if (fault_) spoil(unit);
-  for (const int stored : layout_.unit_stored[static_cast<std::size_t>(unit)]) {
+  for (const int stored : layout_.unit_trained[static_cast<std::size_t>(unit)]) {
     const std::int64_t count = layout_.slices[static_cast<std::size_t>(stored)].elements;
-    if (const float* gradient = weights_.gradient(stored))
-      hash_ += mix64(digest(gradient, count) ^ mix64(static_cast<std::uint64_t>(stored) + 1));
+    hash_ += mix64(digest(weights_.gradient(stored), count) ^ mix64(static_cast<std::uint64_t>(stored) + 1));
   }
   if (reduced_) weights_.reduce(unit);
 }
 
 void LeafWatch::spoil(int unit) {
   const std::uint64_t seed = fault_->seed;
-  if (unit != static_cast<int>(seed % static_cast<std::uint64_t>(layout_.units()))) return;
-  const auto& tensors = layout_.unit_stored[static_cast<std::size_t>(unit)];
+  std::vector<int> units;  // with something that is trained
+  for (int u = 0; u < layout_.units(); ++u)
+    if (!layout_.unit_trained[static_cast<std::size_t>(u)].empty()) units.push_back(u);
+  if (unit != units[seed % units.size()]) return;
+  const auto& tensors = layout_.unit_trained[static_cast<std::size_t>(unit)];
   const int stored = tensors[static_cast<std::size_t>(mix64(seed) % tensors.size())];
   const auto elements = static_cast<std::uint64_t>(layout_.slices[static_cast<std::size_t>(stored)].elements);
   float* const element = weights_.gradient(stored) + mix64(seed + 1) % elements;

@@ -31,6 +31,7 @@ std::string deciding_settings(const config::RunConfig& config) {
   out.precision = config.precision, out.fp8 = config.fp8;
   out.optim = config.optim, out.guard = config.guard;
   out.model.weights = config.model.weights;
+  out.lora = config.lora;
   return config::to_toml(out);
 }
 

@@ -8,6 +8,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/config/adapters.hpp"
 #include "src/train/agree.hpp"
 
 namespace holdfast::train {
@@ -38,13 +39,13 @@ Setup read_setup(const Arguments& arguments, const Place& place) {
   if (place.agent) {
     setup.dir = {place.agent->run_dir};
     setup.config = config::load(setup.dir.config()).config;
-    setup.shape = config::load_model(setup.dir.model().string());
+    setup.shape = config::model_of(setup.config);
   } else {
     if (arguments.job.empty())
       throw Error(Exit::usage, "holdfast-train needs a job file", "it was not started by an agent",
                   "holdfast-train job.toml");
     setup.config = config::load(arguments.job, arguments.sets).config;
-    setup.shape = config::load_model(setup.config.model.file);
+    setup.shape = config::model_of(setup.config);
     if (!arguments.run_dir.empty()) setup.config.run.dir = arguments.run_dir;
     if (setup.config.run.dir.empty())
       throw Error(Exit::usage, "there is no run directory", "neither run.dir nor --run-dir is given",

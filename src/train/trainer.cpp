@@ -138,6 +138,11 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
   if (world.rank() != 0) return;
   log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
             engine_.planned_wire_bytes());
+  if (setup.shape.adapters.any())
+    log::info("adapters of rank {}: {} of {} parameters are trained; the base is {}",
+              setup.shape.adapters.rank, config::trained_parameters_of(setup.shape),
+              config::parameters_of(setup.shape) + config::trained_parameters_of(setup.shape),
+              engine_.base());
   log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk",
             saver_.memory_bytes());
   if (const std::string checks = silent_.describe(); !checks.empty())

@@ -16,14 +16,18 @@ namespace holdfast::testing {
 class MemoryWeights : public model::Weights {
  public:
   MemoryWeights(const config::ModelShape& shape, std::uint64_t seed, tensor::DType type = tensor::DType::fp32)
-      : specs(config::tensors_of(shape)), stored(config::stored_tensors_of(shape)), type_(type) {
+      : specs(config::tensors_of(shape)),
+        frozen_specs(config::frozen_tensors_of(shape)),
+        stored(config::stored_tensors_of(shape)),
+        type_(type) {
     for (const auto& t : stored) {
+      if (t.frozen) frozen.insert(static_cast<int>(values.size()));
       values.emplace_back(static_cast<std::size_t>(t.elements()));
       gradients.emplace_back(values.back().size());
       rounded_.emplace_back(type == tensor::DType::bf16 ? values.back().size() : 0);
       std::span<float> rest(values.back());
       for (int p = t.first_part; p < t.first_part + t.parts; ++p) {
-        const auto& spec = specs[static_cast<std::size_t>(p)];
+        const auto& spec = (t.frozen ? frozen_specs : specs)[static_cast<std::size_t>(p)];
         const auto n = static_cast<std::size_t>(spec.elements());
         model::initial_weights(shape, spec, seed, 0, rest.first(n));
         rest = rest.subspan(n);
@@ -73,7 +77,7 @@ class MemoryWeights : public model::Weights {
   }
   bool idle() const { return acquired_.empty() && open_.empty(); }
 
-  std::vector<config::TensorSpec> specs;
+  std::vector<config::TensorSpec> specs, frozen_specs;
   std::vector<config::StoredTensor> stored;
   std::vector<std::vector<float>> values, gradients;  ///< by stored tensor
   std::set<int> frozen;                               ///< stored tensors without a gradient

@@ -107,7 +107,8 @@ inline std::vector<Floats> by_tensor(const MemoryWeights& w, const std::vector<F
   for (std::size_t s = 0; s < w.stored.size(); ++s) {
     auto at = by_stored[s].begin();
     for (int p = w.stored[s].first_part; p < w.stored[s].first_part + w.stored[s].parts; ++p) {
-      const auto n = w.specs[static_cast<std::size_t>(p)].elements();
+      const auto& specs = w.stored[s].frozen ? w.frozen_specs : w.specs;
+      const auto n = specs[static_cast<std::size_t>(p)].elements();
       out.emplace_back(at, at + n);
       at += n;
     }

@@ -37,6 +37,7 @@ void expect_equal(const config::RunConfig& c, const config::ModelShape& shape, i
     EXPECT_EQ(planned.state.optimizer, moments);
     EXPECT_EQ(planned.state.parameters, real.parameters);
     EXPECT_EQ(planned.state.copies, real.published);
+    EXPECT_EQ(planned.state.frozen, real.frozen);
     EXPECT_EQ(planned.state.accumulators, real.accumulators + real.sums);
     EXPECT_EQ(planned.state.total() + planned.gathered + planned.leaf,
               real.symmetric_bytes() + real.own_bytes() - real.scratch + moments);
@@ -66,6 +67,10 @@ TEST(Memory, ShardsTakeWhatThePlanSays) {
             SCOPED_TRACE(strategy + " of " + std::to_string(world) + ", groups of " + std::to_string(group) +
                          ", keeping " + kept);
             expect_equal(c, odd_shape(), world);
+            config::ModelShape adapted = odd_shape();
+            adapted.adapters.rank = 3;
+            for (const std::size_t layer : {0, 2, 4, 5, 6}) adapted.adapters.on[layer] = true;
+            expect_equal(c, adapted, world);
             ++checked;
           }
   EXPECT_GT(checked, 100);
@@ -100,11 +105,21 @@ TEST(Memory, ActivationsAreThoseOfTheTransformer) {
       c.train.micro_batch = 2, c.train.sequence = 512;
       const auto shape = config::load_model("llama-124m");
       const auto dtype = type == Precision::bf16 ? tensor::DType::bf16 : tensor::DType::fp32;
-      const model::Options options{c.train.micro_batch, c.train.sequence, dtype,  tensor::DType::fp32,
-                                   c.train.recompute,   products,         scaling};
+      const model::Options options{c.train.micro_batch, c.train.sequence, dtype,   tensor::DType::fp32,
+                                   c.train.recompute,   products,         scaling, 1};
       const auto estimate = static_cast<double>(activation_bytes(c, shape));
       const auto real = static_cast<double>(model::activation_bytes(shape, options, 0));
       EXPECT_NEAR(estimate / real, 1, 1e-3) << name;
+      if (products == Products::fp8) continue;
+      for (const double dropout : {0.0, 0.1}) {
+        config::ModelShape adapted = shape;
+        adapted.adapters.rank = 64, adapted.adapters.dropout = dropout;
+        adapted.adapters.on = {true, false, true, true, false, true, true};
+        EXPECT_NEAR(static_cast<double>(activation_bytes(c, adapted)) /
+                        static_cast<double>(model::activation_bytes(adapted, options, 0)),
+                    1, 1e-3)
+            << name;
+      }
     }
 }
 

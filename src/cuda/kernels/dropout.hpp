@@ -1,0 +1,10 @@
+#pragma once
+// Dropout: see kernels::Dropout. The CPU's bits.
+#include "src/cuda/runtime.hpp"
+#include "src/kernels/kernels.hpp"
+
+namespace holdfast::cuda {
+
+void dropout(Runtime& runtime, StreamHandle stream, const kernels::Dropout& call);
+
+}  // namespace holdfast::cuda

@@ -1,0 +1,96 @@
+// Fine-tuning by low-rank adapters: the base does not change and is in no checkpoint, the adapters have the
+// bits of one rank whatever the world, and a killed run goes on to the bits that it would have had.
+#include <gmock/gmock.h>
+
+#include "tests/train/training_fixture.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Adapters : public TrainingFixture {
+ protected:
+  static Sets adapted(Sets more = {}) {
+    more.insert(more.begin(),
+                {"lora.rank=4", "lora.alpha=8", "lora.dropout=0.1", "optim.lr=2e-2",
+                 "lora.targets=[\"q_proj\", \"v_proj\", \"o_proj\", \"gate_proj\", \"up_proj\"]"});
+    return more;
+  }
+};
+
+TEST_F(Adapters, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
+  for (const std::string type : {"fp32", "bf16"}) {
+    const Sets types = {"precision.parameters=" + type, "precision.reduce=" + type};
+    const auto with = [&](Sets more) {
+      return more.insert(more.end(), types.begin(), types.end()), adapted(more);
+    };
+    const std::string name = "one-" + type;
+    const Finished alone = train(1, name, with({}));
+    ASSERT_EQ(alone.status, 0) << alone.err;
+    EXPECT_THAT(alone.err, HasSubstr("adapters"));
+    EXPECT_LT(losses(name).back(), losses(name).front() - 0.01) << "it should learn something";
+    int run = 0;
+    for (const auto& [world, sets] : std::vector<std::pair<int, Sets>>{
+             {2, {"shard.strategy=full_shard", "train.recompute=full"}},
+             {2, {"shard.strategy=no_shard", "train.recompute=selective"}},
+             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=attention"}},
+             {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
+             {4, {"shard.strategy=shard_grad_op"}}}) {
+      const std::string dir = name + std::to_string(run++);
+      const Finished done = train(world, dir, with(sets));
+      ASSERT_EQ(done.status, 0) << done.err;
+      EXPECT_EQ(digest(dir), digest(name)) << dir;
+      EXPECT_EQ(losses(dir), losses(name)) << dir;
+    }
+  }
+  EXPECT_NE(digest("one-fp32"), digest("one-bf16"));
+}
+
+TEST_F(Adapters, AreAllThatCheckpointsHold) {
+  ASSERT_EQ(train(1, "whole").status, 0);
+  ASSERT_EQ(train(1, "adapters", adapted()).status, 0);
+  const auto bytes = [&](const std::string& dir) {
+    std::uintmax_t sum = 0;
+    for (const auto& file : std::filesystem::directory_iterator(checkpoint(dir, 10)))
+      if (file.path().filename() != "index.h5") sum += file.file_size();
+    return sum;
+  };
+  EXPECT_LT(bytes("adapters"), bytes("whole") / 2);
+  const std::string manifest = files::read_text(checkpoint("adapters", 10) / "manifest.json");
+  EXPECT_THAT(manifest, AllOf(HasSubstr("model.layers.1.self_attn.q_proj.lora_A.weight"),
+                              ::testing::Not(HasSubstr("embed_tokens"))));
+}
+
+TEST_F(Adapters, AnInterruptedRunGoesOnInAnotherWorldOnTheSameBaseAlone) {
+  const Sets constant = {"optim.schedule=constant"};
+  ASSERT_EQ(train(1, "whole", adapted(constant)).status, 0);
+  ASSERT_EQ(train(2, "cut", adapted({"optim.schedule=constant", "train.steps=5"})).status, 0);
+  // Another seed is another base here.
+  const Finished other = train(1, "cut", adapted({"optim.schedule=constant", "train.seed=2"}));
+  EXPECT_EQ(other.status, 2) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("on base "));
+  const Finished full = train(1, "cut", constant);
+  EXPECT_EQ(full.status, 2) << full.err;
+  const Finished done =
+      train(4, "cut", adapted({"optim.schedule=constant", "shard.strategy=hfsdp", "shard.group=2"}));
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(digest("cut"), digest("whole"));
+}
+
+TEST_F(Adapters, SettingsThatMakeNoSenseAreRefused) {
+  for (const auto& [set, words] :
+       std::vector<std::pair<std::string, std::string>>{{"lora.targets=[\"q_porj\"]", "Did you mean q_proj?"},
+                                                        {"lora.targets=[]", "lora.targets is empty"},
+                                                        {"lora.targets=[\"q_proj\", \"q_proj\"]", "twice"},
+                                                        {"lora.dropout=1", "below 1"},
+                                                        {"lora.alpha=0", "above 0"}}) {
+    const Finished done = train(1, "run", {"lora.rank=4", set});
+    EXPECT_EQ(done.status, 2) << set;
+    EXPECT_THAT(done.err, HasSubstr(words)) << set;
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::train
