@@ -47,11 +47,11 @@ int accumulators_of(int lanes, int replicas) {
 
 /// Elements of what a rank has room for; the same on all ranks, since slices of a tensor have equal room.
 struct Elements {
-  std::int64_t slice = 0;           ///< its slices of all tensors
-  std::int64_t optimized = 0;       ///< what its optimizer updates
-  std::int64_t frozen = 0;          ///< its slices of what is not trained
-  std::vector<std::int64_t> units;  ///< whole units
-  std::vector<std::int64_t> leaf;   ///< their gradients
+  std::int64_t slice = 0;                      ///< its slices of all tensors
+  std::int64_t optimized = 0;                  ///< what its optimizer updates
+  std::int64_t frozen = 0, frozen_linear = 0;  ///< its slices of what is not trained; of linear layers
+  std::vector<std::int64_t> units;             ///< whole units
+  std::vector<std::int64_t> leaf;              ///< their gradients
 };
 
 Elements elements_of(const config::ModelShape& model, int group, int replicas, bool split_optimizer) {
@@ -65,7 +65,7 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
     const auto unit = static_cast<std::size_t>(t.unit);
     out.units[unit] = round_up(out.units[unit], unit_alignment) + slice * group;
     if (t.frozen) {
-      out.frozen += slice;
+      (t.linear ? out.frozen_linear : out.frozen) += slice;
       continue;
     }
     out.leaf[unit] = round_up(out.leaf[unit], unit_alignment) + slice * group;
@@ -78,8 +78,8 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
 /// Rooms for gathered units: one each for embedding, head and kept blocks, and a ring for the other blocks,
 /// with room for the one in use and those gathered ahead. Unsharded units need none.
 std::int64_t gathered_bytes(const config::Shard& shard, const std::vector<std::int64_t>& units,
-                            std::int64_t type_bytes, int group) {
-  if (group == 1) return 0;
+                            std::int64_t type_bytes, bool gathers) {
+  if (!gathers) return 0;
   const auto bytes = [&](std::int64_t elements) { return round_up(elements * type_bytes, page); };
   const int layers = static_cast<int>(units.size()) - 2;
   const auto kept = config::kept_blocks(shard, layers);
@@ -143,9 +143,15 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   out.state.accumulators =
       round_up(elements.slice * fp32 * accumulators_of(config.train.lanes, replicas), page) +
       (split ? elements.optimized * fp32 : 0);
-  out.gathered = gathered_bytes(config.shard, elements.units, type, group);
+  const bool coded = config.lora.rank > 0 && config.lora.base != config::Base::parameters;
+  out.gathered = gathered_bytes(config.shard, elements.units, type, group > 1 || coded);
   out.leaf = leaf_bytes(elements.leaf);
-  out.state.frozen = elements.frozen * type;
+  // Codes of one or half a byte, and a scale for each 64 (src/base/block_code.hpp).
+  const config::Base base = config.lora.rank > 0 ? config.lora.base : config::Base::parameters;
+  const std::int64_t linear = elements.frozen_linear;
+  out.state.frozen = elements.frozen * type + (base == config::Base::parameters ? linear * type
+                                               : base == config::Base::int8     ? linear + linear / 16
+                                                                                : linear / 2 + linear / 16);
   out.activations = activation_bytes(config, model);
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;

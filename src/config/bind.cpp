@@ -214,6 +214,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "probability with which an element of an adapter's input is left out, below 1", between(0, 1));
   t.add("lora.targets", &C::lora, &Lora::targets,
         "linear layers with adapters: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+  t.add("lora.base", &C::lora, &Lora::base,
+        "the blocks' linear layers are kept as precision.parameters, or in 8 or 4 bits: less memory, other "
+        "bits");
 
   t.add("optim.lr", &C::optim, &Optim::lr, "highest learning rate", at_least(0));
   t.add("optim.min_lr", &C::optim, &Optim::min_lr, "learning rate at the last step", at_least(0));

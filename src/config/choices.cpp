@@ -52,6 +52,11 @@ const std::vector<std::string>& names_of<Offload>() {
   return names;
 }
 template <>
+const std::vector<std::string>& names_of<Base>() {
+  static const std::vector<std::string> names = {"parameters", "int8", "nf4"};
+  return names;
+}
+template <>
 const std::vector<std::string>& names_of<Interval>() {
   static const std::vector<std::string> names = {"fixed", "auto"};
   return names;
@@ -106,6 +111,7 @@ template const std::string& name_of(Schedule);
 template const std::string& name_of(GuardAction);
 template const std::string& name_of(Device);
 template const std::string& name_of(Offload);
+template const std::string& name_of(Base);
 template const std::string& name_of(Interval);
 template const std::string& name_of(WhenBusy);
 template const std::string& name_of(ReadBack);
@@ -121,6 +127,7 @@ template std::optional<Schedule> choice_called(const std::string&);
 template std::optional<GuardAction> choice_called(const std::string&);
 template std::optional<Device> choice_called(const std::string&);
 template std::optional<Offload> choice_called(const std::string&);
+template std::optional<Base> choice_called(const std::string&);
 template std::optional<Interval> choice_called(const std::string&);
 template std::optional<WhenBusy> choice_called(const std::string&);
 template std::optional<ReadBack> choice_called(const std::string&);

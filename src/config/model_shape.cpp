@@ -97,7 +97,8 @@ std::vector<StoredTensor> pack(const std::vector<TensorSpec>& tensors, bool froz
       out.back().parts += 1;
       out.back().rows += t.rows;
     } else {
-      out.push_back({static_cast<int>(i), 1, t.rows, t.cols, t.unit, frozen});
+      const bool linear = t.kind == TensorKind::matrix && t.name.starts_with("model.layers.");
+      out.push_back({static_cast<int>(i), 1, t.rows, t.cols, t.unit, frozen, linear});
     }
   }
   return out;

@@ -85,6 +85,7 @@ struct StoredTensor {
   std::int64_t rows = 1, cols = 1;
   int unit = 0;
   bool frozen = false;
+  bool linear = false;  ///< weight of a block's linear layer
   std::int64_t elements() const { return rows * cols; }
 };
 

@@ -17,6 +17,8 @@ enum class Schedule { cosine, linear, constant, wsd };
 enum class GuardAction { report, stop, skip, rollback };
 enum class Device { automatic, cpu, cuda };
 enum class Offload { none, moments };
+/// How the weights that adapters sit beside are kept.
+enum class Base { parameters, int8, nf4 };
 enum class Interval { fixed, automatic };
 enum class WhenBusy { wait, skip };
 enum class ReadBack { none, sample, full };
@@ -179,6 +181,7 @@ struct Lora {
   double alpha = 16;   ///< what an adapter adds is scaled by alpha / rank
   double dropout = 0;  ///< of the adapters' input, while training
   std::vector<std::string> targets = {"q_proj", "v_proj"};  ///< linear layers, by name
+  Base base = Base::parameters;  ///< the blocks' linear layers: as [precision] parameters, or in 8 or 4 bits
   bool operator==(const Lora&) const = default;
 };
 

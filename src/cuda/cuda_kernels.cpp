@@ -7,6 +7,7 @@
 #include "src/base/error.hpp"
 #include "src/cuda/cuda_stream.hpp"
 #include "src/cuda/kernels/adamw.hpp"
+#include "src/cuda/kernels/block_code.hpp"
 #include "src/cuda/kernels/column_sums.hpp"
 #include "src/cuda/kernels/convert.hpp"
 #include "src/cuda/kernels/dropout.hpp"
@@ -167,6 +168,11 @@ void CudaKernels::dropout(Stream& stream, const kernels::Dropout& call) {
 void CudaKernels::convert(Stream& stream, void* out, DType to, const void* in, DType from,
                           std::int64_t count) {
   enqueue(stream, [&](StreamHandle s) { cuda::convert(runtime_, s, out, to, in, from, count); });
+}
+void CudaKernels::decode_blocks(Stream& stream, void* out, DType to, BlockCode code, const std::byte* codes,
+                                const float* scales, std::int64_t count) {
+  enqueue(stream,
+          [&](StreamHandle s) { cuda::decode_blocks(runtime_, s, out, to, code, codes, scales, count); });
 }
 void CudaKernels::fold(Stream& stream, float* sum, std::span<const void* const> leaves, DType type,
                        std::int64_t count, bool first) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "src/base/block_code.hpp"
 #include "src/tensor/exact_sum.hpp"
 #include "src/tensor/mat.hpp"
 #include "src/tensor/stream.hpp"
@@ -208,6 +209,10 @@ class Kernels {
 
   /// out = in, rounded to `to`. May be done in place when `to` is not wider than `from`.
   virtual void convert(Stream&, void* out, DType to, const void* in, DType from, std::int64_t count) = 0;
+  /// out = the elements that `codes` and `scales` stand for, rounded to `to`. `count` is a multiple of
+  /// code_block. See src/base/block_code.hpp.
+  virtual void decode_blocks(Stream&, void* out, DType to, BlockCode code, const std::byte* codes,
+                             const float* scales, std::int64_t count) = 0;
   /// Adds the leaves (arrays of `type`) to `sum` from left to right, in fp32; `first`: the first leaf is
   /// copied, never added to 0.
   virtual void fold(Stream&, float* sum, std::span<const void* const> leaves, DType type, std::int64_t count,

@@ -94,6 +94,10 @@ void TimedKernels::head_loss(Stream& s, const HeadLoss& h) {
 void TimedKernels::convert(Stream& s, void* out, DType to, const void* in, DType from, std::int64_t count) {
   time(s, Work::pointwise, "convert", [&] { kernels_.convert(s, out, to, in, from, count); });
 }
+void TimedKernels::decode_blocks(Stream& s, void* out, DType to, BlockCode code, const std::byte* codes,
+                                 const float* scales, std::int64_t count) {
+  time(s, Work::pointwise, "decode", [&] { kernels_.decode_blocks(s, out, to, code, codes, scales, count); });
+}
 void TimedKernels::fold(Stream& s, float* sum, std::span<const void* const> leaves, DType type,
                         std::int64_t count, bool first) {
   time(s, Work::pointwise, nullptr, [&] { kernels_.fold(s, sum, leaves, type, count, first); });

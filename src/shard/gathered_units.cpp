@@ -11,9 +11,10 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
     : layout_(layout),
       policy_(policy),
       r_(resources),
+      frozen_plan_(frozen_plan(layout, policy)),
       parameters_arena_(resources.parameters != nullptr ? *resources.parameters : resources.own),
       published_arena_(memory.published_is_symmetric ? resources.symmetric : resources.own) {
-  if (shares()) {
+  if (!memory.rooms.empty()) {
     const Rooms rooms = rooms_of(layout.layers, policy);
     step_ = schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms, policy);
     evaluation_ = schedule_of(uses_of(layout.layers, layout.tied, 1, false), rooms, policy);
@@ -86,9 +87,7 @@ void GatheredUnits::gather(int unit, int to) {
   for (int stored : stored_of(unit)) {
     const StoredSlice& s = slice(stored);
     std::byte* whole = base + s.unit_offset * bytes;
-    const auto [from, type] = mine(s);
-    r_.kernels.convert(r_.stream, whole + s.slice.first * bytes, policy_.parameters, from, type,
-                       s.slice.count);
+    bring_mine(whole + s.slice.first * bytes, stored);
     extents[i++].data = whole;
   }
   room.unit = unit;
@@ -117,15 +116,31 @@ void GatheredUnits::release(int unit) {
   if (shares()) rooms_[static_cast<std::size_t>(room_of_[static_cast<std::size_t>(unit)])].in_use = false;
 }
 
-std::pair<const std::byte*, DType> GatheredUnits::mine(const StoredSlice& s) {
-  if (s.frozen) return {frozen() + s.offset * tensor::bytes_of(policy_.parameters), policy_.parameters};
+std::pair<const std::byte*, DType> GatheredUnits::mine(int stored) {
+  const StoredSlice& s = slice(stored);
+  if (s.frozen)
+    return {frozen() + frozen_plan_.places[static_cast<std::size_t>(stored)].values, policy_.parameters};
   if (publishes_) return {published(s.offset), policy_.parameters};
   return {reinterpret_cast<const std::byte*>(parameters() + s.optimizer_offset), DType::fp32};
 }
 
+void GatheredUnits::bring_mine(std::byte* to, int stored) {
+  const StoredSlice& s = slice(stored);
+  const FrozenPlace& place = frozen_plan_.places[static_cast<std::size_t>(stored)];
+  if (place.coded) {
+    // The end of the last block is room that no element has.
+    const std::int64_t whole = (s.slice.count + code_block - 1) / code_block * code_block;
+    r_.kernels.decode_blocks(r_.stream, to, policy_.parameters, *policy_.base, frozen() + place.values,
+                             reinterpret_cast<const float*>(frozen() + place.scales), whole);
+    return;
+  }
+  const auto [from, type] = mine(stored);
+  r_.kernels.convert(r_.stream, to, policy_.parameters, from, type, s.slice.count);
+}
+
 const void* GatheredUnits::weight(int stored) {
   const StoredSlice& s = slice(stored);
-  if (!shares()) return mine(s).first;
+  if (!shares()) return mine(stored).first;
   const int room = room_of_[static_cast<std::size_t>(s.unit)];
   expects(room >= 0 && rooms_[static_cast<std::size_t>(room)].unit == s.unit, "a weight of an acquired unit");
   return r_.symmetric.at(rooms_[static_cast<std::size_t>(room)].memory) +

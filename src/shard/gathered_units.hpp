@@ -5,12 +5,14 @@
 //   S > 1            master -> own slice, converted into the room -> all-gather in the shard group
 //   S = 1, fp32      the model reads the master itself
 //   S = 1, bf16      master -> published, converted once per step; the model reads that
-//   frozen           kept in the parameter type as it was loaded; gathered from there, or read where it lies
+//   frozen           kept as it was loaded; gathered from there, or read where it lies
+//   frozen, coded    decoded into the room on the way to the gather, also where S = 1
 //   HFSDP, R > 1     master (1/R of the slice) -> published -> all-gather among replicas: the whole slice, in
 //                    the parameter type; from there as above
 #include <span>
 #include <vector>
 
+#include "src/shard/frozen_plan.hpp"
 #include "src/shard/layout.hpp"
 #include "src/shard/memory_plan.hpp"
 #include "src/shard/policy.hpp"
@@ -26,7 +28,7 @@ class GatheredUnits {
                 const Resources& resources);
 
   float* parameters() { return parameters_arena_.at(parameters_); }
-  /// Frozen arena, in the parameter type: Layout::frozen. Filled once.
+  /// Frozen arena, see FrozenPlan. Filled once.
   std::byte* frozen() { return r_.own.at(frozen_); }
   /// Collective among replicas (HFSDP).
   void publish();
@@ -47,7 +49,8 @@ class GatheredUnits {
     bool in_use = false;
     tensor::Event ready = {};
   };
-  bool shares() const { return layout_.mesh.group > 1; }
+  /// Units are made whole in rooms; else they are read where they lie.
+  bool shares() const { return !rooms_.empty(); }
   void begin(const Schedule& schedule);
   /// Enqueues what the schedule has for this moment.
   void prefetch(int use);
@@ -56,7 +59,9 @@ class GatheredUnits {
     return published_arena_.at(published_) + elements * tensor::bytes_of(policy_.parameters);
   }
   /// This member's slice as it lies on this rank, and its type.
-  std::pair<const std::byte*, DType> mine(const StoredSlice& s);
+  std::pair<const std::byte*, DType> mine(int stored);
+  /// The same, in the parameter type, to `to`.
+  void bring_mine(std::byte* to, int stored);
   const StoredSlice& slice(int stored) const { return layout_.slices[static_cast<std::size_t>(stored)]; }
   std::span<const int> stored_of(int unit) const {
     return layout_.unit_stored[static_cast<std::size_t>(unit)];
@@ -65,6 +70,7 @@ class GatheredUnits {
   const Layout& layout_;
   const Policy policy_;
   const Resources r_;
+  const FrozenPlan frozen_plan_;
   tensor::Arena &parameters_arena_, &published_arena_;
   Schedule step_, evaluation_, leaf_;
 

@@ -21,7 +21,7 @@ void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
 /// The cut of one tensor; offsets are left to the caller.
 StoredSlice cut(const config::StoredTensor& stored, const Mesh& mesh) {
   StoredSlice out;
-  out.unit = stored.unit, out.frozen = stored.frozen;
+  out.unit = stored.unit, out.frozen = stored.frozen, out.linear = stored.linear;
   out.elements = stored.elements();
   // Only where replicas share out the state does its cut depend on how many there are: else a run that loses
   // one goes on with the same slices.
@@ -59,9 +59,9 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
     out.unit_elements[unit] += s.stride * mesh.group;
     out.unit_stored[unit].push_back(number);
     if (s.frozen) {
-      s.offset = out.frozen_elements;
-      append_pieces(out.frozen, stored, frozen, s.slice, s.offset);
-      out.frozen_elements += s.stride;
+      std::vector<Piece> pieces;
+      append_pieces(pieces, stored, frozen, s.slice, 0);
+      for (const Piece& p : pieces) out.frozen.push_back({number, p.tensor, p.first, p.count, p.offset});
     } else {
       s.leaf_offset = align(out.leaf_elements[unit]);
       s.offset = out.slice_elements, s.optimizer_offset = out.arena_elements;

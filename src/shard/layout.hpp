@@ -6,7 +6,7 @@
 // Three kinds of arena. Slice arenas (gradient accumulators, parameters in the wire type) hold this member's
 // slice of every tensor that is trained. Optimizer arenas (fp32 parameters, both moments, the gradient sum)
 // hold what this rank's optimizer updates: the same slices, or under HFSDP only this replica's part of each.
-// The frozen arena holds this member's slice of every tensor that is not trained, in the wire type.
+// The frozen arena holds this member's slice of every tensor that is not trained; see FrozenPlan.
 #include <cstdint>
 #include <vector>
 
@@ -19,25 +19,32 @@ namespace holdfast::shard {
 /// This rank's part of one stored tensor. Slices are in stored elements.
 struct StoredSlice {
   int unit = 0;
-  bool frozen = false;
-  std::int64_t elements = 0;  ///< n, of the whole stored tensor
+  bool frozen = false, linear = false;  ///< as config::StoredTensor has it
+  std::int64_t elements = 0;            ///< n, of the whole stored tensor
   std::int64_t stride = 0,
                part = 0;  ///< room of a member's slice; of a replica's part of it (base/slice.hpp)
   Slice slice;            ///< this member's
   Slice owned;            ///< this replica's part of it: what this rank alone answers for; frozen: nothing
   Slice optimized;        ///< what its optimizer updates: `owned` under HFSDP, else `slice`; frozen: nothing
-  std::int64_t offset = 0;            ///< of `slice` in every slice arena; frozen: in the frozen arena
+  std::int64_t offset = 0;            ///< of `slice` in every slice arena
   std::int64_t optimizer_offset = 0;  ///< of `optimized` in every optimizer arena
   std::int64_t unit_offset = 0;       ///< of the whole tensor in the room of its gathered unit
   std::int64_t leaf_offset = 0;       ///< of its leaf gradient among those of its unit
 };
 
 /// Elements [first, first + count) of logical tensor `tensor` (an index of config::tensors_of), at `offset`
-/// of every optimizer arena; or of a frozen one (config::frozen_tensors_of) in the frozen arena.
+/// of every optimizer arena.
 struct Piece {
   int tensor = 0;
   std::int64_t first = 0, count = 0, offset = 0;
   bool operator==(const Piece&) const = default;
+};
+
+/// Elements [first, first + count) of a tensor that is not trained (an index of config::frozen_tensors_of),
+/// `at` elements behind the begin of this member's slice of stored tensor `stored`.
+struct FrozenPiece {
+  int stored = 0, tensor = 0;
+  std::int64_t first = 0, count = 0, at = 0;
 };
 
 struct Layout {
@@ -51,10 +58,9 @@ struct Layout {
   /// The part of `held` that this rank alone answers for. Over all ranks every element of every tensor is
   /// owned exactly once. Written to checkpoints, digested, counted in the norm.
   std::vector<Piece> owned;
-  std::vector<Piece> frozen;         ///< what the frozen arena holds, in its order; the same on every replica
-  std::int64_t arena_elements = 0;   ///< of each optimizer arena
-  std::int64_t slice_elements = 0;   ///< of each slice arena; the same on every rank
-  std::int64_t frozen_elements = 0;  ///< of the frozen arena; the same on every rank
+  std::vector<FrozenPiece> frozen;  ///< what this member has of them, in order; the same on every replica
+  std::int64_t arena_elements = 0;  ///< of each optimizer arena
+  std::int64_t slice_elements = 0;  ///< of each slice arena; the same on every rank
   std::vector<std::int64_t> unit_elements;  ///< of the room of each unit; the same on every rank
   std::vector<std::int64_t> leaf_elements;  ///< of the gradients of each unit's leaf; the same on every rank
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "src/comm/communicator.hpp"
+#include "src/shard/frozen_plan.hpp"
 #include "src/shard/schedule.hpp"
 #include "src/tensor/arena.hpp"
 
@@ -33,7 +34,7 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   const std::int64_t wire = tensor::bytes_of(policy.parameters), fp32 = sizeof(float);
   auto elements_of = [&](int unit) { return layout.unit_elements[static_cast<std::size_t>(unit)]; };
   MemoryPlan out;
-  if (mesh.group > 1) {
+  if (gathers(layout, policy)) {
     const Rooms rooms = rooms_of(layout.layers, policy);
     out.rooms.assign(static_cast<std::size_t>(rooms.count), 0);
     for (int r = rooms.ring_first; r < rooms.count; ++r)
@@ -49,7 +50,7 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   out.published_is_symmetric = mesh.split_optimizer;
   if (mesh.split_optimizer || (mesh.group == 1 && policy.parameters != DType::fp32))
     out.published = round_up(layout.slice_elements * wire, page);
-  out.frozen = layout.frozen_elements * wire;
+  out.frozen = frozen_plan(layout, policy).bytes;
 
   out.parameters = layout.arena_elements * fp32;
   if (mesh.split_optimizer) out.sums = layout.arena_elements * fp32;

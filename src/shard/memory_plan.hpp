@@ -25,7 +25,7 @@ struct MemoryPlan {
   std::int64_t accumulators = 0;           ///< LanePlan::slots() slice arenas, fp32
   std::int64_t published = 0;              ///< slice arena in the parameter type; symmetric under HFSDP only
   bool published_is_symmetric = false;
-  std::int64_t frozen = 0;  ///< the frozen arena, in the parameter type (own)
+  std::int64_t frozen = 0;  ///< the frozen arena, see FrozenPlan (own)
   // own
   std::int64_t parameters = 0;  ///< optimizer arena, fp32 master
   std::int64_t sums = 0;        ///< optimizer arena of gradient sums, fp32, where accumulator 0 cannot be it

@@ -8,6 +8,11 @@ DType type_of(config::Precision precision) {
   return precision == config::Precision::bf16 ? DType::bf16 : DType::fp32;
 }
 
+std::optional<BlockCode> code_of(const config::Lora& lora) {
+  if (lora.rank == 0 || lora.base == config::Base::parameters) return std::nullopt;
+  return lora.base == config::Base::int8 ? BlockCode::int8 : BlockCode::nf4;
+}
+
 Policy policy_of(const config::RunConfig& config, int layers) {
   const config::Shard& s = config.shard;
   return {type_of(config.precision.parameters),
@@ -16,7 +21,8 @@ Policy policy_of(const config::RunConfig& config, int layers) {
           s.prefetch_backward,
           s.gathered_limit,
           config::kept_blocks(s, layers),
-          s.keep_across_micro_steps};
+          s.keep_across_micro_steps,
+          code_of(config.lora)};
 }
 
 }  // namespace holdfast::shard

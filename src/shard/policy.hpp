@@ -1,7 +1,9 @@
 #pragma once
 // What may be chosen about sharding without changing what is computed, and the two types that do change it.
+#include <optional>
 #include <vector>
 
+#include "src/base/block_code.hpp"
 #include "src/config/run_config.hpp"
 #include "src/tensor/dtype.hpp"
 
@@ -16,12 +18,14 @@ struct Policy {
   int gathered_limit = 0;                           ///< units gathered but not yet used; 0: the larger depth
   std::vector<bool> kept;                           ///< by block: has a room of its own; empty: none
   bool keep_across_micro_steps = false;             ///< kept blocks are gathered once per step
+  std::optional<BlockCode> base = {};  ///< of frozen linear layers, where they lie; nothing: as `parameters`
 
   bool keeps(int block) const { return !kept.empty() && kept[static_cast<std::size_t>(block)]; }
 };
 
 /// As elements of that precision are stored.
 DType type_of(config::Precision precision);
+std::optional<BlockCode> code_of(const config::Lora& lora);
 Policy policy_of(const config::RunConfig& config, int layers);
 
 }  // namespace holdfast::shard

@@ -27,7 +27,7 @@ class ShardedWeights {
   /// Optimizer arena: fp32 master parameters. Change it between steps only, or move it (Resources), then
   /// publish().
   float* parameters() { return units_.parameters(); }
-  /// What is not trained, see GatheredUnits::frozen().
+  /// What is not trained, see FrozenPlan.
   std::byte* frozen() { return units_.frozen(); }
   /// Optimizer arena: after finish_step() the gradient sum of everything the optimizer updates here.
   float* gradients() { return sums_.sums(); }

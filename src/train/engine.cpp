@@ -90,7 +90,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   const bool forks = resume != "auto" && resume != "none";
   if (!device.is_host())
     agree_on_algorithms(device, world, setup.dir.algorithms(), forks ? resume : "", [this] { rehearse(); });
-  base_ = fill_frozen(setup, layout_, weights_, stream_, world);
+  base_ = fill_frozen(setup, layout_, policy_, weights_, stream_, world);
   require_one_identity(world, numerics());
   local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
   if (local_folder) open_local_level(*local_folder);

@@ -1,7 +1,6 @@
 #pragma once
 // What adapters are trained on: the model's own weights, which nothing changes. They lie in the frozen arena
-// in the parameter type; no checkpoint holds them, every start brings them anew.
-#include <cstdint>
+// (shard::FrozenPlan); no checkpoint holds them, every start brings them anew.
 #include <string>
 
 #include "src/comm/communicator.hpp"
@@ -11,10 +10,9 @@
 
 namespace holdfast::train {
 
-/// Collective. Fills Layout::frozen in the frozen arena, each rank its own part through a small buffer.
-/// Returns the digest of all of it, as it lies there; "" when nothing is frozen. Throws Error when weights
-/// cannot be had, see read_initial_weights().
-std::string fill_frozen(const Setup& setup, const shard::Layout& layout, shard::ShardedWeights& weights,
-                        tensor::Stream& stream, comm::Communicator& world);
+/// Collective. Fills the frozen arena, each rank its own part through a small buffer. Returns the digest of
+/// the weights, in fp32 as they came; "" when nothing is frozen. Throws Error when they cannot be had.
+std::string fill_frozen(const Setup& setup, const shard::Layout& layout, const shard::Policy& policy,
+                        shard::ShardedWeights& weights, tensor::Stream& stream, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -23,8 +23,8 @@ std::string products_text(const config::RunConfig& c) {
 /// Nothing without adapters.
 std::string adapters_text(const config::Lora& lora, const std::string& base) {
   if (lora.rank == 0) return "";
-  return fmt::format(" adapters rank {} alpha {} dropout {} of {} on base {}", lora.rank, lora.alpha,
-                     lora.dropout, fmt::join(lora.targets, "+"), base);
+  return fmt::format(" adapters rank {} alpha {} dropout {} of {} on {} base {}", lora.rank, lora.alpha,
+                     lora.dropout, fmt::join(lora.targets, "+"), config::name_of(lora.base), base);
 }
 
 }  // namespace

@@ -121,11 +121,11 @@ TEST_F(GpuTraining, DigestAndLossesAreTheSameOnSeveralNodes) {
 }
 
 TEST_F(GpuTraining, AdaptersWithDropoutAreTheSameInEveryWorld) {
-  end_as_one_rank(
-      {{1, {"train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1", "HOLDFAST_SIMT_SEED=77"}},
-       {2, {"shard.strategy=full_shard", "train.recompute=attention"}, {}},
-       {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}}},
-      {"lora.rank=8", "lora.dropout=0.2", "lora.targets=[\"q_proj\", \"v_proj\", \"down_proj\"]"});
+  end_as_one_rank({{1, {"train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1", "HOLDFAST_SIMT_SEED=77"}},
+                   {2, {"shard.strategy=full_shard", "train.recompute=attention"}, {}},
+                   {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}}},
+                  {"lora.rank=8", "lora.dropout=0.2", "lora.targets=[\"q_proj\", \"v_proj\", \"down_proj\"]",
+                   "lora.base=nf4"});
 }
 
 TEST_F(GpuTraining, MomentsOnTheHostEvaluationsAndTracesChangeNoBit) {

@@ -48,6 +48,32 @@ TEST_F(Adapters, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   EXPECT_NE(digest("one-fp32"), digest("one-bf16"));
 }
 
+/// A base in 8 or 4 bits: other bits than with the whole one, near it, and the same in every world.
+TEST_F(Adapters, OnAQuantizedBaseAreTheSameInEveryWorld) {
+  ASSERT_EQ(train(1, "whole", adapted()).status, 0);
+  for (const auto& [base, tolerance] : {std::pair<std::string, double>{"int8", 2e-3}, {"nf4", 4e-2}}) {
+    const Sets sets = {"lora.base=" + base};
+    const auto with = [&](Sets more) {
+      return more.insert(more.end(), sets.begin(), sets.end()), adapted(more);
+    };
+    const Finished alone = train(1, base, with({}));
+    ASSERT_EQ(alone.status, 0) << alone.err;
+    EXPECT_NE(digest(base), digest("whole"));
+    for (std::size_t i = 0; i < losses(base).size(); ++i)
+      EXPECT_NEAR(losses(base)[i], losses("whole")[i], tolerance) << base << " step " << i + 1;
+    int run = 0;
+    for (const auto& [world, more] : std::vector<std::pair<int, Sets>>{
+             {2, {"shard.strategy=full_shard", "shard.keep_gathered=0"}},
+             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=full"}},
+             {2, {"shard.strategy=no_shard"}}}) {
+      const std::string dir = base + std::to_string(run++);
+      const Finished done = train(world, dir, with(more));
+      ASSERT_EQ(done.status, 0) << done.err;
+      EXPECT_EQ(digest(dir), digest(base)) << dir;
+    }
+  }
+}
+
 TEST_F(Adapters, AreAllThatCheckpointsHold) {
   ASSERT_EQ(train(1, "whole").status, 0);
   ASSERT_EQ(train(1, "adapters", adapted()).status, 0);
@@ -70,7 +96,7 @@ TEST_F(Adapters, AnInterruptedRunGoesOnInAnotherWorldOnTheSameBaseAlone) {
   // Another seed is another base here.
   const Finished other = train(1, "cut", adapted({"optim.schedule=constant", "train.seed=2"}));
   EXPECT_EQ(other.status, 2) << other.err;
-  EXPECT_THAT(other.err, HasSubstr("on base "));
+  EXPECT_THAT(other.err, HasSubstr(" base "));
   const Finished full = train(1, "cut", constant);
   EXPECT_EQ(full.status, 2) << full.err;
   const Finished done =

@@ -70,7 +70,11 @@ TEST(Memory, ShardsTakeWhatThePlanSays) {
             config::ModelShape adapted = odd_shape();
             adapted.adapters.rank = 3;
             for (const std::size_t layer : {0, 2, 4, 5, 6}) adapted.adapters.on[layer] = true;
-            expect_equal(c, adapted, world);
+            c.lora.rank = 3;
+            for (const auto base : {config::Base::parameters, config::Base::int8, config::Base::nf4}) {
+              c.lora.base = base;
+              expect_equal(c, adapted, world);
+            }
             ++checked;
           }
   EXPECT_GT(checked, 100);
