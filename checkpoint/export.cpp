@@ -153,6 +153,10 @@ std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Elem
                     [](const LogicalTensor& tensor) { return tensor.name.starts_with(model_family); }));
   if (count == 0)
     throw Error(Exit::usage, "there is no model to export", "no tensor of the checkpoint begins with model/");
+  if (std::ranges::any_of(manifest.tensors,
+                          [](const LogicalTensor& t) { return t.name.ends_with(".lora_A.weight"); }))
+    throw Error(Exit::usage, "the checkpoint holds adapters, not the model",
+                "the weights beside them are those that the run was given, and are not in it");
   if (!type)
     if (auto types = safetensors::imported_types(manifest.facts, count)) {
       std::replace(types->begin(), types->end(), Element::f64, Element::f32);  // it was rounded

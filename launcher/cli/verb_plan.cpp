@@ -25,7 +25,7 @@ struct PlanOptions {
 void print_plan(const PlanOptions& options) {
   const auto config = options.job.load().config;
   const auto facts = config::load_cluster(config.cluster.file);
-  const auto model = config::load_model(config.model.file);
+  const auto model = config::model_of(config);
   config::check(config, model);
   const auto nodes = options.on.empty()
                          ? hypothetical_nodes(facts, config.cluster.nodes, config.cluster.spares)

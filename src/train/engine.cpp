@@ -144,7 +144,8 @@ void Engine::initialize() {
   if (local_) local_->invalidate();
   const auto [parameters, exp_avg, exp_avg_sq] = mirror_->host();
   const auto moment_bytes = tensor::bytes_of(adamw_.moments());
-  const bool from_files = !setup_.config.model.weights.empty();
+  // Adapters begin as the seed says; the files are what they sit beside.
+  const bool from_files = !setup_.config.model.weights.empty() && !setup_.shape.adapters.any();
   if (from_files) read_initial_weights(setup_, views_, world_);
   for (const shard::Piece& piece : layout_.held) {
     if (!from_files)

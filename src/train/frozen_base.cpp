@@ -1,17 +1,21 @@
 #include "src/train/frozen_base.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "checkpoint/export.hpp"
 #include "checkpoint/state.hpp"
 #include "src/base/digest.hpp"
 #include "src/model/init.hpp"
 #include "src/shard/frozen_plan.hpp"
+#include "src/train/agree.hpp"
+#include "src/train/initial_weights.hpp"
 
 namespace holdfast::train {
 namespace {
 
-constexpr std::int64_t most_at_once = std::int64_t{1} << 22;  // elements, whole blocks
+constexpr std::int64_t most_at_once = std::int64_t{1} << 23;  // elements, whole blocks
 
 /// Elements on their way into the frozen arena, as what they are kept.
 class Frozen {
@@ -53,37 +57,54 @@ class Frozen {
 
 std::string fill_frozen(const Setup& setup, const shard::Layout& layout, const shard::Policy& policy,
                         shard::ShardedWeights& weights, tensor::Stream& stream, comm::Communicator& world) {
-  const auto tensors = config::frozen_tensors_of(setup.shape);
-  if (tensors.empty()) return "";
-  std::vector<std::uint64_t> digests(tensors.size(), 0);
+  const auto specs = config::frozen_tensors_of(setup.shape);
+  if (specs.empty()) return "";
+  std::vector<checkpoint::LogicalTensor> tensors;
+  for (const auto& t : specs)
+    tensors.push_back({std::string(checkpoint::model_family) + t.name, t.rows, t.cols, DType::fp32});
+  std::optional<WeightFiles> files;
+  if (!setup.config.model.weights.empty()) files.emplace(setup, world);
+
+  std::vector<std::uint64_t> digests(specs.size(), 0);
   Frozen frozen(layout, policy, weights.frozen(), stream);
   std::vector<float> values;
-  auto piece = layout.frozen.begin();
-  for (int stored = 0; stored < static_cast<int>(layout.slices.size()); ++stored) {
-    const shard::StoredSlice& s = layout.slices[static_cast<std::size_t>(stored)];
-    if (!s.frozen) continue;
-    for (std::int64_t at = 0; at < s.slice.count; at += most_at_once) {
-      const std::int64_t n = std::min(most_at_once, s.slice.count - at);
-      // Behind the last element zeros fill up its block.
-      values.assign(static_cast<std::size_t>((n + code_block - 1) / code_block * code_block), 0.0f);
-      for (; piece != layout.frozen.end() && piece->stored == stored && piece->at < at + n; ++piece) {
-        const std::int64_t low = std::max(piece->at, at), high = std::min(piece->at + piece->count, at + n);
-        const std::int64_t first = piece->first + low - piece->at;
-        const auto t = static_cast<std::size_t>(piece->tensor);
-        const std::span part = std::span(values).subspan(static_cast<std::size_t>(low - at),
-                                                         static_cast<std::size_t>(high - low));
-        model::initial_weights(setup.shape, tensors[t], setup.config.train.seed, first, part);
-        // Replicas hold the same.
-        if (layout.mesh.replica() == 0) digests[t] += digest_part(static_cast<std::uint64_t>(first), part);
-        if (high < piece->at + piece->count) break;  // the rest comes with the next part
-      }
-      frozen.put(stored, at, values);
+  const auto fill = [&](const checkpoint::State& part) {
+    if (files) {
+      files->read(part);
+      return;
     }
-  }
+    for (const checkpoint::PieceView& p : part.pieces)
+      model::initial_weights(setup.shape, specs[static_cast<std::size_t>(p.tensor)], setup.config.train.seed,
+                             p.first, {static_cast<float*>(p.data), static_cast<std::size_t>(p.count)});
+  };
+  together(world, true, [&] {
+    auto piece = layout.frozen.begin();
+    for (int stored = 0; stored < static_cast<int>(layout.slices.size()); ++stored) {
+      const shard::StoredSlice& s = layout.slices[static_cast<std::size_t>(stored)];
+      if (!s.frozen) continue;
+      for (std::int64_t at = 0; at < s.slice.count; at += most_at_once) {
+        const std::int64_t n = std::min(most_at_once, s.slice.count - at);
+        // Behind the last element zeros fill up its block.
+        values.assign(static_cast<std::size_t>((n + code_block - 1) / code_block * code_block), 0.0f);
+        checkpoint::State part{tensors, {}};
+        for (; piece != layout.frozen.end() && piece->stored == stored && piece->at < at + n; ++piece) {
+          const std::int64_t low = std::max(piece->at, at), high = std::min(piece->at + piece->count, at + n);
+          part.pieces.push_back(
+              {piece->tensor, piece->first + low - piece->at, high - low, values.data() + (low - at)});
+          if (high < piece->at + piece->count) break;  // the rest comes with the next part
+        }
+        fill(part);
+        for (const checkpoint::PieceView& p : part.pieces)
+          if (layout.mesh.replica() == 0)  // the others hold the same
+            digests[static_cast<std::size_t>(p.tensor)] +=
+                digest_part(static_cast<std::uint64_t>(p.first), p.data, DType::fp32, p.count);
+        frozen.put(stored, at, values);
+      }
+    }
+  });
   world.all_reduce(digests, comm::Scalar::sum);
-  std::vector<checkpoint::LogicalTensor> names;
-  for (const auto& t : tensors) names.push_back({t.name, t.rows, t.cols, DType::fp32});
-  return checkpoint::digest_text(checkpoint::state_digest(names, digests));
+  if (files) files->check(tensors, digests);
+  return checkpoint::digest_text(checkpoint::state_digest(tensors, digests));
 }
 
 }  // namespace holdfast::train

@@ -61,7 +61,7 @@ void say_differences(const config::ModelShape& there, const config::ModelShape& 
 
 std::vector<checkpoint::LogicalTensor> model_of(const config::ModelShape& shape) {
   std::vector<checkpoint::LogicalTensor> out;
-  for (const config::TensorSpec& spec : config::tensors_of(shape))
+  for (const config::TensorSpec& spec : config::base_tensors_of(shape))
     out.push_back({spec.name, spec.rows, spec.cols});
   return out;
 }
@@ -100,9 +100,23 @@ Choice choose(const Setup& setup) {
   return {false, path.string()};
 }
 
-/// Bytes read.
-std::int64_t read_safetensors(const fs::path& path, const State& weights) {
-  const safetensors::Source source(path);
+}  // namespace
+
+WeightFiles::WeightFiles(const Setup& setup, comm::Communicator& world) {
+  Choice choice;
+  together(world, world.rank() == 0, [&] { choice = choose(setup); });
+  choice.is_checkpoint = comm::broadcast_text(world, choice.is_checkpoint ? "checkpoint" : "", 0) != "";
+  path_ = comm::broadcast_text(world, choice.path, 0);
+  together(world, true, [&] {
+    if (choice.is_checkpoint)
+      manifest_ = checkpoint::read_manifest(path_);
+    else
+      source_.emplace(path_);
+  });
+}
+
+std::int64_t WeightFiles::read(const State& weights) const {
+  if (manifest_) return checkpoint::load(path_, weights).bytes_read;
   std::vector<safetensors::Wanted> wanted;
   for (const checkpoint::PieceView& piece : weights.pieces) {
     const auto& tensor = weights.tensors[static_cast<std::size_t>(piece.tensor)];
@@ -110,43 +124,30 @@ std::int64_t read_safetensors(const fs::path& path, const State& weights) {
                       piece.first,
                       {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});
   }
-  return source.read(wanted);
+  return source_->read(wanted);
 }
 
-/// Collective: what was read of a checkpoint is what it says that it holds.
-void check_digests(const fs::path& step_dir, const checkpoint::Manifest& manifest, const State& owned,
-                   comm::Communicator& world) {
-  const StateDigest found = digest_state(owned, world);
-  for (std::size_t t = 0; t < owned.tensors.size(); ++t) {
-    const auto& name = owned.tensors[t].name;
-    if (!name.starts_with(checkpoint::model_family)) continue;
-    for (std::size_t m = 0; m < manifest.tensors.size(); ++m)
-      if (manifest.tensors[m].name == name && manifest.digests[m] != found.tensors[t])
+void WeightFiles::check(std::span<const checkpoint::LogicalTensor> tensors,
+                        std::span<const std::uint64_t> digests) const {
+  if (!manifest_) return;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (!tensors[t].name.starts_with(checkpoint::model_family)) continue;
+    for (std::size_t m = 0; m < manifest_->tensors.size(); ++m)
+      if (manifest_->tensors[m].name == tensors[t].name && manifest_->digests[m] != digests[t])
         throw Error(
-            Exit::runtime, fmt::format("{} does not hold the weights that it names", step_dir.string()),
-            fmt::format("{} has digest {}, should be {}", name, checkpoint::digest_text(found.tensors[t]),
-                        checkpoint::digest_text(manifest.digests[m])));
+            Exit::runtime, fmt::format("{} does not hold the weights that it names", path_),
+            fmt::format("{} has digest {}, should be {}", tensors[t].name,
+                        checkpoint::digest_text(digests[t]), checkpoint::digest_text(manifest_->digests[m])));
   }
 }
 
-}  // namespace
-
 void read_initial_weights(const Setup& setup, const StateViews& views, comm::Communicator& world) {
   const auto begin = Clock::now();
-  Choice choice;
-  together(world, world.rank() == 0, [&] { choice = choose(setup); });
-  choice.is_checkpoint = comm::broadcast_text(world, choice.is_checkpoint ? "checkpoint" : "", 0) != "";
-  choice.path = comm::broadcast_text(world, choice.path, 0);
-  const State weights = weights_in(views.held);
+  const WeightFiles files(setup, world);
   std::int64_t bytes = 0;
-  std::optional<checkpoint::Loaded> loaded;
-  together(world, true, [&] {
-    if (choice.is_checkpoint)
-      loaded = checkpoint::load(choice.path, weights), bytes = loaded->bytes_read;
-    else
-      bytes = read_safetensors(choice.path, weights);
-  });
-  if (loaded) check_digests(choice.path, loaded->manifest, weights_in(views.owned), world);
+  together(world, true, [&] { bytes = files.read(weights_in(views.held)); });
+  const State owned = weights_in(views.owned);
+  files.check(owned.tensors, digest_state(owned, world).tensors);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (world.rank() == 0)
     log::info("initial weights: read in {:.2f} s, {:.1f} MB by this rank", seconds,

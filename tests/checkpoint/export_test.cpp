@@ -73,6 +73,18 @@ TEST_F(Export, safetensorsHoldTheModelAndNothingElse) {
   EXPECT_EQ(safetensors::read_header(path).metadata.at("format"), "pt");
 }
 
+TEST(ExportOf, adaptersAloneIsRefused) {
+  Manifest manifest;
+  manifest.tensors.push_back({"model/model.layers.0.self_attn.q_proj.lora_A.weight", 4, 64});
+  try {
+    types_of_model(manifest, {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit(), Exit::usage);
+    EXPECT_THAT(error.what(), HasSubstr("holds adapters, not the model"));
+  }
+}
+
 TEST_F(Export, bf16IsRoundedToTheNearest) {
   const fs::path path = out / "model.safetensors";
   write(plan_safetensors(manifest, DType::bf16), path);

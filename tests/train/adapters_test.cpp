@@ -105,6 +105,30 @@ TEST_F(Adapters, AnInterruptedRunGoesOnInAnotherWorldOnTheSameBaseAlone) {
   EXPECT_EQ(digest("cut"), digest("whole"));
 }
 
+TEST_F(Adapters, SitBesideWeightsFromFiles) {
+  ASSERT_EQ(train(2, "base", {"shard.strategy=full_shard", "train.steps=3"}).status, 0);
+  const auto on_base = [&](Sets more) {
+    return more.push_back("model.weights=" + path("base")), adapted(more);
+  };
+  const Finished alone = train(1, "one", on_base({}));
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  ASSERT_EQ(train(1, "random", adapted()).status, 0);
+  EXPECT_LT(losses("one").front(), losses("random").front() - 0.01) << "the base has learned something";
+  for (const Sets& sets : {Sets{"shard.strategy=hfsdp", "shard.group=2"}, Sets{"lora.base=int8"}}) {
+    const std::string dir = sets.front();
+    const Finished done = train(4, dir, on_base(sets));
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_EQ(digest(dir) == digest("one"), sets.size() == 2) << dir;
+  }
+  // The run goes on with its adapters, and reads the base again; it does not go on without it.
+  const Finished longer = train(2, "one", on_base({"train.steps=12", "shard.strategy=full_shard"}));
+  EXPECT_EQ(longer.status, 0) << longer.err;
+  EXPECT_THAT(longer.err, HasSubstr("resuming from the checkpoint of step 10"));
+  const Finished other = train(1, "one", adapted({"train.steps=14"}));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr(" base "));
+}
+
 TEST_F(Adapters, SettingsThatMakeNoSenseAreRefused) {
   for (const auto& [set, words] :
        std::vector<std::pair<std::string, std::string>>{{"lora.targets=[\"q_porj\"]", "Did you mean q_proj?"},
