@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t fp32 = 4;
 constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
+constexpr std::int64_t line = 64;             // as every buffer begins
 constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the room of its unit
 constexpr std::int64_t gpu_reserve =
     1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
@@ -149,9 +150,11 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   // Codes of one or half a byte, and a scale for each 64 (src/base/block_code.hpp).
   const config::Base base = config.lora.rank > 0 ? config.lora.base : config::Base::parameters;
   const std::int64_t linear = elements.frozen_linear;
-  out.state.frozen = elements.frozen * type + (base == config::Base::parameters ? linear * type
-                                               : base == config::Base::int8     ? linear + linear / 16
-                                                                                : linear / 2 + linear / 16);
+  out.state.frozen =
+      round_up(elements.frozen * type + (base == config::Base::parameters ? linear * type
+                                         : base == config::Base::int8     ? linear + linear / 16
+                                                                          : linear / 2 + linear / 16),
+               line);
   out.activations = activation_bytes(config, model);
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;

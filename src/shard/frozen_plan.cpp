@@ -1,5 +1,7 @@
 #include "src/shard/frozen_plan.hpp"
 
+#include "src/tensor/arena.hpp"
+
 namespace holdfast::shard {
 
 FrozenPlan frozen_plan(const Layout& layout, const Policy& policy) {
@@ -14,10 +16,12 @@ FrozenPlan frozen_plan(const Layout& layout, const Policy& policy) {
     FrozenPlace& place = out.places.emplace_back();
     if (!s.frozen) continue;
     place.coded = policy.base && s.linear;
-    place.values =
-        take(place.coded ? code_bytes(*policy.base, s.stride) : s.stride * tensor::bytes_of(policy.parameters));
+    place.values = take(place.coded ? code_bytes(*policy.base, s.stride)
+                                    : s.stride * tensor::bytes_of(policy.parameters));
     if (place.coded) place.scales = take(scale_bytes(s.stride));
   }
+  constexpr std::int64_t line = tensor::Arena::alignment;
+  out.bytes = (out.bytes + line - 1) / line * line;
   return out;
 }
 

@@ -67,8 +67,8 @@ std::int64_t MemoryPlan::symmetric_bytes() const {
 
 std::int64_t MemoryPlan::own_bytes() const {
   constexpr std::int64_t line = tensor::Arena::alignment;
-  return round_up(parameters, line) + round_up(sums, line) + round_up(scratch, line) +
-         round_up(frozen, line) + (published_is_symmetric ? 0 : published);
+  return round_up(parameters, line) + round_up(sums, line) + round_up(scratch, line) + frozen +
+         (published_is_symmetric ? 0 : published);
 }
 
 }  // namespace holdfast::shard

@@ -68,8 +68,7 @@ TEST(CommandLine, MistakesGetOneLineOnStderrAndTheirExitCode) {
       {{"plan", "quickstart", "--bogus"}, 2, "'holdfast plan --help' says more"},
       {{"plan", "quickstrat"},
        2,
-       "there is no job called 'quickstrat' (there are llama2-7b-nabuchodonosor, quickstart). Did you mean "
-       "quickstart?"},
+       "llama2-7b-nabuchodonosor, llama2-7b-pretrain, quickstart). Did you mean quickstart?"},
       {{"plan", "/no/such.toml"},
        2,
        "cannot read the settings file /no/such.toml (No such file or directory)"},
