@@ -1,26 +1,50 @@
 #include "src/chat/characters.hpp"
 
-#include <unicode/locid.h>
-#include <unicode/uchar.h>
-#include <unicode/unistr.h>
+#include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 
 namespace holdfast::chat {
 namespace {
 
-std::string utf8(const icu::UnicodeString& text) {
-  std::string bytes;
-  return text.toUTF8String(bytes);
+/// Characters that become several (Unicode's SpecialCasing.txt, those that words have).
+struct Special {
+  char32_t character;
+  const char *upper, *title;
+};
+constexpr std::array<Special, 8> special = {{{0xDF, "SS", "Ss"},
+                                             {0xFB00, "FF", "Ff"},
+                                             {0xFB01, "FI", "Fi"},
+                                             {0xFB02, "FL", "Fl"},
+                                             {0xFB03, "FFI", "Ffi"},
+                                             {0xFB04, "FFL", "Ffl"},
+                                             {0xFB05, "ST", "St"},
+                                             {0xFB06, "ST", "St"}}};
+
+utf8proc_category_t category_of(char32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
+
+/// Letters with a case. Unicode also counts a few signs and modifiers.
+bool is_cased(char32_t c) {
+  const auto category = category_of(c);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+         category == UTF8PROC_CATEGORY_LT;
 }
 
-icu::UnicodeString utf16(std::string_view text) {
-  return icu::UnicodeString::fromUTF8({text.data(), static_cast<std::int32_t>(text.size())});
+void put_upper(std::string& out, char32_t c, bool title) {
+  for (const Special& s : special)
+    if (s.character == c) {
+      out += title ? s.title : s.upper;
+      return;
+    }
+  const auto code = static_cast<utf8proc_int32_t>(c);
+  put_character(out, static_cast<char32_t>(title ? utf8proc_totitle(code) : utf8proc_toupper(code)));
 }
 
 std::string title_of(char32_t character) {
-  icu::UnicodeString one(static_cast<UChar32>(character));
-  return utf8(one.toTitle(nullptr, icu::Locale::getRoot()));
+  std::string out;
+  put_upper(out, character, true);
+  return out;
 }
 
 bool ends_line(char32_t c) {
@@ -88,7 +112,19 @@ bool is_space(char32_t c) {
 
 bool is_printable(char32_t c) {
   if (c < 0x7F) return c >= ' ';
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & (U_GC_C_MASK | U_GC_Z_MASK)) == 0;
+  switch (category_of(c)) {
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    default:
+      return true;
+  }
 }
 
 std::size_t count_characters(std::string_view text) {
@@ -173,9 +209,30 @@ std::vector<Range> lines_of(std::string_view text) {
   return lines;
 }
 
-std::string upper(std::string_view text) { return utf8(utf16(text).toUpper(icu::Locale::getRoot())); }
+std::string upper(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) put_upper(out, next_character(text, at), false);
+  return out;
+}
 
-std::string lower(std::string_view text) { return utf8(utf16(text).toLower(icu::Locale::getRoot())); }
+std::string lower(std::string_view text) {
+  constexpr char32_t sigma = 0x3A3, final_sigma = 0x3C2, dotted_i = 0x130;
+  std::string out;
+  bool in_word = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t c = next_character(text, at);
+    std::size_t behind = at;
+    const bool ends = at == text.size() || !is_cased(next_character(text, behind));
+    if (c == sigma && in_word && ends)
+      put_character(out, final_sigma);
+    else if (c == dotted_i)
+      out += "i\xCC\x87";
+    else
+      put_character(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    in_word = is_cased(c);
+  }
+  return out;
+}
 
 std::string capitalized(std::string_view text) {
   if (text.empty()) return {};
@@ -190,7 +247,7 @@ std::string titled(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t first = at;
     const char32_t character = next_character(text, at);
-    const bool cased = u_hasBinaryProperty(static_cast<UChar32>(character), UCHAR_CASED);
+    const bool cased = is_cased(character);
     out += in_word ? lower(text.substr(first, at - first)) : title_of(character);
     in_word = cased;
   }
