@@ -11,7 +11,7 @@ need_cluster "$@"
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
 shift 3
 cases=("$@")
-((${#cases[@]})) || cases=(node_killed partner_killed rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun own_allocation crash_loop user_error any_program security)
+((${#cases[@]})) || cases=(node_killed partner_killed adapters rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun own_allocation crash_loop user_error any_program security)
 
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
@@ -107,6 +107,23 @@ case_partner_killed() {
   mini kill-node "$node"
   ends_like_the_undisturbed
   came_back_from 2 partner
+  mini revive-node "$node"
+}
+
+case_adapters() {
+  # Adapters beside the undisturbed run's weights, in 4 bits: every start reads those again, no checkpoint has them.
+  local tuning=(--set model.weights=/shared/home/undisturbed --set lora.rank=4 --set lora.dropout=0.1 --set lora.base=nf4
+    --set 'lora.targets=["q_proj", "v_proj", "down_proj"]' --set checkpoint.every=0 --set train.steps=120)
+  start adapters_undisturbed "${tuning[@]}"
+  ends_as "done" 0
+  local undisturbed undisturbed_loss node
+  undisturbed=$(result adapters_undisturbed .state_digest) undisturbed_loss=$(result adapters_undisturbed .final_loss)
+  start adapters "${tuning[@]}"
+  check "$run: reaches step 30" soon "$run_limit" step_reached "$run" 30
+  node=$(nth 2)
+  mini kill-node "$node"
+  ends_like_the_undisturbed
+  came_back_from 2 peer
   mini revive-node "$node"
 }
 
