@@ -125,6 +125,7 @@ class SilentCorruption : public ::testing::Test {
     } catch (const Error& error) {
       out.exit = error.exit(), out.why = error.what();
     }
+    world_->barrier();  // the others would look at files before rank 0 has committed them
     return out;
   }
   Outcome train(const std::string& dir, const Sets& sets = {}) {
