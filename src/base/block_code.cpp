@@ -33,7 +33,8 @@ void encode_blocks(BlockCode code, std::span<const float> values, std::span<std:
     for (std::size_t i = 0; i < block; ++i) {
       const float quotient = std::clamp(x[i] * inverse, -1.0f, 1.0f);
       if (code == BlockCode::int8) {
-        codes[b * block + i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(std::nearbyint(127 * quotient)));
+        codes[b * block + i] =
+            static_cast<std::uint8_t>(static_cast<std::int8_t>(std::nearbyint(127 * quotient)));
         continue;
       }
       std::uint8_t& byte = codes[(b * block + i) / 2];

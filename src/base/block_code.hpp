@@ -13,8 +13,8 @@ enum class BlockCode : std::uint8_t { int8, nf4 };
 constexpr std::int64_t code_block = 64;  ///< elements
 
 inline constexpr std::array<float, 16> nf4_values = {
-    -1.0f,        -0.69619280f, -0.52507305f, -0.39491749f, -0.28444138f, -0.18477343f, -0.09105004f, 0.0f,
-    0.07958030f,  0.16093020f,  0.24611230f,  0.33791524f,  0.44070983f,  0.56261700f,  0.72295684f,  1.0f};
+    -1.0f,       -0.69619280f, -0.52507305f, -0.39491749f, -0.28444138f, -0.18477343f, -0.09105004f, 0.0f,
+    0.07958030f, 0.16093020f,  0.24611230f,  0.33791524f,  0.44070983f,  0.56261700f,  0.72295684f,  1.0f};
 
 /// Of the codes of `count` elements, a multiple of code_block; of their scales, fp32.
 constexpr std::int64_t code_bytes(BlockCode code, std::int64_t count) {
@@ -27,7 +27,8 @@ void encode_blocks(BlockCode code, std::span<const float> values, std::span<std:
                    std::span<float> scales);
 /// The value of one code under the scale of its block, rounded once per operation.
 constexpr float decode(BlockCode code, std::uint8_t byte, bool upper, float scale) {
-  if (code == BlockCode::int8) return static_cast<float>(static_cast<std::int8_t>(byte)) * (scale * (1.0f / 127.0f));
+  if (code == BlockCode::int8)
+    return static_cast<float>(static_cast<std::int8_t>(byte)) * (scale * (1.0f / 127.0f));
   return nf4_values[upper ? byte >> 4 : byte & 15] * scale;
 }
 

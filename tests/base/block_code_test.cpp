@@ -36,7 +36,10 @@ TEST(BlockCode, IsTheNearestThatTheBlockCanHold) {
       const float scale = c.scales[i / 64];
       float nearest = 1e9f;
       for (int v = 0; v < (code == BlockCode::int8 ? 255 : 16); ++v)
-        nearest = std::min(nearest, std::abs(x[i] - decode(code, static_cast<std::uint8_t>(code == BlockCode::int8 ? v - 127 : v), false, scale)));
+        nearest = std::min(
+            nearest,
+            std::abs(x[i] - decode(code, static_cast<std::uint8_t>(code == BlockCode::int8 ? v - 127 : v),
+                                   false, scale)));
       EXPECT_LE(std::abs(c.back[i] - x[i]), nearest + 1e-6f * scale) << i;
     }
     for (std::size_t i = 64; i < 128; ++i) EXPECT_EQ(c.back[i], 0.0f);

@@ -30,7 +30,9 @@ void expect_host_bits(BlockCode code, std::size_t first) {
                                               reinterpret_cast<const std::byte*>(codes.data()), scales.data(),
                                               count);
   const auto all = out.download();
-  EXPECT_EQ(test::difference(std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(first), all.end()), want), "");
+  EXPECT_EQ(
+      test::difference(std::vector<T>(all.begin() + static_cast<std::ptrdiff_t>(first), all.end()), want),
+      "");
 }
 
 TEST(DecodeBlocks, HasTheBitsOfTheHost) {

@@ -13,8 +13,8 @@ namespace {
 constexpr int threads = 256, pack = 8;
 
 template <class T, bool whole>
-__global__ void __launch_bounds__(threads)
-    decode_kernel(T* out, BlockCode code, const std::uint8_t* codes, const float* scales, std::int64_t count) {
+__global__ void __launch_bounds__(threads) decode_kernel(T* out, BlockCode code, const std::uint8_t* codes,
+                                                         const float* scales, std::int64_t count) {
   const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * pack;
   if (at >= count) return;
   const float scale = scales[at / code_block];
