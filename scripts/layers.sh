@@ -26,8 +26,10 @@ src/corpus: src/chat src/text src/data src/base
 src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
 checkpoint_index: src/base
 checkpoint: checkpoint_index src/base
-src/train: checkpoint checkpoint_index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/flight src/base
-src/tool: checkpoint checkpoint_index src/corpus src/chat src/text src/data src/model src/kernels src/tensor src/config src/base
+src/weights: checkpoint checkpoint_index src/config src/base
+src/train: src/weights checkpoint checkpoint_index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/flight src/base
+src/infer: checkpoint checkpoint_index src/data src/text src/model src/kernels src/tensor src/config src/base
+src/tool: src/infer src/weights checkpoint checkpoint_index src/corpus src/chat src/text src/data src/model src/kernels src/tensor src/config src/base
 launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/flight src/base
 launcher/health: slurm src/control src/config src/base

@@ -57,10 +57,13 @@ void check_resume(const RunDir& run, const config::RunConfig& config, std::optio
 }
 
 void check_weights(const config::RunConfig& config) {
-  const std::string& weights = config.model.weights;
-  if (is_own_trainer(config) && !weights.empty() && !fs::exists(weights))
-    throw Error(Exit::usage, "there are no weights at " + weights, "model.weights names them",
+  if (!is_own_trainer(config)) return;
+  if (const auto& path = config.model.weights; !path.empty() && !fs::exists(path))
+    throw Error(Exit::usage, "there are no weights at " + path, "model.weights names them",
                 "Name a Hugging Face folder, a safetensors file, a checkpoint or a run?");
+  if (const auto& path = config.lora.weights; !path.empty() && !fs::exists(path))
+    throw Error(Exit::usage, "there are no adapters at " + path, "lora.weights names them",
+                "Name a folder of PEFT, a checkpoint or a run?");
 }
 
 void check_tokens(const config::RunConfig& config) {
@@ -114,7 +117,7 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   if (!config.data.mixture.empty()) config.data.mixture = mixture;
   make_absolute(config.data.tokens), make_absolute(config.data.validation);
   make_absolute(config.slurm.bundle);
-  make_absolute(config.model.weights);
+  make_absolute(config.model.weights), make_absolute(config.lora.weights);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);
   if (!config.rank.command.empty() && config.rank.command.front().find('/') != std::string::npos)
     make_absolute(config.rank.command.front());

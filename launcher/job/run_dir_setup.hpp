@@ -26,14 +26,14 @@ struct RunFiles {
 RunDir run_dir_of(const config::RunConfig& config);
 
 /// The settings as they are kept: model and cluster file in the run directory, data.tokens, model.weights,
-/// run.resume and a program with a folder in its name (rank.command) absolute.
+/// lora.weights, run.resume and a program with a folder in its name (rank.command) absolute.
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
 /// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
 /// run of another model (naming the first difference), or holds checkpoints while run.resume says none
 /// (those of `job`, which has the directory already and comes back to it, do not count); or when run.resume
-/// names no checkpoint, or, while the ranks are ours, model.weights nothing that is there or data.tokens no
-/// file with something in it.
+/// names no checkpoint, or, while the ranks are ours, model.weights or lora.weights nothing that is there or
+/// data.tokens no file with something in it.
 /// Reads only; nothing needs to exist.
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 

@@ -208,12 +208,14 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("shard.offload", &C::shard, &Shard::offload, "what lies in host memory while a GPU trains");
 
   t.add("lora.rank", &C::lora, &Lora::rank,
-        "train adapters of this rank instead of the model; 0: the model itself", between(0, 1024));
+        "train adapters of this rank instead of the model; 0: the model itself", between(0, most_rank));
   t.add("lora.alpha", &C::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
   t.add("lora.dropout", &C::lora, &Lora::dropout,
         "probability with which an element of an adapter's input is left out, below 1", between(0, 1));
   t.add("lora.targets", &C::lora, &Lora::targets,
         "linear layers with adapters: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+  t.add("lora.weights", &C::lora, &Lora::weights,
+        "adapters to begin with: a folder of PEFT, a checkpoint or a run; empty: as the seed says");
   t.add("lora.base", &C::lora, &Lora::base,
         "the blocks' linear layers are kept as precision.parameters, or in 8 or 4 bits: less memory, other "
         "bits");
@@ -312,6 +314,18 @@ std::vector<Setting<ModelShape>> make_model_settings() {
   return std::move(t.settings);
 }
 
+std::vector<Setting<AdapterFacts>> make_adapter_settings() {
+  using F = AdapterFacts;
+  Table<F> t;
+  t.add("adapters.rank", &F::lora, &Lora::rank, "of the adapters", between(1, most_rank));
+  t.add("adapters.alpha", &F::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
+  t.add("adapters.dropout", &F::lora, &Lora::dropout, "of their input, while training", between(0, 1));
+  t.add("adapters.targets", &F::lora, &Lora::targets, "linear layers that have them");
+  t.add("adapters.base", &F::base, "weights that they sit beside; empty: drawn from the seed");
+  t.add("adapters.base_digest", &F::base_digest, "of those weights");
+  return std::move(t.settings);
+}
+
 std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   using F = ClusterFacts;
   Table<F> t;
@@ -364,6 +378,10 @@ const std::vector<Setting<ModelShape>>& model_settings() {
 }
 const std::vector<Setting<ClusterFacts>>& cluster_settings() {
   static const auto settings = make_cluster_settings();
+  return settings;
+}
+const std::vector<Setting<AdapterFacts>>& adapter_settings() {
+  static const auto settings = make_adapter_settings();
   return settings;
 }
 const std::vector<Setting<ScalableUnit>>& unit_settings() {

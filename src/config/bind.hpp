@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/config/adapters.hpp"
 #include "src/config/choices.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
@@ -21,6 +22,7 @@ struct Setting : Rule {
 /// Every setting, in the order they are written to a file.
 const std::vector<Setting<RunConfig>>& run_settings();
 const std::vector<Setting<ModelShape>>& model_settings();
+const std::vector<Setting<AdapterFacts>>& adapter_settings();  ///< of what checkpoints keep
 const std::vector<Setting<ClusterFacts>>& cluster_settings();  ///< tables outside [[unit]] and [[gpu]]
 const std::vector<Setting<ScalableUnit>>& unit_settings();     ///< [[unit]]
 const std::vector<Setting<GpuSlot>>& gpu_settings();           ///< [[gpu]]

@@ -1,4 +1,6 @@
 // What was left open, and the rules across fields.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "src/base/error.hpp"
@@ -11,11 +13,17 @@ namespace {
 /// One answer to what the run begins with.
 void check_beginning(const RunConfig& config) {
   const bool from_checkpoint = config.run.resume != "auto" && config.run.resume != "none";
-  if (from_checkpoint && !config.model.weights.empty())
+  const bool adapts = config.lora.rank > 0;  // then model.weights lie beside what is trained
+  const std::string& weights = adapts ? config.lora.weights : config.model.weights;
+  if (from_checkpoint && !weights.empty())
     throw Error(
-        Exit::usage, "run.resume and model.weights both say what the run begins with",
+        Exit::usage,
+        fmt::format("run.resume and {}.weights both say what the run begins with", adapts ? "lora" : "model"),
         "the one goes on with all of a checkpoint's state, the other takes weights and a fresh optimizer",
         "Leave one of them out?");
+  if (!adapts && !config.lora.weights.empty())
+    throw Error(Exit::usage, "lora.weights names adapters, and the run has none", "lora.rank is 0",
+                "Set lora.rank, lora.alpha and lora.targets as theirs are?");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 namespace holdfast::config {
 namespace {
 
+constexpr const char* adapters_table = "adapters";
 constexpr std::string_view variable_prefix = "HOLDFAST_SET_";
 
 template <class Struct>
@@ -228,7 +229,24 @@ ModelShape load_model(const std::string& name_or_path) {
 }
 
 ModelShape parse_model(const std::string& toml, const std::string& name) {
-  return model_of(parse_document(toml, name));
+  Document document = parse_document(toml, name);
+  std::erase_if(document.entries, [](const Entry& entry) { return entry.table == adapters_table; });
+  ModelShape out = model_of(document);
+  if (const auto adapters = parse_adapters(toml, name)) out.adapters = adapters_of(adapters->lora);
+  return out;
+}
+
+std::optional<AdapterFacts> parse_adapters(const std::string& toml, const std::string& name) {
+  const Document document = parse_document(toml, name);
+  std::optional<AdapterFacts> out;
+  for (const auto& entry : document.entries) {
+    if (entry.table != adapters_table) continue;
+    refuse_repeated(document, entry);
+    if (!out) out.emplace();
+    apply(*out, adapter_settings(), entry, document.where(entry));
+  }
+  if (out) require(document, adapters_table, {"rank", "alpha", "targets"});
+  return out;
 }
 
 ClusterFacts load_cluster(const std::string& name_or_path) {
@@ -266,6 +284,12 @@ std::string to_toml(const RunConfig& config) {
 std::string to_toml(const ModelShape& shape) {
   std::string out = "# The shape of the run's model, as it was read at submission.\n";
   write(out, model_settings(), shape);
+  return out;
+}
+
+std::string to_toml(const AdapterFacts& facts) {
+  std::string out;
+  write(out, adapter_settings(), facts);
   return out;
 }
 

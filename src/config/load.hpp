@@ -3,9 +3,11 @@
 // file and line.
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/config/adapters.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
 #include "src/config/run_config.hpp"
@@ -28,8 +30,10 @@ Loaded load(const std::filesystem::path& file, const std::vector<std::string>& s
 /// (configs/clusters), which is looked for beside the program's installation or build tree. A model's path
 /// may also be a Hugging Face folder or its config.json (hf_config.hpp).
 ModelShape load_model(const std::string& name_or_path);
-/// The text of a model file, as checkpoints keep it; `name` is for messages.
+/// The text of a model file, as checkpoints keep it, with its adapters; `name` is for messages.
 ModelShape parse_model(const std::string& toml, const std::string& name);
+/// Its table [adapters], if it has one.
+std::optional<AdapterFacts> parse_adapters(const std::string& toml, const std::string& name);
 ClusterFacts load_cluster(const std::string& name_or_path);
 /// The file such a name stands for.
 std::filesystem::path find_config(const std::string& kind, const std::string& name_or_path);
@@ -38,6 +42,7 @@ std::filesystem::path find_config(const std::string& kind, const std::string& na
 /// config.toml).
 std::string to_toml(const RunConfig& config);
 std::string to_toml(const ModelShape& shape);
+std::string to_toml(const AdapterFacts& facts);
 std::string to_toml(const ClusterFacts& facts);
 
 /// Settings that may be left 0 filled in: cluster.ranks_per_node from the cluster, shard.group, train.lanes.

@@ -175,12 +175,16 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
+constexpr int most_rank = 1024;  ///< of adapters
+
 /// [lora]: low-rank adapters are trained instead of the model (config::Adapters)
 struct Lora {
   int rank = 0;        ///< 0: none, the model itself is trained
   double alpha = 16;   ///< what an adapter adds is scaled by alpha / rank
   double dropout = 0;  ///< of the adapters' input, while training
   std::vector<std::string> targets = {"q_proj", "v_proj"};  ///< linear layers, by name
+  std::string weights;  ///< what a run without a checkpoint begins with: a PEFT folder, a checkpoint or a run
+                        ///< of adapters; "": A random, B zero
   Base base = Base::parameters;  ///< the blocks' linear layers: as [precision] parameters, or in 8 or 4 bits
   bool operator==(const Lora&) const = default;
 };

@@ -103,7 +103,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
 }
 
 std::string Engine::numerics() const {
-  return numerics_identity(setup_.config, lanes_.lanes(), base_,
+  return numerics_identity(setup_.config, lanes_.lanes(), base_.digest,
                            device_.kernels().identity(type_of(setup_.config.precision.parameters)));
 }
 
@@ -144,9 +144,10 @@ void Engine::initialize() {
   if (local_) local_->invalidate();
   const auto [parameters, exp_avg, exp_avg_sq] = mirror_->host();
   const auto moment_bytes = tensor::bytes_of(adamw_.moments());
-  // Adapters begin as the seed says; the files are what they sit beside.
-  const bool from_files = !setup_.config.model.weights.empty() && !setup_.shape.adapters.any();
-  if (from_files) read_initial_weights(setup_, views_, world_);
+  const bool adapts = setup_.shape.adapters.any();  // then model.weights lie beside what is trained
+  const bool from_files = !(adapts ? setup_.config.lora.weights : setup_.config.model.weights).empty();
+  if (from_files && adapts) read_initial_adapters(setup_, base_.digest, views_, world_);
+  if (from_files && !adapts) read_initial_weights(setup_, views_, world_);
   for (const shard::Piece& piece : layout_.held) {
     if (!from_files)
       model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],

@@ -17,6 +17,7 @@
 #include "src/shard/lane_plan.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
+#include "src/train/frozen_base.hpp"
 #include "src/train/leaf_batch.hpp"
 #include "src/train/leaf_watch.hpp"
 #include "src/train/local_level.hpp"
@@ -43,8 +44,8 @@ class Engine {
   /// What the run's bits depend on beside its data (numerics rule 13).
   std::string numerics() const;
   const shard::Layout& layout() const { return layout_; }
-  /// Digest of what adapters are trained on; "" without adapters.
-  const std::string& base() const { return base_; }
+  /// What adapters are trained on; empty without adapters.
+  const FrozenBase& base() const { return base_; }
   /// Of the host's side of the state: what it is after fetch(), and what becomes of it with publish(). With a
   /// local level on the host the memory that they show changes with update(): keep the reference, no copy.
   const StateViews& views() const { return views_; }
@@ -134,7 +135,7 @@ class Engine {
   tensor::Stream& stream_;
 
   std::vector<config::TensorSpec> tensors_;
-  std::string base_;  // digest of what adapters are trained on
+  FrozenBase base_;  // what adapters are trained on
   shard::Layout layout_;
   shard::LanePlan lanes_;
   shard::Policy policy_;

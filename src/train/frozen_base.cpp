@@ -55,18 +55,16 @@ class Frozen {
 
 }  // namespace
 
-std::string fill_frozen(const Setup& setup, const shard::Layout& layout, const shard::Policy& policy,
-                        shard::ShardedWeights& weights, tensor::Stream& stream, comm::Communicator& world) {
+FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const shard::Policy& policy,
+                       shard::ShardedWeights& arenas, tensor::Stream& stream, comm::Communicator& world) {
   const auto specs = config::frozen_tensors_of(setup.shape);
-  if (specs.empty()) return "";
-  std::vector<checkpoint::LogicalTensor> tensors;
-  for (const auto& t : specs)
-    tensors.push_back({std::string(checkpoint::model_family) + t.name, t.rows, t.cols, DType::fp32});
-  std::optional<WeightFiles> files;
-  if (!setup.config.model.weights.empty()) files.emplace(setup, world);
+  if (specs.empty()) return {};
+  const auto tensors = weights::tensors_of_model(specs);
+  std::optional<weights::ModelFiles> files;
+  if (!setup.config.model.weights.empty()) files.emplace(open_weights(setup, world));
 
   std::vector<std::uint64_t> digests(specs.size(), 0);
-  Frozen frozen(layout, policy, weights.frozen(), stream);
+  Frozen frozen(layout, policy, arenas.frozen(), stream);
   std::vector<float> values;
   const auto fill = [&](const checkpoint::State& part) {
     if (files) {
@@ -104,7 +102,8 @@ std::string fill_frozen(const Setup& setup, const shard::Layout& layout, const s
   });
   world.all_reduce(digests, comm::Scalar::sum);
   if (files) files->check(tensors, digests);
-  return checkpoint::digest_text(checkpoint::state_digest(tensors, digests));
+  return {checkpoint::digest_text(checkpoint::state_digest(tensors, digests)),
+          files ? std::filesystem::absolute(files->path()).lexically_normal().string() : ""};
 }
 
 }  // namespace holdfast::train

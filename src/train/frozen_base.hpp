@@ -10,9 +10,15 @@
 
 namespace holdfast::train {
 
-/// Collective. Fills the frozen arena, each rank its own part through a small buffer. Returns the digest of
-/// the weights, in fp32 as they came; "" when nothing is frozen. Throws Error when they cannot be had.
-std::string fill_frozen(const Setup& setup, const shard::Layout& layout, const shard::Policy& policy,
-                        shard::ShardedWeights& weights, tensor::Stream& stream, comm::Communicator& world);
+/// What lies in the frozen arena.
+struct FrozenBase {
+  std::string digest;  ///< of the weights in fp32, as they came; "": nothing is frozen
+  std::string path;    ///< where they came from; "": the seed
+};
+
+/// Collective. Fills the frozen arena, each rank its own part through a small buffer. Throws Error when the
+/// weights cannot be had.
+FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const shard::Policy& policy,
+                       shard::ShardedWeights& arenas, tensor::Stream& stream, comm::Communicator& world);
 
 }  // namespace holdfast::train

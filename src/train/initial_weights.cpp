@@ -1,55 +1,25 @@
 #include "src/train/initial_weights.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <chrono>
 #include <optional>
 
-#include "checkpoint/catalog.hpp"
 #include "checkpoint/export.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/safetensors_model.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/bind.hpp"
-#include "src/config/hf_config.hpp"
 #include "src/train/agree.hpp"
 #include "src/train/state_digest.hpp"
+#include "src/weights/adapter_files.hpp"
 
 namespace holdfast::train {
 namespace {
 
-namespace fs = std::filesystem;
-namespace safetensors = checkpoint::safetensors;
 using checkpoint::State;
-
-/// Rank 0's choice, which the others take over: a run may be making checkpoints while we look.
-struct Choice {
-  bool is_checkpoint = false;
-  std::string path;
-};
-
-bool has_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-/// The checkpoint that `path` is, or the newest sound one of the run or folder that it is.
-std::optional<fs::path> find_checkpoint(const fs::path& path) {
-  if (has_file(path / checkpoint::manifest_file_name)) return path;
-  const fs::path inside = RunDir{path}.checkpoints();
-  const fs::path folder = has_file(inside) ? inside : path;
-  if (checkpoint::committed_steps(folder).empty()) {
-    if (folder == path) return {};
-    throw Error(Exit::usage, fmt::format("the run {} has no checkpoint", path.string()),
-                "model.weights names it", "Wait for its first one?");
-  }
-  const auto newest = checkpoint::newest_sound(folder);
-  if (!newest)
-    throw Error(Exit::runtime, "no sound checkpoint in " + folder.string(), "model.weights names it");
-  return newest->path;
-}
+using weights::AdapterFiles;
+using weights::ModelFiles;
 
 /// Settings that the files' own description has otherwise: some change them on purpose, for longer texts.
 void say_differences(const config::ModelShape& there, const config::ModelShape& here) {
@@ -59,11 +29,39 @@ void say_differences(const config::ModelShape& there, const config::ModelShape& 
                 config::spell(setting.get(there)), config::spell(setting.get(here)));
 }
 
-std::vector<checkpoint::LogicalTensor> model_of(const config::ModelShape& shape) {
-  std::vector<checkpoint::LogicalTensor> out;
-  for (const config::TensorSpec& spec : config::base_tensors_of(shape))
-    out.push_back({spec.name, spec.rows, spec.cols});
-  return out;
+/// Opens what rank 0 has looked at and found good. A run may be making checkpoints while we look: the others
+/// take over which one it was.
+template <class Files, class Look>
+Files open_together(const std::string& path, const char* setting, comm::Communicator& world, Look look) {
+  std::optional<Files> files;
+  const std::string asked_by = std::string(setting) + " names it";
+  together(world, world.rank() == 0, [&] {
+    files.emplace(path, asked_by);
+    look(*files);
+  });
+  const std::string chosen = comm::broadcast_text(world, files ? files->path().string() : "", 0);
+  together(world, world.rank() != 0, [&] { files.emplace(chosen, asked_by); });
+  return std::move(*files);
+}
+
+/// That adapters which lie there are of the kind that the run trains.
+void require_adapters(const AdapterFiles& files, const Setup& setup, const std::string& base_digest) {
+  const config::Adapters& here = setup.shape.adapters;
+  const config::Adapters there = files.require(setup.shape).adapters;
+  if (there.rank != here.rank || there.scale != here.scale || there.on != here.on)
+    throw Error(Exit::usage,
+                fmt::format("the adapters of {} are of another kind than this run's", files.path().string()),
+                fmt::format("there rank {}, alpha {} on {}; here rank {}, alpha {} on {}",
+                            files.facts().lora.rank, files.facts().lora.alpha,
+                            fmt::join(files.facts().lora.targets, ", "), setup.config.lora.rank,
+                            setup.config.lora.alpha, fmt::join(setup.config.lora.targets, ", ")),
+                "Set lora.rank, lora.alpha and lora.targets as theirs are?");
+  const std::string& digest = files.facts().base_digest;
+  if (!digest.empty() && digest != base_digest)
+    throw Error(
+        Exit::usage, fmt::format("the adapters of {} belong to another base", files.path().string()),
+        fmt::format("they were trained on weights with digest {}, model.weights has {}", digest, base_digest),
+        files.facts().base.empty() ? "" : "They were trained on " + files.facts().base);
 }
 
 /// The pieces of `state` that are weights.
@@ -75,75 +73,21 @@ State weights_in(const State& state) {
   return out;
 }
 
-/// On rank 0: what the weights are, if they are those of this model.
-Choice choose(const Setup& setup) {
-  const fs::path path = setup.config.model.weights;
-  if (!has_file(path))
-    throw Error(Exit::usage, "there are no weights at " + path.string(), "model.weights names them");
-  if (const auto step_dir = find_checkpoint(path)) {
-    const checkpoint::Manifest manifest = checkpoint::read_manifest(*step_dir);
-    say_differences(config::parse_model(manifest.facts.model_toml, step_dir->string()), setup.shape);
-    log::info("initial weights: checkpoint {}, step {}, state {}", step_dir->string(), manifest.point.step,
-              checkpoint::digest_text(manifest.state_digest));
-    return {true, step_dir->string()};
-  }
-  const safetensors::Source source(path);
-  const auto model = model_of(setup.shape);
-  for (const std::string& name : safetensors::require_model(source, model, setup.shape.tied_embeddings))
-    log::info("not needed of the weights: {}", name);
-  std::error_code ignored;
-  const fs::path folder = fs::is_directory(path, ignored) ? path : fs::absolute(path).parent_path();
-  if (const auto config = config::find_hf_config(folder))
-    say_differences(config::load_hf_config(*config).shape, setup.shape);
-  log::info("initial weights: {}, {} files, {} bytes, {}", path.string(), source.files(),
-            source.tensor_bytes(), safetensors::imported_identity(source, model));
-  return {false, path.string()};
-}
-
 }  // namespace
 
-WeightFiles::WeightFiles(const Setup& setup, comm::Communicator& world) {
-  Choice choice;
-  together(world, world.rank() == 0, [&] { choice = choose(setup); });
-  choice.is_checkpoint = comm::broadcast_text(world, choice.is_checkpoint ? "checkpoint" : "", 0) != "";
-  path_ = comm::broadcast_text(world, choice.path, 0);
-  together(world, true, [&] {
-    if (choice.is_checkpoint)
-      manifest_ = checkpoint::read_manifest(path_);
-    else
-      source_.emplace(path_);
-  });
-}
-
-std::int64_t WeightFiles::read(const State& weights) const {
-  if (manifest_) return checkpoint::load(path_, weights).bytes_read;
-  std::vector<safetensors::Wanted> wanted;
-  for (const checkpoint::PieceView& piece : weights.pieces) {
-    const auto& tensor = weights.tensors[static_cast<std::size_t>(piece.tensor)];
-    wanted.push_back({tensor.name.substr(checkpoint::model_family.size()),
-                      piece.first,
-                      {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});
-  }
-  return source_->read(wanted);
-}
-
-void WeightFiles::check(std::span<const checkpoint::LogicalTensor> tensors,
-                        std::span<const std::uint64_t> digests) const {
-  if (!manifest_) return;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    if (!tensors[t].name.starts_with(checkpoint::model_family)) continue;
-    for (std::size_t m = 0; m < manifest_->tensors.size(); ++m)
-      if (manifest_->tensors[m].name == tensors[t].name && manifest_->digests[m] != digests[t])
-        throw Error(
-            Exit::runtime, fmt::format("{} does not hold the weights that it names", path_),
-            fmt::format("{} has digest {}, should be {}", tensors[t].name,
-                        checkpoint::digest_text(digests[t]), checkpoint::digest_text(manifest_->digests[m])));
-  }
+ModelFiles open_weights(const Setup& setup, comm::Communicator& world) {
+  return open_together<ModelFiles>(setup.config.model.weights, "model.weights", world,
+                                   [&](const ModelFiles& files) {
+                                     for (const std::string& name : files.require(setup.shape))
+                                       log::info("not needed of the weights: {}", name);
+                                     if (files.shape()) say_differences(*files.shape(), setup.shape);
+                                     log::info("initial weights: {}", files.description(setup.shape));
+                                   });
 }
 
 void read_initial_weights(const Setup& setup, const StateViews& views, comm::Communicator& world) {
   const auto begin = Clock::now();
-  const WeightFiles files(setup, world);
+  const ModelFiles files = open_weights(setup, world);
   std::int64_t bytes = 0;
   together(world, true, [&] { bytes = files.read(weights_in(views.held)); });
   const State owned = weights_in(views.owned);
@@ -152,6 +96,16 @@ void read_initial_weights(const Setup& setup, const StateViews& views, comm::Com
   if (world.rank() == 0)
     log::info("initial weights: read in {:.2f} s, {:.1f} MB by this rank", seconds,
               static_cast<double>(bytes) / 1e6);
+}
+
+void read_initial_adapters(const Setup& setup, const std::string& base_digest, const StateViews& views,
+                           comm::Communicator& world) {
+  const auto files = open_together<AdapterFiles>(setup.config.lora.weights, "lora.weights", world,
+                                                 [&](const AdapterFiles& found) {
+                                                   require_adapters(found, setup, base_digest);
+                                                   log::info("initial adapters: {}", found.path().string());
+                                                 });
+  together(world, true, [&] { files.read(weights_in(views.held)); });
 }
 
 }  // namespace holdfast::train

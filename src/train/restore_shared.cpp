@@ -17,9 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// The settings of a model file: neither comments nor its name say what the model is.
+/// The settings of a model file: neither comments nor its name say what the model is; what adapters are is in
+/// the identity of the arithmetic, and where their base lies may change.
 std::string settings_of(const std::string& model_toml) {
-  std::istringstream lines(model_toml);
+  std::istringstream lines(model_toml.substr(0, model_toml.find("\n[adapters]")));
   std::string out;
   for (std::string line; std::getline(lines, line);)
     if (!line.empty() && !line.starts_with('#') && !line.starts_with("name =")) out += line + "\n";

@@ -54,7 +54,10 @@ std::optional<data::TokenFile> open_held_out_tokens(const Setup& setup) {
 checkpoint::Facts facts_of(const Setup& setup, const data::Samples& samples, const Engine& engine) {
   const auto& c = setup.config;
   const std::string text = config::to_toml(c);
-  return {config::to_toml(setup.shape),
+  std::string model = config::to_toml(setup.shape);
+  if (setup.shape.adapters.any())
+    model += config::to_toml(config::AdapterFacts{c.lora, engine.base().path, engine.base().digest});
+  return {std::move(model),
           setup.place.world,
           config::name_of(c.shard.strategy),
           engine.numerics(),
@@ -142,7 +145,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
     log::info("adapters of rank {}: {} of {} parameters are trained; the base is {}",
               setup.shape.adapters.rank, config::trained_parameters_of(setup.shape),
               config::parameters_of(setup.shape) + config::trained_parameters_of(setup.shape),
-              engine_.base());
+              engine_.base().digest);
   log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk",
             saver_.memory_bytes());
   if (const std::string checks = silent_.describe(); !checks.empty())

@@ -129,6 +129,31 @@ TEST_F(Adapters, SitBesideWeightsFromFiles) {
   EXPECT_THAT(other.err, HasSubstr(" base "));
 }
 
+/// Adapters of one run are what another begins with, in any layout; of another kind or base they are refused.
+TEST_F(Adapters, BeginWithThoseOfAnotherRun) {
+  ASSERT_EQ(train(1, "first", adapted({"optim.schedule=constant"})).status, 0);
+  const auto from_first = [&](Sets more) {
+    return more.insert(more.begin(), "lora.weights=" + path("first")), adapted(more);
+  };
+  const Finished alone = train(1, "one", from_first({}));
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  EXPECT_THAT(alone.err, HasSubstr("initial adapters: "));
+  EXPECT_LT(losses("one").front(), losses("first").front() - 0.01) << "they have learned something";
+  const Finished many = train(4, "many", from_first({"shard.strategy=hfsdp", "shard.group=2"}));
+  ASSERT_EQ(many.status, 0) << many.err;
+  EXPECT_EQ(digest("many"), digest("one"));
+  for (const auto& [set, words] : std::vector<std::pair<std::string, std::string>>{
+           {"train.seed=2", "belong to another base"},  // without files another seed is another base
+           {"lora.rank=2", "there rank 4, alpha 8 on q_proj, v_proj"},
+           {"lora.alpha=16", "here rank 4, alpha 16"},
+           {"lora.weights=" + path("nowhere"), "there are no adapters at"},
+           {"run.resume=" + checkpoint("first", 10).string(), "run.resume and lora.weights"}}) {
+    const Finished done = train(2, "refused", from_first({set}));
+    EXPECT_EQ(done.status, 2) << set << done.err;
+    EXPECT_THAT(done.err, HasSubstr(words)) << set;
+  }
+}
+
 TEST_F(Adapters, SettingsThatMakeNoSenseAreRefused) {
   for (const auto& [set, words] :
        std::vector<std::pair<std::string, std::string>>{{"lora.targets=[\"q_porj\"]", "Did you mean q_proj?"},

@@ -1,0 +1,34 @@
+#include "src/weights/find_checkpoint.hpp"
+
+#include "checkpoint/catalog.hpp"
+#include "checkpoint/manifest.hpp"
+#include "src/base/error.hpp"
+#include "src/base/run_dir.hpp"
+
+namespace holdfast::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+}  // namespace
+
+std::optional<fs::path> find_checkpoint(const fs::path& path, const std::string& asked_by) {
+  if (is_there(path / checkpoint::manifest_file_name)) return path;
+  const fs::path inside = RunDir{path}.checkpoints();
+  const fs::path folder = is_there(inside) ? inside : path;
+  if (checkpoint::committed_steps(folder).empty()) {
+    if (folder == path) return {};
+    throw Error(Exit::usage, "the run " + path.string() + " has no checkpoint", asked_by,
+                "Wait for its first one?");
+  }
+  const auto newest = checkpoint::newest_sound(folder);
+  if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder.string(), asked_by);
+  return newest->path;
+}
+
+}  // namespace holdfast::weights

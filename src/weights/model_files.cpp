@@ -1,0 +1,113 @@
+#include "src/weights/model_files.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "checkpoint/direct_reader.hpp"
+#include "checkpoint/export.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/safetensors_model.hpp"
+#include "src/base/error.hpp"
+#include "src/config/hf_config.hpp"
+#include "src/config/load.hpp"
+#include "src/weights/find_checkpoint.hpp"
+
+namespace holdfast::weights {
+
+namespace safetensors = checkpoint::safetensors;
+
+ModelFiles::ModelFiles(const fs::path& path, const std::string& asked_by) : path_(path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    throw Error(Exit::usage, "there are no weights at " + path.string(), asked_by);
+  if (const auto step_dir = find_checkpoint(path, asked_by)) {
+    path_ = *step_dir;
+    manifest_ = std::make_unique<const checkpoint::Manifest>(checkpoint::read_manifest(path_));
+    pieces_ = std::make_unique<checkpoint::PieceReader>(path_, *manifest_);
+    shape_ = config::parse_model(manifest_->facts.model_toml, path_.string());
+    return;
+  }
+  source_.emplace(path);
+  const fs::path folder = fs::is_directory(path, ignored) ? path : fs::absolute(path).parent_path();
+  if (const auto config = config::find_hf_config(folder)) shape_ = config::load_hf_config(*config).shape;
+}
+
+std::vector<std::string> ModelFiles::require(const config::ModelShape& shape) const {
+  auto model = tensors_of_model(config::base_tensors_of(shape));
+  if (source_) {
+    for (auto& tensor : model) tensor.name.erase(0, checkpoint::model_family.size());
+    return safetensors::require_model(*source_, model, shape.tied_embeddings);
+  }
+  const auto refuse = [&](std::string why) {
+    throw Error(Exit::usage, fmt::format("{} does not hold the weights of this model", path_.string()),
+                std::move(why));
+  };
+  for (const checkpoint::LogicalTensor& tensor : model) {
+    const auto there = std::ranges::find(manifest_->tensors, tensor.name, &checkpoint::LogicalTensor::name);
+    if (there == manifest_->tensors.end())
+      refuse(shape_->adapters.any() ? "it holds adapters" : "it has no " + tensor.name);
+    if (*there != tensor)
+      refuse(fmt::format("{} is {} x {} there and {} x {} here", tensor.name, there->rows, there->cols,
+                         tensor.rows, tensor.cols));
+  }
+  return {};
+}
+
+std::string ModelFiles::description(const config::ModelShape& shape) const {
+  if (manifest_)
+    return fmt::format("checkpoint {}, step {}, state {}", path_.string(), manifest_->point.step,
+                       checkpoint::digest_text(manifest_->state_digest));
+  auto model = tensors_of_model(config::base_tensors_of(shape));
+  for (auto& tensor : model) tensor.name.erase(0, checkpoint::model_family.size());
+  return fmt::format("{}, {} files, {} bytes, {}", path_.string(), source_->files(), source_->tensor_bytes(),
+                     safetensors::imported_identity(*source_, model));
+}
+
+std::int64_t ModelFiles::read(const checkpoint::State& weights) const {
+  if (manifest_) return checkpoint::load(path_, *manifest_, weights).bytes_read;
+  std::vector<safetensors::Wanted> wanted;
+  for (const checkpoint::PieceView& piece : weights.pieces) {
+    const auto& tensor = weights.tensors[static_cast<std::size_t>(piece.tensor)];
+    wanted.push_back({tensor.name.substr(checkpoint::model_family.size()),
+                      piece.first,
+                      {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});
+  }
+  return source_->read(wanted);
+}
+
+void ModelFiles::read(const std::string& tensor, std::int64_t first, std::span<float> to) const {
+  if (source_) {
+    const safetensors::Wanted one[] = {{tensor.substr(checkpoint::model_family.size()), first, to}};
+    source_->read(one);
+    return;
+  }
+  const auto there = std::ranges::find(manifest_->tensors, tensor, &checkpoint::LogicalTensor::name);
+  expects(there != manifest_->tensors.end() && there->type == DType::fp32, "require() has seen the tensor");
+  const checkpoint::AlignedBuffer room(pieces_->room_bytes());
+  pieces_->read(static_cast<int>(there - manifest_->tensors.begin()), first, std::ssize(to),
+                reinterpret_cast<std::byte*>(to.data()), room.span());
+}
+
+void ModelFiles::check(std::span<const checkpoint::LogicalTensor> tensors,
+                       std::span<const std::uint64_t> digests) const {
+  if (!manifest_) return;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (!tensors[t].name.starts_with(checkpoint::model_family)) continue;
+    for (std::size_t m = 0; m < manifest_->tensors.size(); ++m)
+      if (manifest_->tensors[m].name == tensors[t].name && manifest_->digests[m] != digests[t])
+        throw Error(
+            Exit::runtime, fmt::format("{} does not hold the weights that it names", path_.string()),
+            fmt::format("{} has digest {}, should be {}", tensors[t].name,
+                        checkpoint::digest_text(digests[t]), checkpoint::digest_text(manifest_->digests[m])));
+  }
+}
+
+std::vector<checkpoint::LogicalTensor> tensors_of_model(const std::vector<config::TensorSpec>& specs) {
+  std::vector<checkpoint::LogicalTensor> out;
+  for (const config::TensorSpec& spec : specs)
+    out.push_back({std::string(checkpoint::model_family) + spec.name, spec.rows, spec.cols});
+  return out;
+}
+
+}  // namespace holdfast::weights
