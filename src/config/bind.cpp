@@ -160,6 +160,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("data.mixture", &C::data, &Data::mixture,
         "instead: \"PATH WEIGHT\" for each of several token files that share the samples");
   t.add("data.boundaries", &C::data, &Data::boundaries, "attention and positions stop where documents do");
+  t.add("data.other_tokenizer", &C::data, &Data::other_tokenizer,
+        "token files may be made by another tokenizer than the one beside model.weights");
   t.add("data.validation", &C::data, &Data::validation, "token file of held-out text");
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 

@@ -12,44 +12,12 @@
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/bind.hpp"
-#include "src/config/mixture.hpp"
 #include "src/train/detector_text.hpp"
 #include "src/train/restore_context.hpp"
 #include "src/train/state_digest.hpp"
 
 namespace holdfast::train {
 namespace {
-
-data::TokenFile open_tokens(const Setup& setup, const std::string& path) {
-  auto file = data::TokenFile::open(path, std::int64_t{setup.config.train.sequence} + 1);
-  if (file.vocabulary() > setup.shape.vocabulary)
-    throw Error(Exit::usage, fmt::format("the token file {} has another vocabulary than the model", path),
-                fmt::format("{} tokens; model {} knows {}", file.vocabulary(), setup.shape.name,
-                            setup.shape.vocabulary),
-                "Prepare the data with the model's tokenizer, or set vocabulary in the model file?");
-  return file;
-}
-
-data::Samples open_samples(const Setup& setup) {
-  const auto& c = setup.config;
-  std::vector<data::Source> sources;
-  std::int64_t vocabulary = 0;
-  for (const config::MixturePart& part : config::mixture_of(c.data)) {
-    sources.push_back({open_tokens(setup, part.path), part.weight});
-    vocabulary = std::max(vocabulary, sources.back().file.vocabulary());
-  }
-  if (sources.empty())
-    throw Error(Exit::usage, "there is no token file", "neither data.tokens nor data.mixture is set",
-                "Make one with holdfast data prepare?");
-  if (vocabulary < setup.shape.vocabulary && setup.place.rank == 0)
-    log::warn("the token files use {} of the model's {} tokens", vocabulary, setup.shape.vocabulary);
-  return {std::move(sources), c.train.sequence, c.data.shuffle_seed, c.data.boundaries};
-}
-
-std::optional<data::TokenFile> open_held_out_tokens(const Setup& setup) {
-  if (setup.config.eval.every == 0) return std::nullopt;
-  return open_tokens(setup, setup.config.data.validation);
-}
 
 checkpoint::Facts facts_of(const Setup& setup, const data::Samples& samples, const Engine& engine) {
   const auto& c = setup.config;
@@ -125,11 +93,10 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
     : setup_(setup),
       world_(world),
       link_(link),
-      samples_(open_samples(setup)),
-      held_out_(open_held_out_tokens(setup)),
-      engine_(setup, samples_, device, world),
+      data_(open_token_data(setup, world)),
+      engine_(setup, data_.samples, device, world),
       views_(engine_.views()),
-      facts_(facts_of(setup, samples_, engine_)),
+      facts_(facts_of(setup, data_.samples, engine_)),
       generation_(generation_of(setup, world)),
       owned_(views_.owned, engine_.layout()),
       silent_(setup, engine_, world),
@@ -325,10 +292,10 @@ void Trainer::keep(bool snapshot, const StepOrders& orders) {
 
 std::optional<double> Trainer::held_out_loss_if_due() {
   const auto& eval = setup_.config.eval;
-  if (!held_out_ || (point_.step % eval.every != 0 && point_.step != setup_.config.train.steps))
+  if (!data_.held_out || (point_.step % eval.every != 0 && point_.step != setup_.config.train.steps))
     return std::nullopt;
   const LeafSums sums =
-      engine_.evaluate(*held_out_, eval.samples, [this](control::Phase phase) { progress(phase); });
+      engine_.evaluate(*data_.held_out, eval.samples, [this](control::Phase phase) { progress(phase); });
   if (world_.rank() == 0)
     log::info("step {}: held-out loss {:.4f} over {} tokens", point_.step, sums.mean_loss(), sums.valid);
   return sums.mean_loss();

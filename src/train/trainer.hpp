@@ -20,6 +20,7 @@
 #include "src/train/silent_check.hpp"
 #include "src/train/step_trace.hpp"
 #include "src/train/stop_signals.hpp"
+#include "src/train/token_data.hpp"
 
 namespace holdfast::train {
 
@@ -71,8 +72,7 @@ class Trainer {
   const Setup& setup_;
   comm::Communicator& world_;
   control::RankLink& link_;
-  data::Samples samples_;
-  std::optional<data::TokenFile> held_out_;
+  TokenData data_;
   Engine engine_;
 
   const StateViews& views_;  ///< of the engine: what they show may move with every step

@@ -32,6 +32,29 @@ TEST_F(BadInput, TokenFiles) {
   refuses(2, {"data.tokens=\"" + path("missing") + "\""}, "missing");
 }
 
+TEST_F(BadInput, TokensOfAnotherTokenizer) {
+  const auto write_made_by = [&](const std::string& name, const std::string& tokenizer) {
+    data::TokenFileWriter writer(path(name), vocabulary, data::hash_bytes(tokenizer));
+    writer.append(learnable_tokens(vocabulary, 5000));
+    writer.finish();
+  };
+  write_made_by("a.bin", "a"), write_made_by("b.bin", "b");
+  const std::string both = "data.mixture=[\"" + path("a.bin") + " 1\", \"" + path("b.bin") + " 1\"]";
+  refuses(2, {"data.tokens=", both}, "was made by another tokenizer than that of " + path("a.bin"));
+  std::filesystem::create_directory(path("weights"));
+  write("weights/tokenizer.json", "b");
+  refuses(1, {"data.tokens=" + path("a.bin"), "model.weights=" + path("weights")},
+          "was made by another tokenizer than that of " + path("weights"));
+  // These say nothing of themselves, or are asked for.
+  for (const Sets& sets :
+       {Sets{"data.tokens=", both, "data.other_tokenizer=true"},
+        Sets{"data.mixture=[\"" + path("a.bin") + " 1\", \"" + path("tokens.bin") + " 1\"]",
+             "data.tokens="}}) {
+    const Finished done = train(1, "good" + std::to_string(sets.size()), sets);
+    EXPECT_EQ(done.status, 0) << done.err;
+  }
+}
+
 TEST_F(BadInput, WorldsThatDoNotFit) {
   refuses(3, {"shard.strategy=full_shard"}, "16 leaves");
   refuses(2, {"shard.strategy=no_shard", "train.lanes=1"}, "replicas");
