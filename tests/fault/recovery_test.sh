@@ -11,7 +11,7 @@ need_cluster "$@"
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
 shift 3
 cases=("$@")
-((${#cases[@]})) || cases=(node_killed partner_killed adapters rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun own_allocation crash_loop user_error any_program security)
+((${#cases[@]})) || cases=(node_killed partner_killed adapters recipes rank_killed rank_stuck drilled killed_in_checkpoint leader_killed batch_host_killed drained newest_checkpoint_damaged slurmctld_down out_of_spares bare_srun own_allocation crash_loop user_error any_program security)
 
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
@@ -125,6 +125,40 @@ case_adapters() {
   ends_like_the_undisturbed
   came_back_from 2 peer
   mini revive-node "$node"
+}
+
+# recipe NAME RANKS_PER_NODE SET...: configs/jobs/llama2-NAME with a small model in Llama's place, on two nodes and a
+# spare, for four steps. What it shards, freezes, recomputes and in which types is as it stands there.
+recipe() {
+  local name=$1 per_node=$2
+  run=recipe-$1
+  shift 2
+  soon 180 all_idle || mini exec sinfo -N
+  job=$(mini exec --chdir /shared/home holdfast submit "llama2-$name" --parsable --set "run.dir=/shared/home/$run" \
+    --set cluster.file=minipod --set cluster.nodes=2 --set "cluster.ranks_per_node=$per_node" --set cluster.spares=1 \
+    --set model.file=/shared/home/llama --set train.steps=4 --set optim.warmup_steps=2 --set train.sequence=64 \
+    --set train.leaves=8 --set train.lanes=0 "$@") ||
+    { echo "Bail out! submit of $name failed"; exit 1; }
+  ends_as "done" 0
+}
+
+case_recipes() {
+  # From a Hugging Face folder to text: what was trained above becomes one, the recipes begin with it, and what they make
+  # goes out again.
+  check "export as a Hugging Face folder" mini exec holdfast ckpt export /shared/home/undisturbed /shared/home/llama
+  local tokens=(--set data.tokens=/shared/home/tokens.bin) weights=(--set model.weights=/shared/home/llama)
+  recipe 7b-pretrain 2 "${tokens[@]}" --set 'data.mixture=[]'
+  recipe 7b-finetune 1 "${tokens[@]}" "${weights[@]}"
+  recipe 13b-finetune 1 "${tokens[@]}" "${weights[@]}"
+  recipe 70b-finetune 2 "${tokens[@]}" "${weights[@]}" --set shard.group=2
+  recipe 70b-lora 1 "${tokens[@]}" "${weights[@]}" --set lora.base=nf4
+  check "it began with the weights" at_least "$(jq -s '(.[0].loss < 5.5) | if . then 1 else 0 end' "$home/$run/metrics.jsonl")" 1
+  check "its adapters, as PEFT has them" mini exec holdfast ckpt export "/shared/home/$run" /shared/home/peft
+  check "the model with them in it" mini exec holdfast ckpt export "/shared/home/$run" /shared/home/merged --merge
+  local model
+  for model in "$run" peft merged; do
+    check "$model writes" mini exec holdfast generate "/shared/home/$model" --tokenizer /shared/home/tokens.model --prompt "The licence" --max-tokens 8
+  done
 }
 
 case_rank_killed() {
