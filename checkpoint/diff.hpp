@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/whole_file.hpp"
 
 namespace holdfast::checkpoint {

@@ -14,21 +14,29 @@ namespace {
 
 constexpr std::int64_t page = 4096;
 
-/// Loaders look for it before they trust a file with their framework's conventions.
-const std::map<std::string, std::string> metadata = {{"format", "pt"}};
+using Tensors = std::span<const LogicalTensor>;
 
 bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
   return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// The model's tensors, in the order of the manifest, without places. `types`: one for each.
-std::vector<PlacedTensor> model_of(const Manifest& manifest, std::span<const Element> types) {
+bool is_of_model(const LogicalTensor& tensor) { return tensor.name.starts_with(model_family); }
+
+std::size_t count_of_model(Tensors tensors) {
+  return static_cast<std::size_t>(std::ranges::count_if(tensors, is_of_model));
+}
+
+/// The model's tensors, in the order of `tensors`, without places. `types`: one for each.
+std::vector<PlacedTensor> model_of(Tensors tensors, std::span<const Element> types) {
+  expects(types.size() == count_of_model(tensors), "there is a type for each tensor of the model");
   std::vector<PlacedTensor> model;
-  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
-    if (!manifest.tensors[t].name.starts_with(model_family)) continue;
-    const bool wide = manifest.tensors[t].type == DType::fp32;
-    model.push_back({static_cast<int>(t), wide ? types[model.size()] : element_of(manifest.tensors[t]), 0});
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (!is_of_model(tensors[t])) continue;
+    const bool wide = tensors[t].type == DType::fp32;
+    model.push_back({static_cast<int>(t), wide ? types[model.size()] : element_of(tensors[t]), 0});
   }
+  if (model.empty())
+    throw Error(Exit::usage, "there is no model to export", "no tensor's name begins with model/");
   return model;
 }
 
@@ -38,57 +46,54 @@ void put_wide_first(std::vector<PlacedTensor>& model) {
                    [](const auto& a, const auto& b) { return bytes_of(a.type) > bytes_of(b.type); });
 }
 
-std::vector<Element> all_of_type(const Manifest& manifest, DType type) {
-  return types_of_model(manifest, type == DType::fp32 ? Element::f32 : Element::bf16);
+const LogicalTensor& tensor_of(Tensors tensors, const PlacedTensor& placed) {
+  return tensors[static_cast<std::size_t>(placed.tensor)];
 }
 
-const LogicalTensor& tensor_of(const Manifest& manifest, const PlacedTensor& placed) {
-  return manifest.tensors[static_cast<std::size_t>(placed.tensor)];
+std::string hf_name(Tensors tensors, const PlacedTensor& placed) {
+  return tensor_of(tensors, placed).name.substr(model_family.size());
 }
 
-std::string hf_name(const Manifest& manifest, const PlacedTensor& placed) {
-  return tensor_of(manifest, placed).name.substr(model_family.size());
+std::int64_t bytes_in_file(Tensors tensors, const PlacedTensor& placed) {
+  return tensor_of(tensors, placed).elements() * bytes_of(placed.type);
 }
 
-std::int64_t bytes_in_file(const Manifest& manifest, const PlacedTensor& placed) {
-  return tensor_of(manifest, placed).elements() * bytes_of(placed.type);
-}
-
-std::vector<safetensors::Tensor> entries_of(const Manifest& manifest,
-                                            const std::vector<PlacedTensor>& model) {
+std::vector<safetensors::Tensor> entries_of(Tensors tensors, const std::vector<PlacedTensor>& model,
+                                            const std::string& prefix = {}) {
   std::vector<safetensors::Tensor> entries;
   for (const PlacedTensor& placed : model)
-    entries.push_back({hf_name(manifest, placed), std::string(name_of(placed.type)),
-                       shape_of(tensor_of(manifest, placed)), 0, bytes_in_file(manifest, placed)});
+    entries.push_back({prefix + hf_name(tensors, placed), std::string(name_of(placed.type)),
+                       shape_of(tensor_of(tensors, placed)), 0, bytes_in_file(tensors, placed)});
   return entries;
 }
 
-WholeFile safetensors_of(const Manifest& manifest, std::vector<PlacedTensor> tensors) {
+WholeFile safetensors_of(Tensors tensors, std::vector<PlacedTensor> model, const SafetensorsLabels& labels) {
   WholeFile file;
-  put_wide_first(tensors);
-  file.tensors = std::move(tensors);
-  auto entries = entries_of(manifest, file.tensors);
-  file.head = safetensors::header_text(entries, metadata);
+  put_wide_first(model);
+  file.tensors = std::move(model);
+  auto entries = entries_of(tensors, file.tensors, labels.prefix);
+  file.head = safetensors::header_text(entries, labels.metadata);
   file.bytes = static_cast<std::int64_t>(file.head.size());
   for (PlacedTensor& placed : file.tensors) {
     placed.offset = file.bytes;
-    file.bytes += bytes_in_file(manifest, placed);
+    file.bytes += bytes_in_file(tensors, placed);
   }
   return file;
 }
 
 /// Takes empty tensors out: HDF5 has no place for them. Returns the names of the others, cut by a prefix.
-std::vector<std::string> keep_filled(const Manifest& manifest, std::vector<PlacedTensor>& tensors,
+std::vector<std::string> keep_filled(Tensors tensors, std::vector<PlacedTensor>& placed_tensors,
                                      std::size_t prefix) {
-  std::erase_if(tensors, [&](const PlacedTensor& placed) { return bytes_in_file(manifest, placed) == 0; });
-  if (tensors.empty()) throw Error(Exit::usage, "there is nothing to export", "every tensor is empty");
+  std::erase_if(placed_tensors, [&](const auto& placed) { return bytes_in_file(tensors, placed) == 0; });
+  if (placed_tensors.empty()) throw Error(Exit::usage, "there is nothing to export", "every tensor is empty");
   std::vector<std::string> names;
-  for (const PlacedTensor& placed : tensors) names.push_back(tensor_of(manifest, placed).name.substr(prefix));
+  for (const PlacedTensor& placed : placed_tensors)
+    names.push_back(tensor_of(tensors, placed).name.substr(prefix));
   return names;
 }
 
-std::int64_t end_of(const Manifest& manifest, const PlacedTensor& placed) {
-  return placed.offset + bytes_in_file(manifest, placed);
+std::int64_t end_of(Tensors tensors, const PlacedTensor& placed) {
+  return placed.offset + bytes_in_file(tensors, placed);
 }
 
 h5::Element h5_element_of(Element type) {
@@ -96,20 +101,18 @@ h5::Element h5_element_of(Element type) {
   return h5::element_of(type == Element::f32 ? DType::fp32 : DType::bf16);
 }
 
-void place_datasets(hid_t h5_file, const Manifest& manifest, WholeFile& file,
-                    const std::vector<std::string>& names) {
+void place_datasets(hid_t h5_file, Tensors tensors, WholeFile& file, const std::vector<std::string>& names) {
   h5::ContiguousMaker datasets(h5_file);
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
     PlacedTensor& placed = file.tensors[i];
-    placed.offset =
-        datasets.make(names[i], h5_element_of(placed.type), shape_of(tensor_of(manifest, placed)));
+    placed.offset = datasets.make(names[i], h5_element_of(placed.type), shape_of(tensor_of(tensors, placed)));
   }
 }
 
 /// Asks HDF5 for a file with the tensors of `file` as datasets `names`: fills in their places, the metadata
 /// as `head`, and `bytes`. All metadata lies before all data. None of the tensors is empty.
 template <class Attributes>
-void lay_out_hdf5(const Manifest& manifest, WholeFile& file, const std::vector<std::string>& names,
+void lay_out_hdf5(Tensors tensors, WholeFile& file, const std::vector<std::string>& names,
                   h5::FileSpace space, Attributes write_attributes) {
   std::size_t name_bytes = 0;
   for (const std::string& name : names) name_bytes += name.size();
@@ -120,13 +123,13 @@ void lay_out_hdf5(const Manifest& manifest, WholeFile& file, const std::vector<s
     space.metadata_bytes = pages * page;
     h5::Id h5_file = h5::create_file(memory.path(), space);
     write_attributes(h5_file.get());
-    place_datasets(h5_file.get(), manifest, file, names);
+    place_datasets(h5_file.get(), tensors, file, names);
     h5::close_file(std::move(h5_file));
     file.bytes = memory.bytes();
     const bool in_order = std::is_sorted(file.tensors.begin(), file.tensors.end(),
                                          [](const auto& a, const auto& b) { return a.offset < b.offset; });
     const std::int64_t first = file.tensors.front().offset;
-    if (!in_order || end_of(manifest, file.tensors.back()) > file.bytes || !memory.zero_from(first)) continue;
+    if (!in_order || end_of(tensors, file.tensors.back()) > file.bytes || !memory.zero_from(first)) continue;
     file.head = memory.read(0, first);
     return;
   }
@@ -148,15 +151,7 @@ std::vector<std::int64_t> shape_of(const LogicalTensor& tensor) {
 }
 
 std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Element> type) {
-  const auto count = static_cast<std::size_t>(
-      std::count_if(manifest.tensors.begin(), manifest.tensors.end(),
-                    [](const LogicalTensor& tensor) { return tensor.name.starts_with(model_family); }));
-  if (count == 0)
-    throw Error(Exit::usage, "there is no model to export", "no tensor of the checkpoint begins with model/");
-  if (std::ranges::any_of(manifest.tensors,
-                          [](const LogicalTensor& t) { return t.name.ends_with(".lora_A.weight"); }))
-    throw Error(Exit::usage, "the checkpoint holds adapters, not the model",
-                "the weights beside them are those that the run was given, and are not in it");
+  const std::size_t count = count_of_model(manifest.tensors);
   if (!type)
     if (auto types = safetensors::imported_types(manifest.facts, count)) {
       std::replace(types->begin(), types->end(), Element::f64, Element::f32);  // it was rounded
@@ -165,12 +160,12 @@ std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Elem
   return std::vector<Element>(count, type.value_or(Element::f32));
 }
 
-std::vector<ModelFile> plan_model_files(const Manifest& manifest, std::span<const Element> types,
+std::vector<ModelFile> plan_model_files(Tensors tensors, std::span<const Element> types,
                                         std::int64_t most_bytes) {
   std::vector<std::vector<PlacedTensor>> parts(1);
   std::int64_t bytes = 0;
-  for (const PlacedTensor& placed : model_of(manifest, types)) {
-    const std::int64_t more = bytes_in_file(manifest, placed);
+  for (const PlacedTensor& placed : model_of(tensors, types)) {
+    const std::int64_t more = bytes_in_file(tensors, placed);
     if (!parts.back().empty() && more > most_bytes - bytes) parts.emplace_back(), bytes = 0;
     parts.back().push_back(placed);
     bytes += more;
@@ -180,30 +175,33 @@ std::vector<ModelFile> plan_model_files(const Manifest& manifest, std::span<cons
   for (int i = 0; i < count; ++i) {
     ModelFile file;
     file.name = count == 1 ? safetensors::single_name : safetensors::part_name(i + 1, count);
-    file.file = safetensors_of(manifest, std::move(parts[static_cast<std::size_t>(i)]));
-    for (const PlacedTensor& placed : file.file.tensors) file.tensors.push_back(hf_name(manifest, placed));
+    file.file = safetensors_of(tensors, std::move(parts[static_cast<std::size_t>(i)]), {});
+    for (const PlacedTensor& placed : file.file.tensors) file.tensors.push_back(hf_name(tensors, placed));
     files.push_back(std::move(file));
   }
   return files;
 }
 
-WholeFile plan_safetensors(const Manifest& manifest, DType type) {
-  return safetensors_of(manifest, model_of(manifest, all_of_type(manifest, type)));
+WholeFile plan_safetensors(Tensors tensors, std::span<const Element> types, const SafetensorsLabels& labels) {
+  return safetensors_of(tensors, model_of(tensors, types), labels);
 }
 
-WholeFile plan_polyglot(const Manifest& manifest, DType type) {
+WholeFile plan_polyglot(Tensors tensors, DType type) {
+  const std::vector<Element> types(count_of_model(tensors),
+                                   type == DType::fp32 ? Element::f32 : Element::bf16);
+  const auto metadata = SafetensorsLabels().metadata;
   WholeFile file;
-  file.tensors = model_of(manifest, all_of_type(manifest, type));
+  file.tensors = model_of(tensors, types);
   put_wide_first(file.tensors);
-  auto entries = entries_of(manifest, file.tensors);
-  const auto names = keep_filled(manifest, file.tensors, model_family.size());
+  auto entries = entries_of(tensors, file.tensors);
+  const auto names = keep_filled(tensors, file.tensors, model_family.size());
   // First with more metadata than there ever is: the header with the true number is not longer.
   entries.insert(entries.begin(), {hdf5_meta_tensor, "U8", {INT32_MAX}, 0, INT32_MAX});
   h5::FileSpace space;
   space.user_block =
       user_block_for(static_cast<std::int64_t>(safetensors::header_text(entries, metadata).size()));
   space.aligned_from = space.alignment = 1;  // no gaps: safetensors has none
-  lay_out_hdf5(manifest, file, names, space, [](auto) {});
+  lay_out_hdf5(tensors, file, names, space, [](auto) {});
 
   const auto user_block = static_cast<std::int64_t>(space.user_block);
   const auto meta_bytes = static_cast<std::int64_t>(file.head.size()) - user_block;
@@ -215,7 +213,7 @@ WholeFile plan_polyglot(const Manifest& manifest, DType type) {
     if (placed.offset != next)
       throw Error(Exit::runtime, "cannot lay out a file for both formats",
                   "HDF5 leaves gaps between tensors");
-    next = end_of(manifest, placed);
+    next = end_of(tensors, placed);
   }
   if (next != file.bytes)
     throw Error(Exit::runtime, "cannot lay out a file for both formats",
@@ -227,10 +225,10 @@ WholeFile plan_consolidated(const Manifest& manifest) {
   WholeFile file;
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t)
     file.tensors.push_back({static_cast<int>(t), element_of(manifest.tensors[t]), 0});
-  const auto names = keep_filled(manifest, file.tensors, 0);
+  const auto names = keep_filled(manifest.tensors, file.tensors, 0);
   h5::FileSpace space;
   space.aligned_from = 1, space.alignment = 8;  // an element never lies across two pages
-  lay_out_hdf5(manifest, file, names, space, [&](auto h5_file) {
+  lay_out_hdf5(manifest.tensors, file, names, space, [&](auto h5_file) {
     h5::write_attribute(h5_file, "step", manifest.point.step);
     h5::write_attribute(h5_file, "tokens", manifest.point.tokens);
     h5::write_attribute(h5_file, "samples", manifest.point.samples);

@@ -1,18 +1,19 @@
 #pragma once
-// What a checkpoint becomes in other formats, as plans for write_whole_file(). Tensors keep their bits, or
-// are rounded to bf16; the same tensors give the same file.
+// What tensors become in files of other formats, as plans for write_whole_files(). Their elements keep their
+// bits, or are rounded to fewer; the same tensors give the same file.
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/whole_file.hpp"
 
 namespace holdfast::checkpoint {
 
 /// What the model's tensors become in other files, one type for each in the order of the manifest: `type`, or
-/// else what they were before they were imported, or fp32, as they are. Throws Error (usage) when the
-/// checkpoint holds no model.
+/// else what they were before they were imported, or fp32, as they are.
 std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Element> type);
 
 /// One file of a Hugging Face folder.
@@ -21,21 +22,28 @@ struct ModelFile {
   std::vector<std::string> tensors;  ///< in it, by their Hugging Face names
   WholeFile file;
 };
-/// Model weights under their Hugging Face names, in as many files as it takes when none is to hold tensors of
-/// more than `most_bytes`, unless it holds one alone. `types`: of types_of_model().
-std::vector<ModelFile> plan_model_files(const Manifest& manifest, std::span<const Element> types,
-                                        std::int64_t most_bytes);
+/// Model weights ("model/NAME" of `tensors`) under their Hugging Face names, in as many files as it takes
+/// when none is to hold tensors of more than `most_bytes`, unless it holds one alone. `types`: one for each.
+/// This and the next two throw Error (usage) when there are none.
+std::vector<ModelFile> plan_model_files(std::span<const LogicalTensor> tensors,
+                                        std::span<const Element> types, std::int64_t most_bytes);
 
-/// The same as one safetensors file. `type`: fp32 as they are, or bf16.
-/// Throws Error (usage) when the checkpoint holds no model.
-WholeFile plan_safetensors(const Manifest& manifest, DType type);
+/// What the header of a safetensors file says beside the tensors.
+struct SafetensorsLabels {
+  std::string prefix;  ///< before every name
+  /// Loaders look for "format" before they trust a file with their framework's conventions.
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
+};
+/// The same as one safetensors file.
+WholeFile plan_safetensors(std::span<const LogicalTensor> tensors, std::span<const Element> types,
+                           const SafetensorsLabels& labels = {});
 
 /// The same as one file that both formats accept: an HDF5 user block holds the safetensors header, and a U8
-/// tensor "__hdf5_meta__" covers HDF5's metadata. FORMAT.md, "Files for others".
-WholeFile plan_polyglot(const Manifest& manifest, DType type);
+/// tensor "__hdf5_meta__" covers HDF5's metadata. FORMAT.md, "Files for others". `type`: fp32 or bf16.
+WholeFile plan_polyglot(std::span<const LogicalTensor> tensors, DType type);
 
-/// All tensors, model and moments, as contiguous datasets of one plain HDF5 file, with the step and the
-/// facts as attributes of its root.
+/// All tensors of a checkpoint, model and moments, as contiguous datasets of one plain HDF5 file, with the
+/// step and the facts as attributes of its root.
 WholeFile plan_consolidated(const Manifest& manifest);
 
 /// Shape that others expect of a tensor: norms and biases have one dimension, everything else rows x cols.

@@ -1,7 +1,6 @@
 #pragma once
 // Ranges of a checkpoint's tensors in any order, by any number of threads at once. What load() does for all
-// pieces of a rank at once, for somebody who goes through a checkpoint and never holds much of it. Internal
-// to checkpoint/.
+// pieces of a rank at once, for somebody who goes through a checkpoint and never holds much of it.
 #include <cstdint>
 #include <memory>
 #include <mutex>

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "checkpoint/aside_file.hpp"
-#include "checkpoint/piece_reader.hpp"
+#include "checkpoint/direct_reader.hpp"
 #include "checkpoint/workers.hpp"
-#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -23,8 +23,7 @@ struct Window {
 /// Makes windows of the new files. One per worker.
 class Filler {
  public:
-  Filler(PieceReader& reader, const Manifest& manifest)
-      : reader_(reader), manifest_(manifest), room_(reader.room_bytes()), digests_(manifest.tensors.size()) {}
+  explicit Filler(TensorSource& source) : source_(source), room_(source.room_bytes()) {}
 
   void fill(const WholeFile& file, std::int64_t first, std::span<std::byte> window) {
     const auto end = first + std::ssize(window);
@@ -47,36 +46,29 @@ class Filler {
     }
     zero_up_to(end);
   }
-  /// One per tensor, of what fill() has made.
-  const std::vector<std::uint64_t>& digests() const { return digests_; }
 
  private:
   const LogicalTensor& tensor_of(const PlacedTensor& placed) const {
-    return manifest_.tensors[static_cast<std::size_t>(placed.tensor)];
+    return source_.tensors()[static_cast<std::size_t>(placed.tensor)];
   }
 
   void put(const PlacedTensor& placed, std::int64_t first, std::int64_t count, std::byte* to) {
-    const LogicalTensor& tensor = tensor_of(placed);
-    const bool rounds = placed.type != element_of(tensor);
+    const bool rounds = placed.type != element_of(tensor_of(placed));
     if (rounds) scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(count)));
-    auto* const at = rounds ? reinterpret_cast<std::byte*>(scratch_.data()) : to;
-    reader_.read(placed.tensor, first, count, at, room_.span());
-    digests_[static_cast<std::size_t>(placed.tensor)] +=
-        digest_part(static_cast<std::uint64_t>(first), at, tensor.type, count);
+    source_.read({placed.tensor, first, count, rounds ? static_cast<void*>(scratch_.data()) : to},
+                 room_.span());
     if (rounds) from_fp32(placed.type, {scratch_.data(), static_cast<std::size_t>(count)}, to);
   }
 
-  PieceReader& reader_;
-  const Manifest& manifest_;
+  TensorSource& source_;
   AlignedBuffer room_;
   std::vector<float> scratch_;
-  std::vector<std::uint64_t> digests_;
 };
 
-void check_plan(const Manifest& manifest, const WholeFile& file) {
+void check_plan(std::span<const LogicalTensor> tensors, const WholeFile& file) {
   auto next = static_cast<std::int64_t>(file.head.size());
   for (const PlacedTensor& placed : file.tensors) {
-    const LogicalTensor& tensor = manifest.tensors.at(static_cast<std::size_t>(placed.tensor));
+    const LogicalTensor& tensor = tensors[static_cast<std::size_t>(placed.tensor)];
     expects(placed.offset >= next && placed.offset % bytes_of(placed.type) == 0,
             "tensors lie behind the head, in order, aligned and apart");
     expects(placed.type == element_of(tensor) || tensor.type == DType::fp32,
@@ -84,18 +76,6 @@ void check_plan(const Manifest& manifest, const WholeFile& file) {
     next = placed.offset + tensor.elements() * bytes_of(placed.type);
   }
   expects(next <= file.bytes, "the file holds its tensors");
-}
-
-void check_digests(const fs::path& step_dir, const Manifest& manifest, std::span<const NamedFile> files,
-                   const std::vector<std::uint64_t>& digests) {
-  for (const NamedFile& named : files)
-    for (const PlacedTensor& placed : named.file.tensors) {
-      const auto t = static_cast<std::size_t>(placed.tensor);
-      if (digests[t] != manifest.digests[t])
-        throw Damaged("checkpoint " + step_dir.string() + " is damaged",
-                      manifest.tensors[t].name + " has digest " + digest_text(digests[t]) +
-                          ", the manifest says " + digest_text(manifest.digests[t]));
-    }
 }
 
 /// Whole pages, which can go past the page cache; then, one by one, the ends of the files, which cannot. A
@@ -117,28 +97,23 @@ Element element_of(const LogicalTensor& tensor) {
   return tensor.type == DType::fp32 ? Element::f32 : Element::bf16;
 }
 
-void write_whole_files(const fs::path& step_dir, const Manifest& manifest, std::span<const NamedFile> files,
-                       const CopyProgress& progress, const WholeFileOptions& options) {
+void write_whole_files(TensorSource& source, std::span<const NamedFile> files, const CopyProgress& progress,
+                       const WholeFileOptions& options) {
   std::vector<std::unique_ptr<AsideFile>> out;
+  std::vector<int> tensors;
   std::int64_t total = 0, done = 0;
   for (const NamedFile& named : files) {
-    check_plan(manifest, named.file);
+    check_plan(source.tensors(), named.file);
     out.push_back(std::make_unique<AsideFile>(named.target, named.file.bytes));
+    for (const PlacedTensor& placed : named.file.tensors) tensors.push_back(placed.tensor);
     total += named.file.bytes;
   }
-  PieceReader reader(step_dir, manifest);
-  std::mutex lock;  // of `done` and `digests`
-  std::vector<std::uint64_t> digests(manifest.tensors.size(), 0);
+  std::mutex lock;  // of `done`
   const auto caller = std::this_thread::get_id();
   const auto write = [&](const std::vector<Window>& windows) {
-    std::vector<std::shared_ptr<Filler>> fillers;
     work_through(windows.size(), options.workers, [&] {
-      auto filler = std::make_shared<Filler>(reader, manifest);
-      {
-        const std::scoped_lock hold(lock);
-        fillers.push_back(filler);
-      }
-      return [&, filler, room = std::make_shared<AlignedBuffer>(options.window_bytes)](std::size_t index) {
+      return [&, filler = std::make_shared<Filler>(source),
+              room = std::make_shared<AlignedBuffer>(options.window_bytes)](std::size_t index) {
         const Window& window = windows[index];
         const auto bytes = room->span().first(static_cast<std::size_t>(window.bytes));
         filler->fill(files[window.file].file, window.first, bytes);
@@ -151,20 +126,12 @@ void write_whole_files(const fs::path& step_dir, const Manifest& manifest, std::
         if (progress && std::this_thread::get_id() == caller) progress(so_far, total);
       };
     });
-    for (const auto& filler : fillers)
-      for (std::size_t t = 0; t < digests.size(); ++t) digests[t] += filler->digests()[t];
   };
   write(windows_of(files, options.window_bytes, false));
   write(windows_of(files, options.window_bytes, true));
   if (progress) progress(total, total);
-  check_digests(step_dir, manifest, files, digests);
+  source.check(tensors);
   for (const auto& file : out) file->commit();
-}
-
-void write_whole_file(const fs::path& step_dir, const Manifest& manifest, const WholeFile& file,
-                      const fs::path& target, const CopyProgress& progress, const WholeFileOptions& options) {
-  const NamedFile one[] = {{file, target}};
-  write_whole_files(step_dir, manifest, one, progress, options);
 }
 
 }  // namespace holdfast::checkpoint

@@ -1,6 +1,6 @@
 #pragma once
-// Copying whole tensors of a checkpoint into files of another format: what goes where is a plan, and the
-// copy streams at the speed of the disk. Every block read is checked, and every tensor's digest too.
+// Copying whole tensors, of a checkpoint or computed, into files of another format: what goes where is a
+// plan, and the copy streams at the speed of the disk.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,16 +9,18 @@
 #include <vector>
 
 #include "checkpoint/elements.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/tensor_source.hpp"
 
 namespace holdfast::checkpoint {
+
+namespace fs = std::filesystem;
 
 /// Called now and then with bytes done and in total, on the calling thread. May throw, to stop.
 using CopyProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 struct PlacedTensor {
-  int tensor = 0;               ///< in Manifest::tensors
-  Element type = Element::f32;  ///< in the new file: as it is stored, or what fp32 is rounded to
+  int tensor = 0;               ///< in TensorSource::tensors()
+  Element type = Element::f32;  ///< in the new file: as it is read, or what fp32 is rounded to
   std::int64_t offset = 0;      ///< in the new file, a multiple of the element size
 };
 
@@ -42,16 +44,13 @@ struct NamedFile {
   fs::path target;
 };
 
-/// Writes all of `files`, which together have no tensor twice. Throws Damaged (the checkpoint), Error (usage:
-/// a target exists or has no folder; runtime: no room, no permission). No file gets its name before all of
-/// them are whole, and nothing is left behind after a failure up to there.
-void write_whole_files(const fs::path& step_dir, const Manifest& manifest, std::span<const NamedFile> files,
+/// Writes all of `files`, which together have no tensor twice, and has their tensors checked. Throws what
+/// `source` throws, Error (usage: a target exists or has no folder; runtime: no room, no permission). No file
+/// gets its name before all of them are whole, and nothing is left behind after a failure up to there.
+void write_whole_files(TensorSource& source, std::span<const NamedFile> files,
                        const CopyProgress& progress = {}, const WholeFileOptions& options = {});
-void write_whole_file(const fs::path& step_dir, const Manifest& manifest, const WholeFile& file,
-                      const fs::path& target, const CopyProgress& progress = {},
-                      const WholeFileOptions& options = {});
 
-/// The type as which a tensor lies in a checkpoint.
+/// The type as which a tensor is read.
 Element element_of(const LogicalTensor& tensor);
 
 }  // namespace holdfast::checkpoint

@@ -10,14 +10,20 @@
 namespace holdfast::tool {
 
 struct ExportOrder {
-  /// `out`: a Hugging Face folder, or, when it ends in .safetensors or `single` is set, one file.
+  /// `out`: a folder, or, when it ends in .safetensors or `single` is set, one file.
   std::filesystem::path path, out;
   bool single = false;
-  bool polyglot = false;                     ///< one file that is safetensors and HDF5 at once
-  std::string dtype;                         ///< fp32, bf16 or fp16; "": as it was imported, or fp32
+  bool polyglot = false;  ///< one file that is safetensors and HDF5 at once
+  /// fp32, bf16 or fp16; "": as it was imported, or with `merge` as the base is; or fp32.
+  std::string dtype;
   std::int64_t shard_bytes = 5'000'000'000;  ///< of each file of a folder, at most
-  std::filesystem::path tokenizer;           ///< folder whose tokenizer goes along; empty: none does
+  /// Folder whose tokenizer goes along; empty: none does, but with `merge` the one that lies beside the
+  /// adapters or the base.
+  std::filesystem::path tokenizer;
+  bool merge = false;          ///< `path` holds adapters: the model with them added. It may be a PEFT folder
+  std::filesystem::path base;  ///< what they are added to; empty: the weights that they name
 };
+/// A model as a Hugging Face folder or file; adapters as a PEFT folder.
 int ckpt_export(const ExportOrder& order, std::ostream& out);
 
 struct ImportFiles {

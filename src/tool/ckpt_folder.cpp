@@ -3,34 +3,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/safetensors_index.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/hf_config.hpp"
-#include "src/config/load.hpp"
+#include "src/config/peft_config.hpp"
 #include "src/tool/ckpt_paths.hpp"
+#include "src/weights/adapter_files.hpp"
 
 namespace holdfast::tool {
 namespace {
 
 using checkpoint::Element;
-using checkpoint::Manifest;
+using checkpoint::TensorSource;
 namespace safetensors = checkpoint::safetensors;
 
-constexpr std::array tokenizer_files = {"tokenizer.json",
-                                        "tokenizer.model",
-                                        "tokenizer_config.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "added_tokens.json",
-                                        "chat_template.jinja",
-                                        "special_tokens_map.json",
-                                        "generation_config.json"};
+/// What a folder has of a tokenizer: one of the first two, and what goes with it.
+constexpr std::array tokenizers = {"tokenizer.json", "tokenizer.model"};
+constexpr std::array beside_tokenizers = {
+    "tokenizer_config.json", "vocab.json",          "merges.txt",
+    "added_tokens.json",     "chat_template.jinja", "special_tokens_map.json"};
+constexpr const char* generation_name = "generation_config.json";
 constexpr mode_t readable = 0644;
 
 /// A folder that gets its name when it is whole; until then it lies beside it, and goes away with the object.
@@ -75,43 +73,62 @@ const char* hf_dtype(Element type) {
   return type == Element::bf16 ? "bfloat16" : type == Element::f16 ? "float16" : "float32";
 }
 
-/// What the tokenizer's folder says of the ids that begin and end texts. A config.json of a model that we
-/// could not compute is none of our business here.
-config::HfTokenIds ids_of(const fs::path& tokenizer) {
-  if (tokenizer.empty()) return {};
-  try {
-    if (const auto config = config::find_hf_config(tokenizer)) return config::load_hf_config(*config).ids;
-  } catch (const Error&) {
+bool has_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+/// What a folder's config.json says of the ids that begin and end texts: that of the tokenizer, or else that
+/// of the model. One of a model that we could not compute is none of our business here.
+config::HfTokenIds ids_of(const FolderOptions& options) {
+  for (const fs::path& folder : {options.tokenizer, options.made_of}) {
+    if (folder.empty()) continue;
+    try {
+      if (const auto config = config::find_hf_config(folder)) return config::load_hf_config(*config).ids;
+    } catch (const Error&) {
+    }
   }
   return {};
 }
 
+/// Returns whether there was one.
+bool copy_small(const fs::path& from, const fs::path& to, const char* name) {
+  if (from.empty() || !has_file(from / name)) return false;
+  files::replace_atomically(to / name, files::read_text(from / name), readable);
+  return true;
+}
+
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  bool any = false;
-  for (const char* name : tokenizer_files) {
-    std::error_code ignored;
-    if (!fs::is_regular_file(from / name, ignored)) continue;
-    files::replace_atomically(to / name, files::read_text(from / name), readable);
-    any = any || std::string_view(name).starts_with("tokenizer.");
-  }
-  if (!any)
+  if (!holds_tokenizer(from))
     throw Error(Exit::usage, from.string() + " holds no tokenizer",
                 "there is neither tokenizer.json nor tokenizer.model in it");
+  for (const char* name : tokenizers) copy_small(from, to, name);
+  for (const char* name : beside_tokenizers) copy_small(from, to, name);
+}
+
+void write_files(TensorSource& source, std::span<const checkpoint::NamedFile> files) {
+  checkpoint::write_whole_files(source, files, bar("export"));
+  for (const checkpoint::NamedFile& file : files) fs::permissions(file.target, fs::perms(readable));
 }
 
 }  // namespace
 
-ExportedFolder export_folder(const fs::path& step_dir, const Manifest& manifest,
+bool holds_tokenizer(const fs::path& folder) {
+  return std::ranges::any_of(tokenizers, [&](const char* name) { return has_file(folder / name); });
+}
+
+ExportedFolder export_folder(TensorSource& source, const config::ModelShape& shape,
                              std::span<const Element> types, const fs::path& target,
                              const FolderOptions& options) {
-  const config::ModelShape shape = config::parse_model(manifest.facts.model_toml, "the checkpoint's model");
-  auto plan = checkpoint::plan_model_files(manifest, types, options.shard_bytes);
+  auto plan = checkpoint::plan_model_files(source.tensors(), types, options.shard_bytes);
   AsideFolder folder(target);
   if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.path());
+  if (!copy_small(options.tokenizer, folder.path(), generation_name))
+    copy_small(options.made_of, folder.path(), generation_name);
   ExportedFolder out;
   out.files = static_cast<int>(plan.size()), out.dtype = hf_dtype(types.front());
   files::replace_atomically(folder.path() / "config.json",
-                            config::hf_config_text(shape, out.dtype, ids_of(options.tokenizer)), readable);
+                            config::hf_config_text(shape, out.dtype, ids_of(options)), readable);
   std::vector<checkpoint::NamedFile> named;
   safetensors::WeightMap map;
   std::int64_t tensor_bytes = 0;
@@ -121,11 +138,28 @@ ExportedFolder export_folder(const fs::path& step_dir, const Manifest& manifest,
     out.bytes += file.file.bytes;
     named.push_back({std::move(file.file), folder.path() / file.name});
   }
-  checkpoint::write_whole_files(step_dir, manifest, named, bar("export"));
-  for (const checkpoint::NamedFile& file : named) fs::permissions(file.target, fs::perms(readable));
+  write_files(source, named);
   if (named.size() > 1)
     files::replace_atomically(folder.path() / safetensors::index_name,
                               safetensors::index_text(map, tensor_bytes), readable);
+  folder.commit();
+  return out;
+}
+
+ExportedFolder export_adapters(TensorSource& source, const config::AdapterFacts& facts,
+                               std::span<const Element> types, const fs::path& target,
+                               const fs::path& tokenizer) {
+  checkpoint::SafetensorsLabels labels;
+  labels.prefix = weights::peft_prefix;
+  if (!facts.base_digest.empty()) labels.metadata[weights::peft_base_digest] = facts.base_digest;
+  auto plan = checkpoint::plan_safetensors(source.tensors(), types, labels);
+  AsideFolder folder(target);
+  if (!tokenizer.empty()) copy_tokenizer(tokenizer, folder.path());
+  files::replace_atomically(folder.path() / weights::peft_config_name, config::peft_config_text(facts),
+                            readable);
+  ExportedFolder out{plan.bytes, 1, hf_dtype(types.front())};
+  const checkpoint::NamedFile one[] = {{std::move(plan), folder.path() / weights::peft_weights_name}};
+  write_files(source, one);
   folder.commit();
   return out;
 }

@@ -1,17 +1,22 @@
 #pragma once
-// A checkpoint's model as a folder that transformers loads: config.json, weights, and a tokenizer's files.
+// Models and adapters as folders that transformers and peft load: a description, weights, and a tokenizer's
+// files.
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 
 #include "checkpoint/export.hpp"
+#include "src/config/adapters.hpp"
+#include "src/config/model_shape.hpp"
 
 namespace holdfast::tool {
 
 struct FolderOptions {
   std::int64_t shard_bytes = 0;     ///< of each file of weights, at most
   std::filesystem::path tokenizer;  ///< folder whose tokenizer and token ids go along; empty: none does
+  /// Folder of the model that this one was made of: says how texts begin and end where `tokenizer` does not.
+  std::filesystem::path made_of;
 };
 
 struct ExportedFolder {
@@ -20,10 +25,19 @@ struct ExportedFolder {
   std::string dtype;       ///< as config.json says: "bfloat16"
 };
 
-/// `target` is new, or an empty folder; it gets its name when all in it is whole and durable. `types`: one
-/// per tensor of the model. Throws Error and Damaged, as write_whole_files() does, and leaves nothing behind.
-ExportedFolder export_folder(const std::filesystem::path& step_dir, const checkpoint::Manifest& manifest,
+/// config.json and weights. `target` is new, or an empty folder; it gets its name when all in it is whole and
+/// durable. `types`: one per tensor of the model. Throws as write_whole_files() does, and leaves nothing
+/// behind.
+ExportedFolder export_folder(checkpoint::TensorSource& source, const config::ModelShape& shape,
                              std::span<const checkpoint::Element> types, const std::filesystem::path& target,
                              const FolderOptions& options);
+
+/// The same for adapters, as peft lays them out: adapter_config.json and adapter_model.safetensors.
+ExportedFolder export_adapters(checkpoint::TensorSource& source, const config::AdapterFacts& facts,
+                               std::span<const checkpoint::Element> types,
+                               const std::filesystem::path& target, const std::filesystem::path& tokenizer);
+
+/// Whether the folder has files of a tokenizer.
+bool holds_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace holdfast::tool

@@ -95,6 +95,12 @@ std::string size_text(std::int64_t bytes) {
   return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
 }
 
+std::string rate_text(std::int64_t bytes, Clock::time_point begin) {
+  const double seconds = std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
+  return fmt::format("{} in {:.1f} s ({:.0f} MB/s)", size_text(bytes), seconds,
+                     static_cast<double>(bytes) / 1e6 / seconds);
+}
+
 std::string harmless(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';

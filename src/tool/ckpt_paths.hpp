@@ -8,6 +8,7 @@
 #include <string>
 
 #include "checkpoint/local_file.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::tool {
@@ -38,6 +39,8 @@ struct LocalFolder {
 std::optional<LocalFolder> local_folder_of(const RunDir& run);
 
 std::string size_text(std::int64_t bytes);
+/// "2.1 GB in 3.0 s (700 MB/s)"
+std::string rate_text(std::int64_t bytes, Clock::time_point begin);
 /// Text of a manifest on a terminal: one line, nothing that steers it.
 std::string harmless(std::string text);
 std::string written_at(const fs::path& step_dir);

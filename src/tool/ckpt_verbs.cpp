@@ -66,7 +66,8 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
     std::filesystem::path file;
   };
   add<Export>(
-      ckpt, exit_code, "export", "The model as a Hugging Face folder, or its weights as a safetensors file",
+      ckpt, exit_code, "export",
+      "The model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT folder",
       [](CLI::App& command, Export& o) {
         add_path(command, "path", o.path);
         auto* const out =
@@ -79,7 +80,7 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
         command
             .add_option("--dtype", o.dtype,
                         "fp32, bf16 or fp16 (rounded to nearest, ties to even); else as it was imported, "
-                        "or fp32")
+                        "or with --merge as the base is; or fp32")
             ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{
                 {"fp32", "fp32"}, {"f32", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"f16", "fp16"}}));
         command.add_option("--shard-size", o.shard_bytes, "Of each file of a folder, at most (5GB)")
@@ -87,6 +88,12 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
             ->check(CLI::PositiveNumber);
         command.add_option("--tokenizer", o.tokenizer, "Folder whose tokenizer goes into the new one")
             ->type_name("DIR");
+        auto* const merge = command.add_flag(
+            "--merge", o.merge,
+            "The model that adapters (also of a PEFT folder) were trained on, with them added");
+        command.add_option("--base", o.base, "The weights to add them to; else those that they name")
+            ->type_name("PATH")
+            ->needs(merge);
       },
       [](Export& o) {
         note_interrupts();

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 
+#include "checkpoint/checkpoint_tensors.hpp"
 #include "checkpoint/diff.hpp"
 #include "checkpoint/h5.hpp"
 #include "checkpoint/import.hpp"
@@ -25,6 +26,20 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
+WholeFile plain(const Manifest& manifest, DType type) {
+  return plan_safetensors(manifest.tensors,
+                          types_of_model(manifest, type == DType::fp32 ? Element::f32 : Element::bf16));
+}
+WholeFile polyglot(const Manifest& manifest, DType type) { return plan_polyglot(manifest.tensors, type); }
+
+void write_one(const fs::path& step_dir, const Manifest& manifest, const WholeFile& file,
+               const fs::path& target, const CopyProgress& progress = {},
+               const WholeFileOptions& options = {}) {
+  CheckpointTensors from(step_dir, manifest);
+  const NamedFile one[] = {{file, target}};
+  write_whole_files(from, one, progress, options);
+}
+
 struct Export : ::testing::Test {
   const Folder folder;
   const fs::path checkpoints = folder.path() / "checkpoints", out = folder.path() / "out";
@@ -40,7 +55,7 @@ struct Export : ::testing::Test {
   }
   /// Through windows of one page: every border lies somewhere inside a tensor.
   void write(const WholeFile& file, const fs::path& target, std::int64_t window_bytes = 4096) {
-    write_whole_file(step_dir, manifest, file, target, {}, {window_bytes});
+    write_one(step_dir, manifest, file, target, {}, {window_bytes});
   }
   std::vector<float> floats_of(const std::string& name) const {
     for (std::size_t t = 0; t < whole.tensors.size(); ++t)
@@ -60,7 +75,7 @@ std::vector<float> read_all(const safetensors::Source& source, const std::string
 
 TEST_F(Export, safetensorsHoldTheModelAndNothingElse) {
   const fs::path path = out / "model.safetensors";
-  write(plan_safetensors(manifest, DType::fp32), path);
+  write(plain(manifest, DType::fp32), path);
   const safetensors::Source source(path);
   EXPECT_EQ(source.names().size(), 6u);
   for (const std::string& name : source.names()) {
@@ -73,21 +88,9 @@ TEST_F(Export, safetensorsHoldTheModelAndNothingElse) {
   EXPECT_EQ(safetensors::read_header(path).metadata.at("format"), "pt");
 }
 
-TEST(ExportOf, adaptersAloneIsRefused) {
-  Manifest manifest;
-  manifest.tensors.push_back({"model/model.layers.0.self_attn.q_proj.lora_A.weight", 4, 64});
-  try {
-    types_of_model(manifest, {});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit(), Exit::usage);
-    EXPECT_THAT(error.what(), HasSubstr("holds adapters, not the model"));
-  }
-}
-
 TEST_F(Export, bf16IsRoundedToTheNearest) {
   const fs::path path = out / "model.safetensors";
-  write(plan_safetensors(manifest, DType::bf16), path);
+  write(plain(manifest, DType::bf16), path);
   const safetensors::Source source(path);
   for (const std::string& name : source.names()) {
     std::vector<float> expected = floats_of("model/" + name);
@@ -101,9 +104,9 @@ TEST_F(Export, theSameWeightsGiveTheSameFileHoweverTheyWereCut) {
   const fs::path other_folder = folder.path() / "other";
   save(other_folder, whole, 5, {4, 1}, even_layout(whole.tensors, 2));
   const fs::path other = committed_path(other_folder, 5);
-  for (const auto& plan : {plan_safetensors, plan_polyglot}) {
+  for (const auto& plan : {plain, polyglot}) {
     write(plan(manifest, DType::fp32), out / "a");
-    write_whole_file(other, read_manifest(other), plan(read_manifest(other), DType::fp32), out / "b");
+    write_one(other, read_manifest(other), plan(read_manifest(other), DType::fp32), out / "b");
     EXPECT_EQ(read_file(out / "a"), read_file(out / "b"));
     fs::remove(out / "a");
     fs::remove(out / "b");
@@ -113,7 +116,7 @@ TEST_F(Export, theSameWeightsGiveTheSameFileHoweverTheyWereCut) {
 TEST_F(Export, polyglotIsBothAtOnce) {
   for (const DType type : {DType::fp32, DType::bf16}) {
     const fs::path path = out / "both";
-    write(plan_polyglot(manifest, type), path);
+    write(polyglot(manifest, type), path);
     const safetensors::Source source(path);
     EXPECT_EQ(source.names().size(), 7u);
     const auto datasets = h5::datasets_of(h5::open_file(path).get());
@@ -159,12 +162,12 @@ TEST_F(Export, damageIsNeverExported) {
 /// Blocks that are sound and do not hold what the manifest names: only the digest tells.
 TEST_F(Export, otherValuesThanTheManifestsAreNotExported) {
   manifest.digests[0] ^= 1;
-  EXPECT_THROW(write(plan_safetensors(manifest, DType::fp32), out / "x"), Damaged);
+  EXPECT_THROW(write(plain(manifest, DType::fp32), out / "x"), Damaged);
   EXPECT_THAT(files::list(out), IsEmpty());
 }
 
 TEST_F(Export, nothingIsOverwrittenAndNothingLeftBehind) {
-  const WholeFile plan = plan_safetensors(manifest, DType::fp32);
+  const WholeFile plan = plain(manifest, DType::fp32);
   write_file(out / "mine", "text");
   const auto exit_of = [&](const fs::path& target) {
     try {
@@ -186,7 +189,7 @@ TEST_F(Export, nothingIsOverwrittenAndNothingLeftBehind) {
   const auto stop = [](std::int64_t done, std::int64_t) {
     if (done > 8192) throw Stop();
   };
-  EXPECT_THROW(write_whole_file(step_dir, manifest, plan, out / "x", stop, {4096}), Stop);
+  EXPECT_THROW(write_one(step_dir, manifest, plan, out / "x", stop, {4096}), Stop);
   EXPECT_THAT(files::list(out), ElementsAre("mine"));
 }
 
@@ -204,7 +207,7 @@ struct Import : Export {
   ImportOrder order;
 
   Import() {
-    write(plan_safetensors(manifest, DType::fp32), source);
+    write(plain(manifest, DType::fp32), source);
     order.source = source, order.checkpoints = imported;
     for (const LogicalTensor& tensor : whole.tensors)
       if (tensor.name.starts_with(model_family))
@@ -275,14 +278,14 @@ TEST_F(Import, bringsTheWeightsAndZeroMoments) {
 }
 
 TEST_F(Import, thereAndBackIsTheSameFile) {
-  for (const auto& plan : {plan_safetensors, plan_polyglot})
+  for (const auto& plan : {plain, polyglot})
     for (const DType type : {DType::fp32, DType::bf16}) {
       const fs::path first = out / "first", second = out / "second";
       write(plan(manifest, type), first);
       order.source = first;
       const Imported result = import_safetensors(order);
       const Manifest there = read_manifest(result.path);
-      write_whole_file(result.path, there, plan(there, type), second);
+      write_one(result.path, there, plan(there, type), second);
       EXPECT_EQ(read_file(first), read_file(second));
       for (const fs::path& path : {first, second, imported}) fs::remove_all(path);
     }
@@ -378,12 +381,13 @@ TEST_F(Import, goesOutAsItCameIn) {
     fs::create_directory(folder_out);
     std::vector<NamedFile> files;
     safetensors::WeightMap map;
-    for (ModelFile& file : plan_model_files(there, types, 3000)) {
+    for (ModelFile& file : plan_model_files(there.tensors, types, 3000)) {
       for (const auto& name : file.tensors) map[name] = file.name;
       files.push_back({std::move(file.file), folder_out / file.name});
     }
     EXPECT_GT(files.size(), 1u);
-    write_whole_files(result.path, there, files, {}, {4096, 3});
+    CheckpointTensors from(result.path, there);
+    write_whole_files(from, files, {}, {4096, 3});
     write_file(folder_out / safetensors::index_name, safetensors::index_text(map, 1));
     const safetensors::Source again(folder_out);
     EXPECT_EQ(again.names().size(), order.model.size());

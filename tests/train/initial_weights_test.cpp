@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "checkpoint/catalog.hpp"
+#include "checkpoint/checkpoint_tensors.hpp"
 #include "checkpoint/export.hpp"
 #include "checkpoint/import.hpp"
 #include "checkpoint/safetensors_index.hpp"
@@ -24,18 +25,22 @@ class InitialWeights : public TrainingFixture {
     ASSERT_EQ(train(1, "before", {"train.steps=3"}).status, 0);
     const auto step_dir = checkpoint("before", 3);
     const Manifest manifest = checkpoint::read_manifest(step_dir);
-    checkpoint::write_whole_file(step_dir, manifest, checkpoint::plan_safetensors(manifest, DType::fp32),
-                                 path("fp32.safetensors"));
+    const auto wide = checkpoint::types_of_model(manifest, checkpoint::Element::f32);
+    const checkpoint::NamedFile whole[] = {
+        {checkpoint::plan_safetensors(manifest.tensors, wide), path("fp32.safetensors")}};
+    checkpoint::CheckpointTensors source(step_dir, manifest);
+    checkpoint::write_whole_files(source, whole);
     std::filesystem::create_directory(path("hf"));
     checkpoint::safetensors::WeightMap map;
     std::vector<checkpoint::NamedFile> files;
     const auto types = checkpoint::types_of_model(manifest, checkpoint::Element::bf16);
-    for (auto& file : checkpoint::plan_model_files(manifest, types, 20000)) {
+    for (auto& file : checkpoint::plan_model_files(manifest.tensors, types, 20000)) {
       for (const auto& name : file.tensors) map[name] = file.name;
       files.push_back({std::move(file.file), path("hf/" + file.name)});
     }
     ASSERT_GT(files.size(), 2u);
-    checkpoint::write_whole_files(step_dir, manifest, files);
+    checkpoint::CheckpointTensors again(step_dir, manifest);
+    checkpoint::write_whole_files(again, files);
     write("hf/model.safetensors.index.json", checkpoint::safetensors::index_text(map, 0));
   }
   Sets from(const std::string& weights, const std::string& more = "train.lanes=8") const {
