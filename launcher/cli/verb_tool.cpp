@@ -34,5 +34,11 @@ void add_ckpt(CLI::App& app, int&) {
   add_tool_verb(app, "ckpt", "Look at checkpoints, convert them, and say which stay");
 }
 void add_data(CLI::App& app, int&) { add_tool_verb(app, "data", "Make token files from text"); }
+void add_generate(CLI::App& app, int&) {
+  add_tool_verb(app, "generate", "Let a model write: go on with texts, or answer");
+}
+void add_eval(CLI::App& app, int&) {
+  add_tool_verb(app, "eval", "Loss and perplexity of a model on a token file");
+}
 
 }  // namespace holdfast::launcher

@@ -15,6 +15,12 @@ using kernels::ConstMat;
 using kernels::Mat;
 using kernels::Write;
 
+/// Of the model's rotary positions.
+inline kernels::RopeScaling rope_scaling_of(const config::ModelShape& shape) {
+  return {shape.rope_scaling_factor, shape.rope_low_frequency, shape.rope_high_frequency,
+          static_cast<double>(shape.rope_original_sequence)};
+}
+
 /// A linear layer where it lies now.
 struct Linear {
   ConstMat weight, bias;  ///< out x in; 1 x out, or none

@@ -125,9 +125,7 @@ void Transformer::State::prepare_rope() {
   std::vector<std::byte> tables(static_cast<std::size_t>(2 * bytes));
   const Mat host_cosine = tensor::dense(tables.data(), cosine.type, cosine.rows, cosine.cols),
             host_sine = tensor::dense(tables.data() + bytes, sine.type, sine.rows, sine.cols);
-  kernels::rope_table(host_cosine, host_sine, shape.rope_theta,
-                      {shape.rope_scaling_factor, shape.rope_low_frequency, shape.rope_high_frequency,
-                       static_cast<double>(shape.rope_original_sequence)});
+  kernels::rope_table(host_cosine, host_sine, shape.rope_theta, rope_scaling_of(shape));
   layers.stream.upload(cosine.data, host_cosine.data, bytes);
   layers.stream.upload(sine.data, host_sine.data, bytes);
   rope_ready = true;

@@ -20,6 +20,13 @@ void note_interrupts() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
+int interrupted() { return noted; }
+
+void forget_interrupts() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
+  noted = 0;
+}
+
 void stop_if_interrupted() {
   if (noted != 0) throw Interrupted(noted);
 }

@@ -17,6 +17,10 @@ class Interrupted : public std::exception {
 
 /// From here on SIGINT, SIGTERM and SIGHUP are only noted.
 void note_interrupts();
+/// The one that was noted, or 0.
+int interrupted();
+/// Forgets it; from here on they end the program again.
+void forget_interrupts();
 /// Throws Interrupted when one was noted.
 void stop_if_interrupted();
 

@@ -15,11 +15,12 @@ int exit_of(holdfast::Exit exit) { return static_cast<int>(exit); }
 
 int main(int argc, char** argv) {
   using holdfast::Exit;
-  CLI::App app("Holdfast's tools for data and checkpoints", "holdfast");
+  CLI::App app("Holdfast's tools for data, checkpoints and models", "holdfast");
   app.require_subcommand(1);
   int exit_code = 0;
   holdfast::tool::add_data(app, exit_code);
   holdfast::tool::add_ckpt(app, exit_code);
+  holdfast::tool::add_model_verbs(app, exit_code);
   try {
     app.parse(argc, argv);
     return exit_code;

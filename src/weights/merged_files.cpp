@@ -100,16 +100,24 @@ void MergedFiles::load_adapters() {
   rank_ = shape.adapters.rank;
 }
 
+std::span<float> MergedFiles::read_base(const std::string& name, const checkpoint::PieceView& piece) {
+  const std::span<float> to(static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count));
+  base_.read(name, piece.first, to);
+  const std::uint64_t part = digest_part(static_cast<std::uint64_t>(piece.first), to);
+  const std::scoped_lock hold(*lock_);
+  digests_[name] += part;
+  return to;
+}
+
+void MergedFiles::read_base(const checkpoint::State& weights) {
+  for (const checkpoint::PieceView& piece : weights.pieces)
+    read_base(weights.tensors[static_cast<std::size_t>(piece.tensor)].name, piece);
+}
+
 void MergedFiles::read(const checkpoint::State& weights) {
   for (const checkpoint::PieceView& piece : weights.pieces) {
     const std::string& name = weights.tensors[static_cast<std::size_t>(piece.tensor)].name;
-    const std::span<float> to(static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count));
-    base_.read(name, piece.first, to);
-    {
-      const std::uint64_t part = digest_part(static_cast<std::uint64_t>(piece.first), to);
-      const std::scoped_lock hold(*lock_);
-      digests_[name] += part;
-    }
+    const std::span<float> to = read_base(name, piece);
     const auto pair = pairs_.find(name);
     if (pair != pairs_.end())
       add_adapter(to, piece.first, pair->second.cols, rank_, scale_, pair->second.a.data(),

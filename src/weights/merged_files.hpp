@@ -38,6 +38,8 @@ class MergedFiles {
   /// Fills the pieces of `weights`, tensors "model/NAME" of base_tensors_of(shape()) as fp32, adapters added;
   /// by any number of threads at once. Throws Error.
   void read(const checkpoint::State& weights);
+  /// The same without adapters: for who computes with them beside the weights, as training does.
+  void read_base(const checkpoint::State& weights);
   /// After every element was read exactly once: that the weights are those that their checkpoint names, and
   /// those that the adapters were trained on, where these know. Throws Error: runtime, usage.
   void check_base() const;
@@ -48,6 +50,8 @@ class MergedFiles {
     std::vector<float> a, b;
   };
   void load_adapters();
+  /// Also counts it in.
+  std::span<float> read_base(const std::string& name, const checkpoint::PieceView& piece);
 
   ModelFiles base_;
   std::optional<AdapterFiles> adapters_;
