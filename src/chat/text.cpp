@@ -11,6 +11,7 @@ Text own_text(std::string bytes) {
 }
 
 void append(Text& to, const Text& from, std::size_t first, std::size_t end) {
+  if (first == end) return;  // an empty range is none
   const std::size_t at = to.bytes.size();
   to.bytes.append(from.bytes, first, end - first);
   auto range = std::lower_bound(from.own.begin(), from.own.end(), first,

@@ -49,14 +49,17 @@ class Matcher {
       if (now.kind == Kind::group) {
         const Rest rest = {&branch, item + 1, then};
         for (const PatternBranch& inner : now.branches) {
+          spend(1);  // it may be empty: then nothing else counts how many ways there are
           if (const std::size_t found = match(inner, 0, &rest, at); found != none) return found;
         }
         if (now.least > 0) return none;
         continue;
       }
       const bool found =
-          std::any_of(now.branches.begin(), now.branches.end(),
-                      [&](const PatternBranch& inner) { return match(inner, 0, nullptr, at) != none; });
+          std::any_of(now.branches.begin(), now.branches.end(), [&](const PatternBranch& inner) {
+            spend(1);
+            return match(inner, 0, nullptr, at) != none;
+          });
       if (found != (now.kind == Kind::ahead)) return none;
     }
     return then != nullptr ? match(*then->branch, then->item, then->then, at) : at;
@@ -76,7 +79,8 @@ class Matcher {
     return byte < 0x80 ? set.has_ascii(byte) : set.has(code_point(text_.data() + at));
   }
   /// Behind exactly `count` characters of the set, or none.
-  std::size_t run(const CharacterSet& set, std::size_t at, std::uint32_t count) const {
+  std::size_t run(const CharacterSet& set, std::size_t at, std::uint32_t count) {
+    if (count > 1) spend(count);
     for (; count > 0; --count) {
       if (at == text_.size() || !fits(set, at)) return none;
       at += character_bytes(text_[at]);
@@ -172,6 +176,9 @@ Pattern Pattern::literal(std::string_view text) {
   Pattern pattern;
   pattern.expression_ = text;
   if (text.empty()) throw Error(Exit::usage, "cannot cut at the tokenizer's pattern", "it is empty");
+  if (text.size() > longest_pattern)
+    throw Error(Exit::usage, "cannot cut at the tokenizer's pattern",
+                "it is longer than " + std::to_string(longest_pattern) + " bytes");
   PatternBranch branch;
   for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
     PatternItem item;

@@ -44,6 +44,9 @@ class CharacterSet {
   std::bitset<128> ascii_;
 };
 
+/// Bytes of an expression: matching goes as deep as a branch is long.
+inline constexpr std::size_t longest_pattern = 4096;
+
 struct PatternItem;
 using PatternBranch = std::vector<PatternItem>;
 

@@ -6,7 +6,6 @@
 namespace holdfast::text {
 namespace {
 
-constexpr std::size_t longest = 4096;       // bytes: matching goes as deep as a branch is long
 constexpr int deepest = 32;                 // groups in groups
 constexpr std::uint32_t no_limit = ~0u;     // of a repetition
 constexpr std::uint32_t most_times = 1000;  // a number in braces
@@ -29,7 +28,8 @@ class Parser {
   explicit Parser(std::string_view expression) : expression_(expression) {}
 
   std::vector<PatternBranch> whole() {
-    if (expression_.size() > longest) refuse("it is longer than " + std::to_string(longest) + " bytes");
+    if (expression_.size() > longest_pattern)
+      refuse("it is longer than " + std::to_string(longest_pattern) + " bytes");
     if (!valid_utf8(expression_)) refuse("it is not UTF-8");
     std::vector<PatternBranch> branches = alternatives(0);
     if (at_ < expression_.size()) refuse("a ')' too many");

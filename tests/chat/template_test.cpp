@@ -57,6 +57,7 @@ TEST(Template, knows_what_it_wrote_itself) {
   EXPECT_EQ(origins("{{ 'a' * 2 }}{{ x * 2 }}{% for c in 'ab' + x %}{{ c }}{% endfor %}"),
             "[aa] v  v [ab] v ");
   EXPECT_EQ(origins("{{ messages[0].role }}{{ messages[0].content }}"), "[user]it");
+  EXPECT_EQ(origins("{{ ('a\\n\\n' + x) | indent }}"), "[a]\n\n     v ");  // no range of an empty line
   // What cannot be followed is nobody's own.
   EXPECT_EQ(origins("{{ 'a' | upper }}{{ 'a' | tojson }}{{ ['a'] }}{{ 1 }}{{ x.strip() | title }}"),
             "A\"a\"['a']1V");

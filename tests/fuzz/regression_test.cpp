@@ -42,10 +42,15 @@ TEST(FuzzRegression, huggingFaceFolders) {
   EXPECT_GE(run_all(tests / "fuzz/corpus/hf_config", try_hf_config), 5);
 }
 
+TEST(FuzzRegression, adapterConfigs) {
+  EXPECT_GE(run_all(tests / "fuzz/corpus/adapter_config", try_adapter_config), 4);
+}
+
 TEST(FuzzRegression, messages) { EXPECT_GE(run_all(tests / "fuzz/corpus/message", try_message), 30); }
 TEST(FuzzRegression, sessions) { EXPECT_GE(run_all(tests / "fuzz/corpus/session", try_session), 4); }
 TEST(FuzzRegression, channels) { EXPECT_GE(run_all(tests / "fuzz/corpus/channel", try_channel), 3); }
 TEST(FuzzRegression, templates) { EXPECT_GE(run_all(tests / "fuzz/corpus/jinja", try_jinja), 5); }
+TEST(FuzzRegression, tokenizers) { EXPECT_GE(run_all(tests / "fuzz/corpus/tokenizer", try_tokenizer), 5); }
 
 }  // namespace
 }  // namespace holdfast::fuzz

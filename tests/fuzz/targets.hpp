@@ -14,6 +14,8 @@ void try_vote(std::string_view bytes);
 void try_safetensors(std::string_view bytes);
 /// A config.json, or the index of a sharded model.
 void try_hf_config(std::string_view bytes);
+/// An adapter_config.json.
+void try_adapter_config(std::string_view bytes);
 /// One message of the control protocol, without its seal.
 void try_message(std::string_view bytes);
 /// Lines of a handshake, or behind one: the first byte says which.
@@ -22,5 +24,8 @@ void try_session(std::string_view bytes);
 void try_channel(std::string_view bytes);
 /// A chat template; behind a NUL, where there is one, the conversation that it renders.
 void try_jinja(std::string_view bytes);
+/// A tokenizer.json, or what is changed (RFC 7396) in the smallest one; behind a NUL, where there is one, the
+/// text that it cuts.
+void try_tokenizer(std::string_view bytes);
 
 }  // namespace holdfast::fuzz

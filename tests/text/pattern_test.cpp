@@ -150,9 +150,18 @@ TEST(Pattern, WhatIsNotUnderstoodIsRefusedByName) {
 }
 
 TEST(Pattern, StopsWhereItTakesTooLong) {
-  const Pattern pattern("a*a*a*a*a*b");
-  std::uint64_t steps = enough;
-  EXPECT_THROW(pattern.match(std::string(2000, 'a'), 0, steps), Error);
+  std::string ways = "a";  // 5 to the power of 24 through groups that may be empty
+  for (int i = 0; i < 24; ++i) ways += "(?:||||)";
+  for (const std::string& expression : {std::string("a*a*a*a*a*b"), ways + "b"}) {
+    const Pattern pattern(expression);
+    std::uint64_t steps = enough;
+    EXPECT_THROW(pattern.match(std::string(2000, 'a'), 0, steps), Error) << expression;
+  }
+}
+
+TEST(Pattern, LiteralIsNotLongerThanAnExpression) {
+  EXPECT_NO_THROW(Pattern::literal(std::string(longest_pattern, 'a')));
+  EXPECT_THROW(Pattern::literal(std::string(longest_pattern + 1, 'a')), Error);
 }
 
 }  // namespace
