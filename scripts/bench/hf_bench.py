@@ -1,9 +1,10 @@
 """What scripts/bench/hf.sh says.
 
-  hf_bench.py HOLDFAST_TOOL SCRATCH LAYERS ROUNDS
+  hf_bench.py HOLDFAST_TOOL HOLDFAST_TRAIN SCRATCH LAYERS ROUNDS
 """
 
 import json
+import math
 import mmap
 import os
 import pathlib
@@ -15,8 +16,11 @@ import subprocess
 import sys
 import time
 
+import hf_ranks
+
 WIDTH, FFN, VOCABULARY, FILES = 2048, 5504, 32000, 2
 BLOCK = 8 << 20
+LAYERS_OF_RANKS = 2  # the state of a training run takes 14 times as much as the files
 
 
 def shapes(layers):
@@ -100,7 +104,7 @@ def size_of(folder):
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def main(tool, scratch, layers, rounds):
+def main(tool, train, scratch, layers, rounds):
     block = mmap.mmap(-1, BLOCK)
     # Weights as they are: of one magnitude, and different.
     numbers = random.Random(1)
@@ -129,16 +133,25 @@ def main(tool, scratch, layers, rounds):
                 shutil.rmtree(out)
             results.setdefault(what, []).append({"s": seconds, "raw_s": plain, "rss_mib": rss, "written": written})
             print(f"round {number + 1} of {rounds}: {what} {seconds:.2f} s, raw {plain:.2f} s, {rss:.0f} MiB", file=sys.stderr, flush=True)
-    report = {"bytes": bytes_in, "load_average": os.getloadavg()[0]}
+    largest = 4 * max(math.prod(shape) for shape in shapes(layers).values())  # as fp32
+    report = {"bytes": bytes_in, "largest_tensor_mib": largest >> 20, "load_average": os.getloadavg()[0]}
     for what, all_rounds in results.items():
         median = lambda key: statistics.median(r[key] for r in all_rounds)
         report[what] = {
             "seconds": round(median("s"), 2), "written": all_rounds[0]["written"],
             "written_mb_s": round(all_rounds[0]["written"] / 1e6 / median("s")),
             "over_raw": round(statistics.median(r["raw_s"] / r["s"] for r in all_rounds), 2), "peak_mib": round(median("rss_mib")),
+            "peak_over_largest_tensor": round(median("rss_mib") * (1 << 20) / largest, 2),
         }
+    layers_of_ranks = min(layers, LAYERS_OF_RANKS)
+    for folder in ("checkpoint", "model"):
+        shutil.rmtree(scratch / folder)
+    big.unlink()
+    make_model(scratch / "model", layers_of_ranks, block)
+    report["ranks"] = hf_ranks.measure(tool, train, scratch, scratch / "model", shapes(layers_of_ranks))
+    assert report["ranks"]["extra_over_largest_tensor"] <= 1, report["ranks"]
     print("RESULT " + json.dumps(report))
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(*map(pathlib.Path, sys.argv[1:4]), int(sys.argv[4]), int(sys.argv[5]))
