@@ -221,6 +221,7 @@ cat <<END
 The cluster is still up. To look around:
   scripts/minipod exec holdfast status $disturbed_run
   scripts/minipod exec holdfast ckpt ls $disturbed_run
+  scripts/minipod exec holdfast generate $disturbed_run --prompt "In the beginning"
   scripts/minipod exec sinfo -N -l
   scripts/minipod shell                     a shell on its login host; holdfast, sbatch, squeue are there
   scripts/minipod help                      freeze a node, cut its link, kill the controller...

@@ -9,24 +9,16 @@
 #include <ostream>
 
 #include "src/base/error.hpp"
-#include "src/config/load.hpp"
 #include "src/infer/evaluate.hpp"
 #include "src/tool/ckpt_paths.hpp"
 #include "src/tool/interrupt.hpp"
+#include "src/tool/run_settings.hpp"
 
 namespace holdfast::tool {
 
 namespace {
 
 constexpr int usual_sequence = 2048;  // where nothing says how long samples are
-
-/// The settings of the run that a checkpoint belongs to, if it lies in one.
-std::optional<config::RunConfig> run_config_of(const fs::path& checkpoint) {
-  const auto run = run_of(checkpoint.parent_path());
-  std::error_code ignored;
-  if (!run || !fs::is_regular_file(run->config(), ignored)) return {};
-  return config::load(run->config()).config;
-}
 
 tensor::DType type_of(config::Precision precision) {
   return precision == config::Precision::fp32 ? tensor::DType::fp32 : tensor::DType::bf16;

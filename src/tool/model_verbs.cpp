@@ -34,7 +34,8 @@ void add_input(CLI::App& verb, GenerateOrder& o) {
   verb.add_flag("--chat", o.chat, "Prompts are what a user says: written as the model's chat template wants");
   verb.add_option("--system", o.system, "With --chat: what the system says first")->type_name("TEXT");
   verb.add_option("--tokenizer", o.tokenizer,
-                  "Folder, tokenizer.json or SentencePiece model (what lies beside the model)")
+                  "Folder, tokenizer.json or SentencePiece model (what lies beside the model, or made the "
+                  "run's tokens)")
       ->type_name("PATH");
 }
 

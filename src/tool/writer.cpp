@@ -8,6 +8,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/infer/token_ids.hpp"
+#include "src/tool/run_settings.hpp"
 
 namespace holdfast::tool {
 
@@ -26,14 +27,18 @@ fs::path folder_of_tokenizer(const fs::path& path) {
   return fs::is_directory(path, ignored) ? path : path.parent_path();
 }
 
-/// The one that was named, else the one that lies beside the adapters or the model.
+/// The one that was named, else the one that lies beside the adapters or the model, else the one that made
+/// the run's tokens.
 fs::path tokenizer_path(const GenerateOrder& order, const weights::MergedFiles& files) {
   if (!order.tokenizer.empty()) return order.tokenizer;
   if (files.adapters() != nullptr && has_tokenizer(files.adapters()->path())) return files.adapters()->path();
   if (has_tokenizer(files.base().path())) return files.base().path();
+  const fs::path& path = path_of(files, order.model);
+  if (const auto run = run_config_of(path))
+    if (const fs::path known = tokenizer_of(*run); !known.empty()) return known;
   throw Error(
-      Exit::usage, "there is no tokenizer beside " + path_of(files, order.model).string(),
-      files.base().manifest() != nullptr ? "a checkpoint does not say with which one its data was made" : "",
+      Exit::usage, "there is no tokenizer beside " + path.string(),
+      files.base().manifest() != nullptr ? "nor do the run's tokens name one that is still there" : "",
       "Name it with --tokenizer: a folder, a tokenizer.json or a SentencePiece model");
 }
 

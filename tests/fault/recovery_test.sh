@@ -155,9 +155,10 @@ case_recipes() {
   check "it began with the weights" at_least "$(jq -s '(.[0].loss < 5.5) | if . then 1 else 0 end' "$home/$run/metrics.jsonl")" 1
   check "its adapters, as PEFT has them" mini exec holdfast ckpt export "/shared/home/$run" /shared/home/peft
   check "the model with them in it" mini exec holdfast ckpt export "/shared/home/$run" /shared/home/merged --merge
-  local model
-  for model in "$run" peft merged; do
-    check "$model writes" mini exec holdfast generate "/shared/home/$model" --tokenizer /shared/home/tokens.model --prompt "The licence" --max-tokens 8
+  local model writes=(--prompt "The licence" --max-tokens 8)
+  check "the run writes, by the tokenizer of its tokens" mini exec holdfast generate "/shared/home/$run" "${writes[@]}"
+  for model in peft merged; do
+    check "$model writes" mini exec holdfast generate "/shared/home/$model" --tokenizer /shared/home/tokens.model "${writes[@]}"
   done
 }
 

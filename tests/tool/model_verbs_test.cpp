@@ -154,6 +154,15 @@ TEST_F(ModelVerbs, GenerateAnswersLineByLine) {
     return done.out;
   };
   EXPECT_EQ(read.out, answer_of("The root") + answer_of(" of kelp"));
+  // The card of the run's tokens names the tokenizer that made them, for as long as that is what it was.
+  const auto write_card = [&](const std::string& identity) {
+    write("tokens.bin.card.json", json{{"tokenizer", {{"path", tokenizer}, {"identity", identity}}}}.dump());
+  };
+  const Words unnamed = {"generate", path("run"), "--max-tokens", "5", "--prompt", "The root"};
+  write_card(data::hex(data::hash_bytes(files::read_text(tokenizer + "/tokenizer.json"))));
+  EXPECT_EQ(tool(unnamed).out, answer_of("The root"));
+  write_card(std::string(32, '0'));
+  expect_refused(unnamed, 2, "there is no tokenizer beside");
 }
 
 TEST_F(ModelVerbs, GenerateTalksByTheTemplate) {
