@@ -50,7 +50,7 @@ CASES = {
 
 
 def make_tokenizer(folder, begins):
-    """Byte-level BPE as Llama 3's and Qwen's are; with `begins` texts start with a token."""
+    """Byte-level BPE as Llama 3's and Qwen's are; with `begins` texts start with a token, else it has only a name."""
     specials = ["<|begin|>", "<|end|>", "<|start|>"]
     core = tokenizers.Tokenizer(tokenizers.models.BPE())
     core.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -61,7 +61,7 @@ def make_tokenizer(folder, begins):
     if begins:
         core.post_processor = tokenizers.processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", core.token_to_id("<|begin|>"))])
     tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=core, bos_token="<|begin|>" if begins else None, eos_token="<|end|>", clean_up_tokenization_spaces=False)
+        tokenizer_object=core, bos_token="<|begin|>", eos_token="<|end|>", clean_up_tokenization_spaces=False)
     tokenizer.chat_template = TEMPLATE if begins else TEMPLATE.replace("{{ bos_token }}", "")
     tokenizer.save_pretrained(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)

@@ -192,6 +192,17 @@ std::optional<std::string> named_token(const json& config, const char* key) {
                                                          : std::nullopt;
 }
 
+/// Whether transformers puts the bos_token before a text: as the file says, which Llama's own classes then
+/// write into the post-processor themselves; else where the post-processor does. Many a tokenizer names one
+/// that no text of its model ever began with.
+bool adds_begin(const json& config, bool processor_does) {
+  const auto added = config.find("add_bos_token");
+  if (added != config.end() && added->is_boolean()) return added->get<bool>();
+  const auto kind = config.find("tokenizer_class");
+  return processor_does || (kind != config.end() && kind->is_string() &&
+                            kind->get<std::string>().starts_with("LlamaTokenizer"));
+}
+
 }  // namespace
 
 ByteBpeModel read_byte_bpe(std::string_view text, const std::string& name) {
@@ -206,7 +217,10 @@ DocumentTokens document_tokens(const std::optional<std::string>& config,
   if (config) {
     const json document = parse_json(*config, name);
     if (!document.is_object()) throw damaged_json(name, "it is not an object");
-    if (const auto start = named_token(document, "bos_token")) tokens.start.push_back(*start);
+    if (adds_begin(document, begins.has_value())) {
+      if (begins) tokens.start.push_back(*begins);
+      if (const auto start = named_token(document, "bos_token")) tokens.start.push_back(*start);
+    }
     if (const auto end = named_token(document, "eos_token")) tokens.end.push_back(*end);
   } else {
     if (begins) tokens.start.push_back(*begins);

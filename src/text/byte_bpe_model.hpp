@@ -52,7 +52,8 @@ ByteBpeModel read_byte_bpe(std::string_view json, const std::string& name);
 struct DocumentTokens {
   std::vector<std::string> start, end;
 };
-/// From tokenizer_config.json (its bytes, or nothing when there is none) and what models commonly use. An
+/// From tokenizer_config.json (its bytes, or nothing when there is none), what the post-processor puts first
+/// (`begins`), and what models commonly use. A document begins with what transformers puts before a text. An
 /// instruction model's eos_token ends a turn, not a document; so the names that only end documents come
 /// first.
 DocumentTokens document_tokens(const std::optional<std::string>& config,

@@ -170,13 +170,24 @@ TEST(ByteBpe, CutsAsSplitSays) {
 }
 
 TEST(ByteBpe, NamesWhatBeginsAndEndsADocument) {
-  const DocumentTokens instruct = document_tokens(
-      R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|eot_id|>"})", std::nullopt, "c");
+  const DocumentTokens instruct =
+      document_tokens(R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|eot_id|>"})",
+                      "<|begin_of_text|>", "c");
   const auto tokenizer = from(llama3().dump(), instruct);
   EXPECT_EQ(tokenizer->document_start(), tokenizer->find("<|begin_of_text|>"));
   EXPECT_EQ(tokenizer->document_end(), tokenizer->find("<|end_of_text|>")) << "and not the end of a turn";
   const auto plain = from(llama3().dump(), document_tokens(std::nullopt, std::nullopt, "c"));
   EXPECT_EQ(plain->document_start(), plain->find("<|begin_of_text|>"));
+  // A token that is named and never put before a text begins none.
+  using Start = std::vector<std::string>;
+  for (const auto& [config, begins, start] :
+       std::vector<std::tuple<std::string, std::optional<std::string>, Start>>{
+           {R"({"bos_token": "<s>"})", {}, {}},
+           {R"({"bos_token": "<s>", "add_bos_token": true})", {}, {"<s>"}},
+           {R"({"bos_token": "<s>", "tokenizer_class": "LlamaTokenizerFast"})", {}, {"<s>"}},
+           {R"({"bos_token": "<s>", "add_bos_token": false})", "<s>", {}},
+           {R"({})", "<s>", {"<s>"}}})
+    EXPECT_EQ(document_tokens(config, begins, "c").start, start) << config;
   const auto qwen =
       from(files::read_text(golden("qwen/tokenizer.json")),
            document_tokens(R"({"bos_token": null, "eos_token": "<|im_end|>"})", std::nullopt, "c"));
