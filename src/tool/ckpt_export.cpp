@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -95,6 +96,14 @@ int export_alone(const ExportOrder& order, const config::AdapterFacts& facts, co
   return static_cast<int>(Exit::done);
 }
 
+/// Checkpoints of adapters had no table [adapters] at first.
+void refuse_unscaled(const fs::path& step_dir, const Manifest& manifest) {
+  if (std::ranges::any_of(manifest.tensors,
+                          [](const auto& tensor) { return tensor.name.ends_with(".lora_A.weight"); }))
+    throw Error(Exit::usage, "cannot export the adapters of " + step_dir.string(),
+                "the checkpoint does not say how they are scaled", "Let its run go on and make another?");
+}
+
 }  // namespace
 
 int ckpt_export(const ExportOrder& order, std::ostream& out) {
@@ -111,6 +120,7 @@ int ckpt_export(const ExportOrder& order, std::ostream& out) {
   const std::string& toml = manifest.facts.model_toml;
   if (const auto facts = config::parse_adapters(toml, step_dir.string()))
     return export_alone(order, *facts, model, out);
+  refuse_unscaled(step_dir, manifest);
   if (is_one_file(order)) return write_file(order, model, out);
   model.folder = {order.shard_bytes, clean(order.tokenizer), {}};
   return write_folder(order, config::parse_model(toml, step_dir.string()), model, out);

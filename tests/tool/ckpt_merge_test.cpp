@@ -204,6 +204,9 @@ TEST_F(CkptMerge, adaptersAloneAreNoModel) {
   run(order);
   order.path = path("x/"), order.out = path("y");
   EXPECT_THAT(complaint(order), AllOf(HasSubstr("as peft writes it already"), HasSubstr("--merge")));
+  import("unscaled", adapted(), adapters);  // as checkpoints were before they had a table for it
+  order.path = path("unscaled");
+  EXPECT_THAT(complaint(order), HasSubstr("does not say how they are scaled"));
 }
 
 }  // namespace
