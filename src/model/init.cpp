@@ -64,7 +64,9 @@ void initial_weights(const config::ModelShape& shape, const config::TensorSpec& 
   const double scale = deviation_of(shape, tensor.name);
   constexpr std::size_t part = 1 << 16;
   const std::size_t parts = (out.size() + part - 1) / part;
+#ifndef __SANITIZE_THREAD__  // it does not see how OpenMP's runtime orders its threads
 #pragma omp parallel for schedule(static)
+#endif
   for (std::size_t p = 0; p < parts; ++p) {
     std::array<double, 4> values{};
     for (std::size_t k = p * part; k < std::min(out.size(), (p + 1) * part); ++k) {
