@@ -1,6 +1,7 @@
 #pragma once
 // What a SentencePiece model file says that sentencepiece_processor.h does not tell. The format is
 // sentencepiece_model.proto.
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +15,8 @@ struct SentencePieceFacts {
   bool dummy_prefix = true, drops_spaces = true, escapes_spaces = true;
 };
 
-/// What `model` does not say is as the format takes it for granted; so is everything behind damage.
-SentencePieceFacts sentencepiece_facts(std::string_view model);
+/// What `model` does not say is as the format takes it for granted. Nothing where it is damaged, or has
+/// rules that lead SentencePiece astray.
+std::optional<SentencePieceFacts> sentencepiece_facts(std::string_view model);
 
 }  // namespace holdfast::text

@@ -17,14 +17,32 @@ using sentencepiece::SentencePieceProcessor;
 
 constexpr std::string_view space_symbol = "\xE2\x96\x81";
 
+[[noreturn]] void refuse(const std::string& name) {
+  throw Error(Exit::usage, "cannot use tokenizer " + name, "it is not a SentencePiece model, or damaged",
+              "Give a tokenizer.model or a tokenizer.json, or train one with --train-vocabulary?");
+}
+
+/// Of a model that can be given to SentencePiece: what is damaged in ways that it looks for not is refused.
+SentencePieceFacts facts_of(std::string_view model, const std::string& name) {
+  auto facts = sentencepiece_facts(model);
+  if (!facts) refuse(name);
+  return *std::move(facts);
+}
+
 std::unique_ptr<SentencePieceProcessor> load(std::string_view model, const std::string& name) {
   auto processor = std::make_unique<SentencePieceProcessor>();
-  const auto status = processor->LoadFromSerializedProto(model);
-  if (model.empty() || !status.ok() || processor->GetPieceSize() < 1) {
-    throw Error(Exit::usage, "cannot use tokenizer " + name, "it is not a SentencePiece model",
-                "Give a tokenizer.model or a tokenizer.json, or train one with --train-vocabulary?");
+  try {
+    if (processor->LoadFromSerializedProto(model).ok() && processor->GetPieceSize() > 0) return processor;
+  } catch (const std::exception&) {  // its tries throw where pieces have a NUL
   }
-  return processor;
+  refuse(name);
+}
+
+/// A model's pieces may be such that no text gets to its end.
+void check(const sentencepiece::util::Status& status) {
+  if (!status.ok())
+    throw Error(Exit::usage, "the SentencePiece model cannot spell a text", status.ToString(),
+                "Is its file damaged?");
 }
 
 /// `text` with a space for every U+2581, which is how pieces spell spaces, and one before it if `dummy`.
@@ -56,7 +74,7 @@ char byte_of(const std::string& piece) {
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std::string& name)
-    : model_(load(model, name)), facts_(sentencepiece_facts(model)), identity_(data::hash_bytes(model)) {
+    : facts_(facts_of(model, name)), model_(load(model, name)), identity_(data::hash_bytes(model)) {
   for (int id = 0; id < model_->GetPieceSize(); ++id) {
     const std::string& piece = model_->IdToPiece(id);
     const Kind kind = model_->IsControl(id)   ? Kind::control
@@ -136,10 +154,12 @@ void SentencePieceTokenizer::split(std::string_view text,
 void SentencePieceTokenizer::encode_part(std::string_view text, std::size_t base, std::vector<Token>& out,
                                          std::vector<std::size_t>* begins) const {
   if (bpe_ == nullptr && begins == nullptr) {
-    const std::vector<int> ids = model_->EncodeAsIds(text);
+    std::vector<int> ids;
+    check(model_->Encode(text, &ids));
     out.insert(out.end(), ids.begin(), ids.end());
   } else if (bpe_ == nullptr) {
-    const auto encoded = model_->EncodeAsImmutableProto(text);  // what its pieces point to
+    sentencepiece::ImmutableSentencePieceText encoded;  // what its pieces point to
+    check(model_->Encode(text, encoded.mutable_proto()));
     for (const auto& piece : encoded.pieces()) {
       out.push_back(static_cast<Token>(piece.id()));
       begins->push_back(base + piece.begin());

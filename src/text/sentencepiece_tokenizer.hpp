@@ -47,9 +47,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   void encode_part(std::string_view text, std::size_t base, std::vector<Token>& out,
                    std::vector<std::size_t>* begins) const;
 
+  SentencePieceFacts facts_;  ///< read first: what they refuse is not given to the library
   std::unique_ptr<sentencepiece::SentencePieceProcessor> model_;
   std::unique_ptr<SentencePieceBpe> bpe_;  ///< does the same, but faster; null where it cannot
-  SentencePieceFacts facts_;
   AddedTokens control_;
   std::vector<std::string> bytes_;  ///< by token, spaces as spaces; of control pieces their name
   std::vector<Kind> kinds_;         ///< by token

@@ -33,6 +33,7 @@ class Tokenizer {
   virtual data::Hash128 identity() const = 0;
 
   /// Appends the tokens of `text`, which is valid UTF-8, to `out`; neither begin nor end token is added.
+  /// Throws Error (usage) where a damaged model cannot spell it.
   virtual void encode(std::string_view text, std::vector<Token>& out,
                       Specials specials = Specials::as_text) const = 0;
   /// The same, with the special tokens of the ranges [first, end) of `text` parsed and of nothing else; they

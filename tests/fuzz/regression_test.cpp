@@ -51,6 +51,9 @@ TEST(FuzzRegression, sessions) { EXPECT_GE(run_all(tests / "fuzz/corpus/session"
 TEST(FuzzRegression, channels) { EXPECT_GE(run_all(tests / "fuzz/corpus/channel", try_channel), 3); }
 TEST(FuzzRegression, templates) { EXPECT_GE(run_all(tests / "fuzz/corpus/jinja", try_jinja), 5); }
 TEST(FuzzRegression, tokenizers) { EXPECT_GE(run_all(tests / "fuzz/corpus/tokenizer", try_tokenizer), 5); }
+TEST(FuzzRegression, sentencePieceModels) {
+  EXPECT_GE(run_all(tests / "fuzz/corpus/sentencepiece", try_sentencepiece), 4);
+}
 
 }  // namespace
 }  // namespace holdfast::fuzz

@@ -27,5 +27,7 @@ void try_jinja(std::string_view bytes);
 /// A tokenizer.json, or what is changed (RFC 7396) in the smallest one; behind a NUL, where there is one, the
 /// text that it cuts.
 void try_tokenizer(std::string_view bytes);
+/// A SentencePiece model.
+void try_sentencepiece(std::string_view bytes);
 
 }  // namespace holdfast::fuzz

@@ -1,0 +1,9 @@
+// libFuzzer on SentencePiece models.
+#include <cstdint>
+
+#include "tests/fuzz/targets.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  holdfast::fuzz::try_sentencepiece({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
