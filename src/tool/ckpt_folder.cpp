@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "src/base/files.hpp"
 #include "src/config/hf_config.hpp"
 #include "src/config/peft_config.hpp"
+#include "src/data/tokenizer_files.hpp"
 #include "src/tool/ckpt_paths.hpp"
 #include "src/weights/adapter_files.hpp"
 
@@ -23,8 +23,7 @@ using checkpoint::Element;
 using checkpoint::TensorSource;
 namespace safetensors = checkpoint::safetensors;
 
-/// What a folder has of a tokenizer: one of the first two, and what goes with it.
-constexpr std::array tokenizers = {"tokenizer.json", "tokenizer.model"};
+/// What a folder may have beside the files of a tokenizer.
 constexpr std::array beside_tokenizers = {
     "tokenizer_config.json", "vocab.json",          "merges.txt",
     "added_tokens.json",     "chat_template.jinja", "special_tokens_map.json"};
@@ -73,11 +72,6 @@ const char* hf_dtype(Element type) {
   return type == Element::bf16 ? "bfloat16" : type == Element::f16 ? "float16" : "float32";
 }
 
-bool has_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 /// What a folder's config.json says of the ids that begin and end texts: that of the tokenizer, or else that
 /// of the model. One of a model that we could not compute is none of our business here.
 config::HfTokenIds ids_of(const FolderOptions& options) {
@@ -92,17 +86,19 @@ config::HfTokenIds ids_of(const FolderOptions& options) {
 }
 
 /// Returns whether there was one.
-bool copy_small(const fs::path& from, const fs::path& to, const char* name) {
-  if (from.empty() || !has_file(from / name)) return false;
+bool copy_small(const fs::path& from, const fs::path& to, const fs::path& name) {
+  std::error_code ignored;
+  if (from.empty() || !fs::is_regular_file(from / name, ignored)) return false;
   files::replace_atomically(to / name, files::read_text(from / name), readable);
   return true;
 }
 
 void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  if (!holds_tokenizer(from))
+  const auto tokenizer = data::tokenizer_files(from);
+  if (tokenizer.empty())
     throw Error(Exit::usage, from.string() + " holds no tokenizer",
                 "there is neither tokenizer.json nor tokenizer.model in it");
-  for (const char* name : tokenizers) copy_small(from, to, name);
+  for (const fs::path& file : tokenizer) copy_small(from, to, file.filename());
   for (const char* name : beside_tokenizers) copy_small(from, to, name);
 }
 
@@ -112,10 +108,6 @@ void write_files(TensorSource& source, std::span<const checkpoint::NamedFile> fi
 }
 
 }  // namespace
-
-bool holds_tokenizer(const fs::path& folder) {
-  return std::ranges::any_of(tokenizers, [&](const char* name) { return has_file(folder / name); });
-}
 
 ExportedFolder export_folder(TensorSource& source, const config::ModelShape& shape,
                              std::span<const Element> types, const fs::path& target,

@@ -37,7 +37,4 @@ ExportedFolder export_adapters(checkpoint::TensorSource& source, const config::A
                                std::span<const checkpoint::Element> types,
                                const std::filesystem::path& target, const std::filesystem::path& tokenizer);
 
-/// Whether the folder has files of a tokenizer.
-bool holds_tokenizer(const std::filesystem::path& folder);
-
 }  // namespace holdfast::tool

@@ -5,6 +5,7 @@
 
 #include "checkpoint/export.hpp"
 #include "src/base/error.hpp"
+#include "src/data/tokenizer_files.hpp"
 #include "src/tool/ckpt_folder.hpp"
 
 namespace holdfast::tool {
@@ -70,7 +71,7 @@ fs::path MergedModel::base_folder() const {
 
 fs::path MergedModel::tokenizer() const {
   for (const fs::path& folder : {files_.adapters()->path(), base_folder()})
-    if (!folder.empty() && holds_tokenizer(folder)) return folder;
+    if (!folder.empty() && !data::tokenizer_files(folder).empty()) return folder;
   return {};
 }
 

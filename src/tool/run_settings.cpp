@@ -1,5 +1,6 @@
 #include "src/tool/run_settings.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "src/base/files.hpp"
@@ -7,6 +8,7 @@
 #include "src/config/mixture.hpp"
 #include "src/corpus/settings.hpp"
 #include "src/data/token_file.hpp"
+#include "src/data/tokenizer_files.hpp"
 #include "src/tool/ckpt_paths.hpp"
 
 namespace holdfast::tool {
@@ -21,9 +23,11 @@ bool is_file(const fs::path& path) {
 
 /// Whether `path`, or a tokenizer in this folder, is the file with this hash.
 bool is_tokenizer(const fs::path& path, const std::string& identity) {
-  for (const fs::path& file : {path, path / "tokenizer.json", path / "tokenizer.model"})
-    if (is_file(file) && data::hex(data::hash_bytes(files::read_text(file))) == identity) return true;
-  return false;
+  auto candidates = data::tokenizer_files(path);
+  if (is_file(path)) candidates.push_back(path);
+  return std::ranges::any_of(candidates, [&](const fs::path& file) {
+    return data::hex(data::hash_bytes(files::read_text(file))) == identity;
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/data/tokenizer_files.hpp"
 #include "src/infer/token_ids.hpp"
 #include "src/tool/run_settings.hpp"
 
@@ -16,11 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_tokenizer(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / "tokenizer.json", ignored) ||
-         fs::is_regular_file(folder / "tokenizer.model", ignored);
-}
+bool has_tokenizer(const fs::path& folder) { return !data::tokenizer_files(folder).empty(); }
 
 fs::path folder_of_tokenizer(const fs::path& path) {
   std::error_code ignored;

@@ -9,6 +9,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/config/mixture.hpp"
+#include "src/data/tokenizer_files.hpp"
 #include "src/train/agree.hpp"
 
 namespace holdfast::train {
@@ -43,9 +44,8 @@ Reference tokenizer_of(const config::Model& model) {
   std::error_code ignored;
   const fs::path weights = model.weights,
                  folder = fs::is_directory(weights, ignored) ? weights : weights.parent_path();
-  for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (fs::is_regular_file(folder / name, ignored))
-      out.identities.push_back(data::hash_bytes(files::read_text(folder / name)));
+  for (const fs::path& file : data::tokenizer_files(folder))
+    out.identities.push_back(data::hash_bytes(files::read_text(file)));
   out.whose = folder.string();
   return out;
 }
