@@ -37,7 +37,7 @@ ScriptStandIn::ScriptStandIn(control::Loop& loop, std::shared_ptr<slurm::Cluster
       notice_s_(notice_s),
       time_is_short_(std::move(time_is_short)),
       questions_(loop, short_farewell),
-      last_word_(loop, farewell) {}
+      last_word_(loop, farewell, control::Worker::Rest::done) {}
 
 void ScriptStandIn::watch_the_clock() { ask(); }
 

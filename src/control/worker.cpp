@@ -45,17 +45,21 @@ struct Worker::State : std::enable_shared_from_this<Worker::State> {
   }
 };
 
-Worker::Worker(Loop& loop, Millis farewell) : state_(std::make_shared<State>()), farewell_(farewell) {
+Worker::Worker(Loop& loop, Millis farewell, Rest rest)
+    : state_(std::make_shared<State>()), farewell_(farewell), rest_(rest) {
   state_->loop = &loop;
 }
 
 Worker::~Worker() {
+  const auto latest = Clock::now() + farewell_;
   std::unique_lock lock(state_->mutex);
+  if (rest_ == Rest::done)
+    state_->changed.wait_until(lock, latest, [this] { return state_->jobs.empty() && !state_->began; });
   state_->loop = nullptr;
   state_->jobs.clear();
   state_->changed.notify_all();
   if (!state_->thread.joinable()) return;
-  const bool idle = state_->changed.wait_for(lock, farewell_, [this] { return !state_->began; });
+  const bool idle = state_->changed.wait_until(lock, latest, [this] { return !state_->began; });
   lock.unlock();
   if (idle)
     state_->thread.join();

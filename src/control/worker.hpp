@@ -13,12 +13,15 @@ namespace holdfast::control {
 /// One thread that does what it is given, in order. Results come back in the loop's thread.
 class Worker {
  public:
-  /// `farewell`: how long the destructor waits for what has begun.
-  explicit Worker(Loop& loop, Millis farewell = Millis(1000));
+  /// What becomes of work that has not begun when the worker goes.
+  enum class Rest { dropped, done };
+
+  /// `farewell`: how long the destructor waits for what has begun, or for everything if the rest is to be
+  /// done.
+  explicit Worker(Loop& loop, Millis farewell = Millis(1000), Rest rest = Rest::dropped);
   Worker(const Worker&) = delete;
-  /// What has not begun is dropped. What has begun gets `farewell` to end and is then left to itself (it may
-  /// be waiting for something that never comes): hence `work` must own what it touches. No `then` is called
-  /// any more.
+  /// What has begun and does not end in time is left to itself (it may be waiting for something that never
+  /// comes): hence `work` must own what it touches. No `then` is called any more.
   ~Worker();
 
   /// `work` in the worker's thread, then `then` in the loop's. Neither may throw.
@@ -38,6 +41,7 @@ class Worker {
   struct State;
   std::shared_ptr<State> state_;
   Millis farewell_;
+  Rest rest_;
 };
 
 }  // namespace holdfast::control

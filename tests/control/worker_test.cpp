@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <thread>
 
 #include "tests/control/loop_thread.hpp"
 
@@ -59,6 +61,34 @@ TEST(Worker, WhatHasBegunMayEnd) {
   ASSERT_TRUE(loop.until([&] { return worker->busy_for().has_value() || done; }));
   loop.call([&] { worker.reset(); });
   EXPECT_TRUE(done);
+}
+
+TEST(Worker, TheRestIsDoneWhereItMust) {
+  LoopThread loop;
+  std::atomic<int> done = 0;
+  auto worker =
+      loop.call([&] { return std::make_unique<Worker>(loop.loop, Millis(5000), Worker::Rest::done); });
+  loop.call([&] {
+    for (int i = 0; i < 3; ++i) worker->run([&] { std::this_thread::sleep_for(Millis(10)), ++done; });
+    worker.reset();
+  });
+  EXPECT_EQ(done, 3);
+}
+
+TEST(Worker, TheRestIsDroppedWhereWhatHasBegunHangs) {
+  LoopThread loop;
+  auto gate = std::make_shared<std::promise<void>>();
+  auto worker =
+      loop.call([&] { return std::make_unique<Worker>(loop.loop, Millis(20), Worker::Rest::done); });
+  bool second = false;
+  loop.call([&] {
+    worker->run([gate, future = std::make_shared<std::future<void>>(gate->get_future())] { future->wait(); });
+    worker->run([&] { second = true; });
+    worker.reset();  // returns
+  });
+  gate->set_value();
+  loop.settle();
+  EXPECT_FALSE(second);
 }
 
 }  // namespace
