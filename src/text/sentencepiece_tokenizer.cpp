@@ -22,7 +22,7 @@ constexpr std::string_view space_symbol = "\xE2\x96\x81";
               "Give a tokenizer.model or a tokenizer.json, or train one with --train-vocabulary?");
 }
 
-/// Of a model that can be given to SentencePiece: what is damaged in ways that it looks for not is refused.
+/// Before the library reads the model: it trusts rules that may be damaged.
 SentencePieceFacts facts_of(std::string_view model, const std::string& name) {
   auto facts = sentencepiece_facts(model);
   if (!facts) refuse(name);
