@@ -28,7 +28,9 @@ find_path(ASIO_INCLUDE_DIR asio.hpp)
 holdfast_need(ASIO_INCLUDE_DIR libasio-dev Asio)
 add_library(holdfast_asio INTERFACE)
 target_include_directories(holdfast_asio SYSTEM INTERFACE ${ASIO_INCLUDE_DIR})
-target_compile_definitions(holdfast_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
+# Left alone, asio takes memory by aligned_alloc or by operator new, according to which headers came before its own, and another
+# file gives it back the other way.
+target_compile_definitions(holdfast_asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_DISABLE_STD_ALIGNED_ALLOC)
 target_link_libraries(holdfast_asio INTERFACE Threads::Threads)
 holdfast_pkg(SODIUM libsodium libsodium-dev)
 holdfast_pkg(XXHASH libxxhash libxxhash-dev)
