@@ -14,9 +14,9 @@ constexpr std::uint32_t block = 256, value_bit = 1U << 31, key_bit = 1U << 8;
 
 std::string charsmap_of(const std::vector<std::uint32_t>& units, const std::string& texts) {
   const auto bytes = static_cast<std::uint32_t>(units.size() * sizeof units[0]);
-  std::string out(sizeof bytes + bytes, '\0');
+  std::string out(sizeof bytes, '\0');
   std::memcpy(out.data(), &bytes, sizeof bytes);
-  std::memcpy(out.data() + sizeof bytes, units.data(), bytes);
+  for (const std::uint32_t unit : units) out.append(reinterpret_cast<const char*>(&unit), sizeof unit);
   return out + texts;
 }
 
