@@ -104,9 +104,10 @@ build_etc() {
     >>"$etc/openmpi/openmpi-mca-params.conf"
 }
 
-mount --make-rprivate /
+# -n: until /run is ours, mount would make /run/mount on the machine for its notes.
+mount -n --make-rprivate /
 # /run is the one directory that is nowhere below another that we bind.
-mount -t tmpfs -o mode=755 minipod /run
+mount -n -t tmpfs -o mode=755 minipod /run
 build_root /run
 echo login >/proc/sys/kernel/hostname
 cd /run

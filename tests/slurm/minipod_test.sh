@@ -36,6 +36,9 @@ links() { ip -o link | awk '{print $2}' | sort; }
 mounts() { awk '{print $2, $3}' /proc/self/mounts | sort; }
 machine_files() { cksum /etc/passwd /etc/group /etc/hosts; ls / /run /etc/slurm; }
 
+# mount(8) makes it where it is missing: left by an earlier mount, it would hide that one of ours does.
+rmdir /run/mount 2>/dev/null
+
 links_before=$(links)
 mounts_before=$(mounts)
 files_before=$(machine_files)
