@@ -14,6 +14,9 @@ function(holdfast_layer name)
   add_library(holdfast::${name} ALIAS holdfast_${name})
 endfunction()
 
+# Tests are compiled for one run: what they test is optimised in full, they are not. That is a quarter of their time to compile.
+set(holdfast_test_options $<$<NOT:$<CONFIG:Debug>>:-O1>)
+
 # holdfast_test(NAME SOURCES ... LINKS ... LABELS unit): one GoogleTest program; each case is its own ctest.
 function(holdfast_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
@@ -22,6 +25,7 @@ function(holdfast_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest_main)
+  target_compile_options(${name} PRIVATE ${holdfast_test_options})
   target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
@@ -35,6 +39,7 @@ function(holdfast_mpi_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest MPI::MPI_CXX)
+  target_compile_options(${name} PRIVATE ${holdfast_test_options})
   target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   foreach(np IN LISTS ARG_NP)
     add_test(NAME ${name}.np${np} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${np} --oversubscribe --bind-to none
