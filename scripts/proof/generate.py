@@ -15,6 +15,8 @@ import tokenizers
 import torch
 import transformers
 
+from small_models import is_attention, stir
+
 NEW_TOKENS, SEQUENCE, SAMPLES = 48, 40, 24
 LOSS_TOLERANCE = 1e-6  # relative
 PROMPTS = [
@@ -74,16 +76,7 @@ def make_model(case, seed, folder):
     vocabulary = -(-len(tokenizer) // 64) * 64  # padded, as models are
     config = kind(**COMMON, **settings, vocab_size=vocabulary, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            if "norm" in name:
-                parameter.copy_(1 + 0.1 * noise)
-            elif "embed" in name or "lm_head" in name:
-                parameter.copy_(0.5 * noise)
-            else:
-                parameter.copy_((0.3 if "q_proj" in name or "k_proj" in name else 0.15) * noise)
+    stir(model, seed, lambda name: 0.5 if "embed" in name or "lm_head" in name else 0.3 if is_attention(name) else 0.15)
     model.save_pretrained(folder)
     return model.eval(), tokenizer, vocabulary
 

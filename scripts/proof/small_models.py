@@ -78,17 +78,23 @@ def quiet():
     os.environ.update(OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
+def is_attention(name):
+    return "q_proj" in name or "k_proj" in name
+
+
+@torch.no_grad()
+def stir(model, seed, scale):
+    """Random parameters: gains about one, all others `scale` of their name wide."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        parameter.copy_(1 + 0.1 * noise if "norm" in name else scale(name) * noise)
+
+
 def make_model(config, dtype, seed, folder):
     """A random model whose every parameter matters: gains off one, biases off zero, attention far from uniform."""
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            if "norm" in name:
-                parameter.copy_(1 + 0.1 * noise)
-            else:
-                parameter.copy_((0.2 if "q_proj" in name or "k_proj" in name else 0.1) * noise)
+    stir(model, seed, lambda name: 0.2 if is_attention(name) else 0.1)
     model.save_pretrained(folder, max_shard_size="40KB")
     return len(list(folder.glob("*.safetensors")))
 
