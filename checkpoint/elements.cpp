@@ -1,5 +1,6 @@
 #include "checkpoint/elements.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -69,7 +70,7 @@ std::optional<Element> element_called(std::string_view dtype) {
 void to_fp32(Element element, const std::byte* from, std::span<float> to) {
   switch (element) {
     case Element::f32:
-      std::memcpy(to.data(), from, to.size_bytes());
+      std::copy_n(from, to.size_bytes(), std::as_writable_bytes(to).data());
       return;
     case Element::bf16:
       return convert<std::uint16_t>(from, to.data(), to.size(),
@@ -84,7 +85,7 @@ void to_fp32(Element element, const std::byte* from, std::span<float> to) {
 void from_fp32(Element element, std::span<const float> from, std::byte* to) {
   switch (element) {
     case Element::f32:
-      std::memcpy(to, from.data(), from.size_bytes());
+      std::ranges::copy(std::as_bytes(from), to);
       return;
     case Element::bf16:
       return narrow(from, to, [](float x) { return to_bf16(x).bits; });

@@ -1,6 +1,6 @@
 #include "src/corpus/fingerprints.hpp"
 
-#include <cstring>
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -32,7 +32,7 @@ class Taken {
     if (count > (bytes_.size() - at_) / sizeof(T))
       throw Error(Exit::runtime, path_.string() + " is cut off", "",
                   "Remove it, and run the same command again?");
-    std::memcpy(to, bytes_.data() + at_, count * sizeof(T));
+    std::copy_n(bytes_.data() + at_, count * sizeof(T), reinterpret_cast<char*>(to));
     at_ += count * sizeof(T);
   }
   std::uint64_t number() {
