@@ -15,7 +15,7 @@ import tokenizers
 import torch
 import transformers
 
-from small_models import is_attention, stir
+from small_models import is_query_or_key, stir
 
 NEW_TOKENS, SEQUENCE, SAMPLES = 48, 40, 24
 LOSS_TOLERANCE = 1e-6  # relative
@@ -76,7 +76,7 @@ def make_model(case, seed, folder):
     vocabulary = -(-len(tokenizer) // 64) * 64  # padded, as models are
     config = kind(**COMMON, **settings, vocab_size=vocabulary, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    stir(model, seed, lambda name: 0.5 if "embed" in name or "lm_head" in name else 0.3 if is_attention(name) else 0.15)
+    stir(model, seed, lambda name: 0.5 if "embed" in name or "lm_head" in name else 0.3 if is_query_or_key(name) else 0.15)
     model.save_pretrained(folder)
     return model.eval(), tokenizer, vocabulary
 

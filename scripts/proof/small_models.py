@@ -78,7 +78,7 @@ def quiet():
     os.environ.update(OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
 
-def is_attention(name):
+def is_query_or_key(name):
     return "q_proj" in name or "k_proj" in name
 
 
@@ -94,7 +94,7 @@ def stir(model, seed, scale):
 def make_model(config, dtype, seed, folder):
     """A random model whose every parameter matters: gains off one, biases off zero, attention far from uniform."""
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    stir(model, seed, lambda name: 0.2 if is_attention(name) else 0.1)
+    stir(model, seed, lambda name: 0.2 if is_query_or_key(name) else 0.1)
     model.save_pretrained(folder, max_shard_size="40KB")
     return len(list(folder.glob("*.safetensors")))
 
