@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# Runs that are told to end, and runs that cannot go on.
+# ends_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/support/fault.sh
+source "$source/tests/support/fault.sh"
+
+all_cases=(drained crash_loop user_error)
+
+case_drained() {
+  # The time limit is near: the state is saved, and the next job of the run goes on from there.
+  start drained --set checkpoint.every=0
+  check "$run: reaches step 30" soon "$run_limit" step_reached "$run" 30
+  mini exec scancel --batch --signal=USR1 "$job"
+  check "$run: is over" soon 60 over "$run"
+  check "$run: drained" equal "$(result "$run" .status)" drained
+  check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
+  check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
+  check "back in the queue" soon 60 queued
+  # (SLURM makes a job that was put back wait for two minutes: its nodes must have forgotten it)
+  soon 60 all_idle
+  sleep 5
+  check "it may start now" mini exec scontrol update "JobId=$job" StartTime=now
+  check "the next job trains" soon 90 training "$run" 2
+  # Cancelled: SLURM signals every process of the job. The same, but it stays away until somebody submits it again.
+  rm "$home/$run/result.json"
+  mini exec scancel "$job"
+  check "$run: is over again" soon 60 over "$run"
+  check "$run: drained again" equal "$(result "$run" .status)" drained
+  check "$run: the reason" equal "$(drains .reason | tail -n 1)" SIGTERM
+  check "$run: has left the queue" soon 60 job_gone "$job"
+  rm "$home/$run/result.json"
+  soon 60 all_idle
+  job=$(submit drained --set checkpoint.every=0)
+  most_lost=0 ends_like_the_undisturbed 2
+  echo "# $run: $(result "$run" '.attempts | length') attempts (3 where SLURM's signal reaches the guardians alone)"
+  check "metrics: one line per step all the same" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
+}
+queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
+
+case_crash_loop() {
+  start crash_loop --set 'rank.command=["sh", "-c", "sleep 0.2; exit 9"]'
+  ends_as failed 93
+  check "three attempts, no more" equal "$(result "$run" '.attempts | length')" 3
+}
+
+case_user_error() {
+  start user_error --set data.tokens=/shared/home/text.txt
+  ends_as failed 2
+  check "one attempt" equal "$(result "$run" '.attempts | length')" 1
+  check "the reason is told" holds "$(result "$run" .why)" "token"
+}
+
+run_cases "$@"

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# What another user of the same nodes can see and do.
+# security_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/support/fault.sh
+source "$source/tests/support/fault.sh"
+
+all_cases=(security)
+
+case_security() {
+  # Another user of the same node: he reads nothing of the run, and no agent listens to him.
+  start security
+  check "$run: reaches step 10" soon "$run_limit" step_reached "$run" 10
+  local node address port secret agent before file
+  node=$(nth 1)
+  address=$(jq -r --arg n "$node" '.nodes[] | select(.name == $n).address' "$home/$run/nodes.json")
+  port=$(jq -r '.nodes[0].port' "$home/$run/nodes.json")
+  secret=$(<"$home/$run/secret")
+  agent=$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')
+  before=$(resident "$node" "$agent")
+  check "nobody else lists the run directory" denied intruder "$node" ls "/shared/home/$run"
+  check "nobody else reads the secret" denied intruder "$node" cat "/shared/home/$run/secret"
+  check "something lies in the memory of $node" at_least "$(on "$node" find /dev/shm /tmp -name 'holdfast*' | wc -l)" 2
+  for file in $(on "$node" find /dev/shm /tmp -path '*holdfast*' \( -type f -o -type s \)); do
+    check "its owner opens ${file##*/}" mini exec --node "$node" --chdir / test -r "$file" -a -w "$file"
+    check "nobody else does" denied intruder "$node" test -r "$file" -o -w "$file"
+  done
+  # He says what he likes, without end: the agent hangs up, and keeps nothing of it.
+  check "the agent hangs up on a stranger" intruder "$node" timeout 20 bash -c \
+    "exec 3<>/dev/tcp/$address/$port; (yes hello | head -c 100000000 >&3) 2>/dev/null; timeout 10 cat <&3 >/dev/null 2>&1; ((\$? != 124))"
+  check "and on one that says nothing" intruder "$node" timeout 30 bash -c "exec 3<>/dev/tcp/$address/$port; cat <&3 >/dev/null"
+  check "the agent is the same" equal "$(on "$node" pgrep -n -f '^[^ ]*holdfast agent')" "$agent"
+  check "and no larger (kB)" at_least $((before + 16384)) "$(resident "$node" "$agent")"
+  check "faults are not taken: drill.allowed is false" denied mini exec holdfast inject "/shared/home/$run" "$node" kill_agent
+  mini exec --node "$node" --chdir / env "LEAK=$secret" sleep 4 &
+  check "a leak would be found" soon 4 leaks "$node" "$secret"
+  wait $!
+  for node in $(jq -r '.nodes[].name' "$home/$run/nodes.json"); do
+    check "no command line or environment on $node has the secret" equal "$(places_of_secret "$node" "$secret")" 0
+  done
+  check "no file of the run but one has it" equal "$(grep -rlF "$secret" "$home/$run" | xargs -r -n 1 basename)" secret
+  ends_like_the_undisturbed 0
+}
+intruder() { local node=$1; shift; mini exec --intruder --node "$node" --chdir / "$@"; }
+denied() { if "$@" >/dev/null 2>&1; then echo "it was allowed"; return 1; fi; }
+# The secret goes in by stdin: a word of the search itself would be found.
+places_of_secret() {
+  # shellcheck disable=SC2016 # for the node's shell
+  on "$1" bash -c 'read -r secret
+    cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr "\0" "\n" | grep -cF -f <(printf "%s\n" "$secret")' <<<"$2"
+}
+leaks() { (($(places_of_secret "$@") > 0)); }
+# shellcheck disable=SC2016 # for awk
+resident() { on "$1" awk '/^VmRSS/ { print $2 }' "/proc/$2/status"; }
+
+run_cases "$@"

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# The ways to start a run, and what runs.
+# starts_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/support/fault.sh
+source "$source/tests/support/fault.sh"
+
+all_cases=(recipes bare_srun own_allocation any_program)
+
+# recipe NAME RANKS_PER_NODE SET...: configs/jobs/llama2-NAME with a small model in Llama's place, on two nodes and a
+# spare, for four steps. What it shards, freezes, recomputes and in which types is as it stands there.
+recipe() {
+  local name=$1 per_node=$2
+  run=recipe-$1
+  shift 2
+  soon 180 all_idle || mini exec sinfo -N
+  job=$(mini exec --chdir /shared/home holdfast submit "llama2-$name" --parsable --set "run.dir=/shared/home/$run" \
+    --set cluster.file=minipod --set cluster.nodes=2 --set "cluster.ranks_per_node=$per_node" --set cluster.spares=1 \
+    --set model.file=/shared/home/llama --set train.steps=4 --set optim.warmup_steps=2 --set train.sequence=64 \
+    --set train.leaves=8 --set train.lanes=0 "$@") ||
+    { echo "Bail out! submit of $name failed"; exit 1; }
+  ends_as "done" 0
+}
+
+case_recipes() {
+  # From a Hugging Face folder to text: what was trained above becomes one, the recipes begin with it, and what they make
+  # goes out again.
+  check "export as a Hugging Face folder" mini exec holdfast ckpt export /shared/home/undisturbed /shared/home/llama
+  local tokens=(--set data.tokens=/shared/home/tokens.bin) weights=(--set model.weights=/shared/home/llama)
+  recipe 7b-pretrain 2 "${tokens[@]}" --set 'data.mixture=[]'
+  recipe 7b-finetune 1 "${tokens[@]}" "${weights[@]}"
+  recipe 13b-finetune 1 "${tokens[@]}" "${weights[@]}"
+  recipe 70b-finetune 2 "${tokens[@]}" "${weights[@]}" --set shard.group=2
+  recipe 70b-lora 1 "${tokens[@]}" "${weights[@]}" --set lora.base=nf4
+  check "it began with the weights" at_least "$(jq -s '(.[0].loss < 5.5) | if . then 1 else 0 end' "$home/$run/metrics.jsonl")" 1
+  check "its adapters, as PEFT has them" mini exec holdfast ckpt export "/shared/home/$run" /shared/home/peft
+  check "the model with them in it" mini exec holdfast ckpt export "/shared/home/$run" /shared/home/merged --merge
+  local model writes=(--prompt "The licence" --max-tokens 8)
+  check "the run writes, by the tokenizer of its tokens" mini exec holdfast generate "/shared/home/$run" "${writes[@]}"
+  for model in peft merged; do
+    check "$model writes" mini exec holdfast generate "/shared/home/$model" --tokenizer /shared/home/tokens.model "${writes[@]}"
+  done
+}
+
+case_bare_srun() {
+  # No agents at all: PMIx and Open MPI under a plain srun, another placement, the same bits.
+  run=bare_srun
+  soon 60 all_idle
+  check "srun alone trains" mini exec --chdir /shared/home env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive srun --mpi=pmix -N2 --ntasks-per-node=2 \
+    holdfast-train job.toml --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run"
+  check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+}
+
+case_own_allocation() {
+  # No `submit`: a job array with a script of one's own, a run directory for each task; then a shell with an allocation.
+  soon 180 all_idle
+  cp "$source/tests/fault/"{job,model}.toml "$home/"
+  cat >"$home/array.sh" <<'END'
+#!/bin/bash
+#SBATCH --nodes=2 --exclusive --no-kill --signal=B:USR1@60 --array=1-2 --output=/shared/home/array-%a.log
+exec holdfast run job.toml -N 1 --spares 1 --set data.tokens=/shared/home/tokens.bin --set "run.dir=array_$SLURM_ARRAY_TASK_ID"
+END
+  mini exec --chdir /shared/home sbatch array.sh
+  for run in array_1 array_2; do
+    check "$run: the run is over" soon "$run_limit" over "$run"
+    check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  done
+  soon 60 all_idle
+  run=salloc
+  check "$run: done" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill holdfast run job.toml --spares 1 \
+    --set data.tokens=/shared/home/tokens.bin --set run.dir=salloc
+  check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  check "$run: once more, by its directory" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill \
+    holdfast run salloc
+}
+
+case_any_program() {
+  # Not a Holdfast program: it sees torch's names; a killed node is replaced all the same.
+  # shellcheck disable=SC2016 # for the rank's shell
+  start any_program --set 'rank.command=["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK attempt $HOLDFAST_ATTEMPT; sleep 12"]'
+  check "ranks are up" soon 60 eval 'events any_program | grep -q placement_verified'
+  local node
+  node=$(nth 2)
+  mini kill-node "$node"
+  ends_as "done" 0
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+  check "the environment" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "rank 3 of 4 local 1 attempt 2"
+  mini revive-node "$node"
+}
+
+run_cases "$@"

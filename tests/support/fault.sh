@@ -1,0 +1,90 @@
+# Sourced by the tests in tests/fault: a minipod of four nodes, an undisturbed run, and what the cases share. The promise, on
+# real SLURM, Open MPI and HDF5: a job that loses nodes, ranks or its leader ends in the same bits as one that lost nothing,
+# and it really came back from a checkpoint. Before: set `source` to the project's folder. After: set `all_cases`, define
+# case_NAME for each, and call run_cases with the script's arguments: HOLDFAST TRAIN TOOL [CASE...].
+# Speaks TAP; exits 77 where there is no SLURM to test with.
+# shellcheck shell=bash disable=SC2154 # source, all_cases
+# shellcheck source=tests/support/tap.sh
+source "$source/tests/support/tap.sh"
+need_cluster "$@"
+programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
+
+HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
+export HOLDFAST_MINIPOD_DIR
+# shellcheck source=tests/support/pod.sh
+source "$source/tests/support/pod.sh"
+trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'exit 130' INT TERM HUP
+
+mini up --nodes 4 || { echo "Bail out! no minipod"; exit 1; }
+install_programs "${programs[@]}"
+make_tokens || { echo "Bail out! no tokens"; exit 1; }
+
+run_limit=240 # seconds until a run must be over, on the slowest machine
+# start NAME ARGUMENT...: submits once every node is free; sets `run` and `job`.
+start() {
+  run=$1
+  soon 180 all_idle || mini exec sinfo -N
+  job=$(submit "$@") || { echo "Bail out! submit failed"; exit 1; }
+}
+on() { local node=$1; shift; mini exec --root --node "$node" --chdir / "$@"; }
+nth() { placement "$run" | sed -n "$1p"; }
+
+# ends_as STATUS EXIT_CODE
+ends_as() {
+  check "$run: the run is over" soon "$run_limit" over "$run"
+  check "$run: status $1" equal "$(result "$run" .status)" "$1"
+  check "$run: exit code $2" equal "$(result "$run" .exit_code)" "$2"
+  check "$run: the job leaves the queue" soon 60 job_gone "$job"
+}
+# ends_like_the_undisturbed [RESTORES]: the same bits, and at least RESTORES (1) attempts came back from a checkpoint.
+ends_like_the_undisturbed() {
+  ends_as "done" 0
+  check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  check "$run: the same loss" equal "$(result "$run" .final_loss)" "$undisturbed_loss"
+  local restored node
+  restored=$(result "$run" '[.attempts[] | select(.restored_from != null and .restored_from.step > 0)] | length')
+  check "$run: state was really restored" at_least "$restored" "${1-1}"
+  local most
+  most=$(result "$run" '[.attempts[].lost_steps] | max')
+  check "$run: no attempt lost more than ${most_lost-1} steps" at_least "${most_lost-1}" "$most"
+  # Agents that were told to leave do so within moments; those of dead nodes cannot.
+  for node in $(placement "$run"); do
+    check "$run: nothing stays in the memory of $node" soon 20 nothing_stays_on "$node"
+  done
+  ((failed == 0)) || story "$run" | sed 's/^/# /'
+}
+
+nothing_stays_on() { [[ -z $(on "$1" find /dev/shm -name 'holdfast-*') ]]; }
+# came_back_from ATTEMPT LEVEL: that attempt's state, from 1.
+came_back_from() {
+  check "$run: attempt $1 restored from level $2" equal "$(result "$run" ".attempts[$1 - 1].restored_from.level")" "$2"
+}
+
+mid_run() { # STEP: a durable checkpoint and that many steps
+  check "$run: reaches step $1" soon "$run_limit" step_reached "$run" "$1"
+  check "$run: has a durable checkpoint" soon 60 durable "$run" 10
+}
+
+undisturbed_run() {
+  start undisturbed
+  ends_as "done" 0
+  undisturbed=$(result undisturbed .state_digest)
+  undisturbed_loss=$(result undisturbed .final_loss)
+  check "the undisturbed run needed one attempt" equal "$(result undisturbed '.attempts | length')" 1
+  check "its checkpoints are sound" mini exec holdfast ckpt verify /shared/home/undisturbed
+  check "metrics: one line per step" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/undisturbed/metrics.jsonl")" true
+}
+
+# drains FIELD: of each order to drain, in order.
+drains() { events "$run" | jq -rs "map(select(.event == \"drain\"))[] | $1"; }
+
+# run_cases HOLDFAST TRAIN TOOL [CASE...]: the undisturbed run, then the cases named, or all.
+run_cases() {
+  shift 3
+  (($#)) || set -- "${all_cases[@]}"
+  undisturbed_run
+  local name
+  for name; do "case_$name"; done
+  conclude
+}
