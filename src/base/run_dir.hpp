@@ -30,6 +30,7 @@ struct RunDir {
   std::filesystem::path logs() const { return path / "logs"; }
   std::filesystem::path result() const { return path / "result.json"; }
   std::filesystem::path algorithms() const { return path / "tuning.json"; }
+  std::filesystem::path hold() const { return path / "hold"; }  ///< see src/train/step_hold.hpp
 };
 
 /// Folder of a run's local level inside `local` (checkpoint.local), private to the user: the same name on

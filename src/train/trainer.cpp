@@ -130,8 +130,10 @@ control::FinalState Trainer::run() {
     rate.failed(std::max(0, generation_.attempt - 1));
     policy_.emplace(setup_.config.checkpoint, steps, point_.step, rate);
   }
+  if (setup_.config.drill.allowed) hold_.emplace(setup_.dir, steps);
   const bool trains = point_.step < steps;
   while (point_.step < steps) {
+    if (hold_) hold_->before(point_.step + 1, [this] { progress(control::Phase::data); });
     StepOrders orders;
     auto done = step(orders);
     if (done) {

@@ -18,6 +18,7 @@
 #include "src/train/saver.hpp"
 #include "src/train/setup.hpp"
 #include "src/train/silent_check.hpp"
+#include "src/train/step_hold.hpp"
 #include "src/train/step_trace.hpp"
 #include "src/train/stop_signals.hpp"
 #include "src/train/token_data.hpp"
@@ -81,6 +82,7 @@ class Trainer {
   OwnedPieces owned_;
   SilentCheck silent_;
   std::optional<Injector> injector_;  ///< where drill.allowed
+  std::optional<StepHold> hold_;      ///< likewise
   Saver saver_;
   std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
   checkpoint::RunPoint point_;               ///< where the run stands

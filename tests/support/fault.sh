@@ -22,16 +22,21 @@ make_tokens || { echo "Bail out! no tokens"; exit 1; }
 
 run_limit=240 # seconds until a run must be over, on the slowest machine
 # start NAME ARGUMENT...: submits once every node is free; sets `run` and `job`.
-start() {
-  run=$1
+start() { start_by submit "$@"; }
+# The same, for whoever looks at the run or breaks it before it ends: it is held (tests/support/pod.sh) until `let_go
+# "$run"`, or until ends_as wants to see its end.
+start_held() { start_by submit_held "$@"; }
+start_by() {
+  run=$2
   soon 180 all_idle || mini exec sinfo -N
-  job=$(submit "$@") || { echo "Bail out! submit failed"; exit 1; }
+  job=$("$@") || { echo "Bail out! submit failed"; exit 1; }
 }
 on() { local node=$1; shift; mini exec --root --node "$node" --chdir / "$@"; }
 nth() { placement "$run" | sed -n "$1p"; }
 
-# ends_as STATUS EXIT_CODE
+# ends_as STATUS EXIT_CODE: now, if it was held.
 ends_as() {
+  let_go "$run"
   check "$run: the run is over" soon "$run_limit" over "$run"
   check "$run: status $1" equal "$(result "$run" .status)" "$1"
   check "$run: exit code $2" equal "$(result "$run" .exit_code)" "$2"
@@ -61,8 +66,9 @@ came_back_from() {
   check "$run: attempt $1 restored from level $2" equal "$(result "$run" ".attempts[$1 - 1].restored_from.level")" "$2"
 }
 
+trains_to() { check "$run: reaches step $1" soon "$run_limit" step_reached "$run" "$1"; }
 mid_run() { # STEP: a durable checkpoint and that many steps
-  check "$run: reaches step $1" soon "$run_limit" step_reached "$run" "$1"
+  trains_to "$1"
   check "$run: has a durable checkpoint" soon 60 durable "$run" 10
 }
 

@@ -23,14 +23,29 @@ make_tokens() {
 }
 
 # submit NAME ARGUMENT...: a run in /shared/home/NAME; prints the job id.
+# HOLDFAST_TEST_SETS="KEY=VALUE ...": settings of every such job beside a test's own. train.sequence=16, for example, makes
+# steps several times as fast: no test may count on slow ones.
+read -ra test_sets <<<"${HOLDFAST_TEST_SETS-}"
+test_sets=("${test_sets[@]/#/--set=}")
 submit() {
   local name=$1
   shift
   cp "$source/tests/fault/"{job,model}.toml "$home/"
   chown 61000 "$home/"{job,model}.toml
   mini exec --chdir /shared/home holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
-    --set "run.dir=/shared/home/$name" --set "run.name=$name" "$@"
+    --set "run.dir=/shared/home/$name" --set "run.name=$name" "${test_sets[@]}" "$@"
 }
+
+# A job must last as long as its test needs it, on the fastest machine too: never count on how long its steps take.
+#   job=$(submit_held RUN ARGUMENT...)   from its first step on, no step takes less than 0.2 s and the last one is not taken
+#   ... look at it, break it ...         every attempt trains, slowly; the bits are what they would have been
+#   let_go RUN                           it trains to its end at full speed
+# (src/train/step_hold.hpp; the run has drill.allowed.) A job whose bits nobody compares can have train.steps=1000000 and
+# be ended by `holdfast ctl RUN stop`.
+submit_held() { submit "$@" --set drill.allowed=true && hold "$1"; }
+# hold RUN [LEAST_STEP_S]: 900 s at most.
+hold() { echo "${2-0.2} 900" >"$home/$1/hold.new" && mv "$home/$1/hold.new" "$home/$1/hold"; }
+let_go() { rm -f "$home/$1/hold"; }
 
 events() { cat "$home/$1"/events/*.jsonl 2>/dev/null | jq -cR 'fromjson? // empty'; }
 result() { jq -r "$2" "$home/$1/result.json"; }
