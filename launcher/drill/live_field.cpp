@@ -139,6 +139,13 @@ std::string LiveField::submit(const std::string& name, const std::vector<std::st
   return std::to_string(slurm::read_submitted(last_line(out)));
 }
 
+void LiveField::hold(const std::string& name, double least_step_s, double longest_s) {
+  files::replace_atomically(RunDir{path_of(name)}.hold(), fmt::format("{} {}\n", least_step_s, longest_s),
+                            0644);
+}
+
+void LiveField::let_go(const std::string& name) { fs::remove(RunDir{path_of(name)}.hold()); }
+
 View LiveField::look(const std::string& name) { return look_at(RunDir{path_of(name)}); }
 
 bool LiveField::every_step_once(const std::string& name, std::int64_t steps) {

@@ -34,6 +34,8 @@ class LiveField : public Field {
   void heal() override;
   std::string submit(const std::string& name, const std::vector<std::string>& sets) override;
   std::string place_of(const std::string& name) override { return path_of(name).string(); }
+  void hold(const std::string& name, double least_step_s, double longest_s) override;
+  void let_go(const std::string& name) override;
   View look(const std::string& name) override;
   Job job(const std::string& id) override;
   void hurry(const std::string& id) override;

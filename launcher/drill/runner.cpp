@@ -12,10 +12,11 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr Millis glance{100};
-constexpr double ask_slurm_s = 5;    ///< between questions about the job
-constexpr double still_s = 15;       ///< nothing new for so long: does the job still live?
-constexpr int most_submissions = 6;  ///< of one case: a run that is put back for ever makes no progress
-constexpr double leave_s = 60;       ///< for the job of a run that is over to leave the queue
+constexpr double least_step_s = 0.1;  ///< until every fault is felt: a step for each glance, on any machine
+constexpr double ask_slurm_s = 5;     ///< between questions about the job
+constexpr double still_s = 15;        ///< nothing new for so long: does the job still live?
+constexpr int most_submissions = 6;   ///< of one case: a run that is put back for ever makes no progress
+constexpr double leave_s = 60;        ///< for the job of a run that is over to leave the queue
 
 /// Follows one run to its end.
 class Watch {
@@ -39,9 +40,13 @@ class Watch {
   Outcome run() {
     const double limit = field_.now() + out_.plan.limit_s;
     job_ = field_.submit(name_, sets_);
+    bool held = !out_.plan.blows.empty();
+    if (held) field_.hold(name_, least_step_s, out_.plan.limit_s);
     while (true) {
       out_.last = field_.look(name_);
       for (const auto& strike : course_.due(out_.last)) deal(strike);
+      out_.struck = course_.struck();
+      if (held && nothing_to_come()) field_.let_go(name_), held = false;
       if (ended_for_good(out_.last) && healed()) break;
       if (field_.now() > limit) {
         out_.timed_out = !ended_for_good(out_.last);
@@ -52,7 +57,7 @@ class Watch {
     }
     leave();
     job_.clear();
-    out_.struck = course_.struck(), out_.missed = course_.missed();
+    out_.missed = course_.missed();
     const auto& final = out_.last.state.final_state;
     out_.every_step_once = field_.every_step_once(name_, final ? final->step : 0);
     return std::move(out_);
@@ -63,6 +68,11 @@ class Watch {
   bool healed() const {
     return std::all_of(course_.struck().begin(), course_.struck().end(),
                        [](const Struck& s) { return s.undone; });
+  }
+
+  /// Whatever the run must still be there for has happened, or the case has failed.
+  bool nothing_to_come() const {
+    return !out_.troubles.empty() || (course_.over() && every_fault_is_felt(out_));
   }
 
   void deal(const Strike& strike) {

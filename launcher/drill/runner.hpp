@@ -22,6 +22,10 @@ class Field {
   virtual std::string submit(const std::string& name, const std::vector<std::string>& sets) = 0;
   /// The run's directory, as the report names it.
   virtual std::string place_of(const std::string& name) = 0;
+  /// The run that was just submitted lasts until it is let go: no step takes less than `least_step_s`, and
+  /// the last one is not taken, for `longest_s` at most (src/train/step_hold.hpp).
+  virtual void hold(const std::string& name, double least_step_s, double longest_s) = 0;
+  virtual void let_go(const std::string& name) = 0;
   virtual View look(const std::string& name) = 0;
   /// What SLURM has of the job; leaving: it is over, but for nodes that do not answer; unknown: SLURM does
   /// not answer.

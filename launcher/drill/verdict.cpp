@@ -180,6 +180,12 @@ bool ended_for_good(const View& view) {
   return view.state.verdict && view.state.verdict->exit_code != static_cast<int>(Exit::transient);
 }
 
+bool every_fault_is_felt(const Outcome& outcome) {
+  for (std::size_t i = 0; i < outcome.struck.size(); ++i)
+    if (!felt(outcome, i).empty()) return false;
+  return true;
+}
+
 std::vector<std::string> what_is_wrong(const Outcome& o, const Baseline& baseline) {
   std::vector<std::string> wrong = o.troubles;
   for (const auto& name : o.missed) wrong.push_back("the moment of " + name + " never came");

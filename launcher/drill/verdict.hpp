@@ -29,6 +29,9 @@ struct Outcome {
   std::vector<std::string> troubles;  ///< of the drill itself: a fault that could not be dealt
 };
 
+/// Every fault that was dealt has left what it must leave in the run's records.
+bool every_fault_is_felt(const Outcome& outcome);
+
 /// Empty: as it must be. Else every reason why not.
 std::vector<std::string> what_is_wrong(const Outcome& outcome, const Baseline& baseline);
 

@@ -36,10 +36,18 @@ class PaperField : public Field {
     return name + "#" + std::to_string(++jobs_);
   }
   std::string place_of(const std::string& name) override { return "/paper/" + name; }
+  void hold(const std::string& name, double least_step_s, double longest_s) override {
+    EXPECT_GT(least_step_s, 0);
+    EXPECT_GT(longest_s, least_step_s);
+    lives_.at(name).held = true, holds.push_back("hold " + name);
+  }
+  void let_go(const std::string& name) override {
+    lives_.at(name).held = false, holds.push_back("let go " + name);
+  }
   View look(const std::string& name) override {
     if (blind && now_ > 1040) throw std::runtime_error("not JSON");
     Life& life = lives_.at(name);
-    if (!life.drained) life.view_at(now_, digest);
+    if (!life.drained) life.view_at(now_, digest, run_s);
     life.run.view.now = now_;
     return life.run.view;
   }
@@ -76,7 +84,8 @@ class PaperField : public Field {
     return Baseline{20, "d"};
   }
 
-  std::vector<std::string> log;
+  std::vector<std::string> log, holds;
+  double run_s = 30;  ///< a run nobody holds
   std::string digest = "d";
   bool refuses = false, no_baseline = false, cannot_heal = false, blind = false;
   std::string refused;  ///< the run that cannot be submitted
@@ -85,15 +94,15 @@ class PaperField : public Field {
   struct Life {
     HandWritten run;
     double began = 0;
-    bool drained = false;
+    bool drained = false, held = false;
     std::string allocation = "7.0";
-    void view_at(double now, const std::string& digest) {
+    void view_at(double now, const std::string& digest, double run_s) {
       if (run.view.state.verdict && run.view.state.verdict->exit_code == 75 && allocation != "7.0")
         run.event(now, {{"event", "leader_elected"}, {"node", "n0"}, {"job", allocation}, {"epoch", 2}});
       if (run.view.state.verdict) return;
       const auto step = std::min<std::int64_t>(20, static_cast<std::int64_t>(now - began));
       run.at(now, step);
-      if (now - began > 30) run.finishes(now, 1, 20, digest);
+      if (now - began > run_s && !held) run.finishes(now, 1, 20, digest);
     }
   };
   double now_ = 1000;
@@ -138,6 +147,22 @@ TEST(Runner, ARunThatWasDrainedIsSubmittedAgain) {
   const auto report = run(field, "[[case]]\nfaults = [\"cancelled at step 5\"]\n");
   EXPECT_TRUE(report.passed()) << testing::PrintToString(report.cases[0].wrong);
   EXPECT_EQ(report.cases[0].outcome.submissions, 2);
+}
+
+TEST(Runner, ARunLastsUntilItsFaultsAreFelt) {
+  PaperField field;
+  field.run_s = 3;  // it is over before its moment comes
+  auto report = run(field, "[[case]]\nfaults = [\"node_frozen for 3 s at step 5\"]\n");
+  EXPECT_TRUE(report.passed()) << testing::PrintToString(report.cases[0].wrong);
+  EXPECT_THAT(field.holds, ElementsAre("hold node_frozen-1", "let go node_frozen-1"));
+}
+
+TEST(Runner, ARunWhoseFaultCannotBeDealtIsLetGo) {
+  PaperField field;
+  field.refuses = true;
+  const auto report = run(field, "[[case]]\nfaults = [\"node_frozen at step 5\"]\n");
+  EXPECT_FALSE(report.cases[0].outcome.timed_out);
+  EXPECT_THAT(field.holds, ElementsAre("hold node_frozen-1", "let go node_frozen-1"));
 }
 
 TEST(Runner, OtherBitsFail) {
