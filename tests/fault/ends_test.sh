@@ -11,33 +11,32 @@ all_cases=(drained crash_loop user_error)
 
 case_drained() {
   # The time limit is near: the state is saved, and the next job of the run goes on from there.
-  start drained --set checkpoint.every=0
-  check "$run: reaches step 30" soon "$run_limit" step_reached "$run" 30
+  start_held drained --set checkpoint.every=0
+  trains_to 10
   mini exec scancel --batch --signal=USR1 "$job"
-  check "$run: is over" soon 60 over "$run"
+  check "$run: is over" soon 120 over "$run"
   check "$run: drained" equal "$(result "$run" .status)" drained
   check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
   check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
   check "back in the queue" soon 60 queued
-  # (SLURM makes a job that was put back wait for two minutes: its nodes must have forgotten it)
-  soon 60 all_idle
-  sleep 5
-  check "it may start now" mini exec scontrol update "JobId=$job" StartTime=now
-  check "the next job trains" soon 90 training "$run" 2
+  # (SLURM makes a job that was put back wait for two minutes, and refuses to change that while its nodes remember it)
+  check "it may start now" soon 60 starts_now
+  check "the next job trains" soon 120 training "$run" 2
   # Cancelled: SLURM signals every process of the job. The same, but it stays away until somebody submits it again.
   rm "$home/$run/result.json"
   mini exec scancel "$job"
-  check "$run: is over again" soon 60 over "$run"
+  check "$run: is over again" soon 120 over "$run"
   check "$run: drained again" equal "$(result "$run" .status)" drained
   check "$run: the reason" equal "$(drains .reason | tail -n 1)" SIGTERM
   check "$run: has left the queue" soon 60 job_gone "$job"
   rm "$home/$run/result.json"
   soon 60 all_idle
-  job=$(submit drained --set checkpoint.every=0)
+  job=$(submit_held drained --set checkpoint.every=0)
   most_lost=0 ends_like_the_undisturbed 2
   echo "# $run: $(result "$run" '.attempts | length') attempts (3 where SLURM's signal reaches the guardians alone)"
   check "metrics: one line per step all the same" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
 }
+starts_now() { mini exec scontrol update "JobId=$job" StartTime=now; }
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
 
 case_crash_loop() {

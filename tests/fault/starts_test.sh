@@ -47,9 +47,9 @@ case_recipes() {
 case_bare_srun() {
   # No agents at all: PMIx and Open MPI under a plain srun, another placement, the same bits.
   run=bare_srun
-  soon 60 all_idle
+  soon 180 all_idle
   check "srun alone trains" mini exec --chdir /shared/home env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive srun --mpi=pmix -N2 --ntasks-per-node=2 \
-    holdfast-train job.toml --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run"
+    holdfast-train job.toml --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run" "${test_sets[@]}"
   check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
 }
 
@@ -60,17 +60,17 @@ case_own_allocation() {
   cat >"$home/array.sh" <<'END'
 #!/bin/bash
 #SBATCH --nodes=2 --exclusive --no-kill --signal=B:USR1@60 --array=1-2 --output=/shared/home/array-%a.log
-exec holdfast run job.toml -N 1 --spares 1 --set data.tokens=/shared/home/tokens.bin --set "run.dir=array_$SLURM_ARRAY_TASK_ID"
+exec holdfast run job.toml -N 1 --spares 1 --set data.tokens=/shared/home/tokens.bin --set "run.dir=array_$SLURM_ARRAY_TASK_ID" "$@"
 END
-  mini exec --chdir /shared/home sbatch array.sh
+  mini exec --chdir /shared/home sbatch array.sh "${test_sets[@]}"
   for run in array_1 array_2; do
     check "$run: the run is over" soon "$run_limit" over "$run"
     check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
   done
-  soon 60 all_idle
+  soon 180 all_idle
   run=salloc
   check "$run: done" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill holdfast run job.toml --spares 1 \
-    --set data.tokens=/shared/home/tokens.bin --set run.dir=salloc
+    --set data.tokens=/shared/home/tokens.bin --set run.dir=salloc "${test_sets[@]}"
   check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
   check "$run: once more, by its directory" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill \
     holdfast run salloc
@@ -79,15 +79,18 @@ END
 case_any_program() {
   # Not a Holdfast program: it sees torch's names; a killed node is replaced all the same.
   # shellcheck disable=SC2016 # for the rank's shell
-  start any_program --set 'rank.command=["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK attempt $HOLDFAST_ATTEMPT; sleep 12"]'
-  check "ranks are up" soon 60 eval 'events any_program | grep -q placement_verified'
+  start any_program --set 'rank.command=["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK attempt $HOLDFAST_ATTEMPT; until [ -e /shared/home/enough ]; do sleep 0.2; done"]'
+  check "ranks are up" soon 60 ranks_up 1
   local node
   node=$(nth 2)
   mini kill-node "$node"
+  check "and up again" soon 120 ranks_up 2
+  touch "$home/enough"
   ends_as "done" 0
   check "two attempts" equal "$(result "$run" '.attempts | length')" 2
   check "the environment" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "rank 3 of 4 local 1 attempt 2"
   mini revive-node "$node"
 }
+ranks_up() { events "$run" | jq -es --argjson a "$1" 'any(.event == "placement_verified" and .attempt == $a)'; }
 
 run_cases "$@"

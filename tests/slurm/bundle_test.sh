@@ -36,14 +36,15 @@ install_programs "$build"/{launcher/holdfast,src/train/holdfast-train,src/tool/h
 make_tokens
 two_nodes=(--set cluster.nodes=2 --set cluster.spares=0)
 submit plain "${two_nodes[@]}" >/dev/null
-check "a run of the installed programs ends" soon 120 over plain
+check "a run of the installed programs ends" soon 240 over plain
 
 cp "$archive" "$home/holdfast.tar.gz"
 chown 61000 "$home/holdfast.tar.gz"
-job=$(submit bundled "${two_nodes[@]}" --set slurm.bundle=/shared/home/holdfast.tar.gz)
+job=$(submit_held bundled "${two_nodes[@]}" --set slurm.bundle=/shared/home/holdfast.tar.gz)
 ran_from_the_bundle() { grep -qs "holdfast-$job/holdfast" "$home"/bundled/logs/*.log "$home"/bundled/job.sbatch || pgrep -f "/tmp/holdfast-$job/holdfast/bin/holdfast-train" >/dev/null; }
-check "the ranks run from the bundle on the node's own disk" soon 60 ran_from_the_bundle
-check "a run that brought its bundle ends" soon 180 over bundled
+check "the ranks run from the bundle on the node's own disk" soon 120 ran_from_the_bundle
+let_go bundled
+check "a run that brought its bundle ends" soon 240 over bundled
 check "in the same bits" equal "$(result bundled .state_digest)" "$(result plain .state_digest)"
 gone() { test ! -e "/tmp/holdfast-$job" && mini exec test ! -e "/tmp/holdfast-$job"; }
 check "and leaves nothing on the nodes" soon 60 gone

@@ -141,7 +141,7 @@ cat >"$home/beat.sh" <<'SH'
 srun -n3 --no-kill sh -c 'while :; do date +%s >>beat.$(hostname); sleep 0.2; done'
 SH
 beats() { wc -l <"$home/beat.$1" 2>/dev/null || echo 0; }
-beating() { local n; n=$(beats "$1"); soon 5 more_than "$n" "$1"; }
+beating() { local n; n=$(beats "$1"); soon 60 more_than "$n" "$1"; }
 more_than() { (($(beats "$2") > $1)); }
 still() { local n; n=$(beats "$1"); sleep 1; equal "$(beats "$1")" "$n"; }
 state() { mini exec sinfo -h -n "$1" -o %T; }
@@ -149,13 +149,13 @@ state_is() { [[ $(state "$1") =~ ^($2)$ ]] || { state "$1"; false; }; }
 job_is() { equal "$(mini exec squeue -h -j "$job" -o %T)" "$1"; }
 all_idle() { equal "$(mini exec sinfo -h -o '%T %D')" "idle 4"; }
 # Connect and read nothing: does node $2 answer node $1?
-answers() { on "$1" timeout 1 bash -c ": </dev/tcp/$2/6818"; }
+answers() { on "$1" timeout 3 bash -c ": </dev/tcp/$2/6818"; }
 running() { on "$1" pgrep -u holdfast -f 'while :' >/dev/null; }
 
 job=$(mini exec sbatch --parsable --no-kill -N3 -w 'dgx[002-004]' \
   -o /var/tmp/beat.out beat.sh)
 for node in dgx002 dgx003 dgx004; do
-  check "$node beats" soon 20 more_than 0 $node
+  check "$node beats" soon 60 more_than 0 $node
 done
 
 check "freeze-node" mini freeze-node dgx003
@@ -175,21 +175,22 @@ check "nor open it" not on dgx003 ls /shared
 check "nor by a relative name" not on dgx003 sh -c "
   cd /proc/\$(pgrep -u holdfast -f 'while :' | head -n1)/cwd && touch new"
 check "heal-link" mini heal-link dgx003
-check "a healed node answers" soon 5 answers dgx001 dgx003
+check "a healed node answers" soon 60 answers dgx001 dgx003
 check "and writes again" beating dgx003
 
 held() {
-  mini exec --node dgx003 sh -c 'exec 3>held; sleep 20' &
-  soon 5 test -e "$home/held" || return
+  mini exec --node dgx003 sh -c 'exec 3>held; until [ -e let-go ]; do sleep 0.2; done' &
+  soon 60 test -e "$home/held" || return
   local said
   said=$(mini cut-link dgx003 2>&1) && mini heal-link dgx003 || return
-  kill $!
+  touch "$home/let-go"
+  wait $!
   [[ $said == *"open for writing"* ]] || { echo "$said"; false; }
 }
 check "cut-link tells of files open for writing" held
 ends_with_us() {
   timeout 1 "$pod" exec sleep 4321
-  soon 5 not mini exec pgrep -f 'sleep 4321'
+  soon 60 not mini exec pgrep -f 'sleep 4321'
 }
 check "what exec started ends with it" ends_with_us
 
@@ -207,18 +208,19 @@ check "nor does it end when SLURM knows" beating dgx002
 check "the job has shrunk" equal \
   "$(mini exec squeue -h -j "$job" -o '%T %N')" "RUNNING dgx[002-003]"
 check "revive-node" mini revive-node dgx004
-check "a revived node is idle" soon 10 state_is dgx004 idle
+check "a revived node is idle" soon 60 state_is dgx004 idle
 check "its local disk is there, its memory is not" not on dgx004 test -e /dev/shm/$mine
+touch "$dir/then"
 check "it takes a step" equal \
   "$(mini exec srun -w dgx004 -n1 hostname)" "dgx004"
 
-# What slurmctld learned in its last seconds is not saved yet.
-sleep 6
+saved() { [[ $dir/slurmctld/state/job_state -nt $dir/then ]]; }
+check "slurmctld has saved what it learned" soon 60 saved
 check "kill-slurmctld" mini kill-slurmctld
 check "it is gone" not mini exec squeue
 check "the step goes on without it" beating dgx002
 check "start-slurmctld" mini start-slurmctld
-check "it knows the job" soon 30 job_is RUNNING
+check "it knows the job" soon 60 job_is RUNNING
 check "the step never stopped" beating dgx003
 mini exec scancel "$job"
 check "all nodes are idle again" soon 60 all_idle
@@ -232,7 +234,7 @@ check "slurmd is gone, the node is not" equal "$(on dgx001 sh -c 'pgrep -c -x sl
 check "slow-node" mini slow-node dgx002
 stopped_there() { on_login "ps -o stat= --pid \$(pgrep --ns \$(cat /run/minipod/nodes/$1/pid) --nslist pid | paste -sd,) | grep -q ^T"; }
 on_login() { mini exec --root sh -c "$1"; }
-check "a slow node is stopped now and then" soon 20 stopped_there dgx002
+check "a slow node is stopped now and then" soon 60 stopped_there dgx002
 check "and another is not" not stopped_there dgx003
 check "two names, two nodes" mini kill-node dgx003 dgx004
 check "status tells" equal "$(mini status | grep -cE 'dgx002 is slow|dgx00[34] is killed')" 3

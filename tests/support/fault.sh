@@ -47,19 +47,22 @@ ends_like_the_undisturbed() {
   ends_as "done" 0
   check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
   check "$run: the same loss" equal "$(result "$run" .final_loss)" "$undisturbed_loss"
-  local restored node
+  local restored
   restored=$(result "$run" '[.attempts[] | select(.restored_from != null and .restored_from.step > 0)] | length')
   check "$run: state was really restored" at_least "$restored" "${1-1}"
   local most
   most=$(result "$run" '[.attempts[].lost_steps] | max')
   check "$run: no attempt lost more than ${most_lost-1} steps" at_least "${most_lost-1}" "$most"
-  # Agents that were told to leave do so within moments; those of dead nodes cannot.
-  for node in $(placement "$run"); do
-    check "$run: nothing stays in the memory of $node" soon 20 nothing_stays_on "$node"
-  done
+  nothing_stays
   ((failed == 0)) || story "$run" | sed 's/^/# /'
 }
-
+# Agents that were told to leave do so within moments; those of dead nodes cannot.
+nothing_stays() {
+  local node
+  for node in $(placement "$run"); do
+    check "$run: nothing stays in the memory of $node" soon 60 nothing_stays_on "$node"
+  done
+}
 nothing_stays_on() { [[ -z $(on "$1" find /dev/shm -name 'holdfast-*') ]]; }
 # came_back_from ATTEMPT LEVEL: that attempt's state, from 1.
 came_back_from() {

@@ -44,7 +44,7 @@ submit() {
 # be ended by `holdfast ctl RUN stop`.
 submit_held() { submit "$@" --set drill.allowed=true && hold "$1"; }
 # hold RUN [LEAST_STEP_S]: 900 s at most.
-hold() { echo "${2-0.2} 900" >"$home/$1/hold.new" && mv "$home/$1/hold.new" "$home/$1/hold"; }
+hold() { (umask 022; echo "${2-0.2} 900" >"$home/$1/hold.new") && mv "$home/$1/hold.new" "$home/$1/hold"; }
 let_go() { rm -f "$home/$1/hold"; }
 
 events() { cat "$home/$1"/events/*.jsonl 2>/dev/null | jq -cR 'fromjson? // empty'; }
@@ -61,6 +61,9 @@ training() { [[ $(events "$1" | jq -rs --argjson a "$2" 'map(select(.event == "f
 all_idle() { [[ $(mini exec sinfo -h -o %t | sort -u) == idle ]]; }
 # Its nodes may still be completing: a killed one cannot answer.
 job_gone() { [[ -z $(mini exec squeue -h -j "$1" -t RUNNING,PENDING -o %T 2>/dev/null) ]]; }
+# slurmctld saves its state every 5 s; what it has not saved is lost when it is killed, a job's id and start too.
+# slurm_saved_since FILE: it has saved it since that file was written.
+slurm_saved_since() { [[ $dir/slurmctld/state/job_state -nt $1 ]]; }
 # What went wrong, for the test's output.
 story() {
   events "$1" | cut -c1-300 | tail -n 40
