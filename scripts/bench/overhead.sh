@@ -55,6 +55,7 @@ supervised() {
   before=$(cpu_seconds)
   sleep 15 # not looking at its steps: that takes the ranks' time
   after=$(cpu_seconds)
+  ! over "$run" || { echo "$steps steps are too few: they were done before their processor time could be read"; exit 1; }
   cpu+=("$before $after")
   soon 900 over "$run"
   soon 120 job_gone "$job"
