@@ -6,6 +6,8 @@
 #include <string>
 #include <thread>
 
+#include "src/base/log.hpp"
+
 namespace holdfast::train {
 namespace {
 
@@ -24,10 +26,12 @@ HoldTerms read_hold(std::string_view text) {
 const std::optional<HoldTerms>& StepHold::look() {
   std::ifstream file(run_.hold());
   std::error_code unknown;
-  if (file)
+  if (file) {
+    if (!held_) log::info("the run is held until {} is gone", run_.hold().string());
     held_ = read_hold(std::string(std::istreambuf_iterator<char>(file), {}));
-  else if (std::filesystem::exists(run_.path, unknown))
+  } else if (std::filesystem::exists(run_.path, unknown)) {
     held_.reset();
+  }
   return held_;
 }
 

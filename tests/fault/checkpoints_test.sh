@@ -10,9 +10,10 @@ source "$source/tests/support/fault.sh"
 all_cases=(killed_in_checkpoint newest_checkpoint_damaged)
 
 case_killed_in_checkpoint() {
-  # Without a local level: the run comes back from the checkpoint before the torn one. A node that holds for a moment is not
-  # missed, with this patience.
-  start_held killed_in_checkpoint --set checkpoint.local=none --set checkpoint.every=1 --set supervise.node_silence_ms=8000
+  # Without a local level: the run comes back from the checkpoint before the torn one. With this patience a node that stands
+  # still for a moment is not missed.
+  start_held killed_in_checkpoint --set checkpoint.local=none --set checkpoint.every=1 --set supervise.node_silence_ms=8000 \
+    --set supervise.hang_floor_s=60
   mid_run 10
   local node
   node=$(nth 2)

@@ -13,7 +13,7 @@ case_drilled() {
   # What users do to their own runs: a campaign with a baseline, blows, and a verdict of its own. Its cases are those of
   # configs/drills/ci.toml: a node and then the spare that took its slot, a node that freezes, the leader cut off.
   check "the campaign passes" "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
-    --set data.tokens=/shared/home/tokens.bin --set "model.file=$source/tests/fault/model.toml" "${test_sets[@]}"
+    --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}"
   check "its baseline is ours" equal "$(jq -r '.cases[].state_digest' "$dir/drill.json" | sort -u)" "$undisturbed"
   check "every run came back from saved state" at_least "$(jq '[.cases[].restored] | min' "$dir/drill.json")" 1
   sed 's/^/# /' "$dir/drill.md"
@@ -22,7 +22,7 @@ case_drilled() {
   kept=$(echo "$home"/drills/baseline-*/result.json)
   jq '.state_digest = "0123456789abcdef"' "$kept" >"$kept.new" && mv "$kept.new" "$kept"
   check "a run with other bits fails" fails_with 1 "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
-    --set data.tokens=/shared/home/tokens.bin --set "model.file=$source/tests/fault/model.toml" "${test_sets[@]}" --only node_frozen
+    --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}" --only node_frozen
   check "and says so" holds "$(jq -r '.cases[0].wrong[]' "$dir/drill.json")" "other bits"
 }
 fails_with() { local code=$1; shift; "$@"; (($? == code)); }

@@ -41,7 +41,7 @@ case_security() {
   for node in $(jq -r '.nodes[].name' "$home/$run/nodes.json"); do
     check "no command line or environment on $node has the secret" equal "$(places_of_secret "$node" "$secret")" 0
   done
-  check "no file of the run but one has it" equal "$(grep -rlF "$secret" "$home/$run" | xargs -r -n 1 basename)" secret
+  check "no file of the run but one has it" equal "$(grep -rslF "$secret" "$home/$run" | xargs -r -n 1 basename)" secret
   check "it trains on" soon 60 step_reached "$run" $(($(last_step "$run") + 2))
   check "it is told to end" mini exec holdfast ctl "/shared/home/$run" stop
   ends_as stopped 93

@@ -56,7 +56,7 @@ case_bare_srun() {
 case_own_allocation() {
   # No `submit`: a job array with a script of one's own, a run directory for each task; then a shell with an allocation.
   soon 180 all_idle
-  cp "$source/tests/fault/"{job,model}.toml "$home/"
+  copy_job
   cat >"$home/array.sh" <<'END'
 #!/bin/bash
 #SBATCH --nodes=2 --exclusive --no-kill --signal=B:USR1@60 --array=1-2 --output=/shared/home/array-%a.log

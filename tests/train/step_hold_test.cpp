@@ -12,7 +12,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 constexpr std::int64_t last = 5;
 
-struct Run {
+struct HeldRun {
   test::Scratch scratch;
   RunDir dir{scratch.path()};
   StepHold hold{dir, last};
@@ -31,13 +31,13 @@ struct Run {
 };
 
 TEST(StepHold, NoFileHoldsNothing) {
-  Run run;
+  HeldRun run;
   for (std::int64_t step = 1; step <= last; ++step) run.before(step);
   EXPECT_EQ(run.alive, 0);
 }
 
 TEST(StepHold, AStepTakesItsLeastTime) {
-  Run run;
+  HeldRun run;
   run.say("0.2 60\n");
   run.before(1);
   EXPECT_EQ(run.alive, 0) << "the first one has no step before it";
@@ -47,7 +47,7 @@ TEST(StepHold, AStepTakesItsLeastTime) {
 }
 
 TEST(StepHold, TheLastStepWaitsUntilTheFileIsGone) {
-  Run run;
+  HeldRun run;
   run.say("0 60");
   run.before(last - 1);
   EXPECT_EQ(run.alive, 0);
@@ -56,7 +56,7 @@ TEST(StepHold, TheLastStepWaitsUntilTheFileIsGone) {
 }
 
 TEST(StepHold, AStepThatIsHeldIsLetGoAtOnce) {
-  Run run;
+  HeldRun run;
   run.say("3600 60");
   run.before(1);
   run.before(2, 2);
@@ -64,13 +64,13 @@ TEST(StepHold, AStepThatIsHeldIsLetGoAtOnce) {
 }
 
 TEST(StepHold, TheLastStepDoesNotWaitForEver) {
-  Run run;
+  HeldRun run;
   run.say("0 0.2");
   EXPECT_GE(run.before(last) + 0.01, 0.2);
 }
 
 TEST(StepHold, AFileSystemThatIsAwayLetsNobodyGo) {
-  Run run;
+  HeldRun run;
   run.say("0.2 60");
   run.before(1);
   const auto aside = run.dir.path.string() + ".away";
