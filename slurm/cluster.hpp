@@ -7,6 +7,7 @@
 // SLURM's own words; a tool is not installed -> runtime, naming it. Nothing is retried here.
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,7 +50,6 @@ struct Node {
   std::string state_text;  ///< SLURM's words, for example "IDLE+DRAIN" or "DOWN*"
   std::string reason;      ///< why it is down or drained, else empty
   bool usable = false;     ///< up and answering as far as SLURM knows (its detector is minutes late)
-  int cpus = 0, gpus = 0;  ///< configured
 };
 
 /// Where a job could run besides.
@@ -72,14 +72,14 @@ class OutcomeUnknown : public Error {
               "Try again: Holdfast looks for the job first.") {}
 };
 
-/// One process on one node of a job, in a step of its own.
+/// One process on one node of a job, in a step of its own, with all CPUs and all memory that the job has
+/// there.
 struct StepRequest {
   JobId job = 0;
   std::string node;
   std::vector<std::string> command;
   std::filesystem::path output;  ///< stdout and stderr of the step, opened (appended to) by the node itself
-  int cpus = 0;                  ///< all of the node's; 0: leave -c out
-  int gpus = 0;                  ///< the job's GPUs per node; 0: none
+  int gpus = 0;                  ///< that the job has on this node; 0: those that it asked for by number
   std::string name = "agent";    ///< of the step, shown by squeue -s
 };
 
@@ -106,6 +106,9 @@ class Cluster {
   /// One entry for each name, in the order asked; Error (usage) when SLURM knows none of that name.
   virtual std::vector<Node> nodes(const std::vector<std::string>& names,
                                   std::chrono::milliseconds limit = default_limit) = 0;
+
+  /// GPUs that a running job has on each of its nodes, asked for or not; nodes without are left out.
+  virtual std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 
   virtual void cancel(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// Ends the job's steps and script (this process too, if it is one of them) and queues it again.

@@ -120,6 +120,12 @@ std::vector<Node> ClusterCli::nodes(const std::vector<std::string>& names, milli
   return asked;
 }
 
+std::map<std::string, int> ClusterCli::gpus(JobId id, milliseconds limit) {
+  const Finished done = call(details_argv(id), limit);
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM for the GPUs of job {}", id), done);
+  return read_gpus(done.out, id);
+}
+
 void ClusterCli::cancel(JobId id, milliseconds limit) {
   const Finished done = call(cancel_argv(id), limit);
   if (done.status != 0 && !says_unknown_job(done.err)) refuse(fmt::format("cannot cancel job {}", id), done);
@@ -152,7 +158,7 @@ void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, millis
 Command ClusterCli::step_command(const StepRequest& request) const {
   Command command;
   command.argv = step_argv(request);
-  command.environment = job_environment();
+  command.environment = step_environment();
   command.new_session = true;
   return command;
 }

@@ -15,6 +15,7 @@ class ClusterCli : public Cluster {
                                      std::chrono::milliseconds limit) override;
   std::optional<std::filesystem::path> script_of_job(JobId id, std::chrono::milliseconds limit) override;
   std::vector<Node> nodes(const std::vector<std::string>& names, std::chrono::milliseconds limit) override;
+  std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit) override;
   void cancel(JobId id, std::chrono::milliseconds limit) override;
   void requeue(JobId id, std::chrono::milliseconds limit) override;
   Surroundings surroundings(JobId id, std::chrono::milliseconds limit) override;

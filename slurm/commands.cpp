@@ -7,7 +7,7 @@
 namespace holdfast::slurm {
 namespace {
 
-constexpr std::string_view node_format = "--format=%N|%T|%o|%c|%G|%E";
+constexpr std::string_view node_format = "--format=%N|%T|%o|%E";
 
 std::vector<std::string> without_place(std::vector<std::string> prefixes) {
   prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"});
@@ -28,6 +28,8 @@ std::vector<std::string> tool_environment() {
 }
 
 std::vector<std::string> job_environment() { return without_place({}); }
+
+std::vector<std::string> step_environment() { return without_place({"SRUN_"}); }
 
 std::string file_pattern(const std::filesystem::path& path) {
   std::string out;
@@ -77,6 +79,10 @@ std::vector<std::string> partition_argv(const std::string& partition) {
   return {"sinfo", "--noheader", "--all", "--Node", "--partition=" + partition, std::string(node_format)};
 }
 
+std::vector<std::string> details_argv(JobId id) {
+  return {"scontrol", "--details", "show", "job", std::to_string(id)};
+}
+
 std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes) {
   return {"scontrol", "update", "JobId=" + std::to_string(id), "ExcNodeList=" + compress(nodes)};
 }
@@ -89,6 +95,8 @@ std::vector<std::string> step_argv(const StepRequest& request) {
   expects(request.job > 0 && !request.node.empty() && !request.command.empty(),
           "a step has a job, a node and a command");
   expects(expand(request.node).size() == 1, "a step runs on one node");
+  // No --cpus-per-task: without it a step has every CPU that the job has on the node. A number can be
+  // refused, for SLURM may reserve cores, and the job may want one thread of each core.
   std::vector<std::string> argv = {"srun",
                                    "--jobid=" + std::to_string(request.job),
                                    "--nodelist=" + request.node,
@@ -105,7 +113,6 @@ std::vector<std::string> step_argv(const StepRequest& request) {
                                    "--input=none",
                                    "--quiet"};
   if (!request.name.empty()) argv.push_back("--job-name=" + request.name);
-  if (request.cpus > 0) argv.push_back("--cpus-per-task=" + std::to_string(request.cpus));
   if (request.gpus > 0) argv.push_back("--gres=gpu:" + std::to_string(request.gpus));
   if (!request.output.empty()) {
     // Opened by slurmstepd on the node: output through srun hangs a step when srun's host is cut off.

@@ -14,10 +14,13 @@ namespace holdfast::slurm {
 /// The environment for every tool but sbatch: ours without SLURM_*, SQUEUE_*, SINFO_* and the like
 /// (SLURM_CONF stays), times in Unix seconds, messages in English.
 std::vector<std::string> tool_environment();
-/// The environment for sbatch and srun, which hand it on to the job: ours without the place of an enclosing
-/// job (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step). SBATCH_* stays for sbatch: sites set
-/// accounts with it.
+/// The environment for sbatch, which hands it on to the job: ours without the place of an enclosing job
+/// (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step). SBATCH_* stays for sbatch: sites set accounts
+/// with it.
 std::vector<std::string> job_environment();
+/// The environment for srun, which hands it on to the step: the same without SRUN_*, which would change what
+/// the step asks for (SRUN_CPUS_PER_TASK).
+std::vector<std::string> step_environment();
 
 std::vector<std::string> version_argv();                             ///< sinfo
 std::vector<std::string> ping_argv();                                ///< scontrol
@@ -30,6 +33,7 @@ std::vector<std::string> requeue_argv(JobId id);                             ///
 std::vector<std::string> wishes_argv(JobId id);                              ///< squeue: see read_wishes
 /// sinfo: the nodes of partitions ("a" or "a,b"), as nodes_argv asks for them
 std::vector<std::string> partition_argv(const std::string& partition);
+std::vector<std::string> details_argv(JobId id);  ///< scontrol: see read_gpus
 std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes);  ///< scontrol
 /// scontrol: for administrators
 std::vector<std::string> drain_argv(const std::string& node, const std::string& reason);

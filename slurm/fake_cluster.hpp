@@ -14,19 +14,19 @@ namespace holdfast::slurm {
 
 class FakeCluster : public Cluster {
  public:
-  explicit FakeCluster(const std::string& hostlist, int gpus = 8, int cpus = 16) {
+  explicit FakeCluster(const std::string& hostlist) {
     for (const auto& name : expand(hostlist)) {
       Node node;
       node.name = node.address = name;
       node.state_text = "idle";
       node.usable = true;
-      node.gpus = gpus, node.cpus = cpus;
       nodes_.push_back(node);
     }
   }
 
   // What a test may do to it.
   void controller(bool up) { up_ = up; }
+  static constexpr int gpus_per_node = 8;
   /// SLURM loses the job's answer: submit() throws, the job is there.
   void lose_next_submit_reply() { lose_reply_ = true; }
   /// A job appears, running on `nodes` (empty: pending).
@@ -93,6 +93,12 @@ class FakeCluster : public Cluster {
     std::vector<Node> asked;
     for (const auto& name : names) asked.push_back(at(name));
     return asked;
+  }
+  std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds) override {
+    need_controller();
+    std::map<std::string, int> all;
+    for (const auto& node : jobs_.at(id).nodes) all[node] = gpus_per_node;
+    return all;
   }
   void cancel(JobId id, std::chrono::milliseconds) override {
     need_controller();

@@ -194,14 +194,33 @@ int gpus_in(std::string_view gres) {
   return sum;
 }
 
+std::map<std::string, int> read_gpus(std::string_view out, JobId id) {
+  const std::string begin = "JobId=" + std::to_string(id) + " ";
+  std::map<std::string, int> gpus;
+  bool ours = false;  // the first task of a job array is shown with all others, of other numbers
+  for (auto line : lines_of(out)) {
+    if (line.starts_with("JobId=")) ours = line.starts_with(begin);
+    constexpr std::string_view nodes_mark = "     Nodes=", cpus_mark = " CPU_IDs=", gres_mark = " GRES=";
+    const auto cpus = line.find(cpus_mark), gres = line.find(gres_mark);
+    if (!ours || !line.starts_with(nodes_mark) || cpus == std::string_view::npos ||
+        gres == std::string_view::npos)
+      continue;
+    const int count = gpus_in(trimmed(line.substr(gres + gres_mark.size())));
+    if (count == 0) continue;
+    for (auto& node : expand(line.substr(nodes_mark.size(), cpus - nodes_mark.size())))
+      gpus[std::move(node)] += count;
+  }
+  return gpus;
+}
+
 std::vector<Node> read_nodes(std::string_view out) {
   static constexpr std::array<std::string_view, 8> good = {"idle",     "allocated", "mixed",   "completing",
                                                            "draining", "drained",   "planned", "reserved"};
   std::vector<Node> nodes;
   for (const auto line : lines_of(out)) {
-    const auto fields = fields_of<6>(line);
+    const auto fields = fields_of<4>(line);
     if (!fields) fail("sinfo", line);
-    const auto& [name, state, address, cpus, gres, reason] = *fields;
+    const auto& [name, state, address, reason] = *fields;
     // A node is listed once for each of its partitions.
     if (std::any_of(nodes.begin(), nodes.end(), [&, n = name](const Node& node) { return node.name == n; }))
       continue;
@@ -209,8 +228,6 @@ std::vector<Node> read_nodes(std::string_view out) {
     node.name = name;
     node.state_text = state;
     node.address = address.empty() ? name : address;
-    node.cpus = number<int>(cpus.substr(0, cpus.find('+'))).value_or(0);
-    node.gpus = gpus_in(gres);
     node.reason = or_empty(trimmed(reason));
     // A letter-less ending qualifies the state: '*' does not answer, '~' '%' '!' powered down or on its way.
     // '-' (planned for a job) and '$' (reserved) do no harm.

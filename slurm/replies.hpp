@@ -1,6 +1,7 @@
 #pragma once
 // What SLURM's tools answer, read into plain data: pure, tested with captured samples (tests/slurm/captured).
 // Written for the formats of commands.hpp.
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ struct Wishes {
 };
 /// Nothing on an empty reply; Error (runtime) on one that cannot be read.
 std::optional<Wishes> read_wishes(std::string_view out);
+/// GPUs of a job on each of its nodes, of the lines "     Nodes=dgx[001-002] CPU_IDs=0-15 Mem=...
+/// GRES=gpu:8(IDX:0-7)" of its details.
+std::map<std::string, int> read_gpus(std::string_view out, JobId id);
 /// In SLURM's order, each node once.
 std::vector<Node> read_nodes(std::string_view out);
 

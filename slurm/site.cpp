@@ -7,7 +7,6 @@
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
-#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
 
@@ -189,15 +188,6 @@ std::string gpu_model_in(std::string_view gres) {
   }
   return {};
 }
-
-int fewest_cpus_in(std::string_view cpus_per_node) {
-  int fewest = 0;
-  for (const auto part : split(cpus_per_node, ','))
-    if (const int cpus = number<int>(part); cpus > 0 && (fewest == 0 || cpus < fewest)) fewest = cpus;
-  return fewest;
-}
-
-int cpus_of_this_job() { return fewest_cpus_in(env::get_or("SLURM_JOB_CPUS_PER_NODE", "")); }
 
 std::vector<std::string> mpi_plugins(milliseconds limit) {
   const Finished done = ask({"srun", "--mpi=list"}, limit);

@@ -59,11 +59,6 @@ std::vector<std::string> read_mpi_plugins(std::string_view out);
 /// "h100" of "gpu:h100:8(S:0-1)"; "" when no model is named.
 std::string gpu_model_in(std::string_view gres);
 
-/// The fewest CPUs that a job has on any of its nodes: 8 of "16(x2),8"; 0 when the text holds no number.
-int fewest_cpus_in(std::string_view cpus_per_node);
-/// The same of the job that this process is a part of; 0: outside, or not told.
-int cpus_of_this_job();
-
 /// Asks SLURM's tools, each at most `limit`. Throws Error when there is no SLURM here, or it does not answer;
 /// what one tool alone does not tell is named in `unknown`.
 SiteFacts probe_site(std::chrono::milliseconds limit);

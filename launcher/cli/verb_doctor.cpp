@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,7 +15,6 @@
 #include "launcher/health/nodes.hpp"
 #include "launcher/health/pair_rounds.hpp"
 #include "slurm/cluster_cli.hpp"
-#include "slurm/site.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
@@ -81,8 +81,8 @@ int examine_here(const DoctorOptions& options) {
 struct Allocation {
   slurm::JobId job = 0;
   std::vector<std::string> nodes;
-  std::string here;  ///< how other nodes reach this one
-  int cpus = 0;
+  std::string here;                 ///< how other nodes reach this one
+  std::map<std::string, int> gpus;  ///< of each node
 };
 
 Allocation this_allocation(slurm::Cluster& cluster) {
@@ -90,7 +90,7 @@ Allocation this_allocation(slurm::Cluster& cluster) {
   const auto job = cluster.job(place.job);
   if (!job || job->nodes.empty())
     throw Error(Exit::usage, fmt::format("job {} has no nodes", place.job), "SLURM says so", "Has it ended?");
-  Allocation allocation{place.job, job->nodes, node_name(), slurm::cpus_of_this_job()};
+  Allocation allocation{place.job, job->nodes, node_name(), cluster.gpus(place.job)};
   if (!place.node.empty()) allocation.here = cluster.nodes({place.node}).front().address;
   return allocation;
 }
@@ -125,7 +125,7 @@ int examine_nodes(const DoctorOptions& options) {
     files::replace_atomically(witnesses.back(), allocation.here + "\n");
   }
   const fs::path folder = places.front()->path();
-  Steps(cluster, allocation.job, allocation.nodes, allocation.cpus, node_command(options, witnesses), folder)
+  Steps(cluster, allocation.job, allocation.nodes, allocation.gpus, node_command(options, witnesses), folder)
       .wait(limit_of(options) + step_limit);
   std::vector<NodeReport> reports;
   for (const auto& node : allocation.nodes) reports.push_back(read_report(node, folder / (node + ".out")));
@@ -140,7 +140,7 @@ int examine_network(const DoctorOptions& options) {
   files::replace_atomically(place.path() / "secret", control::to_hex(control::random_key()) + "\n", 0600);
   std::vector<std::string> command = {this_program().string(), "doctor", "--peer=" + place.path().string()};
   if (!options.interface.empty()) command.push_back("--interface=" + options.interface);
-  Steps steps(cluster, allocation.job, allocation.nodes, allocation.cpus, command, place.path());
+  Steps steps(cluster, allocation.job, allocation.nodes, allocation.gpus, command, place.path());
   RoundsPlan plan;
   plan.rounds = options.rounds;
   const auto result = lead_rounds(place.path(), allocation.here, allocation.nodes, plan);

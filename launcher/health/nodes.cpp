@@ -61,13 +61,14 @@ MeetingPlace::~MeetingPlace() {
   fs::remove_all(path_, ignored);
 }
 
-Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<std::string>& nodes, int cpus,
-             const std::vector<std::string>& command, const fs::path& folder) {
+Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<std::string>& nodes,
+             const std::map<std::string, int>& gpus, const std::vector<std::string>& command,
+             const fs::path& folder) {
   for (const auto& node : nodes) {
     slurm::StepRequest request;
     request.job = job, request.node = node, request.command = command;
     request.output = folder / (node + ".out");
-    request.cpus = cpus;  // GPUs are not asked for: a step is given all that the job has
+    if (const auto here = gpus.find(node); here != gpus.end()) request.gpus = here->second;
     request.name = "doctor";
     Command starter = cluster.step_command(request);
     starter.die_with_parent = true;

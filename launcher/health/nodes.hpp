@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -30,9 +31,10 @@ class MeetingPlace {
 class Steps {
  public:
   /// Starts `command` on every one of `nodes`; its output goes to `folder`/NODE.out, which the node itself
-  /// opens. `cpus`: that the job has on each.
-  Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<std::string>& nodes, int cpus,
-        const std::vector<std::string>& command, const std::filesystem::path& folder);
+  /// opens. `gpus`: that the job has on each.
+  Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<std::string>& nodes,
+        const std::map<std::string, int>& gpus, const std::vector<std::string>& command,
+        const std::filesystem::path& folder);
   ~Steps();
   Steps(const Steps&) = delete;
   /// Until all have ended, or the limit.

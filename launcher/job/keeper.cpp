@@ -56,12 +56,22 @@ Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
   return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
 }
 
-Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port,
-                   std::map<std::string, slurm::Node>& facts) {
+/// What SLURM gave the job, which may be more than it asked for: all of a node's for an exclusive job.
+std::map<std::string, int> gpus_of(slurm::Cluster& cluster, slurm::JobId job) {
+  try {
+    return cluster.gpus(job);
+  } catch (const Error& error) {
+    log::warn("{}; agents get the GPUs that the job asked for", error.what());
+    return {};
+  }
+}
+
+Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port) {
   std::vector<std::string> names;
   for (const auto& node : plan.nodes) names.push_back(node.name);
+  std::map<std::string, std::string> addresses;
   try {
-    for (auto& node : cluster.nodes(names)) facts[node.name] = node;
+    for (const auto& node : cluster.nodes(names)) addresses[node.name] = node.address;
   } catch (const Error& error) {
     log::warn("{}; node names serve as addresses", error.what());
   }
@@ -71,9 +81,9 @@ Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port,
   roster.first_placement.resize(static_cast<std::size_t>(plan.active));
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const auto& node = plan.nodes[i];
-    const auto known = facts.find(node.name);
+    const auto known = addresses.find(node.name);
     roster.nodes.push_back(
-        {node.name, known == facts.end() ? node.name : known->second.address, port, node.unit});
+        {node.name, known == addresses.end() ? node.name : known->second, port, node.unit});
     if (node.slot >= 0) roster.first_placement[static_cast<std::size_t>(node.slot)] = static_cast<int>(i);
     if (node.batch_host) roster.batch_host = static_cast<int>(i);
   }
@@ -96,12 +106,12 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class Keeper {
  public:
   Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
-         const std::map<std::string, slurm::Node>& facts, int drain_s)
+         std::map<std::string, int> gpus, int drain_s)
       : run_(run),
         cluster_(cluster),
         env_(env),
         job_(roster.job),
-        facts_(facts),
+        gpus_(std::move(gpus)),
         secret_(control::read_secret(run.secret())),
         children_(loop_),
         drain_s_(drain_s) {
@@ -256,13 +266,12 @@ class Keeper {
   }
 
   void start(const std::string& node) {
-    const auto known = facts_.find(node);
     slurm::StepRequest request;
     steps_[node].watch.started(steady_seconds());
     request.job = env_.job, request.node = node;
     request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
     request.output = run_.logs() / ("agent-" + node + ".log");
-    if (known != facts_.end()) request.cpus = known->second.cpus, request.gpus = known->second.gpus;
+    if (const auto here = gpus_.find(node); here != gpus_.end()) request.gpus = here->second;
     try {
       steps_[node].pid =
           children_.start(cluster_.step_command(request), [this, node](int status) { ended(node, status); });
@@ -308,7 +317,7 @@ class Keeper {
   slurm::Cluster& cluster_;
   slurm::JobEnv env_;
   std::string job_;
-  std::map<std::string, slurm::Node> facts_;
+  std::map<std::string, int> gpus_;  ///< that the job has on each node
   control::Key secret_;
   control::Loop loop_;
   Children children_;
@@ -343,10 +352,9 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
   write_plan(run, plan);
-  std::map<std::string, slurm::Node> nodes;
   const int port =
       config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
-  Roster roster = make_roster(plan, cluster, port, nodes);
+  Roster roster = make_roster(plan, cluster, port);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), fold(run));
   const auto past = histories(ledger, roster);
   for (auto& node : roster.nodes)
@@ -355,7 +363,7 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   files::replace_atomically(run.nodes(), to_json_text(roster));
   log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
             plan.spares, plan.world(), port);
-  Keeper keeper(run, cluster, env, roster, nodes, config.checkpoint.drain_s);
+  Keeper keeper(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s);
   const int code = keeper.run();
   try {
     print_admin_lines(run, roster.job);

@@ -7,9 +7,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 
 dir=$1
-# nodes=N gpus=G su=N slurmd_timeout=S
+# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...]
 read -r -a shape <"$dir/shape"
 declare -i nodes gpus su slurmd_timeout
+node_conf=''
 declare "${shape[@]}"
 
 etc=$dir/etc
@@ -54,7 +55,7 @@ CONF
   fi
   echo "NodeName=$all CPUs=$cores Boards=1 SocketsPerBoard=2" \
     "CoresPerSocket=$((cores / 2)) ThreadsPerCore=1" \
-    "RealMemory=$memory State=UNKNOWN$gres"
+    "RealMemory=$memory State=UNKNOWN$gres ${node_conf//,/ }"
   echo "PartitionName=pod Nodes=$all Default=YES MaxTime=INFINITE" \
     "DefaultTime=INFINITE State=UP"
 }

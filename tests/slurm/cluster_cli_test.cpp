@@ -12,6 +12,7 @@ using test::FakeTools;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 class ClusterCliTest : public ::testing::Test {
  protected:
@@ -140,18 +141,27 @@ TEST_F(ClusterCliTest, tells_the_version) {
   EXPECT_EQ(error_of([&] { cluster.version(); }).exit(), Exit::transient);
 }
 
+TEST_F(ClusterCliTest, asks_for_the_gpus_that_a_job_has) {
+  tools.answer("scontrol", FakeTools::captured("job_details.txt"));
+  EXPECT_THAT(cluster.gpus(3), ElementsAre(Pair("dgx003", 3), Pair("dgx004", 1)));
+  tools.answer("scontrol", "", "slurm_load_jobs error: Invalid job id specified\n", 1);
+  EXPECT_THAT(error_of([&] { cluster.gpus(3); }).what(), HasSubstr("Invalid job id specified"));
+}
+
 TEST_F(ClusterCliTest, starts_steps_free_of_the_callers_place) {
   env::set("SLURM_JOB_ID", "4");
   env::set("SLURM_CPUS_PER_TASK", "1");
+  env::set("SRUN_CPUS_PER_TASK", "1");
   StepRequest request;
   request.job = 4, request.node = "dgx001", request.command = {"true"};
   const Command command = cluster.step_command(request);
-  ::unsetenv("SLURM_JOB_ID"), ::unsetenv("SLURM_CPUS_PER_TASK");
+  ::unsetenv("SLURM_JOB_ID"), ::unsetenv("SLURM_CPUS_PER_TASK"), ::unsetenv("SRUN_CPUS_PER_TASK");
   EXPECT_EQ(command.argv.front(), "srun");
   EXPECT_TRUE(command.new_session);
   ASSERT_TRUE(command.environment);
   for (const auto& entry : *command.environment)
-    EXPECT_FALSE(entry.starts_with("SLURM_CPUS_PER_TASK") || entry.starts_with("SLURM_JOB_ID"));
+    for (const char* gone : {"SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_JOB_ID"})
+      EXPECT_FALSE(entry.starts_with(gone));
 }
 
 }  // namespace

@@ -17,15 +17,14 @@ TEST(Commands, start_one_step_that_shares_no_fate) {
   request.node = "dgx002";
   request.command = {"/opt/hold fast", "agent", "$(touch /tmp/evaluated)"};
   request.output = "/run/100%/agent-dgx002.log";
-  request.cpus = 224;
   request.gpus = 8;
   EXPECT_THAT(step_argv(request),
               ElementsAre("srun", "--jobid=17", "--nodelist=dgx002", "--nodes=1", "--ntasks=1", "--overlap",
                           "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--mem=0", "--cpu-bind=none",
                           "--mpi=none", "--export=ALL", "--input=none", "--quiet", "--job-name=agent",
-                          "--cpus-per-task=224", "--gres=gpu:8", "--open-mode=append",
-                          "--output=/run/100%%/agent-dgx002.log", "--error=/run/100%%/agent-dgx002.log",
-                          "/opt/hold fast", "agent", "$(touch /tmp/evaluated)"));
+                          "--gres=gpu:8", "--open-mode=append", "--output=/run/100%%/agent-dgx002.log",
+                          "--error=/run/100%%/agent-dgx002.log", "/opt/hold fast", "agent",
+                          "$(touch /tmp/evaluated)"));
 }
 
 TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
@@ -46,9 +45,9 @@ TEST(Commands, ask_in_formats_that_end_with_the_free_text) {
   EXPECT_THAT(job_argv(17), ElementsAre("squeue", "--noheader", "--all", "--states=all", "--jobs=17",
                                         "--format=%A|%T|%r|%N|%B|%e|%j"));
   EXPECT_THAT(scripts_argv(), ElementsAre("squeue", "--noheader", "--all", "--me", "--format=%A|%T|%o"));
-  EXPECT_THAT(nodes_argv({"dgx001", "dgx002"}),
-              ElementsAre("sinfo", "--noheader", "--all", "--Node", "--nodes=dgx[001-002]",
-                          "--format=%N|%T|%o|%c|%G|%E"));
+  EXPECT_THAT(nodes_argv({"dgx001", "dgx002"}), ElementsAre("sinfo", "--noheader", "--all", "--Node",
+                                                            "--nodes=dgx[001-002]", "--format=%N|%T|%o|%E"));
+  EXPECT_THAT(details_argv(17), ElementsAre("scontrol", "--details", "show", "job", "17"));
 }
 
 TEST(Commands, submit_a_script_by_its_absolute_path) {
@@ -63,8 +62,11 @@ TEST(Commands, keep_the_users_habits_out_of_the_tools) {
     env::set(name, "habit");
   for (const char* name : {"SLURM_CONF", "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST"})
     env::set(name, "kept");
-  const auto tools = tool_environment(), job = job_environment();
-  for (const auto& environment : {tools, job}) {
+  env::set("SRUN_CPUS_PER_TASK", "1");
+  const auto tools = tool_environment(), job = job_environment(), step = step_environment();
+  EXPECT_THAT(job, Contains("SRUN_CPUS_PER_TASK=1")) << "of the job's own steps";
+  EXPECT_THAT(step, Not(Contains("SRUN_CPUS_PER_TASK=1")));
+  for (const auto& environment : {tools, job, step}) {
     for (const auto& entry : environment) EXPECT_THAT(entry, Not(::testing::HasSubstr("SLURM_JOB_ID")));
     for (const char* gone : {"SLURM_JOB_ID=habit", "SLURM_TIME_FORMAT=habit", "SLURM_CLUSTERS=habit",
                              "SLURMD_NODENAME=habit", "PMIX_RANK=habit", "PMI_FD=habit"})
@@ -78,7 +80,7 @@ TEST(Commands, keep_the_users_habits_out_of_the_tools) {
   EXPECT_THAT(job, Not(Contains("LC_ALL=C"))) << "the job speaks the user's language";
   for (const char* name : {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME",
                            "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "SLURM_CONF",
-                           "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST"})
+                           "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST", "SRUN_CPUS_PER_TASK"})
     ::unsetenv(name);
 }
 

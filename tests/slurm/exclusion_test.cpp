@@ -16,7 +16,7 @@ using testing::IsEmpty;
 
 Surroundings around(const std::string& hostlist, std::vector<std::string> excluded = {}) {
   Surroundings out{std::move(excluded), {}};
-  for (const auto& name : expand(hostlist)) out.nodes.push_back({name, name, "idle", "", true, 8, 0});
+  for (const auto& name : expand(hostlist)) out.nodes.push_back({name, name, "idle", "", true});
   return out;
 }
 

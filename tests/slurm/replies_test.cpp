@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 std::string captured(const std::string& name) { return test::FakeTools::captured(name); }
 
 TEST(Replies, tell_a_running_job) {
@@ -96,6 +97,10 @@ TEST(Replies, survive_random_text) {
       read_job(text), read_nodes(text), read_submitted(text);
     } catch (const Error&) {
     }
+    try {
+      read_gpus("JobId=1 \n     Nodes=" + text + " CPU_IDs=0 GRES=gpu:" + text, 1);
+    } catch (const Error&) {
+    }
     read_jobs_of_script(text, "a"), read_version(text), read_ping(text), complaint(text), gpus_in(text);
   }
 }
@@ -119,8 +124,6 @@ TEST(Replies, tell_nodes) {
   ASSERT_EQ(idle.size(), 4u);
   EXPECT_EQ(idle[3].name, "dgx004");
   EXPECT_EQ(idle[3].address, "dgx004");
-  EXPECT_EQ(idle[3].cpus, 16);
-  EXPECT_EQ(idle[3].gpus, 8);
   EXPECT_EQ(idle[3].reason, "");
   for (const auto& node : idle) EXPECT_TRUE(node.usable);
 
@@ -149,9 +152,19 @@ TEST(Replies, judge_node_states) {
                                                                  {"fail", false},
                                                                  {"*", false},
                                                                  {"", false}})
-    EXPECT_EQ(read_nodes("n1|" + state + "|10.0.0.1|4|(null)|none\n").front().usable, usable) << state;
-  EXPECT_EQ(read_nodes("n1|idle|a|4|gpu:2|none\nn1|idle|a|4|gpu:2|none\n").size(), 1u)
-      << "one line for each partition";
+    EXPECT_EQ(read_nodes("n1|" + state + "|10.0.0.1|none\n").front().usable, usable) << state;
+  EXPECT_EQ(read_nodes("n1|idle|a|none\nn1|idle|a|none\n").size(), 1u) << "one line for each partition";
+}
+
+TEST(Replies, tell_the_gpus_of_a_job) {
+  const std::string out = captured("job_details.txt");
+  EXPECT_THAT(read_gpus(out, 1), IsEmpty()) << "pending";
+  EXPECT_THAT(read_gpus(out, 2), ElementsAre(Pair("dgx001", 8), Pair("dgx002", 8)))
+      << "exclusive: all of its nodes, asked for or not";
+  EXPECT_THAT(read_gpus(out, 3), ElementsAre(Pair("dgx003", 3), Pair("dgx004", 1)))
+      << "its own, though 4 is of the same array";
+  EXPECT_THAT(read_gpus(out, 5), IsEmpty()) << "none";
+  EXPECT_THAT(read_gpus(out, 6), IsEmpty()) << "no such job";
 }
 
 TEST(Replies, count_gpus) {

@@ -70,8 +70,6 @@ TEST(Site, settings_and_mpi_plugins) {
               ElementsAre("pmi2", "pmix_v3"));
   EXPECT_EQ(gpu_model_in("gpu:8"), "");
   EXPECT_EQ(gpu_model_in("nic:1,gpu:h200:8(S:0,2)"), "h200");
-  EXPECT_EQ(fewest_cpus_in("16(x2),8"), 8);
-  EXPECT_EQ(fewest_cpus_in(""), 0);
 }
 
 TEST(Site, is_probed_and_says_what_it_was_not_told) {

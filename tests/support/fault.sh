@@ -1,7 +1,8 @@
 # Sourced by the tests in tests/fault: a minipod of four nodes, an undisturbed run, and what the cases share. The promise, on
 # real SLURM, Open MPI and HDF5: a job that loses nodes, ranks or its leader ends in the same bits as one that lost nothing,
 # and it really came back from a checkpoint. Before: set `source` to the project's folder. After: set `all_cases`, define
-# case_NAME for each, and call run_cases with the script's arguments: HOLDFAST TRAIN TOOL [CASE...].
+# case_NAME for each, and call run_cases with the script's arguments: HOLDFAST TRAIN TOOL [CASE...]. `pod_options`, set
+# before, are for `minipod up`.
 # Speaks TAP; exits 77 where there is no SLURM to test with.
 # shellcheck shell=bash disable=SC2154 # source, all_cases
 # shellcheck source=tests/support/tap.sh
@@ -16,7 +17,7 @@ source "$source/tests/support/pod.sh"
 trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
-mini up --nodes 4 || { echo "Bail out! no minipod"; exit 1; }
+mini up --nodes 4 ${pod_options[@]+"${pod_options[@]}"} || { echo "Bail out! no minipod"; exit 1; }
 install_programs "${programs[@]}"
 make_tokens || { echo "Bail out! no tokens"; exit 1; }
 

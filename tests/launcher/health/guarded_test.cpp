@@ -120,15 +120,15 @@ TEST(Nodes, are_examined_by_a_step_each) {
   slurm::FakeCluster cluster("dgx[001-003]");
   const std::string report = report_json("x", {{"gpu.count", Fitness::ok, "8 of 8 GPUs", ""}}).dump();
   {
-    Steps steps(cluster, 1, {"dgx001"}, 0, {"/bin/sh", "-c", "echo a site greets you; echo '" + report + "'"},
-                here.folder());
+    Steps steps(cluster, 1, {"dgx001"}, {},
+                {"/bin/sh", "-c", "echo a site greets you; echo '" + report + "'"}, here.folder());
     steps.wait(Millis(20000));
   }
   {
-    Steps steps(cluster, 1, {"dgx002"}, 0, {"/bin/sh", "-c", "echo no such luck; exit 3"}, here.folder());
+    Steps steps(cluster, 1, {"dgx002"}, {}, {"/bin/sh", "-c", "echo no such luck; exit 3"}, here.folder());
     steps.wait(Millis(20000));
   }
-  Steps(cluster, 1, {"dgx003"}, 0, {"/bin/sleep", "1000"}, here.folder()).wait(Millis(50));  // and is ended
+  Steps(cluster, 1, {"dgx003"}, {}, {"/bin/sleep", "1000"}, here.folder()).wait(Millis(50));  // and is ended
   std::vector<NodeReport> reports;
   for (const char* name : {"dgx001", "dgx002", "dgx003"})
     reports.push_back(read_report(name, here.folder() / (std::string(name) + ".out")));
