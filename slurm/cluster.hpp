@@ -49,7 +49,8 @@ struct Node {
   std::string address;     ///< NodeAddr: a host name or address that other nodes reach it by
   std::string state_text;  ///< SLURM's words, for example "IDLE+DRAIN" or "DOWN*"
   std::string reason;      ///< why it is down or drained, else empty
-  bool usable = false;     ///< up and answering as far as SLURM knows (its detector is minutes late)
+  bool usable = false;     ///< a job can get it, now or later: up and answering as far as SLURM knows (its
+                           ///< detector is minutes late), and not drained
 };
 
 /// Where a job could run besides.

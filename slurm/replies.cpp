@@ -214,8 +214,8 @@ std::map<std::string, int> read_gpus(std::string_view out, JobId id) {
 }
 
 std::vector<Node> read_nodes(std::string_view out) {
-  static constexpr std::array<std::string_view, 8> good = {"idle",     "allocated", "mixed",   "completing",
-                                                           "draining", "drained",   "planned", "reserved"};
+  static constexpr std::array<std::string_view, 6> good = {"idle",       "allocated", "mixed",
+                                                           "completing", "planned",   "reserved"};
   std::vector<Node> nodes;
   for (const auto line : lines_of(out)) {
     const auto fields = fields_of<4>(line);

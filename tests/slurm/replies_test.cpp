@@ -131,7 +131,7 @@ TEST(Replies, tell_nodes) {
   ASSERT_EQ(down.size(), 4u);
   EXPECT_FALSE(down[0].usable);
   EXPECT_EQ(down[0].reason, "gone too");
-  EXPECT_TRUE(down[1].usable) << "draining: the node works on until its job is done";
+  EXPECT_FALSE(down[1].usable) << "draining: it works on until its job is done, and gets no other";
   EXPECT_EQ(down[1].state_text, "draining");
   EXPECT_EQ(down[1].reason, "so | said it");
 }
@@ -147,7 +147,9 @@ TEST(Replies, judge_node_states) {
                                                                  {"down*", false},
                                                                  {"unknown", false},
                                                                  {"idle#", false},
-                                                                 {"draining@", true},
+                                                                 {"draining@", false},
+                                                                 {"drained", false},
+                                                                 {"reserved$", true},
                                                                  {"planned", true},
                                                                  {"fail", false},
                                                                  {"*", false},
