@@ -55,8 +55,8 @@ struct Node {
 
 /// Where a job could run besides.
 struct Surroundings {
-  std::vector<std::string> excluded;  ///< that it does not want already
-  std::vector<Node> nodes;            ///< of its partitions
+  std::vector<std::string> excluded;          ///< that it does not want already
+  std::vector<std::vector<Node>> partitions;  ///< the nodes of each that it may run in; it runs in one
 };
 
 /// One batch job. Nothing here is evaluated by a shell.

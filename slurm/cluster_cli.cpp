@@ -144,9 +144,13 @@ Surroundings ClusterCli::surroundings(JobId id, milliseconds limit) {
   if (job.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), job);
   const auto wishes = read_wishes(job.out);
   if (!wishes) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
-  const Finished nodes = call(partition_argv(wishes->partition), limit);
-  if (nodes.status != 0) refuse("cannot read the nodes of partition " + wishes->partition, nodes);
-  return {wishes->excluded, read_nodes(nodes.out)};
+  Surroundings around{wishes->excluded, {}};
+  for (const auto& partition : wishes->partitions) {
+    const Finished nodes = call(partition_argv(partition), limit);
+    if (nodes.status != 0) refuse("cannot read the nodes of partition " + partition, nodes);
+    around.partitions.push_back(read_nodes(nodes.out));
+  }
+  return around;
 }
 
 void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {

@@ -76,7 +76,8 @@ std::vector<std::string> wishes_argv(JobId id) {
 }
 
 std::vector<std::string> partition_argv(const std::string& partition) {
-  return {"sinfo", "--noheader", "--all", "--Node", "--partition=" + partition, std::string(node_format)};
+  // Without --all, which sinfo refuses beside --partition: a partition that is named is shown, hidden or not.
+  return {"sinfo", "--noheader", "--Node", "--partition=" + partition, std::string(node_format)};
 }
 
 std::vector<std::string> details_argv(JobId id) {

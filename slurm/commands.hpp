@@ -31,7 +31,7 @@ std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
 std::vector<std::string> wishes_argv(JobId id);                              ///< squeue: see read_wishes
-/// sinfo: the nodes of partitions ("a" or "a,b"), as nodes_argv asks for them
+/// sinfo: the nodes of one partition, as nodes_argv asks for them
 std::vector<std::string> partition_argv(const std::string& partition);
 std::vector<std::string> details_argv(JobId id);  ///< scontrol: see read_gpus
 std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes);  ///< scontrol

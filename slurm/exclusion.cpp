@@ -27,8 +27,11 @@ Exclusion exclusion(const Surroundings& around, const std::vector<std::string>& 
   for (const auto& name : failed)
     if (!among(all, name)) all.push_back(name);
   if (all.size() == around.excluded.size()) return {};
-  const auto left = std::count_if(around.nodes.begin(), around.nodes.end(),
-                                  [&](const Node& node) { return node.usable && !among(all, node.name); });
+  std::ptrdiff_t left = 0;  // in the partition with the most
+  for (const auto& nodes : around.partitions)
+    left = std::max(left, std::count_if(nodes.begin(), nodes.end(), [&](const Node& node) {
+                      return node.usable && !among(all, node.name);
+                    }));
   if (left < wanted)
     return {{},
             fmt::format("the job needs {} nodes and only {} others of its partition are up", wanted, left)};

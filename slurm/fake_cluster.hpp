@@ -113,7 +113,7 @@ class FakeCluster : public Cluster {
   }
   Surroundings surroundings(JobId id, std::chrono::milliseconds) override {
     need_controller();
-    return {excluded[id], nodes_};
+    return {excluded[id], {nodes_}};
   }
   void exclude(JobId id, const std::vector<std::string>& nodes, std::chrono::milliseconds) override {
     need_controller();

@@ -157,7 +157,13 @@ std::optional<Wishes> read_wishes(std::string_view out) {
   if (out.empty()) return std::nullopt;
   const auto fields = fields_of<2>(out);
   if (!fields) fail("squeue", out);
-  return Wishes{std::string((*fields)[0]), expand(or_empty((*fields)[1]))};
+  Wishes wishes{{}, expand(or_empty((*fields)[1]))};
+  for (std::string_view rest = (*fields)[0]; !rest.empty();) {
+    const auto end = std::min(rest.find(','), rest.size());
+    wishes.partitions.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return wishes;
 }
 
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script) {

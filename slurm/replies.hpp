@@ -30,8 +30,8 @@ std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& 
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
 /// What a job asks for.
 struct Wishes {
-  std::string partition;              ///< one, or several with commas
-  std::vector<std::string> excluded;  ///< nodes
+  std::vector<std::string> partitions;  ///< a running job's: the one that it runs in
+  std::vector<std::string> excluded;    ///< nodes
 };
 /// Nothing on an empty reply; Error (runtime) on one that cannot be read.
 std::optional<Wishes> read_wishes(std::string_view out);

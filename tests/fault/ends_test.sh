@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(drained crash_loop user_error)
+all_cases=(drained requeued script_lost crash_loop user_error)
 
 case_drained() {
   # The time limit is near: the state is saved, and the next job of the run goes on from there.
@@ -38,6 +38,42 @@ case_drained() {
 }
 starts_now() { mini exec scontrol update "JobId=$job" StartTime=now; }
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
+
+# loses NODE: the run, which has no spare, is over for want of it, and SLURM is told not to give it to the job again.
+loses() {
+  mini kill-node "$1"
+  check "$run: is over" soon 60 over "$run"
+  check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
+  check "$run: back in the queue, without $1" soon 30 excludes "$1"
+}
+excludes() { equal "$(mini exec scontrol show job "$job" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p')" "$1"; }
+# Its nodes have forgotten the job: SLURM starts it again, or lets it wait for two minutes.
+trains_again() { training "$run" 2 || { starts_now; false; }; }
+
+case_requeued() {
+  # A node dies, and there is no spare: the next job of the run goes on, on other nodes.
+  start requeued --set cluster.spares=0 --set train.steps=1000000
+  mid_run 20
+  local lost
+  lost=$(nth 2)
+  loses "$lost"
+  mini revive-node "$lost"
+  check "$run: the next job trains" soon 120 trains_again
+  check "$run: not on $lost" equal "$(placement "$run" | grep -c "$lost")" 0
+  mini exec scancel "$job"
+  check "$run: has left the queue" soon 60 job_gone "$job"
+}
+
+case_script_lost() {
+  # The node of the batch script dies: the leader puts the job back into the queue.
+  start script_lost --set cluster.spares=0 --set train.steps=1000000
+  mid_run 20
+  local lost
+  lost=$(mini exec squeue -h -j "$job" -o %B)
+  loses "$lost"
+  mini exec scancel "$job"
+  mini revive-node "$lost"
+}
 
 case_crash_loop() {
   start crash_loop --set 'rank.command=["sh", "-c", "sleep 0.2; exit 9"]'

@@ -9,6 +9,7 @@ namespace holdfast::slurm {
 namespace {
 
 using test::FakeTools;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -146,6 +147,16 @@ TEST_F(ClusterCliTest, asks_for_the_gpus_that_a_job_has) {
   EXPECT_THAT(cluster.gpus(3), ElementsAre(Pair("dgx003", 3), Pair("dgx004", 1)));
   tools.answer("scontrol", "", "slurm_load_jobs error: Invalid job id specified\n", 1);
   EXPECT_THAT(error_of([&] { cluster.gpus(3); }).what(), HasSubstr("Invalid job id specified"));
+}
+
+TEST_F(ClusterCliTest, asks_for_the_nodes_of_each_partition_of_a_job) {
+  tools.answer("squeue", "a,b|dgx009\n");
+  tools.answer("sinfo", FakeTools::captured("nodes_idle.txt"));
+  const auto around = cluster.surroundings(3);
+  EXPECT_THAT(around.excluded, ElementsAre("dgx009"));
+  ASSERT_EQ(around.partitions.size(), 2u);
+  EXPECT_EQ(around.partitions[1].size(), 4u);
+  EXPECT_THAT(tools.calls(), AllOf(HasSubstr("--partition=a\n"), HasSubstr("--partition=b\n")));
 }
 
 TEST_F(ClusterCliTest, starts_steps_free_of_the_callers_place) {

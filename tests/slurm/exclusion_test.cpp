@@ -15,8 +15,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 Surroundings around(const std::string& hostlist, std::vector<std::string> excluded = {}) {
-  Surroundings out{std::move(excluded), {}};
-  for (const auto& name : expand(hostlist)) out.nodes.push_back({name, name, "idle", "", true});
+  Surroundings out{std::move(excluded), {{}}};
+  for (const auto& name : expand(hostlist)) out.partitions.front().push_back({name, name, "idle", "", true});
   return out;
 }
 
@@ -33,8 +33,12 @@ TEST(Exclusion, NeverMakesAJobWaitForEver) {
   EXPECT_THAT(change.nodes, IsEmpty());
   EXPECT_THAT(change.why_not, HasSubstr("only 3 others"));
   auto half_down = around("n[1-8]");
-  for (std::size_t i = 4; i < 8; ++i) half_down.nodes[i].usable = false;
+  for (std::size_t i = 4; i < 8; ++i) half_down.partitions.front()[i].usable = false;
   EXPECT_THAT(exclusion(half_down, {"n2"}, 4).nodes, IsEmpty());
+  auto two = around("n[1-5]");
+  two.partitions.push_back(around("n[2-4],n[6-7]").partitions.front());
+  EXPECT_THAT(exclusion(two, {"n2"}, 4).nodes, ElementsAre("n2")) << "both have 4 others";
+  EXPECT_THAT(exclusion(two, {"n2", "n3"}, 4).nodes, IsEmpty()) << "5 others, but no partition has 4 of them";
 }
 
 TEST(Exclusion, FollowsTheRequeue) {
@@ -63,10 +67,12 @@ TEST(Exclusion, WhereNodesAreShortOnlyThoseThatFailedStayOut) {
 TEST(Exclusion, CommandsAndReplies) {
   EXPECT_THAT(exclude_argv(7, {"n3", "n4"}),
               ElementsAre("scontrol", "update", "JobId=7", "ExcNodeList=n[3-4]"));
-  EXPECT_THAT(partition_argv("a,b"), testing::Contains("--partition=a,b"));
+  EXPECT_THAT(partition_argv("a"),
+              ElementsAre("sinfo", "--noheader", "--Node", "--partition=a", "--format=%N|%T|%o|%E"));
   const auto wishes = read_wishes("defq|dgx[003-004]\n");
   ASSERT_TRUE(wishes);
-  EXPECT_EQ(wishes->partition, "defq");
+  EXPECT_THAT(wishes->partitions, ElementsAre("defq"));
+  EXPECT_THAT(read_wishes("a,b|\n")->partitions, ElementsAre("a", "b"));
   EXPECT_THAT(wishes->excluded, ElementsAre("dgx003", "dgx004"));
   EXPECT_THAT(read_wishes("defq|\n")->excluded, IsEmpty());
   EXPECT_FALSE(read_wishes("\n"));

@@ -98,6 +98,10 @@ TEST(Replies, survive_random_text) {
     } catch (const Error&) {
     }
     try {
+      read_wishes(text + "|" + text);
+    } catch (const Error&) {
+    }
+    try {
       read_gpus("JobId=1 \n     Nodes=" + text + " CPU_IDs=0 GRES=gpu:" + text, 1);
     } catch (const Error&) {
     }
