@@ -5,10 +5,18 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/clock.hpp"
+
 namespace holdfast::log {
 
 /// `speaker` prefixes every line, for example "agent dgx003" or "rank 7". Call once, early.
 void start(const std::string& speaker);
+/// The same, but no caller ever waits for stderr, which may be a file on storage that does not answer: lines
+/// are written by a thread of their own. 1 MiB of them may wait; then lines are dropped, and a later line
+/// says how many. Whoever ends the process other than through main() calls flush() before.
+void start_in_background(const std::string& speaker);
+/// Waits until the lines so far are written; false when the limit came first. At once without a thread.
+bool flush(Millis limit);
 /// What start() was told, for a loaded module: it has a log of its own.
 const std::string& speaker();
 void info(std::string_view text);

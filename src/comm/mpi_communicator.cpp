@@ -211,6 +211,7 @@ std::span<std::byte> MpiCommunicator::symmetric_memory(std::int64_t bytes) {
 void MpiCommunicator::abort(std::string_view why) noexcept {
   try {
     log::error("ending all ranks: {}", why);
+    log::flush(Millis(500));
   } catch (...) {
   }
   engine_->abort(static_cast<int>(Exit::runtime));

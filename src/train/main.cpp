@@ -77,6 +77,8 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   world->barrier();  // nobody leaves while another may still fail
 }
 
+constexpr Millis last_lines{2000};  // to write them, before this process ends
+
 /// The one place where failures become exit codes.
 int run(const Arguments& arguments, comm::MpiSession& session) {
   std::unique_ptr<control::RankLink> link;
@@ -97,6 +99,7 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
   if (session.rank() != 0 && !(link && link->supervised()))
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   log::error("{}", why);
+  log::flush(last_lines);
   if (link) link->failed(code, why);
   if (session.size() > 1) session.abort(code);
   return code;
@@ -130,6 +133,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   holdfast::comm::MpiSession session(&argc, &argv);
-  holdfast::log::start(session.size() > 1 ? fmt::format("rank {}", session.rank()) : "holdfast-train");
+  holdfast::log::start_in_background(session.size() > 1 ? fmt::format("rank {}", session.rank())
+                                                        : "holdfast-train");
   return holdfast::train::run(arguments, session);
 }

@@ -2,10 +2,10 @@
 // metrics.jsonl: one line per step, written by logical rank 0.
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
-#include <string>
 
-#include "src/base/files.hpp"
+#include "src/base/write_queue.hpp"
 
 namespace holdfast::train {
 
@@ -33,26 +33,30 @@ struct StepMetrics {
 
 class Metrics {
  public:
-  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. If only that of `step`
-  /// itself is missing, it gets one with loss null and "lost": true. The file is replaced, not cut: a rank of
-  /// an earlier attempt that is still alive somewhere goes on writing to a file that nobody sees.
-  Metrics(std::filesystem::path path, std::int64_t step, int attempt);
+  /// Keeps the lines of steps up to `step`; later ones, torn ones and strange ones go. Steps between the last
+  /// line that is kept and `step` get lines with loss null and "lost": true. The file is replaced, not cut: a
+  /// rank of an earlier attempt that is still alive somewhere goes on writing to a file that nobody sees.
+  /// Reads and writes at once; what follows is written by `queue`, which must outlive this.
+  Metrics(std::filesystem::path path, std::int64_t step, int attempt, WriteQueue& queue);
 
-  /// A line that cannot be written (full disk) is lost, with a warning; training is worth more than its
-  /// record.
-  void append(const StepMetrics& step) noexcept;
-  /// Loss of the last line, if there is one.
+  /// Never waits for the file. A line that cannot be written (full disk), or for which the queue has no room,
+  /// is lost, with a warning; training is worth more than its record.
+  void append(const StepMetrics& step);
+  /// Behind the lines so far: keeps those of steps up to `step` alone, as the constructor does.
+  void roll_back(std::int64_t step);
+  /// Loss of the last step, if there is one.
   std::optional<double> last_loss() const { return last_loss_; }
-  /// Seconds of the steps whose lines were kept.
+  /// Seconds of the steps whose lines were kept at the start.
   double seconds_before() const { return seconds_before_; }
 
  private:
-  std::filesystem::path path_;
+  struct File;
+  std::shared_ptr<File> file_;  ///< shared with the queue's thread, which alone uses it after the start
+  WriteQueue& queue_;
   int attempt_;
   std::optional<double> last_loss_;
   double seconds_before_ = 0;
-  files::Fd file_;
-  bool torn_ = false;  ///< the last line may be incomplete
+  std::int64_t dropped_ = 0;  ///< lines in a row, for which there was no room
 };
 
 }  // namespace holdfast::train

@@ -130,6 +130,7 @@ void Saver::serve() {
 
 void Saver::persist(Job& job) {
   const Outcome outcome = write(job);
+  if (parts_.before_vote) parts_.before_vote();
   if (link_.supervised())
     link_.vote(job.point.step, outcome.ok, outcome.payload);
   else if (world_.rank() == 0)

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,9 @@ class Saver {
     std::unique_ptr<ImageWriter> writer;
     std::unique_ptr<StateCopier> copier;
     int arenas = 2;  ///< snapshots on their way to disk, 1 or 2
+    /// Where it is set, called before each vote on the saver's thread, which may wait: for the metrics of the
+    /// steps before, so that a run that is resumed from the checkpoint finds them.
+    std::function<void()> before_vote = {};
   };
   /// `generation`: of this attempt. Memory of the arenas comes from `device`. References outlive the saver.
   Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation, Parts parts,

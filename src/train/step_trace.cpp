@@ -90,8 +90,13 @@ std::string trace_json(int rank, const std::vector<tensor::Profile::Span>& compu
 }
 
 StepTrace::StepTrace(const config::Trace& settings, std::filesystem::path folder, int rank,
-                     tensor::Profile& profile, const flight::FlightRecorder* recorder)
-    : settings_(settings), folder_(std::move(folder)), rank_(rank), profile_(profile), recorder_(recorder) {}
+                     tensor::Profile& profile, const flight::FlightRecorder* recorder, WriteQueue& queue)
+    : settings_(settings),
+      folder_(std::move(folder)),
+      rank_(rank),
+      profile_(profile),
+      recorder_(recorder),
+      queue_(queue) {}
 
 void StepTrace::begin(std::int64_t step) {
   if (!traced(step)) return;
@@ -128,13 +133,18 @@ void StepTrace::finish() {
   table_.communicating = static_cast<double>(covered(wire_)) * 1e-9;
   if (rank_ == 0) log::info("{} traced steps on rank 0\n{}", table_.steps, to_text(table_));
   if (profile_.left_out() > 0) log::warn("the trace leaves out {} spans", profile_.left_out());
-  try {
-    std::filesystem::create_directories(folder_);
-    files::replace_atomically(folder_ / fmt::format("rank-{:05}.json", rank_),
-                              trace_json(rank_, profile_.spans(), wire_));
-  } catch (const std::exception& error) {
-    log::warn("the trace is lost: {}", error.what());
-  }
+  std::string text = trace_json(rank_, profile_.spans(), wire_);
+  const std::size_t bytes = text.size();
+  const bool taken =
+      queue_.add(bytes, [file = folder_ / fmt::format("rank-{:05}.json", rank_), text = std::move(text)] {
+        try {
+          std::filesystem::create_directories(file.parent_path());
+          files::replace_atomically(file, text);
+        } catch (const std::exception& error) {
+          log::warn("the trace is lost: {}", error.what());
+        }
+      });
+  if (!taken) log::warn("the trace is lost: {} bytes more may not wait for {}", bytes, folder_.string());
   profile_.clear();
   wire_.clear();
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/write_queue.hpp"
 #include "src/config/run_config.hpp"
 #include "src/flight/recorder.hpp"
 #include "src/tensor/profile.hpp"
@@ -42,14 +43,14 @@ std::string trace_json(int rank, const std::vector<tensor::Profile::Span>& compu
 
 class StepTrace {
  public:
-  /// Steps [first, first + count) of `settings`; files go to `folder`/rank-NNNNN.json. `recorder` may be
-  /// null: no spans of communication.
+  /// Steps [first, first + count) of `settings`; files go to `folder`/rank-NNNNN.json, written by
+  /// `queue`. `recorder` may be null: no spans of communication.
   StepTrace(const config::Trace& settings, std::filesystem::path folder, int rank, tensor::Profile& profile,
-            const flight::FlightRecorder* recorder);
+            const flight::FlightRecorder* recorder, WriteQueue& queue);
   /// Before the step that leads from `step` to `step` + 1.
   void begin(std::int64_t step);
-  /// After it: `done` steps are done. After the last traced one writes the file; rank 0 says the table. A
-  /// file that cannot be written costs the trace, not the run.
+  /// After it: `done` steps are done. After the last traced one the file is handed to the queue; rank 0
+  /// says the table. A file that cannot be written costs the trace, not the run.
   void end(std::int64_t done);
 
  private:
@@ -64,6 +65,7 @@ class StepTrace {
   int rank_;
   tensor::Profile& profile_;
   const flight::FlightRecorder* recorder_;
+  WriteQueue& queue_;
   std::vector<WireSpan> wire_;
   std::uint64_t drained_ = 0;  ///< collectives of the recorder that were looked at
   TimeTable table_;

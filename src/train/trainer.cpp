@@ -51,9 +51,12 @@ double resident_mib() {
   return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
+constexpr std::size_t most_records = 64 << 20;  // bytes that wait: some 150,000 steps
+constexpr Millis records_patience{10000};       // before a checkpoint, and at the end
+
 Saver::Parts saver_parts(const Setup& setup, device::Device& device, const StateViews& views,
                          const checkpoint::Facts& facts, checkpoint::Generation generation,
-                         const std::optional<Injector>& injector) {
+                         const std::optional<Injector>& injector, WriteQueue& records) {
   const auto& c = setup.config.checkpoint;
   checkpoint::WriteOptions options;
   options.read_back = c.read_back == config::ReadBack::none     ? checkpoint::ReadBack::none
@@ -64,7 +67,8 @@ Saver::Parts saver_parts(const Setup& setup, device::Device& device, const State
   auto writer = make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
                                    views.writers, facts, options});
   if (injector) writer = injector->wrap(std::move(writer));
-  return {std::move(writer), make_state_copier(device), arenas};
+  return {std::move(writer), make_state_copier(device), arenas,
+          [&records] { records.flush(records_patience); }};
 }
 
 /// What is known of failures before any was seen: of the nodes, by the cluster file, and how many of them the
@@ -102,9 +106,12 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       silent_(setup, engine_, world),
       injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
                                            : std::nullopt),
+      records_(most_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
-             saver_parts(setup, device, views_, facts_, generation_, injector_), device, world, link),
-      trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder) {
+             saver_parts(setup, device, views_, facts_, generation_, injector_, records_), device, world,
+             link),
+      trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder,
+             records_) {
   if (world.rank() != 0) return;
   log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
             engine_.planned_wire_bytes());
@@ -124,7 +131,7 @@ control::FinalState Trainer::run() {
   if (!link_.supervised()) signals_.emplace();
   const bool saved = restore_or_initialize();
   if (world_.rank() == 0) {
-    metrics_.emplace(setup_.dir.metrics(), point_.step, generation_.attempt);
+    metrics_.emplace(setup_.dir.metrics(), point_.step, generation_.attempt, records_);
     FailureRate rate = expected_failures(setup_, engine_.local() != nullptr, engine_.layout().mesh.replicas);
     rate.lived(metrics_->seconds_before());
     rate.failed(std::max(0, generation_.attempt - 1));
@@ -165,6 +172,8 @@ control::FinalState Trainer::run() {
           saver_.why(), "Make room and start the run again: it goes on from the last checkpoint");
   }
   progress(control::Phase::finishing);
+  if (!records_.flush(records_patience))
+    log::warn("the last metrics or traces are not written: {} does not answer", setup_.dir.path.string());
   return {point_.step, point_.tokens, metrics_ ? metrics_->last_loss().value_or(0.0) : 0.0, digest_};
 }
 
@@ -210,7 +219,7 @@ void Trainer::roll_back(std::int64_t next_sample) {
   guard_.skips = skips;
   if (world_.rank() == 0) {
     log::warn("rolled back to step {}, state {}; on from sample {}", point_.step, digest_, next_sample);
-    metrics_.emplace(setup_.dir.metrics(), point_.step, generation_.attempt);
+    metrics_->roll_back(point_.step);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/base/clock.hpp"
+#include "src/base/write_queue.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/control/rank_link.hpp"
 #include "src/optim/guard.hpp"
@@ -83,6 +84,7 @@ class Trainer {
   SilentCheck silent_;
   std::optional<Injector> injector_;  ///< where drill.allowed
   std::optional<StepHold> hold_;      ///< likewise
+  WriteQueue records_;                ///< metrics and traces on their way to the run directory
   Saver saver_;
   std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
   checkpoint::RunPoint point_;               ///< where the run stands

@@ -18,17 +18,6 @@ using std::chrono::milliseconds;
 
 class Killed : public TrainingFixture {
  protected:
-  /// The ranks that this mpirun has started.
-  static std::vector<pid_t> ranks_of(pid_t mpirun) {
-    std::vector<pid_t> out;
-    const auto process = std::filesystem::path("/proc") / std::to_string(mpirun) / "task";
-    std::error_code ended;
-    for (const auto& thread : std::filesystem::directory_iterator(process, ended)) {
-      std::ifstream children(thread.path() / "children");
-      for (pid_t child = 0; children >> child;) out.push_back(child);
-    }
-    return out;
-  }
   /// Folders of checkpoints that are not committed: "step-00000007.tmp-0-2".
   std::set<std::string> unfinished() const {
     std::set<std::string> out;

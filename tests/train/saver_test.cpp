@@ -128,8 +128,8 @@ class SaverTest : public ::testing::Test {
     settings.when_busy = when_busy;
     return std::make_unique<Saver>(
         dir_, settings, checkpoint::Generation{3, 7},
-        Saver::Parts{std::make_unique<FakeWriter>(writes_), std::move(copier), arenas}, *device_, world_,
-        link_);
+        Saver::Parts{std::make_unique<FakeWriter>(writes_), std::move(copier), arenas, before_vote_},
+        *device_, world_, link_);
   }
   void save(Saver& saver, std::int64_t step, bool must = false) {
     saver.begin({step, 100 * step, 10 * step}, state_.state(), must);
@@ -143,6 +143,7 @@ class SaverTest : public ::testing::Test {
   FakeState state_;
   Gate gate_;
   Writes writes_;
+  std::function<void()> before_vote_;
 };
 
 TEST_F(SaverTest, WhatIsWrittenIsTheStateOfTheMomentAndNotLaterOne) {
@@ -161,6 +162,16 @@ TEST_F(SaverTest, WhatIsWrittenIsTheStateOfTheMomentAndNotLaterOne) {
   ASSERT_EQ(link_.votes.size(), 2u);
   EXPECT_EQ(link_.votes[1].payload, "image of step 2");
   EXPECT_EQ(s->why(), "");
+}
+
+TEST_F(SaverTest, TheVoteWaitsForTheRecordOfTheStepsBefore) {
+  std::vector<std::pair<std::size_t, std::size_t>> seen;  // writes and votes
+  before_vote_ = [&] { seen.emplace_back(writes_.steps.size(), link_.votes.size()); };
+  const auto s = saver(config::WhenBusy::wait);
+  save(*s, 1);
+  s->wait_durable();
+  EXPECT_THAT(seen, ElementsAre(std::pair(1u, 0u)));
+  EXPECT_EQ(link_.votes.size(), 1u);
 }
 
 /// Proved by who waits for whom: the copy goes on while the caller, who has returned from begin(), holds it

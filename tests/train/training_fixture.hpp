@@ -66,6 +66,17 @@ class TrainingFixture : public ::testing::Test {
                  const std::vector<std::string>& before = {}) const {
     return run(command(world, dir, sets, before), std::chrono::seconds(60));
   }
+  /// The ranks that this mpirun has started.
+  static std::vector<pid_t> ranks_of(pid_t mpirun) {
+    std::vector<pid_t> out;
+    const auto process = std::filesystem::path("/proc") / std::to_string(mpirun) / "task";
+    std::error_code ended;
+    for (const auto& thread : std::filesystem::directory_iterator(process, ended)) {
+      std::ifstream children(thread.path() / "children");
+      for (pid_t child = 0; children >> child;) out.push_back(child);
+    }
+    return out;
+  }
   nlohmann::json result(const std::string& dir) const {
     return nlohmann::json::parse(files::read_text(folder_ / dir / "result.json"));
   }
