@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <utility>
 
 #include "src/base/log.hpp"
 #include "src/model/init.hpp"
@@ -70,6 +72,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
       transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
+      window_(device),
       leaf_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries) {
   if (setup.config.precision.products == config::Products::fp8 &&
       setup.config.fp8.scaling == config::Scaling::delayed) {
@@ -85,7 +88,6 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
     moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
                             : device.allocate(moments_.planned_bytes(), "the moments"));
   }
-  mirror_ = std::make_unique<StateMirror>(device, layout_, weights_, adamw_, offload);
   const std::string& resume = setup.config.run.resume;
   const bool forks = resume != "auto" && resume != "none";
   if (!device.is_host())
@@ -93,9 +95,10 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   base_ = fill_frozen(setup, layout_, policy_, weights_, stream_, world);
   require_one_identity(world, numerics());
   local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
+  slot_shape_ = slot_shape_of(local_run_, world.rank());
   if (local_folder) open_local_level(*local_folder);
-  const StateArenas seen = mirror_->host();
-  views_ = views_of(setup_.shape, layout_, seen.parameters, seen.exp_avg, seen.exp_avg_sq, adamw_.moments());
+  const auto [parameters, exp_avg, exp_avg_sq] = arenas();
+  views_ = views_of(setup_.shape, layout_, parameters, exp_avg, exp_avg_sq, adamw_.moments());
   transformer_.on_progress([this](model::Phase phase, int) {
     if (progress_ != nullptr)
       (*progress_)(phase == model::Phase::forward ? control::Phase::forward : control::Phase::backward);
@@ -112,13 +115,11 @@ void Engine::open_local_level(const std::filesystem::path& folder) {
   if (world_.rank() == 0)
     log::info("local level: {} slots of {} bytes per rank in {}", file.slots(), file.slot(0).size(),
               folder.string());
-  slot_shape_ = slot_shape_of(local_run_, world_.rank());
   LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
   if (device_.is_host()) {
     parts.live = [this](std::span<std::byte> slot) { live_in(slot); };
     local_ = make_host_local_level(std::move(parts));
   } else {
-    parts.live = [this](std::span<std::byte> slot) { mirror_->take(in_slot(slot)); };
     local_ = make_device_local_level(std::move(parts), device_, arenas());
   }
 }
@@ -135,31 +136,59 @@ void Engine::live_in(std::span<std::byte> slot) {
   const auto parameter_bytes = static_cast<std::size_t>(slot_shape_.exp_avg);
   lie(parameters_, slot.first(parameter_bytes));
   lie(moments_, slot.subspan(parameter_bytes));
-  if (views_.held.tensors.empty()) return;  // they are yet to be made
-  const StateArenas seen = mirror_->host();
-  move_views(views_, layout_, seen.parameters, seen.exp_avg, seen.exp_avg_sq, adamw_.moments());
+  if (!views_.held.tensors.empty()) show(arenas());  // else they are yet to be made
+}
+
+void Engine::show(const StateArenas& arenas) {
+  move_views(views_, layout_, arenas.parameters, arenas.exp_avg, arenas.exp_avg_sq, adamw_.moments());
+}
+
+void Engine::make_room() {
+  if (device_.is_host() || local_) return;  // the state itself, or a slot
+  room_ = std::make_unique<LazyMemory>(slot_shape_.bytes, "the state that is restored");
+  show(in_slot(room_->span()));
 }
 
 void Engine::initialize() {
   if (local_) local_->invalidate();
-  const auto [parameters, exp_avg, exp_avg_sq] = mirror_->host();
-  const auto moment_bytes = tensor::bytes_of(adamw_.moments());
+  if (std::exchange(room_, nullptr)) show(arenas());
   const bool adapts = setup_.shape.adapters.any();  // then model.weights lie beside what is trained
   const bool from_files = !(adapts ? setup_.config.lora.weights : setup_.config.model.weights).empty();
-  if (from_files && adapts) read_initial_adapters(setup_, base_.digest, views_, world_);
-  if (from_files && !adapts) read_initial_weights(setup_, views_, world_);
+  if (from_files && adapts) read_initial_adapters(setup_, base_.digest, views_, window_, world_);
+  if (from_files && !adapts) read_initial_weights(setup_, views_, window_, world_);
+  const auto moment_bytes = tensor::bytes_of(adamw_.moments());
+  const auto [parameters, exp_avg, exp_avg_sq] = arenas();
   for (const shard::Piece& piece : layout_.held) {
-    if (!from_files)
-      model::initial_weights(setup_.shape, tensors_[static_cast<std::size_t>(piece.tensor)],
-                             setup_.config.train.seed, piece.first,
-                             {parameters + piece.offset, static_cast<std::size_t>(piece.count)});
+    const config::TensorSpec& tensor = tensors_[static_cast<std::size_t>(piece.tensor)];
+    if (!from_files) {
+      constexpr std::int64_t each = sizeof(float);
+      window_.write(reinterpret_cast<std::byte*>(parameters + piece.offset), piece.count * each,
+                    [&](std::span<std::byte> part, std::int64_t at) {
+                      model::initial_weights(setup_.shape, tensor, setup_.config.train.seed,
+                                             piece.first + at / each,
+                                             {reinterpret_cast<float*>(part.data()), part.size() / each});
+                    });
+    }
     for (std::byte* moments : {exp_avg, exp_avg_sq})  // a failed load may have left something
-      std::fill_n(moments + piece.offset * moment_bytes, piece.count * moment_bytes, std::byte{0});
+      stream_.zero(moments + piece.offset * moment_bytes, piece.count * moment_bytes);
   }
 }
 
 void Engine::publish() {
-  mirror_->store();
+  if (room_) {
+    const SlotShape& s = slot_shape_;
+    const StateArenas from = in_slot(room_->span()), to = arenas();
+    const auto move = [&](void* there, const void* here, std::int64_t bytes) {
+      window_.write(static_cast<std::byte*>(there), bytes, [&](std::span<std::byte> part, std::int64_t at) {
+        std::memcpy(part.data(), static_cast<const std::byte*>(here) + at, part.size());
+      });
+    };
+    move(to.parameters, from.parameters, s.parameter_bytes);
+    move(to.exp_avg, from.exp_avg, s.moment_bytes);
+    move(to.exp_avg_sq, from.exp_avg_sq, s.moment_bytes);
+    room_.reset();
+    show(to);
+  }
   weights_.publish();
 }
 

@@ -18,13 +18,14 @@
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
 #include "src/train/frozen_base.hpp"
+#include "src/train/lazy_memory.hpp"
 #include "src/train/leaf_batch.hpp"
 #include "src/train/leaf_watch.hpp"
 #include "src/train/local_level.hpp"
 #include "src/train/model_weights.hpp"
 #include "src/train/setup.hpp"
-#include "src/train/state_mirror.hpp"
 #include "src/train/state_views.hpp"
+#include "src/train/state_window.hpp"
 #include "src/train/step_orders.hpp"
 
 namespace holdfast::train {
@@ -46,16 +47,18 @@ class Engine {
   const shard::Layout& layout() const { return layout_; }
   /// What adapters are trained on; empty without adapters.
   const FrozenBase& base() const { return base_; }
-  /// Of the host's side of the state: what it is after fetch(), and what becomes of it with publish(). With a
-  /// local level on the host the memory that they show changes with update(): keep the reference, no copy.
+  /// Of the state where it lies, on a GPU in its memory: then the host sees it through window(). With a local
+  /// level on the host the memory that they show changes with update(): keep the reference, no copy.
   const StateViews& views() const { return views_; }
-  void fetch() { mirror_->fetch(); }
+  StateWindow& window() { return window_; }
   /// Where the state lies now, on the device. It changes with update(), and so may these.
   StateArenas arenas() { return {weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq()}; }
   /// What the local files of all ranks are like; also where there is no local level.
   const LocalRun& local_run() const { return local_run_; }
   /// The local level, or null where there is none.
   LocalLevel* local() { return local_.get(); }
+  /// Before a restore: from here to initialize() or publish() the views show memory that the host can fill.
+  void make_room();
   /// Step 0: weights of the seed, or those that model.weights names; moments zero. Each rank fills in what it
   /// holds; nobody ever has the whole model. Collective.
   void initialize();
@@ -121,6 +124,7 @@ class Engine {
   void open_local_level(const std::filesystem::path& folder);
   /// The three arenas, in a slot.
   StateArenas in_slot(std::span<std::byte> slot) const;
+  void show(const StateArenas& arenas);
   /// From now on the state lies in this slot.
   void live_in(std::span<std::byte> slot);
 
@@ -151,7 +155,8 @@ class Engine {
   std::optional<model::Fp8Scaling> scaling_;  // delayed
   std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
   std::vector<std::uint64_t> amax_words_;
-  std::unique_ptr<StateMirror> mirror_;
+  StateWindow window_;
+  std::unique_ptr<LazyMemory> room_;  // for a restore: laid out as a slot
   StateViews views_;
   LocalRun local_run_;
   SlotShape slot_shape_;

@@ -85,13 +85,16 @@ ModelFiles open_weights(const Setup& setup, comm::Communicator& world) {
                                    });
 }
 
-void read_initial_weights(const Setup& setup, const StateViews& views, comm::Communicator& world) {
+void read_initial_weights(const Setup& setup, const StateViews& views, StateWindow& window,
+                          comm::Communicator& world) {
   const auto begin = Clock::now();
   const ModelFiles files = open_weights(setup, world);
   std::int64_t bytes = 0;
-  together(world, true, [&] { bytes = files.read(weights_in(views.held)); });
+  together(world, true, [&] {
+    window.fill(weights_in(views.held), [&](const State& part) { bytes += files.read(part); });
+  });
   const State owned = weights_in(views.owned);
-  files.check(owned.tensors, digest_state(owned, world).tensors);
+  files.check(owned.tensors, digest_state(owned, window, world).tensors);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (world.rank() == 0)
     log::info("initial weights: read in {:.2f} s, {:.1f} MB by this rank", seconds,
@@ -99,13 +102,14 @@ void read_initial_weights(const Setup& setup, const StateViews& views, comm::Com
 }
 
 void read_initial_adapters(const Setup& setup, const std::string& base_digest, const StateViews& views,
-                           comm::Communicator& world) {
+                           StateWindow& window, comm::Communicator& world) {
   const auto files = open_together<AdapterFiles>(setup.config.lora.weights, "lora.weights", world,
                                                  [&](const AdapterFiles& found) {
                                                    require_adapters(found, setup, base_digest);
                                                    log::info("initial adapters: {}", found.path().string());
                                                  });
-  together(world, true, [&] { files.read(weights_in(views.held)); });
+  together(world, true,
+           [&] { window.fill(weights_in(views.held), [&](const State& part) { files.read(part); }); });
 }
 
 }  // namespace holdfast::train

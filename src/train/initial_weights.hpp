@@ -4,6 +4,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/train/setup.hpp"
 #include "src/train/state_views.hpp"
+#include "src/train/state_window.hpp"
 #include "src/weights/model_files.hpp"
 
 namespace holdfast::train {
@@ -13,12 +14,14 @@ namespace holdfast::train {
 weights::ModelFiles open_weights(const Setup& setup, comm::Communicator& world);
 
 /// Collective. Fills the pieces of `views.held` that belong to the model; moments are left alone. Every rank
-/// reads the ranges of its own pieces and nothing else, all at once. Throws Error on every rank.
-void read_initial_weights(const Setup& setup, const StateViews& views, comm::Communicator& world);
+/// reads the ranges of its own pieces and nothing else, all at once, for a GPU through the window. Throws
+/// Error on every rank.
+void read_initial_weights(const Setup& setup, const StateViews& views, StateWindow& window,
+                          comm::Communicator& world);
 
 /// The same with adapters. `base_digest`: of the weights beside them, which must be those that the adapters
 /// were trained on, where these know.
 void read_initial_adapters(const Setup& setup, const std::string& base_digest, const StateViews& views,
-                           comm::Communicator& world);
+                           StateWindow& window, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -54,7 +54,7 @@ class Sealing : public LocalLevel {
     join();
     rotation_.move(slot);
     if (parts_.file.sealed(slot)) rotation_.snapshot();
-    parts_.live(parts_.file.slot(slot));
+    take(slot);
   }
   int spare_slot(std::span<const int> needed) override {
     join();  // nothing is read from a slot any more
@@ -70,6 +70,8 @@ class Sealing : public LocalLevel {
   }
 
  protected:
+  /// Training goes on with the state in this slot.
+  virtual void take(int slot) = 0;
   /// Seals the live slot once `copied` has passed.
   void seal_in_background(const checkpoint::RunPoint& point, const tensor::Event& copied) {
     rotation_.snapshot();
@@ -126,6 +128,8 @@ class HostLocalLevel final : public Sealing {
   }
 
  private:
+  void take(int slot) override { parts_.live(parts_.file.slot(slot)); }
+
   HostLocalLevel(int live, LocalLevelParts& parts) : Sealing(std::move(parts), live) {
     parts_.live(parts_.file.slot(live));
   }
@@ -168,6 +172,15 @@ class DeviceLocalLevel final : public Sealing {
   void invalidate() override {}
 
  private:
+  void take(int slot) override {
+    const std::byte* const from = pinned_[static_cast<std::size_t>(slot)];
+    tensor::Stream& compute = device_.compute();
+    compute.copy(arenas_.parameters, from, shape_.parameter_bytes);
+    compute.copy(arenas_.exp_avg, from + shape_.exp_avg, shape_.moment_bytes);
+    compute.copy(arenas_.exp_avg_sq, from + shape_.exp_avg_sq, shape_.moment_bytes);
+    compute.record().wait();  // the slot may change again
+  }
+
   DeviceLocalLevel(int live, LocalLevelParts& parts, device::Device& device, const StateArenas& arenas)
       : Sealing(std::move(parts), live),
         device_(device),

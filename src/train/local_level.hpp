@@ -75,12 +75,13 @@ struct LocalLevelParts {
   LocalRun run;
   int rank = 0;
   int every = 1;
-  /// The state that training goes on with lies in this slot. On the host: and will be changed there.
+  /// The state that training goes on with lies in this slot, and will be changed there.
   std::function<void(std::span<std::byte> slot)> live;
 };
 /// The arenas lie in the slots; `live` is called at once, and whenever another slot has become the live one.
 std::unique_ptr<LocalLevel> make_host_local_level(LocalLevelParts parts);
-/// The arenas are copied from device memory by the side stream; `live` is called for adopt() alone.
+/// The arenas are copied from device memory by the side stream, and back to it by adopt(). There is no
+/// `live`.
 std::unique_ptr<LocalLevel> make_device_local_level(LocalLevelParts parts, device::Device& device,
                                                     const StateArenas& arenas);
 

@@ -48,7 +48,7 @@ class Saver {
   struct Parts {
     std::unique_ptr<ImageWriter> writer;
     std::unique_ptr<StateCopier> copier;
-    int arenas = 2;  ///< snapshots on their way to disk, 1 or 2
+    int arenas = 2;  ///< snapshots on their way to disk, 1 or 2; 0: as of ArenaPool
     /// Where it is set, called before each vote on the saver's thread, which may wait: for the metrics of the
     /// steps before, so that a run that is resumed from the checkpoint finds them.
     std::function<void()> before_vote = {};
@@ -61,7 +61,7 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// Bytes of the arenas.
+  /// Bytes of the arenas that stay.
   std::int64_t memory_bytes() const { return arenas_.bytes(); }
   /// True while a save would have to wait for an arena.
   bool busy() { return !arenas_.has_free(); }

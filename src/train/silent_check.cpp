@@ -75,13 +75,7 @@ std::span<const std::uint64_t> SilentCheck::numbers_of_all(std::uint64_t mine) {
 }
 
 std::uint64_t SilentCheck::seal_of_held() {
-  engine_.fetch();
-  const checkpoint::State& held = engine_.views().held;
-  for (std::size_t i = 0; i < digests_.size(); ++i) {
-    const checkpoint::PieceView& p = held.pieces[i];
-    digests_[i] =
-        digest_part(static_cast<std::uint64_t>(p.first), p.data, held.tensors[index(p.tensor)].type, p.count);
-  }
+  engine_.window().digests(engine_.views().held, digests_);
   return seal_of(digests_);
 }
 

@@ -116,6 +116,31 @@ class DeviceCopier final : public StateCopier {
   bool begun_ = false;
 };
 
+class WindowCopier final : public StateCopier {
+ public:
+  explicit WindowCopier(StateWindow& window) : window_(window) {}
+
+  void begin(std::span<const Copy> list) override {
+    expects(list_.empty(), "one list is copied at a time");
+    list_.assign(list.begin(), list.end());
+  }
+
+  double join() override {
+    if (list_.empty()) return 0;
+    const auto start = Clock::now();
+    for (const Copy& copy : list_)
+      window_.read(copy.from, copy.bytes, [&](std::span<const std::byte> part, std::int64_t at) {
+        std::memcpy(copy.to + at, part.data(), part.size());
+      });
+    list_.clear();
+    return seconds_since(start);
+  }
+
+ private:
+  StateWindow& window_;
+  std::vector<Copy> list_;
+};
+
 }  // namespace
 
 #if defined(__SSE2__)
@@ -143,6 +168,9 @@ std::unique_ptr<StateCopier> make_host_copier(CopyBytes copy) {
 }
 std::unique_ptr<StateCopier> make_device_copier(device::Device& device) {
   return std::make_unique<DeviceCopier>(device);
+}
+std::unique_ptr<StateCopier> make_window_copier(StateWindow& window) {
+  return std::make_unique<WindowCopier>(window);
 }
 std::unique_ptr<StateCopier> make_state_copier(device::Device& device) {
   return device.is_host() ? make_host_copier() : make_device_copier(device);

@@ -8,11 +8,12 @@
 #include <span>
 
 #include "src/device/device.hpp"
+#include "src/train/state_window.hpp"
 
 namespace holdfast::train {
 
 struct Copy {
-  std::byte* to = nullptr;          ///< host memory; on a GPU, memory that the device gave
+  std::byte* to = nullptr;          ///< host memory; for a GPU's side stream, memory that the device gave
   const std::byte* from = nullptr;  ///< where the state lies: device memory on a GPU
   std::int64_t bytes = 0;
 };
@@ -35,7 +36,10 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
 std::unique_ptr<StateCopier> make_host_copier(CopyBytes copy = copy_bytes);
 /// By the side stream of a GPU, enqueued by the thread that begins. The device outlives it.
 std::unique_ptr<StateCopier> make_device_copier(device::Device& device);
-/// Whichever fits.
+/// Through the window, by the thread that joins, to any host memory: for copies that are rare. The window
+/// outlives it.
+std::unique_ptr<StateCopier> make_window_copier(StateWindow& window);
+/// Whichever of the first two fits.
 std::unique_ptr<StateCopier> make_state_copier(device::Device& device);
 
 }  // namespace holdfast::train

@@ -6,6 +6,7 @@
 
 #include "checkpoint/state.hpp"
 #include "src/comm/communicator.hpp"
+#include "src/train/state_window.hpp"
 
 namespace holdfast::train {
 
@@ -15,7 +16,9 @@ struct StateDigest {
   std::string text() const { return checkpoint::digest_text(state); }  ///< 16 hex digits
 };
 
-/// Collective. `owned`: over all ranks, every element once.
+/// Collective. `owned`, in host memory: over all ranks, every element once.
 StateDigest digest_state(const checkpoint::State& owned, comm::Communicator& world);
+/// The same of a state that lies where the window looks.
+StateDigest digest_state(const checkpoint::State& owned, StateWindow& window, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -54,20 +54,23 @@ double resident_mib() {
 constexpr std::size_t most_records = 64 << 20;  // bytes that wait: some 150,000 steps
 constexpr Millis records_patience{10000};       // before a checkpoint, and at the end
 
-Saver::Parts saver_parts(const Setup& setup, device::Device& device, const StateViews& views,
-                         const checkpoint::Facts& facts, checkpoint::Generation generation,
-                         const std::optional<Injector>& injector, WriteQueue& records) {
+Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow& window,
+                         const StateViews& views, const checkpoint::Facts& facts,
+                         checkpoint::Generation generation, const std::optional<Injector>& injector,
+                         WriteQueue& records) {
   const auto& c = setup.config.checkpoint;
   checkpoint::WriteOptions options;
   options.read_back = c.read_back == config::ReadBack::none     ? checkpoint::ReadBack::none
                       : c.read_back == config::ReadBack::sample ? checkpoint::ReadBack::sample
                                                                 : checkpoint::ReadBack::full;
-  // One that is asked for now and then waits for nothing before it.
-  const int arenas = c.every == 0 ? 1 : 2;
+  // One that is asked for now and then waits for nothing before it. For a GPU's the host then keeps no
+  // memory.
+  const bool rare = c.every == 0, passing = rare && !device.is_host();
+  const int arenas = passing ? 0 : rare ? 1 : 2;
   auto writer = make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
                                    views.writers, facts, options});
   if (injector) writer = injector->wrap(std::move(writer));
-  return {std::move(writer), make_state_copier(device), arenas,
+  return {std::move(writer), passing ? make_window_copier(window) : make_state_copier(device), arenas,
           [&records] { records.flush(records_patience); }};
 }
 
@@ -108,8 +111,8 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
                                            : std::nullopt),
       records_(most_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
-             saver_parts(setup, device, views_, facts_, generation_, injector_, records_), device, world,
-             link),
+             saver_parts(setup, device, engine_.window(), views_, facts_, generation_, injector_, records_),
+             device, world, link),
       trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder,
              records_) {
   if (world.rank() != 0) return;
@@ -120,8 +123,8 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
               setup.shape.adapters.rank, config::trained_parameters_of(setup.shape),
               config::parameters_of(setup.shape) + config::trained_parameters_of(setup.shape),
               engine_.base().digest);
-  log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk",
-            saver_.memory_bytes());
+  log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk{}",
+            saver_.memory_bytes(), saver_.memory_bytes() > 0 ? "" : ", until there is a save");
   if (const std::string checks = silent_.describe(); !checks.empty())
     log::info("silent data corruption: {}", checks);
 }
@@ -163,8 +166,7 @@ control::FinalState Trainer::run() {
   if (trains || !saved) {
     progress(control::Phase::finishing);
     check_replicas();
-    engine_.fetch();
-    digest_ = digest_state(views_.owned, world_).text();
+    digest_ = digest_state(views_.owned, engine_.window(), world_).text();
     if (!saver_.wait_durable())
       throw Error(
           Exit::runtime,
@@ -183,6 +185,7 @@ bool Trainer::restore_or_initialize() {
                            setup_.config.run.other_numerics == "continue", false,
                            setup_.place.agent ? setup_.place.agent->trusted_step : -1};
   const RestoreContext context = restore_context(setup_, engine_, world_);
+  engine_.make_room();
   const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context);
   begin_at(from);
   if (LocalLevel* const local = engine_.local()) {
@@ -205,13 +208,14 @@ void Trainer::begin_at(const RestoredFrom& from) {
   point_ = from.point;
   guard_ = guard_from_text(point_.detector);
   engine_.set_scaling(point_.scaling);
-  digest_ = from.fresh ? digest_state(views_.owned, world_).text() : from.digest;
+  digest_ = from.fresh ? digest_state(views_.owned, engine_.window(), world_).text() : from.digest;
   silent_.begin_at(point_.step);
 }
 
 void Trainer::roll_back(std::int64_t next_sample) {
   const std::uint64_t skips = guard_.skips;
   progress(control::Phase::restoring);
+  engine_.make_room();
   const RestoredFrom from = restore(setup_.dir, {setup_.config.run.resume, true, true, true}, views_, facts_,
                                     world_, restore_context(setup_, engine_, world_));
   begin_at(from);

@@ -165,6 +165,52 @@ TEST_F(GpuTraining, LocalSnapshotsChangeNoBitAndBringAKilledRunBack) {
   EXPECT_EQ(losses("run"), losses("one"));
 }
 
+/// A state of 52 MB. Where neither snapshots nor saves keep copies of it, the host pins none: it is made,
+/// digested, saved in the end, and restored through a window of 16 MiB.
+TEST_F(GpuTraining, WithoutSnapshotsAndSavesNoStateIsPinnedOnTheHost) {
+  constexpr std::int64_t words = 16384;
+  write_tokens("wide.bin", words, 500);
+  write("model.toml",
+        "[model]\nname = \"wide\"\nvocabulary = 16384\nwidth = 128\nlayers = 1\nheads = 4\nkv_heads = 2\nffn "
+        "= 128\nmax_sequence = 64\n");
+  const Sets wide = {"data.tokens=" + path("wide.bin"),
+                     "train.sequence=8",
+                     "train.micro_batch=1",
+                     "train.leaves=2",
+                     "train.lanes=2",
+                     "train.steps=2"};
+  const auto with = [&](Sets sets) { return sets.insert(sets.begin(), wide.begin(), wide.end()), sets; };
+  const auto pinned = [](const std::string& log) {
+    std::smatch found;
+    return std::regex_search(log, found, std::regex(", (\\d+) bytes of host memory pinned"))
+               ? std::stoll(found[1])
+               : -1;
+  };
+  constexpr std::int64_t window = 16 << 20, beside = 12 << 20, state = 51'000'000;
+  const Finished none = start("none", {1, with({"checkpoint.every=0"}), {}});
+  ASSERT_EQ(none.status, 0) << none.err;
+  EXPECT_GE(pinned(none.err), window);
+  EXPECT_LE(pinned(none.err), window + beside);
+
+  const Finished saves = start("saves", {1, with({"checkpoint.every=1"}), {}});
+  ASSERT_EQ(saves.status, 0) << saves.err;
+  EXPECT_GE(pinned(saves.err), 2 * state) << "both arenas are counted";
+  EXPECT_EQ(digest("saves"), digest("none"));
+
+  const auto restored =
+      std::vector<Sets>{{"checkpoint.every=0"}, {"checkpoint.every=0", "shard.offload=moments"}};
+  for (std::size_t i = 0; i < restored.size(); ++i) {
+    const std::string dir = "restored" + std::to_string(i);
+    Sets sets = with(restored[i]);
+    sets.push_back("run.resume=" + checkpoint("saves", 1).string());
+    const Finished done = start(dir, {1, sets, {}});
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 1"));
+    EXPECT_LE(pinned(done.err), window + beside + (i == 0 ? 0 : 2 * state / 3 + (1 << 20)));
+    EXPECT_EQ(digest(dir), digest("none"));
+  }
+}
+
 TEST_F(GpuTraining, RollsBackAsOneRankDoes) {
   const Sets jumpy = {"train.steps=10",         "optim.schedule=constant", "optim.warmup_steps=0",
                       "optim.lr=2e-2",          "checkpoint.every=4",      "guard.window=4",

@@ -307,6 +307,26 @@ TEST_F(SaverTest, ABusySaverWaitsForAnArenaAndMemoryIsBounded) {
   EXPECT_EQ(s->totals().skipped, 0);
 }
 
+/// For saves that are rare: memory is there from the copy to the end of the write.
+TEST_F(SaverTest, ASaverWithoutArenasTakesMemoryForEachSave) {
+  writes_.gate = &gate_;
+  const auto s = saver(config::WhenBusy::wait, 0);
+  EXPECT_EQ(s->memory_bytes(), 0);
+  EXPECT_FALSE(s->busy());
+  save(*s, 1);
+  EXPECT_TRUE(s->busy());
+  state_.a[0] = 8;
+  std::thread writer_goes_on([&] { gate_.open(2); });
+  save(*s, 2);  // returns only when the first is written
+  writer_goes_on.join();
+  s->wait_durable();
+  EXPECT_FALSE(s->busy());
+  EXPECT_THAT(writes_.steps, ElementsAre(1, 2));
+  EXPECT_THAT(writes_.values[0], ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(writes_.values[1], ElementsAre(8, 2, 3, 4, 5));
+  EXPECT_EQ(s->memory_bytes(), 0);
+}
+
 TEST_F(SaverTest, ABusySaverSkipsWhereItMayAndCountsIt) {
   writes_.gate = &gate_;
   const auto s = saver(config::WhenBusy::skip);

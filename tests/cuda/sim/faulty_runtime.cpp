@@ -27,7 +27,8 @@ FaultyRuntime::FaultyRuntime(const Options& options, std::optional<Fault> fault)
     : SimRuntime(options), fault_(fault) {}
 
 FaultyRuntime::~FaultyRuntime() {
-  log::info("simulated GPU: {} graphs launched, {} pieces of memory", launches_, allocations_);
+  log::info("simulated GPU: {} graphs launched, {} pieces of memory, {} bytes of host memory pinned",
+            launches_, allocations_, pinned_bytes_);
 }
 
 void* FaultyRuntime::device_alloc(std::int64_t bytes) {
@@ -36,12 +37,12 @@ void* FaultyRuntime::device_alloc(std::int64_t bytes) {
 }
 
 void* FaultyRuntime::host_alloc(std::int64_t bytes) {
-  ++allocations_;
+  ++allocations_, pinned_bytes_ += bytes;
   return SimRuntime::host_alloc(bytes);
 }
 
 void* FaultyRuntime::host_register(void* memory, std::int64_t bytes) {
-  ++allocations_;
+  ++allocations_, pinned_bytes_ += bytes;
   return SimRuntime::host_register(memory, bytes);
 }
 

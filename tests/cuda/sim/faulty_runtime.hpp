@@ -27,7 +27,8 @@ Fault fault_from_text(const std::string& text);
 class FaultyRuntime final : public SimRuntime {
  public:
   FaultyRuntime(const Options& options, std::optional<Fault> fault);
-  /// Says in the log how many graphs were launched and how many pieces of memory were asked for.
+  /// Says in the log how many graphs were launched, how many pieces of memory were asked for, and how many
+  /// bytes of host memory were pinned in all.
   ~FaultyRuntime() override;
 
   void* device_alloc(std::int64_t bytes) override;
@@ -40,7 +41,7 @@ class FaultyRuntime final : public SimRuntime {
   void strike();
 
   const std::optional<Fault> fault_;
-  std::int64_t launches_ = 0, allocations_ = 0;  // by the trainer's thread alone
+  std::int64_t launches_ = 0, allocations_ = 0, pinned_bytes_ = 0;  // by the trainer's thread alone
 };
 
 }  // namespace holdfast::cuda::sim

@@ -1,0 +1,127 @@
+// The host's window on a state in the memory of a (simulated) GPU: any size, in parts that are never larger
+// than half of it.
+#include "src/train/state_window.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "src/base/error.hpp"
+#include "src/cuda/cuda_device.hpp"
+#include "src/train/state_copier.hpp"
+#include "tests/cuda/sim/reference_attention.hpp"
+#include "tests/cuda/sim/reference_gemm.hpp"
+#include "tests/cuda/sim/sim_runtime.hpp"
+
+namespace holdfast::train {
+namespace {
+
+constexpr std::int64_t window_bytes = 512;
+
+class StateWindows : public ::testing::Test {
+ protected:
+  static std::unique_ptr<cuda::CudaDevice> simulated() {
+    using namespace cuda;
+    auto runtime = std::make_unique<sim::SimRuntime>();
+    sim::SimRuntime& gpu = *runtime;
+    return std::make_unique<CudaDevice>(
+        CudaParts{std::move(runtime), std::make_unique<sim::ReferenceGemm>(gpu, false, 0),
+                  std::make_unique<sim::ReferenceAttention>(gpu), nullptr},
+        device::DeviceOptions{.limit = std::chrono::seconds(20)});
+  }
+  /// Bytes in device memory that the compute stream has yet to write.
+  std::byte* on_device(const void* data, std::size_t bytes) {
+    std::byte* const memory = device_->allocate(static_cast<std::int64_t>(bytes), "a test").data();
+    device_->compute().upload(memory, data, static_cast<std::int64_t>(bytes));
+    return memory;
+  }
+  template <class T>
+  std::vector<T> downloaded(const void* from, std::size_t count) {
+    std::vector<T> out(count);
+    device_->compute().download(out.data(), from, static_cast<std::int64_t>(count * sizeof(T)));
+    return out;
+  }
+
+  const std::unique_ptr<cuda::CudaDevice> device_ = simulated();
+  StateWindow window_{*device_, window_bytes};
+};
+
+TEST_F(StateWindows, PartsCoverAllOfItInOrderAndFitHalfTheWindow) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{1}, std::size_t{256}, std::size_t{257}, std::size_t{5000}}) {
+    std::vector<std::uint8_t> bytes(size);
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{3});
+    std::byte* const memory = on_device(bytes.data(), size);
+    std::vector<std::uint8_t> seen;
+    window_.read(memory, static_cast<std::int64_t>(size),
+                 [&](std::span<const std::byte> part, std::int64_t at) {
+                   EXPECT_LE(part.size(), static_cast<std::size_t>(window_bytes / 2));
+                   ASSERT_EQ(at, std::ssize(seen));
+                   for (const std::byte b : part) seen.push_back(std::to_integer<std::uint8_t>(b));
+                 });
+    EXPECT_EQ(seen, bytes);
+    window_.write(memory, static_cast<std::int64_t>(size), [&](std::span<std::byte> part, std::int64_t at) {
+      for (std::size_t i = 0; i < part.size(); ++i)
+        part[i] = std::byte(static_cast<unsigned char>(7 * (static_cast<std::size_t>(at) + i)));
+    });
+    const auto after = downloaded<std::uint8_t>(memory, size);
+    for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(after[i], static_cast<std::uint8_t>(7 * i)) << i;
+  }
+}
+
+/// Two tensors of different types, one in two pieces.
+TEST_F(StateWindows, DigestsAreThoseOfTheHostAndFillReachesEveryElement) {
+  std::vector<float> wide(1000);
+  std::iota(wide.begin(), wide.end(), 0.5f);
+  std::vector<std::uint16_t> narrow(777);
+  std::iota(narrow.begin(), narrow.end(), std::uint16_t{11});
+  const auto state_at = [](void* a, void* b) {
+    return checkpoint::State{{{"a", 10, 200, DType::fp32}, {"b", 1, 777, DType::bf16}},
+                             {{0, 300, 700, a},
+                              {1, 0, 777, b},
+                              {0, 1500, 300, static_cast<std::byte*>(a) + 700 * sizeof(float)},
+                              {1, 777, 0, nullptr}}};
+  };
+  auto* const a = on_device(wide.data(), wide.size() * sizeof(float));
+  auto* const b = on_device(narrow.data(), narrow.size() * sizeof(std::uint16_t));
+  const checkpoint::State there = state_at(a, b), here = state_at(wide.data(), narrow.data());
+  EXPECT_EQ(window_.partial_digests(there), checkpoint::partial_digests(here));
+
+  std::vector<int> filled(2000, 0);
+  checkpoint::State first_alone = there;
+  std::erase_if(first_alone.pieces, [](const auto& piece) { return piece.tensor != 0; });
+  window_.fill(first_alone, [&](const checkpoint::State& part) {
+    for (const checkpoint::PieceView& piece : part.pieces)
+      for (std::int64_t i = 0; i < piece.count; ++i) {
+        ++filled[static_cast<std::size_t>(piece.first + i)];
+        static_cast<float*>(piece.data)[i] = static_cast<float>(piece.first + i);
+      }
+  });
+  const auto after = downloaded<float>(a, wide.size());
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const std::size_t element = i < 700 ? 300 + i : 1500 + i - 700;
+    EXPECT_EQ(after[i], static_cast<float>(element));
+    EXPECT_EQ(filled[element], 1);
+  }
+}
+
+/// What is copied is the state behind the optimizer step before, whoever joins; to memory that nobody pinned.
+TEST_F(StateWindows, ACopyThroughItIsWholeWhenItIsJoined) {
+  std::vector<float> state(999);
+  std::iota(state.begin(), state.end(), 1.0f);
+  std::byte* const memory = on_device(state.data(), state.size() * sizeof(float));
+  std::vector<float> out(state.size(), 0);
+  const auto copier = make_window_copier(window_);
+  EXPECT_EQ(copier->join(), 0) << "nothing was begun";
+  const Copy list[] = {{reinterpret_cast<std::byte*>(out.data()), memory, 400},
+                       {reinterpret_cast<std::byte*>(out.data()) + 400, memory + 400,
+                        static_cast<std::int64_t>(state.size() * sizeof(float)) - 400}};
+  copier->begin(list);
+  EXPECT_EQ(out, std::vector<float>(state.size(), 0)) << "begin() returns before anything is copied";
+  copier->join();
+  EXPECT_EQ(out, state);
+}
+
+}  // namespace
+}  // namespace holdfast::train
