@@ -70,7 +70,7 @@ const slurm::Partition& choose_partition(const slurm::SiteFacts& site, const std
 }
 
 struct Chosen {
-  slurm::NodeShape shape;           ///< the commonest
+  slurm::NodeShape shape;           ///< the commonest, with the memory of the node that has least
   std::vector<std::string> nodes;   ///< of that shape
   std::vector<std::string> others;  ///< of another
 };
@@ -86,8 +86,11 @@ Chosen choose_nodes(const slurm::SiteFacts& site, const slurm::Partition& partit
   Chosen best;
   for (const auto& candidate : there) {
     Chosen chosen{candidate, {}, {}};
-    for (const auto& node : there)
-      (node.same_shape(candidate) ? chosen.nodes : chosen.others).push_back(node.name);
+    for (const auto& node : there) {
+      const bool same = node.same_shape(candidate);
+      (same ? chosen.nodes : chosen.others).push_back(node.name);
+      if (same) chosen.shape.memory_bytes = std::min(chosen.shape.memory_bytes, node.memory_bytes);
+    }
     if (chosen.nodes.size() > best.nodes.size()) best = std::move(chosen);
   }
   return best;
@@ -187,6 +190,9 @@ class Writer {
     out += memory();
     out += fmt::format("cpus_per_node = {}  # {} sockets of {} cores\n", std::max(1, chosen_.shape.cores()),
                        chosen_.shape.sockets, chosen_.shape.cores_per_socket);
+    if (chosen_.shape.memory_bytes > 0)
+      out +=
+          fmt::format("node_memory_bytes = {}  # RealMemory, as SLURM has it\n", chosen_.shape.memory_bytes);
     out += interface();
     out +=
         "# node_mttf_hours = 6300  # mean time to failure of one node, if you know it: checkpoint intervals "

@@ -185,6 +185,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   if (facts.storage_write_bytes_s > 0)
     plan.checkpoint_floor_s = static_cast<double>(plan.checkpoint_bytes) / facts.storage_write_bytes_s;
   plan.local = local_plan_of(plan, config);
+  plan.host = host_memory_of(plan, config, facts);
   plan.survival = survival_of(plan, config, facts);
   plan.shrinking = shrinking_of(config);
   plan.when_short = when_short_says(plan, config.supervise);

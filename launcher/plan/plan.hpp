@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/plan/host_memory.hpp"
 #include "launcher/plan/shrink.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/model_shape.hpp"
@@ -102,6 +103,7 @@ struct Plan {
   int checkpoint_every = 0;           ///< steps; 0: only at the end
   double checkpoint_floor_s = 0;      ///< at the whole file system's write bandwidth; 0: unknown
   LocalPlan local;
+  HostMemory host;
   Survival survival;
   Shrinking shrinking;                   ///< what a world without a replica would be
   std::vector<std::string> when_short;   ///< what happens when spares have run out, in sentences
@@ -122,12 +124,13 @@ struct Plan {
 /// `nodes`: SLURM's list, or `hypothetical_nodes`. The first cluster.nodes + cluster.spares of them are
 /// planned; fewer spares than asked for give a warning. `batch_host`: absent = a hypothetical plan, and the
 /// first node by name, which is where SLURM would start the script. Throws Error: usage (settings contradict
-/// each other), impossible (too few nodes, too many ranks for a node, a rank's memory does not suffice).
+/// each other), impossible (too few nodes, too many ranks for a node, a rank's or a node's memory does not
+/// suffice).
 Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 5;
+constexpr int plan_schema_version = 6;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

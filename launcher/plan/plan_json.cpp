@@ -91,6 +91,16 @@ json to_json(const Plan& p) {
         {"every", p.local.every},
         {"partner_every", p.local.partner_every},
         {"node_bytes", p.local.node_bytes}}},
+      {"node_memory_bytes",
+       {{"state", p.host.state},
+        {"ranks", p.host.ranks},
+        {"moments", p.host.moments},
+        {"snapshots", p.host.snapshots},
+        {"partners", p.host.partners},
+        {"saves", p.host.saves},
+        {"passing", p.host.passing},
+        {"programs_estimate", p.host.programs},
+        {"capacity", p.host.capacity}}},
       {"survives",
        {{"nodes_lost", v.nodes_lost},
         {"losses", std::move(losses)},
@@ -155,6 +165,9 @@ Plan plan_from_json(const json& j) {
     p.when_short = lack.at("says").get<std::vector<std::string>>();
     const auto& local = j.at("local_level");
     p.local = {local.at("folder"), local.at("every"), local.at("partner_every"), local.at("node_bytes")};
+    const auto& h = j.at("node_memory_bytes");
+    p.host = {h.at("state"), h.at("ranks"),   h.at("moments"),           h.at("snapshots"), h.at("partners"),
+              h.at("saves"), h.at("passing"), h.at("programs_estimate"), h.at("capacity")};
     p.environment = j.at("environment").get<std::vector<std::string>>();
     p.warnings = j.at("warnings").get<std::vector<std::string>>();
     const bool whole =

@@ -190,6 +190,7 @@ std::string to_text(const Plan& p) {
                                         count_text(p.lanes, "lane"), grouped_text(tokens))});
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
+  out += paragraph("node memory", host_memory_says(p.host));
   out += paragraph("survives", survives(p));
   out += paragraph("spares gone", p.when_short);
   out += paragraph("leader", {leaders(p)});

@@ -339,6 +339,7 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   t.add("cluster.gpu_memory_bytes", &F::gpu_memory_bytes,
         "memory of one GPU; without GPUs: a rank's share; 0: unknown", at_least(0));
   t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
+  t.add("cluster.node_memory_bytes", &F::node_memory_bytes, "host memory of a node; 0: unknown", at_least(0));
   t.add("cluster.control_interface", &F::control_interface, "network interface of agents and mpirun");
   t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");
   t.add("cluster.ledger", &F::ledger, "folder where failures of nodes are kept across jobs; empty: none");

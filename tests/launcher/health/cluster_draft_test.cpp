@@ -48,6 +48,7 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
   EXPECT_EQ(facts.gpus_per_node, 8);
   EXPECT_EQ(facts.gpu_memory_bytes, 80000000000);
   EXPECT_EQ(facts.cpus_per_node, 112);
+  EXPECT_EQ(facts.node_memory_bytes, std::int64_t{2} << 40);
   EXPECT_THAT(facts.units,
               ElementsAre(config::ScalableUnit{"su1", "dgx[001-002]"}, config::ScalableUnit{"su2", "dgx003"},
                           config::ScalableUnit{"rest", "dgx004"}));
@@ -91,6 +92,12 @@ TEST(Draft, without_gpus_or_topology_is_one_unit_of_cpu_ranks) {
   EXPECT_THAT(draft.doubts, Contains(HasSubstr("SLURM knows no topology")));
   EXPECT_THAT(draft.text, HasSubstr("# SLURM did not tell topology: it said nothing"))
       << "still one line of comment";
+}
+
+TEST(Draft, takes_the_memory_of_the_node_that_has_least) {
+  auto site = super_pod();
+  site.nodes[2].memory_bytes = std::int64_t{1} << 40;
+  EXPECT_EQ(read_back(draft_cluster(site, {}, "")).node_memory_bytes, std::int64_t{1} << 40);
 }
 
 TEST(Draft, refuses_what_is_not_there) {
