@@ -81,17 +81,21 @@ std::string choose_nics() {
   return fmt::format("{}=={}", variable, names);
 }
 
+/// What the driver reads when it starts, so before the first call of CUDA. Nobody's own choice is changed.
+void prepare_environment() {
+  // As many hardware queues as there are: in a queue of its own, a stream that waits for a peer holds up no
+  // other.
+  if (!env::get("CUDA_DEVICE_MAX_CONNECTIONS")) env::set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+}
+
 device::Device* open(const device::DeviceOptions& options) {
+  prepare_environment();
   const Nvml nvml;
   const VisibleGpus visible = look(nvml);
   const bool share = env::get_or("HOLDFAST_SHARE_GPU", "") == "1";
   const int index = which_gpu(visible, options, share);
   const std::string cpus = bind_cpus(nvml, visible, options);  // before the driver starts threads
   const std::string nics = choose_nics();                      // before NCCL reads it
-  // As many hardware queues as there are: in a queue of its own, a stream that waits for a peer holds up no
-  // other.
-  if (!env::get("CUDA_DEVICE_MAX_CONNECTIONS")) env::set("CUDA_DEVICE_MAX_CONNECTIONS", "32");
-
   CudaParts parts;
   parts.runtime = make_cuda_runtime(index, visible.driver.empty()
                                                ? fmt::format("for CUDA {}", visible.cuda_of_driver / 1000)
