@@ -111,6 +111,9 @@ device::Device* open(const device::DeviceOptions& options) {
   parts.attention = make_cudnn_attention(*parts.runtime, options.deterministic);
   parts.nccl = make_real_nccl();
   parts.share_gpu = share;
+  // For tests: as if only so many ranks shared a node, so that NCCL joins the GPUs of one machine.
+  if (const auto node_ranks = env::get_integer("HOLDFAST_NODE_RANKS").value_or(0); node_ranks > 0)
+    parts.node = static_cast<std::uint64_t>(options.local_rank / node_ranks) + 1;
   return std::make_unique<CudaDevice>(std::move(parts), options).release();
 }
 

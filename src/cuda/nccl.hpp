@@ -7,7 +7,7 @@
 // nothing of it has to be pinned for that.
 //
 // Every call but trouble() throws Error (runtime) that names it. Calls of one communicator come from one
-// thread at a time; trouble() and abort() from any.
+// thread at a time; trouble() and abort() from any, also while another call waits: that one throws then.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace holdfast::cuda {
 
-/// An address in the library's own sense: ncclComm_t.
+/// A communicator, as the implementation knows it.
 enum class NcclHandle : std::uintptr_t {};
 
 /// What makes members of one communicator find each other.
@@ -28,8 +28,8 @@ using NcclId = std::array<std::byte, 128>;
 class Nccl {
  public:
   virtual ~Nccl() = default;
-  /// 22809 is 2.28.9.
-  virtual int version() const = 0;
+  /// 22809 is 2.28.9. Throws Error where it cannot be used: it is missing, or too old.
+  virtual int version() = 0;
   virtual NcclId unique_id() = 0;
   /// Collective: waits for all members, not longer than `limit`.
   virtual NcclHandle init(const NcclId& id, int size, int rank, const std::string& name,

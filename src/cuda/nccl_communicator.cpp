@@ -87,7 +87,14 @@ void NcclGroup::release() noexcept {
 }
 
 void NcclGroup::compare_versions(comm::Communicator& host) {
-  const std::uint64_t mine[] = {static_cast<std::uint64_t>(nccl_.version())};
+  std::optional<Error> failure;
+  std::uint64_t mine[] = {0};
+  try {
+    mine[0] = static_cast<std::uint64_t>(nccl_.version());
+  } catch (const Error& error) {
+    failure = error;
+  }
+  agree(host, failure, "NCCL cannot be used");
   const auto all = share(host, mine);
   for (std::size_t member = 1; member < all.size(); ++member)
     if (all[member] != all[0])

@@ -22,7 +22,7 @@ class SimNccl final : public Nccl {
   explicit SimNccl(SimRuntime& runtime, int version = 22809);
   ~SimNccl() override;
 
-  int version() const override { return version_; }
+  int version() override { return version_; }
   NcclId unique_id() override;
   NcclHandle init(const NcclId& id, int size, int rank, const std::string& name,
                   std::chrono::milliseconds limit) override;
