@@ -4,6 +4,11 @@
 #
 #   scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]
 #
+# --with-tests adds what scripts/gpu_check.sh needs, which is a build of its own (or any other that has CUDA and tests):
+#
+#   cmake --preset gpu && cmake --build --preset gpu
+#   scripts/bundle.sh build/gpu holdfast-gpu.tar.gz --with-tests
+#
 # Unpack it anywhere, on a file system that all nodes see, and run bin/holdfast; or name it in slurm.bundle: then the job
 # brings it to its nodes.
 set -euo pipefail
@@ -12,7 +17,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/common.sh"
 
 [[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "usage: scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]"
-build=$(cd "$1" && pwd) out=$(realpath -m "$2")
+given=$1 build=$(cd "$1" && pwd) out=$(realpath -m "$2")
 shift 2
 cuda_libs=no tests=no
 for option; do
@@ -22,6 +27,14 @@ for option; do
     *) die "there is no option '$option' (--with-cuda-libs, --with-tests)" ;;
   esac
 done
+gpu_programs=(gpu_kernels gpu_products gpu_attention gpu_bench)
+if [[ $tests == yes ]]; then
+  for program in "${gpu_programs[@]/#/tests/gpu/}" tests/train/make_tokens src/train/libholdfast-cuda.so; do
+    [[ -e $build/$program ]] || die "$given has no $program, which --with-tests needs (built without tests or without CUDA?)
+Run: cmake --preset gpu && cmake --build --preset gpu && scripts/bundle.sh build/gpu $(basename "$out") --with-tests"
+  done
+  [[ ! -e $build/tests/gpu/gpu_nccl ]] || gpu_programs+=(gpu_nccl)
+fi
 for tool in file patchelf; do
   command -v "$tool" >/dev/null || die "$tool is missing. Run scripts/setup.sh $tool?"
 done
@@ -33,8 +46,8 @@ mkdir -p "$root"
 cmake --install "$build" --prefix "$root" --strip >/dev/null
 if [[ $tests == yes ]]; then
   mkdir -p "$root/tests"
-  cp "$build"/tests/gpu/gpu_{kernels,products,attention,bench} "$build/tests/train/make_tokens" "$root/tests/"
-  cp "$here/gpu_check.sh" "$here"/bench/train_{cpu,gpu}_torch.py "$root/tests/"
+  cp "${gpu_programs[@]/#/$build/tests/gpu/}" "$build/tests/train/make_tokens" "$root/tests/"
+  cp "$here"/gpu_check.{sh,md} "$here"/bench/train_{cpu,gpu}_torch.py "$root/tests/"
 fi
 
 # Open MPI where its OPAL_PREFIX expects it (src/base/bundle.cpp).
@@ -67,7 +80,9 @@ while read -r object; do
     needed[$name]=$path
   done < <(ldd "$object" 2>/dev/null | awk '$2 == "=>" && $3 ~ "^/" { print $1, $3 }')
 done < <(objects)
-if [[ $cuda_libs == yes ]]; then # cuDNN opens its parts by name
+if [[ $cuda_libs == yes ]]; then # cuDNN opens its parts by name, and we open NCCL
+  nccl=$(sed -n 's/^NCCL_LIBRARY:[A-Z]*=//p' "$build/CMakeCache.txt")
+  [[ ! -e $nccl ]] || needed[libnccl.so.2]=$(realpath "$nccl")
   for path in "$(dirname "${needed[libcudnn.so.9]:-/nowhere/x}")"/libcudnn_*.so.9; do
     [[ ! -e $path ]] || needed[$(basename "$path")]=$path
   done

@@ -30,6 +30,19 @@ foreign() { # objects that find a library of theirs outside of the bundle, the C
     grep -vE '^\s*(libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcu.*|libnccl|libnv.*|libibverbs|librdmacm|libmlx5|libnl-.*)\.so'
 }
 check "its objects find their libraries in it" equal "$(foreign)" ""
+if [[ -e $build/tests/gpu/gpu_kernels ]]; then
+  check "one with the tests of GPUs can be made, too" "$source/scripts/bundle.sh" "$build" "$dir/gpu.tar.gz" --with-tests
+  mkdir "$dir/gpu"
+  tar -xzf "$dir/gpu.tar.gz" -C "$dir/gpu"
+  gpu_check_starts() { # and finds no GPU, where there is none
+    OUT=$dir/gpu timeout -k 5 120 "$dir/gpu/holdfast/tests/gpu_check.sh" kernels:kernels
+    local code=$? expected=77
+    [[ ! -e /dev/nvidiactl ]] || expected=0
+    ((code == expected)) || { echo "exit $code"; false; }
+  }
+  check "and its check starts" gpu_check_starts
+  rm -rf "$dir/gpu" "$dir/gpu.tar.gz"
+fi
 
 mini up --nodes 2 || { echo "Bail out! no minipod"; exit 1; }
 install_programs "$build"/{launcher/holdfast,src/train/holdfast-train,src/tool/holdfast-tool}
