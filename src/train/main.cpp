@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
@@ -37,8 +39,44 @@ int threads_of(const Place& place) {
   return std::max(1, usable / place.ranks_per_node);
 }
 
+constexpr Millis last_lines{2000};  // to write them, before this process ends
+
+/// Says why this rank fails, once; of a GPU before anything is torn down, since that may hang.
+class FailureReport {
+ public:
+  explicit FailureReport(comm::MpiSession& session) : session_(session) {}
+  std::unique_ptr<control::RankLink> link;
+
+  void say(int code, const std::string& why) {
+    if (std::exchange(said_, true)) return;
+    // What fails on all ranks alike should be said once: rank 0 speaks first and ends the others.
+    if (session_.rank() != 0 && !(link && link->supervised()))
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    log::error("{}", why);
+    log::flush(last_lines);
+    if (link) link->failed(code, why);
+  }
+
+ private:
+  comm::MpiSession& session_;
+  bool said_ = false;
+};
+
+/// A GPU that hangs does not give its memory back, and has no deadline of its own. A save that is being
+/// written may still be finished in that time.
+void leave_within(std::chrono::seconds limit, int code, const device::Device& device) {
+  if (device.is_host()) return;
+  std::thread([limit, code] {
+    std::this_thread::sleep_for(limit);
+    log::error("the GPU is not given back within {} s; this rank leaves it", limit.count());
+    log::flush(last_lines);
+    std::_Exit(code);
+  }).detach();
+}
+
 void train(const Arguments& arguments, comm::MpiSession& session, const std::optional<RankEnv>& agent,
-           control::RankLink& link) {
+           FailureReport& report) {
+  control::RankLink& link = *report.link;
   const auto start = Clock::now();
   const Setup setup = read_setup(arguments, find_place(session, agent));
   // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
@@ -58,12 +96,15 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
                                            .explain = !agent});
   const auto world = device->communicator(std::move(host));
   claim_run_directory(setup, *world);
+  const std::chrono::seconds to_leave(limits.checkpoint.commit_s + 10);
   Trainer trainer(setup, *device, *world, &session.flight(), link);
   const control::FinalState final_state = [&] {
     try {
       return trainer.run();
     } catch (const Error& error) {
       device->give_up(error);  // while its communicators are there
+      if (!device->is_host()) report.say(static_cast<int>(error.exit()), error.what());
+      leave_within(to_leave, static_cast<int>(error.exit()), *device);
       throw;
     }
   }();
@@ -75,32 +116,26 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   }
   link.finished(session.rank() == 0 ? std::optional(final_state) : std::nullopt);
   world->barrier();  // nobody leaves while another may still fail
+  leave_within(to_leave, 0, *device);
 }
-
-constexpr Millis last_lines{2000};  // to write them, before this process ends
 
 /// The one place where failures become exit codes.
 int run(const Arguments& arguments, comm::MpiSession& session) {
-  std::unique_ptr<control::RankLink> link;
+  FailureReport report(session);
   int code = 0;
   std::string why;
   try {
     const auto agent = rank_env_from_environment();
-    link = control::make_rank_link(agent);
-    link->progress(0, control::Phase::starting);
-    train(arguments, session, agent, *link);
+    report.link = control::make_rank_link(agent);
+    report.link->progress(0, control::Phase::starting);
+    train(arguments, session, agent, report);
     return 0;
   } catch (const Error& error) {
     code = static_cast<int>(error.exit()), why = error.what();
   } catch (const std::exception& error) {
     code = static_cast<int>(Exit::runtime), why = fmt::format("internal error: {}", error.what());
   }
-  // What fails on all ranks alike should be said once: rank 0 speaks first and ends the others.
-  if (session.rank() != 0 && !(link && link->supervised()))
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  log::error("{}", why);
-  log::flush(last_lines);
-  if (link) link->failed(code, why);
+  report.say(code, why);
   if (session.size() > 1) session.abort(code);
   return code;
 }

@@ -357,6 +357,20 @@ TEST_F(GpuFailures, AGpuThatDisappearsOnAnotherNode) {
   EXPECT_THAT(done.err, HasSubstr("error rank 1: the simulated GPU has failed (it has fallen off the bus)"));
 }
 
+/// What is wrong is said before anything is torn down, and a rank that cannot give its GPU back leaves.
+TEST_F(GpuFailures, AGpuThatDoesNotGiveItsMemoryBack) {
+  const Finished done =
+      start("run", {1, {"checkpoint.commit_s=1", "supervise.step_s=2"}, {"HOLDFAST_SIM_FAULT=free 0 20"}});
+  EXPECT_FALSE(done.timed_out);
+  EXPECT_EQ(done.status, 1);
+  const auto said = done.err.find(
+                 "error holdfast-train: the simulated GPU has failed (it has fallen off the bus)"),
+             left = done.err.find("the GPU is not given back within 11 s");
+  EXPECT_NE(said, std::string::npos) << done.err;
+  EXPECT_NE(left, std::string::npos) << done.err;
+  EXPECT_LT(said, left);
+}
+
 TEST_F(GpuFailures, ARankThatHangs) {
   const Finished done = with_fault("hang", 4);
   EXPECT_EQ(done.status, 1);

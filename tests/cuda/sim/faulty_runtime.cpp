@@ -1,6 +1,7 @@
 #include "tests/cuda/sim/faulty_runtime.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <sstream>
 
@@ -18,9 +19,10 @@ Fault fault_from_text(const std::string& text) {
     if (kind == "hang") return fault.kind = Fault::Kind::hang, fault;
     if (kind == "die") return fault.kind = Fault::Kind::die, fault;
     if (kind == "wait") return fault.kind = Fault::Kind::wait, fault;
+    if (kind == "free") return fault.kind = Fault::Kind::free, fault;
   }
   throw Error(Exit::usage, "'" + text + "' is no fault", "it reads KIND RANK LAUNCHES",
-              "KIND is gpu, hang, die or wait");
+              "KIND is gpu, hang, die, wait or free");
 }
 
 FaultyRuntime::FaultyRuntime(const Options& options, std::optional<Fault> fault)
@@ -34,6 +36,11 @@ FaultyRuntime::~FaultyRuntime() {
 void* FaultyRuntime::device_alloc(std::int64_t bytes) {
   ++allocations_;
   return SimRuntime::device_alloc(bytes);
+}
+
+void FaultyRuntime::device_free(void* memory) noexcept {
+  while (stuck_) ::pause();
+  SimRuntime::device_free(memory);
 }
 
 void* FaultyRuntime::host_alloc(std::int64_t bytes) {
@@ -69,6 +76,9 @@ void FaultyRuntime::strike() {
       return;
     case Fault::Kind::wait:
       return;
+    case Fault::Kind::free:
+      stuck_ = true;
+      return fail("it has fallen off the bus");
   }
 }
 

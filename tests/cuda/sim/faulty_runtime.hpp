@@ -16,6 +16,7 @@ struct Fault {
     hang,  ///< the process stops
     die,   ///< the process is killed
     wait,  ///< from then on streams do not wait for each other
+    free,  ///< the GPU is gone, and whoever gives memory back waits for ever
   } kind = Kind::gpu;
   int rank = 0;
   std::int64_t launches = 0;
@@ -32,6 +33,7 @@ class FaultyRuntime final : public SimRuntime {
   ~FaultyRuntime() override;
 
   void* device_alloc(std::int64_t bytes) override;
+  void device_free(void* memory) noexcept override;
   void* host_alloc(std::int64_t bytes) override;
   void* host_register(void* memory, std::int64_t bytes) override;
   void stream_wait(StreamHandle stream, EventHandle event) override;
@@ -41,6 +43,7 @@ class FaultyRuntime final : public SimRuntime {
   void strike();
 
   const std::optional<Fault> fault_;
+  bool stuck_ = false;
   std::int64_t launches_ = 0, allocations_ = 0, pinned_bytes_ = 0;  // by the trainer's thread alone
 };
 
