@@ -39,7 +39,7 @@ struct BlockUse {
 };
 
 /// Reads `runs`, which are ordered by shard. Returns the bytes read, heads of shards included. Throws Damaged
-/// unless `use` takes damage, Error when a file may not be read, and whatever `use` throws.
+/// unless `use` takes damage, Unreadable when a file cannot be read now, and whatever `use` throws.
 std::int64_t scan_blocks(const fs::path& step_dir, const Manifest& manifest, std::span<const BlockRun> runs,
                          const BlockUse& use);
 

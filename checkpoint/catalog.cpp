@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <system_error>
 
 #include "src/base/files.hpp"
 
@@ -34,42 +36,6 @@ std::string padded(const char* format, std::int64_t number) {
   return text;
 }
 
-std::optional<std::string> wrong_size(const fs::path& path, std::int64_t bytes) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0)
-    return path.filename().string() +
-           (errno == ENOENT
-                ? " is missing"
-                : " cannot be looked at: " + std::error_code(errno, std::generic_category()).message());
-  if (!S_ISREG(info.st_mode) || info.st_size != bytes)
-    return path.filename().string() + " has " + std::to_string(info.st_size) + " bytes, not " +
-           std::to_string(bytes);
-  return {};
-}
-
-std::optional<std::string> wrong_files(const fs::path& step_dir, const Manifest& manifest) {
-  for (const ShardInfo& shard : manifest.shards)
-    if (auto why = wrong_size(step_dir / shard.file, shard.bytes)) return why;
-  return {};
-}
-
-/// A sound manifest of `step`, or why there is none.
-std::optional<Manifest> sound_manifest(const fs::path& step_dir, std::int64_t step, std::string& why) {
-  try {
-    Manifest manifest = read_manifest(step_dir);
-    if (step >= 0 && manifest.point.step != step) {
-      why = step_dir.string() + " holds step " + std::to_string(manifest.point.step);
-      return {};
-    }
-    const auto wrong = wrong_files(step_dir, manifest);
-    if (!wrong) return manifest;
-    why = "checkpoint " + step_dir.string() + " is damaged (" + *wrong + ")";
-  } catch (const Error& e) {
-    why = e.what();
-  }
-  return {};
-}
-
 }  // namespace
 
 Name parse_name(std::string_view text) {
@@ -80,6 +46,8 @@ Name parse_name(std::string_view text) {
     if (take(text, ".tmp-") && take_number(text, name.generation.epoch) && take(text, "-") &&
         take_number(text, name.generation.attempt) && text.empty())
       name.kind = Name::Kind::temporary;
+    if (take(text, ".replaced-") && take_number(text, name.serial) && text.empty())
+      name.kind = Name::Kind::replaced;
     if (text == ".pin") name.kind = Name::Kind::pin;
   } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") &&
              take_number(text, name.serial) && text.empty()) {
@@ -97,6 +65,8 @@ std::string print_name(const Name& name) {
     case Name::Kind::temporary:
       return "step-" + number + ".tmp-" + std::to_string(name.generation.epoch) + "-" +
              std::to_string(name.generation.attempt);
+    case Name::Kind::replaced:
+      return "step-" + number + ".replaced-" + std::to_string(name.serial);
     case Name::Kind::trash:
       return ".trash-" + number + "-" + std::to_string(name.serial);
     case Name::Kind::pin:
@@ -123,31 +93,59 @@ std::string shard_file_name(int rank) { return "shard-" + padded("%05lld", rank)
 
 std::vector<std::int64_t> committed_steps(const fs::path& checkpoints) {
   std::vector<std::int64_t> steps;
-  for (const std::string& text : files::list(checkpoints))
-    if (const Name name = parse_name(text); name.kind == Name::Kind::committed) steps.push_back(name.step);
+  std::error_code error;
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error))
+    if (const Name name = parse_name(it->path().filename().string()); name.kind == Name::Kind::committed)
+      steps.push_back(name.step);
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Unreadable("the folder " + checkpoints.string(), error.message());
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
 
-std::optional<std::string> why_unsound(const fs::path& step_dir) {
-  std::string why;
-  if (sound_manifest(step_dir, -1, why)) return {};
-  return why;
+void check_sizes(const fs::path& step_dir, const Manifest& manifest) {
+  const std::string which = "checkpoint " + step_dir.string();
+  std::string unknown;
+  for (const ShardInfo& shard : manifest.shards) {
+    struct stat info {};
+    if (::stat((step_dir / shard.file).c_str(), &info) != 0) {
+      const int reason = errno;
+      if (unknown.empty())
+        unknown = shard.file + (reason == ENOENT ? " is missing" : std::string(": ") + std::strerror(reason));
+    } else if (!S_ISREG(info.st_mode) || info.st_size != shard.bytes) {
+      throw Damaged(which + " is damaged", shard.file + " has " + std::to_string(info.st_size) +
+                                               " bytes, not " + std::to_string(shard.bytes));
+    }
+  }
+  if (!unknown.empty()) throw Unreadable(which, unknown);
 }
 
-bool sound_as(const fs::path& step_dir, std::int64_t step) {
-  std::string why;
-  return sound_manifest(step_dir, step, why).has_value();
+Manifest sound_manifest(const fs::path& step_dir, std::int64_t step) {
+  Manifest manifest = read_manifest(step_dir);
+  if (step >= 0 && manifest.point.step != step)
+    throw Damaged(step_dir.string() + " holds step " + std::to_string(manifest.point.step));
+  check_sizes(step_dir, manifest);
+  return manifest;
 }
 
-std::optional<Found> newest_sound(const fs::path& checkpoints, std::int64_t before_step,
-                                  std::vector<std::string>* notes) {
+Condition condition_of(const fs::path& step_dir, std::int64_t step) {
+  try {
+    return {Condition::Kind::sound, "", sound_manifest(step_dir, step)};
+  } catch (const Damaged& e) {
+    return {Condition::Kind::damaged, e.what(), {}};
+  } catch (const Error& e) {
+    return {Condition::Kind::unknown, e.what(), {}};
+  }
+}
+
+std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::string>* notes) {
   for (const std::int64_t step : committed_steps(checkpoints)) {
-    if (step >= before_step) continue;
     const fs::path path = committed_path(checkpoints, step);
-    std::string why;
-    if (auto manifest = sound_manifest(path, step, why)) return Found{step, path, std::move(*manifest)};
-    if (notes) notes->push_back(why);
+    try {
+      return Found{step, path, sound_manifest(path, step)};
+    } catch (const Damaged& e) {
+      if (notes) notes->emplace_back(e.what());
+    }
   }
   return {};
 }
@@ -182,12 +180,22 @@ void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step
   }
 }
 
-int next_attempt(const fs::path& checkpoints) {
-  int highest = 0;
+fs::path free_replaced_path(const fs::path& checkpoints, std::int64_t step) {
+  for (int serial = 1;; ++serial) {
+    fs::path path = checkpoints / print_name({Name::Kind::replaced, step, {}, serial});
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) == 0) continue;
+    if (errno != ENOENT) throw system_error("cannot look at " + path.string(), errno);
+    return path;
+  }
+}
+
+int next_attempt(const fs::path& checkpoints, std::optional<int> recorded) {
+  int highest = recorded.value_or(0);
   for (const std::string& text : files::list(checkpoints))
     if (const Name name = parse_name(text); name.kind == Name::Kind::temporary)
       highest = std::max(highest, name.generation.attempt);
-  if (const auto newest = newest_sound(checkpoints))
+  if (const auto newest = recorded ? std::nullopt : newest_sound(checkpoints))
     highest = std::max(highest, newest->manifest.generation.attempt);
   return highest + 1;
 }

@@ -28,9 +28,12 @@ void check_size(const fs::path& path, std::int64_t bytes) {
                 std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes));
 }
 
+/// What cannot be looked at may be there.
 bool is_there(const fs::path& path) {
   struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0;
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  if (errno != ENOENT) throw system_error("cannot look at " + path.string(), errno);
+  return false;
 }
 
 fs::path parent_of(const fs::path& folder) {
@@ -38,26 +41,36 @@ fs::path parent_of(const fs::path& folder) {
   return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
 }
 
-/// The generation of a sound checkpoint at `path`, or nothing.
-std::optional<Generation> sound_generation(const fs::path& path) {
-  if (!is_there(path) || why_unsound(path)) return {};
-  return read_manifest(path).generation;
-}
-
-/// The commit point. `final` may exist: then it changes places with `temporary` in one step where the file
-/// system can do that, and otherwise goes to the trash first.
+/// The commit point. A `final_path` that exists is put aside: it may be of use as long as no later step is
+/// durable. Where the file system can exchange names, there is a step-N at every moment.
 void rename_into_place(const fs::path& checkpoints, const fs::path& temporary, const fs::path& final_path,
                        std::int64_t step, std::string& note) {
-  if (is_there(final_path)) {
-    note = "replaced an older " + final_path.filename().string();
-    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
-    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
-      throw system_error("cannot commit " + final_path.string(), errno);
-    move_to_trash(checkpoints, final_path, step);
+  const auto failed = [&](int reason) {
+    return system_error("cannot commit " + final_path.string(), reason);
+  };
+  if (!is_there(final_path)) {  // a plain rename never replaces a folder with something in it
+    if (::rename(temporary.c_str(), final_path.c_str()) != 0) throw failed(errno);
+    return;
   }
-  // A plain rename never replaces a folder with something in it.
-  if (::rename(temporary.c_str(), final_path.c_str()) != 0)
-    throw system_error("cannot commit " + final_path.string(), errno);
+  const auto say = [&](const fs::path& older) {
+    note = "the older " + final_path.filename().string() + " is put aside as " + older.filename().string();
+  };
+  // Under this name first: what the exchange leaves there is no temporary folder, which a sweep may remove.
+  const fs::path aside = free_replaced_path(checkpoints, step);
+  say(aside);
+  if (::rename(temporary.c_str(), aside.c_str()) != 0) throw failed(errno);
+  if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
+  int reason = errno;
+  if (reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP) {
+    const fs::path older = free_replaced_path(checkpoints, step);
+    say(older);
+    const bool moved = ::rename(final_path.c_str(), older.c_str()) == 0;
+    if (moved && ::rename(aside.c_str(), final_path.c_str()) == 0) return;
+    reason = errno;
+    if (moved) ::rename(older.c_str(), final_path.c_str());
+  }
+  if (::rename(aside.c_str(), temporary.c_str()) != 0) discard(checkpoints, aside, step);
+  throw failed(reason);
 }
 
 }  // namespace
@@ -130,16 +143,18 @@ Manifest Commit::manifest() const {
   return manifest;
 }
 
-Committed Commit::commit(const Retention& retention) {
+Committed Commit::commit() {
   expects(complete() && !failed(), "commit needs a yes from every rank");
   const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
-  Committed committed{committed_path(checkpoints_, step_), {}, {}};
-  const std::optional<Generation> there = sound_generation(committed.path);
-  if (there && *there >= generation_) {
-    committed.note = committed.path.filename().string() + " was already committed";
-    files::sync_folder(checkpoints_);
-    drop();
-    return committed;
+  Committed committed{committed_path(checkpoints_, step_), {}};
+  if (is_there(committed.path)) {
+    const Condition there = condition_of(committed.path);
+    if (there.manifest && there.manifest->generation >= generation_) {
+      committed.note = committed.path.filename().string() + " was already committed";
+      files::sync_folder(checkpoints_);
+      drop();
+      return committed;
+    }
   }
   const Manifest whole = manifest();
   for (const ShardInfo& shard : whole.shards) check_size(temporary / shard.file, shard.bytes);
@@ -149,14 +164,6 @@ Committed Commit::commit(const Retention& retention) {
   files::sync_folder(parent_of(checkpoints_));  // the folder itself may be as new as its first checkpoint
   rename_into_place(checkpoints_, temporary, committed.path, step_, committed.note);
   files::sync_folder(checkpoints_);
-  drop();  // after an exchange, the old checkpoint is there
-  try {
-    committed.removed = retain(checkpoints_, retention);
-    sweep(checkpoints_, generation_, step_);
-  } catch (const Error& e) {
-    committed.note += (committed.note.empty() ? "" : "; ") +
-                      std::string("old checkpoints could not be removed: ") + e.what();
-  }
   return committed;
 }
 

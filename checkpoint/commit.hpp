@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/retention.hpp"
 #include "checkpoint/vote.hpp"
 
 namespace holdfast::checkpoint {
@@ -17,7 +16,6 @@ namespace fs = std::filesystem;
 struct Committed {
   fs::path path;     ///< step-N: fsynced up to its parent
   std::string note;  ///< for the event log: what was unusual (an older step-N was replaced, ...), or ""
-  std::vector<std::int64_t> removed;  ///< steps that retention took away
 };
 
 class Commit {
@@ -35,13 +33,12 @@ class Commit {
   std::vector<int> missing() const;                ///< ranks that have not answered
   std::int64_t step() const { return step_; }
 
-  /// Manifest, fsync, rename, fsync of the parent, then retention (`keep`: so many of the newest sound ones)
-  /// and a sweep of dead generations. When it returns, the checkpoint is durable. Throws Error when it is not
-  /// (then drop() it); a failure of retention is only a note. Needs complete() and not failed(). A step-N
-  /// that is already there is replaced; one of this or a higher generation counts as this checkpoint, and the
-  /// temporary folder goes (so a second leader may commit again what the first one had).
-  Committed commit(const Retention& retention);
-  Committed commit(int keep) { return commit(Retention{keep, 0}); }
+  /// Manifest, fsync, rename, fsync of the parent. When it returns, the checkpoint is durable, and nothing
+  /// was removed: that is tidy()'s (retention.hpp), after the verdict. Throws Error when it is not durable
+  /// (then drop() it). Needs complete() and not failed(). A step-N that is already there is put aside; a
+  /// sound one of this or a higher generation counts as this checkpoint, and the temporary folder goes (so a
+  /// second leader may commit again what the first one had).
+  Committed commit();
   /// Removes the temporary folder. Never throws. Best called when every rank has answered or is known dead.
   void drop() noexcept;
 

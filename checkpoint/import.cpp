@@ -145,7 +145,7 @@ Imported import_safetensors(const ImportOrder& order, const CopyProgress& progre
     if (progress) progress(done += writer.file_bytes(), total);
   }
   if (attempt.commit.failed()) throw Error(Exit::runtime, "cannot commit the import", attempt.commit.why());
-  imported.path = attempt.commit.commit(INT32_MAX).path;
+  imported.path = attempt.commit.commit().path;
   imported.bytes = total;
   return imported;
 }

@@ -17,9 +17,10 @@ struct Loaded {
 
 /// Fills the memory of `into.pieces` from the checkpoint. Each block is checked before a byte of it is used.
 /// Tensors are matched by name and shape; the checkpoint may hold more of them than `into`. Throws Damaged
-/// (torn, truncated, altered, missing, swapped or stale files: try the checkpoint before) or Error (a tensor
-/// is not in the checkpoint or has another shape: another model; no permission). After a throw the memory of
-/// `into` is undefined. The caller compares partial_digests(), summed over ranks, with manifest.digests.
+/// (torn, truncated, altered, swapped or stale files: try the checkpoint before), Unreadable (a file is
+/// missing or cannot be read now: ask again) or Error (a tensor is not in the checkpoint or has another
+/// shape: another model). After a throw the memory of `into` is undefined. The caller compares
+/// partial_digests(), summed over ranks, with manifest.digests.
 Loaded load(const fs::path& step_dir, const State& into);
 /// The same when the manifest has already been read, to look at its facts first.
 Loaded load(const fs::path& step_dir, Manifest manifest, const State& into);
@@ -30,7 +31,7 @@ struct Salvaged {
   std::int64_t bytes_read = 0;
 };
 /// The same, but damage costs only the pieces that it touches: they can then be had from elsewhere, if
-/// somebody holds the state of this very point. Throws Error as load() does, never Damaged.
+/// somebody holds the state of this very point. Throws as load() does, but never Damaged.
 Salvaged salvage(const fs::path& step_dir, const Manifest& manifest, const State& into);
 
 }  // namespace holdfast::checkpoint

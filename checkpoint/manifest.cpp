@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/hash.hpp"
@@ -48,10 +49,10 @@ int check_first_line(std::string_view text) {
       text.substr(digest_at, digest_digits))
     refuse("it was altered or cut: its digest does not match");
   if (version > format_version)
-    throw Error(Exit::runtime, "the checkpoint has a newer format",
-                "version " + std::to_string(version) + ", this Holdfast reads up to " +
-                    std::to_string(format_version),
-                "Use the Holdfast that wrote it?");
+    throw NewerFormat("the checkpoint has a newer format",
+                      "version " + std::to_string(version) + ", this Holdfast reads up to " +
+                          std::to_string(format_version),
+                      "Use the Holdfast that wrote it?");
   if (version < 1) refuse("schema_version " + std::to_string(version) + " never existed");
   return version;
 }
@@ -100,25 +101,25 @@ Manifest parse_manifest(std::string_view text) {
 
 Manifest read_manifest(const fs::path& step_dir) {
   const fs::path path = step_dir / manifest_file_name;
+  const std::string which = "checkpoint " + step_dir.string(), name = manifest_file_name;
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) {
-    const int reason = errno;
-    if (reason == ENOENT || reason == ENOTDIR)
-      throw Damaged(step_dir.string() + " is not a checkpoint",
-                    std::string("it has no ") + manifest_file_name);
-    throw system_error("cannot read " + path.string(), reason);
-  }
+  if (::stat(path.c_str(), &info) != 0)
+    throw Unreadable(which, errno == ENOENT ? "it has no " + name : name + ": " + std::strerror(errno));
   if (!S_ISREG(info.st_mode) || info.st_size > largest_manifest)
-    throw Damaged("checkpoint " + step_dir.string() + " is damaged",
-                  "the manifest is not a file of at most 1 GiB");
-  const std::string text = files::read_text(path);
+    throw Damaged(which + " is damaged", "the manifest is not a file of at most 1 GiB");
+  const std::string text = [&] {
+    try {
+      return files::read_text(path);
+    } catch (const Error& e) {
+      throw Unreadable(which, name + ": " + e.why());
+    }
+  }();
   try {
     return parse_manifest(text);
   } catch (const Damaged& e) {
-    throw Damaged("checkpoint " + step_dir.string() + " is damaged", e.why().empty() ? e.what() : e.why());
-  } catch (const Error& e) {
-    throw Error(e.exit(), "cannot use checkpoint " + step_dir.string(), e.problem() + ": " + e.why(),
-                e.hint());
+    throw Damaged(which + " is damaged", e.why().empty() ? e.what() : e.why());
+  } catch (const NewerFormat& e) {
+    throw NewerFormat("cannot use " + which, name + ": " + e.problem() + ": " + e.why(), e.hint());
   }
 }
 

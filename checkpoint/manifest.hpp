@@ -16,12 +16,29 @@ namespace holdfast::checkpoint {
 
 namespace fs = std::filesystem;
 
-/// A checkpoint that is torn, truncated, altered, incomplete or mixed up: take the one before it. Everything
-/// else that can go wrong (no permission, another model, a newer format) is a plain Error.
+/// A checkpoint that is proven to be torn, truncated, altered or mixed up (a digest, a checksum or a size
+/// does not hold): take the one before it. What is unknown is no damage: the two below. What else can go
+/// wrong (another model) is a plain Error.
 class Damaged : public Error {
  public:
   explicit Damaged(std::string problem, std::string why = {}, std::string hint = {})
       : Error(Exit::runtime, std::move(problem), std::move(why), std::move(hint)) {}
+};
+
+/// A checkpoint that cannot be read now (a system call failed, or a file or folder is missing): it may be
+/// sound. Ask again (patience.hpp); never take the one before it, and never remove or replace it.
+class Unreadable : public Error {
+ public:
+  Unreadable(const std::string& what, std::string why)
+      : Error(Exit::transient, what + " cannot be read now", std::move(why)) {}
+};
+
+/// A checkpoint of a format that this version does not know, under a digest that matches: it is sound for the
+/// Holdfast that wrote it.
+class NewerFormat : public Error {
+ public:
+  explicit NewerFormat(std::string problem, std::string why = {}, std::string hint = {})
+      : Error(Exit::no_requeue, std::move(problem), std::move(why), std::move(hint)) {}
 };
 
 inline constexpr int format_version = 4;                   ///< written; 1 to 3 are read too
@@ -84,10 +101,10 @@ struct Manifest {
 
 /// The file's text, self-digest included.
 std::string to_text(const Manifest& manifest);
-/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; Error for a newer
-/// format.
+/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; NewerFormat.
 Manifest parse_manifest(std::string_view text);
-/// Reads and parses `step_dir`/manifest.json. Damaged also when it is missing or cut.
+/// Reads and parses `step_dir`/manifest.json. Throws as parse_manifest() does, and Unreadable when it is
+/// missing or cannot be read.
 Manifest read_manifest(const fs::path& step_dir);
 
 /// Throws Damaged unless sizes, offsets, names and checksums fit together and every element of every tensor

@@ -14,13 +14,17 @@ Damaged damaged_in(const fs::path& step_dir, const std::string& file, const std:
   return Damaged("checkpoint " + step_dir.string() + " is damaged", file + ": " + why);
 }
 
+/// An errno proves nothing about the bytes.
+Unreadable unreadable_in(const fs::path& step_dir, const std::string& file, const std::system_error& e) {
+  return Unreadable("checkpoint " + step_dir.string(),
+                    file + ": " + (e.code().value() == ENOENT ? "it is missing" : e.code().message()));
+}
+
 DirectReader open(const fs::path& step_dir, const std::string& file) {
   try {
     return DirectReader(step_dir / file);
   } catch (const std::system_error& e) {
-    const int reason = e.code().value();
-    if (reason == ENOENT || reason == ENOTDIR) throw damaged_in(step_dir, file, "it is missing");
-    throw system_error("cannot open " + (step_dir / file).string(), reason);
+    throw unreadable_in(step_dir, file, e);
   }
 }
 
@@ -86,7 +90,7 @@ void ShardReader::read_exactly(std::span<std::byte> room, std::int64_t bytes, st
     if (file_.read(room.first(static_cast<std::size_t>(whole_pages(bytes))), offset) < bytes)
       throw damaged("it ends too early");
   } catch (const std::system_error& e) {
-    throw damaged("it cannot be read: " + e.code().message());
+    throw unreadable_in(step_dir_, shard_.file, e);
   }
 }
 

@@ -16,13 +16,13 @@ namespace holdfast::checkpoint {
 class ShardReader {
  public:
   /// Opens shard `rank` of the checkpoint; compares its size and its record with the manifest, and its block
-  /// table with the root. Throws Damaged; Error when the file may not be read.
+  /// table with the root. Throws Damaged, or Unreadable.
   ShardReader(const fs::path& step_dir, const Manifest& manifest, std::size_t rank);
 
   const ShardInfo& info() const { return shard_; }
   const Blocks& blocks() const { return blocks_; }
-  /// Bytes of blocks [first, first + count), read into `room`, not yet checked. Throws Damaged. `room` is
-  /// aligned, and whole pages.
+  /// Bytes of blocks [first, first + count), read into `room`, not yet checked. Throws Damaged, or
+  /// Unreadable. `room` is aligned, and whole pages.
   std::span<const std::byte> read(std::int64_t first, std::int64_t count, std::span<std::byte> room) const;
   /// Do these bytes of block k match its checksum?
   bool matches(std::int64_t k, std::span<const std::byte> bytes) const;

@@ -58,6 +58,10 @@ class Verifier {
     } catch (const Damaged& e) {
       result_.problems.push_back(e.what());
       return result_;
+    } catch (const Unreadable& e) {
+      result_.unreadable = true;
+      result_.problems.push_back(e.what());
+      return result_;
     }
     for (std::size_t rank = 0; rank < manifest_.shards.size(); ++rank) shard(rank);
     const std::vector<std::uint64_t> digests = read_blocks();
@@ -89,6 +93,9 @@ class Verifier {
       const std::int64_t blocks = reader.blocks().count(), most = blocks_per_run(reader.blocks().each);
       for (std::int64_t k = 0; k < blocks; k += most) runs_.push_back({rank, k, std::min(most, blocks - k)});
       result_.blocks += blocks;
+    } catch (const Unreadable& e) {
+      result_.unreadable = true;
+      problem(e.why());
     } catch (const Error& e) {
       problem(e.why().empty() ? e.what() : e.why());
     }
@@ -118,6 +125,9 @@ class Verifier {
                        }};
     try {
       scan_blocks(step_dir_, manifest_, runs_, use);
+    } catch (const Unreadable& e) {
+      result_.unreadable = true;
+      problem(e.what());
     } catch (const Error& e) {
       problem(e.what());
     }

@@ -356,7 +356,7 @@ stage_repeat() {
       # Interrupted after step 10: the schedule is that of 20 steps, the process ends by a kill.
       once "$kind-1" 1 "precision.products=$kind"
       cp -r "$work/$kind-1" "$work/$kind-resumed"
-      rm -rf "$work/$kind-resumed/checkpoints/step-00000020" "$work/$kind-resumed/result.json"
+      rm -rf "$work/$kind-resumed/"{checkpoints/step-00000020,durable.json,result.json}
       run "$kind-resumed" 1 "precision.products=$kind"
       same "$kind-1" "$kind-resumed"
     fi

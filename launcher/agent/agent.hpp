@@ -19,6 +19,7 @@
 #include "launcher/agent/leader.hpp"
 #include "launcher/agent/local_ranks.hpp"
 #include "launcher/agent/node_care.hpp"
+#include "launcher/agent/rank_start.hpp"
 #include "launcher/agent/scratch.hpp"
 #include "launcher/agent/signs.hpp"
 #include "launcher/agent/standing.hpp"
@@ -87,7 +88,7 @@ class Agent {
   void rank_is_gone(int rank, int attempt, int status);
   void tell_end(int rank, int attempt, int status, const std::string& said);
   Command attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
-                          std::optional<std::int64_t> trusted_step = std::nullopt) const;
+                          const std::optional<Restores>& restores = std::nullopt) const;
 
   // agent_lead.cpp
   void watch_leader();

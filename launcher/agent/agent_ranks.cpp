@@ -1,6 +1,5 @@
 // The agent and the ranks of its node: how they are started, what they say, and how their end is noticed.
 #include "launcher/agent/agent.hpp"
-#include "launcher/agent/rank_start.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -81,11 +80,11 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
 }
 
 Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
-                               std::optional<std::int64_t> trusted_step) const {
+                               const std::optional<Restores>& restores) const {
   Command command;
   command.argv = std::move(argv);
   command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world,
-                                            roster_.ranks_per_node, cluster_, config_.rank, trusted_step);
+                                            roster_.ranks_per_node, cluster_, config_.rank, restores);
   command.new_session = true;  // it outlives this agent process
   return command;
 }
@@ -104,7 +103,8 @@ void Agent::start_ranks(const StartRanks& order) {
                scratch_.socket(),
                order.master,
                order.master_port,
-               order.trusted_step};
+               order.trusted_step,
+               order.durable_steps};
     Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
     command.deaf = own_trainer(config_.rank);  // it hears of the end from us
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
@@ -128,7 +128,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
     Command command =
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
-                        order.epoch, order.attempt, world, order.trusted_step);
+                        order.epoch, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
     command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
     children_.start(command,

@@ -53,25 +53,34 @@ void CommitDesk::settle(std::int64_t step) {
   struct Outcome {
     bool durable = false;
     std::string note;
+    std::vector<std::int64_t> removed = {};
   };
   worker_.ask(
       [commit = it->second.commit, still_leading = handlers_.still_leading,
-       retention = retention_]() -> Outcome {
+       checkpoints = checkpoints_, retention = retention_, generation = generation_, step]() -> Outcome {
         Outcome out{false, commit->why()};
         try {
           if (!commit->failed() && !still_leading())
             out.note = "another leader has taken over";
           else if (!commit->failed())
-            out.note = commit->commit(retention).note, out.durable = true;
+            out.note = commit->commit().note, out.durable = true;
         } catch (const std::exception& error) {
           out.note = error.what();
         }
         if (!out.durable) commit->drop();
+        if (!out.durable) return out;
+        try {
+          out.removed = checkpoint::tidy(checkpoints, retention, generation, step);
+        } catch (const std::exception& error) {
+          out.note += (out.note.empty() ? "" : "; ") +
+                      std::string("old checkpoints could not be removed: ") + error.what();
+        }
         return out;
       },
       [this, step, attempt = generation_.attempt](const Outcome& out) {
         busy_ = false;
         conclude(step, attempt, out.durable, out.note);
+        if (!out.removed.empty() && handlers_.removed) handlers_.removed(out.removed);
       });
 }
 

@@ -5,8 +5,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "checkpoint/commit.hpp"
+#include "checkpoint/retention.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/message.hpp"
 #include "src/control/worker.hpp"
@@ -20,6 +22,8 @@ class CommitDesk {
     std::function<bool()> still_leading;
     /// In the loop's thread, once for every checkpoint.
     std::function<void(const control::Verdict&, const std::string& note)> decided;
+    /// In the loop's thread: retention has removed these steps.
+    std::function<void(const std::vector<std::int64_t>&)> removed;
     /// A rank has voted that had not heard the verdict when it did.
     std::function<void(const control::Verdict&)> repeat;
   };

@@ -75,6 +75,11 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
                              supervisor_.checkpoint_decided(verdict, note);
                              act([this, verdict] { send_all(verdict); });
                            },
+                           [this](const std::vector<std::int64_t>& steps) {
+                             supervisor_.at(steady_seconds());
+                             supervisor_.checkpoints_removed(steps);
+                             act();
+                           },
                            [this](const Verdict& verdict) { send_all(verdict); }});
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();

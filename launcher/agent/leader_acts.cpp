@@ -116,7 +116,7 @@ void Leader::launch(const Launch& what) {
   const int world = static_cast<int>(what.placement.size()) * roster_.ranks_per_node;
   desk_->begin({epoch_, what.attempt}, world);
   if (through_mpirun(config_.rank)) {
-    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step};
+    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step, what.durable_steps};
     for (const int n : what.placement) order.slots.push_back(node(n).name);
     return send(self_, order);
   }
@@ -128,7 +128,8 @@ void Leader::launch(const Launch& what) {
                      master_port_base + what.attempt % 1000,
                      node(what.placement.front()).address,
                      {},
-                     what.trusted_step};
+                     what.trusted_step,
+                     what.durable_steps};
     for (int i = 0; i < roster_.ranks_per_node; ++i)
       order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
     send(what.placement[slot], order);

@@ -6,6 +6,7 @@
 
 #include "launcher/agent/programs.hpp"
 #include "src/base/env.hpp"
+#include "src/base/rank_env.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -42,7 +43,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                              const Scratch& scratch, int epoch, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
                                              const config::Rank& rank,
-                                             std::optional<std::int64_t> trusted_step) {
+                                             const std::optional<Restores>& restores) {
   // Another launcher's variables would make mpirun and the ranks believe that they belong to it.
   auto environment = env::without({"SLURM",
                                    "PMI_",
@@ -66,7 +67,8 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_NODE",
                                    "HOLDFAST_RUN_DIR",
                                    "HOLDFAST_AGENT",
-                                   "HOLDFAST_TRUSTED"});
+                                   "HOLDFAST_TRUSTED",
+                                   "HOLDFAST_DURABLE"});
   for (const auto& entry : cluster.environment) put(environment, entry);
   if (!has(environment, "OMP_NUM_THREADS"))
     put(environment,
@@ -81,7 +83,10 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
   put(environment, fmt::format("HOLDFAST_WORLD={}", world));
   put(environment, fmt::format("HOLDFAST_RANKS_PER_NODE={}", ranks_per_node));
   put(environment, "HOLDFAST_AGENT_SOCKET=" + scratch.socket().string());
-  if (trusted_step) put(environment, fmt::format("HOLDFAST_TRUSTED_STEP={}", *trusted_step));
+  if (restores) {
+    put(environment, fmt::format("HOLDFAST_TRUSTED_STEP={}", restores->trusted_step));
+    put(environment, "HOLDFAST_DURABLE_STEPS=" + text_of_steps(restores->durable_steps));
+  }
   return environment;
 }
 
@@ -111,6 +116,8 @@ std::vector<std::string> mpirun_arguments(const Scratch& scratch, int attempt, i
                                    "none",
                                    "-x",
                                    "HOLDFAST_TRUSTED_STEP",
+                                   "-x",
+                                   "HOLDFAST_DURABLE_STEPS",
                                    "--hostfile",
                                    scratch.hosts(attempt).string(),
                                    "-n",

@@ -23,14 +23,20 @@ bool own_trainer(const config::Rank& rank);
 /// it.
 std::vector<std::string> rank_command(const config::Rank& rank);
 
+/// What of the record of the run decides what is restored: RankEnv::trusted_step and durable_steps.
+struct Restores {
+  std::int64_t trusted_step = -1;
+  std::vector<std::int64_t> durable_steps;
+};
+
 /// What every process of an attempt on a node carries: the clean part of our own environment (nothing of
 /// SLURM's or of another MPI job's), the cluster's and the user's variables, and the run, node, epoch and
-/// attempt. `trusted_step`: for ranks and for mpirun, which hands it on to them.
+/// attempt. `restores`: for ranks and for mpirun, which hands it on to them.
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const Scratch& scratch, int epoch, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
                                              const config::Rank& rank,
-                                             std::optional<std::int64_t> trusted_step = std::nullopt);
+                                             const std::optional<Restores>& restores = std::nullopt);
 
 /// mpirun that starts `holdfast start-rank` on `hosts` (one line per rank in the hosts file) through
 /// `holdfast spawn`.

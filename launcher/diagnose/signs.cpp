@@ -47,6 +47,8 @@ const std::vector<SignKind>& sign_kinds() {
       {"no_space", shared, false, 58, "no_space", "no space on the shared file system",
        "free space, or raise the quota"},
       {"shared_gone", shared, false, 56, "shared_gone", "the shared file system does not answer", none},
+      {"checkpoint_unreadable", shared, false, 59, "checkpoint_unreadable", "a checkpoint cannot be read now",
+       "look at the shared file system"},
       {"storage_error", shared, false, 44, "storage_error", "an error of storage", none},
       // The program.
       {"oom_kill", program, false, 75, "oom_kill",

@@ -18,6 +18,8 @@ struct Words {
 // As programs, PyTorch, CUDA, NCCL, UCX, Open MPI, the C library and Holdfast itself say it. In one line, the
 // first row that matches counts: the particular before the general.
 constexpr std::array table{
+    // Before the error of the system that is its reason.
+    Words{"cannot be read now", "checkpoint_unreadable"},
     Words{"uncorrectable ecc error", "ecc_uncorrected"},
     Words{"eccuncorrectable", "ecc_uncorrected"},
     Words{"uncorrectable nvlink", "nvlink_error"},

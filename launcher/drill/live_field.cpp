@@ -289,7 +289,7 @@ double LiveField::kill_agents(const std::string& node) const {
 double LiveField::damage_newest(const RunDir& run, std::uint64_t seed) const {
   std::string newest;
   for (const auto& entry : files::list(run.checkpoints()))
-    if (entry.starts_with("step-") && entry.find(".tmp") == std::string::npos) newest = entry;
+    if (entry.starts_with("step-") && entry.find('.') == std::string::npos) newest = entry;
   std::vector<fs::path> shards;
   if (!newest.empty())
     for (const auto& file : files::list(run.checkpoints() / newest))

@@ -26,6 +26,8 @@ constexpr std::array table = {
               [](const Facts& f) { return f.same_step; }, Answer::stop, code(Exit::no_requeue)},
     PolicyRow{"attempt after attempt brings neither a new step nor a checkpoint",
               [](const Facts& f) { return f.no_progress; }, Answer::stop, code(Exit::no_requeue)},
+    PolicyRow{"a checkpoint stays out of reach", [](const Facts& f) { return f.later; }, Answer::requeue,
+              code(Exit::transient)},
     PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, Answer::stop,
               code(Exit::runtime)},
     PolicyRow{"a suspect node, and a better one is there",
@@ -78,7 +80,9 @@ RunState::Verdict verdict_of(const PolicyRow& row, const Facts& facts, const Sit
   v.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
   v.status = "failed", v.why = failure.evidence;
   if (facts.final_code != 0) return v;
-  if (row.answer == Answer::requeue) {
+  if (row.answer == Answer::requeue && facts.later) {
+    v.status = "requeued";
+  } else if (row.answer == Answer::requeue) {
     v.status = "requeued", v.exclude = to_exclude(s.state);
     v.why += "; no spare node is left";
     if (!v.exclude.empty())
@@ -202,7 +206,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
     return s.state.lost.contains(s.roster.nodes[static_cast<std::size_t>(n)].name);
   };
   Facts facts;
-  facts.final_code = final_code(failure), facts.same_again = failure.same_again;
+  facts.final_code = final_code(failure), facts.same_again = failure.same_again, facts.later = failure.later;
   facts.same_step = s.state.same_step_count >= s.limits.max_same_step;
   facts.no_progress = s.state.no_progress >= s.limits.max_without_checkpoint;
   const auto untried = std::count_if(s.state.attempts.begin(), s.state.attempts.end(),
@@ -237,7 +241,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
       return d;
     case Answer::requeue:
       // Nodes that are left may hold all of the state, in memory that goes with this job.
-      if (worth_saving && smaller)
+      if (worth_saving && smaller && !facts.later)
         d.placement = *smaller;
       else
         d.stop = verdict_of(row, facts, s, failure);

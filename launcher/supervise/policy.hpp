@@ -32,6 +32,7 @@ struct Failure {
   int node = -1;  ///< culprit; -1: nobody in particular
   int rank = -1;
   int status = 0;        ///< rank_exited: exit code or 128 + signal
+  bool later = false;    ///< ranks have waited for a checkpoint that cannot be read: no more now
   std::string evidence;  ///< in words
   double silent_s = 0;   ///< node_lost: since its last sign of life
   /// What diagnosis adds, where there is one.
@@ -67,6 +68,7 @@ struct Facts {
   bool same_again = false;      ///< diagnosis: another try on any node fails the same way
   bool same_step = false;       ///< max_same_step is reached
   bool no_progress = false;     ///< max_without_checkpoint is reached
+  bool later = false;           ///< a checkpoint cannot be read, and was waited for
   bool restarts_used = false;   ///< max_restarts is reached
   bool short_of_nodes = false;  ///< a slot has lost its node
   bool spares_suffice = false;  ///< a fit spare for each such slot

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
+#include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -134,6 +135,10 @@ void checkpoint(RunState& s, const json& e, bool durable) {
     s.trusted_step = s.tainted_step = -1;  // newer than all that is in doubt
 }
 
+void removed(RunState& s, const json& e) {
+  for (const std::int64_t step : e.value("steps", std::vector<std::int64_t>{})) s.durable.erase(step);
+}
+
 void drain(RunState& s, const json& e) {
   const bool stop = e.value("stop", false), for_good = e.value("for_good", false);
   if (s.drain && s.drain->what.stop) {
@@ -179,6 +184,12 @@ bool RunState::hold_ranks() const {
   return paused && !(asked && asked->stop);
 }
 
+std::vector<std::int64_t> newest_durable(const RunState& state) {
+  std::vector<std::int64_t> steps(state.durable.rbegin(), state.durable.rend());
+  steps.resize(std::min(steps.size(), control::most_durable_steps));
+  return steps;
+}
+
 void apply_event(RunState& s, const json& e) {
   const std::string what = e.value("event", ""), node = e.value("node", "");
   if (what == "leader_elected") {
@@ -209,6 +220,8 @@ void apply_event(RunState& s, const json& e) {
     s.suspects.insert(node);
   } else if (what == "checkpoint_durable" || what == "checkpoint_dropped") {
     checkpoint(s, e, what == "checkpoint_durable");
+  } else if (what == "checkpoints_removed") {
+    removed(s, e);
   } else if (what == "drain") {
     drain(s, e);
   } else if (what == "spare_health") {

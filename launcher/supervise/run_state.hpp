@@ -52,7 +52,7 @@ struct RunState {
   std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and of what
   bool paused = false;                          ///< on somebody's order
   std::int64_t durable_step = -1;
-  std::set<std::int64_t> durable;  ///< the newest ones
+  std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
   /// After silent corruption: only shared checkpoints of this step or before may be started from, because
   /// nothing that was written between them and `tainted_step` is known to be right. -1: everything may.
   std::int64_t trusted_step = -1, tainted_step = -1;
@@ -89,6 +89,9 @@ struct RunState {
   /// Are the ranks to hold? Not while they are asked to end.
   bool hold_ranks() const;
 };
+
+/// Steps that have a checkpoint by the record, newest first; as many as ranks are told.
+std::vector<std::int64_t> newest_durable(const RunState& state);
 
 /// Applies one event. Unknown events are ignored: a newer version may have written them.
 void apply_event(RunState& state, const nlohmann::json& event);

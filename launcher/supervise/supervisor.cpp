@@ -227,6 +227,10 @@ void Supervisor::checkpoint_decided(const control::Verdict& verdict, const std::
   for (auto& rank : ranks_) rank.step = std::max(rank.step, verdict.step);
 }
 
+void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
+  record({{"event", "checkpoints_removed"}, {"attempt", attempt()}, {"steps", steps}});
+}
+
 /// How it ended is kept, and weighed when there is nothing more to wait for (diagnosed()).
 void Supervisor::take_end(RankEnd end) {
   const auto same =

@@ -53,6 +53,7 @@ struct Launch {
   std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
   std::int64_t trusted_step =
       -1;  ///< >= 0: start from the shared level, at this step or before; -1: from anything
+  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that have to be there, newest first
 };
 struct TellRanks {
   control::Drain what;
@@ -103,6 +104,7 @@ class Supervisor {
   void rank_flight(int node, const control::RankFlight& what);
   void mpirun_exited(int node, const control::MpirunExited& what);
   void checkpoint_decided(const control::Verdict& verdict, const std::string& note);
+  void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);
   void node_health(int node, const control::NodeHealth& what);

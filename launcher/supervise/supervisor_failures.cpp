@@ -67,6 +67,10 @@ Failure Supervisor::diagnosed() const {
   f.ended_nodes = std::move(d.ended_nodes);
   const auto own = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
   f.status = own == ends.end() ? 0 : own->status;
+  // By itself, the code may only say that a rank has lost its agent.
+  f.later = f.cause == "checkpoint_unreadable" && std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) {
+              return e.status == static_cast<int>(Exit::transient);
+            });
   f.kind = own != ends.end() && own->rank < 0 ? Kind::mpirun_ended : Kind::rank_exited;
   if (f.evidence.empty()) f.evidence = fmt::format("{} on {}", name_of(f.kind), name(ends.front().node));
   return f;

@@ -226,7 +226,7 @@ void Supervisor::check_clearing() {
   }
   record({{"event", "attempt_started"}, {"attempt", attempt()}});
   stage_ = Stage::starting, stage_since_ = now_;
-  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step});
+  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step, newest_durable(state_)});
   tell_ranks();
 }
 

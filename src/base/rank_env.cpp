@@ -1,9 +1,28 @@
 #include "src/base/rank_env.hpp"
 
+#include <charconv>
+
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast {
+
+namespace {
+
+std::vector<std::int64_t> steps_from_text(const std::string& text) {
+  std::vector<std::int64_t> steps;
+  for (const char *at = text.data(), *end = at + text.size(); at < end; ++at) {
+    std::int64_t step = 0;
+    const auto [next, error] = std::from_chars(at, end, step);
+    if (error != std::errc() || (next < end && *next != ','))
+      throw Error(Exit::usage, "the environment variable HOLDFAST_DURABLE_STEPS is no list of steps", text);
+    steps.push_back(step);
+    at = next;
+  }
+  return steps;
+}
+
+}  // namespace
 
 std::vector<std::string> to_variables(const RankEnv& p) {
   const auto text = [](int value) { return std::to_string(value); };
@@ -22,7 +41,14 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "LOCAL_WORLD_SIZE=" + text(p.ranks_per_node),
           "MASTER_ADDR=" + p.master_address,
           "MASTER_PORT=" + text(p.master_port),
-          "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step)};
+          "HOLDFAST_TRUSTED_STEP=" + std::to_string(p.trusted_step),
+          "HOLDFAST_DURABLE_STEPS=" + text_of_steps(p.durable_steps)};
+}
+
+std::string text_of_steps(const std::vector<std::int64_t>& steps) {
+  std::string text;
+  for (const std::int64_t step : steps) text += (text.empty() ? "" : ",") + std::to_string(step);
+  return text;
 }
 
 std::optional<RankEnv> rank_env_from_environment() {
@@ -44,6 +70,7 @@ std::optional<RankEnv> rank_env_from_environment() {
   p.master_address = env::get_or("MASTER_ADDR", ""),
   p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));
   p.trusted_step = env::get_integer("HOLDFAST_TRUSTED_STEP").value_or(-1);
+  p.durable_steps = steps_from_text(env::get_or("HOLDFAST_DURABLE_STEPS", ""));
   return p;
 }
 

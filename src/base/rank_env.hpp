@@ -28,10 +28,15 @@ struct RankEnv {
   /// hold) and is not restored; -1: all may be. Needed until one attempt has restored: it puts later state
   /// away.
   std::int64_t trusted_step = -1;
+  /// HOLDFAST_DURABLE_STEPS, "300,200": the newest steps that by the record of the run have a checkpoint. A
+  /// folder that does not show them does not show a new run.
+  std::vector<std::int64_t> durable_steps = {};
 };
 
 /// "NAME=value" for the rank, both spellings.
 std::vector<std::string> to_variables(const RankEnv& place);
+/// The value of HOLDFAST_DURABLE_STEPS.
+std::string text_of_steps(const std::vector<std::int64_t>& steps);
 /// Nothing when HOLDFAST_RUN_DIR is unset: the program was not started by an agent.
 std::optional<RankEnv> rank_env_from_environment();
 

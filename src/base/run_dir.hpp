@@ -27,6 +27,8 @@ struct RunDir {
   std::filesystem::path events() const { return path / "events"; }  ///< NNNN.jsonl: one file per epoch
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
+  /// Steps that have a checkpoint, of a run without agents; under agents the events say it.
+  std::filesystem::path durable() const { return path / "durable.json"; }
   std::filesystem::path logs() const { return path / "logs"; }
   std::filesystem::path result() const { return path / "result.json"; }
   std::filesystem::path algorithms() const { return path / "tuning.json"; }

@@ -266,6 +266,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "all ranks' votes are in by then, or it is dropped", at_least(1));
   t.add("checkpoint.drain_s", &C::checkpoint, &Checkpoint::drain_s,
         "time for the last checkpoint of a run that is told to end", at_least(1));
+  t.add("checkpoint.read_patience_s", &C::checkpoint, &Checkpoint::read_patience_s,
+        "a checkpoint that cannot be read is tried again so long; then the run ends with 75", at_least(0));
   t.add("checkpoint.local", &C::checkpoint, &Checkpoint::local,
         "folder of the local level; auto: /dev/shm under agents; none");
   t.add("checkpoint.local_every", &C::checkpoint, &Checkpoint::local_every, "steps between local snapshots",

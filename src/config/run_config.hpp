@@ -239,7 +239,8 @@ struct Checkpoint {
   ReadBack read_back = ReadBack::sample;  ///< a writer reads so much of its file again before it votes yes
   int commit_s =
       120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
-  int drain_s = 25;  ///< a run that is told to end has so long for its last checkpoint
+  int drain_s = 25;           ///< a run that is told to end has so long for its last checkpoint
+  int read_patience_s = 120;  ///< what cannot be read at a restart is asked for again so long; then exit 75
   /// Folder of the local level on every node. auto: /dev/shm under agents, none otherwise.
   std::string local = "auto";
   int local_every = 1;                   ///< steps between local snapshots

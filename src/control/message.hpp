@@ -119,18 +119,22 @@ struct Clear {
 struct Cleared {
   int attempt = 0;
 };
+/// Of the steps on record as durable, ranks are told so many: the newest.
+inline constexpr std::size_t most_durable_steps = 64;
 /// Leader to agent: start these ranks of `[rank] command` yourself.
 struct StartRanks {
   int epoch = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
   std::string master;
   std::vector<RankPlace> ranks;
-  std::int64_t trusted_step = -1;  ///< newest state that may be restored (RankEnv)
+  std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
+  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that have to be there (RankEnv)
 };
 /// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
 struct StartMpirun {
   int epoch = 0, attempt = 0;
   std::vector<std::string> slots;
   std::int64_t trusted_step = -1;  ///< as in StartRanks
+  std::vector<std::int64_t> durable_steps = {};
 };
 struct MpirunExited {
   int attempt = 0, status = 0;

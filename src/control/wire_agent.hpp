@@ -59,6 +59,15 @@ struct Wire<Cleared> {
   static json write(const Cleared& m) { return {{"attempt", m.attempt}}; }
   static Cleared read(const json& j) { return {attempt_of(j)}; }
 };
+inline std::vector<std::int64_t> durable_steps_of(const json& j) {
+  std::vector<std::int64_t> out;
+  for (const json& step : list(j, "durable_steps", most_durable_steps)) {
+    if (!step.is_number_integer() || step < 0 || step > most_steps)
+      throw Refused("durable_steps holds something that is no step");
+    out.push_back(step.get<std::int64_t>());
+  }
+  return out;
+}
 template <>
 struct Wire<StartRanks> {
   static constexpr auto name = "start_ranks";
@@ -72,7 +81,8 @@ struct Wire<StartRanks> {
             {"master_port", m.master_port},
             {"master", m.master},
             {"ranks", ranks},
-            {"trusted_step", m.trusted_step}};
+            {"trusted_step", m.trusted_step},
+            {"durable_steps", m.durable_steps}};
   }
   static StartRanks read(const json& j) {
     StartRanks m{epoch_of(j),
@@ -82,7 +92,8 @@ struct Wire<StartRanks> {
                  small(j, "master_port", 0, 65535),
                  text_of(j, "master", 256),
                  {},
-                 whole(j, "trusted_step", -1, most_steps)};
+                 whole(j, "trusted_step", -1, most_steps),
+                 durable_steps_of(j)};
     for (const json& r : list(j, "ranks", 4096)) {
       if (!r.is_object()) throw Refused("ranks holds something that is not an object");
       m.ranks.push_back({rank_of(r), small(r, "local_rank", 0, 4095)});
@@ -94,10 +105,15 @@ template <>
 struct Wire<StartMpirun> {
   static constexpr auto name = "start_mpirun";
   static json write(const StartMpirun& m) {
-    return {{"epoch", m.epoch}, {"attempt", m.attempt}, {"slots", m.slots}, {"trusted_step", m.trusted_step}};
+    return {{"epoch", m.epoch},
+            {"attempt", m.attempt},
+            {"slots", m.slots},
+            {"trusted_step", m.trusted_step},
+            {"durable_steps", m.durable_steps}};
   }
   static StartMpirun read(const json& j) {
-    StartMpirun m{epoch_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, most_steps)};
+    StartMpirun m{
+        epoch_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, most_steps), durable_steps_of(j)};
     for (const json& a : list(j, "slots", 1 << 16)) m.slots.push_back(text(a, "slots", 256));
     if (m.slots.empty()) throw Refused("slots is empty");
     return m;

@@ -175,11 +175,16 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
                        "written", "state digest");
   for (const std::int64_t step : checkpoint::committed_steps(*folder)) {
     const fs::path step_dir = checkpoint::committed_path(*folder, step);
-    const auto why = checkpoint::why_unsound(step_dir);
-    if (why && json) list.push_back({{"path", step_dir.string()}, {"step", step}, {"damaged", *why}});
-    if (why && !json) out << fmt::format("{:>10}  damaged: {}\n", step, harmless(*why));
-    if (why) continue;
-    const Manifest m = checkpoint::read_manifest(step_dir);
+    const checkpoint::Condition found = checkpoint::condition_of(step_dir);
+    if (!found.manifest) {
+      const char* const what = found.kind == checkpoint::Condition::Kind::damaged ? "damaged" : "unreadable";
+      if (json)
+        list.push_back({{"path", step_dir.string()}, {"step", step}, {what, found.why}});
+      else
+        out << fmt::format("{:>10}  {}: {}\n", step, what, harmless(found.why));
+      continue;
+    }
+    const Manifest& m = *found.manifest;
     if (json)
       list.push_back(json_of(step_dir, m));
     else
@@ -228,7 +233,7 @@ int ckpt_verify(const fs::path& given, std::ostream& out) {
       out << fmt::format("{}: good ({}, {} blocks)\n", step_dir.string(), size_text(result.bytes),
                          result.blocks);
     else
-      out << fmt::format("{}: DAMAGED\n", step_dir.string());
+      out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
     for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';
   }
   return exit_of(good ? Exit::done : Exit::runtime);

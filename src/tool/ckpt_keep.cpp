@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/catalog.hpp"
+#include "checkpoint/durable_record.hpp"
 #include "checkpoint/retention.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -65,7 +66,7 @@ fs::path folder_of_many(const fs::path& given) {
 }
 
 std::vector<std::string> remains_in(const fs::path& checkpoints) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = checkpoint::outlived(checkpoints, checkpoint::candidates(checkpoints));
   for (const std::string& text : files::list(checkpoints)) {
     const auto kind = checkpoint::parse_name(text).kind;
     if (kind == Name::Kind::trash || kind == Name::Kind::temporary) names.push_back(text);
@@ -86,6 +87,7 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
   if (!order.dry_run) {
     constexpr int last = std::numeric_limits<int>::max();
     checkpoint::sweep(folder, {last, last});  // nobody is alive
+    if (run && fs::exists(run->durable())) checkpoint::record_steps(run->durable(), 0, {}, steps);
   }
   const char* const verb = order.dry_run ? "would remove" : "removed";
   for (const std::int64_t step : steps) out << fmt::format("{} step {}\n", verb, step);

@@ -10,10 +10,11 @@
 namespace holdfast::train {
 
 void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, LocalLevel* local,
-                        comm::Communicator& world) {
+                        const checkpoint::Patience& patience, comm::Communicator& world) {
   if (trusted_step < 0) return;
   together(world, world.rank() == 0, [&] {
-    for (const std::int64_t step : checkpoint::committed_steps(dir.checkpoints())) {
+    for (const std::int64_t step :
+         checkpoint::patiently(patience, [&] { return checkpoint::committed_steps(dir.checkpoints()); })) {
       if (step <= trusted_step) continue;
       const auto path = checkpoint::committed_path(dir.checkpoints(), step);
       auto aside = path;

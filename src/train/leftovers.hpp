@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "checkpoint/patience.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/train/local_level.hpp"
@@ -14,7 +15,7 @@ namespace holdfast::train {
 /// Collective. Nothing for `trusted_step` -1. Checkpoints of later steps get ".suspect" behind their names,
 /// so that nobody takes them for checkpoints; later snapshots of this rank are opened. `local` may be null.
 void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, LocalLevel* local,
-                        comm::Communicator& world);
+                        const checkpoint::Patience& patience, comm::Communicator& world);
 
 /// Collective, after a restore: of this node, files of ranks that the world has no more, and those of ranks
 /// that are elsewhere which hold later state than is trusted. `node_of`: by rank.

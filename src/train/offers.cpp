@@ -140,7 +140,8 @@ LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world) {
 Strikes agree_on(const Strikes& mine, comm::Communicator& world) {
   const json text = mine.none() && mine.reasons.empty()
                         ? json()
-                        : json::array({mine.pieces, mine.shared, mine.reasons, mine.refused, mine.network});
+                        : json::array({mine.pieces, mine.shared, mine.reasons, mine.refused, mine.network,
+                                       mine.refused_code});
   Strikes out;
   const auto append = [](auto& to, const json& from) {
     const auto values = from.get<std::decay_t<decltype(to)>>();
@@ -150,7 +151,8 @@ Strikes agree_on(const Strikes& mine, comm::Communicator& world) {
     if (of_rank.empty()) continue;
     const json j = json::parse(of_rank);
     append(out.pieces, j.at(0)), append(out.shared, j.at(1)), append(out.reasons, j.at(2));
-    if (out.refused.empty()) j.at(3).get_to(out.refused);
+    if (const int code = j.at(5); code > out.refused_code)
+      out.refused_code = code, j.at(3).get_to(out.refused);
     if (out.network.empty()) j.at(4).get_to(out.network);
   }
   return out;

@@ -61,7 +61,8 @@ struct Strikes {
   std::vector<std::pair<int, int>> pieces;  ///< offer and piece
   std::vector<std::array<int, 3>> shared;   ///< shared checkpoint, kind and piece
   std::vector<std::string> reasons;         ///< for people
-  std::string refused;                      ///< the checkpoint must not be loaded at all
+  std::string refused;                      ///< the checkpoint must not, or cannot be loaded
+  int refused_code = 0;                     ///< and the exit code that this means
   std::string network;                      ///< pieces cannot be sent any more
   bool none() const { return pieces.empty() && shared.empty() && refused.empty() && network.empty(); }
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/catalog.hpp"
+#include "checkpoint/durable_record.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -27,16 +28,32 @@ using checkpoint::PieceSpan;
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-void refuse_to_mix(const RunDir& dir, comm::Communicator& world) {
+void refuse_to_mix(const RunDir& dir, const DurableSteps& durable, const checkpoint::Patience& patience,
+                   comm::Communicator& world) {
   together(world, world.rank() == 0, [&] {
-    const auto steps = checkpoint::committed_steps(dir.checkpoints());
+    auto steps = checkpoint::patiently(
+        patience, [&] { return durable ? *durable : checkpoint::recorded_steps(dir.durable()); });
+    const auto there =
+        checkpoint::patiently(patience, [&] { return checkpoint::committed_steps(dir.checkpoints()); });
+    steps.insert(steps.end(), there.begin(), there.end());
     if (!steps.empty())
       throw Error(Exit::usage,
                   fmt::format("the run directory {} already holds a run up to step {}", dir.path.string(),
-                              steps.front()),
+                              *std::max_element(steps.begin(), steps.end())),
                   "run.resume is none, and a restart could not tell the two runs apart",
                   "Choose another run.dir, or resume = \"auto\"?");
   });
+}
+
+/// Whoever starts from step 0 instead would lose the run.
+Error all_damaged(const RunDir& dir, std::int64_t newest, const std::vector<std::string>& why) {
+  return {
+      Exit::no_requeue,
+      fmt::format("no checkpoint in {} can be used, the newest is of step {}", dir.checkpoints().string(),
+                  newest),
+      fmt::format("{}", fmt::join(why, "; ")),
+      "Go on from another checkpoint with run.resume = its path, in a new run.dir; or begin again in a new "
+      "one?"};
 }
 
 /// The pieces that ranks of a kind hold, in the order of StateViews::held.
@@ -87,7 +104,8 @@ class Restore {
         at_path_(named_ && !order.restarted),
         spans_of_kind_(pieces_of_kinds(context.run)),
         ranks_(ladder_world(context.run, spans_of_kind_, views.held.tensors)),
-        shared_(dir, facts, order.other_numerics, world) {
+        shared_(dir, facts, order.other_numerics, order.trusted_step < 0 ? INT64_MAX : order.trusted_step + 1,
+                order.durable, context.patience, world) {
     expects(context.run.mesh.world == world.size(), "the run is that of the world");
   }
   RestoredFrom run();
@@ -141,14 +159,16 @@ void Restore::gather() {
         points_.emplace(offer.point, what->point);
 }
 
-/// The ladder sees the newest checkpoint that nothing is known against, and all newer ones.
+/// The ladder sees the newest checkpoint that nothing is known against, and all newer ones; or those that are
+/// newer than one of which nothing is known.
 void Restore::complete_list() {
   std::set<PointId> offered;
   for (const Offer& offer : offers_) offered.insert(offer.point);
-  while (!at_path_ && !list_ended_) {
+  while (!at_path_ && !list_ended_ && !shared_.blocked()) {
     if (const auto& list = shared_.offers(); !list.empty())
       if (list.back().bad.empty() && !rules_.refused.contains(list.back().point)) return;
-    list_ended_ = !shared_.add_older(offered, [&](int writer) { return parts_of_writer(writer); });
+    const bool added = shared_.add_older(offered, [&](int writer) { return parts_of_writer(writer); });
+    list_ended_ = !added && !shared_.blocked();
   }
 }
 
@@ -170,8 +190,22 @@ std::optional<Decision> Restore::next_decision(const Fill& fill) {
     complete_list();
     rules_.network = fill.network();
     Decision decision = decide(ranks_, offers_, shared_.offers(), rules_);
-    if (decision.found) return decision;
+    // What lies in memory may be as new as the checkpoint that cannot be read. Nothing older is taken.
+    const auto& blocked = shared_.blocked();
+    if (decision.found && (!blocked || decision.point.step >= blocked->step)) {
+      if (blocked) say(blocked->why.what());
+      return decision;
+    }
+    if (blocked) {
+      shared_.wait();
+      continue;
+    }
     for (const std::string& reason : decision.reasons) say(reason);
+    if (!at_path_ && shared_.newest_known() >= 0) {
+      auto why = shared_.notes();
+      why.insert(why.end(), said_.begin(), said_.end());
+      throw all_damaged(dir_, shared_.newest_known(), why);
+    }
     if (!named_ || at_path_) return std::nullopt;
     at_path_ = true;  // restarted before there was a checkpoint of its own
     shared_.add(order_.resume);
@@ -185,7 +219,7 @@ void Restore::say(const std::string& reason) {
 }
 
 void Restore::strike(const Strikes& strikes) {
-  if (!strikes.refused.empty()) throw Error(Exit::usage, strikes.refused);
+  if (!strikes.refused.empty()) throw Error(static_cast<Exit>(strikes.refused_code), strikes.refused);
   for (const std::string& reason : strikes.reasons) say(reason);
   if (!strikes.network.empty()) say("ranks could not send each other pieces: " + strikes.network);
   for (const auto& [offer, piece] : strikes.pieces) offers_[index(offer)].bad.insert(piece);
@@ -238,9 +272,12 @@ std::optional<std::string> Restore::why_another(const Decision& decision, const 
                                       checkpoint::digest_text(manifest.state_digest))};
     }
   } catch (const Error& error) {
-    failure = Failure{1, world_.rank(), error.what()};
+    // What cannot be read proves nothing against the state.
+    const bool unknown = error.exit() == Exit::transient || error.exit() == Exit::no_requeue;
+    failure = Failure{unknown ? static_cast<std::uint64_t>(error.exit()) : 1, world_.rank(), error.what()};
   }
   const auto worst = worst_failure(world_, failure);
+  if (worst && worst->severity > 1) throw Error(static_cast<Exit>(worst->severity), worst->text);
   return worst ? std::optional(worst->text) : std::nullopt;
 }
 
@@ -286,7 +323,7 @@ void Restore::count(const FillCounts& mine, RestoredFrom& out) {
 RestoredFrom Restore::run() {
   const auto start = Clock::now();
   RestoredFrom out;
-  put_away_untrusted(dir_, order_.trusted_step, context_.local, world_);
+  put_away_untrusted(dir_, order_.trusted_step, context_.local, context_.patience, world_);
   gather();
   if (at_path_) shared_.add(order_.resume);
   Fill fill({ranks_, views_, shared_, files_ ? &*files_ : nullptr, context_.local, context_.open_exchange,
@@ -326,8 +363,9 @@ RestoredFrom Restore::run() {
     count(fill.counts(), out);
     fill.finish(out.point);
     out.network = fill.network_text();
-  } else if (!said_.empty() || !shared_.notes().empty()) {
-    if (world_.rank() == 0) log::warn("no whole state is left: starting from step 0");
+  } else if (!said_.empty()) {
+    if (world_.rank() == 0)
+      log::warn("no checkpoint was made yet, and no whole state is left: starting from step 0");
   }
   if (files_) remove_leftovers(*files_, ranks_.node_of, order_.trusted_step, world_);
   for (const auto* list : {&shared_.notes(), &std::as_const(said_)})
@@ -360,7 +398,7 @@ RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateVi
                      const checkpoint::Facts& facts, comm::Communicator& world,
                      const RestoreContext& context) {
   if (order.resume == "none" && !order.restarted) {
-    refuse_to_mix(dir, world);
+    refuse_to_mix(dir, order.durable, context.patience, world);
     return {};
   }
   return Restore(dir, order, views, facts, world, context).run();

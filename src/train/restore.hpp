@@ -9,7 +9,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "checkpoint/patience.hpp"
 #include "checkpoint/state.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
@@ -31,6 +33,8 @@ struct RestoreOrder {
   /// Not -1: state of later steps may be wrong. It is put away, at every level, so that no later restore
   /// finds it either.
   std::int64_t trusted_step = -1;
+  /// Checkpoints that have to be there: what the leader's record says; nothing: what durable.json says.
+  std::optional<std::vector<std::int64_t>> durable = {};
 };
 
 /// What a restore can use beside the shared level.
@@ -40,6 +44,7 @@ struct RestoreContext {
   /// Collective: lets ranks send each other pieces. Empty: they cannot.
   std::function<std::unique_ptr<comm::PeerExchange>()> open_exchange = {};
   std::chrono::milliseconds limit{600'000};  ///< of one exchange of pieces
+  checkpoint::Patience patience = {};        ///< with what cannot be read now
 };
 
 struct RestoredFrom {
@@ -64,7 +69,9 @@ std::string text_of(const RestoredFrom& from);
 /// Collective. Fills the memory of views.held, or leaves it undefined when `fresh`; with a local level it is
 /// a slot of it, adopted, so the memory that the views show may move. Throws Error (usage) when the
 /// checkpoint is of another model or, unless it may be, of another numerics identity, when a path names no
-/// checkpoint, and when `none` would mix two runs in one directory.
+/// checkpoint, and when `none` would mix two runs in one directory. Never goes below the newest checkpoint
+/// that is not proven damaged, and starts afresh only when there never was one: throws Error (transient) when
+/// one cannot be read, (no_requeue) when it is of a newer format, or all are damaged. The same on every rank.
 RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,
                      const checkpoint::Facts& facts, comm::Communicator& world,
                      const RestoreContext& context);

@@ -154,7 +154,7 @@ void Fill::take_from_shared(const Decision& decision, Strikes& strikes) {
     bad.insert(piece_of.begin(), piece_of.end());
     strikes.reasons.emplace_back(error.what());
   } catch (const Error& error) {
-    strikes.refused = error.what();
+    strikes.refused = error.what(), strikes.refused_code = static_cast<int>(error.exit());
   }
   for (const int i : bad) {
     strikes.shared.push_back({checkpoint, kind(), i});
@@ -240,7 +240,10 @@ bool Fill::open(Strikes& strikes) {
   if (!worst) return true;
   exchange_.reset();
   network_ = false;
-  (worst->severity == refused ? strikes.refused : strikes.network) = worst->text;
+  if (worst->severity == refused)
+    strikes.refused = worst->text, strikes.refused_code = static_cast<int>(Exit::usage);
+  else
+    strikes.network = worst->text;
   return false;
 }
 

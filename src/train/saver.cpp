@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <utility>
 
 #include "checkpoint/catalog.hpp"
+#include "checkpoint/durable_record.hpp"
 #include "checkpoint/retention.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -180,15 +182,31 @@ void Saver::commit(const Job& job, const Outcome& outcome) {
       throw Error(Exit::runtime, fmt::format("no vote from rank {}", fmt::join(commit.missing(), ", ")),
                   ending_ ? "the run is ending"
                           : fmt::format("within checkpoint.commit_s = {} s", settings_.commit_s));
-    const checkpoint::Committed done = commit.commit({settings_.keep, settings_.archive_h});
+    const checkpoint::Committed done = commit.commit();
     log::info("step {} saved in {}", job.point.step, done.path.string());
     if (!done.note.empty()) log::warn("{}", done.note);
+    std::vector<std::int64_t> removed;
+    try {
+      removed = checkpoint::tidy(dir_.checkpoints(), {settings_.keep, settings_.archive_h}, generation_,
+                                 job.point.step);
+    } catch (const Error& error) {
+      log::warn("old checkpoints could not be removed: {}", error.what());
+    }
+    record(std::array{job.point.step}, removed);
     const std::scoped_lock lock(mutex_);
     durable_ = job.point.step;
   } catch (const std::exception& error) {
     commit.drop();
     log::error("the checkpoint of step {} is dropped ({}); training goes on", job.point.step, error.what());
     if (outcome.ok) failed(job.point.step, error.what());
+  }
+}
+
+void Saver::record(std::span<const std::int64_t> durable, std::span<const std::int64_t> removed) {
+  try {
+    checkpoint::record_steps(dir_.durable(), generation_.attempt, durable, removed);
+  } catch (const std::exception& error) {
+    log::warn("which checkpoints there are is not recorded: {}", error.what());
   }
 }
 

@@ -75,6 +75,8 @@ class Saver {
   double join();
   /// Collective: waits for the fate of the newest save; true when it is durable. The same on every rank.
   bool wait_durable();
+  /// Of the newest save; -1: there was none.
+  std::int64_t newest_step() const { return newest_; }
   /// Why the newest save failed on this rank or in the commit here, or "".
   std::string why();
   SaveTotals totals();
@@ -96,6 +98,7 @@ class Saver {
   // Bare mode:
   void vote_in_folder(const Job& job, const Outcome& outcome);
   void commit(const Job& job, const Outcome& outcome);
+  void record(std::span<const std::int64_t> durable, std::span<const std::int64_t> removed);
   void failed(std::int64_t step, std::string why);
 
   RunDir dir_;

@@ -63,7 +63,11 @@ void claim_run_directory(const Setup& setup, comm::Communicator& world) {
   if (setup.place.agent) return;
   together(world, world.rank() == 0, [&] {
     std::error_code failure;
-    std::filesystem::create_directories(setup.dir.checkpoints(), failure);
+    // A run that has checkpoints has their folder: where it is not seen, it is away, and would come back to
+    // one that is taken.
+    const bool has_some = std::filesystem::exists(setup.dir.durable(), failure) || failure;
+    failure.clear();
+    if (!has_some) std::filesystem::create_directories(setup.dir.checkpoints(), failure);
     if (failure)
       throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
     std::filesystem::permissions(setup.dir.path, std::filesystem::perms::owner_all);

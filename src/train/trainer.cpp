@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "checkpoint/catalog.hpp"
+#include "checkpoint/durable_record.hpp"
 #include "src/base/allocations.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/bind.hpp"
+#include "src/train/agree.hpp"
 #include "src/train/detector_text.hpp"
 #include "src/train/restore_context.hpp"
 #include "src/train/state_digest.hpp"
@@ -34,11 +36,26 @@ checkpoint::Facts facts_of(const Setup& setup, const data::Samples& samples, con
           checkpoint::digest_text(hash_name(text.data(), text.size()))};
 }
 
+checkpoint::Patience patience_of(const Setup& setup, control::RankLink& link, std::int64_t step) {
+  return {std::chrono::seconds(setup.config.checkpoint.read_patience_s),
+          [&setup, &link, step](const Error& why, bool first) {
+            link.progress(step, control::Phase::restoring);  // it moves, and does not hang
+            if (first)
+              log::warn("{}: trying again for up to checkpoint.read_patience_s = {} s", why.what(),
+                        setup.config.checkpoint.read_patience_s);
+          }};
+}
+
 /// Under an agent, what it says; in bare mode one more than what the directory has seen. Collective.
-checkpoint::Generation generation_of(const Setup& setup, comm::Communicator& world) {
+checkpoint::Generation generation_of(const Setup& setup, comm::Communicator& world, control::RankLink& link) {
   if (setup.place.agent) return {setup.place.agent->epoch, setup.place.agent->attempt};
-  std::uint64_t attempt[] = {
-      world.rank() == 0 ? static_cast<std::uint64_t>(checkpoint::next_attempt(setup.dir.checkpoints())) : 0};
+  std::uint64_t attempt[] = {0};
+  together(world, world.rank() == 0, [&] {
+    attempt[0] = static_cast<std::uint64_t>(checkpoint::patiently(patience_of(setup, link, 0), [&] {
+      return checkpoint::next_attempt(setup.dir.checkpoints(),
+                                      checkpoint::recorded_attempt(setup.dir.durable()));
+    }));
+  });
   world.all_reduce(attempt, comm::Scalar::max);
   return {0, static_cast<int>(attempt[0])};
 }
@@ -104,7 +121,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       engine_(setup, data_.samples, device, world),
       views_(engine_.views()),
       facts_(facts_of(setup, data_.samples, engine_)),
-      generation_(generation_of(setup, world)),
+      generation_(generation_of(setup, world, link)),
       owned_(views_.owned, engine_.layout()),
       silent_(setup, engine_, world),
       injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
@@ -181,15 +198,19 @@ control::FinalState Trainer::run() {
 
 bool Trainer::restore_or_initialize() {
   progress(control::Phase::restoring);
-  const RestoreOrder order{setup_.config.run.resume, setup_.place.agent && setup_.place.agent->attempt > 1,
-                           setup_.config.run.other_numerics == "continue", false,
-                           setup_.place.agent ? setup_.place.agent->trusted_step : -1};
-  const RestoreContext context = restore_context(setup_, engine_, world_);
+  const RestoreOrder order{
+      setup_.config.run.resume,
+      setup_.place.agent && setup_.place.agent->attempt > 1,
+      setup_.config.run.other_numerics == "continue",
+      false,
+      setup_.place.agent ? setup_.place.agent->trusted_step : -1,
+      setup_.place.agent ? std::optional(setup_.place.agent->durable_steps) : std::nullopt};
+  const RestoreContext with = context();
   engine_.make_room();
-  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context);
+  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
   begin_at(from);
   if (LocalLevel* const local = engine_.local()) {
-    partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, context.open_exchange);
+    partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, with.open_exchange);
     keep(true, {});  // a node that is lost in the first step takes nothing along
   }
   if (world_.rank() == 0)
@@ -212,12 +233,21 @@ void Trainer::begin_at(const RestoredFrom& from) {
   silent_.begin_at(point_.step);
 }
 
-void Trainer::roll_back(std::int64_t next_sample) {
+RestoreContext Trainer::context() {
+  RestoreContext out = restore_context(setup_, engine_, world_);
+  out.patience = patience_of(setup_, link_, point_.step);
+  return out;
+}
+
+void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
   const std::uint64_t skips = guard_.skips;
   progress(control::Phase::restoring);
+  RestoreOrder order{setup_.config.run.resume, true, true, true};
+  // What was durable when the attempt began may have been removed since.
+  if (setup_.place.agent)
+    order.durable = durable < 0 ? setup_.place.agent->durable_steps : std::vector<std::int64_t>{durable};
   engine_.make_room();
-  const RestoredFrom from = restore(setup_.dir, {setup_.config.run.resume, true, true, true}, views_, facts_,
-                                    world_, restore_context(setup_, engine_, world_));
+  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context());
   begin_at(from);
   point_.samples = next_sample;
   guard_.skips = skips;
@@ -266,10 +296,12 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
     case Action::skip:
       point_.samples += samples;
       return std::nullopt;
-    case Action::rollback:
-      saver_.wait_durable();  // the newest checkpoint is the same however fast the commit is
-      roll_back(point_.samples + samples);
+    case Action::rollback: {
+      // The newest checkpoint is the same however fast the commit is.
+      const bool durable = saver_.wait_durable();
+      roll_back(point_.samples + samples, durable ? saver_.newest_step() : -1);
       return std::nullopt;
+    }
     case Action::ok:
     case Action::report:
       break;

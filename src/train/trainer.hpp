@@ -42,8 +42,10 @@ class Trainer {
  private:
   /// True unless the state is one that only the local levels have.
   bool restore_or_initialize();
-  /// From the newest checkpoint, or from the beginning; not from the samples that led here.
-  void roll_back(std::int64_t next_sample);
+  /// From the newest checkpoint, or from the beginning; not from the samples that led here. `durable`: a step
+  /// that has a checkpoint; -1: none is known.
+  void roll_back(std::int64_t next_sample, std::int64_t durable);
+  RestoreContext context();
   /// Takes over a state that was loaded or made.
   void begin_at(const RestoredFrom& from);
   /// One batch of samples: computed, judged, and where it is sound, applied; and kept, where it is to be.

@@ -251,7 +251,7 @@ class Round {
       });
       for (int rank = 0; rank < ranks_; ++rank) commit.add(rank, true, votes[at(rank)]);
       if (commit.failed()) throw Error(Exit::runtime, "the save failed", commit.why());
-      step_dir_ = commit.commit(100).path;
+      step_dir_ = commit.commit().path;
       saved.push_back(now() - begin);
       for (const auto& writer : writers_) cpu += writer->last_cost().cpu_seconds;
       if (turn > 0) fs::remove_all(committed_path(checkpoints_, turn - 1));

@@ -38,13 +38,13 @@ TEST_F(Commits, onlyWithEveryVote) {
   commit.add(1, true, vote(1));
   EXPECT_FALSE(commit.complete());
   EXPECT_THAT(commit.missing(), ElementsAre(0));
-  EXPECT_THROW(commit.commit(1), std::logic_error);
+  EXPECT_THROW(commit.commit(), std::logic_error);
   const std::string zero = vote(0);
   commit.add(0, true, zero);
   commit.add(0, true, zero);  // the network may say things twice
   EXPECT_TRUE(commit.complete());
   EXPECT_FALSE(commit.failed()) << commit.why();
-  EXPECT_THAT(verify(commit.commit(1).path).problems, IsEmpty());
+  EXPECT_THAT(verify(commit.commit().path).problems, IsEmpty());
   EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
 }
 
@@ -101,7 +101,7 @@ TEST_F(Commits, refusesWhatIsNotWhole) {
   commit.add(1, true, write_shard(writer, whole, {10, 0, 0}));
   ASSERT_FALSE(commit.failed()) << commit.why();
   try {
-    commit.commit(1);
+    commit.commit();
     FAIL() << "committed a checkpoint with a hole";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("stored nowhere"));
@@ -117,7 +117,7 @@ TEST_F(Commits, refusesAFileThatChangedOrWent) {
       fs::remove(shard);
     else
       fs::resize_file(shard, 100);
-    EXPECT_THROW(commit.commit(1), Error);
+    EXPECT_THROW(commit.commit(), Error);
     commit.drop();
     EXPECT_THAT(files::list(path), IsEmpty());
   }
@@ -125,18 +125,52 @@ TEST_F(Commits, refusesAFileThatChangedOrWent) {
 
 TEST_F(Commits, committingAgainIsHarmless) {
   Commit first = write_all_shards(path, whole, 10, {1, 1}, layout), second = first;
-  first.commit(1);
-  EXPECT_THAT(second.commit(1).note, HasSubstr("already committed"));  // the next leader, with the same votes
+  first.commit();
+  EXPECT_THAT(second.commit().note, HasSubstr("already committed"));  // the next leader, with the same votes
   EXPECT_TRUE(holds(committed_path(path, 10), whole.tensors, 10));
 }
 
 TEST_F(Commits, aLaterGenerationReplacesAnEarlierOne) {
   save(path, whole, 10, {1, 1}, layout);
   flip_bit(committed_path(path, 10) / "shard-00001.h5", 8 * 8300);  // why the step was done again
-  EXPECT_THAT(save(path, whole, 10, {1, 2}, layout).note, HasSubstr("replaced an older step-00000010"));
+  EXPECT_THAT(save(path, whole, 10, {1, 2}, layout).note,
+              HasSubstr("the older step-00000010 is put aside as step-00000010.replaced-1"));
   EXPECT_EQ(read_manifest(committed_path(path, 10)).generation, (Generation{1, 2}));
   EXPECT_THAT(verify(committed_path(path, 10)).problems, IsEmpty());
-  EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000010", "step-00000010.replaced-1"));
+  EXPECT_EQ(read_manifest(path / "step-00000010.replaced-1").generation, (Generation{1, 1}));
+  save(path, whole, 10, {1, 3}, layout);
+  EXPECT_THAT(files::list(path),
+              ElementsAre("step-00000010", "step-00000010.replaced-1", "step-00000010.replaced-2"));
+  Whole later(whole.tensors, 20);
+  save(path, later, 20, {1, 3}, layout);
+  EXPECT_THAT(files::list(path), ElementsAre("step-00000010", "step-00000020")) << "a later one is durable";
+}
+
+/// Neither is what cannot be read now counted as damaged, nor ever removed.
+TEST_F(Commits, whatCannotBeReadIsPutAsideAndStays) {
+  save(path, whole, 10, {5, 5}, layout);
+  const fs::path shard = committed_path(path, 10) / "shard-00001.h5", elsewhere = path / "elsewhere";
+  fs::rename(shard, elsewhere);
+  save(path, whole, 10, {1, 1}, layout);
+  EXPECT_TRUE(holds(committed_path(path, 10), whole.tensors, 10));
+  Whole later(whole.tensors, 20);
+  save(path, later, 20, {1, 1}, layout);
+  const fs::path aside = path / "step-00000010.replaced-1";
+  ASSERT_TRUE(fs::exists(aside)) << "a later one is durable, but nobody knows what this one is";
+  fs::rename(elsewhere, aside / "shard-00001.h5");
+  EXPECT_TRUE(holds(aside, whole.tensors, 10));
+  EXPECT_EQ(read_manifest(aside).generation, (Generation{5, 5}));
+}
+
+/// The verdict is nobody's who removes: what cannot be removed costs no checkpoint.
+TEST_F(Commits, removesNothingItself) {
+  for (const std::int64_t step : {10, 20, 30}) {
+    Whole at_step(whole.tensors, step);
+    write_all_shards(path, at_step, step, {1, 1}, layout).commit();
+  }
+  EXPECT_THAT(committed_steps(path), ElementsAre(30, 20, 10));
+  EXPECT_THAT(tidy(path, {1, 0}, {1, 1}, 30), ElementsAre(20, 10));
 }
 
 TEST_F(Commits, anEarlierGenerationComesTooLate) {
@@ -146,12 +180,11 @@ TEST_F(Commits, anEarlierGenerationComesTooLate) {
   EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
 }
 
-TEST_F(Commits, anUnsoundOneIsReplacedWhateverItsGeneration) {
+TEST_F(Commits, aDamagedOneIsReplacedWhateverItsGeneration) {
   save(path, whole, 10, {5, 5}, layout);
-  fs::remove(committed_path(path, 10) / "manifest.json");
+  fs::resize_file(committed_path(path, 10) / "shard-00000.h5", 50);
   save(path, whole, 10, {1, 1}, layout);
   EXPECT_TRUE(holds(committed_path(path, 10), whole.tensors, 10));
-  EXPECT_THAT(files::list(path), ElementsAre("step-00000010"));
 }
 
 /// An attempt that everybody takes for dead commits at the same moment as its successor: one of them may
@@ -171,7 +204,7 @@ TEST_F(Commits, twoGenerationsMayRace) {
           for (--waiting; waiting > 0;) {
           }
           try {
-            commit.commit(1);
+            commit.commit();
             ++committed;
           } catch (const Error&) {
             commit.drop();
@@ -181,7 +214,9 @@ TEST_F(Commits, twoGenerationsMayRace) {
     EXPECT_GE(committed, 1);
     both += committed == 2;
     sweep(place.path(), {1, 3});
-    EXPECT_THAT(files::list(place.path()), ElementsAre("step-00000010"));
+    auto names = files::list(place.path());
+    std::erase(names, "step-00000010.replaced-1");  // of the one that was first, when both committed
+    EXPECT_THAT(names, ElementsAre("step-00000010"));
     EXPECT_TRUE(holds(committed_path(place.path(), 10), whole.tensors, 10));
   }
   RecordProperty("rounds_in_which_both_committed", both);
@@ -191,8 +226,9 @@ TEST_F(Commits, keepsTheLastFewAndSweepsDeadGenerations) {
   fs::create_directories(path / "step-00000005.tmp-1-0" / "x");
   for (std::int64_t step : {10, 20, 30}) {
     Whole at_step(whole.tensors, step);
-    const Committed done = save(path, at_step, step, {1, 1}, layout, 2);
-    EXPECT_EQ(done.removed, step == 30 ? std::vector<std::int64_t>{10} : std::vector<std::int64_t>{});
+    write_all_shards(path, at_step, step, {1, 1}, layout).commit();
+    EXPECT_EQ(tidy(path, {2, 0}, {1, 1}, step),
+              step == 30 ? std::vector<std::int64_t>{10} : std::vector<std::int64_t>{});
   }
   EXPECT_THAT(files::list(path), ElementsAre("step-00000020", "step-00000030"));
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <sstream>
 
+#include "checkpoint/hash.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast::checkpoint::testing {
@@ -159,7 +160,9 @@ Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Gen
                const WriterLayout& layout, int keep) {
   Commit commit = write_all_shards(checkpoints, whole, step, generation, layout);
   if (commit.failed()) throw std::runtime_error(commit.why());
-  return commit.commit(keep);
+  Committed done = commit.commit();
+  tidy(checkpoints, {keep, 0}, generation, step);
+  return done;
 }
 
 std::vector<std::vector<std::byte>> load_all(const fs::path& step_dir,
@@ -174,6 +177,16 @@ std::vector<std::vector<std::byte>> load_all(const fs::path& step_dir,
 
 bool holds(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors, std::int64_t step) {
   return load_all(step_dir, tensors, even_layout(tensors, 1)) == Whole(tensors, step).values;
+}
+
+std::string with_schema_version(const std::string& manifest, int version) {
+  constexpr std::size_t digits = 32;
+  const std::string key = "\"digest\":\"";
+  const std::size_t comma = manifest.find(','), digest = manifest.find(key) + key.size();
+  const std::string head =
+      "{\"schema_version\":" + std::to_string(version) + manifest.substr(comma, digest - comma);
+  const std::string body = manifest.substr(digest + digits);
+  return head + xxh3_128(head, body) + body;
 }
 
 std::string read_file(const fs::path& path) {

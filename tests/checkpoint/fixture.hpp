@@ -12,6 +12,7 @@
 #include "checkpoint/commit.hpp"
 #include "checkpoint/direct_reader.hpp"
 #include "checkpoint/load.hpp"
+#include "checkpoint/retention.hpp"
 #include "checkpoint/shard_writer.hpp"
 
 namespace holdfast::checkpoint::testing {
@@ -62,7 +63,7 @@ std::string write_shard(ShardWriter& writer, const Whole& whole, const RunPoint&
 /// The votes of all writers, without the commit.
 Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
                         const WriterLayout& layout, WriteOptions options = {});
-/// A whole save, committed.
+/// A whole save: committed, and tidied up after.
 Committed save(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
                const WriterLayout& layout, int keep = 3);
 
@@ -72,6 +73,9 @@ std::vector<std::vector<std::byte>> load_all(const fs::path& step_dir,
                                              const WriterLayout& layout);
 /// True when the checkpoint holds exactly the values of `step`.
 bool holds(const fs::path& step_dir, const std::vector<LogicalTensor>& tensors, std::int64_t step);
+
+/// The text of a manifest as a later version might have written it, under a digest that matches.
+std::string with_schema_version(const std::string& manifest, int version);
 
 std::string read_file(const fs::path& path);
 void write_file(const fs::path& path, const std::string& bytes);

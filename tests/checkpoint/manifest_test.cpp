@@ -231,8 +231,8 @@ TEST(Manifest, refusesTextThatIsNoManifest) {
 
 TEST(Manifest, aFolderWithoutOneIsNotACheckpoint) {
   const Folder folder;
-  EXPECT_THROW(read_manifest(folder.path()), Damaged);
-  EXPECT_THROW(read_manifest(folder.path() / "nowhere"), Damaged);
+  EXPECT_THROW(read_manifest(folder.path()), Unreadable);
+  EXPECT_THROW(read_manifest(folder.path() / "nowhere"), Unreadable);
   fs::create_directory(folder.path() / "manifest.json");
   EXPECT_THROW(read_manifest(folder.path()), Damaged);
 }

@@ -79,8 +79,9 @@ struct PowerLoss : ::testing::Test {
       const int null = ::open("/dev/null", O_WRONLY);
       for (const std::int64_t step : steps) {
         Whole whole(tensors, step);
-        write_all_shards(checkpoints, whole, step, generation, even_layout(tensors, 2), options).commit(2);
+        write_all_shards(checkpoints, whole, step, generation, even_layout(tensors, 2), options).commit();
         files::append_all(null, std::to_string(step), "/dev/null");
+        tidy(checkpoints, {2, 0}, generation, step);
       }
       return 0;
     };
@@ -201,6 +202,12 @@ TEST_F(PowerLoss, aStepThatReplacesADamagedOne) {
   prepare({10, 15, 20});
   flip_bit(committed_path(checkpoints, 20) / "shard-00001.h5", 8 * 8200);
   expect_survived(saving({20}, {1, 2}), 15, 512, 20);
+}
+
+/// The first one stays until a later step is durable, whatever survives.
+TEST_F(PowerLoss, aSoundStepThatIsWrittenAgain) {
+  prepare({10, 15, 20});
+  expect_survived(saving({20}, {1, 2}), 20, 512);
 }
 
 TEST_F(PowerLoss, aShardOfManyWrites) {

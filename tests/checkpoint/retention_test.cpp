@@ -20,7 +20,7 @@ constexpr double hour = 3600;
 std::vector<Candidate> written_at(const std::vector<double>& hours) {
   std::vector<Candidate> out;
   for (std::size_t i = hours.size(); i-- > 0;)
-    out.push_back({static_cast<std::int64_t>(i), true, false, hours[i] * hour});
+    out.push_back({static_cast<std::int64_t>(i), Condition::Kind::sound, false, hours[i] * hour});
   return out;
 }
 
@@ -35,17 +35,25 @@ TEST(Superfluous, isWhatIsOlderThanTheNewestOnes) {
 
 TEST(Superfluous, damagedOnesDoNotCountAndAreNotArchived) {
   auto list = written_at({0, 1, 2, 3});
-  list[0].sound = list[1].sound = false;  // steps 3 and 2
+  list[0].condition = list[1].condition = Condition::Kind::damaged;  // steps 3 and 2
   EXPECT_THAT(superfluous(list, {1, 0}), ElementsAre(0));
   EXPECT_THAT(superfluous(list, {2, 0}), IsEmpty());
   list = written_at({0, 1, 2, 3});
-  list[3].sound = false;
+  list[3].condition = Condition::Kind::damaged;
   EXPECT_THAT(superfluous(list, {1, 2}), ElementsAre(2, 0));  // 1 is the oldest archive now
+}
+
+TEST(Superfluous, whatIsUnknownStaysAndMakesNoRoom) {
+  auto list = written_at({0, 1, 2, 3, 4});
+  list[0].condition = list[3].condition = Condition::Kind::unknown;  // steps 4 and 1
+  EXPECT_THAT(superfluous(list, {1, 0}), ElementsAre(2, 0));
+  EXPECT_THAT(superfluous(list, {2, 0}), ElementsAre(0));
+  EXPECT_THAT(superfluous(list, {3, 0}), IsEmpty()) << "0 is the third sound one";
 }
 
 TEST(Superfluous, neverBelowOneSound) {
   auto list = written_at({0, 1, 2});
-  for (auto& candidate : list) candidate.sound = false;
+  for (auto& candidate : list) candidate.condition = Condition::Kind::damaged;
   EXPECT_THAT(superfluous(list, {1, 0}), IsEmpty());
 }
 
@@ -66,7 +74,7 @@ TEST(Superfluous, pinnedOnesStay) {
 TEST(Superfluous, decidingAgainAndLaterKeepsTheArchives) {
   std::vector<Candidate> there;  // newest first
   for (int step = 0; step < 500; ++step) {
-    there.insert(there.begin(), {step, true, step == 77, step * 0.3 * hour});
+    there.insert(there.begin(), {step, Condition::Kind::sound, step == 77, step * 0.3 * hour});
     const auto gone = superfluous(there, {3, 4});
     std::erase_if(
         there, [&](const Candidate& c) { return std::find(gone.begin(), gone.end(), c.step) != gone.end(); });
@@ -106,6 +114,15 @@ TEST_F(SavedAt, oneSoundAlwaysStays) {
   save_steps({40});
   EXPECT_THAT(retain(path, {0, 0}), ElementsAre(30, 20, 10));
   EXPECT_TRUE(holds(committed_path(path, 40), vectors({10}), 40));
+}
+
+TEST_F(SavedAt, whatCannotBeReadNowIsThereWhenItCan) {
+  save_steps({10, 20, 30, 40});
+  fs::rename(committed_path(path, 10) / "shard-00000.h5", path / "aside");
+  EXPECT_THAT(retain(path, {1, 0}), ElementsAre(30, 20));
+  fs::rename(path / "aside", committed_path(path, 10) / "shard-00000.h5");
+  EXPECT_TRUE(holds(committed_path(path, 10), vectors({10}), 10));
+  EXPECT_THAT(retain(path, {1, 0}), ElementsAre(10));
 }
 
 TEST_F(SavedAt, archivesGoByTheTimeOfTheManifest) {

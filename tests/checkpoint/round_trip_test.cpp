@@ -66,7 +66,7 @@ TEST(RoundTrip, savesAgainAndAgainWithOneWriter) {
     Commit commit(folder.path() / "checkpoints", step, {0, 1}, 1);
     commit.add(0, true, write_shard(writer, Whole(whole.tensors, step), {step, 0, 0}));
     ASSERT_FALSE(commit.failed()) << commit.why();
-    const fs::path path = commit.commit(3).path;
+    const fs::path path = commit.commit().path;
     EXPECT_THAT(verify(path).problems, ::testing::IsEmpty());
     EXPECT_TRUE(holds(path, whole.tensors, step));
   }

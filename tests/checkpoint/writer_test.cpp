@@ -98,7 +98,7 @@ TEST(ShardWriter, aDirtyImageGetsACleanHead) {
   Commit commit(folder.path(), 1, {1, 1}, 1);
   commit.add(0, true, writer.write({1, 0, 0}, image.span()));
   ASSERT_FALSE(commit.failed()) << commit.why();
-  EXPECT_THAT(verify(commit.commit(1).path).problems, IsEmpty());
+  EXPECT_THAT(verify(commit.commit().path).problems, IsEmpty());
 }
 
 struct ReadsBack : ::testing::Test {

@@ -153,9 +153,14 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"master_port", number(0, 65535)},
         {"master", text(256)},
         {"ranks", list(4096)},
-        {"trusted_step", step}}},
+        {"trusted_step", step},
+        {"durable_steps", list(64)}}},
       {"start_mpirun",
-       {{"epoch", count}, {"attempt", count}, {"slots", list(1 << 16)}, {"trusted_step", step}}},
+       {{"epoch", count},
+        {"attempt", count},
+        {"slots", list(1 << 16)},
+        {"trusted_step", step},
+        {"durable_steps", list(64)}}},
       {"mpirun_exited", {{"attempt", count}, {"status", status}}},
       {"finish", {{"exit_code", number(0, 255)}}},
       {"drain", {{"stop", truth}, {"reason", text(3 * 4096)}}},
@@ -285,6 +290,8 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(signs, "/signs/0/kind", std::string(193, 'x'));
   refused(signs, "/signs/0/text", nullptr);
   refused(StartMpirun{3, 2, {"a"}}, "/slots", json::array());
+  for (const json& what : {json(-1), json(1.5), json("10")})
+    refused(StartMpirun{3, 2, {"a"}, -1, {10}}, "/durable_steps/0", what);
   refused(StartMpirun{3, 2, {"a"}}, "/slots/0", std::string(257, 'x'));
 }
 

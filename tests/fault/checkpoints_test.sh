@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Checkpoints that are torn or damaged.
+# Checkpoints that are torn or damaged, or cannot be read.
 # checkpoints_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(killed_in_checkpoint newest_checkpoint_damaged)
+all_cases=(killed_in_checkpoint newest_checkpoint_damaged checkpoints_away newer_format)
 
 case_killed_in_checkpoint() {
   # Without a local level: the run comes back from the checkpoint before the torn one. With this patience a node that stands
@@ -46,6 +46,47 @@ case_newest_checkpoint_damaged() {
   most_lost=20 ends_like_the_undisturbed
   check "a line says why the older one was taken" holds "$(cat "$home/$run"/logs/attempt-*/rank-00000.log)" "$(basename "$newest")"
   mini thaw-node "$node"
+}
+
+said() { grep -qs "$2" "$home/$run/logs/attempt-000$1/"*.log; }
+
+# Nobody knows what is in a folder that is not there: it is waited for, and nothing begins again.
+case_checkpoints_away() {
+  start_held checkpoints_away --set checkpoint.local=none
+  mid_run 30
+  local node
+  node=$(nth 2)
+  mini kill-node "$node"
+  mv "$home/$run/checkpoints" "$home/$run/away" # seconds before the next attempt looks
+  check "$run: the ranks wait for the folder" soon 60 said 2 "cannot be read now.*trying again"
+  # The file system that should be there is not mounted, but its folder is.
+  mkdir "$home/$run/checkpoints"
+  sleep 2
+  check "$run: and do not begin again" equal "$(result_so_far)" 1
+  rmdir "$home/$run/checkpoints"
+  mv "$home/$run/away" "$home/$run/checkpoints"
+  most_lost=30 ends_like_the_undisturbed
+  came_back_from 2 shared
+  mini revive-node "$node"
+}
+# Attempts that have restored something.
+result_so_far() { events "$run" | jq -s 'map(select(.event == "restored")) | length'; }
+
+raise_schema=$(dirname "${programs[0]}")/../tests/checkpoint/raise_schema # of the same build
+# Another version may have written them: nothing is replaced, and no other try helps.
+case_newer_format() {
+  local before manifest
+  start_held newer_format --set checkpoint.local=none
+  mid_run 30
+  mini exec holdfast ctl "/shared/home/$run" stop >/dev/null
+  ends_as stopped 93
+  for manifest in "$home/$run"/checkpoints/step-*/manifest.json; do "$raise_schema" "$manifest" 99; done
+  before=$(cd "$home/$run/checkpoints" && find . -type f -exec sha256sum {} + | sort)
+  rm "$home/$run/result.json" # over() looks at it
+  start newer_format --set checkpoint.local=none
+  ends_as failed 93
+  check "$run: it says which file is of a newer format" holds "$(result "$run" .why)" manifest.json
+  check "$run: nothing was replaced" equal "$(cd "$home/$run/checkpoints" && find . -type f -exec sha256sum {} + | sort)" "$before"
 }
 
 run_cases "$@"

@@ -171,6 +171,7 @@ RankAfter DisruptedRun::restart_rank(int rank, int node, const RestartOptions& o
       return options.network_breaks ? std::make_unique<BrokenExchange>() : network.of(rank);
     };
   context.limit = std::chrono::seconds(20);
+  context.patience = options.patience;
   const RunDir run_dir = dir();
   const checkpoint::Facts facts = checkpoint::testing::some_facts(world.size());
   after.from = restore(run_dir, options.order, views, facts, world, context);
@@ -198,6 +199,24 @@ std::vector<RankAfter> DisruptedRun::restart(const std::vector<int>& node_of, co
     const auto world = threads.of(rank);
     const auto at = static_cast<std::size_t>(rank);
     out[at] = restart_rank(rank, node_of[at], options, *world, network);
+  });
+  return out;
+}
+
+std::vector<Error> DisruptedRun::failed_restart(const std::vector<int>& node_of,
+                                                const RestartOptions& options,
+                                                tests::FakeNetwork& network) const {
+  std::vector<Error> out(node_of.size(), Error(Exit::done, "it did not fail"));
+  tests::ThreadWorld threads(world());
+  for (const int node : node_of) fs::create_directories(folder(node).parent_path());
+  tests::FakeNetwork::each_rank(world(), [&](int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const auto world = threads.of(rank);
+    try {
+      restart_rank(rank, node_of[at], options, *world, network);
+    } catch (const Error& error) {
+      out[at] = error;
+    }
   });
   return out;
 }

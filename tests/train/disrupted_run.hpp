@@ -36,6 +36,7 @@ struct RestartOptions {
   bool local = true, network = true;
   bool network_breaks = false;  ///< at the first piece
   RestoreOrder order = {};
+  checkpoint::Patience patience = {};
 };
 
 class DisruptedRun {
@@ -69,6 +70,9 @@ class DisruptedRun {
   /// All ranks begin again, rank r on node_of[r], and restore.
   std::vector<RankAfter> restart(const std::vector<int>& node_of, const RestartOptions& options,
                                  tests::FakeNetwork& network) const;
+  /// The same of a restore that fails on every rank: each one's error.
+  std::vector<Error> failed_restart(const std::vector<int>& node_of, const RestartOptions& options,
+                                    tests::FakeNetwork& network) const;
   std::string digest(std::int64_t step) const;
 
  private:

@@ -33,6 +33,7 @@ struct File {
 struct Shared {
   std::int64_t step = 0;
   std::set<std::pair<int, int>> bad;  ///< kind and piece
+  bool missing = false;               ///< a shard: it may be sound
 };
 
 /// What is left, and what can be done with it.
@@ -42,6 +43,7 @@ struct Model {
   std::vector<File> files;
   std::vector<Shared> shared;
   bool local = true, network = true;
+  bool saved = false;  ///< there is a checkpoint, in whatever state
 
   /// The fastest level that has the piece at this step; nothing: none has.
   std::optional<Level> best(int rank, int piece, std::int64_t step) const {
@@ -82,6 +84,13 @@ struct Model {
       if (const auto level = whole(step)) return std::pair(step, *level);
     return std::nullopt;
   }
+  /// How a restore has to fail that would else go on from `newest` or from step 0; nothing: it does not.
+  std::optional<Exit> failure(const std::optional<std::pair<std::int64_t, Level>>& newest) const {
+    for (const Shared& s : shared)
+      if (s.missing && (!newest || newest->first < s.step)) return Exit::transient;
+    if (!newest && saved) return Exit::no_requeue;
+    return std::nullopt;
+  }
 };
 
 /// One generated case: files, what is done to them, and where the ranks begin again.
@@ -95,7 +104,7 @@ class Case {
       if (below(3) == 0)
         fs::remove_all(checkpoint::committed_path(run_.dir().checkpoints(), step));
       else
-        model_.shared.push_back({step, {}});
+        model_.shared.push_back({step, {}}), model_.saved = true;
     }
     for (int rank = 0; rank < run_.world(); ++rank) model_.node_of.push_back(rank / cluster.ranks_per_node);
     const bool copies = cluster.nodes > 1 && below(2) == 0, behind = below(2) == 0;
@@ -116,6 +125,12 @@ class Case {
     tests::FakeNetwork network(run_.world());
     RestartOptions options;
     options.local = model_.local, options.network_breaks = !model_.network;
+    if (const auto exit = model_.failure(expected)) {
+      for (const Error& error : run_.failed_restart(model_.node_of, options, network))
+        ASSERT_EQ(error.exit(), *exit) << error.what();
+      ++seen[*exit == Exit::transient ? "later" : "never"];
+      return;
+    }
     const auto after = run_.restart(model_.node_of, options, network);
     for (const auto& rank : after) {
       ASSERT_EQ(rank.from.fresh, !expected) << rank.from.note;
@@ -215,7 +230,7 @@ class Case {
     if (lost.empty() || !damaged_.insert({shared.step, writer}).second) return;
     story_ << " with a bad shard " << writer << ";";
     if (below(2) == 0)
-      fs::remove(run_.shard(shared.step, writer));
+      fs::remove(run_.shard(shared.step, writer)), shared.missing = true;
     else if (!run_.flip_shard(shared.step, writer, random_()))
       return;
     for (const int piece : lost) shared.bad.insert({run_.kind(writer), piece});
@@ -264,7 +279,7 @@ TEST(Disruptions, TheBestPointThatIsLeftIsFound) {
         .check(seen);
   }
   if (cases < 200) return;
-  for (const char* how : {"local", "peer", "partner", "shared", "fresh"})
+  for (const char* how : {"local", "peer", "partner", "shared", "later"})
     EXPECT_GE(seen[how], cases / 200) << "no case ended " << how;
 }
 

@@ -4,6 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <thread>
+
+#include "checkpoint/durable_record.hpp"
 #include "src/base/error.hpp"
 #include "tests/train/disrupted_run.hpp"
 
@@ -188,13 +192,129 @@ TEST_F(Restoring, NoneRefusesToMix) {
 
 TEST_F(Restoring, NothingAnywhereIsAFreshStart) {
   begin({});
-  fs::remove_all(run_->dir().checkpoints());
+  fs::remove_all(checkpoint::committed_path(run_->dir().checkpoints(), 90));
   node_of_ = {5, 5, 6, 6};
   for (const RankAfter& rank : restart()) {
     EXPECT_TRUE(rank.from.fresh);
     EXPECT_EQ(rank.from.level, "fresh");
     EXPECT_EQ(rank.from.note, "");
   }
+}
+
+/// What cannot be read proves nothing: it is waited for, and nothing older is taken for it.
+class Unreadable : public Restoring {
+ protected:
+  void SetUp() override {
+    begin({});
+    options_.local = false;
+  }
+  fs::path step(std::int64_t n) const { return checkpoint::committed_path(run_->dir().checkpoints(), n); }
+  /// All ranks end so.
+  void expect_failure(Exit exit, const std::vector<std::string>& words) {
+    for (const Error& error : run_->failed_restart(node_of_, options_, *network_)) {
+      EXPECT_EQ(error.exit(), exit) << error.what();
+      for (const auto& word : words) EXPECT_THAT(error.what(), HasSubstr(word));
+    }
+  }
+  RestartOptions options_;
+};
+
+TEST_F(Unreadable, WhatComesBackInTimeWasOnlyAway) {
+  options_.patience.limit = std::chrono::seconds(60);
+  const std::vector<fs::path> paths = {step(90) / "manifest.json", step(90) / "shard-00002.h5", step(90),
+                                       run_->dir().checkpoints()};
+  for (const fs::path& path : paths) {
+    const fs::path away = folder_.path() / "away";
+    fs::rename(path, away);
+    std::atomic<int> waits = 0;
+    std::thread back;
+    options_.patience.waits = [&](const Error&, bool) {
+      if (++waits == 3) back = std::thread([&] { fs::rename(away, path); });
+    };
+    // A folder that is empty does not look like a run that has not begun.
+    options_.order.durable = std::vector<std::int64_t>{90};
+    const auto after = run_->restart(node_of_, options_, *network_);
+    back.join();
+    SCOPED_TRACE(path.string());
+    expect_at(after, 90, "shared");
+    EXPECT_GE(waits, 3);
+  }
+}
+
+TEST_F(Unreadable, WhatStaysAwayEndsTheRunToBeContinued) {
+  run_->save(100);
+  for (const char* name : {"manifest.json", "shard-00002.h5"}) {
+    const fs::path path = step(100) / name, away = folder_.path() / "away";
+    fs::rename(path, away);
+    expect_failure(Exit::transient, {"step-00000100", name});
+    fs::create_symlink(name, path);  // to itself
+    expect_failure(Exit::transient, {"step-00000100", name, "Too many levels of symbolic links"});
+    fs::remove(path);
+    fs::rename(away, path);
+  }
+  expect_at(run_->restart(node_of_, options_, *network_), 100, "shared");
+}
+
+TEST_F(Unreadable, ANewerFormatIsNotWaitedFor) {
+  options_.patience.limit = std::chrono::hours(1);
+  run_->save(100);
+  const fs::path manifest = step(100) / "manifest.json";
+  checkpoint::testing::write_file(
+      manifest, checkpoint::testing::with_schema_version(checkpoint::testing::read_file(manifest), 77));
+  expect_failure(Exit::no_requeue, {"step-00000100", "manifest.json", "version 77"});
+}
+
+/// Snapshots of step 100 need no checkpoint of step 90; for one of step 200 they are too old.
+TEST_F(Unreadable, WhatLiesInMemoryIsTakenWhenItIsAsNew) {
+  options_.local = true;
+  options_.patience.limit = std::chrono::hours(1);
+  fs::remove(step(90) / "manifest.json");
+  const auto after = restart(options_);
+  expect_at(after, 100, "local");
+  EXPECT_THAT(after[0].from.note, HasSubstr("step-00000090 cannot be read now"));
+  run_->save(200);
+  fs::remove(step(200) / "manifest.json");
+  options_.patience.limit = {};
+  expect_failure(Exit::transient, {"step-00000200", "manifest.json"});
+}
+
+TEST_F(Unreadable, WhatTheRecordNamesHasToBeThere) {
+  options_.order.durable = std::vector<std::int64_t>{120, 90};
+  expect_failure(Exit::transient, {"step-00000120", "by the record of the run it is durable"});
+  options_.order.durable = std::vector<std::int64_t>{90, 80};
+  expect_at(restart(options_), 90, "shared");
+  run_->flip_shard(90, 2, 5);  // proven damaged: then the one before it, which is not there
+  expect_failure(Exit::transient, {"step-00000080"});
+  options_.order.trusted_step = 70;  // nobody wants what is newer than this
+  options_.order.durable = std::vector<std::int64_t>{};
+  for (const RankAfter& rank : restart(options_)) EXPECT_TRUE(rank.from.fresh) << rank.from.note;
+}
+
+TEST_F(Unreadable, ARunWithoutALeaderKeepsItsOwnRecord) {
+  const fs::path record = run_->dir().durable();
+  checkpoint::record_steps(record, 1, std::vector<std::int64_t>{80, 90}, {});
+  checkpoint::record_steps(record, 1, {}, std::vector<std::int64_t>{80});
+  EXPECT_THAT(checkpoint::recorded_steps(record), ::testing::ElementsAre(90));
+  expect_at(restart(options_), 90, "shared");
+  fs::remove_all(step(90));
+  expect_failure(Exit::transient, {"step-00000090"});
+  options_.order.resume = "none";
+  expect_failure(Exit::usage, {"already holds a run up to step 90"});
+  options_.order.resume = "auto";
+  checkpoint::testing::write_file(record, "{\"steps\":");
+  expect_failure(Exit::no_requeue, {"durable.json"});
+  fs::remove(record);
+  for (const RankAfter& rank : restart(options_)) EXPECT_TRUE(rank.from.fresh);
+}
+
+TEST_F(Unreadable, WhenAllAreDamagedSomebodyHasToSayHowToGoOn) {
+  run_->save(100);
+  run_->flip_shard(100, 1, 5);
+  fs::resize_file(step(90) / "shard-00003.h5", 50);
+  expect_failure(Exit::no_requeue,
+                 {"no checkpoint", "of step 100", "shard-00003.h5 has 50 bytes", "run.resume"});
+  options_.order.restarted = true, options_.order.resume = step(90).string();  // the run's beginning
+  expect_failure(Exit::no_requeue, {"no checkpoint"});
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ TEST_F(Resume, GoesOnFromTheMiddleOnTheSameAndOnOtherWorldsAndStrategies) {
     const std::string dir = "run" + std::to_string(i);
     const Layout &before = layouts[i], &after = layouts[(i + 1) % layouts.size()];
     ASSERT_EQ(train(before.world, dir, before.sets).status, 0);
-    std::filesystem::remove_all(checkpoint(dir, 10));  // as if it had ended after step 5
+    std::filesystem::remove_all(checkpoint(dir, 10));         // as if it had ended after step 5,
+    std::filesystem::remove(folder_ / dir / "durable.json");  // also by its record
     const Finished done = train(after.world, dir, after.sets);
     ASSERT_EQ(done.status, 0) << done.err;
     EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 5"));
@@ -111,13 +112,29 @@ TEST_F(Resume, ATornShardAndACorruptManifestAreFoundToo) {
   EXPECT_EQ(digest("run"), digest("whole"));
 }
 
-TEST_F(Resume, WithNothingSoundLeftItStartsAgainAndSaysSo) {
+TEST_F(Resume, WithNothingSoundLeftItStopsAndSaysHowToGoOn) {
+  ASSERT_EQ(train(1, "run").status, 0);
+  for (int step : {5, 10}) {
+    const auto shard = checkpoint("run", step) / "shard-00000.h5";
+    std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 2);
+  }
+  for (int world : {1, 2}) {
+    const Finished done = train(world, "run");
+    EXPECT_EQ(done.status, 93) << done.err;
+    EXPECT_THAT(done.err, ::testing::AllOf(HasSubstr("no checkpoint in"), HasSubstr("step-00000010"),
+                                           HasSubstr("step-00000005"), HasSubstr("run.resume")));
+    EXPECT_TRUE(std::filesystem::exists(checkpoint("run", 10)));
+  }
+}
+
+TEST_F(Resume, WhatIsMissingIsNotTakenForDamagedNorReplaced) {
   ASSERT_EQ(train(1, "run").status, 0);
   for (int step : {5, 10}) std::filesystem::remove(checkpoint("run", step) / "shard-00000.h5");
-  const Finished done = train(1, "run");
-  ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr("starting from step 0"));
-  EXPECT_EQ(digest("run"), digest("whole"));
+  for (int world : {1, 2}) {
+    const Finished done = train(world, "run", {"checkpoint.read_patience_s=1"});
+    EXPECT_EQ(done.status, 75) << done.err;
+    EXPECT_THAT(done.err, ::testing::AllOf(HasSubstr("step-00000010"), HasSubstr("shard-00000.h5")));
+  }
 }
 
 TEST_F(Resume, FromAPathAndNotFromNothing) {
@@ -126,9 +143,10 @@ TEST_F(Resume, FromAPathAndNotFromNothing) {
   ASSERT_EQ(named.status, 0) << named.err;
   EXPECT_EQ(digest("other"), digest("whole"));
   EXPECT_EQ(metrics("other").front()["step"], 6);
-  const Finished absent = train(1, "third", {"run.resume=\"" + path("nowhere") + "\""});
-  EXPECT_EQ(absent.status, 1);
-  EXPECT_THAT(absent.err, HasSubstr("cannot resume from"));
+  const Finished absent =
+      train(1, "third", {"run.resume=\"" + path("nowhere") + "\"", "checkpoint.read_patience_s=1"});
+  EXPECT_EQ(absent.status, 75);
+  EXPECT_THAT(absent.err, HasSubstr("nowhere cannot be read now"));
 }
 
 TEST_F(Resume, NoneRefusesADirectoryThatHoldsARun) {

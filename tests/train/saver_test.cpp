@@ -406,7 +406,7 @@ TEST_F(SavedState, VotesYesWithWhatTheLeaderNeedsToCommit) {
   ASSERT_TRUE(link_.votes[0].ok) << link_.votes[0].payload;
   checkpoint::Commit commit(dir_.checkpoints(), 40, {3, 7}, 1);  // as the leader does
   commit.add(0, true, link_.votes[0].payload);
-  const auto manifest = checkpoint::read_manifest(commit.commit({1, 0}).path);
+  const auto manifest = checkpoint::read_manifest(commit.commit().path);
   EXPECT_EQ(manifest.state_digest, digest_state(owned(), world_).state);
   EXPECT_EQ(manifest.point, (checkpoint::RunPoint{40, 4000, 400}));
   link_.durable_step = 40;

@@ -78,7 +78,7 @@ class Agent {
     if (!commit.complete()) return;
     const bool durable = !commit.failed() && !refused_steps.contains(vote.step);
     if (durable)
-      commit.commit(3);
+      commit.commit();
     else
       commit.drop();
     for (const auto& channel : channels_)

@@ -190,6 +190,15 @@ void memory_and_space(std::vector<Labelled>& out) {
     others(c.ends, 1, 12, {}, "OSError: [Errno 5] Input/output error");
     out.push_back(c);
   }
+  {
+    Labelled c{
+        "a checkpoint that stays out of reach", {}, {}, {-1, -1, "checkpoint_unreadable", shared, false}};
+    others(
+        c.ends, 1, 12, {},
+        "checkpoint /runs/a/checkpoints/step-00000100 cannot be read now (manifest.json: Stale file handle, "
+        "and so for 120 s)");
+    out.push_back(c);
+  }
   out.push_back(one("a stale handle", 4, 1, "cannot open /home/run/metrics.jsonl (Stale file handle)", {},
                     {-1, -1, "shared_gone", shared, false}));
 }

@@ -92,6 +92,57 @@ TEST_P(FinalExitCode, StopsAtOnce) {
 }
 INSTANTIATE_TEST_SUITE_P(Codes, FinalExitCode, testing::Values(2, 3, 4, 93));
 
+/// They have waited for it: another try at once would wait as long, and another job finds it in better
+/// health.
+TEST(Supervisor, ACheckpointThatStaysOutOfReachEndsTheJobToBeQueuedAgain) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.end_rank(2, 1);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2 && c.leader->stage() == Stage::running; }, 30));
+  for (int rank = 0; rank < 6; ++rank)
+    c.tell(rank / 2, [rank](Supervisor& s) {
+      s.rank_failed(rank / 2,
+                    {rank, 2, 75,
+                     "checkpoint /runs/a/checkpoints/step-00000100 cannot be read now (manifest.json: "
+                     "Input/output error, and so for 120 s)"});
+    });
+  for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, rank == 0 ? 75 : 137);
+  c.run(2);
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_EQ(c.result()["status"], "requeued");
+  EXPECT_THAT(std::string(c.result()["why"]),
+              testing::AllOf(HasSubstr("step-00000100"), HasSubstr("manifest.json")));
+  EXPECT_EQ(c.result()["attempts"].size(), 2u);
+  EXPECT_EQ(c.result()["attempts"][1]["cause"], "checkpoint_unreadable");
+  EXPECT_TRUE(c.leader->state().failures.empty() || !c.leader->state().failures.contains("n0"))
+      << "no node is to blame";
+}
+
+TEST(Supervisor, ARankThatHasLostItsAgentIsStartedAgain) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.end_rank(2, 75);
+  EXPECT_TRUE(c.training(2));
+}
+
+/// An empty folder of checkpoints does not look like a new run: ranks are told what there has to be.
+TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
+  FakeCluster c({.checkpoint_every = 10});
+  std::vector<std::int64_t> told;
+  c.on_launch = [&](const Launch& what) { told = what.durable_steps; };
+  ASSERT_TRUE(c.until([&] { return c.leader->state().durable_step == 40; }, 20));
+  EXPECT_THAT(told, testing::IsEmpty());
+  c.tell(0, [](Supervisor& s) { s.checkpoints_removed({10, 30}); });
+  c.tell(0, [](Supervisor& s) { s.checkpoint_decided({1, 45, false, "full"}, "full"); });
+  c.run(0.1);
+  c.end_rank(2, 1);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(told, testing::ElementsAre(40, 20));
+  c.new_leader(4);  // it knows the same from the record
+  EXPECT_TRUE(c.leader->state().durable.contains(20));
+  EXPECT_FALSE(c.leader->state().durable.contains(10) || c.leader->state().durable.contains(30));
+}
+
 TEST(Supervisor, ARanksOwnWordOutranksMpiruns) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
