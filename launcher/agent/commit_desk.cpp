@@ -1,6 +1,7 @@
 #include "launcher/agent/commit_desk.hpp"
 
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::launcher {
 
@@ -15,7 +16,8 @@ CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
       retention_{settings.keep, settings.archive_h},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
-      worker_(loop, farewell) {}
+      worker_(loop, farewell),
+      remover_(loop, farewell) {}
 
 void CommitDesk::begin(checkpoint::Generation generation, int world,
                        const std::map<std::int64_t, bool>& decided) {
@@ -53,11 +55,9 @@ void CommitDesk::settle(std::int64_t step) {
   struct Outcome {
     bool durable = false;
     std::string note;
-    std::vector<std::int64_t> removed = {};
   };
   worker_.ask(
-      [commit = it->second.commit, still_leading = handlers_.still_leading,
-       checkpoints = checkpoints_, retention = retention_, generation = generation_, step]() -> Outcome {
+      [commit = it->second.commit, still_leading = handlers_.still_leading]() -> Outcome {
         Outcome out{false, commit->why()};
         try {
           if (!commit->failed() && !still_leading())
@@ -68,19 +68,13 @@ void CommitDesk::settle(std::int64_t step) {
           out.note = error.what();
         }
         if (!out.durable) commit->drop();
-        if (!out.durable) return out;
-        try {
-          out.removed = checkpoint::tidy(checkpoints, retention, generation, step);
-        } catch (const std::exception& error) {
-          out.note += (out.note.empty() ? "" : "; ") +
-                      std::string("old checkpoints could not be removed: ") + error.what();
-        }
         return out;
       },
-      [this, step, attempt = generation_.attempt](const Outcome& out) {
+      [this, step, generation = generation_](const Outcome& out) {
         busy_ = false;
-        conclude(step, attempt, out.durable, out.note);
-        if (!out.removed.empty() && handlers_.removed) handlers_.removed(out.removed);
+        if (out.durable) to_tidy_ = {generation, step};
+        conclude(step, generation.attempt, out.durable, out.note);
+        tidy();
       });
 }
 
@@ -90,6 +84,27 @@ void CommitDesk::conclude(std::int64_t step, int attempt, bool durable, const st
   handlers_.decided(verdict, note);
   for (const auto& [next, pending] : pending_)
     if (pending.commit->complete()) return settle(next);
+}
+
+/// One removal at a time; commits that come meanwhile share the next one.
+void CommitDesk::tidy() {
+  if (tidying_ || !to_tidy_) return;
+  tidying_ = true;
+  const auto [generation, step] = *std::exchange(to_tidy_, std::nullopt);
+  remover_.ask(
+      [checkpoints = checkpoints_, retention = retention_, generation, step]() -> std::vector<std::int64_t> {
+        try {
+          return checkpoint::tidy(checkpoints, retention, generation, step);
+        } catch (const std::exception& error) {
+          log::warn("old checkpoints could not be removed: {}", error.what());
+          return {};
+        }
+      },
+      [this](const std::vector<std::int64_t>& steps) {
+        tidying_ = false;
+        if (!steps.empty() && handlers_.removed) handlers_.removed(steps);
+        tidy();
+      });
 }
 
 }  // namespace holdfast::launcher

@@ -1,10 +1,13 @@
 #pragma once
 // The leader's desk for checkpoints: votes come in, a whole set is committed by a worker thread (it syncs
-// files, and heartbeats must not wait for a disk), the verdict goes out.
+// files, and heartbeats must not wait for a disk), the verdict goes out. Only then, and in a thread of its
+// own, old checkpoints are removed: no verdict waits for that.
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/commit.hpp"
@@ -42,6 +45,7 @@ class CommitDesk {
   };
   void settle(std::int64_t step);
   void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
+  void tidy();
 
   control::Loop& loop_;
   std::filesystem::path checkpoints_;
@@ -53,7 +57,10 @@ class CommitDesk {
   std::map<std::int64_t, Pending> pending_;
   std::map<std::int64_t, control::Verdict> verdicts_;  ///< of this attempt, for votes that are repeated
   bool busy_ = false;
-  control::Worker worker_;
+  /// Of the newest commit whose removals have not begun; others have, when `tidying_`.
+  std::optional<std::pair<checkpoint::Generation, std::int64_t>> to_tidy_;
+  bool tidying_ = false;
+  control::Worker worker_, remover_;
 };
 
 }  // namespace holdfast::launcher

@@ -34,6 +34,7 @@ Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::
   copies_.reserve(parts_.writer->places().size());
   jobs_.reserve(16);  // join() is a part of the step, which allocates nothing
   thread_ = std::thread([this] { serve(); });
+  if (!link_.supervised() && world_.rank() == 0) tidier_ = std::thread([this] { tidy(); });
 }
 
 Saver::~Saver() {
@@ -43,6 +44,7 @@ Saver::~Saver() {
   }
   changed_.notify_all();
   thread_.join();
+  if (tidier_.joinable()) tidier_.join();
 }
 
 void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must) {
@@ -185,16 +187,10 @@ void Saver::commit(const Job& job, const Outcome& outcome) {
     const checkpoint::Committed done = commit.commit();
     log::info("step {} saved in {}", job.point.step, done.path.string());
     if (!done.note.empty()) log::warn("{}", done.note);
-    std::vector<std::int64_t> removed;
-    try {
-      removed = checkpoint::tidy(dir_.checkpoints(), {settings_.keep, settings_.archive_h}, generation_,
-                                 job.point.step);
-    } catch (const Error& error) {
-      log::warn("old checkpoints could not be removed: {}", error.what());
-    }
-    record(std::array{job.point.step}, removed);
+    record(std::array{job.point.step}, {});
     const std::scoped_lock lock(mutex_);
     durable_ = job.point.step;
+    to_tidy_ = job.point.step;
   } catch (const std::exception& error) {
     commit.drop();
     log::error("the checkpoint of step {} is dropped ({}); training goes on", job.point.step, error.what());
@@ -203,10 +199,30 @@ void Saver::commit(const Job& job, const Outcome& outcome) {
 }
 
 void Saver::record(std::span<const std::int64_t> durable, std::span<const std::int64_t> removed) {
+  const std::scoped_lock lock(record_mutex_);
   try {
     checkpoint::record_steps(dir_.durable(), generation_.attempt, durable, removed);
   } catch (const std::exception& error) {
     log::warn("which checkpoints there are is not recorded: {}", error.what());
+  }
+}
+
+/// In a thread of its own: the verdict has been given, and nobody waits for deletions.
+void Saver::tidy() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || to_tidy_; });
+    if (!to_tidy_) return;
+    const std::int64_t step = *std::exchange(to_tidy_, std::nullopt);
+    lock.unlock();
+    try {
+      const auto removed =
+          checkpoint::tidy(dir_.checkpoints(), {settings_.keep, settings_.archive_h}, generation_, step);
+      if (!removed.empty()) record({}, removed);
+    } catch (const std::exception& error) {
+      log::warn("old checkpoints could not be removed: {}", error.what());
+    }
+    lock.lock();
   }
 }
 

@@ -8,6 +8,8 @@
 //   written    by the saver's thread, which then votes                              -> settled
 //   settled    the leader commits, or in bare mode rank 0's saver                   its arena was free before
 //
+// In bare mode a thread of rank 0's saver then removes old checkpoints, for which nobody waits.
+//
 // No step of it is collective: a rank that dies or is slow delays nobody but the commit.
 #include <atomic>
 #include <condition_variable>
@@ -56,7 +58,8 @@ class Saver {
   /// `generation`: of this attempt. Memory of the arenas comes from `device`. References outlive the saver.
   Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation, Parts parts,
         device::Device& device, comm::Communicator& world, control::RankLink& link);
-  /// A write that is going on is finished, what waits behind it is dropped, and no vote is waited for.
+  /// A write that is going on is finished, what waits behind it is dropped, and no vote is waited for. What
+  /// retention has to remove is removed.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -99,6 +102,7 @@ class Saver {
   void vote_in_folder(const Job& job, const Outcome& outcome);
   void commit(const Job& job, const Outcome& outcome);
   void record(std::span<const std::int64_t> durable, std::span<const std::int64_t> removed);
+  void tidy();
   void failed(std::int64_t step, std::string why);
 
   RunDir dir_;
@@ -121,7 +125,10 @@ class Saver {
   std::int64_t failed_ = -1;   // the step whose save failed last, and why
   std::string why_;
   SaveTotals totals_;
-  std::thread thread_;
+  std::optional<std::int64_t> to_tidy_;  // bare mode, rank 0: the newest step after which nothing was removed
+
+  std::mutex record_mutex_;  // of durable.json
+  std::thread thread_, tidier_;
 };
 
 }  // namespace holdfast::train

@@ -7,12 +7,14 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <set>
 #include <thread>
 
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/commit.hpp"
+#include "checkpoint/durable_record.hpp"
 #include "checkpoint/manifest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -21,12 +23,14 @@
 #include "src/train/owned_pieces.hpp"
 #include "src/train/state_digest.hpp"
 #include "src/train/state_views.hpp"
+#include "tests/support/held_removals.hpp"
 
 namespace holdfast::train {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using tests::removals;
 
 constexpr std::chrono::seconds patience(20);  // for what another thread does; nothing here is that slow
 
@@ -374,10 +378,10 @@ TEST_F(SaverTest, EndingFinishesTheWriteThatGoesOnAndDropsTheRest) {
 /// With the real writer.
 class SavedState : public SaverTest {
  protected:
-  std::unique_ptr<Saver> real_saver() {
+  std::unique_ptr<Saver> real_saver(const config::Checkpoint& settings = {}) {
     checkpoint::ShardWriter writer(dir_.checkpoints(), 0, {3, 7}, views_.owned.tensors, views_.writers,
                                    {"[model]", 1, "no_shard", "numerics", "data", 1, "hash"});
-    return std::make_unique<Saver>(dir_, config::Checkpoint{}, checkpoint::Generation{3, 7},
+    return std::make_unique<Saver>(dir_, settings, checkpoint::Generation{3, 7},
                                    Saver::Parts{make_image_writer(std::move(writer)), make_host_copier(), 2},
                                    *device_, world_, link_);
   }
@@ -420,6 +424,31 @@ TEST_F(SavedState, WithoutALeaderItIsCommittedHere) {
   EXPECT_TRUE(s->wait_durable());
   EXPECT_THAT(checkpoint::committed_steps(dir_.checkpoints()), ElementsAre(20, 10));
   EXPECT_TRUE(checkpoint::newest_sound(dir_.checkpoints()));
+}
+
+/// However long the removal of old checkpoints takes, the new one is durable before.
+TEST_F(SavedState, WithoutALeaderTheVerdictComesBeforeRetention) {
+  link_.is_supervised = false;
+  config::Checkpoint settings;
+  settings.keep = 1;
+  auto s = real_saver(settings);
+  s->begin({10, 1, 1}, owned(), false), s->join();
+  EXPECT_TRUE(s->wait_durable());
+  removals.hold();
+  s->begin({20, 1, 1}, owned(), false), s->join();
+  auto verdict = std::async(std::launch::async, [&] { return s->wait_durable(); });
+  EXPECT_EQ(verdict.wait_for(patience), std::future_status::ready) << "it waits for deletions";
+  EXPECT_TRUE(removals.wait_for_one());
+  s->begin({30, 1, 1}, owned(), false), s->join();
+  auto next = std::async(std::launch::async, [&] { return s->wait_durable(); });
+  EXPECT_EQ(next.wait_for(patience), std::future_status::ready) << "the next one waits for deletions";
+  EXPECT_TRUE(checkpoint::newest_sound(dir_.checkpoints())->step == 30);
+  removals.let_go();
+  EXPECT_TRUE(verdict.get());
+  EXPECT_TRUE(next.get());
+  s.reset();
+  EXPECT_THAT(files::list(dir_.checkpoints()), ElementsAre("step-00000030"));
+  EXPECT_THAT(checkpoint::recorded_steps(dir_.durable()), ElementsAre(30));
 }
 
 TEST_F(SavedState, AFolderThatCannotBeWrittenCostsTheCheckpoint) {
