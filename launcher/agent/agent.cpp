@@ -56,10 +56,8 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   const auto accept_any = [this](ChannelPtr channel) { accept(std::move(channel)); };
   tcp_ = std::make_unique<Listener>(
       loop_, TcpAddress{"", roster_.nodes[static_cast<std::size_t>(index_)].port}, secret_, accept_any);
-  make_scratch(scratch_);
-  claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
+  open_scratch();
   sweep_node(scratch_);
-  local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_, accept_any);
   adopt_what_runs();
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
     tell_leader(beat());
@@ -75,6 +73,25 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
 }
 
 Agent::~Agent() = default;
+
+void Agent::open_scratch() {
+  make_scratch(scratch_);
+  claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
+  local_.reset();  // its path is free for the next one
+  local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_,
+                                      [this](ChannelPtr channel) { accept(std::move(channel)); });
+}
+
+/// Somebody may have swept it away: systemd-logind does so in /dev/shm when the user's last session on the
+/// node ends.
+void Agent::renew_scratch() {
+  std::error_code unknown;
+  if (files::fs::exists(scratch_.socket(), unknown) && files::fs::exists(scratch_.program(), unknown) &&
+      files::fs::exists(scratch_.claim(), unknown))
+    return;
+  log::warn("{} is not whole: it is made anew", scratch_.folder.string());
+  open_scratch();
+}
 
 /// What an earlier agent process of this node left running shows how far the run has come. Ranks call in by
 /// themselves.

@@ -62,6 +62,8 @@ class Agent {
   void welcome_rank(const std::shared_ptr<Guest>& guest, const control::Hello& hello);
   void answer_candidate(const control::ChannelPtr& channel, const control::Hello& hello);
   void adopt_what_runs();
+  void open_scratch();
+  void renew_scratch();
   void wish(const control::Drain& what);
   void signalled(int signal);
   void leave(int code);
@@ -84,6 +86,7 @@ class Agent {
   void start_ranks(const control::StartRanks& order);
   void start_mpirun(const control::StartMpirun& order);
   void mpirun_is_gone(int attempt, int status);
+  void daemon_is_gone(int attempt, int status, const std::string& why);
   void rank_is_up(LocalRank& rank, pid_t pid);
   void rank_is_gone(int rank, int attempt, int status);
   void tell_end(int rank, int attempt, int status, const std::string& said);

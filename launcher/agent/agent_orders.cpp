@@ -59,6 +59,11 @@ void Agent::clear(int attempt) {
   ranks_.forget_older(attempt);
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;
+  try {
+    renew_scratch();
+  } catch (const std::exception& error) {
+    log::error("ranks cannot be started on this node: {}", error.what());
+  }
   clear_on();
 }
 

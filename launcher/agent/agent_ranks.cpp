@@ -1,4 +1,8 @@
 // The agent and the ranks of its node: how they are started, what they say, and how their end is noticed.
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "launcher/agent/agent.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -125,6 +129,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
   if (order.attempt != standing_.attempt()) return;
   const int world = static_cast<int>(order.slots.size()) * roster_.ranks_per_node;
   try {
+    renew_scratch();
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
     Command command =
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
@@ -156,12 +161,25 @@ void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& l
     Command command = attempt_command({"/bin/sh", "-c", line}, hello.epoch, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
     command.deaf = true;
-    children_.start(command,
-                    [channel = guest->channel](int status) { channel->send(encode(Exited{status})); });
+    children_.start(command, [this, channel = guest->channel, attempt = hello.attempt](int status) {
+      daemon_is_gone(attempt, status, fmt::format("it ended with status {}", status));
+      channel->send(encode(Exited{status}));
+    });
   } catch (const Error& error) {
     log::error("mpirun's daemon cannot be started: {}", error.what());
+    daemon_is_gone(hello.attempt, static_cast<int>(Exit::runtime), error.what());
     guest->channel->send(encode(Exited{static_cast<int>(Exit::runtime)}));
   }
+}
+
+/// mpirun gives up when one of its daemons fails, and does not say which: this node's, if it has started no
+/// rank.
+void Agent::daemon_is_gone(int attempt, int status, const std::string& why) {
+  const bool started = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
+    return entry.second.attempt == attempt && entry.second.started;
+  });
+  if (status != 0 && attempt == standing_.attempt() && !started)
+    tell_leader(NodeSigns{{Sign{"daemon_failed", -1, status, 0, why}}});
 }
 
 }  // namespace holdfast::launcher

@@ -118,7 +118,7 @@ void Leader::launch(const Launch& what) {
   if (through_mpirun(config_.rank)) {
     StartMpirun order{epoch_, what.attempt, {}, what.trusted_step, what.durable_steps};
     for (const int n : what.placement) order.slots.push_back(node(n).name);
-    return send(self_, order);
+    return send(what.host, order);
   }
   for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
     StartRanks order{epoch_,

@@ -23,6 +23,7 @@ using namespace control;
 namespace {
 
 constexpr Millis redial_pause{100};
+constexpr int cannot_start = 127;       // as shells say it
 constexpr Millis farewell_limit{3000};  // an agent that does not take our last word in this time is gone
 
 class Shim {
@@ -43,10 +44,16 @@ class Shim {
     rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;
     deaf_ = rank.deaf;
-    pid_ = children_.start(rank, [this](int status) { ended(status); });
+    try {
+      pid_ = children_.start(rank, [this](int status) { ended(status); });
+    } catch (const Error& error) {
+      log::error("{}", error.what());
+      refused_ = error.what();
+      ended(cannot_start);
+    }
     const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
       // Our own program hears of the end from its agent, and has a checkpoint to write first.
-      if (signal != SIGTERM || !deaf_) ::kill(pid_, signal);
+      if (pid_ > 0 && (signal != SIGTERM || !deaf_)) ::kill(pid_, signal);
     });
     connect();
     loop_.run();
@@ -75,8 +82,9 @@ class Shim {
     limit_ = loop_.after(farewell_limit, [this] { loop_.stop(); });
   }
   void tell_end() {
-    if (channel_ && channel_->open())
-      channel_->send(encode(RankExited{place_.rank, place_.attempt, status_}));
+    if (!channel_ || !channel_->open()) return;
+    if (!refused_.empty()) channel_->send(encode(RankFailed{place_.rank, place_.attempt, status_, refused_}));
+    channel_->send(encode(RankExited{place_.rank, place_.attempt, status_}));
   }
 
   RankEnv place_;
@@ -87,6 +95,7 @@ class Shim {
   Loop::Handle retry_, limit_;
   pid_t pid_ = 0;
   int status_ = 0;
+  std::string refused_;  ///< why the program could not be started; "": it was
   bool over_ = false, deaf_ = false;
 };
 

@@ -173,6 +173,10 @@ class Case {
         sign.weight >= kind_called("xid")->weight || std::string_view(sign.kind->cause) == "network")
       return true;
     if (std::string_view(sign.kind->cause) == "oom_kill") return rank_killed(sign) >= 0;
+    // mpirun that ends takes its daemons along: only one that failed before it explains its end.
+    if (std::string_view(sign.kind->name) == "daemon_failed")
+      return std::all_of(causes_.begin(), causes_.begin() + static_cast<std::ptrdiff_t>(ends_),
+                         [&](const Cause& c) { return c.rank < 0 && sign.at < c.at; });
     return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& c) {
       return c.from_end && c.in_moment && c.node == sign.node &&
              c.weight > kind_called("peer_lost")->weight &&

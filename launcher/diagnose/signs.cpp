@@ -42,6 +42,7 @@ const std::vector<SignKind>& sign_kinds() {
        "look for what else uses its memory"},
       {"no_space_local", node, false, 57, "no_space", "no space on the node's own file system",
        "remove what earlier jobs left there"},
+      {"daemon_failed", node, false, 36, "ranks did not start", "mpirun's daemon has failed", none},
       {"port_taken", node, false, 34, "rank failed", "an address is in use already", none},
       // What no node is to blame for.
       {"no_space", shared, false, 58, "no_space", "no space on the shared file system",

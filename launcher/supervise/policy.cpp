@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "launcher/supervise/placement.hpp"
 #include "src/base/error.hpp"
@@ -30,6 +31,8 @@ constexpr std::array table = {
               code(Exit::transient)},
     PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, Answer::stop,
               code(Exit::runtime)},
+    PolicyRow{"the infrastructure ends attempt after attempt before a new step",
+              [](const Facts& f) { return f.setbacks_used; }, Answer::stop, code(Exit::transient)},
     PolicyRow{"a suspect node, and a better one is there",
               [](const Facts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
               Answer::substitute, 0},
@@ -100,6 +103,10 @@ RunState::Verdict verdict_of(const PolicyRow& row, const Facts& facts, const Sit
   } else if (facts.restarts_used) {
     v.why = fmt::format("supervise.max_restarts = {} is used up; last: {}", s.limits.max_restarts,
                         failure.evidence);
+  } else if (facts.setbacks_used) {
+    v.status = "requeued";
+    v.why = fmt::format("the infrastructure ended {} attempts in a row before a new step; last: {}",
+                        s.state.setbacks, failure.evidence);
   }
   return v;
 }
@@ -148,6 +155,19 @@ const char* name_of(Answer answer) {
   return "";
 }
 
+bool by_infrastructure(const Failure& f) {
+  switch (f.kind) {
+    case Kind::start_failed:
+    case Kind::misplaced:
+    case Kind::mpirun_ended:
+      return true;
+    case Kind::rank_exited:
+      return f.blame == Blame::node || f.blame == Blame::shared || f.lost_peers;
+    default:
+      return false;
+  }
+}
+
 bool on_healthy_nodes(const Failure& f) {
   switch (f.kind) {
     case Kind::node_lost:
@@ -156,8 +176,12 @@ bool on_healthy_nodes(const Failure& f) {
     case Kind::evicted:
       return false;
     default:
-      return f.blame != Blame::node && !f.ends_node;
+      return !by_infrastructure(f) && f.blame != Blame::node && !f.ends_node;
   }
+}
+
+double wait_after(int setbacks) {
+  return setbacks <= 0 ? 0 : std::min(60.0, std::ldexp(1.0, std::min(setbacks - 1, 10)));
 }
 
 Blame blame_of(const Failure& f) {
@@ -212,6 +236,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   const auto untried = std::count_if(s.state.attempts.begin(), s.state.attempts.end(),
                                      [](const AttemptRecord& a) { return a.untried; });
   facts.restarts_used = static_cast<int>(s.state.attempts.size()) - untried >= s.limits.max_restarts;
+  facts.setbacks_used = by_infrastructure(failure) && s.state.setbacks >= max_setbacks;
   facts.short_of_nodes = std::any_of(s.placement.begin(), s.placement.end(), lost);
   facts.when_short = s.limits.when_short;
 

@@ -43,8 +43,13 @@ struct Failure {
   std::string advice;
   std::string gpu;                ///< UUID or PCI address, where the evidence names one
   std::vector<std::string> seen;  ///< further evidence
+  bool lost_peers = false;        ///< rank_exited: the ranks complain of each other, and nobody else is named
+  int failed_host = -1;           ///< the node whose mpirun did not start the ranks; -1: none
 };
 const char* name_of(Failure::Kind kind);
+/// What starts the ranks, the network, storage or a node ended the attempt, and not the program. (The loss of
+/// a whole node has kinds of its own.)
+bool by_infrastructure(const Failure& failure);
 /// On hardware that did nothing wrong: the same end again at the same step is the program's doing.
 bool on_healthy_nodes(const Failure& failure);
 /// Where the cause lies. A node that falls silent is to blame itself, and diagnosis is not asked.
@@ -70,6 +75,7 @@ struct Facts {
   bool no_progress = false;     ///< max_without_checkpoint is reached
   bool later = false;           ///< a checkpoint cannot be read, and was waited for
   bool restarts_used = false;   ///< max_restarts is reached
+  bool setbacks_used = false;   ///< max_setbacks is reached
   bool short_of_nodes = false;  ///< a slot has lost its node
   bool spares_suffice = false;  ///< a fit spare for each such slot
   bool suspect = false;         ///< the culprit answers, but failed too often, or was first to blame
@@ -87,6 +93,12 @@ struct PolicyRow {
 std::span<const PolicyRow> policy_table();
 /// The first row that holds; the last one always does.
 const PolicyRow& row_for(const Facts& facts);
+
+/// Attempts in a row that the infrastructure may end before a new step; then the run goes back into the
+/// queue.
+inline constexpr int max_setbacks = 10;
+/// Before the next attempt, after so many of them: 1 s, doubled each time, a minute at most.
+double wait_after(int setbacks);
 
 /// What a decision rests on beside the failure.
 struct Situation {

@@ -29,6 +29,7 @@ void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_be
 
 void elected(RunState& s, const json& e) {
   if (s.began_at == 0) s.began_at = e.value("unix", 0.0);
+  s.leader = e.value("node", "");
   const std::string job = e.value("job", "");
   if (job == s.job) return;
   // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier verdict no longer
@@ -44,6 +45,7 @@ void elected(RunState& s, const json& e) {
   // Whoever submits a run again that was stopped has changed something, and wants to see it tried.
   if (s.verdict && s.verdict->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
+  s.failed_starts.clear(), s.setbacks = 0;
   s.evicting.clear(), s.evicting_since.reset(), s.paused = false;
   s.verdict.reset(), s.drain.reset();
   s.same_step_count = 0, s.same_step = -1;
@@ -57,6 +59,10 @@ void planned(RunState& s, const json& e) {
   a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
   s.verdicts.clear();
+}
+
+void started(RunState& s, const json& e) {
+  if (auto* a = attempt(s, e)) a->host = e.value("host", "");
 }
 
 void placed(RunState& s, const json& e) {
@@ -83,6 +89,7 @@ void first_step(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->first_step_at = e.value("unix", 0.0);
+  s.setbacks = 0;
   a->first_step_s = std::max(
       0.0, *a->first_step_at - a->planned_at - a->launched_s.value_or(0) - a->restored_s.value_or(0));
   // Of all that ended since the last step: a second failure in the midst of a recovery makes the first one's
@@ -115,7 +122,12 @@ void ended(RunState& s, const json& e) {
   } else {
     s.same_step = a->last_step, s.same_step_count = 1;
   }
+  if (e.value("setback", false))
+    ++s.setbacks;
+  else if (e.value("counts", true))
+    s.setbacks = 0;
   if (e.value("counts", true)) count_progress(s, *a, a->durable_before);
+  if (const std::string host = e.value("failed_host", ""); !host.empty()) ++s.failed_starts[host];
   if (!a->node.empty() && e.value("blamed", false)) ++s.failures[a->node];
 }
 
@@ -196,6 +208,8 @@ void apply_event(RunState& s, const json& e) {
     elected(s, e);
   } else if (what == "attempt_planned") {
     planned(s, e);
+  } else if (what == "attempt_started") {
+    started(s, e);
   } else if (what == "placement_verified") {
     placed(s, e);
   } else if (what == "restored") {

@@ -17,6 +17,7 @@ namespace holdfast::launcher {
 struct AttemptRecord {
   int number = 0, epoch = 0;            ///< epoch: the leadership under which its ranks were started
   std::vector<std::string> placement;   ///< slot -> node name
+  std::string host;                     ///< node that mpirun was started on; "": none, or not yet
   double planned_at = 0;                ///< Unix seconds
   std::optional<double> first_step_at;  ///< when its first new step was seen
   std::optional<double> ended_at;
@@ -40,8 +41,9 @@ struct AttemptRecord {
 
 struct RunState {
   double began_at = 0;
-  std::string job;    ///< allocation: job id and restart count
-  int job_epoch = 0;  ///< the first of this allocation
+  std::string job;     ///< allocation: job id and restart count
+  int job_epoch = 0;   ///< the first of this allocation
+  std::string leader;  ///< the newest leader's node
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
@@ -49,6 +51,7 @@ struct RunState {
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
+  std::map<std::string, int> failed_starts;     ///< attempts of this job that did not start from this node
   std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and of what
   bool paused = false;                          ///< on somebody's order
   std::int64_t durable_step = -1;
@@ -59,6 +62,7 @@ struct RunState {
   int tainted_attempt = 0;     ///< it and those before it wrote what is not trusted
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
+  int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
   std::map<std::int64_t, bool> verdicts;  ///< of the last attempt's checkpoints: durable or dropped
   std::int64_t same_step = -1;            ///< where the last attempt on healthy nodes ended ...
   int same_step_count = 0;                ///< ... and how many in a row ended there

@@ -5,7 +5,7 @@
 // clang-format off
 //   stage      what is going on                          event                                    next
 //   gathering  agents call home (first, or new leader)   every needed agent is here               clearing, or running (adopt)
-//   clearing   agents end what is left of older attempts all placed nodes have answered           starting
+//   clearing   agents end what is left of older attempts all placed nodes have answered, waited   starting
 //   starting   ranks are being started                   all ranks up, each on its planned node   running
 //   running    training                                  all ranks ended with 0                   over
 //   any of the three above                               failure -> decide() says stop            over
@@ -52,8 +52,9 @@ struct Launch {
   int attempt;
   std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
   std::int64_t trusted_step =
-      -1;  ///< >= 0: start from the shared level, at this step or before; -1: from anything
+      -1;         ///< >= 0: start from the shared level, at this step or before; -1: from anything
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that have to be there, newest first
+  int host = -1;  ///< node that runs mpirun; -1: the agents start the ranks
 };
 struct TellRanks {
   control::Drain what;
@@ -179,6 +180,8 @@ class Supervisor {
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
   std::optional<Failure> name_lost(int node, double silent_s, const std::string& evidence);
+  int choose_host() const;
+  void suspect_failed_hosts();
   void check_gathering();
   void check_clearing();
   void check_starting();
@@ -191,6 +194,7 @@ class Supervisor {
 
   // supervisor_failures.cpp
   Failure diagnosed() const;
+  void blame_start(Failure& failure) const;
   std::vector<SeenSign> signs_that_count() const;
   void fail(Failure failure);
   void judge_nodes(const Failure& failure);
@@ -242,6 +246,7 @@ class Supervisor {
   std::vector<SeenSign> signs_;     ///< of the last minutes
   std::optional<Hang> hang_;
   double pending_since_ = 0, tick_at_ = -1, next_check_;
+  double launch_at_ = 0;      ///< not before, after starts that failed
   double resumed_at_ = -1e9;  ///< when this process was last found to have been stopped
   bool stepped_ = false;      ///< the attempt's first new step has been seen
   std::vector<Action> actions_;

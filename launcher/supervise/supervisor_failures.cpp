@@ -15,6 +15,8 @@ using Kind = Failure::Kind;
 constexpr double signs_life_s = 600;
 constexpr std::size_t signs_kept = 1000;
 constexpr double sign_is_news_s = 60;
+// An attempt that has lived so long is no setback, even of a program that does not say how far it is.
+constexpr double settled_s = 600;
 constexpr std::size_t seen_signs = 5;  // told beside a failure that needs no diagnosis
 
 bool ended_from_outside(const RankEnd& end) { return end.status == 128 + 15 || end.status == 128 + 9; }
@@ -72,8 +74,24 @@ Failure Supervisor::diagnosed() const {
               return e.status == static_cast<int>(Exit::transient);
             });
   f.kind = own != ends.end() && own->rank < 0 ? Kind::mpirun_ended : Kind::rank_exited;
+  f.lost_peers = d.kind == "peer_lost";
   if (f.evidence.empty()) f.evidence = fmt::format("{} on {}", name_of(f.kind), name(ends.front().node));
+  if (f.kind == Kind::mpirun_ended &&
+      std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return !r.started; }))
+    blame_start(f);
   return f;
+}
+
+/// mpirun has ended before the ranks were up, and no rank has ended by itself: the node whose daemon of
+/// mpirun failed is to blame, or else the one that mpirun ran on.
+void Supervisor::blame_start(Failure& f) const {
+  f.cause = name_of(Kind::start_failed);
+  f.evidence += ", before all ranks were up";
+  if (f.advice.empty()) f.advice = fmt::format("look at logs/attempt-{:04}", attempt());
+  if (f.blame == Blame::node)
+    f.kind = Kind::start_failed;
+  else
+    f.failed_host = ends_.front().node;
 }
 
 void Supervisor::fail(Failure failure) {
@@ -81,6 +99,9 @@ void Supervisor::fail(Failure failure) {
                      failure.kind != Kind::leader_changed;
   const bool hung = hang_ && failure.kind == Kind::rank_hung;
   const double decided = heard ? now_ - pending_since_ : hung ? now_ - hang_->since : 0;
+  const AttemptRecord& live = state_.attempts.back();
+  const bool setback =
+      by_infrastructure(failure) && !live.first_step_at && now_ + unix_offset_ - live.planned_at < settled_s;
   // Nodes of one switch fall silent one after the other, the last ones into the attempt that the first ones'
   // loss began: it has not had its try.
   const bool untried = (failure.kind == Kind::node_lost || failure.kind == Kind::node_idle_lost) &&
@@ -101,13 +122,16 @@ void Supervisor::fail(Failure failure) {
                 {"healthy", on_healthy_nodes(failure)},
                 {"blamed", blames_node(failure)},
                 {"blame", name_of(blame_of(failure))},
-                {"counts", !untried && failure.kind != Kind::leader_changed && failure.kind != Kind::evicted},
+                {"counts", !untried && !setback && failure.kind != Kind::leader_changed &&
+                               failure.kind != Kind::evicted},
                 {"untried", untried},
+                {"setback", setback},
                 {"detected_s", heard ? now_ - pending_since_ : failure.silent_s},
                 {"decided_s", decided},
                 {"evidence", evidence}};
   if (!failure.advice.empty()) ended["advice"] = failure.advice;
   if (!failure.gpu.empty()) ended["gpu"] = failure.gpu;
+  if (failure.failed_host >= 0) ended["failed_host"] = name(failure.failed_host);
   record(std::move(ended));
   pending_.reset(), hang_.reset();
   judge_nodes(failure);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "launcher/supervise/supervisor.hpp"
 #include "src/base/error.hpp"
@@ -113,8 +114,11 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
 
 /// Puts the loss on record. What it means for the attempt; nothing when it goes on.
 std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::string& evidence) {
-  const bool hosts_mpirun = through_mpirun_ && nodes_[static_cast<std::size_t>(n)].mpirun &&
-                            nodes_[static_cast<std::size_t>(n)].attempt == attempt();
+  // It may have been told to run mpirun and not have lived to say that it does.
+  const bool hosts_mpirun =
+      through_mpirun_ && ((nodes_[static_cast<std::size_t>(n)].mpirun &&
+                           nodes_[static_cast<std::size_t>(n)].attempt == attempt()) ||
+                          (state_.attempt_live() && state_.attempts.back().host == name(n)));
   const int slot = slot_of(n);
   record({{"event", "node_lost"},
           {"node", name(n)},
@@ -201,12 +205,13 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
   placement_ = std::move(placement);
   std::vector<std::string> names;
   for (const int n : placement_) names.push_back(name(n));
-  record({{"event", "attempt_planned"},
-          {"attempt", attempt() + 1},
-          {"epoch", epoch_},
-          {"placement", names},
-          {"answer", name_of(decision.answer)},
-          {"because", decision.because}});
+  const double wait_s = wait_after(state_.setbacks);
+  launch_at_ = now_ + wait_s;
+  json planned = {
+      {"event", "attempt_planned"}, {"attempt", attempt() + 1},           {"epoch", epoch_},
+      {"placement", names},         {"answer", name_of(decision.answer)}, {"because", decision.because}};
+  if (wait_s > 0) planned["wait_s"] = wait_s;
+  record(std::move(planned));
   ranks_.assign(static_cast<std::size_t>(world()), RankNow{});
   pending_.reset(), ends_.clear(), hang_.reset();
   pace_.new_attempt();
@@ -224,10 +229,44 @@ void Supervisor::check_clearing() {
            fmt::format("{} could not end its old ranks within {} s", name(n), clear_limit_s));
     return;
   }
-  record({{"event", "attempt_started"}, {"attempt", attempt()}});
+  if (now_ < launch_at_) return;
+  const int host = through_mpirun_ ? choose_host() : -1;
+  json started = {{"event", "attempt_started"}, {"attempt", attempt()}};
+  if (host >= 0) started["host"] = name(host);
+  record(std::move(started));
   stage_ = Stage::starting, stage_since_ = now_;
-  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step, newest_durable(state_)});
+  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step, newest_durable(state_), host});
   tell_ranks();
+}
+
+/// The node that mpirun is started from: of those that are heard, one that failed least often to start the
+/// ranks. Then the leader's own: if it goes, another leader has to adopt the attempt anyway. Then nodes with
+/// ranks, whose loss ends the attempt anyway.
+int Supervisor::choose_host() const {
+  const auto key = [this](int n) {
+    const auto failed = state_.failed_starts.find(name(n));
+    return std::tuple(lost(n), !fresh(n), failed == state_.failed_starts.end() ? 0 : failed->second,
+                      name(n) != state_.leader, slot_of(n) < 0, n);
+  };
+  int best = 0;
+  for (int n = 1; n < static_cast<int>(nodes_.size()); ++n)
+    if (key(n) < key(best)) best = n;
+  return best;
+}
+
+/// The ranks are up, so those that could not start them were to blame for that.
+void Supervisor::suspect_failed_hosts() {
+  const std::string host = state_.attempts.back().host;
+  const auto failed = state_.failed_starts;
+  for (const auto& [node, times] : failed) {
+    const int n = roster_.node_called(node);
+    if (node == host || n < 0 || lost(n) || state_.suspects.contains(node)) continue;
+    record({{"event", "node_suspected"},
+            {"node", node},
+            {"evidence", fmt::format("mpirun on {} did not start the ranks ({} times); mpirun on {} did",
+                                     node, times, host)}});
+    if (limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{n}});
+  }
 }
 
 void Supervisor::check_starting() {
@@ -242,6 +281,7 @@ void Supervisor::check_starting() {
   }
   if (missing < 0) {
     record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", world()}});
+    suspect_failed_hosts();
     stage_ = Stage::running, stage_since_ = now_;
     for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
     return;
@@ -256,6 +296,8 @@ void Supervisor::check_starting() {
       fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count,
                   world(), limits_.start_s, missing, name(node_of_rank(missing)));
   failure.silent_s = now_ - stage_since_;
+  // If there is none at all, what starts them may be to blame.
+  if (missing_count == world()) failure.failed_host = roster_.node_called(state_.attempts.back().host);
   fail(std::move(failure));
 }
 

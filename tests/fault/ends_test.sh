@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(drained requeued script_lost crash_loop user_error)
+all_cases=(drained requeued script_lost crash_loop cannot_start user_error)
 
 case_drained() {
   # The time limit is near: the state is saved, and the next job of the run goes on from there.
@@ -79,6 +79,15 @@ case_crash_loop() {
   start crash_loop --set 'rank.command=["sh", "-c", "sleep 0.2; exit 9"]'
   ends_as failed 93
   check "three attempts, no more" equal "$(result "$run" '.attempts | length')" 3
+}
+
+case_cannot_start() {
+  # The program is there, and its interpreter is not: the program's fault, under mpirun too.
+  printf '#!/no/such/interpreter\n' >"$home/broken"
+  chmod 755 "$home/broken"
+  start cannot_start --set rank.launch=mpi --set 'rank.command=["/shared/home/broken"]'
+  ends_as failed 93
+  check "the reason is told" holds "$(result "$run" .why)" "cannot start"
 }
 
 case_user_error() {

@@ -63,6 +63,7 @@ class FakeCluster {
   struct Agent {
     bool up = true, linked = true;      ///< the node lives; its link works
     bool clears = true, starts = true;  ///< what it does when it is told
+    bool hosts = true;                  ///< mpirun works there
     bool connected = false;             ///< to the leader of the moment
     bool dumps = true;                  ///< it says what a rank's stacks are when it is asked
     int attempt = 0, mpirun = 0;        ///< highest heard of; of the mpirun that it hosts
@@ -196,7 +197,7 @@ class FakeCluster {
     const auto found = all(kind);
     return found.empty() ? json::object() : found.back();
   }
-  /// The kinds of all events, with checkpoints left out.
+  /// The kinds of all events, with checkpoints and what is learned of the pace left out.
   std::vector<std::string> story() const {
     std::vector<std::string> out;
     for (const auto& event : events)
@@ -311,8 +312,18 @@ class FakeCluster {
     launched_ = what, begins_ = now + boot_s;
     ordered_.reset(), saving_.reset(), held = false;
     if (what.trusted_step >= 0) durable = reached = what.trusted_step;
-    if (setup.through_mpirun) agent(leader_node).mpirun = what.attempt;
-    mpirun_node_ = leader_node;
+    if (setup.through_mpirun) {
+      mpirun_node_ = what.host;
+      Agent& host = agent(mpirun_node_);
+      if (!host.hosts) {
+        tell(mpirun_node_, [n = mpirun_node_, ended = control::MpirunExited{what.attempt, 1}](Supervisor& s) {
+          s.mpirun_exited(n, ended);
+        });
+        return;
+      }
+      if (!host.reachable()) return;
+      host.mpirun = what.attempt;
+    }
     for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
       const int n = what.placement[slot];
       Agent& a = agent(n);

@@ -51,7 +51,7 @@ void World::fault() {
     say(fmt::format("FAULT {} ({})", what, name(n)));
   };
   Node& here = node(n);
-  switch (random.below(27)) {
+  switch (random.below(28)) {
     case 0:
       return count("node dies"), here.power_off();
     case 1:
@@ -145,6 +145,8 @@ void World::fault() {
           agent->wish({stop, stop ? "SIGTERM" : "somebody asked"});
         });
       return;
+    case 27:
+      return count("mpirun does not work"), void(here.hosts = random.chance(0.3));
     case 26:
       if (here.ranks.empty()) return;
       count("rank computes wrongly"), corrupted = true;
@@ -172,7 +174,7 @@ void World::mend() {
   heal();
   for (auto& n : nodes) {
     if (!ending_) n->power_on();
-    n->clears = n->starts = true;
+    n->clears = n->starts = n->hosts = true;
     for (const auto& rank : n->ranks) {
       rank->hung = false;
       if (rank->process->stopped) go_on(rank->process);

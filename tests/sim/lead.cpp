@@ -364,7 +364,7 @@ void Leader::launch(const Launch& what) {
   if (world_.through_mpirun) {
     StartMpirun order{epoch_, what.attempt, {}, what.trusted_step};
     for (const int n : what.placement) order.slots.push_back(world_.name(n));
-    return send(process_->node, order);
+    return send(what.host, order);
   }
   for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
     StartRanks order{epoch_, what.attempt, size, per_node, 29500, "", {}, what.trusted_step};

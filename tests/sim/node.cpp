@@ -185,6 +185,7 @@ void Agent::start_ranks(const StartRanks& order) {
 
 void Agent::start_mpirun(const StartMpirun& order) {
   if (order.attempt != standing.attempt()) return;
+  if (!node_.hosts) return tell_leader(MpirunExited{order.attempt, 1});
   const AttemptKey key{order.attempt, order.epoch};
   const auto mpirun = std::make_shared<Process>(node_.number());
   node_.mpirun = Mpirun{key, mpirun};
@@ -366,7 +367,7 @@ void Node::power_off() {
 
 void Node::power_on() {
   if (powered) return;
-  powered = true, clears = starts = true;
+  powered = true, clears = starts = hosts = true;
   world_.network.power(number_, true);
   if (agent) world_.network.process_died(agent->process);
   if (!agent || !agent->left) start_agent();

@@ -77,6 +77,7 @@ class Node {
 
   bool powered = true;
   bool clears = true, starts = true;  ///< its old processes can be ended; new ones can be started
+  bool hosts = true;                  ///< mpirun works there
   std::unique_ptr<Agent> agent;
   std::vector<RankPtr> ranks;
   std::optional<Mpirun> mpirun;

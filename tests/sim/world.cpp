@@ -202,6 +202,7 @@ void World::launched(const Launch& what, int epoch, const RunState& state) {
   expect(planned, fmt::format("attempt {} is on record before it is launched", what.attempt));
   expect(std::set(what.placement.begin(), what.placement.end()).size() == what.placement.size(),
          "one slot for a node");
+  expect(through_mpirun == (what.host >= 0), "mpirun has a node to run on");
   if (state.attempt_live() && state.attempts.back().number == what.attempt)
     for (const int n : what.placement)
       expect(!state.lost.contains(name(n)), name(n) + " is not lost when ranks are started on it");
@@ -237,7 +238,8 @@ void World::leader_is_gone(const Leader& leader) {
   const RunState log = storage.fold();
   const RunState& mind = leader.supervisor().state();
   expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
-             log.durable_step == mind.durable_step && log.verdicts == mind.verdicts,
+             log.durable_step == mind.durable_step && log.verdicts == mind.verdicts &&
+             log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks,
          "a leader knows what its log says");
 }
 
@@ -255,13 +257,17 @@ void World::check_end() {
   const json& result = storage.result->json;
   const int code = result["exit_code"];
   expect(state.verdict && state.verdict->exit_code == code, "the log ends as the result says");
+  bool not_started = false;
   for (const auto& event : storage.events()) {
     const std::string what = event.value("event", "");
+    if (what == "attempt_ended") not_started = event.contains("failed_host");
     if (what == "checkpoint_durable")
       expect(ever_committed_.contains(event["step"].get<std::int64_t>()),
              "durable on record is durable on disk");
     coverage.adopted += what == "attempt_adopted";
   }
+  expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
+         "starts that fail do not end the run for good");
   if (code == 0 && result["status"] == "done") {
     expect(result["final_step"] == training->settings().steps, "a run that is done has done all its steps");
     expect(result["state_digest"] == hex(digest_after(training->settings().steps)),

@@ -317,6 +317,15 @@ void programs(std::vector<Labelled>& out) {
       if (e.rank != 6) e.status = 137, e.why = "";
     out.push_back(c);
   }
+  for (const bool before : {true, false}) {
+    // mpirun, on node 0, has started no rank.
+    Labelled c{before ? "mpirun's daemon fails" : "mpirun ends and takes its daemons along",
+               {end(-1, 213, 10)},
+               {sign(2, "daemon_failed", before ? 9.98 : 10.02, "it ended with status 213", 213)},
+               before ? Truth{2, -1, "ranks did not start", node, false}
+                      : Truth{0, -1, "mpirun ended", nothing, false}};
+    out.push_back(c);
+  }
   {
     Labelled c{"mpirun is heard first", {}, {}, by(6, "rank failed", nothing)};
     c.ends.push_back({-1, 0, 137, "", 9.9});

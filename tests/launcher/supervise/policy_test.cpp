@@ -50,6 +50,9 @@ const std::vector<TableCase>& cases() {
       {"restarts are used up",
        facts([](Facts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }), Answer::stop,
        1},
+      {"infrastructure ends attempt after attempt",
+       facts([](Facts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }), Answer::stop,
+       75},
       {"a better one is there", facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }),
        Answer::substitute, 0},
       {"every slot has its node", facts([](Facts& f) { f.suspect = f.spares_suffice = true; }),
@@ -149,6 +152,35 @@ TEST(Policy, FinalCodesAndBudgets) {
   const Failure lost = failure_of(Failure::Kind::node_lost, 1);
   EXPECT_EQ(decided(two_units(), state, lost, limits).stop->exit_code, 93);
   EXPECT_THAT(decided(two_units(), state, lost, limits).stop->why, testing::HasSubstr("4 attempts in a row"));
+}
+
+TEST(Policy, WhatTheInfrastructureEndsIsNotTheProgramsDoing) {
+  using Kind = Failure::Kind;
+  for (const Kind kind : {Kind::start_failed, Kind::misplaced, Kind::mpirun_ended})
+    EXPECT_TRUE(by_infrastructure(failure_of(kind, 1))) << name_of(kind);
+  Failure end = failure_of(Kind::rank_exited, 1, 1);
+  for (const Blame blame : {Blame::program, Blame::nothing}) {
+    end.blame = blame;
+    EXPECT_TRUE(on_healthy_nodes(end));
+  }
+  end.lost_peers = true;
+  EXPECT_FALSE(on_healthy_nodes(end));
+  for (const Blame blame : {Blame::shared, Blame::node}) {
+    end = failure_of(Kind::rank_exited, 1, 1), end.blame = blame;
+    EXPECT_FALSE(on_healthy_nodes(end)) << name_of(blame);
+    EXPECT_TRUE(by_infrastructure(end)) << name_of(blame);
+  }
+  EXPECT_TRUE(on_healthy_nodes(failure_of(Kind::rank_hung, 1)));
+  RunState state;
+  state.setbacks = max_setbacks;
+  EXPECT_EQ(decided(two_units(), state, end).stop->exit_code, 75);
+  EXPECT_EQ(decided(two_units(), state, end).stop->status, "requeued");
+  EXPECT_FALSE(decided(two_units(), state, failure_of(Kind::node_lost, 1)).stop)
+      << "that costs a node, and comes to an end by itself";
+  EXPECT_EQ(wait_after(0), 0);
+  EXPECT_EQ(wait_after(1), 1);
+  EXPECT_EQ(wait_after(6), 32);
+  EXPECT_EQ(wait_after(1000), 60);
 }
 
 /// 6 nodes of 2 ranks in groups of 4: two nodes are a replica.

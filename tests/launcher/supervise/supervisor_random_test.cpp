@@ -33,7 +33,7 @@ class Chaos {
       auto& agent = cluster_.agent(n);
       cluster_.revive(n);
       if (!agent.clears) cluster_.restart_agent(n);  // whatever held it has gone: a new line asks again
-      agent.clears = agent.starts = true;
+      agent.clears = agent.starts = agent.hosts = true;
       for (auto& [number, rank] : agent.ranks) rank.hangs = false;
     }
     cluster_.setup.steps = 0;  // each attempt that trains from here on is at its end
@@ -51,6 +51,8 @@ class Chaos {
     ASSERT_EQ(cluster_.folded().suspects, cluster_.leader->state().suspects);
     ASSERT_EQ(cluster_.folded().evicted, cluster_.leader->state().evicted);
     ASSERT_EQ(cluster_.folded().failures, cluster_.leader->state().failures);
+    ASSERT_EQ(cluster_.folded().failed_starts, cluster_.leader->state().failed_starts);
+    ASSERT_EQ(cluster_.folded().setbacks, cluster_.leader->state().setbacks);
     ASSERT_EQ(cluster_.folded().durable, cluster_.leader->state().durable);
     ASSERT_EQ(result["exit_code"], *cluster_.exit_code);
     ASSERT_TRUE((std::set{0, 1, 2, 5, 75, 93}).contains(*cluster_.exit_code)) << *cluster_.exit_code;
@@ -135,6 +137,7 @@ class Chaos {
         return;
       case 10:
         agent.starts = below(2) == 0;
+        agent.hosts = below(3) > 0;
         return;
       case 11:
         if (!cluster_.leader) return;
@@ -197,6 +200,7 @@ class Chaos {
     launched_ = what.attempt;
     ASSERT_EQ(what.placement, cluster_.leader->placement());
     ASSERT_EQ(what.trusted_step, state.trusted_step);
+    ASSERT_EQ(what.host >= 0, cluster_.setup.through_mpirun);
     for (const int n : what.placement) {
       ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[static_cast<std::size_t>(n)].name));
       // Fenced: nothing older lives where the new ranks go (an agent that died after it answered has nothing
