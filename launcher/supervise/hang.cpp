@@ -36,11 +36,12 @@ Culprit who_hangs(std::span<const StillRank> ranks, double limit_s) {
   std::vector<flight::FlightRecord> records;
   std::vector<flight::StuckRank> silent;
   for (const StillRank& r : ranks) {
-    if (!r.flight) continue;
-    const double silent_s = 1e-3 * static_cast<double>(r.flight->silent_ms);
+    if (!r.flight && !r.unheard) continue;
+    const double silent_s = r.flight ? 1e-3 * static_cast<double>(r.flight->silent_ms) : r.still_s;
     if (silent_s > 0.5 * limit_s)
       silent.push_back(
           {r.rank, fmt::format("the process of rank {} has not been heard for {:.1f} s", r.rank, silent_s)});
+    if (!r.flight) continue;
     records.push_back({r.rank, 0, 0, r.flight->groups, {}});
   }
   std::vector<flight::StuckRank> stuck = flight::stuck_ranks(records);

@@ -15,6 +15,7 @@ struct StillRank {
   control::Phase phase = control::Phase::starting;
   double still_s = 0;                           ///< since it last moved
   const control::RankFlight* flight = nullptr;  ///< its newest report, if that is new enough to count
+  bool unheard = false;                         ///< its agent lives, and has never heard it
 };
 
 struct Culprit {

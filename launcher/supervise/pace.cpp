@@ -10,9 +10,9 @@ namespace {
 
 using control::Phase;
 
-constexpr int known_after = 3;         // rounds; fewer may be the unusual ones
-constexpr double half_life = 100;      // rounds after which a long one counts half
-constexpr double young_allowance = 2;  // for the first rounds of an attempt
+constexpr double half_life = 100;                  // rounds after which a long one counts half
+constexpr double young_allowance = 2;              // for the first rounds of an attempt
+constexpr double too_short = 0.8, too_long = 1.5;  // of a recorded deadline, over the one that is known
 
 /// Phases of a step come again and again and can be learned. Others happen once in an attempt, and take what
 /// the state's size and level make of them.
@@ -61,7 +61,7 @@ double lower_median(std::vector<double>& values) {
 
 Pace::Pace(const config::Supervise& limits, int world)
     : limits_(limits),
-      enough_(std::int64_t{known_after} * world),
+      enough_(std::int64_t{first_rounds} * world),
       fade_(std::exp2(-1 / (half_life * world))) {
   expects(world >= 1, "somebody trains");
 }
@@ -89,16 +89,62 @@ double Pace::deadline_s(Phase phase) const {
   const Learned* l = &phases_[index_of(phase)];
   if (!known(*l) && phase != Phase::checkpoint) l = &steps_;
   if (!known(*l)) return most;
-  const auto rule = [&](double seconds) {
-    return std::max(limits_.hang_factor * seconds, static_cast<double>(limits_.hang_floor_s));
-  };
   return std::min(
       most, young(*l) ? young_allowance * rule(std::max(l->longest, l->longest_young)) : rule(l->longest));
+}
+
+double Pace::rule(double seconds) const {
+  return std::max(limits_.hang_factor * seconds, static_cast<double>(limits_.hang_floor_s));
 }
 
 void Pace::new_attempt() {
   for (Learned& l : phases_) l.in_attempt = 0;
   steps_.in_attempt = 0;
+}
+
+template <class Self, class Visit>
+void Pace::each(Self& self, Visit visit) {
+  for (std::size_t i = 0; i < self.phases_.size(); ++i) {
+    const auto phase = static_cast<Phase>(i);
+    if (is_learned(phase)) visit(control::name_of(phase), self.phases_[i]);
+  }
+  visit("step", self.steps_);
+}
+
+std::map<std::string, KnownPace> Pace::known() const {
+  std::map<std::string, KnownPace> out;
+  each(*this, [&](const char* name, const Learned& l) {
+    if (known(l)) out[name] = {l.longest, l.longest_young};
+  });
+  return out;
+}
+
+bool Pace::is_news(const std::map<std::string, KnownPace>& recorded) const {
+  const auto differs = [&](double is, double was) {
+    const double right = std::min(rule(is), static_cast<double>(limits_.step_s)),
+                 then = std::min(rule(was), static_cast<double>(limits_.step_s));
+    return then < too_short * right || then > too_long * right;
+  };
+  if (!known(steps_)) return false;
+  for (const auto& [name, now] : known()) {
+    const auto then = recorded.find(name);
+    if (then == recorded.end() || differs(now.longest, then->second.longest) ||
+        differs(std::max(now.longest, now.first), std::max(then->second.longest, then->second.first)))
+      return true;
+  }
+  return false;
+}
+
+void Pace::recall(const std::map<std::string, KnownPace>& recorded) {
+  each(*this, [&](const char* name, Learned& l) {
+    const auto found = recorded.find(name);
+    if (found != recorded.end()) l = {enough_, 0, found->second.longest, found->second.first};
+  });
+}
+
+void Pace::settled() {
+  for (Learned& l : phases_) l.in_attempt = enough_;
+  steps_.in_attempt = enough_;
 }
 
 std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace) {

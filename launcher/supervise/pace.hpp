@@ -3,11 +3,14 @@
 // Pure.
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "launcher/supervise/hang.hpp"
+#include "launcher/supervise/run_state.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/rank_link.hpp"
 
@@ -15,6 +18,8 @@ namespace holdfast::launcher {
 
 class Pace {
  public:
+  static constexpr int first_rounds = 3;  ///< of an attempt, which take longer than others
+
   /// `world`: ranks whose phases it is told of; what is enough to know a phase, and how fast it is forgotten,
   /// goes by rounds of all of them.
   explicit Pace(const config::Supervise& limits, int world = 1);
@@ -32,6 +37,16 @@ class Pace {
   /// Another attempt, other nodes: what was learned stays, what was cut short does not count.
   void new_attempt();
 
+  /// What is known, for the leaders to come: by the phase's name, and "step" for whole steps.
+  std::map<std::string, KnownPace> known() const;
+  /// Whole steps are known, and a leader that knows no more than `recorded` would set other deadlines: it
+  /// would not know a phase, or its deadline would be too short by a fifth or too long by half.
+  bool is_news(const std::map<std::string, KnownPace>& recorded) const;
+  /// What an earlier leader has put on record is known.
+  void recall(const std::map<std::string, KnownPace>& recorded);
+  /// The attempt is past its first rounds, under an earlier leader.
+  void settled();
+
  private:
   struct Learned {
     std::int64_t count = 0;       ///< times a rank left it, in all attempts
@@ -42,6 +57,9 @@ class Pace {
   bool known(const Learned& what) const { return what.count >= enough_; }
   bool young(const Learned& what) const { return what.in_attempt < enough_; }
   void learn(Learned& what, double seconds);
+  double rule(double seconds) const;
+  template <class Self, class Visit>
+  static void each(Self& self, Visit visit);
 
   config::Supervise limits_;
   std::int64_t enough_;  ///< times that make a phase known

@@ -46,6 +46,7 @@ void elected(RunState& s, const json& e) {
   if (s.verdict && s.verdict->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
   s.failed_starts.clear(), s.setbacks = 0;
+  s.pace.clear();  // other nodes, and perhaps other settings
   s.evicting.clear(), s.evicting_since.reset(), s.paused = false;
   s.verdict.reset(), s.drain.reset();
   s.same_step_count = 0, s.same_step = -1;
@@ -170,6 +171,13 @@ void corrupted(RunState& s, const json& e) {
   s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
 }
 
+void learned(RunState& s, const json& e) {
+  const auto phases = e.find("phases");
+  if (phases == e.end() || !phases->is_object()) return;
+  for (const auto& [phase, known] : phases->items())
+    if (known.is_object()) s.pace[phase] = {known.value("longest_s", 0.0), known.value("first_s", 0.0)};
+}
+
 void evicted(RunState& s, const std::string& node) {
   s.lost.insert(node), s.evicted.insert(node);
   s.evicting.erase(node);
@@ -244,6 +252,8 @@ void apply_event(RunState& s, const json& e) {
       s.unfit[node] = fitness + ": " + e.value("evidence", "");
     else
       s.unfit.erase(node);
+  } else if (what == "pace") {
+    learned(s, e);
   } else if (what == "paused" || what == "resumed") {
     s.paused = what == "paused";
   } else if (what == "silent_corruption") {

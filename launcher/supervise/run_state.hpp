@@ -39,6 +39,13 @@ struct AttemptRecord {
   std::int64_t durable_before = -1;           ///< newest durable step when it was planned
 };
 
+/// How long a phase takes, in seconds (Pace).
+struct KnownPace {
+  double longest = 0;  ///< of the last rounds
+  double first = 0;    ///< the longest of any attempt's first rounds
+  bool operator==(const KnownPace&) const = default;
+};
+
 struct RunState {
   double began_at = 0;
   std::string job;     ///< allocation: job id and restart count
@@ -63,6 +70,7 @@ struct RunState {
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
   int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
+  std::map<std::string, KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
   std::map<std::int64_t, bool> verdicts;  ///< of the last attempt's checkpoints: durable or dropped
   std::int64_t same_step = -1;            ///< where the last attempt on healthy nodes ended ...
   int same_step_count = 0;                ///< ... and how many in a row ended there

@@ -56,6 +56,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, boo
     if (!last.empty() && std::find(last.begin(), last.end(), -1) == last.end()) placement_ = last;
   }
   ranks_.resize(static_cast<std::size_t>(world()));
+  pace_.recall(state_.pace);
 }
 
 void Supervisor::record(json event) {
@@ -113,6 +114,10 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
     if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= world() || node_of_rank(seen.rank) != node)
       continue;
     auto& rank = ranks_[static_cast<std::size_t>(seen.rank)];
+    if (rank.step >= 0 && seen.step < 0 && seen.phase == control::Phase::starting) {
+      rank.seen_at = now_;  // its agent is another one, and has not heard it yet: that is no move
+      continue;
+    }
     if (seen.step > rank.step || seen.phase == control::Phase::paused) {
       if (seen.step > rank.step && rank.step >= 0 && stage_ == Stage::running)
         pace_.stepped(now_ - rank.stepped_at);

@@ -190,6 +190,7 @@ class Supervisor {
 
   // supervisor_hang.cpp
   void check_hang();
+  void record_pace();
   void check_stragglers();
 
   // supervisor_failures.cpp
@@ -247,6 +248,7 @@ class Supervisor {
   std::optional<Hang> hang_;
   double pending_since_ = 0, tick_at_ = -1, next_check_;
   double launch_at_ = 0;      ///< not before, after starts that failed
+  double pace_at_ = 0;        ///< when what is known of the pace was last put on record
   double resumed_at_ = -1e9;  ///< when this process was last found to have been stopped
   bool stepped_ = false;      ///< the attempt's first new step has been seen
   std::vector<Action> actions_;

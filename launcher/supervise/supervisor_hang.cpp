@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/supervisor.hpp"
@@ -9,8 +10,11 @@
 namespace holdfast::launcher {
 namespace {
 
+using nlohmann::json;
+
 constexpr double flight_life_s = 3;  // of a report that comes every second
 constexpr double stacks_limit_s = 2;
+constexpr double between_paces_s = 10;                    // that are put on record
 constexpr std::size_t stack_lines = 6, stack_line = 160;  // that go into the log; the rest goes to a file
 
 /// The first lines of a stack, each as one piece of evidence.
@@ -28,9 +32,8 @@ std::vector<std::string> first_lines(const std::string& text) {
 
 /// Nobody moves: somebody in particular holds the rest up.
 void Supervisor::check_hang() {
-  const auto trains = [](const RankNow& r) {
-    return (r.step >= 0 || r.phase != control::Phase::starting) && !r.finished && !r.exited_well;
-  };
+  const auto here = [](const RankNow& r) { return r.started && !r.finished && !r.exited_well; };
+  const auto speaks = [](const RankNow& r) { return r.step >= 0 || r.phase != control::Phase::starting; };
   // Ranks that hold on order, and those that wait for them; once they may go on, they have all their time.
   if (state_.hold_ranks() && std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) {
         return r.phase == control::Phase::paused;
@@ -39,14 +42,23 @@ void Supervisor::check_hang() {
     return hang_.reset();
   }
   std::vector<StillRank> still;
+  std::int64_t behind = std::numeric_limits<std::int64_t>::max();
   for (int r = 0; r < world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
-    if (!trains(rank)) continue;
+    if (!here(rank) || !speaks(rank)) continue;
     // Agents report once a second while nobody moves; an older report tells of an earlier delay.
     const bool current = rank.flight && now_ - rank.flight_at <= flight_life_s;
     still.push_back({r, rank.step, rank.phase, now_ - rank.moved_at, current ? &*rank.flight : nullptr});
+    behind = std::min(behind, rank.step);
   }
   if (still.empty()) return hang_.reset();
+  // A rank that is stopped says nothing to an agent that was replaced, so its step is not known: it is where
+  // the last of the others is. Before the state is loaded, a rank may not have spoken yet.
+  for (int r = 0; r < world() && state_.attempts.back().restored; ++r) {
+    const auto& rank = ranks_[static_cast<std::size_t>(r)];
+    if (here(rank) && !speaks(rank))
+      still.push_back({r, behind, control::Phase::forward, now_ - rank.moved_at, nullptr, true});
+  }
   const auto limit = overdue(still, pace_);
   if (!limit) return hang_.reset();
   const Culprit culprit = who_hangs(still, *limit);
@@ -65,6 +77,16 @@ void Supervisor::check_hang() {
   failure.silent_s = now_ - ranks_[static_cast<std::size_t>(culprit.rank)].moved_at;
   failure.seen = first_lines(hang_->stacks);
   fail(std::move(failure));
+}
+
+/// For a leader to come, which has to find a hang that is older than it.
+void Supervisor::record_pace() {
+  if (now_ - pace_at_ < between_paces_s || !pace_.is_news(state_.pace)) return;
+  pace_at_ = now_;
+  json phases = json::object();
+  for (const auto& [phase, known] : pace_.known())
+    phases[phase] = {{"longest_s", known.longest}, {"first_s", known.first}};
+  record({{"event", "pace"}, {"attempt", attempt()}, {"phases", std::move(phases)}});
 }
 
 void Supervisor::stacks(int node, const control::Stacks& what) {

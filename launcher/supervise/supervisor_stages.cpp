@@ -171,9 +171,14 @@ bool Supervisor::try_adopt() {
   const bool done = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; });
   if (!whole || !(mpirun_lives || done)) return false;
   record({{"event", "attempt_adopted"}, {"attempt", attempt()}, {"step", highest_step()}});
-  stepped_ = state_.attempts.back().first_step_at.has_value();
+  const auto& live = state_.attempts.back();
+  stepped_ = live.first_step_at.has_value();
+  if (live.restored && highest_step() >= live.restored->step + Pace::first_rounds) pace_.settled();
   stage_ = Stage::running, stage_since_ = now_;
-  for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
+  for (auto& rank : ranks_) {
+    if (rank.moved_at <= 0) rank.moved_at = now_;  // else it has not moved since its agent was first heard
+    rank.stepped_at = rank.seen_at = now_;
+  }
   // What was on record last, they may have been told by nobody.
   if (!state_.hold_ranks()) actions_.push_back(PauseRanks{false});
   tell_ranks();
@@ -320,6 +325,8 @@ void Supervisor::check_running() {
       return take_end({r, node, -1, fmt::format("its agent has not named it for {} s", forgotten_s), now_});
   }
   check_hang();
+  if (stage_ != Stage::running) return;
+  record_pace();
   check_stragglers();
 }
 

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(node_killed partner_killed adapters rank_killed rank_stuck leader_killed batch_host_killed slurmctld_down out_of_spares)
+all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed batch_host_killed slurmctld_down out_of_spares)
 
 case_node_killed() {
   # Its replica has the same state, and the shared level has nothing at all.
@@ -77,9 +77,7 @@ case_rank_stuck() {
   mid_run 10
   local second
   second=$(nth 2)
-  # shellcheck disable=SC2016 # for the node's shell
-  check "$run: rank 3 is stopped" on "$second" bash -c \
-    'for p in $(pgrep -x holdfast-train); do grep -qzx HOLDFAST_RANK=3 /proc/$p/environ && exec kill -STOP $p; done; exit 1'
+  check "$run: rank 3 is stopped" stop_rank "$second" 3
   check "$run: its flight record is there" holds "$(flights "$second")" ".1.3"
   ends_like_the_undisturbed
   check "it is named" equal "$(ended .rank)" 3
@@ -88,8 +86,48 @@ case_rank_stuck() {
   check "with what speaks against it" holds "$(ended .evidence)" "process of rank 3 has not been heard"
   check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
 }
+# shellcheck disable=SC2016 # for the node's shell
+stop_rank() {
+  on "$1" env rank="$2" bash -c \
+    'for p in $(pgrep -x holdfast-train); do grep -qzx HOLDFAST_RANK=$rank /proc/$p/environ && exec kill -STOP $p; done; exit 1'
+}
 ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"; }
 flights() { on "$1" find /dev/shm -name 'holdfast-flight.*'; }
+
+case_stuck_before_takeover() {
+  # Whoever learned how long a step takes is gone before anybody could be missed: the next leader knows it all the same.
+  stuck_before_takeover on_a_spare
+  # On the leader's own node the agent is a new process, too, and has never heard the rank.
+  stuck_before_takeover among_the_ranks --set cluster.spares=0
+}
+stuck_before_takeover() { # NAME ARGUMENT...
+  local name=stuck_$1 leader node slot
+  shift
+  start_held "$name" "$@"
+  mid_run 10
+  check "$run: the pace is on record" soon 60 paced
+  leader=$(leader_of "$run")
+  slot=$(($(placement "$run" | grep -nx "$leader" | cut -d: -f1 || true) + 0))
+  ((slot > 0)) || slot=2
+  node=$(nth "$slot")
+  check "$run: rank $((2 * slot - 1)) is stopped" stop_rank "$node" $((2 * slot - 1))
+  on "$leader" kill -KILL "$(leader_pid "$run")"
+  check "$run: another epoch begins" soon 60 test -e "$home/$run/epoch/0002"
+  check "$run: the hang is found" soon 120 training "$run" 2
+  ends_like_the_undisturbed
+  check "$run: the ranks were adopted" adopted
+  check "$run: the rank is named" equal "$(ended .rank)" $((2 * slot - 1))
+  check "$run: so is its node" equal "$(ended .node)" "$node"
+  check "$run: as hung" equal "$(ended .cause)" "rank hung"
+  echo "# $run: noticed $(since_takeover) s after the takeover"
+  check "$run: soon after the takeover" at_least 15 "$(since_takeover)"
+}
+paced() { events "$run" | jq -es 'any(.event == "pace")'; }
+# Whole seconds from the last takeover to when the hang was noticed; what then follows is the time for a stack.
+since_takeover() {
+  events "$run" | jq -rs '(map(select(.event == "attempt_ended"))[0] | .unix - .decided_s) -
+    (map(select(.event == "leader_elected")) | last.unix) | floor'
+}
 
 case_leader_killed() {
   start_held leader_killed

@@ -201,7 +201,8 @@ class FakeCluster {
   std::vector<std::string> story() const {
     std::vector<std::string> out;
     for (const auto& event : events)
-      if (const std::string kind = event.at("event"); !kind.starts_with("checkpoint")) out.push_back(kind);
+      if (const std::string kind = event.at("event"); !kind.starts_with("checkpoint") && kind != "pace")
+        out.push_back(kind);
     return out;
   }
   json result() const { return result_of(folded()); }

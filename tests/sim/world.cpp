@@ -239,7 +239,8 @@ void World::leader_is_gone(const Leader& leader) {
   const RunState& mind = leader.supervisor().state();
   expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
              log.durable_step == mind.durable_step && log.verdicts == mind.verdicts &&
-             log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks,
+             log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks &&
+             log.pace == mind.pace,
          "a leader knows what its log says");
 }
 

@@ -109,7 +109,7 @@ TEST_F(Unreadable, ForAWhileOnOneRankOrAll) {
 }
 
 TEST_F(Unreadable, ForEverItEndsToBeContinuedAndNothingIsLost) {
-  const Sets sets = {"optim.schedule=constant", "checkpoint.read_patience_s=1"};
+  const Sets sets = {"optim.schedule=constant", "checkpoint.read_patience_s=0"};
   begin_again("run");
   const auto before = content("run");
   int world = 1;

@@ -45,6 +45,16 @@ TEST(Hang, WithoutReportsTheOneThatIsBehindAndDoesNotWait) {
   EXPECT_EQ(named({}, {{0, 9, Phase::data, 11}}).why, "");
 }
 
+TEST(Hang, ARankThatItsAgentHasNeverHeardIsSilent) {
+  const auto culprit = named(
+      {report(0, 5, 4), report(2, 4, 4)},
+      {{0, 9, Phase::collective, 11}, {1, 9, Phase::forward, 6, nullptr, true}, {2, 9, Phase::forward, 11}});
+  EXPECT_EQ(culprit.rank, 1);
+  EXPECT_THAT(culprit.why, StartsWith("the process of rank 1 has not been heard for 6.0 s"));
+  EXPECT_EQ(named({}, {{0, 9, Phase::forward, 11}, {1, 9, Phase::forward, 4, nullptr, true}}).rank, 0)
+      << "not yet";
+}
+
 TEST(Hang, ReportsDecideAgainstPhases) {
   const auto culprit =
       named({report(0, 5, 4), report(1, 4, 4), report(2, 5, 4)},

@@ -93,6 +93,69 @@ TEST(Pace, TheFirstRoundsOfAnAttemptAreSlowAndTeachOnlyForTheNext) {
   EXPECT_NEAR(pace.deadline_s(Phase::forward), 30, 1e-9) << "it was so slow the last time";
 }
 
+TEST(Pace, WhatIsRecordedIsWhatTheNextLeaderKnows) {
+  Pace pace({}, 2);
+  rounds(pace, Phase::forward, 4, 3, 2);
+  EXPECT_FALSE(pace.is_news({})) << "whole steps are not known: they stand in for all parts of a step";
+  for (int i = 0; i < 6; ++i) pace.stepped(7);
+  EXPECT_TRUE(pace.is_news({}));
+  const auto recorded = pace.known();
+  ASSERT_EQ(recorded.size(), 2u);
+  EXPECT_EQ(recorded.at("forward").longest, 4);
+  EXPECT_EQ(recorded.at("step").longest, 7);
+  EXPECT_FALSE(pace.is_news(recorded));
+
+  Pace next({}, 2);
+  next.recall(recorded);
+  EXPECT_NEAR(next.deadline_s(Phase::forward), 24, 1e-9) << "an attempt that begins under it is young";
+  next.settled();
+  EXPECT_NEAR(next.deadline_s(Phase::forward), 12, 1e-9) << "one that it adopts is not";
+  EXPECT_NEAR(next.deadline_s(Phase::data), 21, 1e-9);
+  EXPECT_EQ(next.deadline_s(Phase::checkpoint), 600) << "it was not known";
+  EXPECT_FALSE(next.is_news(recorded));
+}
+
+TEST(Pace, OnlyWhatChangesDeadlinesIsNews) {
+  Pace pace({});
+  for (int i = 0; i < 3; ++i) pace.stepped(0.1), pace.left(Phase::forward, 0.1);
+  const auto recorded = pace.known();
+  for (int i = 0; i < 10; ++i) pace.left(Phase::forward, 1.5);
+  EXPECT_FALSE(pace.is_news(recorded)) << "hang_floor_s is still the deadline";
+  pace.left(Phase::forward, 2);
+  EXPECT_FALSE(pace.is_news(recorded)) << "6 s instead of 5";
+  pace.left(Phase::forward, 2.2);
+  EXPECT_TRUE(pace.is_news(recorded));
+  const auto slow = pace.known();
+  rounds(pace, Phase::forward, 0.1, 20);
+  EXPECT_FALSE(pace.is_news(slow)) << "a little shorter";
+  rounds(pace, Phase::forward, 0.1, 200);
+  EXPECT_FALSE(pace.is_news(slow)) << "6.6 s would be 5: nothing is lost";
+  pace.left(Phase::forward, 9);
+  const auto slower = pace.known();
+  EXPECT_TRUE(pace.is_news(slow));
+  rounds(pace, Phase::forward, 0.1, 100);
+  EXPECT_TRUE(pace.is_news(slower)) << "27 s would be 13.5";
+  pace.left(Phase::checkpoint, 10);
+  pace.left(Phase::checkpoint, 10);
+  const auto known = pace.known();
+  EXPECT_FALSE(known.contains("checkpoint"));
+  pace.left(Phase::checkpoint, 10);
+  EXPECT_TRUE(pace.is_news(known)) << "a phase that was not known";
+}
+
+TEST(Pace, TheFirstRoundsOfAnAttemptAreRecordedToo) {
+  Pace pace({});
+  for (int i = 0; i < 10; ++i) pace.stepped(1);
+  const auto recorded = pace.known();
+  pace.new_attempt();
+  pace.stepped(20);
+  EXPECT_TRUE(pace.is_news(recorded));
+  EXPECT_EQ(pace.known().at("step").first, 20);
+  Pace next({});
+  next.recall(pace.known());
+  EXPECT_EQ(next.deadline_s(Phase::data), 120) << "twice what the first rounds may take";
+}
+
 /// A pace that knows: forward, collective 1 s, checkpoints 10 s.
 Pace usual() {
   Pace pace({});
@@ -197,6 +260,24 @@ TEST(Pace, ALoadedHourRaisesNoAlarm) {
                            << " steps";
       EXPECT_LE(pace.deadline_s(Phase::data), 20) << "and a hang would still be seen";
     }
+}
+
+TEST(Pace, ALoadedHourIsRecordedInFewLines) {
+  for (const double step_s : {0.05, 0.5, 4.0}) {
+    LoadedHour hour(step_s, 1);
+    Pace pace({}, 32);
+    Stragglers stragglers({}, 32);
+    std::map<std::string, KnownPace> recorded;
+    int lines = 0;
+    while (hour.now() < 3600) {
+      const double before = hour.now();
+      hour.step(pace, stragglers);
+      for (int rank = 0; rank < 32; ++rank) pace.stepped(hour.now() - before);
+      if (pace.is_news(recorded)) recorded = pace.known(), ++lines;
+    }
+    EXPECT_GE(lines, 1);
+    EXPECT_LE(lines, 120) << "steps of " << step_s << " s";
+  }
 }
 
 // --- stragglers

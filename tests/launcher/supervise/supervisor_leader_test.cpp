@@ -55,6 +55,71 @@ TEST(Supervisor, NextLeaderAdoptsALiveAttempt) {
   EXPECT_EQ(c.result()["final_step"], 60);
 }
 
+TEST(Supervisor, AHangBeforeATakeoverIsFoundByTheNextLeader) {
+  FakeCluster c;
+  c.hung_phase = control::Phase::forward;
+  ASSERT_TRUE(c.training(1));
+  c.run(30);
+  EXPECT_GE(c.all("pace").size(), 1u);
+  EXPECT_LE(c.all("pace").size(), 3u) << "it does not change";
+  c.rank(3).hangs = true;
+  c.run(1);
+  c.lose_leader();
+  c.run(2.5);
+  c.new_leader(4);
+  const double led = c.now;
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 20));
+  EXPECT_EQ(c.all("attempt_adopted").size(), 1u);
+  const json ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["cause"], "rank hung");
+  EXPECT_EQ(ended["rank"], 3);
+  EXPECT_LE(double(ended["unix"]) - FakeCluster::unix_offset - double(ended["decided_s"]) - led, 5.2)
+      << "5 s, and the first beat";
+}
+
+TEST(Supervisor, AHangBeforeATakeoverBeforeAnythingIsKnown) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.rank(3).hangs = true;
+  c.lose_leader();
+  c.run(2.5);
+  c.new_leader(4);
+  c.run(595);
+  EXPECT_EQ(c.leader->attempt(), 1) << "step_s rules";
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("attempt_ended")["rank"], 3);
+}
+
+TEST(Supervisor, ARankThatIsStoppedOnTheLostLeadersNode) {
+  // Its agent is a new process there and has never heard it; only its shim has called in.
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.run(30);
+  c.rank(3).hangs = true;
+  c.run(1);
+  c.lose_leader();
+  c.rank(3).step = -1, c.hung_phase = control::Phase::starting;
+  c.waiting_phase = control::Phase::forward;  // of gathers that run beside
+  c.run(2.5);
+  c.new_leader(4);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 20));
+  const json ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["rank"], 3);
+  EXPECT_THAT(std::string(ended["evidence"][0]), testing::HasSubstr("process of rank 3 has not been heard"));
+}
+
+TEST(Supervisor, ARankThatIsStoppedBeforeItsAgentIsReplaced) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  c.run(30);
+  c.rank(3).hangs = true;
+  c.run(2);
+  c.rank(3).step = -1, c.hung_phase = control::Phase::starting;  // as its next agent knows it
+  c.restart_agent(1);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 20));
+  EXPECT_EQ(c.last("attempt_ended")["rank"], 3);
+}
+
 TEST(Supervisor, NextLeaderRestartsWhatIsNotWhole) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));

@@ -53,6 +53,7 @@ class Chaos {
     ASSERT_EQ(cluster_.folded().failures, cluster_.leader->state().failures);
     ASSERT_EQ(cluster_.folded().failed_starts, cluster_.leader->state().failed_starts);
     ASSERT_EQ(cluster_.folded().setbacks, cluster_.leader->state().setbacks);
+    ASSERT_TRUE(cluster_.folded().pace == cluster_.leader->state().pace);
     ASSERT_EQ(cluster_.folded().durable, cluster_.leader->state().durable);
     ASSERT_EQ(result["exit_code"], *cluster_.exit_code);
     ASSERT_TRUE((std::set{0, 1, 2, 5, 75, 93}).contains(*cluster_.exit_code)) << *cluster_.exit_code;
