@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "src/base/clock.hpp"
 #include "src/base/run_dir.hpp"
