@@ -29,10 +29,6 @@ bool through_mpirun(const config::Rank& rank) {
   return own_trainer(rank);
 }
 
-bool own_trainer(const config::Rank& rank) {
-  return std::filesystem::path(rank.command.front()).filename() == "holdfast-train";
-}
-
 std::vector<std::string> rank_command(const config::Rank& rank) {
   auto command = rank.command;
   if (command.front() == "holdfast-train") command.front() = find_program("holdfast-train").string();

@@ -8,7 +8,7 @@
 #include "launcher/agent/scratch.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "src/config/cluster_facts.hpp"
-#include "src/config/run_config.hpp"
+#include "src/config/load.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -17,7 +17,7 @@ namespace holdfast::launcher {
 bool through_mpirun(const config::Rank& rank);
 
 /// Is `[rank] command` our own trainer, which speaks with its agent?
-bool own_trainer(const config::Rank& rank);
+using config::own_trainer;
 
 /// `[rank] command` with our own trainer found beside this program; any other is found as a shell would find
 /// it.

@@ -4,6 +4,7 @@
 
 #include "launcher/agent/programs.hpp"
 #include "launcher/job/job_script.hpp"
+#include "launcher/job/run_history.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/plan/topology.hpp"
 #include "slurm/job_env.hpp"
@@ -21,9 +22,9 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   out.files.facts = config::load_cluster(config.cluster.file);
   out.files.model = config::model_of(config);
   config::check(config, out.files.model);
-  config = config::resolve(config, out.files.facts);
-  config::check(config, out.files.model);
   out.run = run_dir_of(config);
+  config = config::resolve(with_lanes_of(out.run, std::move(config)), out.files.facts);
+  config::check(config, out.files.model);
   config = with_absolute_paths(std::move(config), out.run);
 
   if (!config.slurm.bundle.empty() && !std::filesystem::exists(config.slurm.bundle))

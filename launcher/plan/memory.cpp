@@ -10,6 +10,8 @@
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
 #include "src/config/kept_blocks.hpp"
+#include "src/config/lane_plan.hpp"
+#include "src/config/load.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -23,32 +25,10 @@ constexpr std::int64_t gpu_reserve =
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-/// Gradient sums of the replica that needs most: the lane that is being added, and the nodes of the tree to
-/// its left, which merge as a binary counter counts.
-int accumulators_of(int lanes, int replicas) {
-  struct Node {
-    std::int64_t first, count;
-  };
-  std::size_t most = 1;
-  for (std::int64_t g = 0; g < replicas; ++g) {
-    std::vector<Node> nodes;
-    for (auto lane = g * lanes / replicas; lane < (g + 1) * lanes / replicas; ++lane) {
-      nodes.push_back({lane, 1});
-      most = std::max(most, nodes.size());
-      while (nodes.size() > 1) {
-        const Node right = nodes.back(), left = nodes[nodes.size() - 2];
-        if (left.count != right.count || left.first % (2 * left.count) != 0) break;
-        nodes.pop_back();
-        nodes.back().count *= 2;
-      }
-    }
-  }
-  return static_cast<int>(most);
-}
-
 /// Elements of what a rank has room for; the same on all ranks, since slices of a tensor have equal room.
 struct Elements {
   std::int64_t slice = 0;                      ///< its slices of all tensors
+  std::int64_t largest = 0;                    ///< the largest of them
   std::int64_t optimized = 0;                  ///< what its optimizer updates
   std::int64_t frozen = 0, frozen_linear = 0;  ///< its slices of what is not trained; of linear layers
   std::vector<std::int64_t> units;             ///< whole units
@@ -71,6 +51,7 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
     }
     out.leaf[unit] = round_up(out.leaf[unit], unit_alignment) + slice * group;
     out.slice += slice;
+    out.largest = std::max(out.largest, slice);
     out.optimized += split_optimizer ? part : slice;
   }
   return out;
@@ -141,9 +122,12 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   out.state.optimizer = 2 * elements.optimized * bytes_of(config.precision.moments);
   if (split || (group == 1 && config.precision.parameters != config::Precision::fp32))
     out.state.copies = round_up(elements.slice * type, page);
-  out.state.accumulators =
-      round_up(elements.slice * fp32 * accumulators_of(config.train.lanes, replicas), page) +
-      (split ? elements.optimized * fp32 : 0);
+  const auto lanes = config::own_trainer(config.rank)
+                         ? config::LanePlan(config.train.leaves, config.train.lanes, replicas, group)
+                         : config::LanePlan(replicas * group, replicas, replicas, group);
+  out.state.accumulators = round_up(elements.slice * fp32 * lanes.accumulators(), page) +
+                           lanes.added_at_once(elements.largest) * fp32 * lanes.temporaries() +
+                           (split ? elements.optimized * fp32 : 0);
   const bool coded = config.lora.rank > 0 && config.lora.base != config::Base::parameters;
   out.gathered = gathered_bytes(config.shard, elements.units, type, group > 1 || coded);
   out.leaf = leaf_bytes(elements.leaf);

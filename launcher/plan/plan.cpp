@@ -120,9 +120,6 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
     say(fmt::format(
         "shard groups of {} ranks cross nodes of {} ranks unevenly: replica peers do not share a rail",
         plan.group_size, plan.ranks_per_node));
-  if (const int leaves = plan.leaves / plan.replicas(); leaves % plan.group_size != 0)
-    say(fmt::format("{} leaves a replica over {} ranks: {} ranks idle in the last micro-step", leaves,
-                    plan.group_size, plan.group_size - leaves % plan.group_size));
   if (const std::int64_t snapshots = memory_of_snapshots(plan, facts);
       plan.memory.capacity > 0 && plan.memory.needed() <= plan.memory.capacity &&
       plan.memory.needed() + snapshots > plan.memory.capacity)

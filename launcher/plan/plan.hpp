@@ -41,8 +41,8 @@ struct StateBytes {
   std::int64_t copies = 0;  ///< parameters in their own type that stay: its slices under hfsdp, all of them
                             ///< where nothing is sharded and they are not fp32
   std::int64_t optimizer = 0;     ///< both moments
-  std::int64_t accumulators = 0;  ///< gradient sums: one, one more for each level of its tree of lanes, and
-                                  ///< under hfsdp its part of the result
+  std::int64_t accumulators = 0;  ///< gradient sums: those of config::LanePlan, and under hfsdp its part of
+                                  ///< the result
   std::int64_t frozen = 0;        ///< its slices of what is not trained, in the parameters' type
   std::int64_t total() const { return parameters + copies + optimizer + accumulators + frozen; }
   bool operator==(const StateBytes&) const = default;

@@ -108,6 +108,7 @@ json to_json(const Plan& p) {
         {"says", v.says}}},
       {"when_short",
        {{"nodes_together", p.shrinking.together},
+        {"parts", p.shrinking.parts},
         {"steps", p.shrinking.steps},
         {"slowdown", p.shrinking.together > 0
                          ? json(slowdown(p.shrinking, p.shrinking.nodes - p.shrinking.together))
@@ -160,8 +161,8 @@ Plan plan_from_json(const json& j) {
     for (const auto& loss : v.at("losses"))
       p.survival.losses.push_back({loss.at("loss"), loss.at("level"), loss.at("steps")});
     const auto& lack = j.at("when_short");
-    p.shrinking = {p.active, lack.at("nodes_together"), p.ranks_per_node, p.group_size,
-                   p.lanes,  lack.at("steps")};
+    p.shrinking = {p.active,     lack.at("nodes_together"),    p.ranks_per_node,
+                   p.group_size, lack.value("parts", p.lanes), lack.at("steps")};
     p.when_short = lack.at("says").get<std::vector<std::string>>();
     const auto& local = j.at("local_level");
     p.local = {local.at("folder"), local.at("every"), local.at("partner_every"), local.at("node_bytes")};

@@ -4,19 +4,18 @@
 #include <numeric>
 
 #include "src/base/error.hpp"
+#include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-constexpr int most_lanes_advised = 8;  // times the lanes of now: each doubling is one more sum to keep
-
 int replicas_on(const Shrinking& s, int nodes) { return nodes * s.ranks_per_node / s.group; }
 
-/// Of the replica that has the most (numerics rule 4: replica g owns lanes [gL/R, (g+1)L/R)).
-int most_lanes(const Shrinking& s, int nodes) {
+/// Of the replica that has the most (numerics rule 4: replica g owns parts [gP/R, (g+1)P/R)).
+int most_parts(const Shrinking& s, int nodes) {
   const int replicas = replicas_on(s, nodes);
-  return (s.lanes + replicas - 1) / replicas;
+  return (s.parts + replicas - 1) / replicas;
 }
 
 }  // namespace
@@ -26,7 +25,10 @@ Shrinking shrinking_of(const config::RunConfig& config) {
   s.nodes = config.cluster.nodes, s.ranks_per_node = std::max(1, config.cluster.ranks_per_node);
   const int world = s.nodes * s.ranks_per_node;
   s.group = std::max(1, config::shard_group_of(config, world));
-  s.lanes = std::max(config.train.lanes, world / s.group), s.steps = config.train.steps;
+  s.parts = config::own_trainer(config.rank)
+                ? config::LanePlan(config.train.leaves, config.train.lanes, world / s.group, s.group).parts()
+                : world / s.group;
+  s.steps = config.train.steps;
   const int together = std::lcm(s.group, s.ranks_per_node) / s.ranks_per_node;
   if (s.nodes % together == 0 && s.nodes > together) s.together = together;
   return s;
@@ -34,19 +36,7 @@ Shrinking shrinking_of(const config::RunConfig& config) {
 
 double slowdown(const Shrinking& s, int nodes) {
   expects(nodes > 0 && nodes * s.ranks_per_node % s.group == 0, "whole replicas stay");
-  return static_cast<double>(most_lanes(s, nodes)) / most_lanes(s, s.nodes);
-}
-
-int better_lanes(const Shrinking& s, int leaves) {
-  int best = s.lanes;
-  for (int lanes = 2 * s.lanes; lanes <= most_lanes_advised * s.lanes; lanes += s.lanes) {
-    Shrinking with = s, now = s;
-    with.lanes = lanes, now.lanes = best;
-    if (leaves % lanes == 0 &&
-        slowdown(with, s.nodes - s.together) < slowdown(now, s.nodes - s.together) - 1e-9)
-      best = lanes;
-  }
-  return best;
+  return static_cast<double>(most_parts(s, nodes)) / most_parts(s, s.nodes);
 }
 
 double shrink_costs_s(const Shrinking& s, int nodes, double hours_left) {

@@ -12,23 +12,19 @@ struct Shrinking {
   int nodes = 0;     ///< active nodes as planned
   int together = 0;  ///< nodes that leave at once, whole replicas and no rank left over; 0: it cannot shrink
   int ranks_per_node = 1, group = 1;
-  int lanes = 1;  ///< lanes of the run; a replica of a smaller world adds more of them, one after the other
+  int parts = 1;  ///< equal parts of a step that replicas share out (config::LanePlan::parts); a replica of a
+                  ///< smaller world computes more of them, one after the other
   std::int64_t steps = 0;  ///< of the whole run
   bool operator==(const Shrinking&) const = default;
 };
 
-/// `config` is resolved (config::resolve): the shard group and the lanes are fixed there, once, by `submit`.
+/// `config` is resolved (config::resolve) and checked: the shard group and the lanes are fixed there.
 Shrinking shrinking_of(const config::RunConfig& config);
 
 /// How many times as long a step takes on `nodes` active nodes as on all of them, where computing is all that
-/// counts: the replica with the most lanes decides. R / (R-1) at best, and twice as long where each replica
-/// had one lane. `nodes` leaves a whole number of replicas.
+/// counts: the replica with the most parts decides. R / (R-1) at best, and twice as long where each replica
+/// had one part. `nodes` leaves a whole number of replicas.
 double slowdown(const Shrinking& shrinking, int nodes);
-
-/// Lanes with which a world of one replica less would lose less time, a divisor of `leaves`, the fewest of
-/// equally good ones; those of now when none is better. More lanes take memory for their sums, and give other
-/// bits.
-int better_lanes(const Shrinking& shrinking, int leaves);
 
 /// SLURM holds a requeued job back for so long; the queue comes on top, and nobody knows how long that is.
 constexpr double requeue_hold_s = 120;

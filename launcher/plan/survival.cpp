@@ -120,12 +120,13 @@ std::vector<std::string> when_short_says(const Plan& plan, const config::Supervi
                     queue_s / 60 / std::max(slower - 1, 1e-3), queue_s));
   else
     out.push_back(or_else);
-  out.push_back(fmt::format("on {} each step takes {:.2f} times as long: {} over {}, the same bits",
-                            count_text(left, "node"), slower, count_text(s.lanes, "lane"),
-                            count_text(left * s.ranks_per_node / s.group, "replica")));
-  if (Shrinking better = s; (better.lanes = better_lanes(s, plan.leaves)) != s.lanes)
-    out.push_back(
-        fmt::format("with train.lanes = {} it would be {:.2f} times", better.lanes, slowdown(better, left)));
+  out.push_back(fmt::format("on {} each step takes {:.2f} times as long: {} leaves over {}, the same bits",
+                            count_text(left, "node"), slower, plan.leaves,
+                            count_text(left * s.ranks_per_node, "rank")));
+  Shrinking better = s;
+  better.parts = plan.leaves / s.group;  // a lane for each leaf
+  if (better.parts > s.parts && slowdown(better, left) < slower - 1e-9)
+    out.push_back(fmt::format("without train.lanes it would be {:.2f} times", slowdown(better, left)));
   return out;
 }
 

@@ -170,8 +170,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("train.micro_batch", &C::train, &Train::micro_batch, "samples per leaf", at_least(1));
   t.add("train.leaves", &C::train, &Train::leaves,
         "leaves per step over all ranks; times micro_batch: the global batch", at_least(1));
-  t.add("train.lanes", &C::train, &Train::lanes,
-        "accumulation lanes (results depend on it); 0: one per replica", at_least(0));
+  t.add("train.lanes", &C::train, &Train::lanes, "accumulation lanes (results depend on it); 0: one per leaf",
+        at_least(0));
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
   t.add("train.recompute", &C::train, &Train::recompute, "what the backward pass computes again");

@@ -1,8 +1,6 @@
 // What was left open, and the rules across fields.
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
@@ -34,7 +32,7 @@ RunConfig resolve(RunConfig config, const ClusterFacts& facts) {
   const int group = shard_group_of(config, world);
   if (config.shard.strategy == Strategy::hybrid_shard || config.shard.strategy == Strategy::hfsdp)
     config.shard.group = group;
-  if (config.train.lanes == 0 && group > 0) config.train.lanes = std::max(1, world / group);
+  if (config.train.lanes == 0) config.train.lanes = config.train.leaves;
   return config;
 }
 

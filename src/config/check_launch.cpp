@@ -1,8 +1,11 @@
 // Rules about who runs and who watches.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
+#include "src/config/load.hpp"
 
 namespace holdfast::config {
 namespace {
@@ -56,6 +59,10 @@ void check_rank(const Rank& r) {
 }
 
 }  // namespace
+
+bool own_trainer(const Rank& rank) {
+  return !rank.command.empty() && std::filesystem::path(rank.command.front()).filename() == "holdfast-train";
+}
 
 void check_launch(const RunConfig& config) {
   check_cluster(config.cluster);

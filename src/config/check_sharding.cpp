@@ -8,6 +8,7 @@
 #include "src/config/check_parts.hpp"
 #include "src/config/choices.hpp"
 #include "src/config/kept_blocks.hpp"
+#include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::config {
@@ -24,19 +25,6 @@ void check_gathering(const Shard& s, const ModelShape& m) {
   if (s.keep_across_micro_steps && std::find(kept.begin(), kept.end(), true) == kept.end())
     refuse("shard.keep_across_micro_steps is set but no block is kept", "shard.keep_gathered is none",
            "Set shard.keep_gathered, for example to all?");
-}
-
-/// A lane is a whole number of leaves, and every replica owns at least one lane. `replicas` 0: not known yet.
-void check_lanes(const Train& t, int replicas, int group) {
-  const int lanes = t.lanes == 0 ? replicas : t.lanes;
-  if (lanes < replicas)
-    refuse(
-        "train.lanes is less than the number of replicas",
-        fmt::format("{} lanes, {} replicas of {} ranks; each replica needs a lane", lanes, replicas, group),
-        fmt::format("Use {} lanes, or larger shard groups?", replicas));
-  if (lanes > 0 && t.leaves % lanes != 0)
-    refuse("train.leaves is not a whole number of lanes", fmt::format("{} leaves, {} lanes", t.leaves, lanes),
-           fmt::format("Use {} leaves?", (std::int64_t{t.leaves} / lanes + 1) * lanes));
 }
 
 int check_shard_group(const RunConfig& c, int world) {
@@ -77,7 +65,8 @@ void check_sharding(const RunConfig& config, const ModelShape& model) {
   check_gathering(config.shard, model);
   const int world = config.cluster.nodes * config.cluster.ranks_per_node;
   const int group = world > 0 ? check_shard_group(config, world) : 1;
-  check_lanes(config.train, world / group, group);
+  if (own_trainer(config.rank))
+    LanePlan(config.train.leaves, config.train.lanes, std::max(1, world / group), group);  // refuses
 }
 
 }  // namespace holdfast::config

@@ -26,8 +26,7 @@ void check_train(const Train& t, const ModelShape& m) {
     refuse("train.sequence is out of range",
            fmt::format("it is {}; model {} takes 1 to {} tokens", t.sequence, m.name, m.max_sequence), "");
   if (t.lanes < 0)
-    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes),
-           "Use 0 for one per replica?");
+    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes), "Use 0 for one per leaf?");
 }
 
 void check_eval(const Eval& e, const Data& d) {

@@ -45,6 +45,9 @@ std::string to_toml(const ModelShape& shape);
 std::string to_toml(const AdapterFacts& facts);
 std::string to_toml(const ClusterFacts& facts);
 
+/// The ranks are ours, holdfast-train. What another program computes, [train] does not say.
+bool own_trainer(const Rank& rank);
+
 /// Settings that may be left 0 filled in: cluster.ranks_per_node from the cluster, shard.group, train.lanes.
 /// What a run directory's config.toml holds, so that a later change of defaults or of the cluster file does
 /// not change the run.

@@ -123,7 +123,8 @@ struct Train {
   int micro_batch = 1;  ///< samples per leaf (the gradient of one micro-batch)
   int leaves =
       8;  ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
-  int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: the number of replicas. Results depend on it
+  int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: one per leaf, which suits every layout. Fewer
+                  ///< take fewer gradient sums. Results depend on it, and a run keeps it
   std::uint64_t seed = 1;  ///< of the initial weights
   /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
   /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.

@@ -2,13 +2,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "src/base/error.hpp"
 
 namespace holdfast::shard {
 
 GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Policy& policy,
                            const MemoryPlan& memory, const Resources& resources)
-    : layout_(layout), policy_(policy), r_(resources) {
+    : layout_(layout),
+      policy_(policy),
+      r_(resources),
+      kept_(lanes.accumulators()),
+      leaf_fold_(memory.leaf_fold),
+      leaf_sources_(static_cast<std::size_t>(layout.mesh.group)) {
   const Mesh& mesh = layout.mesh;
   for (int step = 0; step < lanes.micro_steps(mesh.replica()); ++step)
     additions_.push_back(lanes.additions(mesh.replica(), step));
@@ -20,6 +27,7 @@ GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Po
     leaves_.push_back(r_.symmetric.plan<std::byte>(fmt::format("leaf gradients {}", i), memory.leaves[i]));
   accumulators_ = r_.symmetric.plan<std::byte>("gradient accumulators", memory.accumulators);
   sums_ = r_.own.plan<float>("gradient sums", memory.sums / fp32);
+  leaf_scratch_ = r_.own.plan<float>("lanes being added", memory.leaf_scratch / fp32);
   scratch_ = r_.own.plan<float>("tree nodes being added", memory.scratch / fp32);
 
   leaf_free_.resize(leaf_buffers);
@@ -37,6 +45,7 @@ void GradientSums::find_memory() {
   if (accumulators_at_ != nullptr) return;
   accumulators_at_ = reinterpret_cast<float*>(r_.symmetric.at(accumulators_));
   if (splits()) sums_at_ = r_.own.at(sums_);
+  leaf_scratch_at_ = r_.own.at(leaf_scratch_);
   scratch_at_ = r_.own.at(scratch_);
 }
 
@@ -87,7 +96,16 @@ void GradientSums::finish() {
 void GradientSums::Leaves::fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
                                 std::span<const void* const> sources) {
   float* sum = all_.accumulators_at_ + all_.slice(unit_, tensor).offset + first;
-  all_.add_up(stream, *additions, sum, sum, all_.layout_.slice_elements, count, sources, all_.policy_.reduce);
+  const DType type = all_.policy_.reduce;
+  Slots slots{sum, sum, all_.layout_.slice_elements, all_.kept_, all_.leaf_scratch_at_, all_.leaf_fold_};
+  if (all_.leaf_fold_ == 0) return all_.add_up(stream, *additions, slots, count, sources, type);
+  // What is added in temporaries is added piece by piece, so that they are few and stay in the cache.
+  for (std::int64_t done = 0; done < count; done += all_.leaf_fold_) {
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      all_.leaf_sources_[i] = static_cast<const std::byte*>(sources[i]) + done * tensor::bytes_of(type);
+    slots.first = slots.rest = sum + done;
+    all_.add_up(stream, *additions, slots, std::min(all_.leaf_fold_, count - done), all_.leaf_sources_, type);
+  }
 }
 
 void GradientSums::Nodes::fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
@@ -97,24 +115,22 @@ void GradientSums::Nodes::fold(tensor::Stream& stream, int tensor, std::int64_t 
   constexpr std::int64_t stride = comm::Communicator::largest_fold;
   if (all_.splits()) {
     float* sum = all_.sums_at_ + s.optimizer_offset + first;
-    all_.add_up(stream, all_.final_additions_, sum, scratch, stride, count, sources, DType::fp32);
+    all_.add_up(stream, all_.final_additions_, {sum, scratch, stride}, count, sources, DType::fp32);
     return;
   }
   // The sum takes the place of my part of my node 0, which is one of the sources and read by nobody else.
-  all_.add_up(stream, all_.final_additions_, scratch, scratch, stride, count, sources, DType::fp32);
+  all_.add_up(stream, all_.final_additions_, {scratch, scratch, stride}, count, sources, DType::fp32);
   stream.copy(all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first, scratch,
               count * static_cast<std::int64_t>(sizeof(float)));
 }
 
-void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, float* sum,
-                          float* rest, std::int64_t stride, std::int64_t count,
-                          std::span<const void* const> sources, DType type) {
-  auto accumulator = [&](int slot) { return slot == 0 ? sum : rest + slot * stride; };
+void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, const Slots& slots,
+                          std::int64_t count, std::span<const void* const> sources, DType type) {
   for (std::size_t i = 0; i < additions.size();) {
     const LaneOp& op = additions[i];
     if (op.kind == LaneOp::Kind::merge) {
-      const void* right = accumulator(op.slot + 1);
-      r_.fold_kernels.fold(stream, accumulator(op.slot), {&right, 1}, DType::fp32, count, false);
+      const void* right = slots.at(op.slot + 1);
+      r_.fold_kernels.fold(stream, slots.at(op.slot), {&right, 1}, DType::fp32, count, false);
       ++i;
       continue;
     }
@@ -122,7 +138,7 @@ void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& add
     while (end < additions.size() && additions[end].kind == LaneOp::Kind::add_leaf &&
            additions[end].slot == op.slot)
       ++end;
-    r_.fold_kernels.fold(stream, accumulator(op.slot),
+    r_.fold_kernels.fold(stream, slots.at(op.slot),
                          sources.subspan(static_cast<std::size_t>(op.leaf), end - i), type, count,
                          op.kind == LaneOp::Kind::copy_leaf);
     i = end;

@@ -2,16 +2,19 @@
 // Gradients on their way from the model to the optimizer: a leaf's gradients are folded unit by unit into the
 // accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below; once a
 // unit's last leaf is in, replicas exchange its tree nodes and each folds its part of the sum.
+#include <limits>
 #include <span>
 #include <vector>
 
-#include "src/shard/lane_plan.hpp"
+#include "src/config/lane_plan.hpp"
 #include "src/shard/layout.hpp"
 #include "src/shard/memory_plan.hpp"
 #include "src/shard/policy.hpp"
 #include "src/shard/resources.hpp"
 
 namespace holdfast::shard {
+
+using config::LaneOp, config::LanePlan;
 
 class GradientSums {
  public:
@@ -75,9 +78,22 @@ class GradientSums {
   /// Folds may run on a communication thread, which therefore never asks the arenas.
   void find_memory();
   void exchange(Unit& unit, int number);
-  /// `additions` on `count` elements: accumulator 0 is at `sum`, accumulator k > 0 at rest + k * stride.
-  void add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, float* sum, float* rest,
-              std::int64_t stride, std::int64_t count, std::span<const void* const> sources, DType type);
+  /// Where the slots of additions lie.
+  struct Slots {
+    float* first;  ///< slot 0
+    float* rest;   ///< slot k > 0 is at rest + k * stride ...
+    std::int64_t stride;
+    int kept = std::numeric_limits<int>::max();  ///< ... but from this one on behind each other here:
+    float* temporaries = nullptr;
+    std::int64_t temporary_stride = 0;
+    float* at(int slot) const {
+      if (slot == 0) return first;
+      return slot < kept ? rest + slot * stride : temporaries + (slot - kept) * temporary_stride;
+    }
+  };
+  /// `additions` on `count` elements.
+  void add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, const Slots& slots,
+              std::int64_t count, std::span<const void* const> sources, DType type);
 
   const Layout& layout_;
   const Policy policy_;
@@ -89,8 +105,12 @@ class GradientSums {
 
   std::vector<tensor::Arena::Piece<std::byte>> leaves_;
   tensor::Arena::Piece<std::byte> accumulators_;
-  tensor::Arena::Piece<float> sums_, scratch_;
-  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *scratch_at_ = nullptr;  // set once
+  tensor::Arena::Piece<float> sums_, leaf_scratch_, scratch_;
+  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *leaf_scratch_at_ = nullptr,
+        *scratch_at_ = nullptr;            // set once
+  const int kept_;                         // accumulators
+  const std::int64_t leaf_fold_;           // elements that are folded at a time; 0: all
+  std::vector<const void*> leaf_sources_;  // of one such fold
   std::vector<Unit> units_;
   std::vector<tensor::Event> leaf_free_;  // by leaf buffer: its content was folded
 };

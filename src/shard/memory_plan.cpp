@@ -23,12 +23,6 @@ LeafBuffer leaf_buffer_of(int unit, int layers) {
   return (layers - unit) % 2 == 0 ? leaf_block : leaf_block_2;
 }
 
-int accumulators_of(const LanePlan& lanes, int replicas) {
-  int most = 1;
-  for (int g = 0; g < replicas; ++g) most = std::max(most, lanes.slots(g));
-  return most;
-}
-
 MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy& policy) {
   const Mesh& mesh = layout.mesh;
   const std::int64_t wire = tensor::bytes_of(policy.parameters), fp32 = sizeof(float);
@@ -46,7 +40,12 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   for (int unit = 0; unit < layout.units(); ++unit)
     out.leaves[leaf_buffer_of(unit, layout.layers)] =
         round_up(layout.leaf_elements[static_cast<std::size_t>(unit)] * fp32, page);
-  out.accumulators = round_up(layout.slice_elements * fp32 * accumulators_of(lanes, mesh.replicas), page);
+  out.accumulators = round_up(layout.slice_elements * fp32 * lanes.accumulators(), page);
+  std::int64_t largest = 0;
+  for (const StoredSlice& s : layout.slices)
+    if (!s.frozen) largest = std::max(largest, s.stride);
+  out.leaf_fold = lanes.added_at_once(largest);
+  out.leaf_scratch = out.leaf_fold * fp32 * lanes.temporaries();
   out.published_is_symmetric = mesh.split_optimizer;
   if (mesh.split_optimizer || (mesh.group == 1 && policy.parameters != DType::fp32))
     out.published = round_up(layout.slice_elements * wire, page);
@@ -67,8 +66,8 @@ std::int64_t MemoryPlan::symmetric_bytes() const {
 
 std::int64_t MemoryPlan::own_bytes() const {
   constexpr std::int64_t line = tensor::Arena::alignment;
-  return round_up(parameters, line) + round_up(sums, line) + round_up(scratch, line) + frozen +
-         (published_is_symmetric ? 0 : published);
+  return round_up(parameters, line) + round_up(sums, line) + round_up(leaf_scratch, line) +
+         round_up(scratch, line) + frozen + (published_is_symmetric ? 0 : published);
 }
 
 }  // namespace holdfast::shard

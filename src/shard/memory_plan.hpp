@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/shard/lane_plan.hpp"
+#include "src/config/lane_plan.hpp"
 #include "src/shard/layout.hpp"
 #include "src/shard/policy.hpp"
 
 namespace holdfast::shard {
+
+using config::LanePlan;
 
 /// Leaf gradients: embedding and head have a buffer each (a tied embedding's lives from the head to the end
 /// of the leaf), blocks take turns, so that one is reduced while the next is computed.
@@ -22,22 +24,21 @@ struct MemoryPlan {
   // symmetric
   std::vector<std::int64_t> rooms;         ///< of gathered units, see Rooms
   std::int64_t leaves[leaf_buffers] = {};  ///< whole gradients of one leaf, fp32
-  std::int64_t accumulators = 0;           ///< LanePlan::slots() slice arenas, fp32
+  std::int64_t accumulators = 0;           ///< LanePlan::accumulators() slice arenas, fp32
   std::int64_t published = 0;              ///< slice arena in the parameter type; symmetric under HFSDP only
   bool published_is_symmetric = false;
   std::int64_t frozen = 0;  ///< the frozen arena, see FrozenPlan (own)
   // own
   std::int64_t parameters = 0;  ///< optimizer arena, fp32 master
   std::int64_t sums = 0;        ///< optimizer arena of gradient sums, fp32, where accumulator 0 cannot be it
-  std::int64_t scratch = 0;     ///< tree nodes being added
+  std::int64_t leaf_fold = 0;   ///< elements of a tensor whose leaves are added at a time; 0: all of it
+  std::int64_t leaf_scratch = 0;  ///< so many for each of LanePlan::temporaries(), fp32
+  std::int64_t scratch = 0;       ///< tree nodes being added
 
   /// What the two arenas plan.
   std::int64_t symmetric_bytes() const;
   std::int64_t own_bytes() const;
 };
 MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy& policy);
-
-/// Accumulators of a rank: as many as the replica needs that needs most, so that offsets are the same.
-int accumulators_of(const LanePlan& lanes, int replicas);
 
 }  // namespace holdfast::shard

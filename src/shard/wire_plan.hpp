@@ -2,11 +2,13 @@
 // Bytes that a rank sends in one optimizer step, as integers, before anything runs: equal to what the
 // communicators count. Pure.
 #include "src/comm/communicator.hpp"
-#include "src/shard/lane_plan.hpp"
+#include "src/config/lane_plan.hpp"
 #include "src/shard/layout.hpp"
 #include "src/shard/policy.hpp"
 
 namespace holdfast::shard {
+
+using config::LanePlan;
 
 /// One Wire per communicator of Groups.
 struct WirePlan {

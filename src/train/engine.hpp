@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "src/comm/communicator.hpp"
+#include "src/config/lane_plan.hpp"
 #include "src/control/rank_link.hpp"
 #include "src/device/device.hpp"
 #include "src/kernels/timed_kernels.hpp"
 #include "src/model/fp8_scaling.hpp"
 #include "src/model/transformer.hpp"
 #include "src/optim/sharded_adamw.hpp"
-#include "src/shard/lane_plan.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
 #include "src/train/frozen_base.hpp"
@@ -141,7 +141,7 @@ class Engine {
   std::vector<config::TensorSpec> tensors_;
   FrozenBase base_;  // what adapters are trained on
   shard::Layout layout_;
-  shard::LanePlan lanes_;
+  config::LanePlan lanes_;
   shard::Policy policy_;
   shard::Groups groups_;
   tensor::Arena symmetric_{"memory shared with other ranks"}, own_{"gradients and activations"},

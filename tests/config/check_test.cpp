@@ -53,11 +53,14 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"shard.group must not be negative", [](auto& c, auto&) { c.shard.group = -2; }},
       {"train.leaves is not a whole number of lanes (8 leaves, 3 lanes). Use 9 leaves?",
        [](auto& c, auto&) { c.train.lanes = 3; }},
-      {"train.lanes is less than the number of replicas (1 lanes, 2 replicas of 2 ranks",
+      {"there are too few lanes for the replicas (1 lanes of 8 leaves, 2 replicas of 2 ranks",
        [](auto& c, auto&) { c.train.lanes = 1; }},
-      {"train.leaves is not a whole number of lanes (7 leaves, 2 lanes). Use 8 leaves?",
+      {"train.leaves is not a multiple of the ranks of a shard group (7 leaves, groups of 2 ranks; they "
+       "compute "
+       "equally many). Use 8 leaves?",
        [](auto& c, auto&) { c.train.leaves = 7; }},
-      {"train.leaves is not a whole number of lanes (1 leaves, 4 lanes",
+      {"there are fewer leaves than ranks (1 leaves, 4 ranks; each rank computes at least one in a step). "
+       "Use 4",
        [](auto& c, auto&) { c.train.leaves = 1, c.shard.strategy = Strategy::no_shard; }},
       {"train.sequence is out of range (it is 513; model tiny takes 1 to 512 tokens)",
        [](auto& c, auto&) { c.train.sequence = 513; }},
@@ -117,7 +120,7 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.shard.strategy = Strategy::no_shard, c.shard.group = 2; }},
       {"shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)",
        [](auto& c, auto&) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 3; }},
-      {"train.lanes is less than the number of replicas (2 lanes, 4 replicas of 1 ranks",
+      {"there are too few lanes for the replicas (2 lanes of 4 leaves, 4 replicas of 1 ranks",
        [](auto& c, auto&) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 1, c.train.lanes = 2; }},
       {"shard.keep_across_micro_steps is set but no block is kept",
        [](auto& c, auto&) { c.shard.keep_across_micro_steps = true; }},
@@ -175,18 +178,26 @@ TEST(Check, ResolveFillsWhatWasLeftOpen) {
   const auto hybrid = resolve(c, facts);
   EXPECT_EQ(hybrid.cluster.ranks_per_node, 8);
   EXPECT_EQ(hybrid.shard.group, 8);
-  EXPECT_EQ(hybrid.train.lanes, 3);
+  EXPECT_EQ(hybrid.train.lanes, 8) << "one per leaf, on however many ranks";
   c.shard.strategy = Strategy::hfsdp;
   EXPECT_EQ(resolve(c, facts).shard.group, 8);
-  EXPECT_EQ(resolve(c, facts).train.lanes, 3);
+  EXPECT_EQ(resolve(c, facts).train.lanes, 8);
   c.shard.strategy = Strategy::shard_grad_op;
   EXPECT_EQ(resolve(c, facts).shard.group, 0);
   EXPECT_EQ(shard_group_of(resolve(c, facts), 24), 24);
   c.shard.strategy = Strategy::full_shard;
-  EXPECT_EQ(resolve(c, facts).train.lanes, 1);
+  EXPECT_EQ(resolve(c, facts).train.lanes, 8);
   EXPECT_EQ(shard_group_of(resolve(c, facts), 24), 24);
   c.shard.strategy = Strategy::no_shard, c.train.lanes = 48;
   EXPECT_EQ(resolve(c, facts).train.lanes, 48);
+}
+
+TEST(Check, WhatAnotherProgramComputesIsItsBusiness) {
+  RunConfig c = good();
+  c.cluster.nodes = 64;
+  EXPECT_THAT(test::refusal_of([&] { check(c, {}); }).text, HasSubstr("fewer leaves than ranks"));
+  c.rank.command = {"python3", "train.py"};
+  check(c, {});
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ Supervisor World::supervisor(int epoch, RunState state) const {
   RunFacts facts;
   facts.shrinking.nodes = slots, facts.shrinking.together = shrinks ? 1 : 0;
   facts.shrinking.ranks_per_node = facts.shrinking.group = roster.ranks_per_node;
-  facts.shrinking.lanes = slots, facts.shrinking.steps = training->settings().steps;
+  facts.shrinking.parts = slots, facts.shrinking.steps = training->settings().steps;
   return {roster,           limits,       drain_s,      through_mpirun, epoch,
           std::move(state), timeline.now, timeline.now, facts};
 }

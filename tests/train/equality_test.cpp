@@ -67,6 +67,30 @@ TEST_F(Equality, HoldsForLeavesThatAreNotAPowerOfTwoAndATiedModel) {
   }
 }
 
+TEST_F(Equality, ByDefaultTheLayoutDoesNotMatter) {
+  const Sets open = {"train.lanes=0", "train.steps=4"};
+  const auto with = [&](Sets sets) { return sets.insert(sets.end(), open.begin(), open.end()), sets; };
+  const Finished alone = train(1, "alone", with({"shard.strategy=no_shard"}));
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  const std::vector<std::pair<int, Sets>> layouts = {
+      {2, {"shard.strategy=no_shard"}},
+      {2, {"shard.strategy=full_shard"}},
+      {3, {"shard.strategy=no_shard"}},  // 5, 5 and 6 leaves
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
+      {6, {"shard.strategy=hybrid_shard", "shard.group=2"}},  // 4, 6 and 6 leaves
+      {8, {"shard.strategy=hfsdp", "shard.group=2"}},
+      {8, {"shard.strategy=no_shard"}},
+  };
+  int run = 0;
+  for (const auto& [world, layout] : layouts) {
+    const std::string dir = "layout" + std::to_string(run++);
+    const Finished done = train(world, dir, with(layout));
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_EQ(digest(dir), digest("alone")) << ::testing::PrintToString(layout) << " on " << world;
+    EXPECT_EQ(losses(dir), losses("alone"));
+  }
+}
+
 TEST_F(Equality, OtherLanesGiveAnotherDigest) {  // the test above can fail
   ASSERT_EQ(train(1, "eight").status, 0);
   ASSERT_EQ(train(1, "two", {"train.lanes=2"}).status, 0);

@@ -58,6 +58,34 @@ TEST_F(Resume, GoesOnFromTheMiddleOnTheSameAndOnOtherWorldsAndStrategies) {
   }
 }
 
+TEST_F(Resume, ByDefaultOnFewerAndOnMoreRanks) {
+  const auto with = [&](int steps, Sets sets) {
+    sets.insert(sets.end(),
+                {"train.lanes=0", "optim.schedule=constant", "train.steps=" + std::to_string(steps)});
+    return sets;
+  };
+  const std::pair<int, Sets> layouts[] = {{2, {"shard.strategy=hybrid_shard", "shard.group=1"}},
+                                          {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
+                                          {1, {"shard.strategy=no_shard"}},
+                                          {8, {"shard.strategy=no_shard"}},
+                                          {3, {"shard.strategy=no_shard"}},
+                                          {4, {"shard.strategy=hfsdp", "shard.group=2"}}};
+  const int each = 5, all = each * static_cast<int>(std::size(layouts));
+  const Finished whole = train(2, "open", with(all, {"shard.strategy=full_shard"}));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  int steps = 0;
+  for (const auto& [world, sets] : layouts) {
+    const Finished done = train(world, "moves", with(steps + each, sets));
+    ASSERT_EQ(done.status, 0) << done.err;
+    const std::string from =
+        steps == 0 ? "" : "resuming from the checkpoint of step " + std::to_string(steps);
+    EXPECT_THAT(done.err, HasSubstr(from));
+    steps += each;
+  }
+  EXPECT_EQ(digest("moves"), digest("open"));
+  EXPECT_EQ(losses("moves"), losses("open"));
+}
+
 /// In the middle of an epoch of the data, since one has 156 samples and a step 32.
 TEST_F(Resume, FromFourRanksToTwoToEightNoSampleIsLostOrRepeated) {
   for (const std::string type : {"fp32", "bf16"}) {

@@ -27,6 +27,9 @@ TEST_F(StaticMemory, PlansHoldInEveryStrategy) {
       {2, {"shard.strategy=shard_grad_op", "shard.keep_across_micro_steps=true"}},
       {4, {"shard.strategy=hybrid_shard", "shard.group=2", "shard.prefetch_forward=2"}},
       {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=attention"}},
+      {1, {"shard.strategy=no_shard", "train.lanes=0"}},
+      {3, {"shard.strategy=no_shard", "train.lanes=0"}},
+      {6, {"shard.strategy=hybrid_shard", "shard.group=2", "train.lanes=0"}},
   };
   int run = 0;
   for (const std::string parameters : {"fp32", "bf16"})

@@ -146,7 +146,7 @@ TEST_F(SubmitCommand, refuses_nonsense_before_anything_happens) {
     EXPECT_EQ(done.status, 2) << words.front() << done.err;
     EXPECT_THAT(done.out, IsEmpty());
   }
-  EXPECT_EQ(submit({"-N", "500", "--set", "train.lanes=500", "--set", "train.leaves=500"}).status, 3)
+  EXPECT_EQ(submit({"-N", "500", "--set", "train.lanes=0", "--set", "train.leaves=1000"}).status, 3)
       << "more nodes than the cluster has";
   EXPECT_EQ(tools.calls(), "");
   EXPECT_FALSE(fs::exists(run.path));

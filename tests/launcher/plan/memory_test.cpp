@@ -31,14 +31,14 @@ void expect_equal(const config::RunConfig& c, const config::ModelShape& shape, i
   for (int rank = 0; rank < world; ++rank) {
     const auto layout =
         shard::layout_of(shape, shard::mesh_of(c.shard.strategy, c.shard.group, group, world, rank));
-    const shard::LanePlan lanes(c.train.leaves, c.train.lanes, replicas, group);
+    const config::LanePlan lanes(c.train.leaves, c.train.lanes, replicas, group);
     const auto real = shard::memory_plan(layout, lanes, shard::policy_of(c, shape.layers));
     const auto moments = 2 * layout.arena_elements * (c.precision.moments == Precision::bf16 ? 2 : 4);
     EXPECT_EQ(planned.state.optimizer, moments);
     EXPECT_EQ(planned.state.parameters, real.parameters);
     EXPECT_EQ(planned.state.copies, real.published);
     EXPECT_EQ(planned.state.frozen, real.frozen);
-    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.sums);
+    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.leaf_scratch + real.sums);
     EXPECT_EQ(planned.state.total() + planned.gathered + planned.leaf,
               real.symmetric_bytes() + real.own_bytes() - real.scratch + moments);
   }
@@ -67,6 +67,8 @@ TEST(Memory, ShardsTakeWhatThePlanSays) {
             SCOPED_TRACE(strategy + " of " + std::to_string(world) + ", groups of " + std::to_string(group) +
                          ", keeping " + kept);
             expect_equal(c, odd_shape(), world);
+            c.train.lanes = 0;
+            expect_equal(c, odd_shape(), world);
             config::ModelShape adapted = odd_shape();
             adapted.adapters.rank = 3;
             for (const std::size_t layer : {0, 2, 4, 5, 6}) adapted.adapters.on[layer] = true;
@@ -89,6 +91,8 @@ TEST(Memory, AccumulatorsAreThoseOfTheReplicaThatNeedsMost) {
       c.train.lanes = c.train.leaves = lanes;
       expect_equal(c, {}, world);
     }
+  c.shard.strategy = Strategy::hybrid_shard, c.shard.group = 4, c.train.lanes = 0, c.train.leaves = 40;
+  for (const int world : {4, 8, 12, 28, 40}) expect_equal(c, {}, world);
 }
 
 TEST(Memory, ActivationsAreThoseOfTheTransformer) {

@@ -12,6 +12,7 @@
 #include "launcher/plan/plan_text.hpp"
 #include "launcher/plan/topology.hpp"
 #include "src/base/error.hpp"
+#include "src/base/slice.hpp"
 #include "src/config/load.hpp"
 #include "tests/launcher/golden.hpp"
 
@@ -135,19 +136,21 @@ TEST(Plan, OtherNaturalSplitsOfNabuchodonosor) {
 TEST(Plan, StrategiesGroupsAndAccumulators) {
   struct Case {
     const char *strategy, *group, *lanes;
-    int group_size, replicas, sums;  // gradient sums: 1 + log2 of a replica's lanes
+    int group_size, replicas;
+    int sums, temporaries;  // whole gradient sums, and those of a tensor at a time
   };
-  for (const Case& c : {Case{"no_shard", "0", "8", 1, 4, 2},
-                        {"no_shard", "0", "0", 1, 4, 1},
-                        {"full_shard", "0", "0", 4, 1, 1},
-                        {"full_shard", "0", "8", 4, 1, 4},
-                        {"shard_grad_op", "0", "0", 4, 1, 1},
-                        {"hybrid_shard", "0", "2", 2, 2, 1},
-                        {"hybrid_shard", "4", "1", 4, 1, 1},
-                        {"hybrid_shard", "1", "4", 1, 4, 1},
-                        {"hybrid_shard", "2", "8", 2, 2, 3},
-                        {"hfsdp", "2", "8", 2, 2, 3},
-                        {"hfsdp", "1", "0", 1, 4, 1}}) {
+  for (const Case& c : {Case{"no_shard", "0", "8", 1, 4, 1, 1},
+                        {"no_shard", "0", "0", 1, 4, 1, 1},
+                        {"full_shard", "0", "0", 4, 1, 1, 3},
+                        {"full_shard", "0", "8", 4, 1, 1, 3},
+                        {"shard_grad_op", "0", "0", 4, 1, 1, 3},
+                        {"hybrid_shard", "0", "2", 2, 2, 1, 0},
+                        {"hybrid_shard", "4", "1", 4, 1, 1, 0},
+                        {"hybrid_shard", "4", "2", 4, 1, 1, 1},
+                        {"hybrid_shard", "1", "4", 1, 4, 1, 0},
+                        {"hybrid_shard", "2", "8", 2, 2, 1, 2},
+                        {"hfsdp", "2", "8", 2, 2, 1, 2},
+                        {"hfsdp", "1", "0", 1, 4, 1, 1}}) {
     SCOPED_TRACE(std::string(c.strategy) + " " + c.group + " " + c.lanes);
     const auto p = inputs_of("quickstart",
                              {std::string("shard.strategy=") + c.strategy,
@@ -159,7 +162,11 @@ TEST(Plan, StrategiesGroupsAndAccumulators) {
     const auto& s = p.memory.state;
     const bool split = p.strategy == config::Strategy::hfsdp;
     const auto slice = split ? p.replicas() * s.parameters : s.parameters;
-    EXPECT_EQ(s.accumulators - (split ? s.parameters : 0), (c.sums * slice + 4095) / 4096 * 4096);
+    std::int64_t largest = 0;
+    for (const auto& t : config::stored_tensors_of(config::load_model("tiny")))
+      largest = std::max(largest, slice_stride(t.elements(), c.group_size, split ? c.replicas : 1));
+    EXPECT_EQ(s.accumulators - (split ? s.parameters : 0),
+              (c.sums * slice + 4095) / 4096 * 4096 + c.temporaries * 4 * largest);
     EXPECT_EQ(s.copies > 0, split);
   }
 }
@@ -333,9 +340,8 @@ TEST(Plan, Warnings) {
   warns("1 of 2 spares: the allocation has 3 nodes");
   in.nodes = {"dgx001", "dgx002", "elsewhere", "dgx003"};
   warns("node elsewhere is in no scalable unit of cluster minipod");
-  in = inputs_of("quickstart", {"cluster.nodes=3", "shard.group=3", "train.leaves=8", "train.lanes=2"});
+  in = inputs_of("quickstart", {"cluster.nodes=3", "shard.group=3", "train.leaves=12"});
   warns("shard groups of 3 ranks cross nodes of 2 ranks unevenly");
-  warns("4 leaves a replica over 3 ranks: 2 ranks idle in the last micro-step");
   in = inputs_of("quickstart");
   in.facts.units = {{"one", "a[1-2]"}, {"two", "b[1-3]"}};
   in.nodes = {"b1", "b2", "b3", "a1"}, in.batch_host = "a1", in.config.cluster.nodes = 3,
@@ -380,18 +386,22 @@ TEST(Plan, Refuses) {
       {nabu.c_str(),
        {"model.file=llama2-70b"},
        Exit::impossible,
-       "a rank needs 157.34 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
-       "68.98 GB, parameters 34.49 GB, gradient sums 34.49 GB, gathered units 8.94 GB, gradients of a "
+       "a rank needs 157.39 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
+       "68.98 GB, parameters 34.49 GB, gradient sums 34.54 GB, gathered units 8.94 GB, gradients of a "
        "micro-batch 8.94 GB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
       {nabu.c_str(),
        {"shard.strategy=no_shard", "train.lanes=992"},
        Exit::impossible,
        "the largest are the optimizer state)"},
       {nabu.c_str(),
-       {"train.lanes=0", "train.leaves=100"},
+       {"train.leaves=100"},
        Exit::usage,
-       "train.leaves is not a whole number of lanes (100 leaves, 124 lanes). Use 124 "
-       "leaves?"},
+       "there are fewer leaves than ranks (100 leaves, 992 ranks; each rank computes at least one in a "
+       "step)"},
+      {nabu.c_str(),
+       {"train.leaves=1001"},
+       Exit::usage,
+       "train.leaves is not a multiple of the ranks of a shard group (1001 leaves, groups of 8 ranks"},
       {"quickstart",
        {"train.sequence=1024"},
        Exit::usage,

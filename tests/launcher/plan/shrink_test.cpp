@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "launcher/plan/shrink.hpp"
 #include "launcher/plan/survival.hpp"
 
@@ -17,6 +19,8 @@ config::RunConfig run_of(int nodes, int ranks_per_node, int group, int lanes,
   c.cluster.nodes = nodes, c.cluster.ranks_per_node = ranks_per_node;
   c.shard.strategy = strategy, c.shard.group = group;
   c.train.lanes = lanes, c.train.steps = 500;
+  // As many as fill all ranks of the largest world here, and are a whole number of lanes and groups.
+  c.train.leaves = std::lcm(lanes, group > 0 ? group : 1) * 32;
   return c;
 }
 
@@ -32,15 +36,22 @@ TEST(Shrinking, WholeReplicasOnWholeNodes) {
   EXPECT_EQ(together(run_of(4, 8, 0, 32, config::Strategy::no_shard)), 1);
 }
 
-TEST(Shrinking, TheReplicaWithTheMostLanesDecides) {
+TEST(Shrinking, TheReplicaWithTheMostPartsDecides) {
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(4, 8, 8, 4)), 4), 1);
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(4, 8, 8, 4)), 3), 2)
       << "one lane each, and one replica has two";
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(4, 8, 8, 12)), 3), 4.0 / 3) << "R / (R-1)";
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(4, 8, 8, 12)), 2), 2);
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(8, 8, 16, 12)), 6), 4.0 / 3);
-  EXPECT_EQ(better_lanes(shrinking_of(run_of(4, 8, 8, 4)), 24), 12);
-  EXPECT_EQ(better_lanes(shrinking_of(run_of(4, 8, 8, 12)), 24), 12) << "as good as it can be";
+  config::RunConfig c = run_of(4, 8, 8, 0);
+  c.train.leaves = 96;
+  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 4.0 / 3)
+      << "a lane for each leaf: 12 for each rank of a group";
+  c.train.leaves = 32;
+  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 2) << "a leaf for each rank";
+  c.rank.command = {"python3"};
+  c.train.leaves = 1;
+  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 2) << "another program has no leaves";
 }
 
 TEST(Shrinking, CostsAgainstTheQueue) {
@@ -57,7 +68,7 @@ TEST(Shrinking, Says) {
   config::Supervise limits;
   const auto says = [&](const config::RunConfig& c) {
     Plan plan;
-    plan.shrinking = shrinking_of(c), plan.leaves = 24;
+    plan.shrinking = shrinking_of(c), plan.leaves = c.train.leaves;
     return when_short_says(plan, limits);
   };
   EXPECT_THAT(says(run_of(4, 8, 0, 1, config::Strategy::full_shard)),
@@ -65,14 +76,14 @@ TEST(Shrinking, Says) {
   EXPECT_THAT(
       says(run_of(4, 8, 8, 12)),
       ElementsAre("the run goes back into the queue: supervise.min_nodes = 0 allows no smaller world",
-                  "on 3 nodes each step takes 1.33 times as long: 12 lanes over 3 replicas, the same bits"));
+                  "on 3 nodes each step takes 1.33 times as long: 768 leaves over 24 ranks, the same bits"));
   limits.min_nodes = 3;
   EXPECT_THAT(
       says(run_of(4, 8, 8, 4)),
       ElementsAre(
           "the run shrinks when less than 3 minutes are left, else it goes back into the queue: 180 s "
           "and the wait",
-          HasSubstr("2.00 times"), "with train.lanes = 12 it would be 1.33 times"));
+          HasSubstr("2.00 times"), "without train.lanes it would be 1.38 times"));
   limits.when_short = config::WhenShort::shrink;
   EXPECT_EQ(says(run_of(4, 8, 8, 12)).front(), "the run shrinks, down to 3 nodes");
   limits.when_short = config::WhenShort::stop, limits.min_nodes = 4;

@@ -185,7 +185,7 @@ TEST(Policy, WhatTheInfrastructureEndsIsNotTheProgramsDoing) {
 
 /// 6 nodes of 2 ranks in groups of 4: two nodes are a replica.
 Shrinking pairs() {
-  return {.nodes = 6, .together = 2, .ranks_per_node = 2, .group = 4, .lanes = 6, .steps = 1000};
+  return {.nodes = 6, .together = 2, .ranks_per_node = 2, .group = 4, .parts = 6, .steps = 1000};
 }
 Roster six(int spares = 0) { return test::roster_of({.slots = 6, .spares = spares, .units = {}}); }
 

@@ -370,7 +370,7 @@ Shape shrinking_shape() {
   Shape setup{.slots = 4, .spares = 1, .checkpoint_every = 5};
   setup.limits.min_nodes = 2, setup.limits.when_short = config::WhenShort::shrink;
   setup.facts.shrinking = {
-      .nodes = 4, .together = 1, .ranks_per_node = 2, .group = 2, .lanes = 4, .steps = 1000000};
+      .nodes = 4, .together = 1, .ranks_per_node = 2, .group = 2, .parts = 4, .steps = 1000000};
   return setup;
 }
 

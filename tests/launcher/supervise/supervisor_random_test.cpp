@@ -95,7 +95,7 @@ class Chaos {
                            .together = s.slots % 2 == 0 && below(2) && s.slots > 2 ? 2 : 1,
                            .ranks_per_node = s.ranks_per_node,
                            .group = 1,
-                           .lanes = s.slots * s.ranks_per_node,
+                           .parts = s.slots * s.ranks_per_node,
                            .steps = 2000};
     return s;
   }

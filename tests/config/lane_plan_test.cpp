@@ -1,16 +1,21 @@
 // The additions must be the same, whatever the layout: checked with numbers whose sums depend on the order.
-#include "src/shard/lane_plan.hpp"
+#include "src/config/lane_plan.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "tests/config/scratch.hpp"
 
-namespace holdfast::shard {
+namespace holdfast::config {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr int elements = 20;
 
@@ -42,8 +47,11 @@ float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, boo
       for (int m = 0; m < group; ++m)
         leaves.push_back(negative_zero ? -0.f : gradient(plan.leaf(g, step, m), element));
       apply(plan.additions(g, step), slots, leaves);
+      EXPECT_LE(slots_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
+      for (auto slot = static_cast<std::size_t>(plan.accumulators()); slot < slots.size(); ++slot)
+        slots[slot] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
     }
-    EXPECT_LE(plan.nodes(g).size(), static_cast<std::size_t>(plan.slots(g)));
+    EXPECT_LE(plan.nodes(g).size(), static_cast<std::size_t>(plan.accumulators()));
     nodes.insert(nodes.end(), slots.begin(),
                  slots.begin() + static_cast<std::ptrdiff_t>(plan.nodes(g).size()));
   }
@@ -57,7 +65,7 @@ TEST(LanePlan, SumIsTheSameForEveryLayout) {
     int leaves, lanes;
   };
   for (const auto [leaves, lanes] :
-       {Case{8, 8}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
+       {Case{8, 8}, Case{24, 24}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
     std::vector<float> expected;
     for (int element = 0; element < elements; ++element)
       expected.push_back(sum_of(LanePlan(leaves, lanes, 1, 1), 1, 1, element));
@@ -100,9 +108,44 @@ TEST(LanePlan, EveryLeafIsComputedOnce) {
 }
 
 TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
-  EXPECT_EQ(LanePlan(64, 8, 8, 1).slots(0), 1);
-  EXPECT_EQ(LanePlan(64, 8, 1, 1).slots(0), 4);  // 1 + log2(8 / 1)
-  EXPECT_EQ(LanePlan(8, 0, 4, 1).lanes(), 4);
+  EXPECT_EQ(LanePlan(64, 8, 8, 1).accumulators(), 1);
+  EXPECT_EQ(LanePlan(64, 8, 8, 1).temporaries(), 0);
+  EXPECT_EQ(LanePlan(64, 8, 1, 1).accumulators(), 4);  // 1 + log2(8 / 1)
+  // A lane for each leaf: log2 of the micro-steps, since what a micro-step adds up by itself is not kept.
+  EXPECT_EQ(LanePlan(8, 0, 1, 1).accumulators(), 3);
+  EXPECT_EQ(LanePlan(8, 0, 1, 1).temporaries(), 1);
+  EXPECT_EQ(LanePlan(992, 0, 124, 8).accumulators(), 1);
+  EXPECT_EQ(LanePlan(32, 0, 1, 8).accumulators(), 2);
+  EXPECT_EQ(LanePlan(1024, 0, 8, 8).accumulators(), 4);
+  EXPECT_EQ(LanePlan(32, 0, 1, 8).added_at_once(1000), 1000);
+  EXPECT_EQ(LanePlan(32, 0, 1, 8).added_at_once(1 << 30), 1 << 22);
+  EXPECT_EQ(LanePlan(64, 8, 8, 1).added_at_once(1000), 0);
+}
+
+TEST(LanePlan, ByDefaultEveryLayoutFitsThatSharesTheLeavesOut) {
+  for (const int leaves : {1, 8, 12, 30, 64})
+    for (int group = 1; group <= leaves; ++group)
+      for (int replicas = 1; replicas * group <= leaves; ++replicas) {
+        if (leaves % group != 0) continue;
+        const LanePlan plan(leaves, 0, replicas, group);
+        EXPECT_EQ(plan.lanes(), leaves) << "not of the layout";
+        int computed = 0;
+        for (int g = 0; g < replicas; ++g) {
+          EXPECT_GE(plan.micro_steps(g), 1);
+          computed += plan.micro_steps(g) * group;
+        }
+        EXPECT_EQ(computed, leaves) << replicas << 'x' << group;
+      }
+}
+
+TEST(LanePlan, ACounterKnowsWhatWasPushed) {
+  for (int first = 0; first < 20; ++first) {
+    Counter counter;
+    for (int end = first; end < 60; ++end) {
+      EXPECT_EQ(Counter(first, end).nodes(), counter.nodes()) << first << ' ' << end;
+      counter.push({end, 1});
+    }
+  }
 }
 
 TEST(LanePlan, NodesOfAReplicaAreAlignedPowersOfTwo) {
@@ -112,11 +155,19 @@ TEST(LanePlan, NodesOfAReplicaAreAlignedPowersOfTwo) {
 }
 
 TEST(LanePlan, RefusesWhatCannotBeShared) {
-  EXPECT_THROW(LanePlan(8, 2, 4, 1), Error);  // more replicas than lanes
-  EXPECT_THROW(LanePlan(8, 3, 1, 1), Error);  // lanes of unequal length
-  EXPECT_THROW(LanePlan(8, 8, 1, 3), Error);  // 8 leaves for 3 ranks
-  EXPECT_THROW(LanePlan(1, 0, 2, 1), Error);
+  const auto says = [](int leaves, int lanes, int replicas, int group) {
+    const auto refusal = test::refusal_of([&] { LanePlan(leaves, lanes, replicas, group); });
+    EXPECT_EQ(refusal.exit, Exit::usage);
+    return refusal.text;
+  };
+  EXPECT_THAT(says(8, 2, 4, 1),
+              HasSubstr("too few lanes for the replicas (2 lanes of 4 leaves, 4 replicas of 1"));
+  EXPECT_THAT(says(12, 4, 3, 2),
+              HasSubstr("too few lanes for the replicas (4 lanes of 3 leaves, 3 replicas of 2"));
+  EXPECT_THAT(says(8, 3, 1, 1), HasSubstr("not a whole number of lanes (8 leaves, 3 lanes). Use 9 leaves?"));
+  EXPECT_THAT(says(8, 8, 1, 3), HasSubstr("(8 leaves, groups of 3 ranks; they compute equally many). Use 9"));
+  EXPECT_THAT(says(1, 0, 2, 1), HasSubstr("fewer leaves than ranks (1 leaves, 2 ranks"));
 }
 
 }  // namespace
-}  // namespace holdfast::shard
+}  // namespace holdfast::config

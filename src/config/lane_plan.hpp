@@ -1,11 +1,11 @@
 #pragma once
 // The order in which gradients are added, whatever the layout (numerics rules 1-6): leaves into lanes from
 // left to right, lanes into a tree as a binary counter counts. Pure: everybody can compute what everybody
-// holds.
+// holds, and the planner refuses what ranks would refuse.
 #include <cstdint>
 #include <vector>
 
-namespace holdfast::shard {
+namespace holdfast::config {
 
 /// Lanes [first, first + count) already added up: one node of the tree. count is a power of two that divides
 /// first.
@@ -32,11 +32,13 @@ struct LaneOp {
 /// in accumulator i.
 class Counter {
  public:
+  Counter() = default;
+  /// After lanes [first, end) were pushed one by one.
+  Counter(int first, int end);
   /// Appends a node to the right; returns how many merges follow (each is `merge` of the then last two).
   int push(TreeNode node);
   int size() const { return static_cast<int>(nodes_.size()); }
   const std::vector<TreeNode>& nodes() const { return nodes_; }
-  void clear() { nodes_.clear(); }
 
  private:
   std::vector<TreeNode> nodes_;
@@ -45,23 +47,33 @@ class Counter {
 /// How `leaves` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
 class LanePlan {
  public:
-  /// lanes = 0: one per replica. Throws Error (usage) when lanes do not divide leaves, when there are more
-  /// replicas than lanes, or when a replica's leaves are not a multiple of its ranks (some would have nothing
-  /// to do).
+  /// lanes = 0: one per leaf, which depends on the batch alone and suits every layout. Throws Error (usage)
+  /// when lanes do not divide leaves, when a group's ranks do not, or when there are too few leaves or lanes
+  /// for all replicas.
   LanePlan(int leaves, int lanes, int replicas, int group);
 
   int leaves() const { return leaves_; }
   int lanes() const { return lanes_; }
   int leaves_per_lane() const { return leaves_ / lanes_; }
-  /// Replica g owns lanes [g * lanes / replicas, (g + 1) * lanes / replicas).
-  int first_lane(int replica) const { return static_cast<int>(std::int64_t{replica} * lanes_ / replicas_); }
+  /// Replicas share the lanes out in parts of as many lanes as give each rank of a group the same number of
+  /// leaves.
+  int parts() const { return lanes_ / part_; }
+  /// Replica g owns parts [g * parts / replicas, (g + 1) * parts / replicas).
+  int first_lane(int replica) const {
+    return static_cast<int>(std::int64_t{replica} * parts() / replicas_) * part_;
+  }
   int micro_steps(int replica) const;
   /// Member `member` of the replica computes this leaf in micro-step `micro_step`.
   int leaf(int replica, int micro_step, int member) const;
   /// The additions of a micro-step, in order; its leaves are numbered 0 to group - 1.
   std::vector<LaneOp> additions(int replica, int micro_step) const;
-  /// Accumulators a replica needs.
-  int slots(int replica) const;
+  /// Accumulators that last from micro-step to micro-step: as many as the replica needs that needs most.
+  int accumulators() const;
+  /// The slots behind them, which additions use inside a micro-step only.
+  int temporaries() const;
+  /// Elements of a tensor that are added at a time where there are temporaries, so that these are small;
+  /// 0 where there are none. `largest`: elements of a rank's largest slice.
+  std::int64_t added_at_once(std::int64_t largest) const;
   /// What a replica holds after its last micro-step: node i in accumulator i.
   std::vector<TreeNode> nodes(int replica) const;
   /// Over the nodes of all replicas, numbered in order (node k is "leaf" k): the additions that leave the
@@ -70,9 +82,10 @@ class LanePlan {
 
  private:
   int leaves_, lanes_, replicas_, group_;
+  int part_;  ///< lanes
 };
 
-/// Accumulators that a list of additions touches.
+/// Slots that a list of additions touches.
 int slots_of(const std::vector<LaneOp>& additions);
 
-}  // namespace holdfast::shard
+}  // namespace holdfast::config
