@@ -120,7 +120,7 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   Memory out;
   out.state.parameters = elements.optimized * fp32;
   out.state.optimizer = 2 * elements.optimized * bytes_of(config.precision.moments);
-  if (split || (group == 1 && config.precision.parameters != config::Precision::fp32))
+  if (split || (group == 1 && config.precision.parameters == config::Precision::bf16))
     out.state.copies = round_up(elements.slice * type, page);
   const auto lanes = config::own_trainer(config.rank)
                          ? config::LanePlan(config.train.leaves, config.train.lanes, replicas, group)

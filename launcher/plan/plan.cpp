@@ -149,6 +149,8 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
                const std::vector<std::string>& nodes, const std::optional<std::string>& batch_host) {
   const RunConfig config = config::resolve(given, facts);
   config::check(config, model);
+  if (config::own_trainer(config.rank) && config::computes_on_gpus(config, facts))
+    config::check_gpu(config, model);
   check_ranks_per_node(config.cluster.ranks_per_node, facts);
   const auto have = static_cast<int>(nodes.size());
   if (have < config.cluster.nodes)

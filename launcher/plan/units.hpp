@@ -18,7 +18,7 @@ inline std::string bytes_text(std::int64_t bytes) {
   return fmt::format("{:.2f} kB", v / 1e3);
 }
 
-inline std::int64_t bytes_of(config::Precision type) { return type == config::Precision::fp32 ? 4 : 2; }
+inline std::int64_t bytes_of(config::Precision type) { return type == config::Precision::bf16 ? 2 : 4; }
 
 /// "1,262,720"
 inline std::string grouped_text(std::int64_t n) {

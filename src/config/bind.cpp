@@ -182,11 +182,14 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         at_least(0));
   t.add("eval.samples", &C::eval, &Eval::samples, "samples of it, from the first", at_least(1));
 
+  const std::vector<std::string> types = {"fp32", "bf16"};
   t.add("precision.parameters", &C::precision, &PrecisionPolicy::parameters,
-        "gathered weights, activations and their gradients");
-  t.add("precision.reduce", &C::precision, &PrecisionPolicy::reduce, "gradients sent inside a shard group");
-  t.add("precision.buffers", &C::precision, &PrecisionPolicy::buffers, "tables of the rotary embedding");
-  t.add("precision.moments", &C::precision, &PrecisionPolicy::moments, "AdamW's moments");
+        "gathered weights, activations and their gradients; auto: bf16 on GPUs, else fp32");
+  t.add("precision.reduce", &C::precision, &PrecisionPolicy::reduce, "gradients sent inside a shard group",
+        one_of(types));
+  t.add("precision.buffers", &C::precision, &PrecisionPolicy::buffers, "tables of the rotary embedding",
+        one_of(types));
+  t.add("precision.moments", &C::precision, &PrecisionPolicy::moments, "AdamW's moments", one_of(types));
   t.add("precision.products", &C::precision, &PrecisionPolicy::products,
         "operands of the blocks' linear layers; bf16: as parameters");
 

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "src/base/error.hpp"
+#include "src/base/gpu_limits.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
 
@@ -32,8 +33,20 @@ RunConfig resolve(RunConfig config, const ClusterFacts& facts) {
   const int group = shard_group_of(config, world);
   if (config.shard.strategy == Strategy::hybrid_shard || config.shard.strategy == Strategy::hfsdp)
     config.shard.group = group;
+  const bool on_gpus = computes_on_gpus(config, facts);
+  return resolve_arithmetic(std::move(config), on_gpus);
+}
+
+RunConfig resolve_arithmetic(RunConfig config, bool on_gpu) {
   if (config.train.lanes == 0) config.train.lanes = config.train.leaves;
+  if (config.precision.parameters == Precision::automatic)
+    config.precision.parameters = on_gpu ? Precision::bf16 : Precision::fp32;
   return config;
+}
+
+bool computes_on_gpus(const RunConfig& config, const ClusterFacts& facts) {
+  return config.train.device == Device::cuda ||
+         (config.train.device == Device::automatic && facts.gpu != "none");
 }
 
 void check(const RunConfig& config, const ModelShape& model) {
@@ -42,6 +55,10 @@ void check(const RunConfig& config, const ModelShape& model) {
   check_model(model);
   check_training(config, model);
   check_sharding(config, model);
+}
+
+void check_gpu(const RunConfig& config, const ModelShape& model) {
+  check_gpu_attention(config.precision.parameters == Precision::bf16, model.head_size());
 }
 
 }  // namespace holdfast::config

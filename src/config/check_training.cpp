@@ -58,7 +58,7 @@ void check_fp8(const RunConfig& c, const ModelShape& m) {
   if (c.lora.rank > 0)
     refuse("precision.products = fp8 contradicts lora.rank", "8-bit products have no adapters beside them",
            "Use precision.products = bf16?");
-  if (c.precision.parameters != Precision::bf16)
+  if (c.precision.parameters == Precision::fp32)
     refuse("precision.products = fp8 contradicts precision.parameters = fp32",
            "operands are rounded to 8 bits from bf16", "Use bf16 parameters?");
   if (c.fp8.scaling == Scaling::current && c.fp8.margin != 0)

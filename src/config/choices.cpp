@@ -12,7 +12,7 @@ const std::vector<std::string>& names_of<Strategy>() {
 }
 template <>
 const std::vector<std::string>& names_of<Precision>() {
-  static const std::vector<std::string> names = {"fp32", "bf16"};
+  static const std::vector<std::string> names = {"fp32", "bf16", "auto"};
   return names;
 }
 template <>

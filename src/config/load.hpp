@@ -48,16 +48,23 @@ std::string to_toml(const ClusterFacts& facts);
 /// The ranks are ours, holdfast-train. What another program computes, [train] does not say.
 bool own_trainer(const Rank& rank);
 
-/// Settings that may be left 0 filled in: cluster.ranks_per_node from the cluster, shard.group, train.lanes.
+/// Settings that may be left open filled in: cluster.ranks_per_node and precision.parameters from the
+/// cluster, shard.group, train.lanes.
 /// What a run directory's config.toml holds, so that a later change of defaults or of the cluster file does
 /// not change the run.
 RunConfig resolve(RunConfig config, const ClusterFacts& facts);
+/// Without a cluster file, on a GPU or not: train.lanes and precision.parameters.
+RunConfig resolve_arithmetic(RunConfig config, bool on_gpu);
+/// What the cluster file and train.device say of where ranks will compute.
+bool computes_on_gpus(const RunConfig& config, const ClusterFacts& facts);
 /// Ranks that share one copy of the parameters: 1 (no_shard), `world` (full_shard, shard_grad_op), or
 /// shard.group, 0 meaning ranks_per_node. (Under hfsdp the optimizer state is shared by the world.)
 int shard_group_of(const RunConfig& config, int world);
 
 /// Rules across fields that need no cluster; throws Error (usage) with a hint. Those about the world size are
-/// skipped while ranks_per_node is 0: `resolve` first.
+/// skipped while ranks_per_node is 0, and those about types while they are open: `resolve` first.
 void check(const RunConfig& config, const ModelShape& model);
+/// What GPUs cannot compute, in the words of the ranks that would refuse it. Throws Error (usage).
+void check_gpu(const RunConfig& config, const ModelShape& model);
 
 }  // namespace holdfast::config

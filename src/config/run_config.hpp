@@ -9,7 +9,7 @@
 namespace holdfast::config {
 
 enum class Strategy { no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp };
-enum class Precision { fp32, bf16 };
+enum class Precision { fp32, bf16, automatic };
 enum class Products { bf16, fp8 };
 enum class Scaling { delayed, current };
 enum class Recompute { none, selective, attention, full };
@@ -144,10 +144,12 @@ struct Eval {
 
 /// [precision]: how numbers are stored and sent; arithmetic is fp32. Master weights are fp32 always.
 struct PrecisionPolicy {
-  Precision parameters = Precision::fp32;  ///< gathered weights, activations and their gradients
-  Precision reduce = Precision::fp32;      ///< a leaf's weight gradients on the wire inside a shard group
-  Precision buffers = Precision::fp32;     ///< tables of the rotary embedding
-  Precision moments = Precision::fp32;     ///< AdamW's, from step to step
+  Precision parameters =
+      Precision::automatic;  ///< gathered weights, activations and their gradients; auto: bf16 on GPUs, which
+                             ///< compute in nothing else, and fp32 on CPUs (config::resolve)
+  Precision reduce = Precision::fp32;   ///< a leaf's weight gradients on the wire inside a shard group
+  Precision buffers = Precision::fp32;  ///< tables of the rotary embedding
+  Precision moments = Precision::fp32;  ///< AdamW's, from step to step
   /// Operands of the blocks' linear layers: as `parameters`, or rounded to 8 bits for the product.
   Products products = Products::bf16;
   bool operator==(const PrecisionPolicy&) const = default;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/error.hpp"
+#include "src/base/gpu_limits.hpp"
 
 namespace holdfast::cuda {
 
@@ -45,14 +46,7 @@ AttentionShape shape_of(const kernels::Attention& a) {
 }
 
 void check_supported(const AttentionShape& shape, tensor::DType type) {
-  if (type != tensor::DType::bf16)
-    throw Error(Exit::usage, "attention on the GPU computes in bf16 only",
-                "the parameters' precision makes its activations another type",
-                "set precision.parameters = \"bf16\"?");
-  if (shape.head_size % 8 != 0 || shape.head_size > 128)
-    throw Error(Exit::usage, fmt::format("attention on the GPU has no heads of {} elements", shape.head_size),
-                "it supports multiples of 8 up to 128",
-                "choose model.width and model.heads so that heads have 64 or 128?");
+  check_gpu_attention(type == tensor::DType::bf16, shape.head_size);
 }
 
 std::int64_t score_bytes(const AttentionShape& shape, const AttentionPart& part) {

@@ -78,7 +78,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
            FailureReport& report) {
   control::RankLink& link = *report.link;
   const auto start = Clock::now();
-  const Setup setup = read_setup(arguments, find_place(session, agent));
+  Setup setup = read_setup(arguments, find_place(session, agent));
   // Longer than the supervisor waits, so that it names the rank that hangs before its peers give up.
   const auto& limits = setup.config;
   if (limits.trace.flight_recorder)
@@ -94,6 +94,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
                                            .limit = limit,
                                            .recorder = &session.flight(),
                                            .explain = !agent});
+  settle_arithmetic(setup, !device->is_host());
   const auto world = device->communicator(std::move(host));
   claim_run_directory(setup, *world);
   const std::chrono::seconds to_leave(limits.checkpoint.commit_s + 10);

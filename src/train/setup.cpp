@@ -59,6 +59,12 @@ Setup read_setup(const Arguments& arguments, const Place& place) {
   return setup;
 }
 
+void settle_arithmetic(Setup& setup, bool on_gpu) {
+  setup.config = config::resolve_arithmetic(std::move(setup.config), on_gpu);
+  config::check(setup.config, setup.shape);
+  if (on_gpu) config::check_gpu(setup.config, setup.shape);
+}
+
 void claim_run_directory(const Setup& setup, comm::Communicator& world) {
   if (setup.place.agent) return;
   together(world, world.rank() == 0, [&] {

@@ -36,6 +36,9 @@ struct Setup {
 /// node become what MPI has started. Throws Error (usage). Touches nothing.
 Setup read_setup(const Arguments& arguments, const Place& place);
 
+/// What the settings left open until the device was known, and the rules about it. Throws Error (usage).
+void settle_arithmetic(Setup& setup, bool on_gpu);
+
 /// Bare mode, collective: rank 0 makes the run directory, takes its lock for the life of the process (two
 /// runs in one directory would overwrite each other) and writes the resolved settings into it. Under an
 /// agent: nothing to do. The lock is given back when the process ends.

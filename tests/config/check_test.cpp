@@ -73,13 +73,17 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"eval.every is set but there is nothing to evaluate on (data.validation is empty)",
        [](auto& c, auto&) { c.eval.every = 5; }},
       {"precision.buffers = bf16 contradicts precision.parameters = fp32",
-       [](auto& c, auto&) { c.precision.buffers = Precision::bf16; }},
+       [](auto& c, auto&) {
+         c.precision.buffers = Precision::bf16, c.precision.parameters = Precision::fp32;
+       }},
       {"precision.moments = bf16 contradicts optim.beta2 = 0.999 (a step moves the moment by 0.001 of itself",
        [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta2 = 0.999; }},
       {"precision.moments = bf16 contradicts optim.beta1 = 0.998",
        [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta1 = 0.998; }},
       {"precision.products = fp8 contradicts precision.parameters = fp32",
-       [](auto& c, auto&) { c.precision.products = Products::fp8; }},
+       [](auto& c, auto&) {
+         c.precision.products = Products::fp8, c.precision.parameters = Precision::fp32;
+       }},
       {"fp8 needs sizes that are multiples of 16, and train.micro_batch * train.sequence is not (it is 72)",
        [](auto& c, auto&) { eight_bit(c), c.train.sequence = 24, c.train.micro_batch = 3; }},
       {"fp8 needs sizes that are multiples of 16, and model.ffn is not (it is 344)",
@@ -190,6 +194,33 @@ TEST(Check, ResolveFillsWhatWasLeftOpen) {
   EXPECT_EQ(shard_group_of(resolve(c, facts), 24), 24);
   c.shard.strategy = Strategy::no_shard, c.train.lanes = 48;
   EXPECT_EQ(resolve(c, facts).train.lanes, 48);
+}
+
+TEST(Check, JobsForGpusComputeInBf16) {
+  ClusterFacts gpus, cpus;
+  gpus.gpu = "h100", gpus.gpus_per_node = cpus.gpus_per_node = 8;
+  const auto resolved = [](const ClusterFacts& facts, Device device, Precision asked = Precision::automatic) {
+    RunConfig c;
+    c.train.device = device, c.precision.parameters = asked;
+    return resolve(c, facts).precision.parameters;
+  };
+  EXPECT_EQ(resolved(gpus, Device::automatic), Precision::bf16);
+  EXPECT_EQ(resolved(gpus, Device::cpu), Precision::fp32);
+  EXPECT_EQ(resolved(cpus, Device::automatic), Precision::fp32);
+  EXPECT_EQ(resolved(cpus, Device::cuda), Precision::bf16);
+  EXPECT_EQ(resolved(gpus, Device::automatic, Precision::fp32), Precision::fp32) << "check_gpu refuses it";
+  RunConfig c = resolve({}, gpus);
+  check_gpu(c, {});
+  c.precision.parameters = Precision::fp32;
+  EXPECT_EQ(
+      test::refusal_of([&] { check_gpu(c, {}); }).text,
+      "attention on the GPU computes in bf16 only (the parameters' precision makes its activations another "
+      "type). set precision.parameters = \"bf16\"?");
+  c.precision.parameters = Precision::bf16;
+  ModelShape wide;
+  wide.width = 1024, wide.heads = wide.kv_heads = 4;
+  EXPECT_THAT(test::refusal_of([&] { check_gpu(c, wide); }).text,
+              HasSubstr("attention on the GPU has no heads of 256 elements"));
 }
 
 TEST(Check, WhatAnotherProgramComputesIsItsBusiness) {

@@ -114,7 +114,7 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
        {"shard.strategy must be one of no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp",
         "Did you mean shard_grad_op?"}},
       {"[precision]\nparameters = \"fp16\"\n",
-       {"precision.parameters must be one of fp32, bf16, not \"fp16\""}},
+       {"precision.parameters must be one of fp32, bf16, auto, not \"fp16\""}},
       {"[guard]\non_nan = \"report\"\n", {"guard.on_nan must be one of stop, skip, rollback"}},
       {"[guard]\nwindow = 129\n", {"guard.window must be between 4 and 128, not 129"}},
       {"[shard]\nprefetch_forward = 17\n", {"shard.prefetch_forward must be between 0 and 16, not 17"}},

@@ -386,8 +386,8 @@ TEST(Plan, Refuses) {
       {nabu.c_str(),
        {"model.file=llama2-70b"},
        Exit::impossible,
-       "a rank needs 157.39 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
-       "68.98 GB, parameters 34.49 GB, gradient sums 34.54 GB, gathered units 8.94 GB, gradients of a "
+       "a rank needs 152.92 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
+       "68.98 GB, parameters 34.49 GB, gradient sums 34.54 GB, gathered units 4.47 GB, gradients of a "
        "micro-batch 8.94 GB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
       {nabu.c_str(),
        {"shard.strategy=no_shard", "train.lanes=992"},
@@ -402,6 +402,14 @@ TEST(Plan, Refuses) {
        {"train.leaves=1001"},
        Exit::usage,
        "train.leaves is not a multiple of the ranks of a shard group (1001 leaves, groups of 8 ranks"},
+      {nabu.c_str(),
+       {"precision.parameters=fp32"},
+       Exit::usage,
+       "attention on the GPU computes in bf16 only"},
+      {"quickstart",
+       {"train.device=cuda", "precision.parameters=fp32"},
+       Exit::usage,
+       "attention on the GPU computes in bf16 only"},
       {"quickstart",
        {"train.sequence=1024"},
        Exit::usage,
