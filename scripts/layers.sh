@@ -35,7 +35,7 @@ launcher/diagnose: src/control src/flight src/base
 launcher/health: slurm src/control src/config src/base
 launcher/supervise: launcher/diagnose launcher/plan src/control src/config src/flight src/base
 launcher/agent: launcher/supervise launcher/diagnose slurm checkpoint_index src/control src/config src/flight src/base
-launcher/job: launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
+launcher/job: launcher/agent launcher/supervise launcher/plan slurm checkpoint_index src/data src/control src/config src/base
 launcher/drill: launcher/supervise slurm src/control src/config src/base
 launcher/cli: launcher/health launcher/drill launcher/job launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
 '

@@ -7,6 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/job_options.hpp"
+#include "launcher/job/rank_inputs.hpp"
+#include "launcher/job/run_dir_setup.hpp"
+#include "launcher/job/run_history.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/plan/plan_text.hpp"
 #include "launcher/plan/topology.hpp"
@@ -23,14 +26,20 @@ struct PlanOptions {
 };
 
 void print_plan(const PlanOptions& options) {
-  const auto config = options.job.load().config;
+  auto config = options.job.load().config;
   const auto facts = config::load_cluster(config.cluster.file);
   const auto model = config::model_of(config);
   config::check(config, model);
+  const RunDir run = config.run.dir.empty() ? RunDir{} : run_dir_of(config);
+  config = config::resolve(with_lanes_of(run, std::move(config)), facts);
   const auto nodes = options.on.empty()
                          ? hypothetical_nodes(facts, config.cluster.nodes, config.cluster.spares)
                          : slurm::expand(options.on);
-  const Plan plan = make_plan(config, model, facts, nodes, std::nullopt);
+  Plan plan = make_plan(config, model, facts, nodes, std::nullopt);
+  check_model(run, model);
+  check_checkpoint(run, config, model);
+  for (const Error& absent : check_rank_inputs(config, model))
+    plan.warnings.push_back(fmt::format("submit would refuse it here: {}", absent.what()));
   if (options.json) {
     std::cout << to_json(plan).dump(2) << "\n";
   } else {

@@ -5,10 +5,11 @@
 
 #include <cerrno>
 
+#include "launcher/job/rank_inputs.hpp"
+#include "launcher/job/run_history.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
-#include "src/config/bind.hpp"
 #include "src/config/load.hpp"
 #include "src/config/mixture.hpp"
 #include "src/control/secret.hpp"
@@ -17,27 +18,6 @@ namespace holdfast::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_own_trainer(const config::RunConfig& config) {
-  return !config.rank.command.empty() && fs::path(config.rank.command.front()).filename() == "holdfast-train";
-}
-
-/// What tells two models apart, or "".
-std::string difference(const config::ModelShape& here, const config::ModelShape& there) {
-  for (const auto& setting : config::model_settings())
-    if (setting.key != "name" && setting.get(here) != setting.get(there))
-      return fmt::format("{} is {} there and {} here", setting.name(), config::spell(setting.get(there)),
-                         config::spell(setting.get(here)));
-  return {};
-}
-
-void check_model(const RunDir& run, const config::ModelShape& model) {
-  if (!fs::exists(run.model())) return;
-  const std::string different = difference(model, config::load_model(run.model().string()));
-  if (!different.empty())
-    throw Error(Exit::usage, "the run directory " + run.path.string() + " is the run of another model",
-                different, "Choose another run.dir?");
-}
 
 /// A script of one's own names the job file again when its job is requeued.
 bool comes_back(const RunDir& run, std::optional<slurm::JobId> job) {
@@ -51,37 +31,15 @@ void check_resume(const RunDir& run, const config::RunConfig& config, std::optio
   if (resume == "none" && !files::list(run.checkpoints()).empty() && !comes_back(run, job))
     throw Error(Exit::usage, "the run directory " + run.path.string() + " holds checkpoints",
                 "run.resume is none, which would train over them", "Choose another run.dir, or resume=auto?");
-  if (resume != "none" && resume != "auto" && !fs::exists(resume))
-    throw Error(Exit::usage, "there is no checkpoint " + resume, "run.resume names it",
-                "Use auto, none or the path of a checkpoint?");
 }
 
-void check_weights(const config::RunConfig& config) {
-  if (!is_own_trainer(config)) return;
-  if (const auto& path = config.model.weights; !path.empty() && !fs::exists(path))
-    throw Error(Exit::usage, "there are no weights at " + path, "model.weights names them",
-                "Name a Hugging Face folder, a safetensors file, a checkpoint or a run?");
-  if (const auto& path = config.lora.weights; !path.empty() && !fs::exists(path))
-    throw Error(Exit::usage, "there are no adapters at " + path, "lora.weights names them",
-                "Name a folder of PEFT, a checkpoint or a run?");
-}
-
-void check_tokens(const config::RunConfig& config) {
-  if (!is_own_trainer(config)) return;
-  const auto parts = config::mixture_of(config.data);
-  if (parts.empty())
+void check_inputs(const RunFiles& files) {
+  const config::RunConfig& config = files.config;
+  if (config::own_trainer(config.rank) && config::mixture_of(config.data).empty())
     throw Error(Exit::usage, "data.tokens is not set", "holdfast-train needs a token file",
                 "Make one with 'holdfast data prepare'?");
-  for (const config::MixturePart& part : parts) {
-    std::error_code error;
-    const auto bytes = fs::file_size(part.path, error);
-    if (error)
-      throw Error(Exit::usage, "cannot use the token file " + part.path, error.message(),
-                  "Make one with 'holdfast data prepare'?");
-    if (bytes == 0)
-      throw Error(Exit::usage, "the token file " + part.path + " is empty", "",
-                  "Make it again with 'holdfast data prepare'?");
-  }
+  const auto absent = check_rank_inputs(config, files.model);
+  if (!absent.empty()) throw absent.front();
 }
 
 void create_folder(const fs::path& folder) {
@@ -125,8 +83,7 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
 }
 
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job) {
-  check_tokens(files.config);
-  check_weights(files.config);
+  check_inputs(files);
   const auto status = fs::status(run.path);
   if (fs::exists(status) && !fs::is_directory(status))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a directory", "",
@@ -137,6 +94,7 @@ void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm
                 "it holds other files and no config.toml", "Choose another run.dir?");
   check_model(run, files.model);
   check_resume(run, files.config, job);
+  check_checkpoint(run, files.config, files.model);
 }
 
 void create_folders(const RunDir& run) {

@@ -31,9 +31,9 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
 
 /// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
 /// run of another model (naming the first difference), or holds checkpoints while run.resume says none
-/// (those of `job`, which has the directory already and comes back to it, do not count); or when run.resume
-/// names no checkpoint, or, while the ranks are ours, model.weights or lora.weights nothing that is there or
-/// data.tokens no file with something in it.
+/// (those of `job`, which has the directory already and comes back to it, do not count); or when ranks would
+/// refuse what they are to read (check_rank_inputs; what is not there, too) or to go on from
+/// (check_checkpoint).
 /// Reads only; nothing needs to exist.
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 

@@ -99,6 +99,16 @@ std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
          plan.memory.state.optimizer;
 }
 
+/// They are estimated, to a thousandth or so: what is far too much is refused, what is close is a warning.
+void refuse_activations(const Memory& memory, const ClusterFacts& facts) {
+  if (memory.capacity == 0 || memory.activations <= memory.capacity) return;
+  throw Error(Exit::impossible,
+              fmt::format("a rank's activations need about {} but {} has {}", bytes_text(memory.activations),
+                          facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
+              fmt::format("everything else needs {}", bytes_text(memory.needed() - memory.activations)),
+              "Set train.recompute = \"full\", or train.micro_batch or train.sequence lower?");
+}
+
 void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
   const auto say = [&](std::string text) { plan.warnings.push_back(std::move(text)); };
   if (plan.spares < config.cluster.spares)
@@ -179,6 +189,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
 
   plan.parameters = config::parameters_of(model);
   plan.memory = memory_of(config, model, facts, plan.group_size, plan.replicas());
+  refuse_activations(plan.memory, facts);
   plan.checkpoint_bytes = (4 + 2 * bytes_of(config.precision.moments)) * config::trained_parameters_of(model);
   plan.checkpoint_every = config.checkpoint.every;
   if (facts.storage_write_bytes_s > 0)

@@ -106,7 +106,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
 }
 
 std::string Engine::numerics() const {
-  return numerics_identity(setup_.config, lanes_.lanes(), base_.digest,
+  return numerics_identity(setup_.config, base_.digest,
                            device_.kernels().identity(type_of(setup_.config.precision.parameters)));
 }
 

@@ -8,9 +8,9 @@
 
 namespace holdfast::train {
 
-/// `lanes`: the resolved number; `base`: digest of the weights that adapters are trained on, "" without
-/// adapters; `kernels`: Kernels::identity().
-std::string numerics_identity(const config::RunConfig& config, int lanes, const std::string& base,
+/// `config` is resolved; `base`: digest of the weights that adapters are trained on, "" without adapters;
+/// `kernels`: Kernels::identity().
+std::string numerics_identity(const config::RunConfig& config, const std::string& base,
                               const std::string& kernels);
 
 /// Collective. Throws Error (unhealthy) on every rank when ranks compute differently, for example on unlike

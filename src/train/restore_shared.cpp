@@ -12,6 +12,7 @@
 #include "checkpoint/durable_record.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/config/numerics.hpp"
 #include "src/train/agree.hpp"
 
 namespace holdfast::train {
@@ -30,41 +31,14 @@ std::string settings_of(const std::string& model_toml) {
   return out;
 }
 
-/// The parts of two identities that differ, "was X, now Y; ...": they are lists with commas.
-std::string differences(const std::string& found, const std::string& expected) {
-  std::istringstream was(found), now(expected);
-  std::string out, a, b;
-  for (;;) {
-    const bool more_a = static_cast<bool>(std::getline(was, a, ',')),
-               more_b = static_cast<bool>(std::getline(now, b, ','));
-    if (!more_a && !more_b) return out;
-    if (!more_a) a.clear();
-    if (!more_b) b.clear();
-    const auto trimmed = [](const std::string& s) {
-      return s.substr(std::min(s.size(), s.find_first_not_of(' ')));
-    };
-    if (a != b)
-      out += (out.empty() ? "" : "; ") + fmt::format("was \"{}\", now \"{}\"", trimmed(a), trimmed(b));
-  }
-}
-
 void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path,
                  bool other_numerics, bool speaks) {
   if (settings_of(found.model_toml) != settings_of(expected.model_toml))
     throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
                 "its model file differs from this run's", "Choose another run.dir or model.file?");
   if (found.numerics == checkpoint::imported_numerics) return;
-  const std::string difference = differences(found.numerics, expected.numerics);
-  if (!difference.empty() && !other_numerics)
-    throw Error(
-        Exit::usage,
-        fmt::format("the checkpoint {} was computed with other arithmetic than this run's", path.string()),
-        difference,
-        fmt::format("{}, or run.other_numerics = \"continue\" and give up bit-identical results?",
-                    // Of algorithms, see agree_on_algorithms(): nobody can set them.
-                    difference.find("\"choices ") == std::string::npos
-                        ? "Set it back"
-                        : "Put the tuning.json of the run that made it into this run's directory"));
+  const std::string difference = config::arithmetic_difference(found.numerics, expected.numerics);
+  if (!difference.empty() && !other_numerics) throw config::other_arithmetic(path.string(), difference);
   if (!speaks) return;
   if (!difference.empty()) log::warn("not bit-identical to the run before the checkpoint: {}", difference);
   if (found.data_identity != expected.data_identity)

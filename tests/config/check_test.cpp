@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "src/config/load.hpp"
+#include "src/config/numerics.hpp"
 #include "tests/config/scratch.hpp"
 
 namespace holdfast::config {
@@ -229,6 +230,25 @@ TEST(Check, WhatAnotherProgramComputesIsItsBusiness) {
   EXPECT_THAT(test::refusal_of([&] { check(c, {}); }).text, HasSubstr("fewer leaves than ranks"));
   c.rank.command = {"python3", "train.py"};
   check(c, {});
+}
+
+TEST(Numerics, ACheckpointsIdentityIsComparedAsFarAsSettingsSayIt) {
+  RunConfig c = resolve(good(), {});
+  const std::string mine = arithmetic_of(c);
+  EXPECT_EQ(mine, "leaf 1x128, 8 leaves in 8 lanes, parameters fp32 reduce fp32 buffers fp32 moments fp32");
+  EXPECT_EQ(arithmetic_in(mine + ", cpu fp32 1, avx512, glibc 2.36"), mine);
+  c.lora.rank = 4;
+  EXPECT_EQ(arithmetic_in(arithmetic_of(c) + " base 0123456789abcdef, cpu fp32 1"), arithmetic_of(c));
+  EXPECT_EQ(arithmetic_in(""), "");
+  RunConfig other = good();
+  other.train.sequence = 64;
+  EXPECT_EQ(arithmetic_difference(mine, arithmetic_of(resolve(other, {}))),
+            "was \"leaf 1x128\", now \"leaf 1x64\"");
+  EXPECT_EQ(arithmetic_difference(mine, mine), "");
+  EXPECT_EQ(
+      std::string(other_arithmetic("/c", "was \"a\", now \"b\"").what()),
+      "the checkpoint /c was computed with other arithmetic than this run's (was \"a\", now \"b\"). Set it "
+      "back, or run.other_numerics = \"continue\" and give up bit-identical results?");
 }
 
 }  // namespace

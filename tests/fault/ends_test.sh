@@ -91,7 +91,14 @@ case_cannot_start() {
 }
 
 case_user_error() {
-  start user_error --set data.tokens=/shared/home/text.txt
+  # What `submit` cannot see without reading all of it: tokens that the vocabulary does not have.
+  local bytes
+  bytes=$(stat -c %s "$home/tokens.bin")
+  cp "$home/tokens.bin" "$home/damaged.bin"
+  head -c $(((bytes - 8192) / 4096 * 4096)) /dev/zero | tr '\0' '\377' |
+    dd of="$home/damaged.bin" bs=4096 seek=1 conv=notrunc status=none
+  chown 61000 "$home/damaged.bin"
+  start user_error --set data.tokens=/shared/home/damaged.bin
   ends_as failed 2
   check "one attempt" equal "$(result "$run" '.attempts | length')" 1
   check "the reason is told" holds "$(result "$run" .why)" "token"

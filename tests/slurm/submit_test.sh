@@ -18,7 +18,8 @@ trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
 mini() { timeout 120 "$pod" "$@"; }
-submit() { mini exec holdfast submit quickstart --set data.tokens=/shared/home/tokens.bin "$@"; }
+# Ranks of another program: nothing is trained here.
+submit() { mini exec holdfast submit quickstart --set 'rank.command=["/bin/sleep","600"]' "$@"; }
 name_of() { mini exec squeue -h -a -t all -j "$1" -o %j; }
 state_of() { mini exec squeue -h -a -t all -j "$1" -o %T; }
 in_state() { equal "$(state_of "$1")" "$2"; }
@@ -28,7 +29,6 @@ home=$dir/shared/home
 mkdir -p "$dir/shared/opt/holdfast/bin" "$dir/shared/opt/holdfast/share/holdfast"
 install -m 0755 "$holdfast" "$dir/shared/opt/holdfast/bin/holdfast"
 cp -r "$source/configs" "$dir/shared/opt/holdfast/share/holdfast/"
-echo tokens >"$home/tokens.bin"
 
 # ------------------------------------------------------------ names and paths --
 
@@ -65,7 +65,7 @@ check "an unknown partition is a usage error" equal "$(submit -p nowhere --set r
 check "in SLURM's words" holds "$(<"$dir/err")" "Invalid partition name specified"
 check "and the directory is free again" test -e "$home/p/config.toml" -a ! -e "$home/p/owner.json"
 check "--dry-run needs no SLURM and makes nothing" bash -c "
-  '$pod' exec env PATH=/shared/opt/holdfast/bin holdfast submit quickstart --set data.tokens=/shared/home/tokens.bin --set run.dir=/shared/home/dry --dry-run | grep -q '^#SBATCH --nodes=4' && [[ ! -e '$home/dry' ]]"
+  '$pod' exec env PATH=/shared/opt/holdfast/bin holdfast submit quickstart --set 'rank.command=[\"/bin/sleep\"]' --set run.dir=/shared/home/dry --dry-run | grep -q '^#SBATCH --nodes=4' && [[ ! -e '$home/dry' ]]"
 
 # ------------------------------------------------------- no slurmctld, later --
 

@@ -7,6 +7,7 @@
 #include "src/base/run_dir.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/launcher/run_inputs.hpp"
 #include "tests/slurm/fake_tools.hpp"
 
 namespace holdfast {
@@ -26,10 +27,11 @@ class SubmitCommand : public ::testing::Test {
     tools.answer("sbatch", test::FakeTools::captured("sbatch_parsable.txt"));
     tools.answer("squeue", "1|PENDING|None||n/a|N/A|quickstart\n");
   }
-  Finished submit(std::vector<std::string> more) {
+  Finished submit(std::vector<std::string> more) { return call("submit", std::move(more)); }
+  Finished call(const std::string& verb, std::vector<std::string> more) {
     Command command;
     command.argv = {HOLDFAST_PROGRAM,
-                    "submit",
+                    verb,
                     HOLDFAST_SOURCE_DIR "/configs/jobs/quickstart.toml",
                     "--set",
                     "data.tokens=" + tokens,
@@ -42,7 +44,7 @@ class SubmitCommand : public ::testing::Test {
 
   test::Scratch scratch;
   test::FakeTools tools;
-  std::string tokens = scratch.write("tokens.bin", "tokens").string();
+  std::string tokens = test::write_tokens(scratch.path() / "tokens.bin");
   RunDir run{scratch.path() / "runs" / "it's $(a) run"};
 };
 
@@ -150,6 +152,96 @@ TEST_F(SubmitCommand, refuses_nonsense_before_anything_happens) {
       << "more nodes than the cluster has";
   EXPECT_EQ(tools.calls(), "");
   EXPECT_FALSE(fs::exists(run.path));
+}
+
+/// What ranks would refuse hours later, `plan` and `submit` refuse at once, in the same words.
+TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
+  const std::string large = test::write_tokens(scratch.path() / "large.bin", 5000),
+                    text = scratch.write("text.jsonl", std::string(9000, '{')).string(),
+                    script = scratch.write("train.sh", "#!/bin/sh\n").string();
+  config::RunConfig began = config::load(HOLDFAST_SOURCE_DIR "/configs/jobs/quickstart.toml").config;
+  began = config::resolve(began, config::load_cluster("minipod"));
+  test::write_manifest(run.checkpoints() / "step-00000010", began, config::load_model("tiny"));
+  scratch.write("runs/it's $(a) run/config.toml", config::to_toml(began));
+  struct Case {
+    std::vector<std::string> words;
+    const char* says;
+  };
+  const std::vector<std::string> on_gpus = {"--set", "cluster.file=jeroboam", "--spares=0", "--set"};
+  auto fp32 = on_gpus, heads = on_gpus;
+  fp32.push_back("precision.parameters=fp32");
+  heads.push_back("model.file=" + scratch
+                                      .write("wide.toml",
+                                             "[model]\nvocabulary = 512\nwidth = 512\nlayers = 1\n"
+                                             "heads = 2\nkv_heads = 2\nffn = 64\nmax_sequence = 512\n")
+                                      .string());
+  for (const auto& [words, says] : std::vector<Case>{
+           {fp32, "attention on the GPU computes in bf16 only"},
+           {heads, "attention on the GPU has no heads of 256 elements"},
+           {{"--set", "train.leaves=9", "--set", "train.lanes=0"},
+            "not a multiple of the ranks of a shard group"},
+           {{"-N", "3"}, "too few lanes for the replicas (2 lanes of 4 leaves, 3 replicas of 2 ranks)"},
+           {{"--set", "data.tokens=" + large}, "has another vocabulary than the model (5000 tokens"},
+           {{"--set", "data.tokens=" + text},
+            "not a token file). Make it again with `holdfast data prepare`"},
+           {{"--set", "rank.command=[\"" + script + "\"]"}, "no file that may be executed"},
+           {{"--set", "train.sequence=64"}, "was \"leaf 2x128\", now \"leaf 2x64\""},
+           {{"--resume", run.path.string()}, "It is a run directory; name one of its checkpoints"},
+       })
+    for (const std::string verb : {"plan", "submit"}) {
+      auto all = words;
+      if (verb == "submit") all.emplace_back("--dry-run");
+      const auto done = call(verb, all);
+      EXPECT_EQ(done.status, 2) << verb << ' ' << says << done.err;
+      EXPECT_THAT(done.err, HasSubstr(says)) << verb;
+      EXPECT_THAT(done.out, IsEmpty());
+    }
+  // Other machines may have what is not here: a plan says so, and a job is not submitted.
+  for (const auto& [words, says] : std::vector<Case>{
+           {{"--set", "data.tokens=/nowhere"}, "cannot use the token file /nowhere"},
+           {{"--set", "rank.command=[\"/nowhere/train\"]"}, "there is no program '/nowhere/train'"},
+           {{"--set", "rank.command=[\"no-such-program\"]"}, "there is no program 'no-such-program'"},
+       }) {
+    EXPECT_THAT(call("plan", words).out, HasSubstr(std::string("submit would refuse it here: ") + says));
+    const auto done = submit(words);
+    EXPECT_EQ(done.status, 2);
+    EXPECT_THAT(done.err, HasSubstr(says));
+  }
+  // The same job in every layout that divides it goes on from that checkpoint.
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"-N", "1"}, {"-N", "2", "--set", "shard.strategy=hfsdp"}, {"-N", "4", "--set", "shard.group=4"}})
+    for (const std::string verb : {"plan", "submit"}) {
+      auto all = words;
+      if (verb == "submit") all.emplace_back("--dry-run");
+      const auto done = call(verb, all);
+      EXPECT_EQ(done.status, 0) << verb << words.back() << done.err;
+    }
+  EXPECT_EQ(tools.calls(), "");
+}
+
+TEST_F(SubmitCommand, a_job_goes_on_in_any_layout_by_default) {
+  tools.answer("squeue", test::FakeTools::captured("job_cancelled.txt"));
+  const std::vector<std::string> open = {"--set", "train.lanes=0"};
+  ASSERT_EQ(submit(open).status, 0);
+  EXPECT_EQ(config::load(run.config()).config.train.lanes, 8) << "of the batch, not of the two replicas";
+  test::write_manifest(run.checkpoints() / "step-00000010", config::load(run.config()).config,
+                       config::load_model("tiny"));
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"-N", "1"},
+                                             {"-N", "4"},
+                                             {"-N", "3"},
+                                             {"-N", "4", "--set", "shard.group=1"},
+                                             {"-N", "2", "--set", "shard.strategy=full_shard"}}) {
+    auto all = open;
+    all.insert(all.end(), words.begin(), words.end());
+    const auto done = submit(all);
+    EXPECT_EQ(done.status, 0) << words.back() << done.err;
+    EXPECT_EQ(config::load(run.config()).config.train.lanes, 8);
+  }
+  // Without the flag the job file says 2, which is another order of additions.
+  const auto other = submit({});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("was \"8 leaves in 8 lanes\", now \"8 leaves in 2 lanes\""));
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include "launcher/job/run_history.hpp"
 #include "src/base/files.hpp"
 #include "src/config/load.hpp"
 #include "src/control/secret.hpp"
 #include "tests/config/scratch.hpp"
+#include "tests/launcher/run_inputs.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -19,8 +21,9 @@ class RunDirSetup : public ::testing::Test {
  protected:
   RunDirSetup() {
     wanted.config.run.dir = (scratch.path() / "run").string();
-    wanted.config.data.tokens = scratch.write("tokens.bin", "tokens").string();
+    wanted.config.data.tokens = test::write_tokens(scratch.path() / "tokens.bin");
     wanted.facts = config::load_cluster(HOLDFAST_SOURCE_DIR "/configs/clusters/minipod.toml");
+    wanted.config = config::resolve(wanted.config, wanted.facts);
     wanted.plan = "{}\n", wanted.script = "#!/bin/bash\n";
   }
   void set_up() {
@@ -131,7 +134,7 @@ TEST_F(RunDirSetup, refuses_weights_that_are_not_there) {
   wanted.config.model.weights = (scratch.path() / "nowhere").string();
   EXPECT_THAT(refusal().text, HasSubstr("there are no weights at"));
   EXPECT_EQ(refusal().exit, Exit::usage);
-  wanted.config.rank.command = {"./mine"};  // what they mean to another program is its business
+  wanted.config.rank.command = {"true"};  // what they mean to another program is its business
   check_run_dir(run, wanted);
 }
 
@@ -162,6 +165,115 @@ TEST_F(RunDirSetup, wants_tokens_for_our_own_trainer_only) {
     wanted.config.rank.command = {"true"};
     check_run_dir(run, wanted);
   }
+}
+
+TEST_F(RunDirSetup, refuses_token_files_as_ranks_would) {
+  run = run_dir_of(wanted.config);
+  const auto says = [&](const std::string& tokens) {
+    wanted.config.data.tokens = tokens;
+    const auto refused = refusal();
+    EXPECT_EQ(refused.exit, Exit::usage);
+    return refused.text;
+  };
+  EXPECT_THAT(says(test::write_tokens(scratch.path() / "large.bin", 5000)),
+              HasSubstr("large.bin has another vocabulary than the model (5000 tokens; model tiny knows "));
+  EXPECT_THAT(says(scratch.write("text.jsonl", std::string(9000, '{')).string()),
+              HasSubstr("not a token file"));
+  EXPECT_THAT(says(test::write_tokens(scratch.path() / "short.bin", 256, 100)), HasSubstr("too short"));
+  EXPECT_THAT(
+      says(test::write_tokens(scratch.path() / "rows.bin", 256, 4096, 64)),
+      HasSubstr("packed for another train.sequence (its rows have 64 tokens, train.sequence is 256)"));
+  wanted.config.data.tokens = "";
+  wanted.config.data.mixture = {test::write_tokens(scratch.path() / "a.bin", 256, 4096, 0, "a") + " 1",
+                                test::write_tokens(scratch.path() / "b.bin", 256, 4096, 0, "b") + " 1"};
+  EXPECT_THAT(refusal().text, HasSubstr("b.bin was made by another tokenizer than that of "));
+  wanted.config.data.other_tokenizer = true;
+  check_run_dir(run, wanted);
+  wanted.config.eval.every = 5, wanted.config.data.validation = "/nowhere";
+  EXPECT_THAT(refusal().text, HasSubstr("cannot use the token file /nowhere (No such file"));
+}
+
+TEST_F(RunDirSetup, wants_a_program_that_runs) {
+  run = run_dir_of(wanted.config);
+  const auto says = [&](const std::string& program) {
+    wanted.config.rank.command = {program};
+    const auto refused = refusal();
+    EXPECT_EQ(refused.exit, Exit::usage);
+    return refused.text;
+  };
+  EXPECT_THAT(says("/nowhere/train.sh"),
+              HasSubstr("there is no program '/nowhere/train.sh' (rank.command names it"));
+  EXPECT_THAT(says("no-such-program"),
+              HasSubstr("there is no program 'no-such-program' (rank.command names it, and "
+                        "it is not in PATH ("));
+  EXPECT_THAT(says(scratch.path().string()), HasSubstr("is not a program"));
+  const auto script = scratch.write("bin/train.sh", "#!/bin/sh\n");
+  EXPECT_THAT(says(script.string()), HasSubstr("no file that may be executed). chmod +x it"));
+  fs::permissions(script, fs::perms::owner_all);
+  check_run_dir(run, wanted);
+  wanted.config.rank.command = {"train.sh"};
+  EXPECT_THAT(refusal().text, HasSubstr("not in PATH"));
+  wanted.config.rank.environment = {"PATH=/usr/bin:" + script.parent_path().string()};
+  check_run_dir(run, wanted);
+  wanted.config.rank.command = {"holdfast-train"};  // comes with this program, or in a bundle
+  check_run_dir(run, wanted);
+}
+
+TEST_F(RunDirSetup, refuses_a_checkpoint_of_other_arithmetic_as_ranks_would) {
+  set_up();
+  const auto step = run.checkpoints() / "step-00000010";
+  test::write_manifest(step, wanted.config, wanted.model);
+  check_run_dir(run, wanted);
+  const auto good = wanted;
+  wanted.config.train.sequence = 128;
+  EXPECT_EQ(refusal().exit, Exit::usage);
+  EXPECT_THAT(refusal().text,
+              HasSubstr("the checkpoint " + step.string() +
+                        " was computed with other arithmetic than this run's (was \"leaf 1x256\", now "
+                        "\"leaf 1x128\"). Set it back, or run.other_numerics = \"continue\""));
+  wanted.config.run.other_numerics = "continue";
+  check_run_dir(run, wanted);
+  wanted = good;
+  wanted.config.precision.reduce = config::Precision::bf16;
+  EXPECT_THAT(refusal().text, HasSubstr("reduce bf16"));
+  wanted = good;
+  wanted.config.cluster.nodes = 4,
+  wanted.config.shard.strategy = config::Strategy::hfsdp;  // other layouts go on
+  check_run_dir(run, wanted);
+  fs::remove(step / "manifest.json");  // what cannot be read now, ranks may read later
+  wanted.config.train.sequence = 128;
+  check_run_dir(run, wanted);
+}
+
+TEST_F(RunDirSetup, wants_a_checkpoint_where_one_is_named) {
+  set_up();
+  const RunDir other{scratch.path() / "other"};
+  wanted.config.run.resume = other.path.string();
+  EXPECT_THAT(refusal().text, HasSubstr("there is no checkpoint"));
+  test::write_manifest(other.checkpoints() / "step-00000010", wanted.config, wanted.model);
+  EXPECT_EQ(refusal().exit, Exit::usage);
+  EXPECT_THAT(refusal().text, HasSubstr("cannot resume from " + other.path.string()));
+  EXPECT_THAT(refusal().text, HasSubstr("It is a run directory; name one of its checkpoints, for example " +
+                                        (other.checkpoints() / "step-00000010").string()));
+  wanted.config.run.resume = (other.checkpoints() / "step-00000010").string();
+  check_run_dir(run, wanted);
+  auto shape = wanted.model;
+  shape.layers += 1;
+  test::write_manifest(wanted.config.run.resume, wanted.config, shape);
+  EXPECT_THAT(refusal().text, HasSubstr("belongs to another model (model.layers is 3 there and 2 here)"));
+}
+
+TEST_F(RunDirSetup, a_run_keeps_its_lanes) {
+  wanted.config.train.lanes = 2;
+  set_up();
+  config::RunConfig open = wanted.config;
+  open.train.lanes = 0;
+  EXPECT_EQ(with_lanes_of(run, open).train.lanes, 2);
+  EXPECT_EQ(with_lanes_of({}, open).train.lanes, 0);
+  open.train.lanes = 4;
+  EXPECT_EQ(with_lanes_of(run, open).train.lanes, 4) << "asked for by name";
+  open.train.lanes = 0, open.train.leaves = 16;
+  EXPECT_EQ(with_lanes_of(run, open).train.lanes, 0) << "of another batch";
 }
 
 TEST_F(RunDirSetup, closes_an_open_folder) {

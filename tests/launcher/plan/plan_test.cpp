@@ -410,6 +410,7 @@ TEST(Plan, Refuses) {
        {"train.device=cuda", "precision.parameters=fp32"},
        Exit::usage,
        "attention on the GPU computes in bf16 only"},
+      {"quickstart", {"train.micro_batch=2000"}, Exit::impossible, "a rank's activations need about "},
       {"quickstart",
        {"train.sequence=1024"},
        Exit::usage,
