@@ -19,6 +19,12 @@ constexpr Millis redial_pause{200};        // to an agent that should be there
 constexpr Millis lost_redial_pause{1000};  // to one that is given up: it may come back as a spare
 constexpr Millis stuck_page{2000};         // decisions wait for the disk: no more of them meanwhile
 
+RunFacts facts_of(const config::RunConfig& config) {
+  RunFacts facts = run_facts_of(config);
+  facts.own_trainer = own_trainer(config.rank);
+  return facts;
+}
+
 double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 bool leads_still(const RunDir& run, int epoch) {
@@ -56,7 +62,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       resigned_(std::move(resigned)),
       journal_(std::move(inherited.journal)),
       supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), epoch,
-                  std::move(inherited.state), steady_seconds(), unix_seconds(), run_facts_of(config_)),
+                  std::move(inherited.state), steady_seconds(), unix_seconds(), facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s),
               [this] {

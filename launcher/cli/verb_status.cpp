@@ -3,6 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/agent/rank_start.hpp"
 #include "launcher/cli/run_called.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"
@@ -28,6 +29,7 @@ StatusFacts gather(const RunDir& run) {
   StatusFacts facts;
   const auto config = config::load(run.config()).config;
   facts.name = config.run.name, facts.steps = config.train.steps;
+  facts.own_trainer = own_trainer(config.rank);
   for (const auto& event : read_events(run)) {
     apply_event(facts.state, event);
     if (event.value("event", "") == "leader_elected") facts.leader = event.value("node", "");

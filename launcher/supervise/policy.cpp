@@ -77,6 +77,13 @@ std::optional<std::vector<int>> without_suspect(const Situation& s, const Failur
   return placement;
 }
 
+/// What the attempts that used up a budget have in common.
+std::string in_common(const Situation& s, const std::string& known) {
+  if (s.state.attempts.empty() || s.state.attempts.back().reports) return known;
+  return fmt::format("ended within {} s of their start (supervise.assumed_progress_s)",
+                     s.limits.assumed_progress_s);
+}
+
 RunState::Verdict verdict_of(const PolicyRow& row, const Facts& facts, const Situation& s,
                              const Failure& failure) {
   RunState::Verdict v;
@@ -95,11 +102,11 @@ RunState::Verdict verdict_of(const PolicyRow& row, const Facts& facts, const Sit
   } else if (facts.same_again) {
     v.why += "; another try would fail the same way on any node";
   } else if (facts.same_step) {
-    v.why = fmt::format("{} attempts in a row ended at step {} on healthy nodes; last: {}",
-                        s.state.same_step_count, s.state.same_step, failure.evidence);
+    v.why = fmt::format("{} attempts in a row {} on healthy nodes; last: {}", s.state.same_step_count,
+                        in_common(s, fmt::format("ended at step {}", s.state.same_step)), failure.evidence);
   } else if (facts.no_progress) {
-    v.why = fmt::format("{} attempts in a row brought neither a new step nor a checkpoint; last: {}",
-                        s.state.no_progress, failure.evidence);
+    v.why = fmt::format("{} attempts in a row {}; last: {}", s.state.no_progress,
+                        in_common(s, "brought neither a new step nor a checkpoint"), failure.evidence);
   } else if (facts.restarts_used) {
     v.why = fmt::format("supervise.max_restarts = {} is used up; last: {}", s.limits.max_restarts,
                         failure.evidence);

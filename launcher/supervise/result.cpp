@@ -46,7 +46,7 @@ json result_of(const RunState& s) {
                         {"first_step_s", or_null(a.first_step_s)},
                         {"lost_steps", a.lost_steps},
                         {"restored_from", from},
-                        {"last_step", a.last_step},
+                        {"last_step", a.reports ? json(a.last_step) : json(nullptr)},
                         {"placement", a.placement}});
   }
   const double wall = s.verdict ? s.verdict->at - s.began_at : 0;

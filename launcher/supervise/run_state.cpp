@@ -20,9 +20,9 @@ AttemptRecord* attempt(RunState& state, const json& e) {
   return nullptr;
 }
 
-/// Did this attempt bring the run forward?
-void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_before) {
-  const bool forward = a.last_step > s.best_step || s.durable_step > durable_before;
+/// Did this attempt bring the run forward? `assumed`: nobody knows, and it ran long enough to have done so.
+void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_before, bool assumed) {
+  const bool forward = assumed || a.last_step > s.best_step || s.durable_step > durable_before;
   s.best_step = std::max(s.best_step, a.last_step);
   s.no_progress = forward ? 0 : s.no_progress + 1;
 }
@@ -116,7 +116,9 @@ void ended(RunState& s, const json& e) {
   a->evidence = evidence_of(e), a->advice = e.value("advice", "");
   a->last_step = std::max(a->last_step, e.value("step", std::int64_t{0}));
   a->untried = e.value("untried", false);
-  if (a->cause == "finished" || !e.value("healthy", false)) {
+  a->reports = e.value("reports", true), a->ran_s = e.value("ran_s", 0.0);
+  const bool assumed = e.value("progress_assumed", false);
+  if (a->cause == "finished" || !e.value("healthy", false) || assumed) {
     s.same_step_count = 0, s.same_step = -1;
   } else if (s.same_step == a->last_step) {
     ++s.same_step_count;
@@ -127,7 +129,7 @@ void ended(RunState& s, const json& e) {
     ++s.setbacks;
   else if (e.value("counts", true))
     s.setbacks = 0;
-  if (e.value("counts", true)) count_progress(s, *a, a->durable_before);
+  if (e.value("counts", true)) count_progress(s, *a, a->durable_before, assumed);
   if (const std::string host = e.value("failed_host", ""); !host.empty()) ++s.failed_starts[host];
   if (!a->node.empty() && e.value("blamed", false)) ++s.failures[a->node];
 }

@@ -24,6 +24,8 @@ struct AttemptRecord {
   std::string cause;      ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
   std::string node;       ///< the culprit's
   int rank = -1;          ///< the culprit
+  bool reports = true;    ///< its ranks said how far they were; if not, `last_step` means nothing
+  double ran_s = 0;       ///< if not: from all ranks up to its end
   bool untried = false;   ///< a node was lost before the ranks were up: it counts for no limit
   double detected_s = 0;  ///< from the culprit's last sign of life to the decision ...
   double decided_s = 0;   ///< ... and of that, from what was first heard of the failure

@@ -10,7 +10,11 @@ namespace {
 
 using nlohmann::json;
 
-std::string headline(const RunState& s) {
+/// The program of somebody else, none of whose checkpoints Holdfast has seen.
+bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durable_step < 0; }
+
+std::string headline(const StatusFacts& f) {
+  const RunState& s = f.state;
   if (s.verdict)
     return s.verdict->exit_code == 0
                ? "done"
@@ -18,12 +22,14 @@ std::string headline(const RunState& s) {
                              s.verdict->why.empty() ? "" : ": ", s.verdict->why);
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
-  if (s.drain && s.drain->what.stop) return fmt::format("saving, then the end ({})", s.drain->what.reason);
+  if (s.drain && s.drain->what.stop)
+    return fmt::format("saving, then the end ({})", s.drain->what.reason);
   if (a.ended_at) return "between attempts";
   if (!s.evicting.empty()) return "saving, then on without " + s.evicting.begin()->first;
   if (s.paused) return "paused";
   if (a.first_step_at) return "training";
-  return a.restored ? "restored, first step under way" : "starting ranks";
+  if (a.restored) return "restored, first step under way";
+  return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
 }
 
 std::vector<std::string> spares(const StatusFacts& f) {
@@ -59,7 +65,9 @@ std::string in_words(const AttemptRecord& a) {
     return fmt::format(
         "  {:>3}  running{}\n", a.number,
         a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
-  std::string text = fmt::format("  {:>3}  {} at step {}", a.number, a.cause, a.last_step);
+  std::string text = fmt::format("  {:>3}  {} {}", a.number, a.cause,
+                                 a.reports ? fmt::format("at step {}", a.last_step)
+                                           : fmt::format("after {:.1f} s, at an unknown step", a.ran_s));
   if (!a.node.empty()) text += " on " + a.node;
   if (a.cause != "finished") {
     text += fmt::format(", noticed after {:.1f} s", a.detected_s);
@@ -74,7 +82,7 @@ std::string in_words(const AttemptRecord& a) {
 
 std::string status_text(const StatusFacts& f) {
   const RunState& s = f.state;
-  std::string text = fmt::format("{}: {}\n", f.name, headline(s));
+  std::string text = fmt::format("{}: {}\n", f.name, headline(f));
   if (f.last_step) {
     const json& m = *f.last_step;
     const json loss = m.value("loss", json());
@@ -103,8 +111,9 @@ std::string status_text(const StatusFacts& f) {
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
   if (f.epoch > 0) text += fmt::format("leader      {}, epoch {}\n", f.leader, f.epoch);
-  text += s.durable_step < 0 ? "checkpoint  none yet\n"
-                             : fmt::format("checkpoint  step {} is durable\n", s.durable_step);
+  text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} is durable\n", s.durable_step)
+          : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
+                              : "checkpoint  none yet\n";
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += in_words(a);
   if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
@@ -113,7 +122,7 @@ std::string status_text(const StatusFacts& f) {
 
 json status_json(const StatusFacts& f) {
   json j = result_of(f.state);
-  j["name"] = f.name, j["state"] = headline(f.state), j["steps"] = f.steps;
+  j["name"] = f.name, j["state"] = headline(f), j["steps"] = f.steps;
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["unfit"] = f.state.unfit, j["failures"] = f.state.failures;

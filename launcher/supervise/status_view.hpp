@@ -18,6 +18,7 @@ struct StatusFacts {
   std::string leader;                       ///< node of the highest epoch
   std::optional<Roster> roster;             ///< absent: `holdfast run` has not started yet
   std::optional<nlohmann::json> last_step;  ///< last whole line of metrics.jsonl
+  bool own_trainer = true;                  ///< the ranks are holdfast-train
 };
 
 std::string status_text(const StatusFacts& facts);

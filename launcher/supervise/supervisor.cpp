@@ -131,6 +131,7 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
       stragglers_.computed(seen.rank, seen.step, 1e-6 * static_cast<double>(seen.compute_us));
     rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase;
     rank.moves = seen.moves, rank.seen_at = now_;
+    rank.spoke = rank.spoke || seen.step >= 0 || seen.phase != control::Phase::starting || seen.moves > 0;
   }
   if (stage_ == Stage::gathering || stepped_ || !state_.attempt_live()) return;
   auto& live = state_.attempts.back();

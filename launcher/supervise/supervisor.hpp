@@ -80,6 +80,8 @@ using Action =
 /// What of the settings and the plan decides beside [supervise].
 struct RunFacts {
   Shrinking shrinking;
+  /// The ranks are holdfast-train, which speaks with its agent. Another program may, or may not.
+  bool own_trainer = true;
 };
 RunFacts run_facts_of(const config::RunConfig& resolved);
 
@@ -137,6 +139,7 @@ class Supervisor {
   };
   struct RankNow {
     bool started = false, finished = false, exited_well = false;
+    bool spoke = false;  ///< it has said where it is
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
     std::int64_t moves = 0;                     ///< as it counts them
@@ -203,6 +206,10 @@ class Supervisor {
   void finish(RunState::Verdict verdict);
   double hours_left() const;
   std::int64_t trusted_before(const control::RankDoubt& what) const;
+
+  // supervisor_programs.cpp
+  bool reports() const;
+  void tell_progress(nlohmann::json& ended) const;
 
   // supervisor_drain.cpp
   bool stopping() const { return state_.drain && state_.drain->what.stop; }

@@ -129,6 +129,7 @@ void Supervisor::fail(Failure failure) {
                 {"detected_s", heard ? now_ - pending_since_ : failure.silent_s},
                 {"decided_s", decided},
                 {"evidence", evidence}};
+  tell_progress(ended);
   if (!failure.advice.empty()) ended["advice"] = failure.advice;
   if (!failure.gpu.empty()) ended["gpu"] = failure.gpu;
   if (failure.failed_host >= 0) ended["failed_host"] = name(failure.failed_host);
@@ -260,12 +261,15 @@ std::int64_t Supervisor::trusted_before(const control::RankDoubt& what) const {
 }
 
 void Supervisor::finish(RunState::Verdict verdict) {
-  if (state_.attempt_live())
-    record({{"event", "attempt_ended"},
-            {"attempt", attempt()},
-            {"cause", verdict.status},
-            {"step", highest_step()},
-            {"counts", false}});
+  if (state_.attempt_live()) {
+    json ended = {{"event", "attempt_ended"},
+                  {"attempt", attempt()},
+                  {"cause", verdict.status},
+                  {"step", highest_step()},
+                  {"counts", false}};
+    tell_progress(ended);
+    record(std::move(ended));
+  }
   json event = {{"event", "run_finished"},
                 {"exit_code", verdict.exit_code},
                 {"status", verdict.status},

@@ -138,6 +138,9 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "attempts that may fail at one step on healthy nodes", at_least(1));
   t.add("supervise.max_without_checkpoint", &C::supervise, &Supervise::max_without_checkpoint,
         "attempts in a row that may bring the run no further", at_least(1));
+  t.add("supervise.assumed_progress_s", &C::supervise, &Supervise::assumed_progress_s,
+        "an attempt of a program that reports no progress, once it has run so long, counts as progress",
+        at_least(0));
   t.add("supervise.max_node_failures", &C::supervise, &Supervise::max_node_failures,
         "failures of a node after which it is not used again", at_least(1));
   t.add("supervise.min_nodes", &C::supervise, &Supervise::min_nodes,

@@ -85,6 +85,8 @@ struct Supervise {
       3;  ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
   int max_without_checkpoint =
       10;  ///< attempts in a row without a new durable step or any new step before we stop (exit 93)
+  int assumed_progress_s =
+      10;  ///< an attempt whose program says nothing of its progress counts as a step forward after so long
   int max_node_failures = 2;  ///< a node that failed so often is not used again in this job
   int min_nodes = 0;  ///< active nodes that the run may shrink to when spares run out; 0: it never shrinks
   WhenShort when_short = WhenShort::automatic;  ///< spares have run out

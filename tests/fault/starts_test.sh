@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# The ways to start a run, and what runs.
+# The ways to start a run.
 # starts_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(start_fails daemon_fails scratch_swept recipes bare_srun own_allocation any_program)
+all_cases=(start_fails daemon_fails scratch_swept recipes bare_srun own_allocation)
 
 case_start_fails() {
   # The leader's node, a spare, has no room for what mpirun keeps in /tmp: that is nobody's end but its own.
@@ -134,22 +134,5 @@ END
   check "$run: once more, by its directory" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill \
     holdfast run salloc
 }
-
-case_any_program() {
-  # Not a Holdfast program: it sees torch's names; a killed node is replaced all the same.
-  # shellcheck disable=SC2016 # for the rank's shell
-  start any_program --set 'rank.command=["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK attempt $HOLDFAST_ATTEMPT; until [ -e /shared/home/enough ]; do sleep 0.2; done"]'
-  check "ranks are up" soon 60 ranks_up 1
-  local node
-  node=$(nth 2)
-  mini kill-node "$node"
-  check "and up again" soon 120 ranks_up 2
-  touch "$home/enough"
-  ends_as "done" 0
-  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
-  check "the environment" equal "$(cat "$home/$run/logs/attempt-0002/rank-00003.log")" "rank 3 of 4 local 1 attempt 2"
-  mini revive-node "$node"
-}
-ranks_up() { events "$run" | jq -es --argjson a "$1" 'any(.event == "placement_verified" and .attempt == $a)'; }
 
 run_cases "$@"

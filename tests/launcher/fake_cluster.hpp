@@ -15,7 +15,7 @@ namespace holdfast::launcher::test {
 
 struct Shape {
   int slots = 3, spares = 2, ranks_per_node = 2;
-  bool through_mpirun = true, reports = true;  ///< reports: the ranks are Holdfast's own program
+  bool through_mpirun = true, reports = true;  ///< reports: the ranks say where they are, as ours do
   config::Supervise limits = {};
   std::int64_t steps = 1000000, checkpoint_every = 10;
   int drain_s = 25;
@@ -75,6 +75,7 @@ class FakeCluster {
 
   explicit FakeCluster(Shape s = {})
       : setup(std::move(s)), roster(roster_of(setup)), agents(roster.nodes.size()) {
+    setup.facts.own_trainer = setup.facts.own_trainer && setup.reports;
     new_leader(roster.batch_host);
   }
 

@@ -91,9 +91,14 @@ drains() { events "$run" | jq -rs "map(select(.event == \"drain\"))[] | $1"; }
 
 # run_cases HOLDFAST TRAIN TOOL [CASE...]: the undisturbed run, then the cases named, or all.
 run_cases() {
+  undisturbed_run
+  run_alone "$@"
+}
+
+# run_alone HOLDFAST TRAIN TOOL [CASE...]: the same where no case compares with an undisturbed run.
+run_alone() {
   shift 3
   (($#)) || set -- "${all_cases[@]}"
-  undisturbed_run
   local name
   for name; do "case_$name"; done
   conclude
