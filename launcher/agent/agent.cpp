@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "launcher/agent/guardian.hpp"
 #include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "launcher/supervise/journal.hpp"
@@ -69,7 +70,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
     for (const auto& part : messages_of(signs_->look())) tell_leader(part);
   });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
-  signals_ = loop_.on_signals({SIGTERM, SIGINT}, [this](int signal) { signalled(signal); });
+  signals_ = loop_.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [this](int signal) { signalled(signal); });
 }
 
 Agent::~Agent() = default;
@@ -113,14 +114,18 @@ int Agent::serve() {
 
 /// The whole job is told to end, or this node is: either way the state must go where the next job finds it.
 void Agent::signalled(int signal) {
+  slurm_signalled_step_ = slurm_signalled_step_ || signal == slurms_sigterm();
+  signalled_directly_ = signalled_directly_ || signal == SIGTERM;
+  if (signal == slurms_sigterm()) signal = SIGTERM;
   const auto now = Clock::now();
   if (signalled_ && now - *signalled_ < same_signal) return;
   if (std::exchange(signalled_, now)) {
     log::info("signal {} again: ending this node's ranks", signal);
-    return leave(128 + signal);
+    return leave(128 + signal, true);
   }
   log::info("signal {}: asking for a last checkpoint", signal);
   wish({true, signal == SIGTERM ? "SIGTERM" : "SIGINT"});
+  ask_ranks_to_end();  // nobody may lead just now
   // A little more than the leader takes: its word is the better end.
   drain_timer_ = loop_.after(std::chrono::seconds(config_.checkpoint.drain_s) + same_signal, [this, signal] {
     log::warn("no leader has ended the run within {} s: leaving", config_.checkpoint.drain_s);
@@ -133,26 +138,36 @@ void Agent::wish(const Drain& what) {
   tell_leader(*wish_);
 }
 
-void Agent::leave(int code) {
+/// `at_once`: a save that is under way is not waited for.
+void Agent::leave(int code, bool at_once) {
   if (leave_timer_) return;
   exit_code_ = code;
   beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
   campaign_.reset();
+  // Ranks that were asked have the rest of their time, and a second SIGTERM would end many a save.
+  const bool asked = asked_at_ && !at_once;
+  const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
+                                         : Clock::now() + std::chrono::seconds(config_.supervise.stop_s);
   // Our own ranks have saved what they could, and do not listen to SIGTERM.
-  const int signal = own_trainer(config_.rank) ? SIGKILL : SIGTERM;
-  if (code != 0) kill_older(run_, node_, INT32_MAX, signal);
+  if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
   // What is asked to end gets its time; a word that is still on its way to another node gets a moment.
-  const auto soonest = Deadline::in(farewell),
-             latest = Deadline::in(std::chrono::seconds(config_.supervise.stop_s));
-  leave_timer_ = loop_.every(clear_poll, [this, soonest, latest] {
-    const bool empty = latest.passed() ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
-                                       : processes_of(run_, node_).empty();
+  const auto soonest = Deadline::in(farewell);
+  leave_timer_ = loop_.every(clear_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
+    if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
+    const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
+                                              : processes_of(run_, node_).empty();
     if (!empty || !soonest.passed()) return;
     remove_flight_records(run_.path, INT32_MAX);
     claim_.reset();
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
     loop_.stop();
   });
+}
+
+/// mpirun and what it has started beside the ranks: it would have ended them if one of its parts had left.
+void Agent::end_helpers() {
+  for (const auto& p : processes_of(run_, node_))
+    if (p.rank < 0) ::kill(p.pid, SIGKILL);
 }
 
 // --- who is calling ---
@@ -242,7 +257,7 @@ void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello
     guests_.erase(guest->channel.get());
     return guest->channel->close();
   }
-  if (fence == Standing::Fence::newer) drain_.reset();
+  if (fence == Standing::Fence::newer) forget_drain();
   LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
   (hello.role == Hello::Role::shim ? rank.shim : rank.link) = guest->channel;
   if (hello.role == Hello::Role::rank && drain_) guest->channel->send(encode(*drain_));

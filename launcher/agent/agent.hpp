@@ -66,7 +66,8 @@ class Agent {
   void renew_scratch();
   void wish(const control::Drain& what);
   void signalled(int signal);
-  void leave(int code);
+  void leave(int code, bool at_once = false);
+  void end_helpers();
 
   // agent_orders.cpp
   void tell_leader(const control::Message& message);
@@ -90,6 +91,10 @@ class Agent {
   void rank_is_up(LocalRank& rank, pid_t pid);
   void rank_is_gone(int rank, int attempt, int status);
   void tell_end(int rank, int attempt, int status, const std::string& said);
+  void ask_ranks_to_end();
+  void ask_its_children(const LocalRank& rank) const;
+  void forget_drain();
+  bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
   Command attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
                           const std::optional<Restores>& restores = std::nullopt) const;
 
@@ -123,6 +128,9 @@ class Agent {
   std::optional<control::Drain> wish_;   ///< asked for here, for every leader to come
   bool paused_ = false;                  ///< ordered by the leader for the ranks of every attempt
   std::optional<Clock::time_point> signalled_;
+  bool slurm_signalled_step_ = false, signalled_directly_ = false;
+  std::optional<Clock::time_point>
+      asked_at_;  ///< ranks that hear no other word have their SIGTERM since then
   std::map<std::string, std::weak_ptr<Guest>> callers_;  ///< by the id of the order that the leader has
   std::map<int, control::Loop::Handle> dumps_;           ///< of stacks, by rank
 
@@ -137,7 +145,7 @@ class Agent {
 
   std::unique_ptr<control::Listener> tcp_, local_;
   control::Loop::Handle beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_, leave_timer_,
-      drain_timer_, injected_;
+      drain_timer_, ask_timer_, injected_;
   std::map<control::Channel*, std::shared_ptr<Guest>> guests_;
   int exit_code_ = 0;
 };

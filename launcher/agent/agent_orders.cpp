@@ -38,7 +38,9 @@ void Agent::from_leader(const Message& message) {
   if (const auto* verdict = std::get_if<Verdict>(&message)) return ranks_.tell(*verdict);
   if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
-    return ranks_.tell(*drain, standing_.attempt());
+    ranks_.tell(*drain, standing_.attempt());
+    if (drain->stop) ask_ranks_to_end();
+    return;
   }
   if (const auto* pause = std::get_if<Pause>(&message)) {
     // Passed on even if it is no news here: ranks may have been told by the agent before this one.
@@ -55,7 +57,7 @@ void Agent::from_leader(const Message& message) {
 void Agent::clear(int attempt) {
   const auto fence = standing_.meet(attempt);
   if (fence == Standing::Fence::refuse) return;  // an older leader's word that came late
-  if (fence == Standing::Fence::newer) drain_.reset();
+  if (fence == Standing::Fence::newer) forget_drain();
   ranks_.forget_older(attempt);
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;

@@ -1,9 +1,12 @@
 // The agent and the ranks of its node: how they are started, what they say, and how their end is noticed.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 
 #include "launcher/agent/agent.hpp"
+#include "launcher/agent/old_processes.hpp"
+#include "launcher/agent/rank_start.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -14,14 +17,16 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis shim_grace{300};   // between a rank's death and its shim's word about it
-constexpr Millis words_limit{200};  // for the end of its log
+constexpr Millis shim_grace{300};                  // between a rank's death and its shim's word about it
+constexpr Millis words_limit{200};                 // for the end of its log
+constexpr Millis slurm_first{1000};                // its signals reach the nodes one after the other
 }  // namespace
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   if (rank.started) return;
   rank.started = true, rank.pid = pid;
   tell_leader(RankStarted{rank.rank, rank.attempt, pid});
+  if (drain_ && drain_->stop) ask_ranks_to_end();
   if (!rank.shim) return;
   // The shim brings the exit code; if it has died with its rank, the pidfd alone must do.
   children_.watch(pid, [this, number = rank.rank, attempt = rank.attempt] {
@@ -34,6 +39,7 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank || rank->ended) return;
   rank->ended = true;
+  if (rank->asked) ask_its_children(*rank);
   if (status == 0) return tell_end(number, attempt, status, "");
   if (rank->failed) return tell_end(number, attempt, status, rank->failed->why);
   // The end of its log often says why; a file system that does not answer does not keep the end itself back.
@@ -54,6 +60,33 @@ void Agent::tell_end(int number, int attempt, int status, const std::string& sai
   rank->exited = RankExited{number, attempt, status};
   tell_leader(*rank->exited);
 }
+
+/// Programs that do not speak hear of the end by SIGTERM, once: a second one ends many a save. Where SLURM
+/// signals every process of a step, it may be about to, so it gets a moment to be the first.
+void Agent::ask_ranks_to_end() {
+  if (own_trainer(config_.rank)) return;
+  if (!asked_at_) asked_at_ = Clock::now();
+  ask_timer_ = loop_.after(slurm_first, [this] {
+    for (auto& [number, rank] : ranks_) {
+      if (rank.attempt != standing_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
+        continue;
+      rank.asked = true;
+      if (rank.shim && rank.shim->open())
+        rank.shim->send(encode(drain_.value_or(Drain{true, "SIGTERM"})));
+      else if (!ranks_heard_slurm())
+        ::kill(rank.pid, SIGTERM);
+    }
+  });
+}
+
+/// What a rank's script has started does not hear what the script has heard, and may have the state.
+void Agent::ask_its_children(const LocalRank& rank) const {
+  if (ranks_heard_slurm()) return;
+  for (const auto& p : processes_of(run_, node_))
+    if (p.rank == rank.rank && p.attempt == rank.attempt) ::kill(p.pid, SIGTERM);
+}
+
+void Agent::forget_drain() { drain_.reset(), asked_at_.reset(), ask_timer_.reset(); }
 
 void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& message) {
   const int number = guest->hello.rank, attempt = guest->hello.attempt;
@@ -157,8 +190,9 @@ void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& l
     return;
   }
   try {
-    // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it.
-    Command command = attempt_command({"/bin/sh", "-c", line}, hello.epoch, hello.attempt, roster_.world());
+    // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it. Not /bin/sh:
+    // dash unblocks all signals, and SIGTERM would make the daemon end its ranks.
+    Command command = attempt_command({"/bin/bash", "-c", line}, hello.epoch, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
     command.deaf = true;
     children_.start(command, [this, channel = guest->channel, attempt = hello.attempt](int status) {

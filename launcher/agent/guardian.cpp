@@ -22,8 +22,9 @@ namespace {
 constexpr int restarts_per_minute = 10;
 volatile pid_t serving = 0;
 
-void pass_on(int signal) {
-  if (serving > 0) ::kill(serving, signal);
+void pass_on(int signal, siginfo_t* from, void*) {
+  const bool slurms = signal == SIGTERM && from->si_pid == ::getppid();  // slurmstepd's
+  if (serving > 0) ::kill(serving, slurms ? slurms_sigterm() : signal);
 }
 
 }  // namespace
@@ -32,8 +33,8 @@ int guard(const RunDir& run, const std::string& node) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCONT}) {
     struct sigaction action {};
-    action.sa_handler = pass_on;
-    action.sa_flags = SA_RESTART;
+    action.sa_sigaction = pass_on;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
     ::sigaction(signal, &action, nullptr);
   }
   // Between two agents the node is still the run's.

@@ -1,5 +1,7 @@
 #include "launcher/agent/local_ranks.hpp"
 
+#include <algorithm>
+
 namespace holdfast::launcher {
 
 LocalRank& LocalRanks::at(int rank, int attempt) {
@@ -49,6 +51,11 @@ std::vector<control::RankProgress> LocalRanks::live(int attempt) const {
   for (const auto& [number, r] : ranks_)
     if (r.attempt == attempt && r.started && !r.ended) out.push_back(r.progress);
   return out;
+}
+
+bool LocalRanks::any_lives() const {
+  return std::any_of(begin(), end(),
+                     [](const auto& entry) { return entry.second.started && !entry.second.ended; });
 }
 
 void LocalRanks::tell(const control::Verdict& verdict) {

@@ -14,6 +14,7 @@ struct LocalRank {
   int rank = -1, attempt = 0;
   pid_t pid = 0;
   bool started = false, ended = false;
+  bool asked = false;  ///< to end, by SIGTERM
   control::RankProgress progress;
   std::optional<Clock::time_point> heard;  ///< when its process last said anything; nothing: it never did
   Clock::time_point moved;                 ///< when its step or phase last changed
@@ -39,6 +40,7 @@ class LocalRanks {
   /// Everything a leader that has just taken over must hear, in order.
   std::vector<control::Message> story() const;
   std::vector<control::RankProgress> live(int attempt) const;
+  bool any_lives() const;
   /// Verdict to every rank of the attempt; votes for that step are settled.
   void tell(const control::Verdict& verdict);
   /// To every rank of the attempt that is connected.

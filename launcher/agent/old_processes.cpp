@@ -62,6 +62,8 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node)
                attempt = value_in(block, "HOLDFAST_ATTEMPT");
     if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) return true;
     std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
+    if (const auto rank = value_in(block, "HOLDFAST_RANK"))
+      std::from_chars(rank->data(), rank->data() + rank->size(), p.rank);
     p.name = proc_file(std::to_string(pid), "comm");
     if (!p.name.empty()) p.name.pop_back();  // its newline
     out.push_back(p);

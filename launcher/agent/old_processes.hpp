@@ -10,6 +10,7 @@ namespace holdfast::launcher {
 
 struct RunProcess {
   int pid = 0, attempt = 0;
+  int rank = -1;     ///< whose, or whose child's; -1: mpirun's, or of another of its helpers
   std::string name;  ///< as the kernel shows it: at most 15 characters
 };
 
@@ -18,7 +19,7 @@ struct RunProcess {
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node);
 /// Does a process of the run live here, of whatever node and attempt?
 bool lives_here(const RunDir& run);
-/// SIGKILL to each with an attempt below `attempt`; returns how many were found (0: they are gone).
+/// `signal` to each with an attempt below `attempt`; returns how many were found (0: they are gone).
 int kill_older(const RunDir& run, const std::string& node, int attempt, int signal);
 
 }  // namespace holdfast::launcher

@@ -5,6 +5,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "src/base/env.hpp"
@@ -23,7 +25,8 @@ using namespace control;
 namespace {
 
 constexpr Millis redial_pause{100};
-constexpr int cannot_start = 127;       // as shells say it
+constexpr int cannot_start = 127;  // as shells say it
+constexpr Millis signals_apart{500};
 constexpr Millis farewell_limit{3000};  // an agent that does not take our last word in this time is gone
 
 class Shim {
@@ -52,8 +55,13 @@ class Shim {
       ended(cannot_start);
     }
     const auto signals = loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) {
-      // Our own program hears of the end from its agent, and has a checkpoint to write first.
-      if (pid_ > 0 && (signal != SIGTERM || !deaf_)) ::kill(pid_, signal);
+      if (signal != SIGTERM) {
+        if (pid_ > 0) ::kill(pid_, signal);
+        return;
+      }
+      // Our own program hears of the end from its agent, and has a checkpoint to write first. Another one has
+      // heard it by itself: SLURM and mpirun signal what a shim has started, too.
+      if (!deaf_) asked_ = true;
     });
     connect();
     loop_.run();
@@ -72,14 +80,29 @@ class Shim {
               [this](std::string_view line) {
                 std::string why;
                 const auto message = decode(line, why);
-                if (over_ && message && std::holds_alternative<Taken>(*message)) loop_.stop();
+                if (!message) return;
+                if (std::holds_alternative<Drain>(*message)) ask_to_end();
+                if (!over_ || !std::holds_alternative<Taken>(*message)) return;
+                // What has ended the rank with SIGTERM may be about to signal this process, too.
+                if (status_ == 128 + SIGTERM)
+                  limit_ = loop_.after(signals_apart, [this] { leave(); });
+                else
+                  leave();
               },
               [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
     status_ = status, over_ = true;
     tell_end();
-    limit_ = loop_.after(farewell_limit, [this] { loop_.stop(); });
+    limit_ = loop_.after(farewell_limit, [this] { leave(); });
+  }
+  /// Not when the ranks are asked to end: mpirun would end those that still save. The agent ends this process
+  /// when none does.
+  void leave() {
+    if (!asked_) loop_.stop();
+  }
+  void ask_to_end() {
+    if (!std::exchange(asked_, true) && !over_) ::kill(pid_, SIGTERM);
   }
   void tell_end() {
     if (!channel_ || !channel_->open()) return;
@@ -97,6 +120,7 @@ class Shim {
   int status_ = 0;
   std::string refused_;  ///< why the program could not be started; "": it was
   bool over_ = false, deaf_ = false;
+  bool asked_ = false;  ///< to end: the rank has been sent SIGTERM
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "launcher/agent/remote_start.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include "launcher/supervise/roster.hpp"
@@ -26,6 +27,9 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
   std::string line;  // as a remote shell would: the words joined by spaces
   for (const auto& word : command) line += (line.empty() ? "" : " ") + word;
 
+  // mpirun would take our end for its daemon's, and end the ranks, which may save. Where SLURM signals every
+  // process of a step, this one is not meant.
+  ::signal(SIGTERM, SIG_IGN);
   Loop loop;
   int status = static_cast<int>(Exit::transient);
   ChannelPtr channel;

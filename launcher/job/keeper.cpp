@@ -10,6 +10,7 @@
 
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/programs.hpp"
+#include "launcher/agent/rank_start.hpp"
 #include "launcher/job/other_jobs.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"
@@ -106,7 +107,7 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class Keeper {
  public:
   Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
-         std::map<std::string, int> gpus, int drain_s)
+         std::map<std::string, int> gpus, int drain_s, Millis farewell_limit)
       : run_(run),
         cluster_(cluster),
         env_(env),
@@ -114,7 +115,8 @@ class Keeper {
         gpus_(std::move(gpus)),
         secret_(control::read_secret(run.secret())),
         children_(loop_),
-        drain_s_(drain_s) {
+        drain_s_(drain_s),
+        farewell_(farewell_limit) {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
@@ -308,7 +310,7 @@ class Keeper {
     code_ = code;
     drain_watch_.reset(), drain_limit_.reset();
     for (auto& [node, step] : steps_) step.again.reset();
-    limit_ = loop_.after(farewell, [this] { loop_.stop(); });  // steps of lost nodes never end
+    limit_ = loop_.after(farewell_, [this] { loop_.stop(); });  // steps of lost nodes never end
     if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
       loop_.stop();
   }
@@ -326,6 +328,7 @@ class Keeper {
   std::optional<control::Drain> drain_;      ///< asked for, of every agent that answers
   std::optional<Clock::time_point> ending_;  ///< SLURM has said that it ends the job
   int drain_s_;
+  Millis farewell_;
   control::Loop::Handle limit_, drain_watch_, drain_limit_;
   Clock::time_point enough_since_ = Clock::now();
 };
@@ -363,7 +366,13 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   files::replace_atomically(run.nodes(), to_json_text(roster));
   log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
             plan.spares, plan.world(), port);
-  Keeper keeper(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s);
+  // What another program's script has started may still save when its ranks have ended.
+  const Millis farewell_limit =
+      own_trainer(config.rank)
+          ? farewell
+          : std::max(farewell, Millis(std::chrono::seconds(config.checkpoint.drain_s)) + same_signal);
+  Keeper keeper(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s,
+                farewell_limit);
   const int code = keeper.run();
   try {
     print_admin_lines(run, roster.job);

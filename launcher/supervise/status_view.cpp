@@ -23,7 +23,8 @@ std::string headline(const StatusFacts& f) {
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)
-    return fmt::format("saving, then the end ({})", s.drain->what.reason);
+    return fmt::format("{} the end ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
+                       s.drain->what.reason);
   if (a.ended_at) return "between attempts";
   if (!s.evicting.empty()) return "saving, then on without " + s.evicting.begin()->first;
   if (s.paused) return "paused";

@@ -174,12 +174,14 @@ void Supervisor::rank_failed(int node, const control::RankFailed& what) {
 
 void Supervisor::rank_exited(int node, const control::RankExited& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
+  auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
+  rank.ended = true;
   if (what.status == 0) {
-    ranks_[static_cast<std::size_t>(what.rank)].exited_well = true;
+    rank.exited_well = true;
     return;
   }
   // One line, not a thousand: when a node goes, every other rank ends too, and each line waits for the disk.
-  if (!pending_)
+  if (!pending_ && !signalled())
     record({{"event", "rank_exited"},
             {"attempt", what.attempt},
             {"rank", what.rank},
@@ -252,7 +254,7 @@ void Supervisor::take_end(RankEnd end) {
 void Supervisor::suspect_failure(Failure failure) {
   const bool watching = stage_ == Stage::starting || stage_ == Stage::running ||
                         (stage_ == Stage::gathering && state_.attempt_live());
-  if (!watching) return;
+  if (!watching || signalled()) return;  // those that were signalled: check_signalled()
   const bool asked =
       failure.kind == Failure::Kind::rank_exited && failure.status == static_cast<int>(Exit::transient);
   // What they were told to do: save, and end.

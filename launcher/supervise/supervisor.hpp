@@ -20,6 +20,7 @@
 //              an order                                  the same                                 the same, exit 93: not queued again
 //   evict      an order, a sign of hardware that dies,   this attempt is told to save and end     ranks ended with 75, or drain_s: the
 //              a straggler                                                                        attempt ends, the node is out, on goes it
+//   Ranks of a program that does not speak are told by SIGTERM (supervisor_programs.cpp): they have followed when all have ended.
 // clang-format on
 #include <algorithm>
 #include <map>
@@ -139,6 +140,7 @@ class Supervisor {
   };
   struct RankNow {
     bool started = false, finished = false, exited_well = false;
+    bool ended = false;  ///< its process is gone, however it ended
     bool spoke = false;  ///< it has said where it is
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
@@ -209,6 +211,11 @@ class Supervisor {
 
   // supervisor_programs.cpp
   bool reports() const;
+  bool ranks_follow() const;
+  bool signalled() const;
+  bool saves_are_known() const;
+  std::string unseen_end() const;
+  void check_signalled();
   void tell_progress(nlohmann::json& ended) const;
 
   // supervisor_drain.cpp

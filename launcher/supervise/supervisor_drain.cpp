@@ -44,6 +44,8 @@ void Supervisor::tell_ranks() {
 /// Is there state that only this job's nodes have? In the memory of live ranks, or in the local levels that
 /// an attempt left, for the next one to bring to the shared level.
 bool Supervisor::worth_saving() const {
+  // What the live ranks of another program have, and could load again, only they know.
+  if (!facts_.own_trainer && state_.attempt_live() && ranks_hear()) return true;
   for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->epoch >= state_.job_epoch; ++a) {
     if (!a->restored) continue;
     // What may be wrong must not be saved.
@@ -63,7 +65,8 @@ void Supervisor::evict(int n, const std::string& reason) {
   record({{"event", "eviction_ordered"}, {"node", name(n)}, {"attempt", attempt()}, {"reason", reason}});
   if (stopping() || pending_ || stage_ == Stage::gathering)
     return;  // whatever comes next does without the node
-  if (stage_ == Stage::clearing || !state_.attempts.back().restored) return fail(eviction(""));
+  // Nothing is lost with ranks that have no state yet, where that is known.
+  if (stage_ == Stage::clearing || (reports() && !state_.attempts.back().restored)) return fail(eviction(""));
   tell_ranks();
 }
 
@@ -81,7 +84,8 @@ void Supervisor::check_eviction() {
   if (!state_.evicting_since || stopping() || stage_ == Stage::gathering || pending_ ||
       now_ + unix_offset_ < *state_.evicting_since + drain_s_)
     return;
-  fail(eviction(fmt::format("the ranks have not saved within {} s", drain_s_)));
+  fail(eviction(
+      fmt::format("the ranks have not {} within {} s", ranks_follow() ? "saved" : "ended", drain_s_)));
 }
 
 RunState::Verdict Supervisor::drained() const {
@@ -90,7 +94,9 @@ RunState::Verdict Supervisor::drained() const {
     if (a.epoch >= state_.job_epoch) reached = std::max(reached, a.last_step);
   const std::int64_t durable = std::max<std::int64_t>(0, state_.durable_step);
   std::string why = state_.drain->what.reason;
-  if (reached > durable)
+  if (!saves_are_known())
+    why += unseen_end();
+  else if (reached > durable)
     why += fmt::format("; steps {} to {} did not become durable and have to be done again", durable + 1,
                        reached);
   if (state_.drain->for_good) return {static_cast<int>(Exit::no_requeue), "stopped", why, 0};

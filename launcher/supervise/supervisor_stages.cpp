@@ -275,7 +275,7 @@ void Supervisor::suspect_failed_hosts() {
 }
 
 void Supervisor::check_starting() {
-  if (pending_) return check_running();
+  if (pending_ || signalled()) return check_running();
   int missing = -1, missing_count = 0;
   bool one_node = true;
   for (int r = 0; r < world(); ++r) {
@@ -307,6 +307,7 @@ void Supervisor::check_starting() {
 }
 
 void Supervisor::check_running() {
+  if (signalled()) return check_signalled();
   if (std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; })) {
     record({{"event", "attempt_ended"},
             {"attempt", attempt()},

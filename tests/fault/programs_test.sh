@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes.
+# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes, the end.
 # programs_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program crashes)
+all_cases=(any_program crashes stop cancel limit)
 
 case_any_program() {
   # It sees torch's names; a killed node is replaced all the same.
@@ -41,5 +41,66 @@ END
   check "attempts" equal "$(result "$run" '.attempts | length')" 31
   check "how far they came is not known" equal "$(result "$run" '.attempts[0].last_step')" null
 }
+
+# A program that takes three times stop_s to save when it gets SIGTERM. Rank 1 does not save; rank 2 is a script around it,
+# which the signal ends.
+saving_program() {
+  cat >"$home/saves.sh" <<'END'
+if [ "$RANK" = 2 ] && [ -z "${inside-}" ]; then
+  inside=1 sh "$0"
+  exit
+fi
+cd "$HOLDFAST_RUN_DIR" || exit 2
+[ "$RANK" = 1 ] || trap 'echo once >>"asked-$RANK"; sleep 6; echo "attempt $HOLDFAST_ATTEMPT" >>"saved-$RANK"; exit 0' TERM
+touch "up-$RANK"
+while :; do sleep 0.2; done
+END
+}
+# start_saving NAME SET...
+start_saving() {
+  saving_program
+  start "$1" --set 'rank.command=["sh", "/shared/home/saves.sh"]' --set supervise.stop_s=2 "${@:2}"
+  check "$run: ranks are up" soon 60 all_up
+  check "$run: on record" soon 60 ranks_up 1
+}
+all_up() { (($(find "$home/$run" -name 'up-*' | wc -l) == 4)); }
+# has_saved STATUS EXIT_CODE: all ranks lived to the end of their saves, were asked once, and the result does not claim more.
+has_saved() {
+  ends_as "$1" "$2"
+  local rank
+  for rank in 0 2 3; do
+    check "$run: rank $rank has saved" equal "$(cat "$home/$run/saved-$rank")" "attempt 1"
+    check "$run: rank $rank was asked once" equal "$(cat "$home/$run/asked-$rank")" once
+  done
+  check "$run: what was saved is not known" holds "$(result "$run" .why)" "what the program saved is not known to Holdfast"
+  check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
+}
+
+case_stop() {
+  start_saving stop
+  check "status" holds "$(mini exec holdfast status "/shared/home/$run")" "running, and the program reports no progress"
+  check "stop" mini exec holdfast ctl "/shared/home/$run" stop
+  has_saved stopped 93
+}
+
+case_cancel() {
+  # Through mpirun, too: it ends the others when one of its processes has died.
+  local launch
+  for launch in direct mpi; do
+    start_saving "cancel_$launch" --set "rank.launch=$launch"
+    mini exec scancel "$job"
+    has_saved drained 75
+  done
+}
+
+case_limit() {
+  start_saving limit --set rank.launch=mpi
+  mini exec scancel --batch --signal=USR1 "$job"
+  check "$run: the run is over" soon "$run_limit" over "$run"
+  check "$run: back in the queue" soon 60 queued
+  mini exec scancel "$job"
+  has_saved drained 75
+}
+queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
 
 run_alone "$@"

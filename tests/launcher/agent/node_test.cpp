@@ -166,7 +166,7 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   const std::string dir = "HOLDFAST_RUN_DIR=" + run_.path.string();
   const pid_t first = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
   const pid_t second = sleeper({"HOLDFAST_ATTEMPT=2", "HOLDFAST_NODE=n1", dir});
-  const pid_t third = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=3"});
+  const pid_t third = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=3", "HOLDFAST_RANK=12"});
   const pid_t elsewhere = sleeper({dir, "HOLDFAST_NODE=n10", "HOLDFAST_ATTEMPT=1"});
   const pid_t other_run = sleeper({dir + "x", "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
   const pid_t no_attempt = sleeper({dir, "HOLDFAST_NODE=n1"});
@@ -177,6 +177,7 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   for (const auto& p : found) {
     attempts[p.pid] = p.attempt;
     EXPECT_EQ(p.name, "sleep");
+    EXPECT_EQ(p.rank, p.pid == third ? 12 : -1);
   }
   EXPECT_EQ(attempts, (std::map<int, int>{{first, 1}, {second, 2}, {third, 3}}));
 

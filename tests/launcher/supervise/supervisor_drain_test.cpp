@@ -73,12 +73,6 @@ TEST(Drain, NothingToSaveEndsAtOnce) {
   ASSERT_TRUE(over(before_anything, 0.3));
   EXPECT_EQ(before_anything.exit_code, 75);
   EXPECT_EQ(before_anything.result()["attempts"].size(), 0u);
-
-  FakeCluster foreign({.reports = false});  // no Holdfast program: its agents send it SIGTERM
-  ASSERT_TRUE(foreign.until(Stage::running));
-  ask(foreign, sigterm);
-  ASSERT_TRUE(over(foreign, 0.3));
-  EXPECT_EQ(foreign.exit_code, 75);
 }
 
 TEST(Drain, ASaveThatTakesTooLongIsNotWaitedFor) {

@@ -7,10 +7,14 @@
 namespace holdfast::launcher {
 namespace {
 
+using control::Drain;
 using nlohmann::json;
 using test::FakeCluster;
+using test::placement_of;
 using test::Shape;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using Verb = control::Order::Verb;
 
 /// A program that says nothing, started by the agents; or one that says where it is.
 Shape silent() { return {.through_mpirun = false, .reports = false}; }
@@ -24,6 +28,9 @@ bool runs(FakeCluster& c, int attempt) {
   return c.until([&] { return c.leader && c.leader->attempt() == attempt && c.stage() == Stage::running; },
                  10);
 }
+bool over(FakeCluster& c, double limit_s) {
+  return c.until([&] { return c.exit_code.has_value(); }, limit_s);
+}
 /// Attempt `number` runs for so long; then a rank fails.
 void crash(FakeCluster& c, int number, double after_s) {
   ASSERT_TRUE(runs(c, number)) << number << ": " << c.result().dump(1);
@@ -31,6 +38,18 @@ void crash(FakeCluster& c, int number, double after_s) {
   c.end_rank(number % 6, 1);
   c.run(1);
 }
+control::OrderTaken order(FakeCluster& c, Verb verb, const std::string& node = "") {
+  control::OrderTaken answer;
+  c.tell(0, [&](Supervisor& s) { answer = s.order({"7", verb, node, "mia@login"}); });
+  c.run(0.3);
+  return answer;
+}
+void ask(FakeCluster& c, const Drain& what) {
+  c.tell(0, [what](Supervisor& s) { s.drain(what); });
+  c.run(0.1);
+}
+const Drain sigterm{true, "SIGTERM"};
+
 // What is known of their progress.
 
 TEST(Programs, MayCrashAsOftenAsTheyLikeOnceTheyHaveRun) {
@@ -98,6 +117,98 @@ TEST(Programs, ThatSpeakAreHeldToWhatTheySay) {
   }
   EXPECT_EQ(c.exit_code, 93);
   EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("ended at step"));
+}
+
+// How they are told to end.
+
+TEST(Programs, AreGivenTheTimeOfASaveAndTheLastOneIsWaitedFor) {
+  FakeCluster c(silent());
+  ASSERT_TRUE(runs(c, 1));
+  c.run(1);
+  ask(c, sigterm);
+  EXPECT_EQ(c.leader->state().asked_of_ranks(), sigterm);
+  for (const int rank : {1, 2, 3}) c.end_rank(rank, 143);  // of SIGTERM
+  c.end_rank(4, 1), c.end_rank(5, 75);
+  EXPECT_FALSE(over(c, 15)) << "rank 0 saves";
+  c.end_rank(0, 0);
+  ASSERT_TRUE(over(c, 1));
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_EQ(c.result()["status"], "drained") << "an end with 0 after SIGTERM is not the end of the run";
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("what the program saved is not known to Holdfast"));
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("its ranks ended within 15."));
+  EXPECT_EQ(c.result()["attempts"].size(), 1u);
+}
+
+TEST(Programs, ThatEndBeforeTheLeaderHasHeardOfTheSignal) {
+  FakeCluster c(silent());
+  ASSERT_TRUE(runs(c, 1));
+  c.end_rank(3, 143);  // SLURM has signalled it, too
+  ask(c, sigterm);
+  c.run(2);
+  EXPECT_FALSE(c.exit_code) << "the others save";
+  for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, 0);
+  ASSERT_TRUE(over(c, 1));
+  EXPECT_EQ(c.exit_code, 75);
+}
+
+TEST(Programs, AreNotWaitedForLongerThanThat) {
+  FakeCluster c(silent());
+  ASSERT_TRUE(runs(c, 1));
+  EXPECT_TRUE(order(c, Verb::stop).taken);
+  for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 0);
+  EXPECT_FALSE(over(c, 24));
+  ASSERT_TRUE(over(c, 2));
+  EXPECT_EQ(c.exit_code, 93);
+  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("2 of 6 ranks had not ended 25.0 s after SIGTERM"));
+}
+
+TEST(Programs, AreWaitedForByTheNextLeaderToo) {
+  FakeCluster c(silent());
+  ASSERT_TRUE(runs(c, 1));
+  ask(c, sigterm);
+  for (const int rank : {1, 2, 3, 4, 5}) c.end_rank(rank, 143);
+  c.run(0.5);
+  c.new_leader(1);
+  EXPECT_FALSE(over(c, 10));
+  EXPECT_EQ(c.leader->attempt(), 1);
+  c.end_rank(0, 0);
+  ASSERT_TRUE(over(c, 5));
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_EQ(c.result()["attempts"].size(), 1u);
+}
+
+TEST(Programs, ThatDoNotRunHaveNothingToSave) {
+  FakeCluster c(silent());
+  c.agent(1).starts = false;
+  ASSERT_TRUE(c.until(Stage::starting));
+  c.kill(1);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2 && c.stage() == Stage::clearing; }, 10));
+  ask(c, sigterm);
+  ASSERT_TRUE(over(c, 0.3));
+  EXPECT_EQ(c.exit_code, 75);
+}
+
+TEST(Programs, ThatSpeakSaveAndLeaveByThemselves) {
+  FakeCluster c(speaking());
+  ASSERT_TRUE(c.training(1));
+  ask(c, sigterm);
+  ASSERT_TRUE(over(c, 3));
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_EQ(c.result()["durable_step"], c.durable);
+}
+
+TEST(Programs, GetTheirTimeBeforeHardwareThatDies) {
+  FakeCluster c(silent());
+  ASSERT_TRUE(runs(c, 1));
+  c.tell(1, [](Supervisor& s) {
+    s.node_signs(1, {{control::Sign{"row_remap_failure", -1, 0, 100, "GPU 3"}}});
+  });
+  c.run(5);
+  EXPECT_EQ(c.leader->attempt(), 1) << "they save";
+  for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, 0);
+  ASSERT_TRUE(runs(c, 2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
+  EXPECT_EQ(c.result()["attempts"][0]["cause"], "evicted");
 }
 
 }  // namespace
