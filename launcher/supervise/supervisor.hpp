@@ -217,6 +217,7 @@ class Supervisor {
   std::string unseen_end() const;
   void check_signalled();
   void tell_progress(nlohmann::json& ended) const;
+  std::string why_ranks_cannot(const char* what) const;
 
   // supervisor_drain.cpp
   bool stopping() const { return state_.drain && state_.drain->what.stop; }

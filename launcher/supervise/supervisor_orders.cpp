@@ -2,15 +2,16 @@
 //
 // clang-format off
 //   order    what it does                                    refused when
-//   save     drain: save now, go on                          no ranks train
+//   save     drain: save now, go on                          no ranks train; the ranks do not follow orders
 //   stop     drain: save, end; exit 93, not queued again     -
-//   pause    the ranks hold between two steps                the run is ending
+//   pause    the ranks hold between two steps                the run is ending; the ranks do not follow orders
 //   resume   they go on                                      -
 //   evict    a spare: never used again in this job; a node   there is no such node; nothing could take its slot and the
-//            with ranks: save, then a spare takes its slot   run would have to end
+//            with ranks: save, then a spare takes its slot   run would have to end; the ranks do not follow orders
 //   spares   what is known of every node, as JSON            -
 // clang-format on
-// Each of them is refused once the run is over. Given twice, it is one order.
+// Each of them is refused once the run is over. Given twice, it is one order. Whether ranks follow orders:
+// ranks_follow().
 #include <fmt/format.h>
 
 #include "launcher/supervise/supervisor.hpp"
@@ -28,6 +29,7 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
   switch (what.verb) {
     case Verb::save:
       if (!state_.attempt_live()) return refused("no ranks train");
+      if (!ranks_follow()) return refused(why_ranks_cannot("save"));
       if (state_.asked_of_ranks()) return taken("a save is under way");
       // Ranks that have loaded nothing yet may find a newer state in their nodes' memory.
       if (state_.attempts.back().restored && state_.durable_step > 0 && state_.durable_step >= highest_step())
@@ -37,11 +39,15 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
                                  : "the state is saved after this step");
     case Verb::stop:
       drain({true, by}, true);
-      return taken(stage_ == Stage::over ? "the run has ended: there was nothing to save"
-                                         : "the state is saved after this step, and the run ends");
+      if (stage_ == Stage::over) return taken("the run has ended: there was nothing to save");
+      if (!ranks_follow())
+        return taken(fmt::format(
+            "the ranks get SIGTERM and {} s to save (checkpoint.drain_s), then the run ends", drain_s_));
+      return taken("the state is saved after this step, and the run ends");
     case Verb::pause:
       if (state_.paused) return taken("the run is paused");
       if (stopping()) return refused("the run is ending");
+      if (!ranks_follow()) return refused(why_ranks_cannot("hold"));
       record({{"event", "paused"}, {"attempt", attempt()}, {"step", highest_step()}, {"reason", by}});
       if (ranks_hear()) tell_ranks();
       return taken("the ranks hold after this step");
@@ -72,6 +78,7 @@ control::OrderTaken Supervisor::order_eviction(const control::Order& what, const
                             ? "; mpirun runs there: if the node goes, the ranks start again"
                             : "")};
   }
+  if (state_.attempt_live() && !ranks_follow()) return {what.id, false, why_ranks_cannot("save and leave")};
   RunState without = with_doubts();
   without.lost.insert(what.node);
   Failure leaves;

@@ -4,6 +4,7 @@
 // clang-format off
 //   what is asked                      our trainer, or ranks that spoke     ranks that have not spoken
 //   did the attempt bring it forward?  steps and checkpoints say            when all ranks ran for supervise.assumed_progress_s
+//   told to save, to hold, to evict    they follow                          refused: they would not hear it
 //   told to end                        they save, and end with 75           SIGTERM; followed when all have ended, or drain_s
 //   what was lost?                     steps since the durable one          not known
 // clang-format on
@@ -68,6 +69,13 @@ void Supervisor::tell_progress(nlohmann::json& ended) const {
   ended["reports"] = false;
   ended["ran_s"] = ran;
   ended["progress_assumed"] = live.launched_s && ran >= limits_.assumed_progress_s;
+}
+
+std::string Supervisor::why_ranks_cannot(const char* what) const {
+  return fmt::format(
+      "the program has not spoken to its agents and would not hear that it is to {}; stop sends it SIGTERM "
+      "and gives it {} s",
+      what, drain_s_);
 }
 
 }  // namespace holdfast::launcher

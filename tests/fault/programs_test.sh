@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes, the end.
+# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes, the end, orders.
 # programs_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -76,12 +76,25 @@ has_saved() {
   check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
 }
 
+# refuses ORDER...: with exit code 2, and the reason.
+refuses() {
+  local said code=0
+  said=$(mini exec holdfast ctl "/shared/home/$run" "$@" 2>&1) || code=$?
+  check "$run: $1 is refused" equal "$code" 2
+  check "$run: it is said why" holds "$said" "has not spoken to its agents"
+}
+
 case_stop() {
   start_saving stop
+  refuses save
+  refuses pause
+  refuses evict "$(nth 1)"
+  check "a spare can be evicted" mini exec holdfast ctl "/shared/home/$run" evict "$(spare)"
   check "status" holds "$(mini exec holdfast status "/shared/home/$run")" "running, and the program reports no progress"
   check "stop" mini exec holdfast ctl "/shared/home/$run" stop
   has_saved stopped 93
 }
+spare() { mini exec holdfast ctl "/shared/home/$run" spares --json | jq -r '[.nodes[] | select(.role == "spare" and (.batch_host | not)).node][0]'; }
 
 case_cancel() {
   # Through mpirun, too: it ends the others when one of its processes has died.

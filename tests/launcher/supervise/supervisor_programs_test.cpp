@@ -154,7 +154,7 @@ TEST(Programs, ThatEndBeforeTheLeaderHasHeardOfTheSignal) {
 TEST(Programs, AreNotWaitedForLongerThanThat) {
   FakeCluster c(silent());
   ASSERT_TRUE(runs(c, 1));
-  EXPECT_TRUE(order(c, Verb::stop).taken);
+  EXPECT_THAT(order(c, Verb::stop).says, HasSubstr("SIGTERM and 25 s"));
   for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 0);
   EXPECT_FALSE(over(c, 24));
   ASSERT_TRUE(over(c, 2));
@@ -209,6 +209,45 @@ TEST(Programs, GetTheirTimeBeforeHardwareThatDies) {
   ASSERT_TRUE(runs(c, 2));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
   EXPECT_EQ(c.result()["attempts"][0]["cause"], "evicted");
+}
+
+// What they do not hear is refused.
+
+TEST(Programs, OrdersThatNobodyWouldFollowAreRefused) {
+  FakeCluster c(silent());
+  for (const bool up : {false, true}) {
+    if (up) {
+      ASSERT_TRUE(runs(c, 1));
+    } else {
+      ASSERT_TRUE(c.until(Stage::starting));
+    }
+    for (const auto& answer : {order(c, Verb::save), order(c, Verb::pause), order(c, Verb::evict, "n1")}) {
+      EXPECT_FALSE(answer.taken);
+      EXPECT_THAT(answer.says, HasSubstr("has not spoken to its agents"));
+    }
+  }
+  EXPECT_TRUE(order(c, Verb::resume).taken) << "it is not paused";
+  EXPECT_TRUE(order(c, Verb::spares).taken);
+  EXPECT_TRUE(order(c, Verb::evict, "n4").taken) << "a spare holds no rank";
+  EXPECT_TRUE(c.leader->state().evicted.contains("n4"));
+  c.run(5);
+  EXPECT_EQ(c.leader->attempt(), 1);
+  EXPECT_TRUE(c.all("paused").empty() && c.all("drain").empty() && c.all("eviction_ordered").empty());
+  EXPECT_TRUE(order(c, Verb::stop).taken);
+}
+
+TEST(Programs, ThatSpeakFollowOrders) {
+  FakeCluster c(speaking());
+  ASSERT_TRUE(c.until(Stage::starting));
+  EXPECT_FALSE(order(c, Verb::pause).taken) << "nothing was heard of them so far";
+  ASSERT_TRUE(c.training(1));
+  EXPECT_TRUE(order(c, Verb::save).taken);
+  ASSERT_TRUE(c.until([&] { return !c.leader->state().drain; }, 3));
+  EXPECT_TRUE(order(c, Verb::pause).taken);
+  EXPECT_TRUE(order(c, Verb::resume).taken);
+  EXPECT_TRUE(order(c, Verb::evict, "n1").taken);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
 }
 
 }  // namespace
