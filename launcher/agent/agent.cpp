@@ -94,11 +94,16 @@ void Agent::renew_scratch() {
   open_scratch();
 }
 
-/// What an earlier agent process of this node left running shows how far the run has come. Ranks call in by
-/// themselves.
+/// What an earlier agent process of this node left running shows how far the run has come. Shims, and ranks
+/// that speak, call in by themselves; of those that an agent started itself there is a record.
 void Agent::adopt_what_runs() {
   const auto running = processes_of(run_, node_);
+  auto ranks = rank_records(scratch_);
+  std::erase_if(ranks, [](const RankRecord& r) { return !r.status && parent_of(r.pid) != ::getppid(); });
   for (const auto& p : running) standing_.meet(p.attempt);
+  for (const auto& r : ranks) standing_.meet(r.attempt);
+  for (const auto& r : ranks)
+    if (r.attempt == standing_.attempt()) adopt_rank(r);
   for (const auto& p : running)
     if (p.attempt == standing_.attempt() && (p.name == "mpirun" || p.name == "orterun")) {
       mpirun_attempt_ = p.attempt;

@@ -19,6 +19,7 @@
 #include "launcher/agent/leader.hpp"
 #include "launcher/agent/local_ranks.hpp"
 #include "launcher/agent/node_care.hpp"
+#include "launcher/agent/rank_record.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "launcher/agent/scratch.hpp"
 #include "launcher/agent/signs.hpp"
@@ -91,6 +92,9 @@ class Agent {
   void rank_is_up(LocalRank& rank, pid_t pid);
   void rank_is_gone(int rank, int attempt, int status);
   void tell_end(int rank, int attempt, int status, const std::string& said);
+  void keep_record(const RankRecord& record) const;
+  void adopt_rank(const RankRecord& record);
+  void await_end(int rank, int attempt, const Deadline& limit);
   void ask_ranks_to_end();
   void ask_its_children(const LocalRank& rank) const;
   void forget_drain();

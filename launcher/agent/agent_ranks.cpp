@@ -19,6 +19,7 @@ using namespace control;
 namespace {
 constexpr Millis shim_grace{300};                  // between a rank's death and its shim's word about it
 constexpr Millis words_limit{200};                 // for the end of its log
+constexpr Millis reap_poll{10}, reap_limit{2000};  // until the guardian has said how a rank ended
 constexpr Millis slurm_first{1000};                // its signals reach the nodes one after the other
 }  // namespace
 
@@ -59,6 +60,28 @@ void Agent::tell_end(int number, int attempt, int status, const std::string& sai
     for (const auto& part : messages_of(signs_->at_exit(number, status, said))) tell_leader(part);
   rank->exited = RankExited{number, attempt, status};
   tell_leader(*rank->exited);
+}
+
+/// A rank that an earlier agent process started.
+void Agent::adopt_rank(const RankRecord& record) {
+  log::info("rank {} of attempt {} is process {}, which the agent before this one started", record.rank,
+            record.attempt, record.pid);
+  LocalRank& rank = ranks_.at(record.rank, record.attempt);
+  rank.started = true, rank.pid = record.pid;
+  children_.watch(record.pid, [this, number = record.rank, attempt = record.attempt] {
+    await_end(number, attempt, Deadline::in(reap_limit));
+  });
+}
+
+/// It has ended as the guardian's child.
+void Agent::await_end(int number, int attempt, const Deadline& limit) {
+  LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank || rank->ended) return;
+  for (const auto& record : rank_records(scratch_))
+    if (record.rank == number && record.pid == rank->pid && record.status)
+      return rank_is_gone(number, attempt, *record.status);
+  if (limit.passed()) return rank_is_gone(number, attempt, -1);
+  rank->grace = loop_.after(reap_poll, [this, number, attempt, limit] { await_end(number, attempt, limit); });
 }
 
 /// Programs that do not speak hear of the end by SIGTERM, once: a second one ends many a save. Where SLURM
@@ -126,6 +149,15 @@ Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int att
   return command;
 }
 
+/// Without it, an agent that takes this one's place does not know the rank, and the attempt ends with it.
+void Agent::keep_record(const RankRecord& record) const {
+  try {
+    keep_rank_record(scratch_, record);
+  } catch (const Error& error) {
+    log::warn("no record of rank {} is kept: {}", record.rank, error.what());
+  }
+}
+
 void Agent::start_ranks(const StartRanks& order) {
   if (order.attempt != standing_.attempt()) return;
   for (const auto& place : order.ranks) {
@@ -151,6 +183,7 @@ void Agent::start_ranks(const StartRanks& order) {
       const pid_t pid = children_.start(command, [this, number = place.rank, attempt = order.attempt](
                                                      int status) { rank_is_gone(number, attempt, status); });
       rank_is_up(rank, pid);
+      keep_record({place.rank, order.attempt, pid, {}});
     } catch (const Error& error) {
       tell_leader(*(rank.failed =
                         RankFailed{place.rank, order.attempt, static_cast<int>(Exit::usage), error.what()}));

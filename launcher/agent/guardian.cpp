@@ -10,6 +10,7 @@
 #include <deque>
 
 #include "launcher/agent/programs.hpp"
+#include "launcher/agent/rank_record.hpp"
 #include "launcher/agent/scratch.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -27,6 +28,15 @@ void pass_on(int signal, siginfo_t* from, void*) {
   if (serving > 0) ::kill(serving, slurms ? slurms_sigterm() : signal);
 }
 
+/// The next agent would like to know how it ended.
+void ended_orphan(const Scratch& scratch, pid_t pid, int status) {
+  try {
+    keep_rank_end(scratch, pid, exit_status(status));
+  } catch (const Error& error) {
+    log::warn("the end of process {} is not kept: {}", pid, error.what());
+  }
+}
+
 }  // namespace
 
 int guard(const RunDir& run, const std::string& node) {
@@ -41,6 +51,7 @@ int guard(const RunDir& run, const std::string& node) {
   const Scratch scratch = scratch_of(run, node);
   make_scratch(scratch);
   const files::Fd claim = hold_scratch(scratch);
+  remove_rank_records(scratch);
   std::deque<Clock::time_point> starts;
   for (;;) {
     serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},
@@ -53,6 +64,7 @@ int guard(const RunDir& run, const std::string& node) {
     for (pid_t ended = 0; ended != serving;) {  // orphans of earlier agents are reaped here too
       ended = ::waitpid(-1, &status, 0);
       if (ended < 0 && errno != EINTR) throw system_error("cannot wait for the agent", errno);
+      if (ended > 0 && ended != serving) ended_orphan(scratch, ended, status);
     }
     serving = 0;
     if (!WIFSIGNALED(status)) return exit_status(status);

@@ -82,6 +82,16 @@ bool lives_here(const RunDir& run) {
   return lives;
 }
 
+int parent_of(int pid) {
+  // "PID (NAME) STATE PARENT ...", and NAME may be anything.
+  const std::string facts = proc_file(std::to_string(pid), "stat");
+  const std::size_t state = facts.rfind(')') + 2;  // 1 without a ')'
+  int parent = -1;
+  if (state + 2 < facts.size())
+    std::from_chars(facts.data() + state + 2, facts.data() + facts.size(), parent);
+  return parent;
+}
+
 int kill_older(const RunDir& run, const std::string& node, int attempt, int signal) {
   int found = 0;
   for (const auto& p : processes_of(run, node)) {

@@ -19,6 +19,8 @@ struct RunProcess {
 std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node);
 /// Does a process of the run live here, of whatever node and attempt?
 bool lives_here(const RunDir& run);
+/// Its parent now; -1: there is no such process.
+int parent_of(int pid);
 /// `signal` to each with an attempt below `attempt`; returns how many were found (0: they are gone).
 int kill_older(const RunDir& run, const std::string& node, int attempt, int signal);
 

@@ -116,7 +116,8 @@ bool remove_scratch(const Scratch& scratch) {
   fs::remove(scratch.socket(), ignored);
   bool shared = false;
   for (const auto& name : files::list(scratch.folder)) {
-    if (name.starts_with("hosts-" + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
+    for (const char* kind : {"hosts-", "rank-", "end-"})
+      if (name.starts_with(kind + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
     shared = shared || name.ends_with(".sock");
   }
   if (shared) return false;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes, the end, orders.
+# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes, the end, orders, agents that die.
 # programs_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program crashes stop cancel limit)
+all_cases=(any_program crashes stop cancel limit agent_killed)
 
 case_any_program() {
   # It sees torch's names; a killed node is replaced all the same.
@@ -115,5 +115,44 @@ case_limit() {
   has_saved drained 75
 }
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
+
+case_agent_killed() {
+  # The agents' processes die, the leader's too; their ranks go on, and how they end is known.
+  cat >"$home/waits.sh" <<'END'
+cd "$HOLDFAST_RUN_DIR" || exit 2
+while [ ! -e go ]; do
+  sleep 0.1
+  [ ! -e crash ] || [ "$HOLDFAST_ATTEMPT" != 1 ] || exit 7
+done
+END
+  start agent_killed --set 'rank.command=["sh", "/shared/home/waits.sh"]'
+  check "ranks are up" soon 60 ranks_up 1
+  local first second
+  first=$(nth 1) second=$(nth 2)
+  kill_agent "$first"
+  kill_agent "$second"
+  on "$(leader_of "$run")" kill -KILL "$(leader_pid "$run")"
+  check "another leader finds the attempt whole" soon 60 event attempt_adopted
+  # An agent that does not name its ranks for 15 s is taken for one that has none.
+  sleep 17
+  check "the attempt goes on" equal "$(events "$run" | grep -c attempt_planned)" 1
+  touch "$home/$run/crash"
+  check "another attempt" soon 60 ranks_up 2
+  check "the exit code is known" equal "$(events "$run" | jq -rs 'map(select(.event == "rank_exited"))[0].status')" 7
+  kill_agent "$first"
+  touch "$home/$run/go"
+  ends_as "done" 0
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+}
+event() { events "$run" | grep -q "\"event\":\"$1\""; }
+agent_of() { on "$1" pgrep -f '^[^ ]*holdfast agent .*--serve'; }
+# kill_agent NODE: its serving process; another one takes its place.
+kill_agent() {
+  local before
+  before=$(agent_of "$1")
+  on "$1" kill -KILL "$before"
+  check "$run: another agent on $1" soon 20 another_agent "$1" "$before"
+}
+another_agent() { [[ -n $(agent_of "$1") && $(agent_of "$1") != "$2" ]]; }
 
 run_alone "$@"

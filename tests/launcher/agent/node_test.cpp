@@ -8,6 +8,7 @@
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/local_ranks.hpp"
 #include "launcher/agent/old_processes.hpp"
+#include "launcher/agent/rank_record.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
@@ -110,6 +111,34 @@ TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
   remove_scratch(ten);  // nothing to do
 }
 
+TEST(RankRecords, TellTheNextAgentWhatTheLastOneStartedAndTheGuardianHowItEnded) {
+  const control::test::Folder run;
+  const Scratch one = scratch_of(RunDir{run.path}, "n1"), other = scratch_of(RunDir{run.path}, "n10");
+  make_scratch(one);
+  EXPECT_TRUE(rank_records(one).empty());
+  keep_rank_record(one, {3, 1, 1000, {}}), keep_rank_record(one, {4, 1, 1001, {}});
+  keep_rank_record(other, {5, 1, 1002, {}});
+  keep_rank_end(one, 1001, 143);
+  keep_rank_end(one, 999, 7);  // no rank
+  const auto records = rank_records(one);
+  ASSERT_EQ(records.size(), 2u) << "n10 is another node";
+  EXPECT_EQ(records[0].rank, 3);
+  EXPECT_EQ(records[0].attempt, 1);
+  EXPECT_EQ(records[0].pid, 1000);
+  EXPECT_FALSE(records[0].status);
+  EXPECT_EQ(records[1].status, 143);
+  keep_rank_record(one, {4, 2, 1003, {}});
+  EXPECT_FALSE(rank_records(one)[1].status) << "the end of an earlier attempt's";
+  remove_rank_records(one);
+  EXPECT_TRUE(rank_records(one).empty());
+  keep_rank_record(one, {3, 2, 1004, {}}), keep_rank_end(one, 1004, 0);
+  EXPECT_TRUE(remove_scratch(one));
+  EXPECT_FALSE(exists(one.folder / "rank-n1-3") || exists(one.folder / "end-n1-3"));
+  EXPECT_EQ(rank_records(other).size(), 1u);
+  EXPECT_TRUE(remove_scratch(other));
+  EXPECT_FALSE(exists(one.folder));
+}
+
 TEST(LocalLevelFolder, GoesWithItsRunAndNoOther) {
   const control::test::Folder folder;
   const RunDir run{folder.path / "run"}, other{folder.path / "other"};
@@ -178,7 +207,9 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
     attempts[p.pid] = p.attempt;
     EXPECT_EQ(p.name, "sleep");
     EXPECT_EQ(p.rank, p.pid == third ? 12 : -1);
+    EXPECT_EQ(parent_of(p.pid), ::getpid());
   }
+  EXPECT_EQ(parent_of(0), -1);
   EXPECT_EQ(attempts, (std::map<int, int>{{first, 1}, {second, 2}, {third, 3}}));
 
   EXPECT_EQ(kill_older(run_, "n1", 1, SIGKILL), 0) << "nothing is older than the first";
