@@ -247,7 +247,8 @@ TEST_F(GpuTraining, AKilledRunGoesOnInAnotherWorldWithTheAlgorithmsItBeganWith) 
   ASSERT_EQ(start("whole", {}).status, 0);
   ASSERT_EQ(start("lucky", {1, {}, {"HOLDFAST_SIM_LUCK=2"}}).status, 0);
   EXPECT_NE(algorithms("lucky"), algorithms("whole"));
-  EXPECT_NE(digest("lucky"), digest("whole")) << "the choice of algorithms decides bits";
+  // Not the digest: on some processors so small a difference is gone when gradients are rounded to bf16.
+  EXPECT_NE(losses("lucky"), losses("whole")) << "the choice of algorithms decides bits";
 
   const Finished killed =
       start("run", {2, {"shard.strategy=full_shard"}, {"HOLDFAST_SIM_FAULT=die 1 70"}});  // in step 5
