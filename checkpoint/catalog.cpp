@@ -97,7 +97,7 @@ std::vector<std::int64_t> committed_steps(const fs::path& checkpoints) {
   for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error))
     if (const Name name = parse_name(it->path().filename().string()); name.kind == Name::Kind::committed)
       steps.push_back(name.step);
-  if (error && error != std::errc::no_such_file_or_directory)
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
     throw Unreadable("the folder " + checkpoints.string(), error.message());
   std::sort(steps.rbegin(), steps.rend());
   return steps;

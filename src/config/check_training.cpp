@@ -125,16 +125,6 @@ void check_guard(const Guard& g, const Checkpoint& c) {
     refuse("guard.on_nan cannot be report", "an update with NaN destroys the state", "Use stop?");
 }
 
-/// Ranks that have read theirs wait for the one that tries again.
-void check_patience(const Checkpoint& c, const Supervise& s) {
-  if (c.read_patience_s >= 2 * s.step_s + c.commit_s)
-    refuse("checkpoint.read_patience_s is too long",
-           fmt::format("{} s: ranks wait for each other no longer than 2 x supervise.step_s + "
-                       "checkpoint.commit_s, {} s",
-                       c.read_patience_s, 2 * s.step_s + c.commit_s),
-           "Raise supervise.step_s?");
-}
-
 void check_levels(const Checkpoint& c) {
   if (c.local != "auto" && c.local != "none" && !c.local.starts_with('/'))
     refuse("checkpoint.local must be an absolute path", fmt::format("it is \"{}\"", c.local),
@@ -162,7 +152,6 @@ void check_training(const RunConfig& config, const ModelShape& model) {
     refuse("checkpoint.every must not be negative", fmt::format("it is {}", config.checkpoint.every),
            "Use 0 for the end only?");
   check_levels(config.checkpoint);
-  check_patience(config.checkpoint, config.supervise);
 }
 
 }  // namespace holdfast::config

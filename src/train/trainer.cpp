@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -36,13 +37,15 @@ checkpoint::Facts facts_of(const Setup& setup, const data::Samples& samples, con
           checkpoint::digest_text(hash_name(text.data(), text.size()))};
 }
 
+/// No longer than half the time that ranks wait for each other: those that have read theirs wait for the one
+/// that tries again.
 checkpoint::Patience patience_of(const Setup& setup, control::RankLink& link, std::int64_t step) {
-  return {std::chrono::seconds(setup.config.checkpoint.read_patience_s),
-          [&setup, &link, step](const Error& why, bool first) {
+  const auto& c = setup.config;
+  const int limit_s =
+      std::min(c.checkpoint.read_patience_s, (2 * c.supervise.step_s + c.checkpoint.commit_s) / 2);
+  return {std::chrono::seconds(limit_s), [&link, step, limit_s](const Error& why, bool first) {
             link.progress(step, control::Phase::restoring);  // it moves, and does not hang
-            if (first)
-              log::warn("{}: trying again for up to checkpoint.read_patience_s = {} s", why.what(),
-                        setup.config.checkpoint.read_patience_s);
+            if (first) log::warn("{}: trying again for up to {} s", why.what(), limit_s);
           }};
 }
 

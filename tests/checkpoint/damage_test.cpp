@@ -184,22 +184,27 @@ TEST_F(Damage, aManifestThatLiesIsDamage) {
   lies("no shards", [&](Manifest& m) { m.shards.clear(); });
 }
 
-TEST_F(Damage, aFolderThatIsNoCheckpointCannotBeRead) {
+TEST_F(Damage, aFolderWithoutAManifestCannotBeReadNow) {
   const Folder empty;
-  const auto refused = [&](const fs::path& path) {
+  for (const fs::path& path : {empty.path(), empty.path() / "nothing", one}) {
     EXPECT_THROW(load_all(path, tensors, reader), Unreadable) << path;
     EXPECT_FALSE(verify(path).problems.empty()) << path;
-  };
-  refused(empty.path());
-  refused(empty.path() / "nothing");
-  refused(one);
-  for (const char* text : {"", "{}", "\x89HDF\r\n\x1a\n", "[[[[[[[[[[[[[[[["}) {
-    write_file(empty.path() / "manifest.json", text);
-    refused(empty.path());
   }
-  fs::remove(empty.path() / "manifest.json");
-  fs::create_directory(empty.path() / "manifest.json");
-  refused(empty.path());
+}
+
+TEST_F(Damage, aFolderWithSomethingElseForAManifestIsDamage) {
+  const Folder other;
+  const auto refused = [&] {
+    EXPECT_THROW(load_all(other.path(), tensors, reader), Damaged);
+    EXPECT_FALSE(verify(other.path()).problems.empty());
+  };
+  for (const char* text : {"", "{}", "\x89HDF\r\n\x1a\n", "[[[[[[[[[[[[[[["}) {
+    write_file(other.path() / "manifest.json", text);
+    refused();
+  }
+  fs::remove(other.path() / "manifest.json");
+  fs::create_directory(other.path() / "manifest.json");
+  refused();
 }
 
 TEST_F(Damage, aNewerFormatIsNotDamage) {
