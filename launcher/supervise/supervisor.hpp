@@ -53,9 +53,9 @@ struct Launch {
   int attempt;
   std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
   std::int64_t trusted_step =
-      -1;         ///< >= 0: start from the shared level, at this step or before; -1: from anything
+      -1;  ///< >= 0: start from the shared level, at this step or before; -1: from anything
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that have to be there, newest first
-  int host = -1;  ///< node that runs mpirun; -1: the agents start the ranks
+  int host = -1;                                 ///< node that runs mpirun; -1: the agents start the ranks
 };
 struct TellRanks {
   control::Drain what;
