@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(start_fails daemon_fails scratch_swept recipes bare_srun own_allocation)
+all_cases=(start_fails daemon_fails scratch_swept recipes bare_srun own_allocation other_layouts)
 
 case_start_fails() {
   # The leader's node, a spare, has no room for what mpirun keeps in /tmp: that is nobody's end but its own.
@@ -133,6 +133,31 @@ END
   check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
   check "$run: once more, by its directory" mini exec --chdir /shared/home salloc -N 3 --exclusive --no-kill \
     holdfast run salloc
+}
+
+case_other_layouts() {
+  # A job file that leaves its lanes open: the same bits on any nodes, and of a run that is submitted again on fewer and on more.
+  local open=(--set train.lanes=0 --set train.leaves=8)
+  start one_node "${open[@]}" -N 1
+  ends_as "done" 0
+  start_held moved "${open[@]}"
+  stops_after_step_of 1
+  start_held moved "${open[@]}" -N 1
+  stops_after_step_of 2
+  start moved "${open[@]}" -N 3 --spares 1
+  ends_as "done" 0
+  check "$run: three nodes in the end" equal "$(placement "$run" | wc -l)" 3
+  check "$run: the bits of one node" equal "$(result "$run" .state_digest)" "$(result one_node .state_digest)"
+  check "$run: every step once" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
+}
+# stops_after_step_of ATTEMPT: the run is told to end when that attempt trains.
+stops_after_step_of() {
+  check "$run: attempt $1 trains" soon "$run_limit" training "$run" "$1"
+  check "$run: is told to end" mini exec holdfast ctl "/shared/home/$run" stop
+  check "$run: is over" soon 120 over "$run"
+  check "$run: stopped" equal "$(result "$run" .status)" stopped
+  check "$run: has left the queue" soon 60 job_gone "$job"
+  rm "$home/$run/result.json"
 }
 
 run_cases "$@"
