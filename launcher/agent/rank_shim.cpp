@@ -38,12 +38,11 @@ class Shim {
     Command rank;
     rank.argv = rank_command(what);
     rank.deaf = own_trainer(what);
-    rank.environment =
-        env::without({"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=",
-                      "LOCAL_RANK=", "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=",
-                      "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=", "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=",
-                      "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET=", "HOLDFAST_TRUSTED_STEP=",
-                      "HOLDFAST_DURABLE_STEPS="});
+    rank.environment = env::without(
+        {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
+         "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=",
+         "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=", "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET=",
+         "HOLDFAST_TRUSTED_STEP=", "HOLDFAST_DURABLE_STEPS="});
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
     rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;

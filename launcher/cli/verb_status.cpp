@@ -3,7 +3,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/rank_start.hpp"
 #include "launcher/cli/run_called.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"

@@ -10,7 +10,6 @@
 
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/programs.hpp"
-#include "launcher/agent/rank_start.hpp"
 #include "launcher/job/other_jobs.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"
