@@ -17,6 +17,7 @@ case_killed_in_checkpoint() {
   mid_run 10
   local node
   node=$(nth 2)
+  hold "$run" 0.02 # checkpoints follow one another, so that one is likely to be caught
   soon 60 stands_still_in_checkpoint "$node"
   check "$run: $node stands still in the middle of a checkpoint" test -n "$torn"
   mini kill-node "$node"
