@@ -1,23 +1,24 @@
 #include "src/control/message.hpp"
 
-#include "src/control/wire_agent.hpp"
-#include "src/control/wire_rank.hpp"
+#include "src/control/message_fields.hpp"
 
 namespace holdfast::control {
-
-using namespace wire;
-
 namespace {
 
+/// Reads `body` into `out` if it is a T.
 template <class T>
-bool try_read(const std::string& name, const json& body, std::optional<Message>& out) {
-  if (name != Wire<T>::name) return false;
-  out = Wire<T>::read(body);
+bool read_as(const std::string& name, const json& body, std::optional<Message>& out) {
+  if (name != name_on_wire<T>) return false;
+  T message;
+  FieldReader reader(body);
+  fields(reader, message);
+  out = std::move(message);
   return true;
 }
 template <class... T>
 void read_any(std::variant<T...>*, const std::string& name, const json& body, std::optional<Message>& out) {
-  if (!(try_read<T>(name, body, out) || ...))
+  static_assert(((name_on_wire<T> != nullptr) && ...), "every message has a name on the wire");
+  if (!(read_as<T>(name, body, out) || ...))
     throw Refused("no message is called '" + name.substr(0, 64) + "'");
 }
 
@@ -28,19 +29,23 @@ const char* name_of(Phase phase) { return phase_names[static_cast<std::size_t>(p
 std::string encode(const Message& message) {
   return std::visit(
       [](const auto& m) {
-        json j = Wire<std::decay_t<decltype(m)>>::write(m);
-        j["m"] = Wire<std::decay_t<decltype(m)>>::name;
-        return j.dump(-1, ' ', false, json::error_handler_t::replace);
+        FieldWriter writer;
+        fields(writer, m);
+        json object = writer.take();
+        object["m"] = name_on_wire<std::decay_t<decltype(m)>>;
+        return object.dump(-1, ' ', false, json::error_handler_t::replace);
       },
       message);
 }
 
 std::optional<Message> decode(std::string_view line, std::string& why) {
   std::optional<Message> out;
-  const json j = json::parse(line, nullptr, false);
-  if (j.is_discarded() || !j.is_object()) return why = "it is not a JSON object", out;
+  const json object = json::parse(line, nullptr, false);
+  if (object.is_discarded() || !object.is_object()) return why = "it is not a JSON object", out;
   try {
-    read_any(static_cast<Message*>(nullptr), text_of(j, "m", 64), j, out);
+    std::string name;
+    FieldReader{object}("m", name, a_word);
+    read_any(static_cast<Message*>(nullptr), name, object, out);
   } catch (const Refused& refused) {
     out.reset();
     why = refused.what();

@@ -1,0 +1,342 @@
+#pragma once
+// Every message on the wire: its name, and the list of its fields with their bounds. Both directions of the codec
+// walk the same list (fields.hpp). docs/protocol.md says what the messages are for.
+#include "src/control/fields.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::control {
+
+inline constexpr std::int64_t most_ranks = 1 << 20, most_steps = std::int64_t{1} << 53, most_pids = 1 << 22;
+inline constexpr std::size_t most_local_ranks = 4096, most_payload = 6 << 20;
+
+inline constexpr Range a_rank{0, most_ranks}, rank_or_none{-1, most_ranks}, a_count{0, INT32_MAX},
+    a_step{-1, most_steps}, a_pid{0, most_pids}, a_status{-1, 65535}, a_span{0, most_steps};
+inline constexpr Text a_name{256}, a_word{64};
+inline constexpr Words a_text{4096};
+inline constexpr List<Range> step_list{0, most_durable_steps, {0, most_steps}};
+template <class Bounds>
+constexpr List<Bounds> up_to(std::size_t max, Bounds element) {
+  return {0, max, element};
+}
+
+inline constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",   "backward",
+                                           "collective", "optimizer", "checkpoint", "finishing", "paused"};
+inline constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
+                                                "all_reduce", "broadcast",   "barrier"};
+inline constexpr std::array role_names = {"rank",    "shim",   "leader", "candidate",
+                                          "spawner", "keeper", "caller"};
+inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};
+inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
+
+/// `M` or const `M`: a list of fields is walked to write and to read.
+template <class Self, class M>
+concept Is = std::same_as<std::remove_const_t<Self>, M>;
+
+template <class M>
+inline constexpr const char* name_on_wire = nullptr;
+
+// --- parts of messages ---
+
+void fields(auto& f, Is<FinalState> auto& m) {
+  f("step", m.step, a_step);
+  f("tokens", m.tokens, Range{0, INT64_MAX});
+  f("loss", m.loss, Measurement{});
+  f("digest", m.state_digest, a_word);
+}
+void fields(auto& f, Is<flight::FlightGroup> auto& m) {
+  f("key", m.key, Key{});
+  f("name", m.name, Ascii{});
+  f("operation", m.operation, Names{collective_names});
+  f("size", m.size, Range{1, most_ranks});
+  f("member", m.member, Range{0, static_cast<std::int64_t>(m.size) - 1});
+  // No member finishes what it has not started, or starts what is not in its queue.
+  f("queued", m.queued, a_span);
+  f("started", m.started, Range{0, static_cast<std::int64_t>(m.queued)});
+  f("finished", m.finished, Range{0, static_cast<std::int64_t>(m.started)});
+}
+void fields(auto& f, Is<RankPlace> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("local_rank", m.local_rank, Range{0, most_local_ranks - 1});
+}
+void fields(auto& f, Is<Sign> auto& m) {
+  f("kind", m.kind, Words{64});
+  f("rank", m.rank, rank_or_none);
+  f("code", m.code, Range{-most_steps, most_steps});
+  f("age_ms", m.age_ms, a_span);
+  f("text", m.text, a_text);
+}
+
+// --- of ranks ---
+
+template <>
+inline constexpr const char* name_on_wire<Hello> = "hello";
+void fields(auto& f, Is<Hello> auto& m) {
+  f("role", m.role, Names{role_names});
+  f("node", m.node, a_name);
+  f("epoch", m.epoch, a_count);
+  f("attempt", m.attempt, a_count);
+  f("rank", m.rank, rank_or_none);
+  f("pid", m.pid, a_pid);
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankStarted> = "rank_started";
+void fields(auto& f, Is<RankStarted> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("pid", m.pid, a_pid);
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankProgress> = "progress";
+void fields(auto& f, Is<RankProgress> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("phase", m.phase, Names{phase_names});
+  f("compute_us", m.compute_us, a_span);
+  f("moves", m.moves, a_span);
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankRestored> = "restored";
+void fields(auto& f, Is<RankRestored> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.from.step, a_step);
+  f("level", m.from.level, a_word);
+  f("digest", m.from.digest, a_word);
+  f("note", m.from.note, a_text);
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankVote> = "vote";
+void fields(auto& f, Is<RankVote> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("ok", m.ok, Flag{});
+  f("payload", m.payload, Text{most_payload});
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankFinished> = "finished";
+void fields(auto& f, Is<RankFinished> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("state", m.state, OptionalObject{});
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankFailed> = "failed";
+void fields(auto& f, Is<RankFailed> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("exit_code", m.exit_code, a_status);
+  f("why", m.why, a_text);
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankExited> = "rank_exited";
+void fields(auto& f, Is<RankExited> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("status", m.status, a_status);
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankFlight> = "flight";
+void fields(auto& f, Is<RankFlight> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("silent_ms", m.silent_ms, a_span);
+  f("groups", m.groups, up_to(flight::FlightRecorder::groups, Object{}));
+}
+
+template <>
+inline constexpr const char* name_on_wire<RankDoubt> = "doubt";
+void fields(auto& f, Is<RankDoubt> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("accused", m.accused, up_to(most_local_ranks, a_rank));
+  f("check", m.check, a_word);
+  f("why", m.why, a_text);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Taken> = "taken";
+void fields(auto&, Is<Taken> auto&) {}
+
+template <>
+inline constexpr const char* name_on_wire<Verdict> = "verdict";
+void fields(auto& f, Is<Verdict> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("durable", m.durable, Flag{});
+  f("why", m.why, a_text);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Drain> = "drain";
+void fields(auto& f, Is<Drain> auto& m) {
+  f("stop", m.stop, Flag{});
+  f("reason", m.reason, a_text);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Pause> = "pause";
+void fields(auto& f, Is<Pause> auto& m) {
+  f("on", m.on, Flag{});
+}
+
+template <>
+inline constexpr const char* name_on_wire<Inject> = "inject";
+void fields(auto& f, Is<Inject> auto& m) {
+  f("fault", m.fault, a_word);
+  f("rank", m.rank, rank_or_none);
+  f("seconds", m.seconds, RealRange{0, 86400});
+  f("seed", m.seed, a_span);
+}
+
+// --- between agents and the leader ---
+
+template <>
+inline constexpr const char* name_on_wire<Beat> = "beat";
+void fields(auto& f, Is<Beat> auto& m) {
+  f("node", m.node, a_name);
+  f("attempt", m.attempt, a_count);
+  f("mpirun", m.mpirun, Flag{});
+  f("ranks", m.ranks, up_to(most_local_ranks, Object{}));
+}
+
+template <>
+inline constexpr const char* name_on_wire<LeaderBeat> = "leader_beat";
+void fields(auto& f, Is<LeaderBeat> auto& m) {
+  f("epoch", m.epoch, a_count);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Clear> = "clear";
+void fields(auto& f, Is<Clear> auto& m) {
+  f("epoch", m.epoch, a_count);
+  f("attempt", m.attempt, a_count);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Cleared> = "cleared";
+void fields(auto& f, Is<Cleared> auto& m) {
+  f("attempt", m.attempt, a_count);
+}
+
+template <>
+inline constexpr const char* name_on_wire<StartRanks> = "start_ranks";
+void fields(auto& f, Is<StartRanks> auto& m) {
+  f("epoch", m.epoch, a_count);
+  f("attempt", m.attempt, a_count);
+  f("world", m.world, Range{1, most_ranks});
+  f("ranks_per_node", m.ranks_per_node, Range{1, most_local_ranks});
+  f("master_port", m.master_port, Range{0, 65535});
+  f("master", m.master, a_name);
+  f("ranks", m.ranks, up_to(most_local_ranks, Object{}));
+  f("trusted_step", m.trusted_step, a_step);
+  f("durable_steps", m.durable_steps, step_list);
+}
+
+template <>
+inline constexpr const char* name_on_wire<StartMpirun> = "start_mpirun";
+void fields(auto& f, Is<StartMpirun> auto& m) {
+  f("epoch", m.epoch, a_count);
+  f("attempt", m.attempt, a_count);
+  f("slots", m.slots, List<Text>{1, 1 << 16, a_name});
+  f("trusted_step", m.trusted_step, a_step);
+  f("durable_steps", m.durable_steps, step_list);
+}
+
+template <>
+inline constexpr const char* name_on_wire<MpirunExited> = "mpirun_exited";
+void fields(auto& f, Is<MpirunExited> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("status", m.status, a_status);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Finish> = "finish";
+void fields(auto& f, Is<Finish> auto& m) {
+  f("exit_code", m.exit_code, Range{0, 255});
+}
+
+template <>
+inline constexpr const char* name_on_wire<NodeSigns> = "signs";
+void fields(auto& f, Is<NodeSigns> auto& m) {
+  f("signs", m.signs, up_to(256, Object{}));
+}
+
+template <>
+inline constexpr const char* name_on_wire<NodeHealth> = "health";
+void fields(auto& f, Is<NodeHealth> auto& m) {
+  f("fitness", m.fitness, Names{fitness_names});
+  f("why", m.why, a_text);
+  f("numerics", m.numerics, a_word);
+}
+
+template <>
+inline constexpr const char* name_on_wire<CheckNode> = "check_node";
+void fields(auto&, Is<CheckNode> auto&) {}
+
+template <>
+inline constexpr const char* name_on_wire<DumpStacks> = "dump_stacks";
+void fields(auto& f, Is<DumpStacks> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("rank", m.rank, a_rank);
+}
+
+template <>
+inline constexpr const char* name_on_wire<Stacks> = "stacks";
+void fields(auto& f, Is<Stacks> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("rank", m.rank, a_rank);
+  f("text", m.text, Words{64 << 10});
+}
+
+// --- of others ---
+
+template <>
+inline constexpr const char* name_on_wire<Order> = "order";
+void fields(auto& f, Is<Order> auto& m) {
+  f("id", m.id, a_word);
+  f("verb", m.verb, Names{order_names});
+  f("node", m.node, a_name);
+  f("by", m.by, a_text);
+}
+
+template <>
+inline constexpr const char* name_on_wire<OrderTaken> = "order_taken";
+void fields(auto& f, Is<OrderTaken> auto& m) {
+  f("id", m.id, a_word);
+  f("taken", m.taken, Flag{});
+  f("says", m.says, Words{1 << 20});
+  f("again", m.again, Flag{});
+}
+
+template <>
+inline constexpr const char* name_on_wire<Answer> = "answer";
+void fields(auto& f, Is<Answer> auto& m) {
+  f("grant", m.grant, Flag{});
+  f("epoch", m.epoch, a_count);
+  f("leader_age_ms", m.leader_age_ms, Range{-1, INT64_MAX});
+}
+
+template <>
+inline constexpr const char* name_on_wire<Exec> = "exec";
+void fields(auto& f, Is<Exec> auto& m) {
+  f("command", m.command, Text{1 << 20});
+}
+
+template <>
+inline constexpr const char* name_on_wire<Exited> = "exited";
+void fields(auto& f, Is<Exited> auto& m) {
+  f("status", m.status, a_status);
+}
+
+}  // namespace holdfast::control
