@@ -38,7 +38,7 @@ std::int64_t windows_of(const TokenFile& file, int sequence) {
   if (windows < 1)
     throw Error(
         Exit::usage, fmt::format("a token file is too short for one sample of {} tokens", sequence),
-        fmt::format("it holds {} tokens, and a sample needs one more than train.sequence", file.size()),
+        fmt::format("it holds {} tokens, and {} are needed", file.size(), sequence + (file.row() == 0)),
         "Prepare more text, or set train.sequence lower?");
   return windows;
 }

@@ -41,7 +41,7 @@ Reference tokenizer_of(const std::string& weights) {
 }  // namespace
 
 TokenFile open_for(const std::string& path, int sequence, const std::string& model, std::int64_t vocabulary) {
-  auto file = TokenFile::open(path, std::int64_t{sequence} + 1);
+  auto file = TokenFile::open(path, sequence);  // windows_of() asks for one more of a file without rows
   if (file.vocabulary() > vocabulary)
     throw Error(Exit::usage, fmt::format("the token file {} has another vocabulary than the model", path),
                 fmt::format("{} tokens; model {} knows {}", file.vocabulary(), model, vocabulary),
