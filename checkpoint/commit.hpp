@@ -20,7 +20,7 @@ struct Committed {
 
 class Commit {
  public:
-  /// `world` writers will vote. `generation` is that of the ranks (the epoch under which their attempt was
+  /// `world` writers will vote. `generation` is that of the ranks (the term under which their attempt was
   /// *started*), even when a later leader commits for them. Creates nothing.
   Commit(fs::path checkpoints, std::int64_t step, Generation generation, int world);
 

@@ -30,7 +30,7 @@ Standing first_standing(const RunDir& run, const Roster& roster, int node, const
   Standing::Limits patience;
   patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
   return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
-          patience, highest_epoch(run), 0, steady_seconds()};
+          patience, highest_term(run), 0, steady_seconds()};
 }
 }  // namespace
 
@@ -231,12 +231,12 @@ void Agent::welcome(const std::shared_ptr<Guest>& guest, const Hello& hello) {
 }
 
 void Agent::welcome_leader(const std::shared_ptr<Guest>& guest, const Hello& hello) {
-  const bool news = hello.epoch > standing_.epoch();
-  if (!standing_.accept_leader(hello.epoch, steady_seconds())) {
+  const bool news = hello.term > standing_.term();
+  if (!standing_.accept_leader(hello.term, steady_seconds())) {
     guests_.erase(guest->channel.get());
     return guest->channel->close();
   }
-  if (news) log::info("{} leads, epoch {}", hello.node, hello.epoch);
+  if (news) log::info("{} leads, term {}", hello.node, hello.term);
   if (!standing_.leads()) leading_.reset(), beginning_.reset();
   campaign_.reset();
   if (leader_) {
@@ -250,7 +250,7 @@ void Agent::welcome_leader(const std::shared_ptr<Guest>& guest, const Hello& hel
 }
 
 void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
-  channel->send(encode(standing_.answer(hello.epoch, steady_seconds())));
+  channel->send(encode(standing_.answer(hello.term, steady_seconds())));
 }
 
 void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello) {

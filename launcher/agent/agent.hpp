@@ -99,15 +99,15 @@ class Agent {
   void ask_its_children(const LocalRank& rank) const;
   void forget_drain();
   bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
-  Command attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
+  Command attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
                           const std::optional<Restores>& restores = std::nullopt) const;
 
   // agent_lead.cpp
   void watch_leader();
   void campaign(int highest, const std::vector<bool>& lost);
-  void campaign_is_over(bool won, int epoch);
-  void lead(int epoch);
-  void lead_with(int epoch, Inheritance inherited);
+  void campaign_is_over(bool won, int term);
+  void lead(int term);
+  void lead_with(int term, Inheritance inherited);
   void cannot_lead(const std::string& why);
 
   control::Loop& loop_;

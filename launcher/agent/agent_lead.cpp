@@ -1,4 +1,4 @@
-// The agent as a candidate: when no leader is heard, it asks the others, takes the epoch's file, and leads.
+// The agent as a candidate: when no leader is heard, it asks the others, takes the term's file, and leads.
 // The run directory is asked beside the loop: a file system that hangs must not silence this node.
 #include <nlohmann/json.hpp>
 
@@ -30,7 +30,7 @@ Outlook look(const RunDir& run, const Roster& roster) {
   Outlook out;
   std::set<std::string> lost;
   try {
-    out.highest = highest_epoch(run);
+    out.highest = highest_term(run);
     lost = fold(run).lost;
     if (files::fs::exists(run.result()))
       out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
@@ -42,12 +42,12 @@ Outlook look(const RunDir& run, const Roster& roster) {
 }
 
 /// Of two agents, the other out of reach: SLURM must hear us, else it is we who are cut off.
-bool take(const RunDir& run, int epoch, const std::string& node, bool ask_slurm) {
+bool take(const RunDir& run, int term, const std::string& node, bool ask_slurm) {
   try {
     if (ask_slurm) slurm::ClusterCli().ping(third_voice_limit);
-    return take_epoch(run, epoch, node);
+    return take_term(run, term, node);
   } catch (const std::exception& error) {
-    log::warn("epoch {} cannot be taken: {}", epoch, error.what());
+    log::warn("term {} cannot be taken: {}", term, error.what());
     return false;
   }
 }
@@ -68,9 +68,9 @@ void Agent::watch_leader() {
 }
 
 void Agent::campaign(int highest, const std::vector<bool>& lost) {
-  const int epoch = standing_.begin_campaign(highest);
+  const int term = standing_.begin_campaign(highest);
   campaign_ = std::make_unique<Campaign>(
-      loop_, roster_, secret_, index_, epoch, lost, [this, epoch](Ballot::Outcome outcome) {
+      loop_, roster_, secret_, index_, term, lost, [this, term](Ballot::Outcome outcome) {
         if (outcome == Ballot::Outcome::lost)
           return arbiter_.ask([run = run_, roster = roster_] { return look(run, roster); },
                               [this](const Outlook& seen) {
@@ -80,19 +80,19 @@ void Agent::campaign(int highest, const std::vector<bool>& lost) {
                               });
         const bool third_voice = outcome == Ballot::Outcome::third_voice;
         arbiter_.ask(
-            [run = run_, epoch, node = node_, third_voice] { return take(run, epoch, node, third_voice); },
-            [this, epoch](bool taken) { campaign_is_over(taken, taken ? epoch : 0); });
+            [run = run_, term, node = node_, third_voice] { return take(run, term, node, third_voice); },
+            [this, term](bool taken) { campaign_is_over(taken, taken ? term : 0); });
       });
 }
 
 /// Even when a leader was heard meanwhile: if the file is ours, nobody else can lead by that number.
-void Agent::campaign_is_over(bool won, int epoch) {
+void Agent::campaign_is_over(bool won, int term) {
   campaign_.reset();
-  if (standing_.campaign_over(won, epoch, steady_seconds())) lead(epoch);
+  if (standing_.campaign_over(won, term, steady_seconds())) lead(term);
 }
 
-void Agent::lead(int epoch) {
-  log::info("leading, epoch {}", epoch);
+void Agent::lead(int term) {
+  log::info("leading, term {}", term);
   struct Begun {
     Inheritance inherited;
     std::string trouble;
@@ -100,18 +100,18 @@ void Agent::lead(int epoch) {
   // While we neither lead nor give up, we refuse the other candidates.
   beginning_ = loop_.after(begin_limit, [this] { cannot_lead("the run directory does not answer"); });
   arbiter_.ask(
-      [run = run_, roster = roster_, epoch, self = index_]() -> Begun {
+      [run = run_, roster = roster_, term, self = index_]() -> Begun {
         try {
-          return {inherit(run, roster, epoch, self), ""};
+          return {inherit(run, roster, term, self), ""};
         } catch (const std::exception& error) {
           return {{}, error.what()};
         }
       },
-      [this, epoch](Begun begun) {
+      [this, term](Begun begun) {
         if (!beginning_) return;  // given up meanwhile, or somebody else leads
         if (!begun.trouble.empty()) return cannot_lead(begun.trouble);
         beginning_.reset();
-        lead_with(epoch, std::move(begun.inherited));
+        lead_with(term, std::move(begun.inherited));
       });
 }
 
@@ -121,10 +121,10 @@ void Agent::cannot_lead(const std::string& why) {
   standing_.resigned(steady_seconds());
 }
 
-void Agent::lead_with(int epoch, Inheritance inherited) {
+void Agent::lead_with(int term, Inheritance inherited) {
   try {
     leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
-                                        std::make_shared<slurm::ClusterCli>(), epoch, index_,
+                                        std::make_shared<slurm::ClusterCli>(), term, index_,
                                         std::move(inherited), [this](const std::string& why) {
                                           loop_.post([this, why] {
                                             log::warn("no longer leading: {}", why);

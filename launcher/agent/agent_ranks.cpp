@@ -139,11 +139,11 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
   }
 }
 
-Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
+Command Agent::attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
                                const std::optional<Restores>& restores) const {
   Command command;
   command.argv = std::move(argv);
-  command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world,
+  command.environment = attempt_environment(run_, node_, scratch_, term, attempt, world,
                                             roster_.ranks_per_node, cluster_, config_.rank, restores);
   command.new_session = true;  // it outlives this agent process
   return command;
@@ -165,7 +165,7 @@ void Agent::start_ranks(const StartRanks& order) {
                order.world,
                place.local_rank,
                order.ranks_per_node,
-               order.epoch,
+               order.term,
                order.attempt,
                node_,
                run_.path,
@@ -174,7 +174,7 @@ void Agent::start_ranks(const StartRanks& order) {
                order.master_port,
                order.trusted_step,
                order.durable_steps};
-    Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
+    Command command = attempt_command(rank_command(config_.rank), order.term, order.attempt, order.world);
     command.deaf = own_trainer(config_.rank);  // it hears of the end from us
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
     command.output = rank_log(run_, order.attempt, place.rank);
@@ -199,7 +199,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
     Command command =
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
-                        order.epoch, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
+                        order.term, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
     command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
     children_.start(command,
@@ -225,7 +225,7 @@ void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& l
   try {
     // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it. Not /bin/sh:
     // dash unblocks all signals, and SIGTERM would make the daemon end its ranks.
-    Command command = attempt_command({"/bin/bash", "-c", line}, hello.epoch, hello.attempt, roster_.world());
+    Command command = attempt_command({"/bin/bash", "-c", line}, hello.term, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
     command.deaf = true;
     children_.start(command, [this, channel = guest->channel, attempt = hello.attempt](int status) {

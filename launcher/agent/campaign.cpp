@@ -10,10 +10,10 @@ namespace {
 constexpr Millis limit{1000};
 }
 
-Campaign::Campaign(Loop& loop, const Roster& roster, const Key& secret, int self, int epoch,
+Campaign::Campaign(Loop& loop, const Roster& roster, const Key& secret, int self, int term,
                    std::vector<bool> lost, std::function<void(Ballot::Outcome)> done)
     : own_(roster.nodes[static_cast<std::size_t>(self)].name),
-      epoch_(epoch),
+      term_(term),
       done_(std::move(done)),
       ballot_(std::move(lost)),
       channels_(roster.nodes.size()) {
@@ -24,7 +24,7 @@ Campaign::Campaign(Loop& loop, const Roster& roster, const Key& secret, int self
     channel = dial(
         loop, TcpAddress{node.address, node.port}, secret, limit,
         {[this, n] {
-           channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, epoch_}));
+           channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, term_}));
          },
          [this, n](std::string_view line) {
            std::string why;

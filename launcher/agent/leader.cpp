@@ -27,17 +27,17 @@ RunFacts facts_of(const config::RunConfig& config) {
 
 double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-bool leads_still(const RunDir& run, int epoch) {
-  const int highest = highest_epoch(run);
-  if (highest < epoch)
-    throw Error(Exit::transient, "the run directory does not answer", "this epoch's file is gone");
-  return highest == epoch;
+bool leads_still(const RunDir& run, int term) {
+  const int highest = highest_term(run);
+  if (highest < term)
+    throw Error(Exit::transient, "the run directory does not answer", "this term's file is gone");
+  return highest == term;
 }
 }  // namespace
 
-Inheritance inherit(const RunDir& run, const Roster& roster, int epoch, int self) {
-  Inheritance out{std::make_shared<Journal>(run, epoch), {}};
-  const auto events = read_events(run, epoch);
+Inheritance inherit(const RunDir& run, const Roster& roster, int term, int self) {
+  Inheritance out{std::make_shared<Journal>(run, term), {}};
+  const auto events = read_events(run, term);
   for (const auto& event : events) apply_event(out.state, event);
   const nlohmann::json elected =
       out.journal->write({{"event", "leader_elected"},
@@ -50,18 +50,18 @@ Inheritance inherit(const RunDir& run, const Roster& roster, int epoch, int self
 }
 
 Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
-               std::shared_ptr<slurm::Cluster> cluster, int epoch, int self, Inheritance inherited,
+               std::shared_ptr<slurm::Cluster> cluster, int term, int self, Inheritance inherited,
                std::function<void(const std::string&)> resigned)
     : loop_(loop),
       run_(std::move(run)),
       roster_(std::move(roster)),
       config_(config),
       secret_(secret),
-      epoch_(epoch),
+      term_(term),
       self_(self),
       resigned_(std::move(resigned)),
       journal_(std::move(inherited.journal)),
-      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), epoch,
+      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), term,
                   std::move(inherited.state), steady_seconds(), unix_seconds(), facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s),
@@ -71,11 +71,11 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
                 act();
               }),
       lines_(roster_.nodes.size()),
-      scribe_(loop_, run_, epoch_, journal_),
+      scribe_(loop_, run_, term_, journal_),
       side_(loop_) {
   desk_ = std::make_unique<CommitDesk>(
       loop_, run_.checkpoints(), config_.checkpoint,
-      CommitDesk::Handlers{[run = run_, epoch] { return leads_still(run, epoch); },
+      CommitDesk::Handlers{[run = run_, term] { return leads_still(run, term); },
                            [this](const Verdict& verdict, const std::string& note) {
                              supervisor_.at(steady_seconds());
                              supervisor_.checkpoint_decided(verdict, note);
@@ -93,12 +93,12 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
   ordered_.paused = state.hold_ranks();
   if (state.attempt_live()) {
     const auto& live = state.attempts.back();
-    desk_->begin({live.epoch, live.number}, static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
+    desk_->begin({live.term, live.number}, static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
                  state.verdicts);
   }
   script_.watch_the_clock();
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });
-  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{epoch_}); });
+  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{term_}); });
   loop_.post([this, alive = std::weak_ptr<void>(tick_timer_)] {
     if (!alive.expired()) tick();
   });
@@ -136,8 +136,8 @@ void Leader::call(int n) {
 
 /// An agent that was restarted, or cut off meanwhile, knows nothing of what was ordered.
 void Leader::greet(int n) {
-  send(n, Hello{Hello::Role::leader, node(self_).name, epoch_, 0, -1, ::getpid()});
-  if (ordered_.attempt > 0) send(n, Clear{epoch_, ordered_.attempt});
+  send(n, Hello{Hello::Role::leader, node(self_).name, term_, 0, -1, ::getpid()});
+  if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
   if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
   send(n, Pause{ordered_.paused});
   if (ordered_.finish) send(n, Finish{*ordered_.finish});

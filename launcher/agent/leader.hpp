@@ -19,23 +19,23 @@ namespace holdfast::launcher {
 
 /// What a leader begins with.
 struct Inheritance {
-  std::shared_ptr<Journal> journal;  ///< of its epoch
+  std::shared_ptr<Journal> journal;  ///< of its term
   RunState state;                    ///< by the event log, its own election being the last event
 };
-/// Puts on record that node `self` leads by `epoch`, which it has taken. Waits for the run directory as long
+/// Puts on record that node `self` leads by `term`, which it has taken. Waits for the run directory as long
 /// as that takes, so never in a loop's thread. Throws Error.
-Inheritance inherit(const RunDir& run, const Roster& roster, int epoch, int self);
+Inheritance inherit(const RunDir& run, const Roster& roster, int term, int self);
 
 class Leader {
  public:
-  /// Holds epoch `epoch`, with what it has inherited. `resigned` is called once, and then this object must be
+  /// Holds term `term`, with what it has inherited. `resigned` is called once, and then this object must be
   /// destroyed. While the run directory does not answer, for two minutes at most, decisions wait and
   /// everything else goes on.
   Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config,
-         const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int epoch, int self,
+         const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int term, int self,
          Inheritance inherited, std::function<void(const std::string& why)> resigned);
   ~Leader();
-  int epoch() const { return epoch_; }
+  int term() const { return term_; }
 
  private:
   struct Line {
@@ -79,7 +79,7 @@ class Leader {
   Roster roster_;
   config::RunConfig config_;
   control::Key secret_;
-  int epoch_, self_;
+  int term_, self_;
   std::function<void(const std::string&)> resigned_;
   bool over_ = false;
   std::shared_ptr<Journal> journal_;

@@ -85,8 +85,8 @@ void Leader::carry_out(const Action& action) {
   } else if (const auto* clear = std::get_if<ClearAll>(&action)) {
     ordered_.attempt = clear->attempt;
     ordered_.drain.reset();  // the next attempt is told by itself
-    desk_->begin({epoch_, clear->attempt}, supervisor_.world());
-    send_all(Clear{epoch_, clear->attempt});
+    desk_->begin({term_, clear->attempt}, supervisor_.world());
+    send_all(Clear{term_, clear->attempt});
   } else if (const auto* start = std::get_if<Launch>(&action)) {
     launch(*start);
   } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
@@ -114,14 +114,14 @@ void Leader::carry_out(const Action& action) {
 
 void Leader::launch(const Launch& what) {
   const int world = static_cast<int>(what.placement.size()) * roster_.ranks_per_node;
-  desk_->begin({epoch_, what.attempt}, world);
+  desk_->begin({term_, what.attempt}, world);
   if (through_mpirun(config_.rank)) {
-    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step, what.durable_steps};
+    StartMpirun order{term_, what.attempt, {}, what.trusted_step, what.durable_steps};
     for (const int n : what.placement) order.slots.push_back(node(n).name);
     return send(what.host, order);
   }
   for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{epoch_,
+    StartRanks order{term_,
                      what.attempt,
                      world,
                      roster_.ranks_per_node,

@@ -18,10 +18,10 @@ double seconds(Millis time) { return std::chrono::duration<double>(time).count()
 
 }  // namespace
 
-Scribe::Scribe(control::Loop& loop, RunDir run, int epoch, std::shared_ptr<Journal> journal, Millis patience)
+Scribe::Scribe(control::Loop& loop, RunDir run, int term, std::shared_ptr<Journal> journal, Millis patience)
     : loop_(loop),
       run_(std::move(run)),
-      epoch_(epoch),
+      term_(term),
       journal_(std::move(journal)),
       patience_(patience),
       worker_(loop, farewell) {}
@@ -39,12 +39,12 @@ Millis Scribe::waits() const {
 
 void Scribe::write() {
   worker_.ask(
-      [run = run_, epoch = epoch_, journal = journal_, page = page_]() -> Tried {
+      [run = run_, term = term_, journal = journal_, page = page_]() -> Tried {
         const auto passed_over = [&]() -> std::optional<Tried> {
-          const int highest = highest_epoch(run);
-          if (highest > epoch) return Tried{"a higher epoch exists", {}};
+          const int highest = highest_term(run);
+          if (highest > term) return Tried{"a higher term exists", {}};
           // Our own number is there as long as the run directory is.
-          if (highest < epoch) return Tried{{}, run.epochs().string() + " does not show this epoch's file"};
+          if (highest < term) return Tried{{}, run.terms().string() + " does not show this term's file"};
           return std::nullopt;
         };
         try {

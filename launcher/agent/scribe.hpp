@@ -18,12 +18,12 @@ class Scribe {
     std::vector<nlohmann::json> events;  ///< for the log
     std::function<void()> files;         ///< after the events: a folder, a result. It owns what it touches.
   };
-  /// nothing: the page is there. Else why the leader must resign: a higher epoch exists, or the file system
+  /// nothing: the page is there. Else why the leader must resign: a higher term exists, or the file system
   /// has not answered for `patience`.
   using Done = std::function<void(const std::optional<std::string>& trouble)>;
-  /// `epoch`: looked for before and after every page; a higher one ends it. While none can be seen at all,
+  /// `term`: looked for before and after every page; a higher one ends it. While none can be seen at all,
   /// the page waits.
-  Scribe(control::Loop& loop, RunDir run, int epoch, std::shared_ptr<Journal> journal,
+  Scribe(control::Loop& loop, RunDir run, int term, std::shared_ptr<Journal> journal,
          Millis patience = Millis(120000));
 
   /// One page at a time.
@@ -43,7 +43,7 @@ class Scribe {
 
   control::Loop& loop_;
   RunDir run_;
-  int epoch_;
+  int term_;
   std::shared_ptr<Journal> journal_;
   Millis patience_;
   std::shared_ptr<Page> page_;

@@ -26,7 +26,7 @@ std::int64_t newest_step(const fs::path& metrics) {
   return line.is_object() ? line.value("step", std::int64_t{0}) : 0;
 }
 
-/// "step-N.tmp-EPOCH-ATTEMPT": of the attempt that lives. One that died in a save has left its own.
+/// "step-N.tmp-TERM-ATTEMPT": of the attempt that lives. One that died in a save has left its own.
 bool is_saving(const fs::path& checkpoints, const RunState& state) {
   if (!state.attempt_live()) return false;
   const std::string of_attempt = "-" + std::to_string(state.attempts.back().number);

@@ -64,7 +64,7 @@ json result_of(const RunState& s) {
                  {"final_loss", nullptr},
                  {"state_digest", nullptr},
                  {"tokens", nullptr}};
-  if (s.verdict) result["epoch"] = s.verdict->epoch;
+  if (s.verdict) result["term"] = s.verdict->term;
   if (s.final_state) {
     result["final_step"] = s.final_state->step, result["tokens"] = s.final_state->tokens;
     result["state_digest"] = s.final_state->state_digest;
@@ -73,8 +73,8 @@ json result_of(const RunState& s) {
   return result;
 }
 
-std::optional<int> code_of(const json& result, const std::string& allocation, int epoch) {
-  if (result.value("job", "") != allocation || result.value("epoch", 0) != epoch) return std::nullopt;
+std::optional<int> code_of(const json& result, const std::string& allocation, int term) {
+  if (result.value("job", "") != allocation || result.value("term", 0) != term) return std::nullopt;
   return result.value("exit_code", 1);
 }
 

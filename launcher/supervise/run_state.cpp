@@ -41,7 +41,7 @@ void elected(RunState& s, const json& e) {
     last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
-  s.job_epoch = e.value("epoch", 0);
+  s.job_term = e.value("term", 0);
   // Whoever submits a run again that was stopped has changed something, and wants to see it tried.
   if (s.verdict && s.verdict->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
@@ -54,7 +54,7 @@ void elected(RunState& s, const json& e) {
 
 void planned(RunState& s, const json& e) {
   AttemptRecord a;
-  a.number = e.value("attempt", 0), a.epoch = e.value("epoch", 0);
+  a.number = e.value("attempt", 0), a.term = e.value("term", 0);
   a.placement = e.value("placement", std::vector<std::string>{});
   a.planned_at = e.value("unix", 0.0);
   a.durable_before = s.durable_step;
@@ -271,7 +271,7 @@ void apply_event(RunState& s, const json& e) {
                                   e.value("why", ""),
                                   e.value("unix", 0.0),
                                   e.value("exclude", std::vector<std::string>{}),
-                                  e.value("epoch", 0)};
+                                  e.value("term", 0)};
   }
 }
 

@@ -15,7 +15,7 @@ namespace holdfast::launcher {
 
 /// One attempt, as result.json lists it.
 struct AttemptRecord {
-  int number = 0, epoch = 0;            ///< epoch: the leadership under which its ranks were started
+  int number = 0, term = 0;             ///< term: of the leader that started its ranks
   std::vector<std::string> placement;   ///< slot -> node name
   std::string host;                     ///< node that mpirun was started on; "": none, or not yet
   double planned_at = 0;                ///< Unix seconds
@@ -51,7 +51,7 @@ struct KnownPace {
 struct RunState {
   double began_at = 0;
   std::string job;     ///< allocation: job id and restart count
-  int job_epoch = 0;   ///< the first of this allocation
+  int job_term = 0;    ///< the first of this allocation
   std::string leader;  ///< the newest leader's node
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
@@ -91,13 +91,13 @@ struct RunState {
     std::string status, why;
     double at = 0;
     std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
-    int epoch = 0;                          ///< of the leader that said it
+    int term = 0;                           ///< of the leader that said it
   };
   std::optional<Verdict> verdict;  ///< the run is over
 
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
   /// Are there attempts of this allocation?
-  bool attempted() const { return !attempts.empty() && attempts.back().epoch >= job_epoch; }
+  bool attempted() const { return !attempts.empty() && attempts.back().term >= job_term; }
   /// What the ranks of the attempt must have been told: every leader says it to every agent it reaches.
   std::optional<control::Drain> asked_of_ranks() const;
   /// Are the ranks to hold? Not while they are asked to end.
@@ -112,7 +112,7 @@ void apply_event(RunState& state, const nlohmann::json& event);
 
 /// result.json (contract 1): result.cpp.
 nlohmann::json result_of(const RunState& state);
-/// The exit code, when `result` is the word of `epoch`'s leader in this allocation (RunState::job).
-std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int epoch);
+/// The exit code, when `result` is the word of `term`'s leader in this allocation (RunState::job).
+std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int term);
 
 }  // namespace holdfast::launcher

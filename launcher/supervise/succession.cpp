@@ -8,24 +8,24 @@ namespace holdfast::launcher {
 using nlohmann::json;
 
 json read_so_far(const std::vector<json>& events) {
-  if (events.empty()) return {{"epoch", 0}, {"seq", 0}};
-  return {{"epoch", events.back().value("epoch", 0)}, {"seq", events.back().value("seq", 0)}};
+  if (events.empty()) return {{"term", 0}, {"seq", 0}};
+  return {{"term", events.back().value("term", 0)}, {"seq", events.back().value("seq", 0)}};
 }
 
 std::vector<json> that_count(std::vector<std::vector<json>> files) {
-  int epoch = INT32_MAX, seq = INT32_MAX;  // the bound that the leader behind has set
+  int term = INT32_MAX, seq = INT32_MAX;  // the bound that the leader behind has set
   std::vector<std::vector<json>> kept;
   for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    const int own = file->empty() ? 0 : file->front().value("epoch", 0);
-    if (file->empty() || own > epoch) continue;  // it never came to lead, or was passed over
-    if (own == epoch) std::erase_if(*file, [&](const json& e) { return e.value("seq", 0) > seq; });
+    const int own = file->empty() ? 0 : file->front().value("term", 0);
+    if (file->empty() || own > term) continue;  // it never came to lead, or was passed over
+    if (own == term) std::erase_if(*file, [&](const json& e) { return e.value("seq", 0) > seq; });
     if (file->empty()) continue;
     const json& first = file->front();
     const auto after = first.find("after");
     if (after != first.end() && after->is_object()) {
-      epoch = after->value("epoch", 0), seq = after->value("seq", 0);
+      term = after->value("term", 0), seq = after->value("seq", 0);
     } else {
-      epoch = seq = INT32_MAX;
+      term = seq = INT32_MAX;
     }
     kept.push_back(std::move(*file));
   }

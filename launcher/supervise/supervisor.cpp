@@ -28,14 +28,14 @@ const char* name_of(Stage stage) {
 
 RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved)}; }
 
-Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
+Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
                        RunState state, double now, double unix_now, RunFacts facts)
     : roster_(std::move(roster)),
       limits_(limits),
       facts_(facts),
       drain_s_(drain_s),
       through_mpirun_(through_mpirun),
-      epoch_(epoch),
+      term_(term),
       state_(std::move(state)),
       now_(now),
       unix_offset_(unix_now - now),

@@ -91,7 +91,7 @@ class Supervisor {
   /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
   /// for people. `drain_s`: a run that is told to end has so long. `through_mpirun`: ranks are started by an
   /// mpirun whose life matters.
-  Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
+  Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
              RunState state, double now, double unix_now, RunFacts facts = {});
 
   /// The moment of everything that is told next.
@@ -131,7 +131,7 @@ class Supervisor {
  private:
   struct Node {
     bool connected = false;
-    double last_beat = -1;  ///< -1: never heard in this epoch
+    double last_beat = -1;  ///< -1: never heard in this term
     int cleared = 0;        ///< attempts below this are ended there
     bool mpirun = false;
     int attempt = 0;
@@ -246,7 +246,7 @@ class Supervisor {
   RunFacts facts_;
   int drain_s_;
   bool through_mpirun_;
-  int epoch_;
+  int term_;
   RunState state_;
   double now_, unix_offset_, began_;
   Stage stage_ = Stage::gathering;

@@ -46,7 +46,7 @@ void Supervisor::tell_ranks() {
 bool Supervisor::worth_saving() const {
   // What the live ranks of another program have, and could load again, only they know.
   if (!facts_.own_trainer && state_.attempt_live() && ranks_hear()) return true;
-  for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->epoch >= state_.job_epoch; ++a) {
+  for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->term >= state_.job_term; ++a) {
     if (!a->restored) continue;
     // What may be wrong must not be saved.
     if (state_.trusted_step >= 0 && a->number <= state_.tainted_attempt) return false;
@@ -91,7 +91,7 @@ void Supervisor::check_eviction() {
 RunState::Verdict Supervisor::drained() const {
   std::int64_t reached = highest_step();
   for (const auto& a : state_.attempts)
-    if (a.epoch >= state_.job_epoch) reached = std::max(reached, a.last_step);
+    if (a.term >= state_.job_term) reached = std::max(reached, a.last_step);
   const std::int64_t durable = std::max<std::int64_t>(0, state_.durable_step);
   std::string why = state_.drain->what.reason;
   if (!saves_are_known())

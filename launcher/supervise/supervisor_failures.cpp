@@ -274,7 +274,7 @@ void Supervisor::finish(RunState::Verdict verdict) {
                 {"exit_code", verdict.exit_code},
                 {"status", verdict.status},
                 {"why", verdict.why},
-                {"epoch", epoch_}};
+                {"term", term_}};
   if (verdict.exit_code == static_cast<int>(Exit::transient)) event["exclude"] = to_exclude(state_);
   record(std::move(event));
   stage_ = Stage::over;

@@ -129,8 +129,7 @@ class AgentLink final : public RankLink {
   }
 
   void opened() {
-    tell(
-        encode(Hello{Hello::Role::rank, place_.node, place_.epoch, place_.attempt, place_.rank, ::getpid()}));
+    tell(encode(Hello{Hello::Role::rank, place_.node, place_.term, place_.attempt, place_.rank, ::getpid()}));
     beat();
     if (restored_) tell(*restored_);
     for (const auto& [step, line] : votes_) tell(line);

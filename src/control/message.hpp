@@ -17,7 +17,7 @@ struct Hello {
   enum class Role { rank, shim, leader, candidate, spawner, keeper, caller };
   Role role = Role::rank;
   std::string node;  ///< where the speaker runs
-  int epoch = 0;     ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
+  int term = 0;      ///< leader: its term; candidate: the one it asks for; others: of their attempt
   int attempt = 0;   ///< rank, shim, spawner
   int rank = -1;     ///< rank, shim
   std::int64_t pid = 0;
@@ -110,11 +110,11 @@ struct Beat {
   std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
 };
 struct LeaderBeat {
-  int epoch = 0;
+  int term = 0;
 };
 /// Leader to agent: end everything of lower attempts, then answer Cleared.
 struct Clear {
-  int epoch = 0, attempt = 0;
+  int term = 0, attempt = 0;
 };
 struct Cleared {
   int attempt = 0;
@@ -123,7 +123,7 @@ struct Cleared {
 inline constexpr std::size_t most_durable_steps = 64;
 /// Leader to agent: start these ranks of `[rank] command` yourself.
 struct StartRanks {
-  int epoch = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
+  int term = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
   std::string master;
   std::vector<RankPlace> ranks;
   std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
@@ -131,7 +131,7 @@ struct StartRanks {
 };
 /// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
 struct StartMpirun {
-  int epoch = 0, attempt = 0;
+  int term = 0, attempt = 0;
   std::vector<std::string> slots;
   std::int64_t trusted_step = -1;  ///< as in StartRanks
   std::vector<std::int64_t> durable_steps = {};
@@ -195,7 +195,7 @@ struct OrderTaken {
 /// Agent to candidate.
 struct Answer {
   bool grant = false;
-  int epoch = 0;
+  int term = 0;
   std::int64_t leader_age_ms = -1;
 };
 /// `holdfast spawn` to agent: run this command line (mpirun's, for its daemon) as a child.

@@ -71,7 +71,7 @@ inline std::uint64_t key_of(const json& j, const char* name) {
 }
 inline int rank_of(const json& j) { return small(j, "rank", 0, most_ranks); }
 inline int attempt_of(const json& j) { return small(j, "attempt", 0, INT32_MAX); }
-inline int epoch_of(const json& j) { return small(j, "epoch", 0, INT32_MAX); }
+inline int term_of(const json& j) { return small(j, "term", 0, INT32_MAX); }
 inline std::int64_t step_of(const json& j) { return whole(j, "step", -1, most_steps); }
 inline int status_of(const json& j, const char* name = "status") { return small(j, name, -1, 65535); }
 

@@ -13,14 +13,14 @@ struct Wire<Hello> {
   static json write(const Hello& m) {
     return {{"role", role_names[static_cast<std::size_t>(m.role)]},
             {"node", m.node},
-            {"epoch", m.epoch},
+            {"term", m.term},
             {"attempt", m.attempt},
             {"rank", m.rank},
             {"pid", m.pid}};
   }
   static Hello read(const json& j) {
     return {
-        one_of<Hello::Role>(j, "role", role_names), text_of(j, "node", 256),      epoch_of(j), attempt_of(j),
+        one_of<Hello::Role>(j, "role", role_names), text_of(j, "node", 256),      term_of(j), attempt_of(j),
         small(j, "rank", -1, most_ranks),           whole(j, "pid", 0, most_pids)};
   }
 };
@@ -44,14 +44,14 @@ struct Wire<Beat> {
 template <>
 struct Wire<LeaderBeat> {
   static constexpr auto name = "leader_beat";
-  static json write(const LeaderBeat& m) { return {{"epoch", m.epoch}}; }
-  static LeaderBeat read(const json& j) { return {epoch_of(j)}; }
+  static json write(const LeaderBeat& m) { return {{"term", m.term}}; }
+  static LeaderBeat read(const json& j) { return {term_of(j)}; }
 };
 template <>
 struct Wire<Clear> {
   static constexpr auto name = "clear";
-  static json write(const Clear& m) { return {{"epoch", m.epoch}, {"attempt", m.attempt}}; }
-  static Clear read(const json& j) { return {epoch_of(j), attempt_of(j)}; }
+  static json write(const Clear& m) { return {{"term", m.term}, {"attempt", m.attempt}}; }
+  static Clear read(const json& j) { return {term_of(j), attempt_of(j)}; }
 };
 template <>
 struct Wire<Cleared> {
@@ -74,7 +74,7 @@ struct Wire<StartRanks> {
   static json write(const StartRanks& m) {
     json ranks = json::array();
     for (const auto& r : m.ranks) ranks.push_back({{"rank", r.rank}, {"local_rank", r.local_rank}});
-    return {{"epoch", m.epoch},
+    return {{"term", m.term},
             {"attempt", m.attempt},
             {"world", m.world},
             {"ranks_per_node", m.ranks_per_node},
@@ -85,7 +85,7 @@ struct Wire<StartRanks> {
             {"durable_steps", m.durable_steps}};
   }
   static StartRanks read(const json& j) {
-    StartRanks m{epoch_of(j),
+    StartRanks m{term_of(j),
                  attempt_of(j),
                  small(j, "world", 1, most_ranks),
                  small(j, "ranks_per_node", 1, 4096),
@@ -105,7 +105,7 @@ template <>
 struct Wire<StartMpirun> {
   static constexpr auto name = "start_mpirun";
   static json write(const StartMpirun& m) {
-    return {{"epoch", m.epoch},
+    return {{"term", m.term},
             {"attempt", m.attempt},
             {"slots", m.slots},
             {"trusted_step", m.trusted_step},
@@ -113,7 +113,7 @@ struct Wire<StartMpirun> {
   }
   static StartMpirun read(const json& j) {
     StartMpirun m{
-        epoch_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, most_steps), durable_steps_of(j)};
+        term_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, most_steps), durable_steps_of(j)};
     for (const json& a : list(j, "slots", 1 << 16)) m.slots.push_back(text(a, "slots", 256));
     if (m.slots.empty()) throw Refused("slots is empty");
     return m;
@@ -135,10 +135,10 @@ template <>
 struct Wire<Answer> {
   static constexpr auto name = "answer";
   static json write(const Answer& m) {
-    return {{"grant", m.grant}, {"epoch", m.epoch}, {"leader_age_ms", m.leader_age_ms}};
+    return {{"grant", m.grant}, {"term", m.term}, {"leader_age_ms", m.leader_age_ms}};
   }
   static Answer read(const json& j) {
-    return {truth(j, "grant"), epoch_of(j), whole(j, "leader_age_ms", -1, INT64_MAX)};
+    return {truth(j, "grant"), term_of(j), whole(j, "leader_age_ms", -1, INT64_MAX)};
   }
 };
 template <>

@@ -54,7 +54,7 @@ class RankLinkTest : public testing::Test {
     const Key key = random_key();
     secret = key;
     files::create_exclusively(RunDir{folder.path}.secret(), to_hex(key) + "\n");
-    place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.epoch = 2,
+    place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.term = 2,
     place.attempt = 5;
     place.node = "dgx001", place.run_dir = folder.path, place.agent_socket = folder.path / "agent.sock";
     start_agent();
@@ -97,7 +97,7 @@ TEST_F(RankLinkTest, SaysWhoItIsAndHowFarItHasCome) {
     EXPECT_EQ(hellos[0].node, "dgx001");
     EXPECT_EQ(hellos[0].rank, 3);
     EXPECT_EQ(hellos[0].attempt, 5);
-    EXPECT_EQ(hellos[0].epoch, 2);
+    EXPECT_EQ(hellos[0].term, 2);
     EXPECT_EQ(hellos[0].pid, ::getpid());
     EXPECT_TRUE(std::holds_alternative<Hello>(agent->heard.front()));
   });

@@ -84,7 +84,7 @@ class FakeCluster {
   std::vector<Agent> agents;
   std::vector<json> events;  ///< what a new leader would read
   double now = 1000;
-  int leader_node = -1, epoch = 0;
+  int leader_node = -1, term = 0;
   std::unique_ptr<Supervisor> leader;  ///< nothing: the leader is gone
   std::optional<int> exit_code;        ///< the run is over
   std::string resigned;
@@ -181,9 +181,9 @@ class FakeCluster {
     write({{"event", "leader_elected"},
            {"node", roster.nodes[static_cast<std::size_t>(node)].name},
            {"job", roster.job},
-           {"epoch", ++epoch},
+           {"term", ++term},
            {"unix", now + unix_offset}});
-    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, epoch,
+    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, term,
                                           folded(), now, now + unix_offset, setup.facts);
   }
 

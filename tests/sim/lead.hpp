@@ -20,9 +20,9 @@ class World;
 
 class Leader {
  public:
-  Leader(World& world, const ProcessPtr& process, int epoch);
+  Leader(World& world, const ProcessPtr& process, int term);
   ~Leader();
-  int epoch() const { return epoch_; }
+  int term() const { return term_; }
   const launcher::Supervisor& supervisor() const { return supervisor_; }
   /// Nothing that it decided is still on its way to the disk.
   bool settled() const { return steps_.empty() && !page_; }
@@ -71,14 +71,14 @@ class Leader {
   void later(double seconds, std::function<void()> what);
   void covered(const char* event);
 
-  void begin(int epoch, int attempt, int world_size, const std::map<std::int64_t, bool>& decided = {});
+  void begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided = {});
   void vote(const control::RankVote& vote);
   void settle(std::int64_t step);
   void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
 
   World& world_;
   ProcessPtr process_;
-  int epoch_;
+  int term_;
   launcher::Supervisor supervisor_;
   std::vector<Line> lines_;
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never
@@ -89,7 +89,7 @@ class Leader {
   std::size_t carry_ = 0;     ///< steps at the front that are on record
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
-  int generation_epoch_ = 0, generation_attempt_ = 0, world_size_ = 0;
+  int generation_term_ = 0, generation_attempt_ = 0, world_size_ = 0;
   std::map<std::int64_t, Pending> pending_;
   std::map<std::int64_t, control::Verdict> verdicts_;
   bool busy_ = false;

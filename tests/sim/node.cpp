@@ -32,7 +32,7 @@ struct Agent::Campaign {
   Ballot ballot;
   std::vector<bool> lost;
   std::set<int> granted;
-  int epoch;
+  int term;
   std::vector<ConnectionPtr> lines;
   bool over = false;
   /// Counted another way: half of those that are not lost.
@@ -83,12 +83,12 @@ void Agent::accept(const ConnectionPtr& c) {
 void Agent::hello(const ConnectionPtr& c, const Hello& h) {
   const double now = world_.timeline.now;
   if (h.role == Hello::Role::candidate)
-    return world_.network.send(c, 1, Message(standing.answer(h.epoch, now)));
+    return world_.network.send(c, 1, Message(standing.answer(h.term, now)));
   if (h.role != Hello::Role::leader) return;
-  const int before = standing.epoch();
-  if (!standing.accept_leader(h.epoch, now) && world_.bug != Bug::lower_leader)
+  const int before = standing.term();
+  if (!standing.accept_leader(h.term, now) && world_.bug != Bug::lower_leader)
     return world_.network.close(c, 1);
-  world_.expect(h.epoch >= before, "an agent follows no leader of a lower epoch");
+  world_.expect(h.term >= before, "an agent follows no leader of a lower term");
   if (!standing.leads() && leading) leading.reset();
   campaign_.reset();
   if (leader_) world_.network.close(leader_, 1);
@@ -176,7 +176,7 @@ void Agent::start_ranks(const StartRanks& order) {
   if (!node_.starts) return;
   for (const auto& place : order.ranks) {
     const auto rank =
-        world_.training->start({order.attempt, order.epoch}, place.rank, node_.number(),
+        world_.training->start({order.attempt, order.term}, place.rank, node_.number(),
                                order.world / order.ranks_per_node, order.ranks_per_node, order.trusted_step);
     node_.ranks.push_back(rank);
     rank_is_here(rank);
@@ -186,7 +186,7 @@ void Agent::start_ranks(const StartRanks& order) {
 void Agent::start_mpirun(const StartMpirun& order) {
   if (order.attempt != standing.attempt()) return;
   if (!node_.hosts) return tell_leader(MpirunExited{order.attempt, 1});
-  const AttemptKey key{order.attempt, order.epoch};
+  const AttemptKey key{order.attempt, order.term};
   const auto mpirun = std::make_shared<Process>(node_.number());
   node_.mpirun = Mpirun{key, mpirun};
   mpirun_attempt_ = order.attempt;
@@ -265,10 +265,10 @@ void Agent::campaign() {
     world_.network.dial(
         process, n, campaign_limit_s,
         [this, n, mine, asked](const ConnectionPtr& c) {
-          if (campaign_.get() != mine || campaign_->epoch != asked) return world_.network.close(c, 0);
+          if (campaign_.get() != mine || campaign_->term != asked) return world_.network.close(c, 0);
           campaign_->lines[static_cast<std::size_t>(n)] = c;
           c->ends[0].message = [this, n, mine, asked](const Message& m) {
-            if (campaign_.get() != mine || campaign_->epoch != asked || !std::holds_alternative<Answer>(m))
+            if (campaign_.get() != mine || campaign_->term != asked || !std::holds_alternative<Answer>(m))
               return;
             const auto& answer = std::get<Answer>(m);
             campaign_->ballot.answered(n, answer);
@@ -281,7 +281,7 @@ void Agent::campaign() {
         [] {});
   world_.timeline.after(campaign_limit_s, [this, asked, p = process] {
     run(p, [this, asked] {
-      if (campaign_ && campaign_->epoch == asked) count(true);
+      if (campaign_ && campaign_->term == asked) count(true);
     });
   });
 }
@@ -291,18 +291,18 @@ void Agent::count(bool last_call) {
   const auto outcome = campaign_->ballot.count(last_call);
   if (outcome == Ballot::Outcome::open) return;
   campaign_->over = true;
-  const int epoch = campaign_->epoch;
+  const int term = campaign_->term;
   auto& storage = world_.storage;
   bool won = outcome != Ballot::Outcome::lost && storage.reachable(node_.number());
   if (outcome == Ballot::Outcome::third_voice)
     won = won && world_.controller[static_cast<std::size_t>(node_.number())];
-  if (won) won = storage.epochs.insert(epoch).second;
+  if (won) won = storage.terms.insert(term).second;
   world_.expect(!won || campaign_->fair(), "whoever leads has the voices of half of the agents");
-  if (won) world_.epoch_taken(epoch, node_.number());
-  world_.timeline.after(0, [this, won, epoch, p = process, &storage] {
-    run(p, [this, won, epoch, &storage] {
+  if (won) world_.term_taken(term, node_.number());
+  world_.timeline.after(0, [this, won, term, p = process, &storage] {
+    run(p, [this, won, term, &storage] {
       if (left) return;
-      if (campaign_ && campaign_->epoch == epoch) {
+      if (campaign_ && campaign_->term == term) {
         for (const auto& c : campaign_->lines)
           if (c) world_.network.close(c, 0);
         campaign_.reset();
@@ -310,12 +310,12 @@ void Agent::count(bool last_call) {
       if (!won && storage.result && storage.reachable(node_.number()) &&
           launcher::code_of(storage.result->json, world_.roster.job, storage.highest()))
         return finish();
-      const int highest = won                                        ? epoch
+      const int highest = won                                        ? term
                           : world_.storage.reachable(node_.number()) ? world_.storage.highest()
                                                                      : 0;
       if (!standing.campaign_over(won, highest, world_.timeline.now)) return;
       if (!world_.storage.reachable(node_.number())) return standing.resigned(world_.timeline.now);
-      leading = std::make_unique<Leader>(world_, process, epoch);
+      leading = std::make_unique<Leader>(world_, process, term);
     });
   });
 }

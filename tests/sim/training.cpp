@@ -186,7 +186,7 @@ void Training::vote(AttemptKey key, Attempt& a) {
   compare(a);  // replicas compare before each vote
   if (a.doubted) return;
   if (!a.voted.insert(a.step).second) return;
-  const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.epoch);
+  const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.term);
   for (auto& [number, rank] : a.ranks) {
     const bool written = storage_.reachable(rank->node);
     const RankVote vote{number, key.number, a.step, written, written ? payload : "no space"};

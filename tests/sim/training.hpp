@@ -22,7 +22,7 @@ std::uint64_t digest_after(std::int64_t step);
 std::string hex(std::uint64_t digest);
 
 struct AttemptKey {
-  int number = 0, epoch = 0;
+  int number = 0, term = 0;
   auto operator<=>(const AttemptKey&) const = default;
 };
 

@@ -64,7 +64,7 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
         "MY_OWN=kept", "HOLDFAST_LOG=kept", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5", "HOLDFAST_RUN_DIR=/runs/a",
-        "HOLDFAST_NODE=dgx002", "HOLDFAST_EPOCH=2", "HOLDFAST_ATTEMPT=3", "HOLDFAST_WORLD=16",
+        "HOLDFAST_NODE=dgx002", "HOLDFAST_TERM=2", "HOLDFAST_ATTEMPT=3", "HOLDFAST_WORLD=16",
         "HOLDFAST_RANKS_PER_NODE=8"})
     EXPECT_THAT(environment, Contains(entry).Times(1));
   EXPECT_THAT(environment, Contains("HOLDFAST_AGENT_SOCKET=" + scratch.socket().string()));

@@ -17,8 +17,8 @@ using testing::HasSubstr;
 class ScribeTest : public testing::Test {
  protected:
   ScribeTest() : run{folder.path / "run"} {
-    for (const auto& path : {run.epochs(), run.events()}) files::fs::create_directories(path);
-    take_epoch(run, 3, "n0");
+    for (const auto& path : {run.terms(), run.events()}) files::fs::create_directories(path);
+    take_term(run, 3, "n0");
     journal = std::make_shared<Journal>(run, 3);
   }
   ~ScribeTest() override {
@@ -67,12 +67,12 @@ TEST_F(ScribeTest, APageIsThereWhenItsActionsBegin) {
   EXPECT_THAT(files::read_text(run.result()), HasSubstr("two"));
 }
 
-TEST_F(ScribeTest, AHigherEpochEndsItBeforeAnythingIsWritten) {
+TEST_F(ScribeTest, AHigherTermEndsItBeforeAnythingIsWritten) {
   open(Millis(1000));
-  take_epoch(run, 4, "n1");
+  take_term(run, 4, "n1");
   put({{{{"event", "one"}}}, nullptr});
   ASSERT_TRUE(ends());
-  EXPECT_THAT(*done, HasSubstr("higher epoch"));
+  EXPECT_THAT(*done, HasSubstr("higher term"));
   EXPECT_TRUE(events().empty());
 }
 
@@ -85,7 +85,7 @@ TEST_F(ScribeTest, WaitsWhileTheRunDirectoryIsGone) {
   std::this_thread::sleep_for(Millis(300));
   loop.call([this] {
     scribe->tick();
-    EXPECT_FALSE(done) << "an epoch that cannot be seen is no higher one";
+    EXPECT_FALSE(done) << "a term that cannot be seen is no higher one";
     EXPECT_GE(scribe->waits(), Millis(300));
   });
   show();
@@ -99,7 +99,7 @@ TEST_F(ScribeTest, ResignsWhenItStaysGone) {
   hide();
   put({{{{"event", "during"}}}, nullptr});
   ASSERT_TRUE(ends());
-  EXPECT_THAT(*done, HasSubstr("epoch"));
+  EXPECT_THAT(*done, HasSubstr("term"));
   show();
   EXPECT_TRUE(events().empty());
 }

@@ -12,7 +12,7 @@ using control::Answer;
 using Fence = Standing::Fence;
 using Outcome = Ballot::Outcome;
 
-Standing agent(int place, int epoch, double now = 0) { return {place, {2, 0.5, 8}, epoch, 0, now}; }
+Standing agent(int place, int term, double now = 0) { return {place, {2, 0.5, 8}, term, 0, now}; }
 
 TEST(Standing, TheFirstElectionIsTheBatchHosts) {
   EXPECT_TRUE(agent(0, 0).should_campaign(0));
@@ -29,14 +29,14 @@ TEST(Standing, LaterOnesGoInTurn) {
   EXPECT_TRUE(agent(2, 1).should_campaign(3));
 }
 
-TEST(Standing, FollowsTheHighestEpoch) {
+TEST(Standing, FollowsTheHighestTerm) {
   Standing a = agent(0, 3);
   EXPECT_FALSE(a.accept_leader(2, 1));
   EXPECT_TRUE(a.should_campaign(2)) << "an old leader's call is no sign of life";
   EXPECT_TRUE(a.accept_leader(3, 2));
   EXPECT_FALSE(a.should_campaign(3.9));
   EXPECT_TRUE(a.accept_leader(7, 3));
-  EXPECT_EQ(a.epoch(), 7);
+  EXPECT_EQ(a.term(), 7);
   EXPECT_FALSE(a.accept_leader(6, 3));
   a.leader_spoke(10);
   EXPECT_FALSE(a.should_campaign(11.9));
@@ -48,11 +48,11 @@ TEST(Standing, FollowsTheHighestEpoch) {
 TEST(Standing, AnswersCandidates) {
   Standing a = agent(-1, 3);
   EXPECT_TRUE(a.answer(4, 0.5).grant) << "it follows nobody";
-  EXPECT_FALSE(a.answer(3, 0.5).grant) << "that epoch is taken";
+  EXPECT_FALSE(a.answer(3, 0.5).grant) << "that term is taken";
   a.accept_leader(3, 1);
   const Answer denied = a.answer(4, 2.5);
   EXPECT_FALSE(denied.grant);
-  EXPECT_EQ(denied.epoch, 3);
+  EXPECT_EQ(denied.term, 3);
   EXPECT_EQ(denied.leader_age_ms, 1500);
   EXPECT_TRUE(a.answer(4, 3).grant) << "silent for 2 s, though the line is open";
   a.leader_spoke(3);
@@ -62,14 +62,14 @@ TEST(Standing, AnswersCandidates) {
 
 TEST(Standing, ACampaign) {
   Standing a = agent(0, 3);
-  EXPECT_EQ(a.begin_campaign(5), 6) << "epochs 4 and 5 were taken by others";
+  EXPECT_EQ(a.begin_campaign(5), 6) << "terms 4 and 5 were taken by others";
   EXPECT_FALSE(a.should_campaign(100)) << "one at a time";
   EXPECT_TRUE(a.answer(6, 4).grant) << "a candidate may answer another, or itself";
   EXPECT_TRUE(a.campaign_over(true, 6, 4));
   EXPECT_TRUE(a.leads());
   EXPECT_FALSE(a.should_campaign(100));
   EXPECT_FALSE(a.answer(7, 100).grant) << "a leader hears itself";
-  EXPECT_TRUE(a.answer(8, 100).grant) << "epoch 7 was taken, and we have not heard of it";
+  EXPECT_TRUE(a.answer(8, 100).grant) << "term 7 was taken, and we have not heard of it";
   EXPECT_TRUE(a.accept_leader(6, 5)) << "its own call";
   EXPECT_TRUE(a.leads());
   EXPECT_TRUE(a.accept_leader(7, 6));
@@ -80,7 +80,7 @@ TEST(Standing, ALostCampaign) {
   Standing a = agent(0, 3);
   EXPECT_EQ(a.begin_campaign(3), 4);
   EXPECT_FALSE(a.campaign_over(false, 4, 5));
-  EXPECT_EQ(a.epoch(), 4);
+  EXPECT_EQ(a.term(), 4);
   EXPECT_FALSE(a.should_campaign(6.9)) << "somebody won: he gets the time to say so";
   EXPECT_TRUE(a.should_campaign(7));
   EXPECT_EQ(a.begin_campaign(4), 5);
@@ -94,7 +94,7 @@ TEST(Standing, AWinThatCameTooLate) {
   EXPECT_TRUE(a.accept_leader(5, 4));
   EXPECT_FALSE(a.campaign_over(true, 4, 4));
   EXPECT_FALSE(a.leads());
-  EXPECT_EQ(a.epoch(), 5);
+  EXPECT_EQ(a.term(), 5);
 }
 
 TEST(Standing, ResigningStartsTheSilenceAnew) {

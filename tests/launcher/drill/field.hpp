@@ -35,7 +35,7 @@ class HandWritten {
     return view;
   }
   void begins(double at) {
-    event(at, {{"event", "leader_elected"}, {"node", "n0"}, {"job", "7.0"}, {"epoch", 1}});
+    event(at, {{"event", "leader_elected"}, {"node", "n0"}, {"job", "7.0"}, {"term", 1}});
     attempt(at, 1, {"n1", "n2"}, 0);
   }
   /// Planned at `at`, started 0.1 s later, up after 1 s, restored after 1.5 s, training after 2 s.

@@ -98,7 +98,7 @@ class PaperField : public Field {
     std::string allocation = "7.0";
     void view_at(double now, const std::string& digest, double run_s) {
       if (run.view.state.verdict && run.view.state.verdict->exit_code == 75 && allocation != "7.0")
-        run.event(now, {{"event", "leader_elected"}, {"node", "n0"}, {"job", allocation}, {"epoch", 2}});
+        run.event(now, {{"event", "leader_elected"}, {"node", "n0"}, {"job", allocation}, {"term", 2}});
       if (run.view.state.verdict) return;
       const auto step = std::min<std::int64_t>(20, static_cast<std::int64_t>(now - began));
       run.at(now, step);

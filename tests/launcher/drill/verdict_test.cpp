@@ -114,7 +114,7 @@ TEST(Verdict, WhatComesAfterTheNextBlowIsThatOnes) {
   run.begins(100);
   run.ends(152, 1, "node lost", 15);
   run.attempt(152.5, 2, {"n3", "n2"}, 15);
-  run.event(180, {{"event", "leader_elected"}, {"node", "n3"}, {"job", "7.0"}, {"epoch", 2}});
+  run.event(180, {{"event", "leader_elected"}, {"node", "n3"}, {"job", "7.0"}, {"term", 2}});
   run.finishes(190, 2, 20, "d");
   Outcome o;
   o.every_step_once = true, o.last = run.view, o.plan = case_of({"leader_killed"});
@@ -141,7 +141,7 @@ TEST(Verdict, WhatABlowThatWorksMustLeave) {
        {{"event", "checkpoint_durable"}, {"step", 10}}},
       {"spare_killed", {{"event", "node_lost"}, {"node", "n3"}}, {{"event", "node_lost"}, {"node", "n2"}}},
       {"batch_host_killed",
-       {{"event", "leader_elected"}, {"node", "n2"}, {"job", "7.0"}, {"epoch", 2}},
+       {{"event", "leader_elected"}, {"node", "n2"}, {"job", "7.0"}, {"term", 2}},
        {{"event", "straggler"}, {"rank", 1}}},
       {"supervision_killed", {{"event", "node_lost"}, {"node", "n3"}}, {{"event", "straggler"}, {"rank", 1}}},
       {"local_dropped",

@@ -7,16 +7,16 @@ namespace {
 
 using nlohmann::json;
 
-json line(int epoch, int seq) { return {{"epoch", epoch}, {"seq", seq}}; }
-json elected(int epoch, int after_epoch, int after_seq) {
-  json e = line(epoch, 1);
-  e["after"] = {{"epoch", after_epoch}, {"seq", after_seq}};
+json line(int term, int seq) { return {{"term", term}, {"seq", seq}}; }
+json elected(int term, int after_term, int after_seq) {
+  json e = line(term, 1);
+  e["after"] = {{"term", after_term}, {"seq", after_seq}};
   return e;
 }
 std::string kept(std::vector<std::vector<json>> files) {
   std::string text;
   for (const auto& e : that_count(std::move(files)))
-    text += std::to_string(e["epoch"].get<int>()) + "." + std::to_string(e["seq"].get<int>()) + " ";
+    text += std::to_string(e["term"].get<int>()) + "." + std::to_string(e["seq"].get<int>()) + " ";
   return text;
 }
 
@@ -32,7 +32,7 @@ TEST(Succession, ALeaderThatWasPassedOverNeverLed) {
   EXPECT_EQ(kept({{elected(1, 0, 0), line(1, 2)}, {elected(2, 1, 2), line(2, 2)}, {elected(3, 1, 2)}}),
             "1.1 1.2 3.1 ");
   EXPECT_EQ(kept({{elected(1, 0, 0)}, {elected(2, 0, 0)}}), "2.1 ");
-  EXPECT_EQ(kept({{elected(1, 0, 0)}, {}}), "1.1 ") << "2 has taken the epoch and written nothing";
+  EXPECT_EQ(kept({{elected(1, 0, 0)}, {}}), "1.1 ") << "2 has taken the term and written nothing";
 }
 
 TEST(Succession, TheChainGoesOn) {
@@ -49,8 +49,8 @@ TEST(Succession, LinesOfBeforeTheRuleCount) {
 }
 
 TEST(Succession, ReadSoFar) {
-  EXPECT_EQ(read_so_far({}), json({{"epoch", 0}, {"seq", 0}}));
-  EXPECT_EQ(read_so_far({line(1, 1), line(3, 7)}), json({{"epoch", 3}, {"seq", 7}}));
+  EXPECT_EQ(read_so_far({}), json({{"term", 0}, {"seq", 0}}));
+  EXPECT_EQ(read_so_far({line(1, 1), line(3, 7)}), json({{"term", 3}, {"seq", 7}}));
 }
 
 }  // namespace

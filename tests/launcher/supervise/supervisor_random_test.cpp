@@ -67,7 +67,7 @@ class Chaos {
 
   int exit_code() const { return *cluster_.exit_code; }
   std::size_t attempts() const { return cluster_.all("attempt_planned").size(); }
-  std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.epoch - 1); }
+  std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.term - 1); }
   std::size_t adopted() const { return cluster_.all("attempt_adopted").size(); }
   std::size_t count(const char* kind) const { return cluster_.all(kind).size(); }
 
