@@ -4,9 +4,9 @@
 // it.
 //
 //   who connects   what for                                             answered by
-//   rank           progress, restored, votes, finished, failed          verdicts, drain, taken
+//   rank           progress, restored, votes, finished, failed          commit outcomes, drain, taken
 //   shim           a rank's start and end under mpirun                  taken
-//   leader         clear, start, verdicts, drain, finish                beats, and everything its ranks say
+//   leader         clear, start, commit outcomes, drain, finish         beats, and everything its ranks say
 //   candidate      may I lead?                                          answer
 //   spawner        run mpirun's daemon here                             its end
 //   keeper         are you there? drain                                 the handshake alone

@@ -35,7 +35,7 @@ void Agent::from_leader(const Message& message) {
   if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
-  if (const auto* verdict = std::get_if<Verdict>(&message)) return ranks_.tell(*verdict);
+  if (const auto* outcome = std::get_if<CommitOutcome>(&message)) return ranks_.tell(*outcome);
   if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
     ranks_.tell(*drain, standing_.attempt());

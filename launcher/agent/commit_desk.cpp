@@ -22,14 +22,15 @@ CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
 void CommitDesk::begin(checkpoint::Generation generation, int world,
                        const std::map<std::int64_t, bool>& decided) {
   generation_ = generation, world_ = world;
-  pending_.clear(), verdicts_.clear();
+  pending_.clear(), commit_outcomes_.clear();
   for (const auto& [step, durable] : decided)
-    verdicts_[step] = {generation.attempt, step, durable, durable ? "" : "an earlier leader dropped it"};
+    commit_outcomes_[step] = {generation.attempt, step, durable,
+                              durable ? "" : "an earlier leader dropped it"};
 }
 
 void CommitDesk::vote(const control::RankVote& vote) {
   if (vote.attempt != generation_.attempt) return;
-  if (const auto known = verdicts_.find(vote.step); known != verdicts_.end())
+  if (const auto known = commit_outcomes_.find(vote.step); known != commit_outcomes_.end())
     return handlers_.repeat(known->second);
   Pending& pending = pending_[vote.step];
   if (!pending.commit) {
@@ -79,9 +80,9 @@ void CommitDesk::settle(std::int64_t step) {
 }
 
 void CommitDesk::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
-  const control::Verdict verdict{attempt, step, durable, durable ? "" : note};
-  if (attempt == generation_.attempt) verdicts_[step] = verdict, pending_.erase(step);
-  handlers_.decided(verdict, note);
+  const control::CommitOutcome outcome{attempt, step, durable, durable ? "" : note};
+  if (attempt == generation_.attempt) commit_outcomes_[step] = outcome, pending_.erase(step);
+  handlers_.decided(outcome, note);
   for (const auto& [next, pending] : pending_)
     if (pending.commit->complete()) return settle(next);
 }

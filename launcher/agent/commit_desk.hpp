@@ -1,7 +1,7 @@
 #pragma once
 // The leader's desk for checkpoints: votes come in, a whole set is committed by a worker thread (it syncs
-// files, and heartbeats must not wait for a disk), the verdict goes out. Only then, and in a thread of its
-// own, old checkpoints are removed: no verdict waits for that.
+// files, and heartbeats must not wait for a disk), the commit outcome is sent. Only then, and in a thread
+// of its own, old checkpoints are removed: no commit outcome waits for that.
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,11 +24,11 @@ class CommitDesk {
     /// Asked by the worker just before the rename; it owns what it touches, and throws when it cannot tell.
     std::function<bool()> still_leading;
     /// In the loop's thread, once for every checkpoint.
-    std::function<void(const control::Verdict&, const std::string& note)> decided;
+    std::function<void(const control::CommitOutcome&, const std::string& note)> decided;
     /// In the loop's thread: retention has removed these steps.
     std::function<void(const std::vector<std::int64_t>&)> removed;
-    /// A rank has voted that had not heard the verdict when it did.
-    std::function<void(const control::Verdict&)> repeat;
+    /// A rank has voted because it had not heard the commit outcome.
+    std::function<void(const control::CommitOutcome&)> repeat;
   };
   CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, const config::Checkpoint& settings,
              Handlers handlers);
@@ -55,7 +55,8 @@ class CommitDesk {
   checkpoint::Generation generation_;
   int world_ = 0;
   std::map<std::int64_t, Pending> pending_;
-  std::map<std::int64_t, control::Verdict> verdicts_;  ///< of this attempt, for votes that are repeated
+  /// Of this attempt, for votes that are repeated.
+  std::map<std::int64_t, control::CommitOutcome> commit_outcomes_;
   bool busy_ = false;
   /// Of the newest commit whose removals have not begun; others have, when `tidying_`.
   std::optional<std::pair<checkpoint::Generation, std::int64_t>> to_tidy_;

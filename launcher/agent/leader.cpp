@@ -76,17 +76,17 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
   desk_ = std::make_unique<CommitDesk>(
       loop_, run_.checkpoints(), config_.checkpoint,
       CommitDesk::Handlers{[run = run_, term] { return leads_still(run, term); },
-                           [this](const Verdict& verdict, const std::string& note) {
+                           [this](const CommitOutcome& outcome, const std::string& note) {
                              supervisor_.at(steady_seconds());
-                             supervisor_.checkpoint_decided(verdict, note);
-                             act([this, verdict] { send_all(verdict); });
+                             supervisor_.checkpoint_decided(outcome, note);
+                             act([this, outcome] { send_all(outcome); });
                            },
                            [this](const std::vector<std::int64_t>& steps) {
                              supervisor_.at(steady_seconds());
                              supervisor_.checkpoints_removed(steps);
                              act();
                            },
-                           [this](const Verdict& verdict) { send_all(verdict); }});
+                           [this](const CommitOutcome& outcome) { send_all(outcome); }});
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
   ordered_.drain = state.asked_of_ranks();
@@ -94,7 +94,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
   if (state.attempt_live()) {
     const auto& live = state.attempts.back();
     desk_->begin({live.term, live.number}, static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
-                 state.verdicts);
+                 state.commit_outcomes);
   }
   script_.watch_the_clock();
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });

@@ -103,8 +103,8 @@ void Leader::carry_out(const Action& action) {
     ordered_.finish = finish->exit_code;
     send_all(Finish{finish->exit_code});
     if (script_is_lost()) {
-      const auto& verdict = supervisor_.state().verdict;
-      script_.conclude(finish->exit_code, verdict ? verdict->exclude : std::vector<std::string>{},
+      const auto& outcome = supervisor_.state().outcome;
+      script_.conclude(finish->exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
                        static_cast<int>(roster_.nodes.size()));
     }
   } else if (const auto* resignation = std::get_if<Resign>(&action)) {

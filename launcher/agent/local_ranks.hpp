@@ -21,7 +21,7 @@ struct LocalRank {
   control::ChannelPtr link,
       shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
   std::optional<control::RankRestored> restored;
-  std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict yet
+  std::map<std::int64_t, control::RankVote> votes;  ///< without an outcome yet
   std::optional<control::RankDoubt> doubt;
   std::optional<control::RankFinished> finished;
   std::optional<control::RankFailed> failed;
@@ -41,8 +41,8 @@ class LocalRanks {
   std::vector<control::Message> story() const;
   std::vector<control::RankProgress> live(int attempt) const;
   bool any_lives() const;
-  /// Verdict to every rank of the attempt; votes for that step are settled.
-  void tell(const control::Verdict& verdict);
+  /// CommitOutcome to every rank of the attempt; votes for that step are settled.
+  void tell(const control::CommitOutcome& outcome);
   /// To every rank of the attempt that is connected.
   void tell(const control::Message& message, int attempt);
   auto begin() { return ranks_.begin(); }

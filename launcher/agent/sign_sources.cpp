@@ -172,7 +172,7 @@ std::vector<control::Sign> InjectedSigns::look() {
                          said.value("code", std::int64_t{0}), 0, said.value("text", std::string())};
       if (kind_called(sign.kind)) out.push_back(std::move(sign));
     } catch (const nlohmann::json::exception&) {
-      continue;  // a drill's own mistake: its verdict will say that nothing happened
+      continue;  // a mistake in the drill: its report will say that nothing happened
     }
   }
   return out;

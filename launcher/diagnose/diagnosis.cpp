@@ -143,17 +143,17 @@ class Case {
     causes_.push_back(std::move(c));
   }
 
-  /// Weight and blame of an Xid or of the driver's verdict; what to call it.
+  /// Weight and blame of an Xid or of the driver's recovery action; and its description.
   std::string judge_gpu(const SeenSign& seen, const GpuHistory& history, Cause& c) {
-    const GpuVerdict verdict = history.verdict(seen);
-    c.ends_node = verdict.action == XidAction::substitute;
-    c.blame = verdict.of_program && !c.ends_node ? Blame::program : Blame::node;
+    const GpuAssessment assessment = history.assess(seen);
+    c.ends_node = assessment.action == XidAction::substitute;
+    c.blame = assessment.of_program && !c.ends_node ? Blame::program : Blame::node;
     // What programs cause, too, says little more than what the program says of itself.
     if (c.blame == Blame::program) c.weight = kind_called("cuda_error")->weight + 1;
-    if (verdict.action == XidAction::ignore || verdict.action == XidAction::watch) c.weight = 0;
-    if (*verdict.advice) c.advice = verdict.advice;
+    if (assessment.action == XidAction::ignore || assessment.action == XidAction::watch) c.weight = 0;
+    if (*assessment.advice) c.advice = assessment.advice;
     if (std::string_view(seen.sign.kind) == "xid") c.xid = static_cast<int>(seen.sign.code);
-    return verdict.says;
+    return assessment.says;
   }
 
   /// A later sign says that it was not for long.

@@ -182,7 +182,7 @@ std::vector<Strike> Course::due(const View& view) {
     back.undo = true;
     out.push_back(std::move(back));
   }
-  if (struck_.size() >= blows_.size() || view.state.verdict) return out;
+  if (struck_.size() >= blows_.size() || view.state.outcome) return out;
   const PlannedFault& next = blows_[struck_.size()];
   if (!moment_of(next, view)) return out;
   if (auto strike = aim(next, view)) out.push_back(std::move(*strike));

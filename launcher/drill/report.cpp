@@ -90,7 +90,7 @@ json case_json(const CaseReport& c) {
           {"passed", c.wrong.empty()},
           {"wrong", c.wrong},
           {"expected_exit_code", o.plan.exit_code},
-          {"exit_code", state.verdict ? json(state.verdict->exit_code) : json()},
+          {"exit_code", state.outcome ? json(state.outcome->exit_code) : json()},
           {"state_digest", state.final_state ? json(state.final_state->state_digest) : json()},
           {"attempts", state.attempts.size()},
           {"restored", restored(o)},

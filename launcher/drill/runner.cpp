@@ -91,7 +91,7 @@ class Watch {
     const double now = field_.now();
     const auto state = std::pair(out_.last.events.size(), out_.last.step);
     if (state != seen_) seen_ = state, moved_at_ = now;
-    const bool drained = out_.last.state.verdict && !ended_for_good(out_.last);
+    const bool drained = out_.last.state.outcome && !ended_for_good(out_.last);
     if ((!drained && now - moved_at_ < still_s) || now - asked_at_ < ask_slurm_s) return;
     asked_at_ = now;
     switch (field_.job(job_)) {
@@ -149,9 +149,9 @@ Baseline baseline_of(Field& field, const CampaignPlan& campaign, const DrillCase
   field.heal();
   const Outcome run = Watch(field, undisturbed, 0, name, sets).run();
   const auto& state = run.last.state;
-  if (!state.verdict || state.verdict->exit_code != 0 || !state.final_state || state.attempts.size() != 1)
+  if (!state.outcome || state.outcome->exit_code != 0 || !state.final_state || state.attempts.size() != 1)
     throw Error(Exit::runtime, "the undisturbed run has not ended well",
-                state.verdict ? state.verdict->status + " " + state.verdict->why
+                state.outcome ? state.outcome->status + " " + state.outcome->why
                               : fmt::format("it was not over after {:.0f} s", undisturbed.limit_s),
                 "Look at " + run.run + " before anything is broken on purpose?");
   said(fmt::format("undisturbed: {} steps, digest {}", state.final_state->step,

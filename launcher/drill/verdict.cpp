@@ -177,7 +177,7 @@ std::string felt(const Outcome& outcome, std::size_t i) {
 }  // namespace
 
 bool ended_for_good(const View& view) {
-  return view.state.verdict && view.state.verdict->exit_code != static_cast<int>(Exit::transient);
+  return view.state.outcome && view.state.outcome->exit_code != static_cast<int>(Exit::transient);
 }
 
 bool every_fault_is_felt(const Outcome& outcome) {
@@ -189,17 +189,17 @@ bool every_fault_is_felt(const Outcome& outcome) {
 std::vector<std::string> what_is_wrong(const Outcome& o, const Baseline& baseline) {
   std::vector<std::string> wrong = o.troubles;
   for (const auto& name : o.missed) wrong.push_back("the moment of " + name + " never came");
-  const auto& verdict = o.last.state.verdict;
+  const auto& outcome = o.last.state.outcome;
   if (o.timed_out) wrong.push_back(fmt::format("it was not over after {:.0f} s", o.plan.limit_s));
   for (std::size_t i = 0; i < o.struck.size(); ++i)
     if (auto why = felt(o, i); !why.empty()) wrong.push_back(std::move(why));
-  if (!verdict) {
+  if (!outcome) {
     if (!o.timed_out) wrong.push_back("the run has no verdict");
     return wrong;
   }
-  if (verdict->exit_code != o.plan.exit_code)
-    wrong.push_back(fmt::format("it ended with exit code {} ({}{}{}), not {}", verdict->exit_code,
-                                verdict->status, verdict->why.empty() ? "" : ": ", verdict->why,
+  if (outcome->exit_code != o.plan.exit_code)
+    wrong.push_back(fmt::format("it ended with exit code {} ({}{}{}), not {}", outcome->exit_code,
+                                outcome->status, outcome->why.empty() ? "" : ": ", outcome->why,
                                 o.plan.exit_code));
   if (o.plan.exit_code != 0) return wrong;
   const auto& final = o.last.state.final_state;

@@ -14,7 +14,7 @@ constexpr std::int64_t most_uncorrected_ever = 4;
 constexpr std::int64_t left_over_bytes = std::int64_t{2}
                                          << 30;  // a driver keeps less than 1 GiB of an idle GPU
 
-/// The answers of all GPUs to one question, as one finding: the worst verdict, and who gave it.
+/// The answers of all GPUs to one question, as one finding: the worst answer, and which GPUs gave it.
 class Tally {
  public:
   Tally(std::string check, std::string advice) : check_(std::move(check)), advice_(std::move(advice)) {}

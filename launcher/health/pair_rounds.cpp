@@ -50,7 +50,7 @@ class Leader {
     for (const auto& name : asked_)
       if (std::find(result_.nodes.begin(), result_.nodes.end(), name) == result_.nodes.end())
         result_.absent.push_back(name);
-    result_.verdict = judge_pairs(static_cast<int>(result_.nodes.size()), result_.pairs);
+    result_.findings = judge_pairs(static_cast<int>(result_.nodes.size()), result_.pairs);
     return std::move(result_);
   }
 

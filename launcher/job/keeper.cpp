@@ -143,7 +143,7 @@ class Keeper {
   };
 
   /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. Either way the
-  /// run has a moment to bring its state to the shared level; its verdict is the end.
+  /// run has a moment to bring its state to the shared level; its outcome is the end.
   void signalled(int signal) {
     if (code_) return;
     const auto now = Clock::now();
@@ -166,7 +166,7 @@ class Keeper {
     log::warn("signal {}: a last checkpoint, then {}", signal,
               ends ? "the end" : "back into the queue: the time limit is near");
     drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
-    drain_watch_ = loop_.every(drain_poll, [this] { look_for_verdict(); });
+    drain_watch_ = loop_.every(drain_poll, [this] { look_for_outcome(); });
     for (auto& [node, step] : steps_) step.line.reset(), probe(step);
   }
 
@@ -180,11 +180,11 @@ class Keeper {
     }
   }
 
-  bool look_for_verdict() {
+  bool look_for_outcome() {
     const auto now = state();
-    if (!now || !now->verdict || now->job != job_) return false;  // not the verdict of an earlier job
-    log::info("the run is over: {} {}", now->verdict->status, now->verdict->why);
-    leave(now->verdict->exit_code);
+    if (!now || !now->outcome || now->job != job_) return false;  // not the outcome of an earlier job
+    log::info("the run is over: {} {}", now->outcome->status, now->outcome->why);
+    leave(now->outcome->exit_code);
     return true;
   }
 
@@ -286,7 +286,7 @@ class Keeper {
   void ended(const std::string& node, int status) {
     Step& step = steps_[node];
     step.pid = 0;
-    if (!code_) look_for_verdict();
+    if (!code_) look_for_outcome();
     if (code_) {
       if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
         loop_.stop();
@@ -338,7 +338,7 @@ std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, 
   const std::string first = std::to_string(job) + "." + std::to_string(restarts);
   const bool later = before.job.starts_with(first + ".");
   if (!again_by_hand || (before.job != first && !later)) return first;
-  if (!before.verdict) return before.job;  // its keeper died, and this one goes on
+  if (!before.outcome) return before.job;  // its keeper died, and this one goes on
   const int tries = later ? std::stoi(before.job.substr(first.size() + 1)) : 1;
   return first + "." + std::to_string(tries + 1);
 }

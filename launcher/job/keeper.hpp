@@ -12,9 +12,9 @@ namespace holdfast::launcher {
 struct RunState;
 
 /// What tells one allocation, or one try in it, from the others in the event log: "JOB.RESTARTS", and for a
-/// run that is started again in the same one after its verdict `before`, "JOB.RESTARTS.2" and so on: to the
-/// log that is another allocation, which an earlier verdict does not bind. `again_by_hand`: not by the batch
-/// script, which starts a killed keeper again to hear the verdict that it missed. Pure.
+/// run that is started again in the same one after its outcome `before`, "JOB.RESTARTS.2" and so on: to the
+/// log that is another allocation, which an earlier outcome does not bind. `again_by_hand`: not by the batch
+/// script, which starts a killed keeper again to read the outcome that it missed. Pure.
 std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, const RunState& before);
 
 /// Inside an allocation. Throws Error before anything was started; afterwards returns the run's exit code, or

@@ -48,6 +48,15 @@ struct KnownPace {
   bool operator==(const KnownPace&) const = default;
 };
 
+/// How a run or its allocation ended.
+struct RunOutcome {
+  int exit_code = 0;
+  std::string status, why;
+  double at = 0;
+  std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
+  int term = 0;                           ///< of the leader that decided it
+};
+
 struct RunState {
   double began_at = 0;
   std::string job;     ///< allocation: job id and restart count
@@ -72,10 +81,10 @@ struct RunState {
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
   int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
-  std::map<std::string, KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
-  std::map<std::int64_t, bool> verdicts;  ///< of the last attempt's checkpoints: durable or dropped
-  std::int64_t same_step = -1;            ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;                ///< ... and how many in a row ended there
+  std::map<std::string, KnownPace> pace;         ///< of this job; by phase, and "step" for whole steps
+  std::map<std::int64_t, bool> commit_outcomes;  ///< of the last attempt's checkpoints: durable or dropped
+  std::int64_t same_step = -1;                   ///< where the last attempt on healthy nodes ended ...
+  int same_step_count = 0;                       ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
   /// Asked for and not yet done: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.
@@ -86,14 +95,7 @@ struct RunState {
     bool for_good = false;  ///< somebody has ordered the end of the run: the job is not queued again
   };
   std::optional<Draining> drain;
-  struct Verdict {
-    int exit_code = 0;
-    std::string status, why;
-    double at = 0;
-    std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
-    int term = 0;                           ///< of the leader that said it
-  };
-  std::optional<Verdict> verdict;  ///< the run is over
+  std::optional<RunOutcome> outcome;  ///< set once the run is over
 
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
   /// Are there attempts of this allocation?

@@ -15,11 +15,11 @@ bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durab
 
 std::string headline(const StatusFacts& f) {
   const RunState& s = f.state;
-  if (s.verdict)
-    return s.verdict->exit_code == 0
+  if (s.outcome)
+    return s.outcome->exit_code == 0
                ? "done"
-               : fmt::format("{} (exit {}{}{})", s.verdict->status, s.verdict->exit_code,
-                             s.verdict->why.empty() ? "" : ": ", s.verdict->why);
+               : fmt::format("{} (exit {}{}{})", s.outcome->status, s.outcome->exit_code,
+                             s.outcome->why.empty() ? "" : ": ", s.outcome->why);
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)

@@ -107,7 +107,7 @@ class Supervisor {
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
   void mpirun_exited(int node, const control::MpirunExited& what);
-  void checkpoint_decided(const control::Verdict& verdict, const std::string& note);
+  void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);
@@ -205,7 +205,7 @@ class Supervisor {
   void fail(Failure failure);
   void judge_nodes(const Failure& failure);
   void carry_out(Decision decision, const Failure& failure);
-  void finish(RunState::Verdict verdict);
+  void finish(RunOutcome outcome);
   double hours_left() const;
   std::int64_t trusted_before(const control::RankDoubt& what) const;
 
@@ -228,7 +228,7 @@ class Supervisor {
   void evict(int node, const std::string& reason);
   void check_eviction();
   Failure eviction(const std::string& note) const;
-  RunState::Verdict drained() const;
+  RunOutcome drained() const;
 
   // supervisor_orders.cpp
   control::OrderTaken order_eviction(const control::Order& what, const std::string& by);

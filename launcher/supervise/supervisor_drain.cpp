@@ -13,7 +13,7 @@ namespace holdfast::launcher {
 void Supervisor::drain(const control::Drain& asked) { drain(asked, false); }
 
 void Supervisor::drain(const control::Drain& asked, bool for_good) {
-  if (stage_ == Stage::over || state_.verdict) return;
+  if (stage_ == Stage::over || state_.outcome) return;
   const bool known = state_.drain && (state_.drain->what.stop || !asked.stop);
   if (known && (!for_good || state_.drain->for_good)) return;
   record({{"event", "drain"},
@@ -88,7 +88,7 @@ void Supervisor::check_eviction() {
       fmt::format("the ranks have not {} within {} s", ranks_follow() ? "saved" : "ended", drain_s_)));
 }
 
-RunState::Verdict Supervisor::drained() const {
+RunOutcome Supervisor::drained() const {
   std::int64_t reached = highest_step();
   for (const auto& a : state_.attempts)
     if (a.term >= state_.job_term) reached = std::max(reached, a.last_step);

@@ -137,9 +137,9 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
 }
 
 void Supervisor::check_gathering() {
-  if (state_.verdict) {  // the last leader wrote the end but did not live to tell it
+  if (state_.outcome) {  // the last leader wrote the end but did not live to tell it
     stage_ = Stage::over;
-    actions_.push_back(FinishRun{state_.verdict->exit_code});
+    actions_.push_back(FinishRun{state_.outcome->exit_code});
     return;
   }
   for (const int n : placement_)

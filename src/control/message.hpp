@@ -78,7 +78,7 @@ struct RankDoubt {
 /// Agent to rank: the leader or the agent has your finished/failed/exited.
 struct Taken {};
 /// What became of a checkpoint; leader to agent to rank.
-struct Verdict {
+struct CommitOutcome {
   int attempt = 0;
   std::int64_t step = 0;
   bool durable = false;
@@ -208,9 +208,9 @@ struct Exited {
 
 using Message =
     std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed,
-                 RankExited, RankFlight, RankDoubt, Taken, Verdict, Pause, Inject, Beat, LeaderBeat, Clear,
-                 Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode, DumpStacks,
-                 Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
+                 RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, Beat, LeaderBeat,
+                 Clear, Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode,
+                 DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
 
 std::string encode(const Message& message);
 /// Nothing when `json` is not a well-formed message; `why` then names the field.

@@ -156,15 +156,15 @@ struct Wire<Taken> {
   static Taken read(const json&) { return {}; }
 };
 template <>
-struct Wire<Verdict> {
-  static constexpr auto name = "verdict";
-  static json write(const Verdict& m) {
+struct Wire<CommitOutcome> {
+  static constexpr auto name = "commit_outcome";
+  static json write(const CommitOutcome& m) {
     return {{"attempt", m.attempt},
             {"step", m.step},
             {"durable", m.durable},
             {"why", m.why.substr(0, most_said)}};
   }
-  static Verdict read(const json& j) {
+  static CommitOutcome read(const json& j) {
     return {attempt_of(j), step_of(j), truth(j, "durable"), text_of(j, "why", 3 * most_said)};
   }
 };

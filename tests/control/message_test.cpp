@@ -140,7 +140,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"stacks", {{"attempt", count}, {"rank", rank_field}, {"text", text(3 * 65536)}}},
       {"order", {{"id", text(64)}, {"verb", name}, {"node", text(256)}, {"by", text(12288)}}},
       {"order_taken", {{"id", text(64)}, {"taken", truth}, {"says", text(3 << 20)}, {"again", truth}}},
-      {"verdict", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
+      {"commit_outcome", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
       {"beat", {{"node", text(256)}, {"attempt", count}, {"mpirun", truth}, {"ranks", list(4096)}}},
       {"leader_beat", {{"term", count}}},
       {"clear", {{"term", count}, {"attempt", count}}},
@@ -330,7 +330,7 @@ TEST(Message, LastWordsAreCutAndNotRefused) {
        {std::string(100000, 'x'), std::string(4095, 'x') + "\xc3\xa9", std::string(5000, '\xff'),
         std::string("a\0b", 3), std::string("\n\t\"\\")}) {
     for (const Message& said :
-         {Message(RankFailed{1, 2, 1, why}), Message(Verdict{2, 3, false, why}),
+         {Message(RankFailed{1, 2, 1, why}), Message(CommitOutcome{2, 3, false, why}),
           Message(RankRestored{1, 2, {3, "shared", "00", why}}), Message(Drain{true, why}),
           Message(RankDoubt{0, 2, 3, {1}, "leaf", why}), Message(NodeSigns{{{why, 1, 2, 3, why}}}),
           Message(NodeHealth{NodeHealth::Fitness::warning, why, ""}), Message(Stacks{2, 1, why + why}),

@@ -46,7 +46,7 @@ Leader::Leader(World& world, const ProcessPtr& process, int term)
   if (state.attempt_live()) {
     const auto& live = state.attempts.back();
     begin(live.term, live.number, static_cast<int>(live.placement.size()) * world_.roster.ranks_per_node,
-          state.verdicts);
+          state.commit_outcomes);
   }
   const std::weak_ptr<bool> alive = alive_;
   const auto still = [alive] {
@@ -381,14 +381,15 @@ void Leader::launch(const Launch& what) {
 
 void Leader::begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided) {
   generation_term_ = term, generation_attempt_ = attempt, world_size_ = world_size;
-  pending_.clear(), verdicts_.clear();
+  pending_.clear(), commit_outcomes_.clear();
   for (const auto& [step, durable] : decided)
-    verdicts_[step] = {attempt, step, durable, durable ? "" : "dropped"};
+    commit_outcomes_[step] = {attempt, step, durable, durable ? "" : "dropped"};
 }
 
 void Leader::vote(const RankVote& v) {
   if (v.attempt != generation_attempt_ && world_.bug != Bug::old_votes) return;
-  if (const auto known = verdicts_.find(v.step); known != verdicts_.end()) return send_all(known->second);
+  if (const auto known = commit_outcomes_.find(v.step); known != commit_outcomes_.end())
+    return send_all(known->second);
   const bool first = !pending_.contains(v.step);
   Pending& pending = pending_[v.step];
   if (first)
@@ -439,12 +440,12 @@ void Leader::settle(std::int64_t step) {
 }
 
 void Leader::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
-  const Verdict verdict{attempt, step, durable, note};
-  if (attempt == generation_attempt_) verdicts_[step] = verdict, pending_.erase(step);
+  const CommitOutcome outcome{attempt, step, durable, note};
+  if (attempt == generation_attempt_) commit_outcomes_[step] = outcome, pending_.erase(step);
   covered(durable ? "checkpoint durable" : "checkpoint dropped");
   supervisor_.at(world_.timeline.now);
-  supervisor_.checkpoint_decided(verdict, note);
-  act([this, verdict] { send_all(verdict); });
+  supervisor_.checkpoint_decided(outcome, note);
+  act([this, outcome] { send_all(outcome); });
   for (const auto& [next, pending] : pending_)
     if (static_cast<int>(pending.votes.size()) == world_size_) return settle(next);
 }

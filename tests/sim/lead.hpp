@@ -91,7 +91,7 @@ class Leader {
 
   int generation_term_ = 0, generation_attempt_ = 0, world_size_ = 0;
   std::map<std::int64_t, Pending> pending_;
-  std::map<std::int64_t, control::Verdict> verdicts_;
+  std::map<std::int64_t, control::CommitOutcome> commit_outcomes_;
   bool busy_ = false;
 };
 

@@ -126,9 +126,10 @@ void Agent::from_leader(const Message& message) {
   if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
-  if (const auto* verdict = std::get_if<Verdict>(&message)) {
+  if (const auto* outcome = std::get_if<CommitOutcome>(&message)) {
     for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == verdict->attempt) world_.training->verdict(*known.rank, *verdict);
+      if (known.rank->attempt.number == outcome->attempt)
+        world_.training->commit_outcome(*known.rank, *outcome);
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
     for (auto& [number, known] : ranks_)

@@ -227,7 +227,7 @@ void World::result_written(int term, const json& result) {
   say(fmt::format("term {} writes the result: {}", term, result["status"].dump()));
   coverage.voids += storage.highest() != term;
   const RunState log = storage.fold();
-  expect(log.verdict && log.verdict->exit_code == result["exit_code"],
+  expect(log.outcome && log.outcome->exit_code == result["exit_code"],
          "no result but what the log that counts says");
   storage.result = SharedStorage::Result{term, result};
 }
@@ -237,7 +237,7 @@ void World::leader_is_gone(const Leader& leader) {
   const RunState log = storage.fold();
   const RunState& mind = leader.supervisor().state();
   expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
-             log.durable_step == mind.durable_step && log.verdicts == mind.verdicts &&
+             log.durable_step == mind.durable_step && log.commit_outcomes == mind.commit_outcomes &&
              log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks &&
              log.pace == mind.pace,
          "a leader knows what its log says");
@@ -256,7 +256,7 @@ void World::check_end() {
   const RunState state = storage.fold();
   const json& result = storage.result->json;
   const int code = result["exit_code"];
-  expect(state.verdict && state.verdict->exit_code == code, "the log ends as the result says");
+  expect(state.outcome && state.outcome->exit_code == code, "the log ends as the result says");
   bool not_started = false;
   for (const auto& event : storage.events()) {
     const std::string what = event.value("event", "");

@@ -82,7 +82,8 @@ class Agent {
     else
       commit.drop();
     for (const auto& channel : channels_)
-      channel->send(control::encode(control::Verdict{attempt_, vote.step, durable, "refused by the test"}));
+      channel->send(
+          control::encode(control::CommitOutcome{attempt_, vote.step, durable, "refused by the test"}));
   }
 
   RunDir run_;

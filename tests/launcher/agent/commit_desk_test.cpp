@@ -1,4 +1,4 @@
-// The verdict about a checkpoint waits for nothing that comes after the commit.
+// The commit outcome of a checkpoint waits for nothing that comes after the commit.
 #include "launcher/agent/commit_desk.hpp"
 
 #include <gmock/gmock.h>
@@ -25,11 +25,11 @@ class CommitDeskTest : public testing::Test {
       desk = std::make_unique<CommitDesk>(
           loop.loop, folder.path(), settings,
           CommitDesk::Handlers{[] { return true; },
-                               [this](const control::Verdict& verdict, const std::string&) {
-                                 if (verdict.durable) durable.push_back(verdict.step);
+                               [this](const control::CommitOutcome& outcome, const std::string&) {
+                                 if (outcome.durable) durable.push_back(outcome.step);
                                },
                                [this](const std::vector<std::int64_t>& steps) { removed.push_back(steps); },
-                               [](const control::Verdict&) {}});
+                               [](const control::CommitOutcome&) {}});
       desk->begin({3, 7}, 2);
     });
   }
@@ -60,12 +60,12 @@ class CommitDeskTest : public testing::Test {
   std::vector<std::vector<std::int64_t>> removed;
 };
 
-TEST_F(CommitDeskTest, TheVerdictComesBeforeRetention) {
+TEST_F(CommitDeskTest, TheOutcomeComesBeforeRetention) {
   save(10);
   ASSERT_TRUE(are_durable(1));
   removals.hold();
   save(20);
-  EXPECT_TRUE(are_durable(2)) << "the verdict waits for deletions";
+  EXPECT_TRUE(are_durable(2)) << "the commit outcome waits for deletions";
   EXPECT_TRUE(removals.wait_for_one());
   save(30);
   EXPECT_TRUE(are_durable(3)) << "the next commit waits for deletions";

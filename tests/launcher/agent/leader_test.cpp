@@ -171,7 +171,7 @@ TEST_F(LeaderTest, LostNodeIsReplaced) {
   });
 }
 
-TEST_F(LeaderTest, VerdictOfTheLastLeaderReachesEverybody) {
+TEST_F(LeaderTest, CommitOutcomeOfTheLastLeaderReachesEverybody) {
   Journal last(run, 1);
   last.write({{"event", "leader_elected"}, {"job", "7.0"}});
   last.write({{"event", "run_finished"},
@@ -268,13 +268,13 @@ TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
     for (int n = 0; n < 2; ++n) agent(n).attempt = 1;
   });
   lead(2);
-  // Of one rank alone: the verdict of the last leader has reached the others.
+  // Of one rank alone: the commit outcome of the last leader has reached the others.
   ASSERT_TRUE(loop.until([this] { return !agent(0).all<Hello>().empty(); }));
   loop.call([this] { agent(0).say(RankVote{0, 1, 20, true, "{}"}); });
-  ASSERT_TRUE(loop.until([this] { return !agent(0).all<Verdict>().empty(); }));
+  ASSERT_TRUE(loop.until([this] { return !agent(0).all<CommitOutcome>().empty(); }));
   loop.call([this] {
-    EXPECT_TRUE(agent(0).all<Verdict>()[0].durable);
-    EXPECT_EQ(agent(0).all<Verdict>()[0].step, 20);
+    EXPECT_TRUE(agent(0).all<CommitOutcome>()[0].durable);
+    EXPECT_EQ(agent(0).all<CommitOutcome>()[0].step, 20);
   });
   std::size_t decided = 0;
   for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";

@@ -335,7 +335,7 @@ TEST(LocalRanks, NewerAttemptsReplaceOlderOnes) {
   EXPECT_NE(ranks.find(1, 2), nullptr);
 }
 
-TEST(LocalRanks, VerdictsSettleVotes) {
+TEST(LocalRanks, CommitOutcomesSettleVotes) {
   LocalRanks ranks;
   std::vector<std::shared_ptr<FakeChannel>> links;
   for (int rank = 0; rank < 3; ++rank) {

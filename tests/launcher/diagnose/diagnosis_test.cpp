@@ -34,7 +34,7 @@ TEST(Diagnosis, LabelledCases) {
   }
 }
 
-/// Of verdicts that name a node: how many are right (precision), and of failures that have a culprit, how
+/// Of diagnoses that name a node: how many are right (precision), and of failures that have a culprit, how
 /// many are named (recall).
 struct Score {
   int named_right = 0, named_wrong = 0, missed = 0;

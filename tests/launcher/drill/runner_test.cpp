@@ -53,7 +53,7 @@ class PaperField : public Field {
   }
   Job job(const std::string& id) override {
     const Life& life = lives_.at(id.substr(0, id.find('#')));
-    return life.drained || life.run.view.state.verdict ? Job::gone : Job::running;
+    return life.drained || life.run.view.state.outcome ? Job::gone : Job::running;
   }
   void hurry(const std::string&) override {}
   void cancel(const std::string& id) override { log.push_back("cancel " + id); }
@@ -97,9 +97,9 @@ class PaperField : public Field {
     bool drained = false, held = false;
     std::string allocation = "7.0";
     void view_at(double now, const std::string& digest, double run_s) {
-      if (run.view.state.verdict && run.view.state.verdict->exit_code == 75 && allocation != "7.0")
+      if (run.view.state.outcome && run.view.state.outcome->exit_code == 75 && allocation != "7.0")
         run.event(now, {{"event", "leader_elected"}, {"node", "n0"}, {"job", allocation}, {"term", 2}});
-      if (run.view.state.verdict) return;
+      if (run.view.state.outcome) return;
       const auto step = std::min<std::int64_t>(20, static_cast<std::int64_t>(now - began));
       run.at(now, step);
       if (now - began > run_s && !held) run.finishes(now, 1, 20, digest);

@@ -55,9 +55,9 @@ TEST(Verdict, EveryDoubtIsNamed) {
   EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")));
   o = node_killed(), o.plan.most_lost = 0, o.last.state.attempts[0].lost_steps = 1;
   EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("attempt 1 lost 1 steps, more than 0"));
-  o = node_killed(), o.timed_out = true, o.last.state.verdict.reset();
+  o = node_killed(), o.timed_out = true, o.last.state.outcome.reset();
   EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("it was not over after 100 s"));
-  o = node_killed(), o.last.state.verdict->exit_code = 5, o.last.state.verdict->status = "out_of_spares";
+  o = node_killed(), o.last.state.outcome->exit_code = 5, o.last.state.outcome->status = "out_of_spares";
   EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("it ended with exit code 5 (out_of_spares), not 0"));
   o.plan.exit_code = 5;
   EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << "the stated stop";
