@@ -32,7 +32,7 @@ void LocalRanks::take(LocalRank& rank, const control::RankProgress& said, Clock:
   rank.progress.compute_us = said.compute_us, rank.progress.moves = said.moves;
 }
 
-std::vector<control::Message> LocalRanks::story() const {
+std::vector<control::Message> LocalRanks::state_messages() const {
   std::vector<control::Message> out;
   for (const auto& [number, r] : ranks_) {
     if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});

@@ -27,7 +27,7 @@ namespace {
 constexpr Millis redial_pause{100};
 constexpr int cannot_start = 127;  // as shells say it
 constexpr Millis signals_apart{500};
-constexpr Millis farewell_limit{3000};  // an agent that does not take our last word in this time is gone
+constexpr Millis report_limit{3000};  // an agent that does not acknowledge the exit within this time is gone
 
 class Shim {
  public:
@@ -94,7 +94,7 @@ class Shim {
   void ended(int status) {
     status_ = status, over_ = true;
     tell_end();
-    limit_ = loop_.after(farewell_limit, [this] { leave(); });
+    limit_ = loop_.after(report_limit, [this] { leave(); });
   }
   /// Not when the ranks are asked to end: mpirun would end those that still save. The agent ends this process
   /// when none does.

@@ -17,7 +17,7 @@ namespace holdfast::launcher {
 struct View {
   double now = 0;  ///< Unix seconds
   std::vector<nlohmann::json> events;
-  RunState state;  ///< their fold
+  RunState state;  ///< replayed from them
   std::optional<Roster> roster;
   std::string leader;     ///< node; "": none yet
   std::int64_t step = 0;  ///< of the last whole line of the metrics

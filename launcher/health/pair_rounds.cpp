@@ -69,7 +69,7 @@ class Leader {
       try {
         listener_ = std::make_unique<control::Listener>(
             loop_, control::TcpAddress{"", port}, secret,
-            [this](control::ChannelPtr line) { welcome(std::move(line)); });
+            [this](control::ChannelPtr line) { accept(std::move(line)); });
         return port;
       } catch (const Error&) {
         if (i + 1 == port_tries) throw;
@@ -77,18 +77,18 @@ class Leader {
     }
   }
 
-  void welcome(control::ChannelPtr line) {
+  void accept(control::ChannelPtr line) {
     const auto* who = line.get();
-    strangers_.push_back(line);
-    line->handle({nullptr, [this, who](std::string_view text) { hear_stranger(who, parse(text)); }, nullptr});
+    unidentified_.push_back(line);
+    line->handle({nullptr, [this, who](std::string_view text) { identify(who, parse(text)); }, nullptr});
   }
 
-  void hear_stranger(const control::Channel* who, const json& word) {
-    const auto it = std::find_if(strangers_.begin(), strangers_.end(),
+  void identify(const control::Channel* who, const json& word) {
+    const auto it = std::find_if(unidentified_.begin(), unidentified_.end(),
                                  [&](const auto& line) { return line.get() == who; });
-    if (it == strangers_.end()) return;
+    if (it == unidentified_.end()) return;
     const auto line = *it;
-    strangers_.erase(it);
+    unidentified_.erase(it);
     const std::string name = text_in(word, "node");
     if (begun_ || std::find(asked_.begin(), asked_.end(), name) == asked_.end()) return;
     peers_[name] = {line, text_in(word, "address"), static_cast<int>(number_in(word, "port"))};
@@ -189,7 +189,7 @@ class Leader {
   const RoundsPlan plan_;
   control::Loop loop_;
   std::unique_ptr<control::Listener> listener_;
-  std::vector<control::ChannelPtr> strangers_;
+  std::vector<control::ChannelPtr> unidentified_;
   std::map<std::string, Peer> peers_;
   control::Loop::Handle timer_;
   std::vector<Round> rounds_;

@@ -56,7 +56,7 @@ void print_admin_lines(const RunDir& run, const std::string& job) {
 
 void back_into_the_queue(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
                          const std::string& ledger) {
-  const auto outcome = fold(run).outcome;
+  const auto outcome = replay(run).outcome;
   const auto failed = outcome ? outcome->exclude : std::vector<std::string>{};
   const std::set<std::string> here(failed.begin(), failed.end());
   auto doubtful = nodes_to_exclude(here, histories(ledger, roster));  // earlier jobs' failures among them

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "launcher/supervise/succession.hpp"
+#include "launcher/supervise/valid_events.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -113,10 +113,10 @@ std::vector<json> read_events(const RunDir& run, int own_term) {
       if (event.is_object()) events.push_back(std::move(event));
     }
   }
-  return that_count(std::move(terms));
+  return valid_events(std::move(terms));
 }
 
-RunState fold(const RunDir& run) {
+RunState replay(const RunDir& run) {
   RunState state;
   for (const auto& event : read_events(run)) apply_event(state, event);
   return state;

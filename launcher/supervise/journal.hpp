@@ -40,10 +40,10 @@ class Journal {
 };
 
 /// All events of all terms in order. A torn last line of a file (its writer died) is left out, and so is
-/// what was written after a successor had read the log (succession.hpp). `own_term`: of a leader that has
+/// what was written after a successor had read the log (valid_events.hpp). `own_term`: of a leader that has
 /// just opened its file; a folder that does not show it does not show the others' files either. Throws Error
 /// when the folder or a file cannot be read: whoever took that for an empty log would void everything in it.
 std::vector<nlohmann::json> read_events(const RunDir& run, int own_term = 0);
-RunState fold(const RunDir& run);
+RunState replay(const RunDir& run);
 
 }  // namespace holdfast::launcher

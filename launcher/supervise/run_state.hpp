@@ -1,6 +1,6 @@
 #pragma once
-// What a run has come to: the fold of its event log. The leader changes it only by applying the events that
-// it records, so a new leader that folds the log knows exactly what the old one knew.
+// The state of a run, replayed from its event log. The leader changes it only by applying the events that it
+// records, so a new leader that replays the log knows exactly what the old one knew.
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>

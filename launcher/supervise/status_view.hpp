@@ -1,5 +1,5 @@
 #pragma once
-// What `holdfast status` shows: the fold of the event log and the last line of the metrics, as text and as
+// What `holdfast status` shows: the state replayed from the event log and the last line of the metrics, as text and as
 // JSON. Pure.
 #include <nlohmann/json.hpp>
 #include <optional>

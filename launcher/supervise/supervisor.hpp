@@ -88,7 +88,7 @@ RunFacts run_facts_of(const config::RunConfig& resolved);
 
 class Supervisor {
  public:
-  /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
+  /// `state` is replayed from the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
   /// for people. `drain_s`: a run that is told to end has so long. `through_mpirun`: ranks are started by an
   /// mpirun whose life matters.
   Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,

@@ -14,7 +14,7 @@ namespace holdfast::control {
 
 /// Who opens a connection, and why. Always the first message.
 struct Hello {
-  enum class Role { rank, shim, leader, candidate, spawner, keeper, caller };
+  enum class Role { rank, shim, leader, candidate, spawner, job_monitor, caller };
   Role role = Role::rank;
   std::string node;  ///< where the speaker runs
   int term = 0;      ///< leader: its term; candidate: the one it asks for; others: of their attempt
@@ -188,8 +188,8 @@ struct OrderTaken {
   bool again = false;  ///< nobody leads just now: worth another try
 };
 
-// Drain (rank_link.hpp) is a message too. Asked for: keeper to agent, agent to leader. Ordered: leader to
-// agent to the ranks of its attempt.
+// Drain (rank_link.hpp) is a message too. Asked for: job monitor to agent, agent to leader. Ordered: leader
+// to agent to the ranks of its attempt.
 
 // --- election, mpirun's remote start ---
 /// Agent to candidate.

@@ -1,11 +1,11 @@
 #pragma once
-// Inside the codec: what agents, leader, keeper and callers say to each other.
+// Inside the codec: what agents, leader, job monitor and callers say to each other.
 #include "src/control/wire_rank.hpp"
 
 namespace holdfast::control::wire {
 
-inline constexpr std::array role_names = {"rank",    "shim",   "leader", "candidate",
-                                          "spawner", "keeper", "caller"};
+inline constexpr std::array role_names = {"rank",    "shim",        "leader", "candidate",
+                                          "spawner", "job_monitor", "caller"};
 
 template <>
 struct Wire<Hello> {

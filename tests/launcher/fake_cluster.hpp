@@ -165,7 +165,7 @@ class FakeCluster {
   }
 
   // Leadership.
-  RunState folded() const {
+  RunState replayed() const {
     RunState state;
     for (const auto& event : events) apply_event(state, event);
     return state;
@@ -184,7 +184,7 @@ class FakeCluster {
            {"term", ++term},
            {"unix", now + unix_offset}});
     leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, term,
-                                          folded(), now, now + unix_offset, setup.facts);
+                                          replayed(), now, now + unix_offset, setup.facts);
   }
 
   // What is on record.
@@ -199,14 +199,14 @@ class FakeCluster {
     return found.empty() ? json::object() : found.back();
   }
   /// The kinds of all events, with checkpoints and what is learned of the pace left out.
-  std::vector<std::string> story() const {
+  std::vector<std::string> event_kinds() const {
     std::vector<std::string> out;
     for (const auto& event : events)
       if (const std::string kind = event.at("event"); !kind.starts_with("checkpoint") && kind != "pace")
         out.push_back(kind);
     return out;
   }
-  json result() const { return result_of(folded()); }
+  json result() const { return result_of(replayed()); }
 
  private:
   void write(const json& event) { events.push_back(json::parse(event.dump())); }

@@ -11,7 +11,7 @@ using namespace launcher;
 using nlohmann::json;
 
 namespace {
-constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_page_s = 2,
+constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_batch_s = 2,
                  retry_s = 0.5, patience_s = 120, vote_limit_s = 20;
 
 Supervisor supervisor_of(World& world, int term, int node) {
@@ -21,7 +21,7 @@ Supervisor supervisor_of(World& world, int term, int node) {
   json elected = {{"event", "leader_elected"},
                   {"node", world.name(node)},
                   {"job", world.roster.job},
-                  {"after", read_so_far(events)},
+                  {"after", last_read(events)},
                   {"term", term},
                   {"unix", world.timeline.now}};
   apply_event(state, elected);
@@ -86,7 +86,7 @@ void Leader::resign(const std::string& why) {
       auto& agent = world.node(node).agent;
       if (!agent || agent->process != p || agent->leading.get() != mine) return;
       agent->leading.reset();
-      agent->standing.resigned(world.timeline.now);
+      agent->leadership.resigned(world.timeline.now);
     });
   });
 }
@@ -208,7 +208,7 @@ void Leader::tick() {
     const Line& line = lines_[static_cast<std::size_t>(n)];
     if (!line.connection && !line.dialling && now >= line.next_dial) call(n);
   }
-  if (page_ && now - page_->since > stuck_page_s) return;
+  if (batch_ && now - batch_->since > stuck_batch_s) return;
   covered("tick");
   supervisor_.at(now);
   supervisor_.tick();
@@ -223,7 +223,7 @@ void Leader::act(std::function<void()> then) {
   }
   check_placement();
   if (then) steps_.emplace_back(std::move(then));
-  turn_page();
+  write_next_batch();
 }
 
 /// What a decision must rest on, by what this leader has heard.
@@ -257,50 +257,50 @@ void Leader::check_placement() {
 }
 
 /// The records at the front, and what the steps behind them need on the disk.
-void Leader::turn_page() {
-  if (page_ || carry_ > 0 || over() || steps_.empty()) return;
-  Page page;
+void Leader::write_next_batch() {
+  if (batch_ || carry_ > 0 || over() || steps_.empty()) return;
+  Batch batch;
   bool files = false;
-  for (; page.steps < steps_.size(); ++page.steps) {
-    const auto* action = std::get_if<Action>(&steps_[page.steps]);
+  for (; batch.steps < steps_.size(); ++batch.steps) {
+    const auto* action = std::get_if<Action>(&steps_[batch.steps]);
     if (!action) continue;
     if (const auto* record = std::get_if<Record>(action)) {
-      if (page.events.size() < page.steps) break;
-      page.events.push_back(record->event);
+      if (batch.events.size() < batch.steps) break;
+      batch.events.push_back(record->event);
     } else if (std::holds_alternative<Launch>(*action) || std::holds_alternative<FinishRun>(*action)) {
       if (std::exchange(files, true)) break;
-      if (std::holds_alternative<FinishRun>(*action)) page.result = result_of(supervisor_.state());
+      if (std::holds_alternative<FinishRun>(*action)) batch.result = result_of(supervisor_.state());
     }
   }
-  page.since = world_.timeline.now;
-  page_ = std::move(page);
-  if (world_.bug == Bug::act_before_record) carry_ = page_->steps, carry_out();
-  later(world_.random.between(0.002, 0.03), [this] { write_page(); });
+  batch.since = world_.timeline.now;
+  batch_ = std::move(batch);
+  if (world_.bug == Bug::act_before_record) carry_ = batch_->steps, carry_out();
+  later(world_.random.between(0.002, 0.03), [this] { write_batch(); });
 }
 
 /// The disk's worker. It looks at the terms before it writes, and again afterwards: only then is it sure
 /// that whoever leads next has read the lines, and they may be acted upon. It may be stopped or die between
 /// any two of these.
-void Leader::write_page() {
-  if (!page_) return;
+void Leader::write_batch() {
+  if (!batch_) return;
   auto& storage = world_.storage;
   if (!storage.reachable(process_->node)) {
-    if (world_.timeline.now - page_->since > patience_s) return resign("the run directory has not answered");
-    return later(retry_s, [this] { write_page(); });
+    if (world_.timeline.now - batch_->since > patience_s) return resign("the run directory has not answered");
+    return later(retry_s, [this] { write_batch(); });
   }
   if (storage.highest() > term_) return resign("a higher term exists");
   if (world_.interrupted(process_)) {
-    if (process_->alive) return later(0, [this] { put_page_down(); });
+    if (process_->alive) return later(0, [this] { put_batch_down(); });
     // It died while it wrote: so many lines are whole, the last one is torn.
-    const int lines = world_.random.below(static_cast<int>(page_->events.size()) + 1);
-    for (int i = 0; i < lines; ++i) storage.write(term_, page_->events[static_cast<std::size_t>(i)]);
+    const int lines = world_.random.below(static_cast<int>(batch_->events.size()) + 1);
+    for (int i = 0; i < lines; ++i) storage.write(term_, batch_->events[static_cast<std::size_t>(i)]);
     return;
   }
-  put_page_down();
+  put_batch_down();
 }
 
-void Leader::put_page_down() {
-  for (auto& event : page_->events) {
+void Leader::put_batch_down() {
+  for (auto& event : batch_->events) {
     world_.say(fmt::format("term {}: {}", term_, event.dump()));
     if (event["event"] == "silent_corruption" && world_.storage.highest() == term_)
       world_.doubted(event["trusted_step"], event["step"]);
@@ -309,12 +309,12 @@ void Leader::put_page_down() {
   if (world_.storage.highest() > term_ && world_.bug != Bug::act_unchecked)
     return resign("a higher term exists");
   const auto files = [this] {
-    if (page_->result) world_.result_written(term_, *page_->result);
+    if (batch_->result) world_.result_written(term_, *batch_->result);
     later(world_.random.between(0, 0.005), [this] {
-      const std::size_t steps = page_->steps;
-      page_.reset();
+      const std::size_t steps = batch_->steps;
+      batch_.reset();
       if (world_.bug != Bug::act_before_record) carry_ = steps, carry_out();
-      turn_page();
+      write_next_batch();
     });
   };
   if (world_.interrupted(process_)) return later(0, files);
@@ -323,7 +323,7 @@ void Leader::put_page_down() {
 
 void Leader::carry_out() {
   while (carry_ > 0 && !over()) {
-    if (world_.interrupted(process_)) return later(0, [this] { carry_out(), turn_page(); });
+    if (world_.interrupted(process_)) return later(0, [this] { carry_out(), write_next_batch(); });
     --carry_;
     const Step step = std::move(steps_.front());
     steps_.pop_front();
@@ -377,7 +377,7 @@ void Leader::launch(const Launch& what) {
   }
 }
 
-// --- the desk for checkpoints ---
+// --- commits of checkpoints ---
 
 void Leader::begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided) {
   generation_term_ = term, generation_attempt_ = attempt, world_size_ = world_size;

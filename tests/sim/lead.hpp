@@ -25,7 +25,7 @@ class Leader {
   int term() const { return term_; }
   const launcher::Supervisor& supervisor() const { return supervisor_; }
   /// Nothing that it decided is still on its way to the disk.
-  bool settled() const { return steps_.empty() && !page_; }
+  bool settled() const { return steps_.empty() && !batch_; }
   control::OrderTaken order(const control::Order& what);
 
  private:
@@ -41,7 +41,7 @@ class Leader {
     std::optional<int> finish;
   };
   using Step = std::variant<launcher::Action, std::function<void()>>;
-  struct Page {
+  struct Batch {
     std::vector<nlohmann::json> events;
     std::optional<nlohmann::json> result;
     std::size_t steps = 0;
@@ -56,9 +56,9 @@ class Leader {
   void tick();
   void greet(int node);
   void act(std::function<void()> then = nullptr);
-  void turn_page();
-  void write_page();
-  void put_page_down();
+  void write_next_batch();
+  void write_batch();
+  void put_batch_down();
   void carry_out();
   void carry_out(const launcher::Action& action);
   void launch(const launcher::Launch& what);
@@ -84,9 +84,9 @@ class Leader {
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never
   std::set<std::string> out_;  ///< lost or evicted, by the decisions so far
   Ordered ordered_;
-  std::deque<Step> steps_;    ///< decided, and not yet carried out
-  std::optional<Page> page_;  ///< the steps at the front, on their way to the disk
-  std::size_t carry_ = 0;     ///< steps at the front that are on record
+  std::deque<Step> steps_;      ///< decided, and not yet carried out
+  std::optional<Batch> batch_;  ///< the steps at the front, on their way to the disk
+  std::size_t carry_ = 0;       ///< steps at the front that are on record
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
   int generation_term_ = 0, generation_attempt_ = 0, world_size_ = 0;

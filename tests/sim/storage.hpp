@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launcher/supervise/run_state.hpp"
-#include "launcher/supervise/succession.hpp"
+#include "launcher/supervise/valid_events.hpp"
 
 namespace holdfast::sim {
 
@@ -29,9 +29,9 @@ struct SharedStorage {
   std::vector<nlohmann::json> events() const {
     std::vector<std::vector<nlohmann::json>> files;
     for (const auto& [term, lines] : journals) files.push_back(lines);
-    return launcher::that_count(std::move(files));
+    return launcher::valid_events(std::move(files));
   }
-  launcher::RunState fold() const {
+  launcher::RunState replay() const {
     launcher::RunState state;
     for (const auto& event : events()) launcher::apply_event(state, event);
     return state;

@@ -226,7 +226,7 @@ void World::committed(int term, AttemptKey key, std::int64_t step, const std::st
 void World::result_written(int term, const json& result) {
   say(fmt::format("term {} writes the result: {}", term, result["status"].dump()));
   coverage.voids += storage.highest() != term;
-  const RunState log = storage.fold();
+  const RunState log = storage.replay();
   expect(log.outcome && log.outcome->exit_code == result["exit_code"],
          "no result but what the log that counts says");
   storage.result = SharedStorage::Result{term, result};
@@ -234,7 +234,7 @@ void World::result_written(int term, const json& result) {
 
 void World::leader_is_gone(const Leader& leader) {
   if (gone_ || !leader.settled() || storage.highest() != leader.term()) return;
-  const RunState log = storage.fold();
+  const RunState log = storage.replay();
   const RunState& mind = leader.supervisor().state();
   expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
              log.durable_step == mind.durable_step && log.commit_outcomes == mind.commit_outcomes &&
@@ -253,7 +253,7 @@ void World::agent_left() {
 }
 
 void World::check_end() {
-  const RunState state = storage.fold();
+  const RunState state = storage.replay();
   const json& result = storage.result->json;
   const int code = result["exit_code"];
   expect(state.outcome && state.outcome->exit_code == code, "the log ends as the result says");

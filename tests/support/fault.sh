@@ -55,7 +55,7 @@ ends_like_the_undisturbed() {
   most=$(result "$run" '[.attempts[].lost_steps] | max')
   check "$run: no attempt lost more than ${most_lost-1} steps" at_least "${most_lost-1}" "$most"
   nothing_stays
-  ((failed == 0)) || story "$run" | sed 's/^/# /'
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
 # Agents that were told to leave do so within moments; those of dead nodes cannot.
 nothing_stays() {

@@ -10,11 +10,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/agent/batch_script_fallback.hpp"
 #include "launcher/agent/inject.hpp"
 #include "launcher/agent/node_care.hpp"
 #include "launcher/agent/node_record.hpp"
 #include "launcher/agent/scratch.hpp"
-#include "launcher/agent/script_stand_in.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/control/loop_thread.hpp"

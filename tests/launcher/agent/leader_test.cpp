@@ -93,7 +93,7 @@ class LeaderTest : public testing::Test {
     loop.call([&] {
       ASSERT_TRUE(take_term(run, term, "n2"));
       leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, term, 2,
-                                        inherit(run, roster, term, 2),
+                                        start_term(run, roster, term, 2),
                                         [this](const std::string& why) { resigned = why; });
     });
   }
@@ -154,7 +154,7 @@ TEST_F(LeaderTest, LeadsARunToItsEnd) {
   const json result = json::parse(files::read_text(run.result()));
   EXPECT_EQ(result["status"], "done");
   EXPECT_EQ(result["state_digest"], "ab");
-  EXPECT_EQ(result_of(fold(run)), result) << "the log says the same";
+  EXPECT_EQ(result_of(replay(run)), result) << "the log says the same";
   EXPECT_FALSE(resigned);
 }
 

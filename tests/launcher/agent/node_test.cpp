@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "launcher/agent/campaign.hpp"
 #include "launcher/agent/children.hpp"
+#include "launcher/agent/election.hpp"
 #include "launcher/agent/local_ranks.hpp"
 #include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_record.hpp"
@@ -298,9 +298,9 @@ struct FakeChannel final : control::Channel {
   bool is_open = true;
 };
 
-TEST(LocalRanks, StoryForANewLeader) {
+TEST(LocalRanks, StateMessagesForANewLeader) {
   LocalRanks ranks;
-  EXPECT_TRUE(ranks.story().empty());
+  EXPECT_TRUE(ranks.state_messages().empty());
   auto& r = ranks.at(4, 2);
   r.started = true, r.pid = 77;
   r.restored = control::RankRestored{4, 2, {10, "shared", "", ""}};
@@ -310,7 +310,7 @@ TEST(LocalRanks, StoryForANewLeader) {
   r.exited = control::RankExited{4, 2, 1};
   ranks.at(5, 2);  // has not started yet
   std::vector<std::string> kinds;
-  for (const auto& message : ranks.story()) kinds.push_back(std::to_string(message.index()));
+  for (const auto& message : ranks.state_messages()) kinds.push_back(std::to_string(message.index()));
   const auto kind = [](const control::Message& m) { return std::to_string(m.index()); };
   EXPECT_THAT(kinds, ElementsAre(kind(control::RankStarted{}), kind(control::RankRestored{}),
                                  kind(control::RankVote{}), kind(control::RankVote{}),

@@ -1,7 +1,7 @@
 // The name under which a run's allocation stands in the event log.
 #include <gtest/gtest.h>
 
-#include "launcher/job/keeper.hpp"
+#include "launcher/job/job_monitor.hpp"
 #include "launcher/supervise/run_state.hpp"
 
 namespace holdfast::launcher {
@@ -32,7 +32,7 @@ TEST(AllocationName, AnotherJobOrARequeueIsAnotherAllocationAnyway) {
   EXPECT_EQ(allocation_name(12, 0, true, after("123.0.2", true)), "12.0");
 }
 
-TEST(AllocationName, ABatchScriptThatStartsAKilledKeeperAgainReadsTheOutcome) {
+TEST(AllocationName, ABatchScriptThatStartsAKilledJobMonitorAgainReadsTheOutcome) {
   EXPECT_EQ(allocation_name(123, 0, false, after("123.0", true)), "123.0");
 }
 

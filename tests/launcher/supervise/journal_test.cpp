@@ -64,7 +64,7 @@ TEST_F(JournalTest, FoldsAllTermsInOrder) {
   Journal first(run, 1);
   first.write({{"event", "leader_elected"}, {"job", "7.0"}, {"unix", 100.0}});
   first.write({{"event", "attempt_planned"}, {"attempt", 1}, {"term", 1}, {"placement", {"n0", "n1"}}});
-  const RunState state = fold(run);
+  const RunState state = replay(run);
   EXPECT_EQ(state.job, "7.0");
   EXPECT_EQ(state.began_at, 100.0);
   ASSERT_EQ(state.attempts.size(), 2u);
@@ -82,7 +82,7 @@ TEST_F(JournalTest, TornAndDamagedLinesAreLeftOut) {
       "version\"}\n");
   put(run.events() / "0003.jsonl", "");
   put(run.events() / "0004.jsonl", "{\"event\":\"node_lost\",\"node\":\"n4\"}\n{\"eve");
-  EXPECT_THAT(fold(run).lost, ElementsAre("n1", "n3", "n4"))
+  EXPECT_THAT(replay(run).lost, ElementsAre("n1", "n3", "n4"))
       << "what has no end of line was never acted upon";
 }
 
@@ -92,7 +92,7 @@ TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
                          {"tokens", 500},
                          {"loss", std::nan("")},
                          {"state_digest", "ab"}});
-  const RunState state = fold(run);
+  const RunState state = replay(run);
   ASSERT_TRUE(state.final_state);
   EXPECT_TRUE(std::isnan(state.final_state->loss));
   EXPECT_EQ(result_of(state)["final_loss"], nullptr);

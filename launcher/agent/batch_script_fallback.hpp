@@ -1,7 +1,7 @@
 #pragma once
-// What the leader does for the job beside the batch script, and instead of it once its host is lost: it looks
-// at the clock (the script's signal may never come, and reaches only its host), puts the job back into the
-// queue or ends it. SLURM itself would keep the nodes for a job that has nothing left to run until its time
+// What the leader does for the job beside the batch script, and instead of it once the batch host is lost: it
+// watches the time limit (the script's signal may never come, and reaches only its host), and requeues the
+// job or ends it. SLURM itself would keep the nodes for a job that has nothing left to run until its time
 // limit.
 #include <functional>
 #include <memory>
@@ -13,14 +13,14 @@
 
 namespace holdfast::launcher {
 
-class ScriptStandIn {
+class BatchScriptFallback {
  public:
   /// `time_is_short` is called in the loop's thread, at most once: when `notice_s` are left and the script is
   /// lost, or a little later when its signal should have come and has not.
-  ScriptStandIn(control::Loop& loop, std::shared_ptr<slurm::Cluster> cluster, slurm::JobId job, int notice_s,
-                std::function<void()> time_is_short);
+  BatchScriptFallback(control::Loop& loop, std::shared_ptr<slurm::Cluster> cluster, slurm::JobId job,
+                      int notice_s, std::function<void()> time_is_short);
 
-  /// From now on SLURM is asked for the job's end: seldom, and again when it is near.
+  /// From now on SLURM is asked for the end of the job: seldom at first, more often when it is near.
   void watch_the_clock();
   /// The script's host is lost. Idempotent.
   void is_lost();
@@ -39,11 +39,11 @@ class ScriptStandIn {
   control::Loop::Handle timer_;
   bool lost_ = false, over_ = false, asking_ = false;
   // SLURM may take seconds to answer, and heartbeats must not wait for it.
-  control::Worker questions_, last_word_;
+  control::Worker queries_, last_request_;
 };
 
 /// Seconds until SLURM is asked again; 0: time is short now. `left`: until the job's end; nothing: no answer,
 /// or no limit.
-double next_look_s(std::optional<double> left, double notice_s, bool script_is_lost);
+double next_query_s(std::optional<double> left, double notice_s, bool script_is_lost);
 
 }  // namespace holdfast::launcher

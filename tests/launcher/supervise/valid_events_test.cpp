@@ -1,4 +1,4 @@
-#include "launcher/supervise/succession.hpp"
+#include "launcher/supervise/valid_events.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ json elected(int term, int after_term, int after_seq) {
 }
 std::string kept(std::vector<std::vector<json>> files) {
   std::string text;
-  for (const auto& e : that_count(std::move(files)))
+  for (const auto& e : valid_events(std::move(files)))
     text += std::to_string(e["term"].get<int>()) + "." + std::to_string(e["seq"].get<int>()) + " ";
   return text;
 }
@@ -28,7 +28,7 @@ TEST(Succession, WhatWasWrittenTooLateIsVoid) {
 }
 
 TEST(Succession, ALeaderThatWasPassedOverNeverLed) {
-  // 3 had folded before 2 wrote its first line.
+  // 3 had replayed the log before 2 wrote its first line.
   EXPECT_EQ(kept({{elected(1, 0, 0), line(1, 2)}, {elected(2, 1, 2), line(2, 2)}, {elected(3, 1, 2)}}),
             "1.1 1.2 3.1 ");
   EXPECT_EQ(kept({{elected(1, 0, 0)}, {elected(2, 0, 0)}}), "2.1 ");
@@ -49,8 +49,8 @@ TEST(Succession, LinesOfBeforeTheRuleCount) {
 }
 
 TEST(Succession, ReadSoFar) {
-  EXPECT_EQ(read_so_far({}), json({{"term", 0}, {"seq", 0}}));
-  EXPECT_EQ(read_so_far({line(1, 1), line(3, 7)}), json({{"term", 3}, {"seq", 7}}));
+  EXPECT_EQ(last_read({}), json({{"term", 0}, {"seq", 0}}));
+  EXPECT_EQ(last_read({line(1, 1), line(3, 7)}), json({{"term", 3}, {"seq", 7}}));
 }
 
 }  // namespace

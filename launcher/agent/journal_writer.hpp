@@ -1,6 +1,6 @@
 #pragma once
-// What a leader puts on the shared file system, in order, beside its event loop: beats go on while a disk
-// syncs, or while the file system is gone for a minute.
+// Writes the decisions of a leader to the shared file system, in order, beside its event loop: heartbeats go
+// on while a disk syncs, or while the file system is gone for a minute.
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,26 +11,26 @@
 
 namespace holdfast::launcher {
 
-class Scribe {
+class JournalWriter {
  public:
-  /// Put down whole before anything that follows from it is done.
-  struct Page {
+  /// On disk as a whole before any of it is acted upon.
+  struct Batch {
     std::vector<nlohmann::json> events;  ///< for the log
     std::function<void()> files;         ///< after the events: a folder, a result. It owns what it touches.
   };
-  /// nothing: the page is there. Else why the leader must resign: a higher term exists, or the file system
+  /// nothing: the batch is on disk. Else why the leader must resign: a higher term exists, or the file system
   /// has not answered for `patience`.
   using Done = std::function<void(const std::optional<std::string>& trouble)>;
-  /// `term`: looked for before and after every page; a higher one ends it. While none can be seen at all,
-  /// the page waits.
-  Scribe(control::Loop& loop, RunDir run, int term, std::shared_ptr<Journal> journal,
-         Millis patience = Millis(120000));
+  /// `term`: the highest term is read before and after every batch; a higher one than ours ends the writer.
+  /// While none can be read at all, the batch waits.
+  JournalWriter(control::Loop& loop, RunDir run, int term, std::shared_ptr<Journal> journal,
+                Millis patience = Millis(120000));
 
-  /// One page at a time.
-  void put(Page page, Done done);
-  /// Since when the page that is being written waits.
+  /// One batch at a time.
+  void put(Batch batch, Done done);
+  /// For how long the batch that is being written has been waiting.
   Millis waits() const;
-  /// To be called now and then: a file system may also hang, and then nothing comes back.
+  /// To be called periodically: a file system may also hang, and then the worker does not return.
   void tick();
 
  private:
@@ -46,7 +46,7 @@ class Scribe {
   int term_;
   std::shared_ptr<Journal> journal_;
   Millis patience_;
-  std::shared_ptr<Page> page_;
+  std::shared_ptr<Batch> batch_;
   Done done_;
   Clock::time_point since_;
   std::string last_error_;

@@ -1,7 +1,7 @@
 #pragma once
-// The leader's desk for checkpoints: votes come in, a whole set is committed by a worker thread (it syncs
-// files, and heartbeats must not wait for a disk), the commit outcome is sent. Only then, and in a thread
-// of its own, old checkpoints are removed: no commit outcome waits for that.
+// The leader's part in checkpoints: it receives votes, commits a whole set in a worker thread (which syncs
+// files, and heartbeats must not wait for a disk), and sends the commit outcome. Only then, and in another
+// thread, old checkpoints are removed: no commit outcome waits for that.
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace holdfast::launcher {
 
-class CommitDesk {
+class CommitCoordinator {
  public:
   struct Handlers {
     /// Asked by the worker just before the rename; it owns what it touches, and throws when it cannot tell.
@@ -30,8 +30,8 @@ class CommitDesk {
     /// A rank has voted because it had not heard the commit outcome.
     std::function<void(const control::CommitOutcome&)> repeat;
   };
-  CommitDesk(control::Loop& loop, std::filesystem::path checkpoints, const config::Checkpoint& settings,
-             Handlers handlers);
+  CommitCoordinator(control::Loop& loop, std::filesystem::path checkpoints,
+                    const config::Checkpoint& settings, Handlers handlers);
 
   /// An attempt, new or taken over: votes of older ones are void. `decided`: what an earlier leader has
   /// decided in it, step -> durable.

@@ -1,5 +1,5 @@
 // Decisions reach the disk in order, and wait when it is gone.
-#include "launcher/agent/scribe.hpp"
+#include "launcher/agent/journal_writer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,24 +14,24 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class ScribeTest : public testing::Test {
+class JournalWriterTest : public testing::Test {
  protected:
-  ScribeTest() : run{folder.path / "run"} {
+  JournalWriterTest() : run{folder.path / "run"} {
     for (const auto& path : {run.terms(), run.events()}) files::fs::create_directories(path);
     take_term(run, 3, "n0");
     journal = std::make_shared<Journal>(run, 3);
   }
-  ~ScribeTest() override {
-    loop.call([this] { scribe.reset(); });
+  ~JournalWriterTest() override {
+    loop.call([this] { writer.reset(); });
     loop.end();
   }
   void open(Millis patience) {
-    loop.call([&] { scribe = std::make_unique<Scribe>(loop.loop, run, 3, journal, patience); });
+    loop.call([&] { writer = std::make_unique<JournalWriter>(loop.loop, run, 3, journal, patience); });
   }
-  void put(Scribe::Page page) {
+  void put(JournalWriter::Batch batch) {
     loop.call([&] {
       done.reset();
-      scribe->put(std::move(page),
+      writer->put(std::move(batch),
                   [this](const std::optional<std::string>& trouble) { done = trouble.value_or("written"); });
     });
   }
@@ -51,11 +51,11 @@ class ScribeTest : public testing::Test {
   RunDir run;
   std::shared_ptr<Journal> journal;
   control::test::LoopThread loop;
-  std::unique_ptr<Scribe> scribe;
+  std::unique_ptr<JournalWriter> writer;
   std::optional<std::string> done;
 };
 
-TEST_F(ScribeTest, APageIsThereWhenItsActionsBegin) {
+TEST_F(JournalWriterTest, ABatchIsThereWhenItsActionsBegin) {
   open(Millis(1000));
   put({{{{"event", "one"}}, {{"event", "two"}}}, [path = run.result(), events = run.events()] {
          // The events come first.
@@ -67,7 +67,7 @@ TEST_F(ScribeTest, APageIsThereWhenItsActionsBegin) {
   EXPECT_THAT(files::read_text(run.result()), HasSubstr("two"));
 }
 
-TEST_F(ScribeTest, AHigherTermEndsItBeforeAnythingIsWritten) {
+TEST_F(JournalWriterTest, AHigherTermEndsItBeforeAnythingIsWritten) {
   open(Millis(1000));
   take_term(run, 4, "n1");
   put({{{{"event", "one"}}}, nullptr});
@@ -76,7 +76,7 @@ TEST_F(ScribeTest, AHigherTermEndsItBeforeAnythingIsWritten) {
   EXPECT_TRUE(events().empty());
 }
 
-TEST_F(ScribeTest, WaitsWhileTheRunDirectoryIsGone) {
+TEST_F(JournalWriterTest, WaitsWhileTheRunDirectoryIsGone) {
   open(Millis(60000));
   put({{{{"event", "before"}}}, nullptr});
   ASSERT_TRUE(ends());
@@ -84,9 +84,9 @@ TEST_F(ScribeTest, WaitsWhileTheRunDirectoryIsGone) {
   put({{{{"event", "during"}}}, nullptr});
   std::this_thread::sleep_for(Millis(300));
   loop.call([this] {
-    scribe->tick();
+    writer->tick();
     EXPECT_FALSE(done) << "a term that cannot be seen is no higher one";
-    EXPECT_GE(scribe->waits(), Millis(300));
+    EXPECT_GE(writer->waits(), Millis(300));
   });
   show();
   ASSERT_TRUE(ends());
@@ -94,7 +94,7 @@ TEST_F(ScribeTest, WaitsWhileTheRunDirectoryIsGone) {
   EXPECT_THAT(events(), ElementsAre("before", "during")) << "each once";
 }
 
-TEST_F(ScribeTest, ResignsWhenItStaysGone) {
+TEST_F(JournalWriterTest, ResignsWhenItStaysGone) {
   open(Millis(700));
   hide();
   put({{{{"event", "during"}}}, nullptr});
@@ -104,20 +104,20 @@ TEST_F(ScribeTest, ResignsWhenItStaysGone) {
   EXPECT_TRUE(events().empty());
 }
 
-TEST_F(ScribeTest, AHangEndsThePatienceToo) {
+TEST_F(JournalWriterTest, AHangEndsThePatienceToo) {
   open(Millis(200));
   auto gate = std::make_shared<std::promise<void>>();
   auto opened = std::make_shared<std::future<void>>(gate->get_future());
   put({{}, [opened] { opened->wait(); }});
   ASSERT_TRUE(loop.until([this] {
-    scribe->tick();
+    writer->tick();
     return done.has_value();
   }));
   EXPECT_THAT(*done, HasSubstr("not answered"));
   gate->set_value();
 }
 
-TEST_F(ScribeTest, WhatFailsHalfWayIsWrittenOnce) {
+TEST_F(JournalWriterTest, WhatFailsHalfWayIsWrittenOnce) {
   open(Millis(60000));
   auto tries = std::make_shared<int>(0);
   put({{{{"event", "one"}}}, [tries] {

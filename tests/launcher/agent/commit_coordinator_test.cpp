@@ -1,5 +1,5 @@
 // The commit outcome of a checkpoint waits for nothing that comes after the commit.
-#include "launcher/agent/commit_desk.hpp"
+#include "launcher/agent/commit_coordinator.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,26 +16,27 @@ using namespace checkpoint::testing;
 using testing::ElementsAre;
 using tests::removals;
 
-class CommitDeskTest : public testing::Test {
+class CommitCoordinatorTest : public testing::Test {
  protected:
-  CommitDeskTest() {
+  CommitCoordinatorTest() {
     config::Checkpoint settings;
     settings.keep = 1;
     loop.call([&] {
-      desk = std::make_unique<CommitDesk>(
+      coordinator = std::make_unique<CommitCoordinator>(
           loop.loop, folder.path(), settings,
-          CommitDesk::Handlers{[] { return true; },
-                               [this](const control::CommitOutcome& outcome, const std::string&) {
-                                 if (outcome.durable) durable.push_back(outcome.step);
-                               },
-                               [this](const std::vector<std::int64_t>& steps) { removed.push_back(steps); },
-                               [](const control::CommitOutcome&) {}});
-      desk->begin({3, 7}, 2);
+          CommitCoordinator::Handlers{
+              [] { return true; },
+              [this](const control::CommitOutcome& outcome, const std::string&) {
+                if (outcome.durable) durable.push_back(outcome.step);
+              },
+              [this](const std::vector<std::int64_t>& steps) { removed.push_back(steps); },
+              [](const control::CommitOutcome&) {}});
+      coordinator->begin({3, 7}, 2);
     });
   }
-  ~CommitDeskTest() override {
+  ~CommitCoordinatorTest() override {
     removals.let_go();
-    loop.call([this] { desk.reset(); });
+    loop.call([this] { coordinator.reset(); });
     loop.end();
   }
   /// Both ranks have written their shards of `step`, and say so.
@@ -44,7 +45,7 @@ class CommitDeskTest : public testing::Test {
     for (int rank = 0; rank < 2; ++rank) {
       checkpoint::ShardWriter writer(folder.path(), rank, {3, 7}, tensors, layout, some_facts(2));
       const std::string payload = write_shard(writer, whole, {step, step, step});
-      loop.call([&] { desk->vote({rank, 7, step, true, payload}); });
+      loop.call([&] { coordinator->vote({rank, 7, step, true, payload}); });
     }
   }
   bool are_durable(std::size_t count) {
@@ -55,12 +56,12 @@ class CommitDeskTest : public testing::Test {
   const std::vector<checkpoint::LogicalTensor> tensors = vectors({100, 33});
   const checkpoint::WriterLayout layout = even_layout(tensors, 2);
   control::test::LoopThread loop;
-  std::unique_ptr<CommitDesk> desk;
+  std::unique_ptr<CommitCoordinator> coordinator;
   std::vector<std::int64_t> durable;
   std::vector<std::vector<std::int64_t>> removed;
 };
 
-TEST_F(CommitDeskTest, TheOutcomeComesBeforeRetention) {
+TEST_F(CommitCoordinatorTest, TheOutcomeComesBeforeRetention) {
   save(10);
   ASSERT_TRUE(are_durable(1));
   removals.hold();

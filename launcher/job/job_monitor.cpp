@@ -1,4 +1,4 @@
-#include "launcher/job/keeper.hpp"
+#include "launcher/job/job_monitor.hpp"
 
 #include <signal.h>
 
@@ -29,7 +29,7 @@ namespace {
 
 using nlohmann::json;
 constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
-constexpr Millis farewell{10000};                         // for the other steps, once the run is over
+constexpr Millis steps_limit{10000};                      // for the other steps, once the run is over
 constexpr Millis probe_tick{500}, probe_limit{3000};      // is every agent there?
 constexpr Millis calm_period{5000},
     keen_period{1000};          // between probes of one that answers, of one that does not
@@ -103,10 +103,10 @@ void write_plan(const RunDir& run, const Plan& plan) {
           "\n");
 }
 
-class Keeper {
+class JobMonitor {
  public:
-  Keeper(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
-         std::map<std::string, int> gpus, int drain_s, Millis farewell_limit)
+  JobMonitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
+             std::map<std::string, int> gpus, int drain_s, Millis shutdown_limit)
       : run_(run),
         cluster_(cluster),
         env_(env),
@@ -115,7 +115,7 @@ class Keeper {
         secret_(control::read_secret(run.secret())),
         children_(loop_),
         drain_s_(drain_s),
-        farewell_(farewell_limit) {
+        shutdown_limit_(shutdown_limit) {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
@@ -173,7 +173,7 @@ class Keeper {
   /// Nothing when the run directory does not answer: then nothing ends either.
   std::optional<RunState> state() const {
     try {
-      return fold(run_);
+      return replay(run_);
     } catch (const Error& error) {
       log::warn("the event log cannot be read: {}", error.what());
       return std::nullopt;
@@ -237,7 +237,7 @@ class Keeper {
   /// Whichever agent hears it tells the leader, and the next leader too.
   void ask_for_drain(control::Channel& line) const {
     control::Hello hello;
-    hello.role = control::Hello::Role::keeper;
+    hello.role = control::Hello::Role::job_monitor;
     line.send(control::encode(hello));
     line.send(control::encode(*drain_));
   }
@@ -309,7 +309,7 @@ class Keeper {
     code_ = code;
     drain_watch_.reset(), drain_limit_.reset();
     for (auto& [node, step] : steps_) step.again.reset();
-    limit_ = loop_.after(farewell_, [this] { loop_.stop(); });  // steps of lost nodes never end
+    limit_ = loop_.after(shutdown_limit_, [this] { loop_.stop(); });  // steps of lost nodes never end
     if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
       loop_.stop();
   }
@@ -327,7 +327,7 @@ class Keeper {
   std::optional<control::Drain> drain_;      ///< asked for, of every agent that answers
   std::optional<Clock::time_point> ending_;  ///< SLURM has said that it ends the job
   int drain_s_;
-  Millis farewell_;
+  Millis shutdown_limit_;
   control::Loop::Handle limit_, drain_watch_, drain_limit_;
   Clock::time_point enough_since_ = Clock::now();
 };
@@ -338,12 +338,12 @@ std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, 
   const std::string first = std::to_string(job) + "." + std::to_string(restarts);
   const bool later = before.job.starts_with(first + ".");
   if (!again_by_hand || (before.job != first && !later)) return first;
-  if (!before.outcome) return before.job;  // its keeper died, and this one goes on
+  if (!before.outcome) return before.job;  // its job monitor died, and this one goes on
   const int tries = later ? std::stoi(before.job.substr(first.size() + 1)) : 1;
   return first + "." + std::to_string(tries + 1);
 }
 
-int keep(const RunDir& run, slurm::Cluster& cluster) {
+int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const auto env = slurm::job_env();
   confirm_owner(run, env.job, cluster);
   const auto config = config::load(run.config()).config;
@@ -357,7 +357,7 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   const int port =
       config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
   Roster roster = make_roster(plan, cluster, port);
-  roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), fold(run));
+  roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
   const auto past = histories(ledger, roster);
   for (auto& node : roster.nodes)
     if (const auto known = past.find(node.name); known != past.end())
@@ -366,16 +366,16 @@ int keep(const RunDir& run, slurm::Cluster& cluster) {
   log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
             plan.spares, plan.world(), port);
   // What another program's script has started may still save when its ranks have ended.
-  const Millis farewell_limit =
+  const Millis shutdown_limit =
       own_trainer(config.rank)
-          ? farewell
-          : std::max(farewell, Millis(std::chrono::seconds(config.checkpoint.drain_s)) + same_signal);
-  Keeper keeper(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s,
-                farewell_limit);
-  const int code = keeper.run();
+          ? steps_limit
+          : std::max(steps_limit, Millis(std::chrono::seconds(config.checkpoint.drain_s)) + same_signal);
+  JobMonitor monitor(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s,
+                     shutdown_limit);
+  const int code = monitor.run();
   try {
     print_admin_lines(run, roster.job);
-    if (code == static_cast<int>(Exit::transient) && !keeper.told_to_end()) {
+    if (code == static_cast<int>(Exit::transient) && !monitor.told_to_end()) {
       if (env.in_batch_script()) {
         // SLURM ends a job that it requeues: this process must live until it has said what to exclude.
         ::signal(SIGTERM, SIG_IGN);

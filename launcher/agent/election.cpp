@@ -1,4 +1,4 @@
-#include "launcher/agent/campaign.hpp"
+#include "launcher/agent/election.hpp"
 
 #include <utility>
 
@@ -10,17 +10,17 @@ namespace {
 constexpr Millis limit{1000};
 }
 
-Campaign::Campaign(Loop& loop, const Roster& roster, const Key& secret, int self, int term,
-                   std::vector<bool> lost, std::function<void(Ballot::Outcome)> done)
+Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self, int term,
+                   std::vector<bool> lost, std::function<void(ElectionCount::Outcome)> done)
     : own_(roster.nodes[static_cast<std::size_t>(self)].name),
       term_(term),
       done_(std::move(done)),
-      ballot_(std::move(lost)),
+      answers_(std::move(lost)),
       channels_(roster.nodes.size()) {
   for (int n = 0; n < static_cast<int>(roster.nodes.size()); ++n) {
     const auto& node = roster.nodes[static_cast<std::size_t>(n)];
     auto& channel = channels_[static_cast<std::size_t>(n)];
-    // Its own agent too: it may hear a leader that this moment's timer has not noticed.
+    // Its own agent too: it may have heard a leader since the timer ran out.
     channel = dial(
         loop, TcpAddress{node.address, node.port}, secret, limit,
         {[this, n] {
@@ -30,7 +30,7 @@ Campaign::Campaign(Loop& loop, const Roster& roster, const Key& secret, int self
            std::string why;
            const auto message = decode(line, why);
            if (!message || !std::holds_alternative<Answer>(*message)) return;
-           ballot_.answered(n, std::get<Answer>(*message));
+           answers_.answered(n, std::get<Answer>(*message));
            count(false);
          },
          nullptr});
@@ -38,9 +38,9 @@ Campaign::Campaign(Loop& loop, const Roster& roster, const Key& secret, int self
   limit_ = loop.after(limit, [this] { count(true); });
 }
 
-void Campaign::count(bool last_call) {
-  const auto outcome = ballot_.count(last_call);
-  if (outcome == Ballot::Outcome::open || std::exchange(over_, true)) return;
+void Election::count(bool last_call) {
+  const auto outcome = answers_.outcome(last_call);
+  if (outcome == ElectionCount::Outcome::open || std::exchange(over_, true)) return;
   done_(outcome);
 }
 

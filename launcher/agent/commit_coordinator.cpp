@@ -1,4 +1,4 @@
-#include "launcher/agent/commit_desk.hpp"
+#include "launcher/agent/commit_coordinator.hpp"
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -6,21 +6,21 @@
 namespace holdfast::launcher {
 
 namespace {
-constexpr Millis farewell{100};  // a commit that has begun owns all it needs
+constexpr Millis shutdown_limit{100};  // a commit that has begun owns all it needs
 }
 
-CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
-                       const config::Checkpoint& settings, Handlers handlers)
+CommitCoordinator::CommitCoordinator(control::Loop& loop, std::filesystem::path checkpoints,
+                                     const config::Checkpoint& settings, Handlers handlers)
     : loop_(loop),
       checkpoints_(std::move(checkpoints)),
       retention_{settings.keep, settings.archive_h},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
-      worker_(loop, farewell),
-      remover_(loop, farewell) {}
+      worker_(loop, shutdown_limit),
+      remover_(loop, shutdown_limit) {}
 
-void CommitDesk::begin(checkpoint::Generation generation, int world,
-                       const std::map<std::int64_t, bool>& decided) {
+void CommitCoordinator::begin(checkpoint::Generation generation, int world,
+                              const std::map<std::int64_t, bool>& decided) {
   generation_ = generation, world_ = world;
   pending_.clear(), commit_outcomes_.clear();
   for (const auto& [step, durable] : decided)
@@ -28,7 +28,7 @@ void CommitDesk::begin(checkpoint::Generation generation, int world,
                               durable ? "" : "an earlier leader dropped it"};
 }
 
-void CommitDesk::vote(const control::RankVote& vote) {
+void CommitCoordinator::vote(const control::RankVote& vote) {
   if (vote.attempt != generation_.attempt) return;
   if (const auto known = commit_outcomes_.find(vote.step); known != commit_outcomes_.end())
     return handlers_.repeat(known->second);
@@ -48,7 +48,7 @@ void CommitDesk::vote(const control::RankVote& vote) {
   if (pending.commit->complete()) settle(vote.step);
 }
 
-void CommitDesk::settle(std::int64_t step) {
+void CommitCoordinator::settle(std::int64_t step) {
   if (busy_) return;  // conclude() comes back to it
   const auto it = pending_.find(step);
   if (it == pending_.end()) return;
@@ -79,7 +79,7 @@ void CommitDesk::settle(std::int64_t step) {
       });
 }
 
-void CommitDesk::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
+void CommitCoordinator::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
   const control::CommitOutcome outcome{attempt, step, durable, durable ? "" : note};
   if (attempt == generation_.attempt) commit_outcomes_[step] = outcome, pending_.erase(step);
   handlers_.decided(outcome, note);
@@ -88,7 +88,7 @@ void CommitDesk::conclude(std::int64_t step, int attempt, bool durable, const st
 }
 
 /// One removal at a time; commits that come meanwhile share the next one.
-void CommitDesk::tidy() {
+void CommitCoordinator::tidy() {
   if (tidying_ || !to_tidy_) return;
   tidying_ = true;
   const auto [generation, step] = *std::exchange(to_tidy_, std::nullopt);
