@@ -79,7 +79,7 @@ class Agent {
   void from_caller(const std::shared_ptr<Peer>& peer, const control::Message& message);
   void answer_caller(const control::OrderTaken& answer);
   void leader_is_gone();
-  std::string break_something(const control::Inject& fault);
+  std::string inject_fault(const control::Inject& fault);
 
   // agent_ranks.cpp
   void from_rank(const std::shared_ptr<Peer>& peer, const control::Message& message);

@@ -97,7 +97,7 @@ void Agent::from_caller(const std::shared_ptr<Peer>& peer, const Message& messag
     callers_[order->id] = peer;
     tell_leader(*order);
   } else if (const auto* fault = std::get_if<Inject>(&message)) {
-    const std::string why_not = break_something(*fault);
+    const std::string why_not = inject_fault(*fault);
     if (why_not.empty()) log::warn("drill: {} on rank {}", fault->fault, fault->rank);
     peer->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
   }
@@ -120,7 +120,7 @@ void Agent::leader_is_gone() {
 }
 
 /// Returns why not; "": it is done, or will be in a moment.
-std::string Agent::break_something(const Inject& fault) {
+std::string Agent::inject_fault(const Inject& fault) {
   if (!config_.drill.allowed) return "drill.allowed is not set for this run";
   LocalRank* rank = nullptr;
   if (fault.rank >= 0) {
@@ -128,16 +128,17 @@ std::string Agent::break_something(const Inject& fault) {
     if (!rank || rank->ended || rank->pid <= 0)
       return fmt::format("rank {} does not live on {}", fault.rank, node_);
   }
-  if (const auto blow = blow_called(fault.fault)) {
-    if (blow->at_rank && !rank) return fault.fault + " needs a rank";
-    if (blow->sign) {
-      Sign sign = *blow->sign;
+  if (const auto agent_fault = agent_fault_called(fault.fault)) {
+    if (agent_fault->at_rank && !rank) return fault.fault + " needs a rank";
+    if (agent_fault->sign) {
+      Sign sign = *agent_fault->sign;
       sign.rank = fault.rank;
       tell_leader(NodeSigns{{sign}});
     }
-    if (blow->at_rank) return ::kill(rank->pid, blow->signal) == 0 ? "" : "the rank's process is gone";
+    if (agent_fault->at_rank)
+      return ::kill(rank->pid, agent_fault->signal) == 0 ? "" : "the rank's process is gone";
     injected_ = loop_.after(last_moment, [this, fault] {
-      break_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
+      inject_at_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
     });
     return "";
   }

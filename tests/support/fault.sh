@@ -53,7 +53,7 @@ ends_like_the_undisturbed() {
   check "$run: state was really restored" at_least "$restored" "${1-1}"
   local most
   most=$(result "$run" '[.attempts[].lost_steps] | max')
-  check "$run: no attempt lost more than ${most_lost-1} steps" at_least "${most_lost-1}" "$most"
+  check "$run: no attempt lost more than ${max_lost-1} steps" at_least "${max_lost-1}" "$most"
   nothing_stays
   ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }

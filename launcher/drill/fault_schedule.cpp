@@ -1,4 +1,4 @@
-#include "launcher/drill/course.hpp"
+#include "launcher/drill/fault_schedule.hpp"
 
 #include <algorithm>
 
@@ -14,12 +14,12 @@ constexpr double quiet_s = 3;  ///< soak: after a fault that changes nothing, un
 double time_of(const json& event) { return event.value("unix", 0.0); }
 
 /// An event of this name later than `since`.
-bool happened(const View& view, std::string_view name, double since) {
+bool happened(const RunView& view, std::string_view name, double since) {
   return std::any_of(view.events.begin(), view.events.end(),
                      [&](const json& e) { return e.value("event", "") == name && time_of(e) > since; });
 }
 
-const std::vector<std::string>& placement_of(const View& view) {
+const std::vector<std::string>& placement_of(const RunView& view) {
   static const std::vector<std::string> none;
   return view.state.attempts.empty() ? none : view.state.attempts.back().placement;
 }
@@ -28,8 +28,9 @@ bool in(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Whom a fault may hit; nothing while it cannot be told.
-std::vector<std::string> candidates(Target target, const View& view, const std::vector<std::string>& broken) {
+/// The nodes that a fault may have as its target; none while they are unknown.
+std::vector<std::string> candidates(Target target, const RunView& view,
+                                    const std::vector<std::string>& broken) {
   if (!view.roster) return {};
   const Roster& roster = *view.roster;
   const std::string batch_host =
@@ -82,50 +83,53 @@ std::size_t how_many(Target target, const Roster& roster) {
 }
 
 /// Nodes that could take a slot now.
-int free_spares(const View& view) { return static_cast<int>(candidates(Target::spare, view, {}).size()); }
+int free_spares(const RunView& view) { return static_cast<int>(candidates(Target::spare, view, {}).size()); }
 
 }  // namespace
 
-Course::Course(const DrillCase& plan, std::uint64_t seed) : plan_(plan), seed_(seed) {
+FaultSchedule::FaultSchedule(const DrillCase& plan, std::uint64_t seed) : plan_(plan), seed_(seed) {
   if (plan_.draw == 0) {
-    blows_ = plan_.blows;
+    faults_ = plan_.faults;
     return;
   }
   for (int i = 0; i < plan_.draw; ++i)
-    blows_.push_back(plan_.blows[mix64(seed_ ^ mix64(static_cast<std::uint64_t>(i))) % plan_.blows.size()]);
+    faults_.push_back(
+        plan_.faults[mix64(seed_ ^ mix64(static_cast<std::uint64_t>(i))) % plan_.faults.size()]);
 }
 
-std::uint64_t Course::draw(std::uint64_t what) const {
-  return mix64((seed_ + digest_stride * (struck_.size() + 1)) ^ mix64(what + digest_offset));
+std::uint64_t FaultSchedule::draw(std::uint64_t what) const {
+  return mix64((seed_ + digest_stride * (injected_.size() + 1)) ^ mix64(what + digest_offset));
 }
 
-bool Course::recovered(const View& view) const {
-  if (struck_.empty()) return view.step > 0;
-  const Struck& last = struck_.back();
+bool FaultSchedule::recovered(const RunView& view) const {
+  if (injected_.empty()) return view.step > 0;
+  const Injected& last = injected_.back();
   if (!view.state.attempt_live() || !view.state.attempts.back().first_step_at) return false;
-  if (last.what.fault->mark == Mark::takeover && !happened(view, "leader_elected", last.at)) return false;
-  if (last.what.fault->mark == Mark::attempt) return happened(view, "first_step", last.at);
+  if (last.what.fault->effect == ExpectedEffect::takeover && !happened(view, "leader_elected", last.at))
+    return false;
+  if (last.what.fault->effect == ExpectedEffect::attempt) return happened(view, "first_step", last.at);
   return view.now > last.at + last.what.seconds + quiet_s;
 }
 
-bool Course::moment_in_soak(const PlannedFault& blow, const View& view) {
-  if (std::any_of(struck_.begin(), struck_.end(), [](const Struck& s) { return !s.undone; })) return false;
+bool FaultSchedule::is_due_in_soak(const PlannedFault& planned, const RunView& view) {
+  if (std::any_of(injected_.begin(), injected_.end(), [](const Injected& s) { return !s.undone; }))
+    return false;
   if (!recovered(view)) {
-    calm_since_.reset();
+    recovered_since_.reset();
     return false;
   }
-  if (!calm_since_) calm_since_ = view.step;
+  if (!recovered_since_) recovered_since_ = view.step;
   const auto& [low, high] = plan_.gap;
   const auto gap = low + static_cast<std::int64_t>(draw(0) % static_cast<std::uint64_t>(high - low + 1));
-  const int spares = !blow.fault->needs_spare ? 0 : blow.target == Target::two_active ? 2 : 1;
-  return view.step >= *calm_since_ + gap && free_spares(view) >= spares;
+  const int spares = !planned.fault->needs_spare ? 0 : planned.target == Target::two_active ? 2 : 1;
+  return view.step >= *recovered_since_ + gap && free_spares(view) >= spares;
 }
 
-bool Course::moment_of(const PlannedFault& blow, const View& view) {
-  if (plan_.draw > 0) return moment_in_soak(blow, view);
-  const When& when = blow.when;
-  // What happened before the last blow was the moment of that one.
-  const double since = struck_.empty() ? 0 : struck_.back().at;
+bool FaultSchedule::is_due(const PlannedFault& planned, const RunView& view) {
+  if (plan_.draw > 0) return is_due_in_soak(planned, view);
+  const When& when = planned.when;
+  // Events before the last injection do not count.
+  const double since = injected_.empty() ? 0 : injected_.back().at;
   switch (when.kind) {
     case When::Kind::step: {
       const auto& [low, high] = when.steps;
@@ -133,7 +137,7 @@ bool Course::moment_of(const PlannedFault& blow, const View& view) {
              low + static_cast<std::int64_t>(draw(0) % static_cast<std::uint64_t>(high - low + 1));
     }
     case When::Kind::after:
-      if (!struck_.empty()) return view.now >= since + when.seconds;
+      if (!injected_.empty()) return view.now >= since + when.seconds;
       return std::any_of(view.events.begin(), view.events.end(), [&](const json& e) {
         return e.value("event", "") == "first_step" && view.now >= time_of(e) + when.seconds;
       });
@@ -142,21 +146,22 @@ bool Course::moment_of(const PlannedFault& blow, const View& view) {
       for (const auto& phase : phases())
         if (when.phase == phase.name) return happened(view, phase.event, since);
   }
-  expects(false, "a phase of a campaign is a row of phases()");
+  expects(false, "a phase of a drill file is a row of phases()");
   return false;
 }
 
-std::optional<Strike> Course::aim(const PlannedFault& blow, const View& view) const {
-  Strike strike{blow.fault, false, {}, -1, blow.seconds, draw(2)};
-  if (blow.target == Target::nothing) return strike;
+std::optional<Injection> FaultSchedule::choose_target(const PlannedFault& planned,
+                                                      const RunView& view) const {
+  Injection injection{planned.fault, false, {}, -1, planned.seconds, draw(2)};
+  if (planned.target == Target::nothing) return injection;
   std::vector<std::string> broken;
-  for (const auto& s : struck_)
-    if (!s.undone || (s.what.fault->hand == Hand::minipod && s.what.seconds == 0))
+  for (const auto& s : injected_)
+    if (!s.undone || (s.what.fault->injector == Injector::minipod && s.what.seconds == 0))
       broken.insert(broken.end(), s.what.nodes.begin(), s.what.nodes.end());
-  auto names = candidates(blow.target, view, broken);
-  const std::size_t count = view.roster ? how_many(blow.target, *view.roster) : 1;
+  auto names = candidates(planned.target, view, broken);
+  const std::size_t count = view.roster ? how_many(planned.target, *view.roster) : 1;
   if (names.size() < count) return std::nullopt;
-  // Drawn without replacement, then in the roster's order again.
+  // Drawn without replacement, then put into the order of the roster.
   std::vector<std::string> chosen;
   for (std::size_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::ptrdiff_t>(draw(10 + i) % names.size());
@@ -164,54 +169,54 @@ std::optional<Strike> Course::aim(const PlannedFault& blow, const View& view) co
     names.erase(names.begin() + at);
   }
   for (const auto& node : view.roster->nodes)
-    if (in(chosen, node.name)) strike.nodes.push_back(node.name);
-  if (blow.target == Target::rank) {
+    if (in(chosen, node.name)) injection.nodes.push_back(node.name);
+  if (planned.target == Target::rank) {
     const auto& placed = placement_of(view);
-    const auto slot = std::find(placed.begin(), placed.end(), strike.nodes.front()) - placed.begin();
+    const auto slot = std::find(placed.begin(), placed.end(), injection.nodes.front()) - placed.begin();
     const auto per_node = static_cast<std::uint64_t>(view.roster->ranks_per_node);
-    strike.rank = static_cast<int>(static_cast<std::uint64_t>(slot) * per_node + draw(1) % per_node);
+    injection.rank = static_cast<int>(static_cast<std::uint64_t>(slot) * per_node + draw(1) % per_node);
   }
-  return strike;
+  return injection;
 }
 
-std::vector<Strike> Course::due(const View& view) {
-  std::vector<Strike> out;
-  for (const auto& s : struck_) {
+std::vector<Injection> FaultSchedule::due(const RunView& view) {
+  std::vector<Injection> out;
+  for (const auto& s : injected_) {
     if (s.undone || view.now < s.at + s.what.seconds) continue;
-    Strike back = s.what;
+    Injection back = s.what;
     back.undo = true;
     out.push_back(std::move(back));
   }
-  if (struck_.size() >= blows_.size() || view.state.outcome) return out;
-  const PlannedFault& next = blows_[struck_.size()];
-  if (!moment_of(next, view)) return out;
-  if (auto strike = aim(next, view)) out.push_back(std::move(*strike));
+  if (injected_.size() >= faults_.size() || view.state.outcome) return out;
+  const PlannedFault& next = faults_[injected_.size()];
+  if (!is_due(next, view)) return out;
+  if (auto injection = choose_target(next, view)) out.push_back(std::move(*injection));
   return out;
 }
 
-void Course::dealt(const Strike& strike, double at, const View& view) {
-  if (!strike.undo) {
-    const bool heals = strike.fault->undo[0] != '\0' && strike.seconds > 0;
-    struck_.push_back({strike, at, view.step, !heals});
-    calm_since_.reset();
+void FaultSchedule::record(const Injection& injection, double at, const RunView& view) {
+  if (!injection.undo) {
+    const bool heals = injection.fault->undo[0] != '\0' && injection.seconds > 0;
+    injected_.push_back({injection, at, view.step, !heals});
+    recovered_since_.reset();
     return;
   }
-  for (auto& s : struck_)
-    if (!s.undone && s.what.fault == strike.fault && s.what.nodes == strike.nodes) {
+  for (auto& s : injected_)
+    if (!s.undone && s.what.fault == injection.fault && s.what.nodes == injection.nodes) {
       s.undone = true;
       return;
     }
-  expects(false, "what is undone was done");
+  expects(false, "only an injected fault is undone");
 }
 
-bool Course::over() const {
-  return struck_.size() >= blows_.size() &&
-         std::all_of(struck_.begin(), struck_.end(), [](const Struck& s) { return s.undone; });
+bool FaultSchedule::over() const {
+  return injected_.size() >= faults_.size() &&
+         std::all_of(injected_.begin(), injected_.end(), [](const Injected& s) { return s.undone; });
 }
 
-std::vector<std::string> Course::missed() const {
+std::vector<std::string> FaultSchedule::missed() const {
   std::vector<std::string> names;
-  for (std::size_t i = struck_.size(); i < blows_.size(); ++i) names.emplace_back(blows_[i].fault->name);
+  for (std::size_t i = injected_.size(); i < faults_.size(); ++i) names.emplace_back(faults_[i].fault->name);
   return names;
 }
 

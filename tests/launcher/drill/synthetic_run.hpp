@@ -1,10 +1,10 @@
 #pragma once
-// A run that is written by hand: its events, one after another, as a drill would see them.
+// A synthetic run: its events, one after another, as a drill would see them.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "launcher/drill/course.hpp"
+#include "launcher/drill/fault_schedule.hpp"
 
 namespace holdfast::launcher::test {
 
@@ -18,11 +18,11 @@ inline Roster four_nodes() {
   return roster;
 }
 
-class HandWritten {
+class SyntheticRun {
  public:
-  HandWritten() { view.roster = four_nodes(); }
+  SyntheticRun() { view.roster = four_nodes(); }
 
-  View& event(double at, nlohmann::json event) {
+  RunView& event(double at, nlohmann::json event) {
     event["unix"] = at;
     apply_event(view.state, event);
     if (event["event"] == "leader_elected") view.leader = event["node"];
@@ -30,7 +30,7 @@ class HandWritten {
     view.now = at;
     return view;
   }
-  View& at(double now, std::int64_t step) {
+  RunView& at(double now, std::int64_t step) {
     view.now = now, view.step = step;
     return view;
   }
@@ -57,13 +57,13 @@ class HandWritten {
     view.step = step;
   }
 
-  View view;
+  RunView view;
 };
 
 inline DrillCase case_of(const std::vector<std::string>& faults) {
   DrillCase c;
   c.name = "case", c.limit_s = 100;
-  for (const auto& words : faults) c.blows.push_back(read_fault(words, "here"));
+  for (const auto& words : faults) c.faults.push_back(read_fault(words, "here"));
   return c;
 }
 

@@ -1,5 +1,5 @@
-// What counts as proof, where the time went, and what the report says of it.
-#include "launcher/drill/verdict.hpp"
+// What a case must show, where its time went, and what the report says of it.
+#include "launcher/drill/case_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "launcher/drill/report.hpp"
-#include "tests/launcher/drill/field.hpp"
+#include "tests/launcher/drill/synthetic_run.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
 using test::case_of;
-using test::HandWritten;
+using test::SyntheticRun;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -23,12 +23,12 @@ const Baseline baseline{20, "d"};
 constexpr double never = std::numeric_limits<double>::infinity();
 
 /// A node killed at step 10, noticed after 2 s, training again 2 s after that.
-Outcome node_killed() {
-  HandWritten run;
+CaseRecord node_killed() {
+  SyntheticRun run;
   run.begins(100);
-  Outcome o;
+  CaseRecord o;
   o.plan = case_of({"node_killed"});
-  o.struck.push_back({{fault_called("node_killed"), false, {"n1"}, -1, 0, 1}, 110, 10, true});
+  o.injected.push_back({{fault_called("node_killed"), false, {"n1"}, -1, 0, 1}, 110, 10, true});
   run.event(112, {{"event", "node_lost"}, {"node", "n1"}});
   run.ends(112.25, 1, "node lost", 10);
   run.attempt(112.5, 2, {"n3", "n2"}, 10);
@@ -37,68 +37,68 @@ Outcome node_killed() {
   return o;
 }
 
-TEST(Verdict, TheSameBitsAfterARealRestore) {
-  EXPECT_THAT(what_is_wrong(node_killed(), baseline), IsEmpty());
+TEST(CaseReport, TheSameBitsAfterARealRestore) {
+  EXPECT_THAT(differences_of(node_killed(), baseline), IsEmpty());
 }
 
-TEST(Verdict, EveryDoubtIsNamed) {
-  Outcome o = node_killed();
-  EXPECT_THAT(what_is_wrong(o, {20, "e"}), ElementsAre("other bits: d, not e"));
-  EXPECT_THAT(what_is_wrong(o, {21, "d"}), ElementsAre("it ended at step 20, not 21"));
+TEST(CaseReport, EveryDifferenceIsNamed) {
+  CaseRecord o = node_killed();
+  EXPECT_THAT(differences_of(o, {20, "e"}), ElementsAre("other bits: d, not e"));
+  EXPECT_THAT(differences_of(o, {21, "d"}), ElementsAre("it ended at step 20, not 21"));
   o.every_step_once = false;
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("every step once")));
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("every step once")));
   o = node_killed(), o.missed = {"promoted_killed"};
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("the moment of promoted_killed never came"));
-  o = node_killed(), o.troubles = {"undoing x: no"};
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("undoing x: no"));
-  o = node_killed(), o.struck[0].at = 120;
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")));
-  o = node_killed(), o.plan.most_lost = 0, o.last.state.attempts[0].lost_steps = 1;
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("attempt 1 lost 1 steps, more than 0"));
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre("promoted_killed was never due"));
+  o = node_killed(), o.errors = {"undoing x: no"};
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre("undoing x: no"));
+  o = node_killed(), o.injected[0].at = 120;
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("had no effect")));
+  o = node_killed(), o.plan.max_lost = 0, o.last.state.attempts[0].lost_steps = 1;
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre("attempt 1 lost 1 steps, more than 0"));
   o = node_killed(), o.timed_out = true, o.last.state.outcome.reset();
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("it was not over after 100 s"));
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre("it was not over after 100 s"));
   o = node_killed(), o.last.state.outcome->exit_code = 5, o.last.state.outcome->status = "out_of_spares";
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre("it ended with exit code 5 (out_of_spares), not 0"));
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre("it ended with exit code 5 (out_of_spares), not 0"));
   o.plan.exit_code = 5;
-  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << "the stated stop";
+  EXPECT_THAT(differences_of(o, baseline), IsEmpty()) << "the stated stop";
 }
 
-TEST(Verdict, AFreshStartIsNoRecovery) {
-  Outcome o = node_killed();
+TEST(CaseReport, AFreshStartIsNoRecovery) {
+  CaseRecord o = node_killed();
   for (auto& event : o.last.events)
     if (event["event"] == "restored") event["step"] = 0;
-  EXPECT_THAT(what_is_wrong(o, baseline), Contains(HasSubstr("no saved state was restored")));
-  o.struck[0].step = 0;
-  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << "there was nothing to restore";
+  EXPECT_THAT(differences_of(o, baseline), Contains(HasSubstr("no saved state was restored")));
+  o.injected[0].step = 0;
+  EXPECT_THAT(differences_of(o, baseline), IsEmpty()) << "there was nothing to restore";
 }
 
-TEST(Verdict, EachFaultOfASoakMustBeFelt) {
-  Outcome o = node_killed();
-  Struck second = o.struck[0];
+TEST(CaseReport, EachFaultOfASoakMustHaveAnEffect) {
+  CaseRecord o = node_killed();
+  Injected second = o.injected[0];
   second.at = 120;  // after the recovery from the first, and nothing came of it
-  o.struck.push_back(second);
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")));
-  o.struck[1].at = 112.6;  // in the midst of the first one's recovery, which served both
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("was not felt")))
+  o.injected.push_back(second);
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("had no effect")));
+  o.injected[1].at = 112.6;  // in the midst of the first one's recovery, which served both
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("had no effect")))
       << "no attempt ended after it";
-  o.struck[1].at = 111;
-  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty());
+  o.injected[1].at = 111;
+  EXPECT_THAT(differences_of(o, baseline), IsEmpty());
 }
 
-TEST(Verdict, MarksOfOtherFaults) {
-  HandWritten run;
+TEST(CaseReport, EffectsOfOtherFaults) {
+  SyntheticRun run;
   run.begins(100);
   run.finishes(130, 1, 20, "d");
-  Outcome o;
+  CaseRecord o;
   o.plan = case_of({"leader_killed"}), o.every_step_once = true, o.last = run.view;
   const auto with = [&](const char* name, const char* event) {
-    HandWritten other;
+    SyntheticRun other;
     other.begins(100);
     if (event) other.event(112, {{"event", event}, {"node", "n3"}, {"job", "7.0"}});
     other.finishes(130, 1, 20, "d");
     o.last = other.view;
-    o.struck = {{{fault_called(name), false, {"n0"}, -1, 0, 1}, 110, 10, true}};
-    return what_is_wrong(o, baseline);
+    o.injected = {{{fault_called(name), false, {"n0"}, -1, 0, 1}, 110, 10, true}};
+    return differences_of(o, baseline);
   };
   EXPECT_THAT(with("leader_killed", nullptr), ElementsAre(HasSubstr("nobody took over")));
   EXPECT_THAT(with("leader_killed", "leader_elected"), IsEmpty());
@@ -109,31 +109,31 @@ TEST(Verdict, MarksOfOtherFaults) {
   EXPECT_THAT(with("agent_killed", nullptr), IsEmpty()) << "nobody need notice";
 }
 
-TEST(Verdict, WhatComesAfterTheNextBlowIsThatOnes) {
-  HandWritten run;
+TEST(CaseReport, EventsAfterTheNextInjectionBelongToThatOne) {
+  SyntheticRun run;
   run.begins(100);
   run.ends(152, 1, "node lost", 15);
   run.attempt(152.5, 2, {"n3", "n2"}, 15);
   run.event(180, {{"event", "leader_elected"}, {"node", "n3"}, {"job", "7.0"}, {"term", 2}});
   run.finishes(190, 2, 20, "d");
-  Outcome o;
+  CaseRecord o;
   o.every_step_once = true, o.last = run.view, o.plan = case_of({"leader_killed"});
-  const auto blow = [](const char* name, double at) {
-    return Struck{{fault_called(name), false, {"n1"}, -1, 0, 1}, at, 10, true};
+  const auto injected_at = [](const char* name, double at) {
+    return Injected{{fault_called(name), false, {"n1"}, -1, 0, 1}, at, 10, true};
   };
-  o.struck = {blow("rank_killed", 110), blow("node_killed", 150)};
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("rank_killed was not felt")));
-  o.struck = {blow("leader_killed", 110), blow("node_killed", 150)};
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("after leader_killed nobody took over")));
-  o.struck = {blow("leader_killed", 177), blow("leader_killed", 179)};
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("after leader_killed nobody took over")));
+  o.injected = {injected_at("rank_killed", 110), injected_at("node_killed", 150)};
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("rank_killed had no effect")));
+  o.injected = {injected_at("leader_killed", 110), injected_at("node_killed", 150)};
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("after leader_killed nobody took over")));
+  o.injected = {injected_at("leader_killed", 177), injected_at("leader_killed", 179)};
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("after leader_killed nobody took over")));
 }
 
-TEST(Verdict, WhatABlowThatWorksMustLeave) {
+TEST(CaseReport, TheRecordThatAFaultMustLeave) {
   using nlohmann::json;
   struct Row {
     const char* fault;
-    json right, wrong;
+    json right, differences;
   };
   const std::vector<Row> rows = {
       {"save_without_space",
@@ -151,47 +151,47 @@ TEST(Verdict, WhatABlowThatWorksMustLeave) {
   };
   for (const auto& row : rows)
     for (const bool right : {true, false}) {
-      HandWritten run;
+      SyntheticRun run;
       run.begins(100);
       run.event(105, {{"event", "checkpoint_durable"}, {"step", 10}});
-      run.event(112, right ? row.right : row.wrong);
+      run.event(112, right ? row.right : row.differences);
       run.finishes(130, 1, 20, "d");
-      Outcome o;
+      CaseRecord o;
       o.every_step_once = true, o.last = run.view, o.plan = case_of({row.fault});
-      o.struck = {{{fault_called(row.fault), false, {"n3"}, -1, 0, 1}, 110, 10, true}};
+      o.injected = {{{fault_called(row.fault), false, {"n3"}, -1, 0, 1}, 110, 10, true}};
       if (right)
-        EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty()) << row.fault;
+        EXPECT_THAT(differences_of(o, baseline), IsEmpty()) << row.fault;
       else
-        EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("left no trace"))) << row.fault;
+        EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("is not on record"))) << row.fault;
     }
-  HandWritten run;
+  SyntheticRun run;
   run.begins(100);
   run.event(110.1, {{"event", "drain"}, {"step", 11}, {"stop", false}});
-  Outcome o;
+  CaseRecord o;
   o.every_step_once = true, o.plan = case_of({"saved"});
-  o.struck = {{{fault_called("saved"), false, {}, -1, 0, 1}, 110, 10, true}};
-  HandWritten saved = run;
+  o.injected = {{{fault_called("saved"), false, {}, -1, 0, 1}, 110, 10, true}};
+  SyntheticRun saved = run;
   saved.event(110.5, {{"event", "checkpoint_durable"}, {"step", 11}});
   run.finishes(130, 1, 20, "d"), saved.finishes(130, 1, 20, "d");
   o.last = run.view;
-  EXPECT_THAT(what_is_wrong(o, baseline), ElementsAre(HasSubstr("left no trace")));
+  EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("is not on record")));
   o.last = saved.view;
-  EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty());
+  EXPECT_THAT(differences_of(o, baseline), IsEmpty());
   // A flip must be found where it was made.
-  o = node_killed(), o.struck[0].what.fault = fault_called("leaf_flipped");
+  o = node_killed(), o.injected[0].what.fault = fault_called("leaf_flipped");
   const auto accuse = [&](const char* node) {
-    Outcome out = o;
+    CaseRecord out = o;
     out.last.events.push_back(
         {{"event", "silent_corruption"}, {"unix", 112.0}, {"nodes", json::array({node})}});
-    return what_is_wrong(out, baseline);
+    return differences_of(out, baseline);
   };
   EXPECT_THAT(accuse("n1"), IsEmpty());
-  EXPECT_THAT(accuse("n2"), ElementsAre(HasSubstr("left no trace")));
+  EXPECT_THAT(accuse("n2"), ElementsAre(HasSubstr("is not on record")));
 }
 
-TEST(Split, WhereTheTimeWent) {
-  const Outcome o = node_killed();
-  const Split s = split_of(o.struck[0], never, o.last);
+TEST(RecoveryTimes, WhereTheTimeWent) {
+  const CaseRecord o = node_killed();
+  const RecoveryTimes s = recovery_times(o.injected[0], never, o.last);
   EXPECT_DOUBLE_EQ(*s.detect, 2);
   EXPECT_DOUBLE_EQ(*s.decide, 0.5);
   EXPECT_DOUBLE_EQ(*s.launch, 1);
@@ -199,16 +199,16 @@ TEST(Split, WhereTheTimeWent) {
   EXPECT_DOUBLE_EQ(*s.step, 0.5);
   EXPECT_DOUBLE_EQ(*s.total, 4.5);
   EXPECT_DOUBLE_EQ(*s.total, *s.detect + *s.decide + *s.launch + *s.restore + *s.step);
-  Struck early = o.struck[0];
+  Injected early = o.injected[0];
   early.at = 90;
-  Struck late = o.struck[0];
+  Injected late = o.injected[0];
   late.at = 120;
-  EXPECT_FALSE(split_of(late, never, o.last).detect) << "that the run finished is no word of trouble";
-  EXPECT_FALSE(split_of(early, 100, o.last).total) << "nothing happened before the next fault";
+  EXPECT_FALSE(recovery_times(late, never, o.last).detect) << "that the run finished is no word of trouble";
+  EXPECT_FALSE(recovery_times(early, 100, o.last).total) << "nothing happened before the next fault";
 }
 
 TEST(Report, SaysItForPeopleAndPrograms) {
-  CampaignReport report{"nodes", "2026-11-22T00:00:00.000000Z", 7, {}};
+  DrillReport report{"nodes", "2026-11-22T00:00:00.000000Z", 7, {}};
   report.cases.push_back({node_killed(), {}, 42.0});
   report.cases.push_back({node_killed(), {"other bits: d, not e"}, 41.0});
   EXPECT_FALSE(report.passed());
@@ -223,7 +223,7 @@ TEST(Report, SaysItForPeopleAndPrograms) {
   EXPECT_EQ(j["times"]["node_killed"]["count"], 2);
   EXPECT_EQ(j["times"]["node_killed"]["p99_s"], 4.5);
   const std::string text = report_text(report);
-  EXPECT_THAT(text, HasSubstr("1 of 2 cases as they must be; 2 faults of 1 types"));
+  EXPECT_THAT(text, HasSubstr("1 of 2 cases as expected; 2 faults of 1 types"));
   EXPECT_THAT(text, HasSubstr("| case 1 | node_killed | n1 | 10 | 2.00 | 0.50 | 1.00 | 0.50 | 0.50 | 4.50 | "
                               "2 | the same bits |"));
   EXPECT_THAT(text, HasSubstr("- other bits: d, not e"));

@@ -1,7 +1,7 @@
 #pragma once
-// A campaign file: which faults, when, against whom, how often. Pure: text in, plan out.
+// A drill file: which faults, when, on which targets, how often. Pure: text in, plan out.
 //
-//   [campaign]
+//   [drill]
 //   name = "nodes"                   # of the report
 //   job = "../jobs/quickstart.toml"  # relative to this file; the command line may name another
 //   seed = 1                         # of every choice
@@ -13,8 +13,8 @@
 //   name = "pair"                    # default: its faults' names
 //   repeat = 3                       # each with other choices
 //   set = ["train.steps=400"]        # with a baseline of its own, where bits depend on it
-//   exit_code = 5                    # default: the same bits, or as the faults' table says
-//   most_lost = 1                    # steps that an attempt may have to do again
+//   exit_code = 5                    # default: as the table of faults says
+//   max_lost = 1                    # steps that an attempt may have to do again
 //   draw = 100                       # a soak: so many of `faults`, drawn, in one job, ...
 //   gap = "5-15"                     # ... each so many steps after the run has recovered
 //
@@ -37,10 +37,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// The moment of a fault.
+/// When a fault is injected.
 struct When {
   enum class Kind { step, after, phase } kind = Kind::step;
-  Range steps{20, 60};  ///< optimizer steps done: drawn from here
+  Range steps{20, 60};  ///< optimizer steps done; one of the range is drawn
   double seconds = 0;   ///< after the fault before it; of the first one: after the run's first step
   std::string phase;    ///< a row of `phases()`
 };
@@ -48,7 +48,7 @@ struct When {
 /// A phase of a run that can be waited for, and the event that begins it.
 struct Phase {
   const char* name;
-  const char* event;  ///< "": told by the run directory itself
+  const char* event;  ///< "": read from the run directory instead
 };
 const std::vector<Phase>& phases();
 
@@ -61,18 +61,18 @@ struct PlannedFault {
 
 struct DrillCase {
   std::string name;
-  std::vector<PlannedFault> blows;  ///< in order; of a soak: what is drawn from
+  std::vector<PlannedFault> faults;  ///< in order; of a soak: the faults to draw from
   std::vector<std::string> set;
   int repeat = 1;
   int exit_code = 0;
-  int most_lost = 1;
-  int draw = 0;  ///< of a soak; 0: every blow once, in order
+  int max_lost = 1;
+  int draw = 0;  ///< of a soak; 0: every fault once, in order
   Range gap{5, 15};
   double limit_s = 0;
   int line = 0;
 };
 
-struct CampaignPlan {
+struct DrillPlan {
   std::string name = "drill";
   std::filesystem::path job;  ///< "": the command line names it
   std::uint64_t seed = 1;
@@ -81,8 +81,8 @@ struct CampaignPlan {
   std::vector<DrillCase> cases;
 };
 
-/// Throws Error (usage) with the line of what it does not understand.
-CampaignPlan read_campaign(const config::Document& document);
+/// Throws Error (usage) with the line that it does not understand.
+DrillPlan read_drill(const config::Document& document);
 /// One fault in words, for example "node_cut_healed on leader for 8 s at step 40". Throws Error (usage);
 /// `where` names the line.
 PlannedFault read_fault(std::string_view words, const std::string& where);

@@ -1,4 +1,4 @@
-#include "launcher/drill/campaign.hpp"
+#include "launcher/drill/drill_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -32,14 +32,14 @@ Range range_in(std::string_view text, const std::string& where) {
   const auto low = number_in<std::int64_t>(text.substr(0, dash));
   const auto high = dash == std::string_view::npos ? low : number_in<std::int64_t>(text.substr(dash + 1));
   if (!low || !high || *low < 1 || *high < *low || *high > 1000000000)
-    refuse(where, fmt::format("'{}' is no range of steps", text), "Write it as 30 or as 20-60?");
+    refuse(where, fmt::format("'{}' is not a range of steps", text), "Write it as 30 or as 20-60?");
   return {*low, *high};
 }
 
 double seconds_in(std::string_view text, const std::string& where) {
   const auto value = number_in<double>(text);
   if (!value || !(*value >= 0) || *value > 86400)
-    refuse(where, fmt::format("'{}' is no number of seconds", text), "From 0 to 86400");
+    refuse(where, fmt::format("'{}' is not a number of seconds", text), "From 0 to 86400");
   return *value;
 }
 
@@ -60,7 +60,7 @@ std::string did_you_mean(std::string_view typed, const Names& names) {
                          : "Did you mean " + nearest + "?";
 }
 
-/// The values of one table, each taken once; what is left over is a mistake.
+/// The values of one table, each taken once; what is left over is refused.
 class Fields {
  public:
   Fields(const config::Document& document, const std::string& table, int element) : document_(document) {
@@ -109,18 +109,18 @@ class Fields {
 
 std::string usual_name(const DrillCase& c) {
   std::string name;
-  for (const auto& blow : c.blows) name += (name.empty() ? "" : "+") + std::string(blow.fault->name);
+  for (const auto& planned : c.faults) name += (name.empty() ? "" : "+") + std::string(planned.fault->name);
   return name;
 }
 
-DrillCase read_case(const config::Document& document, int element, const CampaignPlan& campaign) {
+DrillCase read_case(const config::Document& document, int element, const DrillPlan& drill) {
   Fields fields(document, "case", element);
   DrillCase c;
   c.line = fields.line();
   const auto words = fields.take<std::vector<std::string>>("faults");
   if (!words || words->empty())
     refuse(fields.where(), "a case has no faults", "faults = [\"node_killed at step 30\"]");
-  for (const auto& blow : *words) c.blows.push_back(read_fault(blow, fields.where()));
+  for (const auto& text : *words) c.faults.push_back(read_fault(text, fields.where()));
   c.name = fields.take<std::string>("name").value_or(usual_name(c));
   if (c.name.empty() ||
       c.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+-") !=
@@ -129,12 +129,12 @@ DrillCase read_case(const config::Document& document, int element, const Campaig
            "It names a folder: letters, digits, _ + -");
   c.set = fields.take<std::vector<std::string>>("set").value_or(std::vector<std::string>{});
   c.repeat = static_cast<int>(fields.whole("repeat", 1, 1, 1000));
-  c.most_lost = static_cast<int>(fields.whole("most_lost", 1, 0, 1000000));
+  c.max_lost = static_cast<int>(fields.whole("max_lost", 1, 0, 1000000));
   c.draw = static_cast<int>(fields.whole("draw", 0, 0, 100000));
-  c.limit_s = fields.take<double>("limit_s").value_or(campaign.limit_s);
+  c.limit_s = fields.take<double>("limit_s").value_or(drill.limit_s);
   if (const auto gap = fields.take<std::string>("gap")) c.gap = range_in(*gap, fields.where());
   int stated = 0;
-  for (const auto& blow : c.blows) stated = std::max(stated, blow.fault->exit_code);
+  for (const auto& planned : c.faults) stated = std::max(stated, planned.fault->exit_code);
   if (stated != 0 && c.draw > 0)
     refuse(fields.where(), "a soak cannot go on after a fault that must stop the run");
   c.exit_code = static_cast<int>(fields.whole("exit_code", stated, 0, 255));
@@ -146,11 +146,11 @@ DrillCase read_case(const config::Document& document, int element, const Campaig
 
 const std::vector<Phase>& phases() {
   static const std::vector<Phase> table = {
-      {"planned", "attempt_planned"},       // a placement is chosen, old ranks are being ended
+      {"planned", "attempt_planned"},       // a placement is chosen, and old ranks are being ended
       {"starting", "attempt_started"},      // ranks are being started
       {"restoring", "placement_verified"},  // all ranks are up and load their state
-      {"restored", "restored"},             // and have it
-      {"recovered", "first_step"},          // and train again
+      {"restored", "restored"},             // the ranks have their state
+      {"recovered", "first_step"},          // the ranks train again
       {"led", "leader_elected"},            // a leader has taken over
       {"saving", ""},                       // a checkpoint is being written
   };
@@ -160,11 +160,11 @@ const std::vector<Phase>& phases() {
 PlannedFault read_fault(std::string_view text, const std::string& where) {
   const auto words = words_of(text);
   if (words.empty()) refuse(where, "a fault has no name");
-  PlannedFault blow;
-  blow.fault = fault_called(words[0]);
-  if (!blow.fault)
+  PlannedFault planned;
+  planned.fault = fault_called(words[0]);
+  if (!planned.fault)
     refuse(where, fmt::format("there is no fault '{}'", words[0]), did_you_mean(words[0], fault_names()));
-  blow.target = blow.fault->target, blow.seconds = blow.fault->seconds;
+  planned.target = planned.fault->target, planned.seconds = planned.fault->seconds;
   std::size_t at = 1;
   const auto next = [&](const char* what) {
     if (at >= words.size()) refuse(where, fmt::format("'{}' ends where {} should be", text, what));
@@ -179,61 +179,63 @@ PlannedFault read_fault(std::string_view text, const std::string& where) {
     const auto word = words[at++];
     if (word == "at") {
       if (next("'step'") != "step") refuse(where, fmt::format("'{}': 'at' goes with 'step N'", text));
-      blow.when.kind = When::Kind::step, blow.when.steps = range_in(next("a step"), where);
+      planned.when.kind = When::Kind::step, planned.when.steps = range_in(next("a step"), where);
     } else if (word == "after") {
-      blow.when.kind = When::Kind::after, blow.when.seconds = seconds();
+      planned.when.kind = When::Kind::after, planned.when.seconds = seconds();
     } else if (word == "when") {
-      blow.when.kind = When::Kind::phase, blow.when.phase = next("a phase");
+      planned.when.kind = When::Kind::phase, planned.when.phase = next("a phase");
       std::vector<std::string> names;
       for (const auto& phase : phases()) names.emplace_back(phase.name);
-      if (std::find(names.begin(), names.end(), blow.when.phase) == names.end())
-        refuse(where, "there is no phase '" + blow.when.phase + "'", did_you_mean(blow.when.phase, names));
+      if (std::find(names.begin(), names.end(), planned.when.phase) == names.end())
+        refuse(where, "there is no phase '" + planned.when.phase + "'",
+               did_you_mean(planned.when.phase, names));
     } else if (word == "on") {
       const auto name = next("a target");
       const Target* target = target_called(name);
       if (!target)
         refuse(where, fmt::format("there is no target '{}'", name),
                "There are active, two_active, spare, promoted, leader, batch_host, half, every, rank");
-      const bool of_rank = blow.fault->target == Target::rank, whole = blow.fault->target == Target::nothing;
+      const bool of_rank = planned.fault->target == Target::rank,
+                 whole = planned.fault->target == Target::nothing;
       if (whole || of_rank != (*target == Target::rank) || *target == Target::nothing)
-        refuse(where, fmt::format("{} cannot be aimed at '{}'", blow.fault->name, name));
-      blow.target = *target;
+        refuse(where, fmt::format("{} cannot have the target '{}'", planned.fault->name, name));
+      planned.target = *target;
     } else if (word == "for") {
-      blow.seconds = seconds();
+      planned.seconds = seconds();
     } else {
       refuse(where, fmt::format("'{}' is not understood at '{}'", text, word),
              "NAME, then: at step N-M, after S s, when PHASE, on TARGET, for S s");
     }
   }
-  return blow;
+  return planned;
 }
 
-CampaignPlan read_campaign(const config::Document& document) {
+DrillPlan read_drill(const config::Document& document) {
   for (const auto& entry : document.entries)
-    if (!(entry.table == "campaign" && entry.element < 0) && !(entry.table == "case" && entry.element >= 0))
+    if (!(entry.table == "drill" && entry.element < 0) && !(entry.table == "case" && entry.element >= 0))
       refuse(document.where(entry),
              entry.table.empty() ? "unknown key " + entry.key : "unknown table " + entry.table,
-             "A campaign has [campaign] and [[case]]");
-  CampaignPlan campaign;
-  Fields fields(document, "campaign", -1);
-  campaign.name = fields.take<std::string>("name").value_or(campaign.name);
-  campaign.job = fields.take<std::string>("job").value_or("");
-  campaign.seed = static_cast<std::uint64_t>(fields.whole("seed", 1, 0, INT64_MAX));
-  campaign.limit_s = fields.take<double>("limit_s").value_or(campaign.limit_s);
-  campaign.set = fields.take<std::vector<std::string>>("set").value_or(std::vector<std::string>{});
+             "A drill file has [drill] and [[case]]");
+  DrillPlan drill;
+  Fields fields(document, "drill", -1);
+  drill.name = fields.take<std::string>("name").value_or(drill.name);
+  drill.job = fields.take<std::string>("job").value_or("");
+  drill.seed = static_cast<std::uint64_t>(fields.whole("seed", 1, 0, INT64_MAX));
+  drill.limit_s = fields.take<double>("limit_s").value_or(drill.limit_s);
+  drill.set = fields.take<std::vector<std::string>>("set").value_or(std::vector<std::string>{});
   fields.nothing_left();
   int count = 0;
   for (const auto& entry : document.entries)
     if (entry.table == "case") count = std::max(count, entry.element + 1);
   std::set<std::string> names;
   for (int i = 0; i < count; ++i) {
-    campaign.cases.push_back(read_case(document, i, campaign));
-    if (!names.insert(campaign.cases.back().name).second)
-      refuse(document.name + ":" + std::to_string(campaign.cases.back().line),
-             "two cases are called " + campaign.cases.back().name, "Give one of them another name?");
+    drill.cases.push_back(read_case(document, i, drill));
+    if (!names.insert(drill.cases.back().name).second)
+      refuse(document.name + ":" + std::to_string(drill.cases.back().line),
+             "two cases are called " + drill.cases.back().name, "Give one of them another name?");
   }
-  if (campaign.cases.empty()) refuse(document.name, "a campaign has no [[case]]");
-  return campaign;
+  if (drill.cases.empty()) refuse(document.name, "a drill file has no [[case]]");
+  return drill;
 }
 
 }  // namespace holdfast::launcher
