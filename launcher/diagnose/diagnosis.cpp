@@ -27,7 +27,7 @@ constexpr int own_trouble = 10;         // weight; below: what victims show
 // before any other shows a trouble is no victim of a sweep: he weighs more than those who abort or end with a
 // code after that.
 constexpr int killed_first = 36;
-constexpr std::size_t most_evidence = 12;
+constexpr std::size_t max_evidence = 12;
 
 struct Cause {
   const SignKind* kind = nullptr;
@@ -272,8 +272,8 @@ class Case {
       if (&c != best && c.at >= moment_ - lasting_before) seen.push_back(&c);
     std::stable_sort(seen.begin(), seen.end(), [](const Cause* a, const Cause* b) { return a->at < b->at; });
     for (const Cause* c : seen) {
-      if (d.evidence.size() == most_evidence) {
-        d.evidence.push_back(fmt::format("and {} more", seen.size() - most_evidence));
+      if (d.evidence.size() == max_evidence) {
+        d.evidence.push_back(fmt::format("and {} more", seen.size() - max_evidence));
         return;
       }
       d.evidence.push_back(fmt::format("{:+.1f} s: {}", c->at - moment_, c->says));

@@ -13,7 +13,7 @@ namespace {
 
 using Fitness = control::NodeHealth::Fitness;
 constexpr int schema_version = 1;
-constexpr std::size_t most_named = 8;  ///< of slow pairs in one finding
+constexpr std::size_t max_named = 8;  ///< of slow pairs in one finding
 
 std::string pair_text(const NetworkResult& result, const Pair& pair) {
   return result.nodes[static_cast<std::size_t>(pair.first)] + "-" +
@@ -22,9 +22,9 @@ std::string pair_text(const NetworkResult& result, const Pair& pair) {
 
 std::string list_text(const NetworkResult& result, const std::vector<Pair>& pairs) {
   std::string text;
-  for (std::size_t i = 0; i < pairs.size() && i < most_named; ++i)
+  for (std::size_t i = 0; i < pairs.size() && i < max_named; ++i)
     text += (i == 0 ? "" : ", ") + pair_text(result, pairs[i]);
-  if (pairs.size() > most_named) text += fmt::format(" and {} more", pairs.size() - most_named);
+  if (pairs.size() > max_named) text += fmt::format(" and {} more", pairs.size() - max_named);
   return text;
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t chunk = 1 << 20, small = 64;
 constexpr int round_trips = 32;
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< that a partner may ask for at once
+constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30;  ///< that a partner may ask for at once
 constexpr Millis handshake_limit{1000};
 
 /// Ends a meeting that has gone wrong; never leaves this file.
@@ -107,7 +107,7 @@ void obey(Stream& stream) {
     }
     std::uint64_t bytes = 0;  // both ends have the same byte order: they are nodes of one cluster
     stream.receive(&bytes, sizeof bytes);
-    if (bytes > most_bytes) throw Broken{"too many bytes"};
+    if (bytes > max_bytes) throw Broken{"too many bytes"};
     const bool take = request == static_cast<char>(Request::take);
     if (!take && request != static_cast<char>(Request::give)) throw Broken{"an unknown request"};
     for (std::uint64_t left = bytes; left > 0;) {

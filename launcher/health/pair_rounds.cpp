@@ -18,8 +18,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr int most_nodes_for_all = 16, few_rounds = 6, most_regroups = 2;
-constexpr int port_tries = 50, most_link_ms = 60000;
+constexpr int max_nodes_for_all = 16, few_rounds = 6, max_regroups = 2;
+constexpr int port_tries = 50, max_link_ms = 60000;
 constexpr Millis dial_limit{5000};
 constexpr Millis serve_margin{500}, round_margin{2000};  ///< beyond the limit of a meeting
 
@@ -104,14 +104,14 @@ class Leader {
       if (peers_.contains(name)) result_.nodes.push_back(name);
     const int nodes = static_cast<int>(result_.nodes.size());
     rounds_ = tournament(nodes);
-    const int most = plan_.rounds > 0 ? plan_.rounds : nodes <= most_nodes_for_all ? nodes : few_rounds;
+    const int most = plan_.rounds > 0 ? plan_.rounds : nodes <= max_nodes_for_all ? nodes : few_rounds;
     all_meet_ = static_cast<int>(rounds_.size()) <= most;
     if (!all_meet_) rounds_.resize(static_cast<std::size_t>(most));
     next_round();
   }
 
   void next_round() {
-    if (result_.rounds == static_cast<int>(rounds_.size()) && !all_meet_ && regroups_ < most_regroups) {
+    if (result_.rounds == static_cast<int>(rounds_.size()) && !all_meet_ && regroups_ < max_regroups) {
       ++regroups_;
       if (auto more = regroup(static_cast<int>(result_.nodes.size()), result_.pairs); !more.empty())
         rounds_.push_back(std::move(more));
@@ -222,7 +222,7 @@ bool follow_rounds(const fs::path& folder, const std::string& node, const std::s
       return loop.stop();
     }
     json answer{{"round", number_in(order, "round")}};
-    plan.limit = Millis(std::clamp(static_cast<int>(number_in(order, "limit_ms")), 1, most_link_ms));
+    plan.limit = Millis(std::clamp(static_cast<int>(number_in(order, "limit_ms")), 1, max_link_ms));
     // Both directions and the first chunks fit into the limit several times.
     plan.seconds = std::min(LinkPlan{}.seconds, static_cast<double>(plan.limit.count()) / 1000 / 10);
     if (order.contains("serve")) {

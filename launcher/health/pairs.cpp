@@ -57,7 +57,7 @@ PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, cons
   findings.unexplained = findings.slow;
   const std::set<Pair> slow(findings.slow.begin(), findings.slow.end());
   for (;;) {
-    int worst = -1, most_slow = 0;
+    int worst = -1, max_slow = 0;
     double worst_part = 0;
     for (int node = 0; node < nodes; ++node) {
       const auto suspected = [&](const Pair& pair) {
@@ -69,8 +69,8 @@ PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, cons
         if (has(result.pair, node) && !suspected(result.pair)) ++all, bad += slow.contains(result.pair);
       if (bad < 2 || 2 * bad <= all) continue;
       const double part = static_cast<double>(bad) / all;
-      if (bad > most_slow || (bad == most_slow && part > worst_part))
-        worst = node, most_slow = bad, worst_part = part;
+      if (bad > max_slow || (bad == max_slow && part > worst_part))
+        worst = node, max_slow = bad, worst_part = part;
     }
     if (worst < 0) break;
     findings.suspects.push_back(worst);

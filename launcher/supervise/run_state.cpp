@@ -208,7 +208,7 @@ bool RunState::hold_ranks() const {
 
 std::vector<std::int64_t> newest_durable(const RunState& state) {
   std::vector<std::int64_t> steps(state.durable.rbegin(), state.durable.rend());
-  steps.resize(std::min(steps.size(), control::most_durable_steps));
+  steps.resize(std::min(steps.size(), control::max_durable_steps));
   return steps;
 }
 

@@ -120,7 +120,7 @@ struct Cleared {
   int attempt = 0;
 };
 /// Of the steps on record as durable, ranks are told so many: the newest.
-inline constexpr std::size_t most_durable_steps = 64;
+inline constexpr std::size_t max_durable_steps = 64;
 /// Leader to agent: start these ranks of `[rank] command` yourself.
 struct StartRanks {
   int term = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;

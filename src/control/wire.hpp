@@ -13,11 +13,11 @@
 namespace holdfast::control::wire {
 
 using nlohmann::json;
-constexpr std::int64_t most_ranks = 1 << 20, most_steps = std::int64_t{1} << 53, most_pids = 1 << 22;
-constexpr std::size_t most_text = 4096, most_payload = 6 << 20;
+constexpr std::int64_t max_ranks = 1 << 20, max_steps = std::int64_t{1} << 53, max_pids = 1 << 22;
+constexpr std::size_t max_text = 4096, max_payload = 6 << 20;
 // Of what a program says in its own words. A byte that is no UTF-8 goes out as U+FFFD, which is three.
-constexpr std::size_t most_said = 4096;
-constexpr std::size_t most_stacks = 64 << 10, most_answer = 1 << 20;
+constexpr std::size_t max_said = 4096;
+constexpr std::size_t max_stacks = 64 << 10, max_answer = 1 << 20;
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -44,12 +44,12 @@ inline bool truth(const json& j, const char* name) {
   if (!f.is_boolean()) throw Refused(std::string(name) + " is not true or false");
   return f.get<bool>();
 }
-inline std::string text(const json& f, const char* name, std::size_t most = most_text) {
+inline std::string text(const json& f, const char* name, std::size_t most = max_text) {
   if (!f.is_string() || f.get_ref<const std::string&>().size() > most)
     throw Refused(std::string(name) + " is not a text of bearable length");
   return f.get<std::string>();
 }
-inline std::string text_of(const json& j, const char* name, std::size_t most = most_text) {
+inline std::string text_of(const json& j, const char* name, std::size_t most = max_text) {
   return text(field(j, name), name, most);
 }
 inline double real(const json& j, const char* name) {
@@ -69,10 +69,10 @@ inline std::uint64_t key_of(const json& j, const char* name) {
     throw Refused(std::string(name) + " is not a positive whole number");
   return f.get<std::uint64_t>();
 }
-inline int rank_of(const json& j) { return small(j, "rank", 0, most_ranks); }
+inline int rank_of(const json& j) { return small(j, "rank", 0, max_ranks); }
 inline int attempt_of(const json& j) { return small(j, "attempt", 0, INT32_MAX); }
 inline int term_of(const json& j) { return small(j, "term", 0, INT32_MAX); }
-inline std::int64_t step_of(const json& j) { return whole(j, "step", -1, most_steps); }
+inline std::int64_t step_of(const json& j) { return whole(j, "step", -1, max_steps); }
 inline int status_of(const json& j, const char* name = "status") { return small(j, name, -1, 65535); }
 
 template <class Enum, std::size_t n>
@@ -88,7 +88,7 @@ template <class T>
 struct Wire;
 
 /// A text in somebody's own words, cut to what the other end bears.
-inline std::string said(const std::string& text) { return text.substr(0, most_said); }
-inline std::string said_in(const json& j, const char* name) { return text_of(j, name, 3 * most_said); }
+inline std::string said(const std::string& text) { return text.substr(0, max_said); }
+inline std::string said_in(const json& j, const char* name) { return text_of(j, name, 3 * max_said); }
 
 }  // namespace holdfast::control::wire

@@ -19,9 +19,12 @@ struct Wire<Hello> {
             {"pid", m.pid}};
   }
   static Hello read(const json& j) {
-    return {
-        one_of<Hello::Role>(j, "role", role_names), text_of(j, "node", 256),      term_of(j), attempt_of(j),
-        small(j, "rank", -1, most_ranks),           whole(j, "pid", 0, most_pids)};
+    return {one_of<Hello::Role>(j, "role", role_names),
+            text_of(j, "node", 256),
+            term_of(j),
+            attempt_of(j),
+            small(j, "rank", -1, max_ranks),
+            whole(j, "pid", 0, max_pids)};
   }
 };
 template <>
@@ -61,8 +64,8 @@ struct Wire<Cleared> {
 };
 inline std::vector<std::int64_t> durable_steps_of(const json& j) {
   std::vector<std::int64_t> out;
-  for (const json& step : list(j, "durable_steps", most_durable_steps)) {
-    if (!step.is_number_integer() || step < 0 || step > most_steps)
+  for (const json& step : list(j, "durable_steps", max_durable_steps)) {
+    if (!step.is_number_integer() || step < 0 || step > max_steps)
       throw Refused("durable_steps holds something that is no step");
     out.push_back(step.get<std::int64_t>());
   }
@@ -87,12 +90,12 @@ struct Wire<StartRanks> {
   static StartRanks read(const json& j) {
     StartRanks m{term_of(j),
                  attempt_of(j),
-                 small(j, "world", 1, most_ranks),
+                 small(j, "world", 1, max_ranks),
                  small(j, "ranks_per_node", 1, 4096),
                  small(j, "master_port", 0, 65535),
                  text_of(j, "master", 256),
                  {},
-                 whole(j, "trusted_step", -1, most_steps),
+                 whole(j, "trusted_step", -1, max_steps),
                  durable_steps_of(j)};
     for (const json& r : list(j, "ranks", 4096)) {
       if (!r.is_object()) throw Refused("ranks holds something that is not an object");
@@ -113,7 +116,7 @@ struct Wire<StartMpirun> {
   }
   static StartMpirun read(const json& j) {
     StartMpirun m{
-        term_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, most_steps), durable_steps_of(j)};
+        term_of(j), attempt_of(j), {}, whole(j, "trusted_step", -1, max_steps), durable_steps_of(j)};
     for (const json& a : list(j, "slots", 1 << 16)) m.slots.push_back(text(a, "slots", 256));
     if (m.slots.empty()) throw Refused("slots is empty");
     return m;
@@ -163,8 +166,8 @@ struct Wire<Sign> {
             {"text", said(s.text)}};
   }
   static Sign read(const json& j) {
-    return {text_of(j, "kind", 3 * 64), small(j, "rank", -1, most_ranks),
-            whole(j, "code", -most_steps, most_steps), whole(j, "age_ms", 0, most_steps), said_in(j, "text")};
+    return {text_of(j, "kind", 3 * 64), small(j, "rank", -1, max_ranks),
+            whole(j, "code", -max_steps, max_steps), whole(j, "age_ms", 0, max_steps), said_in(j, "text")};
   }
 };
 template <>
@@ -214,10 +217,10 @@ template <>
 struct Wire<Stacks> {
   static constexpr auto name = "stacks";
   static json write(const Stacks& m) {
-    return {{"attempt", m.attempt}, {"rank", m.rank}, {"text", m.text.substr(0, most_stacks)}};
+    return {{"attempt", m.attempt}, {"rank", m.rank}, {"text", m.text.substr(0, max_stacks)}};
   }
   static Stacks read(const json& j) {
-    return {attempt_of(j), rank_of(j), text_of(j, "text", 3 * most_stacks)};
+    return {attempt_of(j), rank_of(j), text_of(j, "text", 3 * max_stacks)};
   }
 };
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
@@ -239,10 +242,10 @@ template <>
 struct Wire<OrderTaken> {
   static constexpr auto name = "order_taken";
   static json write(const OrderTaken& m) {
-    return {{"id", m.id}, {"taken", m.taken}, {"says", m.says.substr(0, most_answer)}, {"again", m.again}};
+    return {{"id", m.id}, {"taken", m.taken}, {"says", m.says.substr(0, max_answer)}, {"again", m.again}};
   }
   static OrderTaken read(const json& j) {
-    return {text_of(j, "id", 64), truth(j, "taken"), text_of(j, "says", 3 * most_answer), truth(j, "again")};
+    return {text_of(j, "id", 64), truth(j, "taken"), text_of(j, "says", 3 * max_answer), truth(j, "again")};
   }
 };
 

@@ -15,9 +15,7 @@ struct Wire<RankStarted> {
   static json write(const RankStarted& m) {
     return {{"rank", m.rank}, {"attempt", m.attempt}, {"pid", m.pid}};
   }
-  static RankStarted read(const json& j) {
-    return {rank_of(j), attempt_of(j), whole(j, "pid", 0, most_pids)};
-  }
+  static RankStarted read(const json& j) { return {rank_of(j), attempt_of(j), whole(j, "pid", 0, max_pids)}; }
 };
 template <>
 struct Wire<RankProgress> {
@@ -35,8 +33,8 @@ struct Wire<RankProgress> {
             attempt_of(j),
             step_of(j),
             one_of<Phase>(j, "phase", phase_names),
-            whole(j, "compute_us", 0, most_steps),
-            whole(j, "moves", 0, most_steps)};
+            whole(j, "compute_us", 0, max_steps),
+            whole(j, "moves", 0, max_steps)};
   }
 };
 template <>
@@ -44,13 +42,13 @@ struct Wire<RankRestored> {
   static constexpr auto name = "restored";
   static json write(const RankRestored& m) {
     return {{"rank", m.rank},        {"attempt", m.attempt},    {"step", m.from.step},
-            {"level", m.from.level}, {"digest", m.from.digest}, {"note", m.from.note.substr(0, most_said)}};
+            {"level", m.from.level}, {"digest", m.from.digest}, {"note", m.from.note.substr(0, max_said)}};
   }
   static RankRestored read(const json& j) {
     return {
         rank_of(j),
         attempt_of(j),
-        {step_of(j), text_of(j, "level", 64), text_of(j, "digest", 64), text_of(j, "note", 3 * most_said)}};
+        {step_of(j), text_of(j, "level", 64), text_of(j, "digest", 64), text_of(j, "note", 3 * max_said)}};
   }
 };
 template <>
@@ -60,7 +58,7 @@ struct Wire<RankVote> {
     return {{"rank", m.rank}, {"attempt", m.attempt}, {"step", m.step}, {"ok", m.ok}, {"payload", m.payload}};
   }
   static RankVote read(const json& j) {
-    return {rank_of(j), attempt_of(j), step_of(j), truth(j, "ok"), text_of(j, "payload", most_payload)};
+    return {rank_of(j), attempt_of(j), step_of(j), truth(j, "ok"), text_of(j, "payload", max_payload)};
   }
 };
 template <>
@@ -93,10 +91,10 @@ struct Wire<RankFailed> {
     return {{"rank", m.rank},
             {"attempt", m.attempt},
             {"exit_code", m.exit_code},
-            {"why", m.why.substr(0, most_said)}};
+            {"why", m.why.substr(0, max_said)}};
   }
   static RankFailed read(const json& j) {
-    return {rank_of(j), attempt_of(j), status_of(j, "exit_code"), text_of(j, "why", 3 * most_said)};
+    return {rank_of(j), attempt_of(j), status_of(j, "exit_code"), text_of(j, "why", 3 * max_said)};
   }
 };
 template <>
@@ -123,10 +121,10 @@ struct Wire<flight::FlightGroup> {
       throw Refused("name has characters that are not ASCII");
     std::copy(name.begin(), name.end(), g.name);
     g.operation = one_of<flight::Collective>(j, "operation", collective_names);
-    g.size = static_cast<std::uint32_t>(whole(j, "size", 1, most_ranks));
+    g.size = static_cast<std::uint32_t>(whole(j, "size", 1, max_ranks));
     g.member = static_cast<std::uint32_t>(whole(j, "member", 0, g.size - 1));
     // Nobody finishes what he has not entered, or enters what is not in his queue.
-    const std::int64_t queued = whole(j, "queued", 0, most_steps), started = whole(j, "started", 0, queued);
+    const std::int64_t queued = whole(j, "queued", 0, max_steps), started = whole(j, "started", 0, queued);
     g.queued = static_cast<std::uint64_t>(queued), g.started = static_cast<std::uint64_t>(started);
     g.finished = static_cast<std::uint64_t>(whole(j, "finished", 0, started));
     return g;
@@ -141,7 +139,7 @@ struct Wire<RankFlight> {
     return {{"rank", m.rank}, {"attempt", m.attempt}, {"silent_ms", m.silent_ms}, {"groups", groups}};
   }
   static RankFlight read(const json& j) {
-    RankFlight m{rank_of(j), attempt_of(j), whole(j, "silent_ms", 0, most_steps), {}};
+    RankFlight m{rank_of(j), attempt_of(j), whole(j, "silent_ms", 0, max_steps), {}};
     for (const json& g : list(j, "groups", flight::FlightRecorder::groups)) {
       if (!g.is_object()) throw Refused("groups holds something that is not an object");
       m.groups.push_back(Wire<flight::FlightGroup>::read(g));
@@ -159,20 +157,18 @@ template <>
 struct Wire<CommitOutcome> {
   static constexpr auto name = "commit_outcome";
   static json write(const CommitOutcome& m) {
-    return {{"attempt", m.attempt},
-            {"step", m.step},
-            {"durable", m.durable},
-            {"why", m.why.substr(0, most_said)}};
+    return {
+        {"attempt", m.attempt}, {"step", m.step}, {"durable", m.durable}, {"why", m.why.substr(0, max_said)}};
   }
   static CommitOutcome read(const json& j) {
-    return {attempt_of(j), step_of(j), truth(j, "durable"), text_of(j, "why", 3 * most_said)};
+    return {attempt_of(j), step_of(j), truth(j, "durable"), text_of(j, "why", 3 * max_said)};
   }
 };
 template <>
 struct Wire<Drain> {
   static constexpr auto name = "drain";
-  static json write(const Drain& m) { return {{"stop", m.stop}, {"reason", m.reason.substr(0, most_said)}}; }
-  static Drain read(const json& j) { return {truth(j, "stop"), text_of(j, "reason", 3 * most_said)}; }
+  static json write(const Drain& m) { return {{"stop", m.stop}, {"reason", m.reason.substr(0, max_said)}}; }
+  static Drain read(const json& j) { return {truth(j, "stop"), text_of(j, "reason", 3 * max_said)}; }
 };
 template <>
 struct Wire<RankDoubt> {
@@ -184,7 +180,7 @@ struct Wire<RankDoubt> {
   static RankDoubt read(const json& j) {
     RankDoubt m{rank_of(j), attempt_of(j), step_of(j), {}, text_of(j, "check", 64), said_in(j, "why")};
     for (const json& r : list(j, "accused", 4096)) {
-      if (!r.is_number_integer() || r < 0 || r > most_ranks)
+      if (!r.is_number_integer() || r < 0 || r > max_ranks)
         throw Refused("accused holds something that is no rank");
       m.accused.push_back(r.get<int>());
     }
@@ -206,8 +202,8 @@ struct Wire<Inject> {
   static Inject read(const json& j) {
     const double seconds = real(j, "seconds");
     if (!(seconds >= 0 && seconds <= 86400)) throw Refused("seconds is out of bounds");
-    return {text_of(j, "fault", 64), small(j, "rank", -1, most_ranks), seconds,
-            static_cast<std::uint64_t>(whole(j, "seed", 0, most_steps))};
+    return {text_of(j, "fault", 64), small(j, "rank", -1, max_ranks), seconds,
+            static_cast<std::uint64_t>(whole(j, "seed", 0, max_steps))};
   }
 };
 
