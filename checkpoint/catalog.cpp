@@ -43,7 +43,7 @@ Name parse_name(std::string_view text) {
   Name name;
   if (take(text, "step-") && take_number(text, name.step)) {
     if (text.empty()) name.kind = Name::Kind::committed;
-    if (take(text, ".tmp-") && take_number(text, name.generation.epoch) && take(text, "-") &&
+    if (take(text, ".tmp-") && take_number(text, name.generation.term) && take(text, "-") &&
         take_number(text, name.generation.attempt) && text.empty())
       name.kind = Name::Kind::temporary;
     if (take(text, ".replaced-") && take_number(text, name.serial) && text.empty())
@@ -63,7 +63,7 @@ std::string print_name(const Name& name) {
     case Name::Kind::committed:
       return "step-" + number;
     case Name::Kind::temporary:
-      return "step-" + number + ".tmp-" + std::to_string(name.generation.epoch) + "-" +
+      return "step-" + number + ".tmp-" + std::to_string(name.generation.term) + "-" +
              std::to_string(name.generation.attempt);
     case Name::Kind::replaced:
       return "step-" + number + ".replaced-" + std::to_string(name.serial);

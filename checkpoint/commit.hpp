@@ -20,7 +20,7 @@ struct Committed {
 
 class Commit {
  public:
-  /// `world` writers will vote. `generation` is that of the ranks (the epoch under which their attempt was
+  /// `world` writers will vote. `generation` is that of the ranks (the term under which their attempt was
   /// *started*), even when a later leader commits for them. Creates nothing.
   Commit(fs::path checkpoints, std::int64_t step, Generation generation, int world);
 
@@ -34,10 +34,10 @@ class Commit {
   std::int64_t step() const { return step_; }
 
   /// Manifest, fsync, rename, fsync of the parent. When it returns, the checkpoint is durable, and nothing
-  /// was removed: that is tidy()'s (retention.hpp), after the verdict. Throws Error when it is not durable
-  /// (then drop() it). Needs complete() and not failed(). A step-N that is already there is put aside; a
-  /// sound one of this or a higher generation counts as this checkpoint, and the temporary folder goes (so a
-  /// second leader may commit again what the first one had).
+  /// was removed: that is tidy()'s (retention.hpp), after the commit outcome. Throws Error when it is not
+  /// durable (then drop() it). Needs complete() and not failed(). A step-N that is already there is put
+  /// aside; a sound one of this or a higher generation counts as this checkpoint, and the temporary folder
+  /// goes (so a second leader may commit again what the first one had).
   Committed commit();
   /// Removes the temporary folder. Never throws. Best called when every rank has answered or is known dead.
   void drop() noexcept;

@@ -30,7 +30,7 @@ constexpr int max_int = std::numeric_limits<int>::max();
 }  // namespace
 
 Json to_json(const Generation& generation, std::int64_t step) {
-  return {{"step", step}, {"epoch", generation.epoch}, {"attempt", generation.attempt}};
+  return {{"step", step}, {"epoch", generation.term}, {"attempt", generation.attempt}};
 }
 
 Json to_json(const Facts& facts) {

@@ -45,7 +45,7 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
 /// `holdfast ckpt prune`, when no run is alive.
 std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention);
 
-/// What the one committer of a run does after the verdict about `step`: retain(), and a sweep of dead
+/// What the one committer of a run does after the commit outcome of `step`: retain(), and a sweep of dead
 /// generations. It may take long, and may fail (Error): the next one does what was left.
 std::vector<std::int64_t> tidy(const fs::path& checkpoints, const Retention& retention, Generation alive,
                                std::int64_t step);

@@ -50,7 +50,7 @@ Words words_of(const Record& r) {
   Words words{};
   std::memcpy(&words[0], "HOLDFAST", 8);
   words[1] = r.version;
-  words[2] = r.point.step, words[3] = r.generation.epoch, words[4] = r.generation.attempt;
+  words[2] = r.point.step, words[3] = r.generation.term, words[4] = r.generation.attempt;
   words[5] = r.rank, words[6] = r.world;
   words[7] = r.point.tokens, words[8] = r.point.samples;
   words[9] = r.bytes, words[10] = r.data_offset, words[11] = r.payload_offset;

@@ -53,7 +53,7 @@ class ShardWriter {
   /// once, zeroed and aligned to 4096, touches every page of it, and puts the pieces into their places.
   std::int64_t image_bytes() const;
 
-  /// Writes this rank's shard into step-N.tmp-E-A and makes it durable; rank 0 also writes index.h5. Fills
+  /// Writes this rank's shard into step-N.tmp-T-A and makes it durable; rank 0 also writes index.h5. Fills
   /// the head of `image`; reads the rest, which must not change meanwhile. One call at a time, on any thread.
   /// Returns the payload of a "yes" vote. Throws Error when there is no room, or anything could not be
   /// written, synced or read back (the rank then votes "no" with what()); its own files are removed as far as

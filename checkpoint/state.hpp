@@ -80,10 +80,10 @@ struct Facts {
 /// with them, whatever its arithmetic.
 inline constexpr std::string_view imported_numerics = "imported";
 
-/// Who writes: the epoch under which the attempt was started (RankEnv::epoch), and the attempt. Both only
+/// Who writes: the term under which the attempt was started (RankEnv::term), and the attempt. Both only
 /// grow over the life of a run directory, so a larger generation is a later one.
 struct Generation {
-  int epoch = 0, attempt = 0;
+  int term = 0, attempt = 0;
   auto operator<=>(const Generation&) const = default;
 };
 

@@ -52,7 +52,7 @@ event_lines() {
   jq -r --argjson kill "$killed_at" '
     def ago: if $kill > 0 and .unix >= $kill then .unix - $kill | tostring else "" end;
     def words:
-      if .event == "leader_elected" then "leader of epoch \(.epoch): \(.node // "?")"
+      if .event == "leader_elected" then "leader of term \(.term): \(.node // "?")"
       elif .event == "attempt_planned" then "attempt \(.attempt) planned on \(.placement | join(", "))"
       elif .event == "placement_verified" then "\(.ranks) ranks are up, each on its planned node"
       elif .event == "restored" and .step > 0 then "state of step \(.step) restored from the \(.level) level\(if (.note // "") != "" then " (" + .note + ")" else "" end)"

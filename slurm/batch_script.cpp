@@ -30,7 +30,7 @@ while [ -z "$stop" ]; do
   "$holdfast" run "$run_dir" &
   child=$!
   while again=; wait $child; code=$?; [ -n "$again" ]; do :; done
-  # A verdict of its own ends the job. Killed (128 and more) or not found (a file system hiccup), it starts again, but
+  # An exit code of its own ends the job. Killed (128 and more) or not found (a file system hiccup), it starts again, but
   # not for ever: the sixth end in a row within a minute each is the last.
   [ $code -ge 126 ] || break
   [ $((SECONDS - begin)) -lt 60 ] || crashes=0

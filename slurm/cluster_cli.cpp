@@ -140,12 +140,12 @@ void ClusterCli::requeue(JobId id, milliseconds limit) {
 }
 
 Surroundings ClusterCli::surroundings(JobId id, milliseconds limit) {
-  const Finished job = call(wishes_argv(id), limit);
+  const Finished job = call(job_constraints_argv(id), limit);
   if (job.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), job);
-  const auto wishes = read_wishes(job.out);
-  if (!wishes) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
-  Surroundings around{wishes->excluded, {}};
-  for (const auto& partition : wishes->partitions) {
+  const auto constraints = read_job_constraints(job.out);
+  if (!constraints) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
+  Surroundings around{constraints->excluded, {}};
+  for (const auto& partition : constraints->partitions) {
     const Finished nodes = call(partition_argv(partition), limit);
     if (nodes.status != 0) refuse("cannot read the nodes of partition " + partition, nodes);
     around.partitions.push_back(read_nodes(nodes.out));

@@ -71,7 +71,7 @@ std::vector<std::string> cancel_argv(JobId id) { return {"scancel", std::to_stri
 
 std::vector<std::string> requeue_argv(JobId id) { return {"scontrol", "requeue", std::to_string(id)}; }
 
-std::vector<std::string> wishes_argv(JobId id) {
+std::vector<std::string> job_constraints_argv(JobId id) {
   return {"squeue", "--noheader", "--all", "--states=all", "--jobs=" + std::to_string(id), "--format=%P|%x"};
 }
 

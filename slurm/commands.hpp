@@ -30,7 +30,7 @@ std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and thei
 std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///< sinfo
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
-std::vector<std::string> wishes_argv(JobId id);                              ///< squeue: see read_wishes
+std::vector<std::string> job_constraints_argv(JobId id);  ///< squeue: see read_job_constraints
 /// sinfo: the nodes of one partition, as nodes_argv asks for them
 std::vector<std::string> partition_argv(const std::string& partition);
 std::vector<std::string> details_argv(JobId id);  ///< scontrol: see read_gpus

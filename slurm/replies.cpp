@@ -152,18 +152,18 @@ std::optional<Job> read_job(std::string_view out) {
   return job;
 }
 
-std::optional<Wishes> read_wishes(std::string_view out) {
+std::optional<JobConstraints> read_job_constraints(std::string_view out) {
   out = trimmed(out);
   if (out.empty()) return std::nullopt;
   const auto fields = fields_of<2>(out);
   if (!fields) fail("squeue", out);
-  Wishes wishes{{}, expand(or_empty((*fields)[1]))};
+  JobConstraints constraints{{}, expand(or_empty((*fields)[1]))};
   for (std::string_view rest = (*fields)[0]; !rest.empty();) {
     const auto end = std::min(rest.find(','), rest.size());
-    wishes.partitions.emplace_back(rest.substr(0, end));
+    constraints.partitions.emplace_back(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return wishes;
+  return constraints;
 }
 
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script) {

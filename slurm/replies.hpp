@@ -29,12 +29,12 @@ std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& 
 /// The script that this unfinished job was submitted with.
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
 /// What a job asks for.
-struct Wishes {
+struct JobConstraints {
   std::vector<std::string> partitions;  ///< a running job's: the one that it runs in
   std::vector<std::string> excluded;    ///< nodes
 };
 /// Nothing on an empty reply; Error (runtime) on one that cannot be read.
-std::optional<Wishes> read_wishes(std::string_view out);
+std::optional<JobConstraints> read_job_constraints(std::string_view out);
 /// GPUs of a job on each of its nodes, of the lines "     Nodes=dgx[001-002] CPU_IDs=0-15 Mem=...
 /// GRES=gpu:8(IDX:0-7)" of its details.
 std::map<std::string, int> read_gpus(std::string_view out, JobId id);

@@ -19,18 +19,19 @@ using namespace control;
 
 namespace {
 constexpr Millis clear_poll{20};
-constexpr Millis farewell{300};
+constexpr Millis flush_time{300};  // for messages that are still on their way to another node
 constexpr Millis watch_period{100};
 constexpr Millis signs_period{1000};
 // SLURM signals every process of a step: the guardian, which passes it on, and this one.
 constexpr Millis same_signal{2000};
 
-Standing first_standing(const RunDir& run, const Roster& roster, int node, const config::Supervise& limits) {
+LeadershipState first_leadership(const RunDir& run, const Roster& roster, int node,
+                                 const config::Supervise& limits) {
   const auto place = std::find(roster.candidates.begin(), roster.candidates.end(), node);
-  Standing::Limits patience;
+  LeadershipState::Limits patience;
   patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
   return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
-          patience, highest_epoch(run), 0, steady_seconds()};
+          patience, highest_term(run), 0, steady_seconds()};
 }
 }  // namespace
 
@@ -48,7 +49,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
       children_(loop),
       care_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
       reader_(loop),
-      standing_(first_standing(run_, roster_, index_, config_.supervise)),
+      leadership_(first_leadership(run_, roster_, index_, config_.supervise)),
       arbiter_(loop) {
   if (config_.supervise.ledger.empty()) config_.supervise.ledger = cluster_.ledger;
   if (index_ < 0)
@@ -62,7 +63,8 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   adopt_what_runs();
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
     tell_leader(beat());
-    for (const auto& flight : flights_.report(ranks_, standing_.attempt(), Clock::now())) tell_leader(flight);
+    for (const auto& flight : flights_.report(ranks_, leadership_.attempt(), Clock::now()))
+      tell_leader(flight);
   });
   signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
   signs_timer_ = loop_.every(signs_period, [this] {
@@ -100,12 +102,12 @@ void Agent::adopt_what_runs() {
   const auto running = processes_of(run_, node_);
   auto ranks = rank_records(scratch_);
   std::erase_if(ranks, [](const RankRecord& r) { return !r.status && parent_of(r.pid) != ::getppid(); });
-  for (const auto& p : running) standing_.meet(p.attempt);
-  for (const auto& r : ranks) standing_.meet(r.attempt);
+  for (const auto& p : running) leadership_.admit(p.attempt);
+  for (const auto& r : ranks) leadership_.admit(r.attempt);
   for (const auto& r : ranks)
-    if (r.attempt == standing_.attempt()) adopt_rank(r);
+    if (r.attempt == leadership_.attempt()) adopt_rank(r);
   for (const auto& p : running)
-    if (p.attempt == standing_.attempt() && (p.name == "mpirun" || p.name == "orterun")) {
+    if (p.attempt == leadership_.attempt() && (p.name == "mpirun" || p.name == "orterun")) {
       mpirun_attempt_ = p.attempt;
       children_.watch(p.pid, [this, attempt = p.attempt] { mpirun_is_gone(attempt, -1); });
     }
@@ -129,7 +131,7 @@ void Agent::signalled(int signal) {
     return leave(128 + signal, true);
   }
   log::info("signal {}: asking for a last checkpoint", signal);
-  wish({true, signal == SIGTERM ? "SIGTERM" : "SIGINT"});
+  request_drain({true, signal == SIGTERM ? "SIGTERM" : "SIGINT"});
   ask_ranks_to_end();  // nobody may lead just now
   // A little more than the leader takes: its word is the better end.
   drain_timer_ = loop_.after(std::chrono::seconds(config_.checkpoint.drain_s) + same_signal, [this, signal] {
@@ -138,9 +140,9 @@ void Agent::signalled(int signal) {
   });
 }
 
-void Agent::wish(const Drain& what) {
-  if (!wish_ || !wish_->stop) wish_ = what;
-  tell_leader(*wish_);
+void Agent::request_drain(const Drain& what) {
+  if (!drain_request_ || !drain_request_->stop) drain_request_ = what;
+  tell_leader(*drain_request_);
 }
 
 /// `at_once`: a save that is under way is not waited for.
@@ -148,7 +150,7 @@ void Agent::leave(int code, bool at_once) {
   if (leave_timer_) return;
   exit_code_ = code;
   beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
-  campaign_.reset();
+  election_.reset();
   // Ranks that were asked have the rest of their time, and a second SIGTERM would end many a save.
   const bool asked = asked_at_ && !at_once;
   const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
@@ -156,7 +158,7 @@ void Agent::leave(int code, bool at_once) {
   // Our own ranks have saved what they could, and do not listen to SIGTERM.
   if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
   // What is asked to end gets its time; a word that is still on its way to another node gets a moment.
-  const auto soonest = Deadline::in(farewell);
+  const auto soonest = Deadline::in(flush_time);
   leave_timer_ = loop_.every(clear_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
     const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
@@ -178,10 +180,10 @@ void Agent::end_helpers() {
 // --- who is calling ---
 
 void Agent::accept(ChannelPtr channel) {
-  auto guest = std::make_shared<Guest>();
-  guest->channel = channel;
-  guests_[channel.get()] = guest;
-  const std::weak_ptr<Guest> weak = guest;
+  auto peer = std::make_shared<Peer>();
+  peer->channel = channel;
+  peers_[channel.get()] = peer;
+  const std::weak_ptr<Peer> weak = peer;
   channel->handle({nullptr,
                    [this, weak](std::string_view line) {
                      const auto g = weak.lock();
@@ -191,15 +193,15 @@ void Agent::accept(ChannelPtr channel) {
                      if (!message) return log::warn("a malformed message was refused: {}", why);
                      if (!g->known) {
                        if (const auto* hello = std::get_if<Hello>(&*message))
-                         g->known = true, g->hello = *hello, welcome(g, *hello);
+                         g->known = true, g->hello = *hello, on_hello(g, *hello);
                        return;
                      }
                      if (g->hello.role == Hello::Role::leader) {
                        if (g->channel == leader_) from_leader(*message);
                      } else if (g->hello.role == Hello::Role::spawner) {
                        if (const auto* exec = std::get_if<Exec>(&*message)) run_daemon(g, exec->command);
-                     } else if (g->hello.role == Hello::Role::keeper) {
-                       if (const auto* asked = std::get_if<Drain>(&*message)) wish(*asked);
+                     } else if (g->hello.role == Hello::Role::job_monitor) {
+                       if (const auto* asked = std::get_if<Drain>(&*message)) request_drain(*asked);
                      } else if (g->hello.role == Hello::Role::caller) {
                        from_caller(g, *message);
                      } else {
@@ -209,64 +211,64 @@ void Agent::accept(ChannelPtr channel) {
                    [this, weak](const std::string&) {
                      if (const auto g = weak.lock()) {
                        if (leader_ == g->channel) leader_is_gone();
-                       guests_.erase(g->channel.get());
+                       peers_.erase(g->channel.get());
                      }
                    }});
 }
 
-void Agent::welcome(const std::shared_ptr<Guest>& guest, const Hello& hello) {
+void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {
   switch (hello.role) {
     case Hello::Role::leader:
-      return welcome_leader(guest, hello);
+      return accept_leader(peer, hello);
     case Hello::Role::candidate:
-      return answer_candidate(guest->channel, hello);
+      return answer_candidate(peer->channel, hello);
     case Hello::Role::rank:
     case Hello::Role::shim:
-      return welcome_rank(guest, hello);
+      return accept_rank(peer, hello);
     case Hello::Role::spawner:
-    case Hello::Role::keeper:
+    case Hello::Role::job_monitor:
     case Hello::Role::caller:
       return;
   }
 }
 
-void Agent::welcome_leader(const std::shared_ptr<Guest>& guest, const Hello& hello) {
-  const bool news = hello.epoch > standing_.epoch();
-  if (!standing_.accept_leader(hello.epoch, steady_seconds())) {
-    guests_.erase(guest->channel.get());
-    return guest->channel->close();
+void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+  const bool news = hello.term > leadership_.term();
+  if (!leadership_.accept_leader(hello.term, steady_seconds())) {
+    peers_.erase(peer->channel.get());
+    return peer->channel->close();
   }
-  if (news) log::info("{} leads, epoch {}", hello.node, hello.epoch);
-  if (!standing_.leads()) leading_.reset(), beginning_.reset();
-  campaign_.reset();
+  if (news) log::info("{} leads, term {}", hello.node, hello.term);
+  if (!leadership_.leads()) leading_.reset(), beginning_.reset();
+  election_.reset();
   if (leader_) {
-    guests_.erase(leader_.get());
+    peers_.erase(leader_.get());
     leader_->close();
   }
-  leader_ = guest->channel;
+  leader_ = peer->channel;
   tell_leader(beat());
-  for (const auto& message : ranks_.story()) tell_leader(message);
-  if (wish_) tell_leader(*wish_);
+  for (const auto& message : ranks_.state_messages()) tell_leader(message);
+  if (drain_request_) tell_leader(*drain_request_);
 }
 
 void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
-  channel->send(encode(standing_.answer(hello.epoch, steady_seconds())));
+  channel->send(encode(leadership_.answer(hello.term, steady_seconds())));
 }
 
-void Agent::welcome_rank(const std::shared_ptr<Guest>& guest, const Hello& hello) {
-  const auto fence = standing_.meet(hello.attempt);
-  if (fence == Standing::Fence::refuse) {
+void Agent::accept_rank(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+  const auto fence = leadership_.admit(hello.attempt);
+  if (fence == LeadershipState::Fence::refuse) {
     log::warn("rank {} of attempt {} is fenced: this is attempt {}", hello.rank, hello.attempt,
-              standing_.attempt());
-    kill_older(run_, node_, standing_.attempt(), SIGKILL);
-    guests_.erase(guest->channel.get());
-    return guest->channel->close();
+              leadership_.attempt());
+    kill_older(run_, node_, leadership_.attempt(), SIGKILL);
+    peers_.erase(peer->channel.get());
+    return peer->channel->close();
   }
-  if (fence == Standing::Fence::newer) forget_drain();
+  if (fence == LeadershipState::Fence::newer) forget_drain();
   LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
-  (hello.role == Hello::Role::shim ? rank.shim : rank.link) = guest->channel;
-  if (hello.role == Hello::Role::rank && drain_) guest->channel->send(encode(*drain_));
-  if (hello.role == Hello::Role::rank && paused_) guest->channel->send(encode(Pause{true}));
+  (hello.role == Hello::Role::shim ? rank.shim : rank.link) = peer->channel;
+  if (hello.role == Hello::Role::rank && drain_) peer->channel->send(encode(*drain_));
+  if (hello.role == Hello::Role::rank && paused_) peer->channel->send(encode(Pause{true}));
   if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
 }
 

@@ -1,5 +1,5 @@
-// The agent as a candidate: when no leader is heard, it asks the others, takes the epoch's file, and leads.
-// The run directory is asked beside the loop: a file system that hangs must not silence this node.
+// The agent as a candidate: when it hears no leader, it asks the other agents, creates the file of the term,
+// and leads. The run directory is read beside the loop: a file system that hangs must not stop heartbeats.
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/agent.hpp"
@@ -15,23 +15,23 @@ using namespace control;
 
 namespace {
 
-constexpr Millis third_voice_limit{2000};
+constexpr Millis slurm_ping_limit{2000};
 constexpr Millis begin_limit{20000};  // to read the event log and to write the election into it
 
-/// What the run directory says before a campaign.
-struct Outlook {
+/// What the run directory says before an election.
+struct RecordedState {
   int highest = 0;
   std::vector<bool> lost;    ///< by node; all are voters while the event log cannot be read
-  std::optional<int> ended;  ///< by the newest leader there is, with this exit code
+  std::optional<int> ended;  ///< the newest leader has ended the run, with this exit code
   std::string trouble;
 };
 
-Outlook look(const RunDir& run, const Roster& roster) {
-  Outlook out;
+RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
+  RecordedState out;
   std::set<std::string> lost;
   try {
-    out.highest = highest_epoch(run);
-    lost = fold(run).lost;
+    out.highest = highest_term(run);
+    lost = replay(run).lost;
     if (files::fs::exists(run.result()))
       out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
   } catch (const std::exception& error) {
@@ -41,13 +41,13 @@ Outlook look(const RunDir& run, const Roster& roster) {
   return out;
 }
 
-/// Of two agents, the other out of reach: SLURM must hear us, else it is we who are cut off.
-bool take(const RunDir& run, int epoch, const std::string& node, bool ask_slurm) {
+/// `ask_slurm`: the only other agent cannot be reached. SLURM must answer, else this node is the one cut off.
+bool take(const RunDir& run, int term, const std::string& node, bool ask_slurm) {
   try {
-    if (ask_slurm) slurm::ClusterCli().ping(third_voice_limit);
-    return take_epoch(run, epoch, node);
+    if (ask_slurm) slurm::ClusterCli().ping(slurm_ping_limit);
+    return take_term(run, term, node);
   } catch (const std::exception& error) {
-    log::warn("epoch {} cannot be taken: {}", epoch, error.what());
+    log::warn("term {} cannot be taken: {}", term, error.what());
     return false;
   }
 }
@@ -55,81 +55,82 @@ bool take(const RunDir& run, int epoch, const std::string& node, bool ask_slurm)
 }  // namespace
 
 void Agent::watch_leader() {
-  if (looking_ || !standing_.should_campaign(steady_seconds())) return;
-  looking_ = true;
-  arbiter_.ask([run = run_, roster = roster_] { return look(run, roster); },
-               [this](const Outlook& outlook) {
-                 looking_ = false;
-                 if (outlook.trouble != std::exchange(trouble_, outlook.trouble) && !outlook.trouble.empty())
-                   log::warn("no campaign while the run directory does not answer: {}", outlook.trouble);
-                 if (!outlook.trouble.empty()) return;
-                 if (standing_.should_campaign(steady_seconds())) campaign(outlook.highest, outlook.lost);
-               });
-}
-
-void Agent::campaign(int highest, const std::vector<bool>& lost) {
-  const int epoch = standing_.begin_campaign(highest);
-  campaign_ = std::make_unique<Campaign>(
-      loop_, roster_, secret_, index_, epoch, lost, [this, epoch](Ballot::Outcome outcome) {
-        if (outcome == Ballot::Outcome::lost)
-          return arbiter_.ask([run = run_, roster = roster_] { return look(run, roster); },
-                              [this](const Outlook& seen) {
-                                // The leader may have died while it said so: those who heard it have left.
-                                if (seen.ended) return leave(*seen.ended);
-                                campaign_is_over(false, seen.highest);
-                              });
-        const bool third_voice = outcome == Ballot::Outcome::third_voice;
-        arbiter_.ask(
-            [run = run_, epoch, node = node_, third_voice] { return take(run, epoch, node, third_voice); },
-            [this, epoch](bool taken) { campaign_is_over(taken, taken ? epoch : 0); });
+  if (reading_record_ || !leadership_.should_start_election(steady_seconds())) return;
+  reading_record_ = true;
+  arbiter_.ask(
+      [run = run_, roster = roster_] { return read_recorded_state(run, roster); },
+      [this](const RecordedState& recorded) {
+        reading_record_ = false;
+        if (recorded.trouble != std::exchange(trouble_, recorded.trouble) && !recorded.trouble.empty())
+          log::warn("no election while the run directory does not answer: {}", recorded.trouble);
+        if (!recorded.trouble.empty()) return;
+        if (leadership_.should_start_election(steady_seconds()))
+          start_election(recorded.highest, recorded.lost);
       });
 }
 
-/// Even when a leader was heard meanwhile: if the file is ours, nobody else can lead by that number.
-void Agent::campaign_is_over(bool won, int epoch) {
-  campaign_.reset();
-  if (standing_.campaign_over(won, epoch, steady_seconds())) lead(epoch);
+void Agent::start_election(int highest, const std::vector<bool>& lost) {
+  const int term = leadership_.begin_election(highest);
+  election_ = std::make_unique<Election>(
+      loop_, roster_, secret_, index_, term, lost, [this, term](ElectionCount::Outcome outcome) {
+        if (outcome == ElectionCount::Outcome::lost)
+          return arbiter_.ask([run = run_, roster = roster_] { return read_recorded_state(run, roster); },
+                              [this](const RecordedState& recorded) {
+                                // The leader may have died while it told the agents so.
+                                if (recorded.ended) return leave(*recorded.ended);
+                                election_is_over(false, recorded.highest);
+                              });
+        const bool ask_slurm = outcome == ElectionCount::Outcome::ask_slurm;
+        arbiter_.ask([run = run_, term, node = node_, ask_slurm] { return take(run, term, node, ask_slurm); },
+                     [this, term](bool taken) { election_is_over(taken, taken ? term : 0); });
+      });
 }
 
-void Agent::lead(int epoch) {
-  log::info("leading, epoch {}", epoch);
+/// Also when a leader was heard meanwhile: if the file is ours, nobody else can lead in that term.
+void Agent::election_is_over(bool won, int term) {
+  election_.reset();
+  if (leadership_.election_over(won, term, steady_seconds())) lead(term);
+}
+
+void Agent::lead(int term) {
+  log::info("leading, term {}", term);
   struct Begun {
-    Inheritance inherited;
+    TermStart start;
     std::string trouble;
   };
-  // While we neither lead nor give up, we refuse the other candidates.
+  // Until this node leads or gives up, it refuses the other candidates.
   beginning_ = loop_.after(begin_limit, [this] { cannot_lead("the run directory does not answer"); });
   arbiter_.ask(
-      [run = run_, roster = roster_, epoch, self = index_]() -> Begun {
+      [run = run_, roster = roster_, term, self = index_]() -> Begun {
         try {
-          return {inherit(run, roster, epoch, self), ""};
+          return {start_term(run, roster, term, self), ""};
         } catch (const std::exception& error) {
           return {{}, error.what()};
         }
       },
-      [this, epoch](Begun begun) {
-        if (!beginning_) return;  // given up meanwhile, or somebody else leads
+      [this, term](Begun begun) {
+        if (!beginning_) return;  // this node has given up meanwhile, or another one leads
         if (!begun.trouble.empty()) return cannot_lead(begun.trouble);
         beginning_.reset();
-        lead_with(epoch, std::move(begun.inherited));
+        lead_with(term, std::move(begun.start));
       });
 }
 
 void Agent::cannot_lead(const std::string& why) {
   const auto over = std::move(beginning_);
   log::error("cannot lead: {}", why);
-  standing_.resigned(steady_seconds());
+  leadership_.resigned(steady_seconds());
 }
 
-void Agent::lead_with(int epoch, Inheritance inherited) {
+void Agent::lead_with(int term, TermStart start) {
   try {
     leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
-                                        std::make_shared<slurm::ClusterCli>(), epoch, index_,
-                                        std::move(inherited), [this](const std::string& why) {
+                                        std::make_shared<slurm::ClusterCli>(), term, index_, std::move(start),
+                                        [this](const std::string& why) {
                                           loop_.post([this, why] {
                                             log::warn("no longer leading: {}", why);
                                             leading_.reset();
-                                            standing_.resigned(steady_seconds());
+                                            leadership_.resigned(steady_seconds());
                                           });
                                         });
   } catch (const std::exception& error) {

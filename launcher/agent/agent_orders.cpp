@@ -24,28 +24,28 @@ void Agent::tell_leader(const Message& message) {
 }
 
 Beat Agent::beat() const {
-  const int attempt = standing_.attempt();
+  const int attempt = leadership_.attempt();
   return {node_, attempt, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt, ranks_.live(attempt)};
 }
 
 // --- the leader's ---
 
 void Agent::from_leader(const Message& message) {
-  standing_.leader_spoke(steady_seconds());
+  leadership_.leader_spoke(steady_seconds());
   if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
-  if (const auto* verdict = std::get_if<Verdict>(&message)) return ranks_.tell(*verdict);
+  if (const auto* outcome = std::get_if<CommitOutcome>(&message)) return ranks_.tell(*outcome);
   if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
-    ranks_.tell(*drain, standing_.attempt());
+    ranks_.tell(*drain, leadership_.attempt());
     if (drain->stop) ask_ranks_to_end();
     return;
   }
   if (const auto* pause = std::get_if<Pause>(&message)) {
     // Passed on even if it is no news here: ranks may have been told by the agent before this one.
     paused_ = pause->on;
-    return ranks_.tell(*pause, standing_.attempt());
+    return ranks_.tell(*pause, leadership_.attempt());
   }
   if (std::holds_alternative<CheckNode>(message))
     return care_.check([this](const NodeHealth& health) { tell_leader(health); });
@@ -55,9 +55,9 @@ void Agent::from_leader(const Message& message) {
 }
 
 void Agent::clear(int attempt) {
-  const auto fence = standing_.meet(attempt);
-  if (fence == Standing::Fence::refuse) return;  // an older leader's word that came late
-  if (fence == Standing::Fence::newer) forget_drain();
+  const auto fence = leadership_.admit(attempt);
+  if (fence == LeadershipState::Fence::refuse) return;  // an older leader's word that came late
+  if (fence == LeadershipState::Fence::newer) forget_drain();
   ranks_.forget_older(attempt);
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;
@@ -89,55 +89,56 @@ void Agent::dump_stacks_of(int attempt, int number) {
 
 // --- those of people ---
 
-void Agent::from_caller(const std::shared_ptr<Guest>& guest, const Message& message) {
+void Agent::from_caller(const std::shared_ptr<Peer>& peer, const Message& message) {
   if (const auto* order = std::get_if<Order>(&message)) {
     if (!leader_ || !leader_->open())
-      return guest->channel->send(
+      return peer->channel->send(
           encode(OrderTaken{order->id, false, "no leader is known on " + node_ + "; try again", true}));
-    callers_[order->id] = guest;
+    callers_[order->id] = peer;
     tell_leader(*order);
   } else if (const auto* fault = std::get_if<Inject>(&message)) {
-    const std::string why_not = break_something(*fault);
+    const std::string why_not = inject_fault(*fault);
     if (why_not.empty()) log::warn("drill: {} on rank {}", fault->fault, fault->rank);
-    guest->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
+    peer->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
   }
 }
 
 void Agent::answer_caller(const OrderTaken& answer) {
   const auto asked = callers_.find(answer.id);
   if (asked == callers_.end()) return;
-  if (const auto guest = asked->second.lock()) guest->channel->send(encode(answer));
+  if (const auto peer = asked->second.lock()) peer->channel->send(encode(answer));
   callers_.erase(asked);
 }
 
 /// Its orders may be on record or not: they are given again, by the same id.
 void Agent::leader_is_gone() {
   leader_.reset();
-  standing_.leader_lost();
+  leadership_.leader_lost();
   for (auto& [id, caller] : std::exchange(callers_, {}))
-    if (const auto guest = caller.lock())
-      guest->channel->send(encode(OrderTaken{id, false, "the leader has just been lost; try again", true}));
+    if (const auto peer = caller.lock())
+      peer->channel->send(encode(OrderTaken{id, false, "the leader has just been lost; try again", true}));
 }
 
 /// Returns why not; "": it is done, or will be in a moment.
-std::string Agent::break_something(const Inject& fault) {
+std::string Agent::inject_fault(const Inject& fault) {
   if (!config_.drill.allowed) return "drill.allowed is not set for this run";
   LocalRank* rank = nullptr;
   if (fault.rank >= 0) {
-    rank = ranks_.find(fault.rank, standing_.attempt());
+    rank = ranks_.find(fault.rank, leadership_.attempt());
     if (!rank || rank->ended || rank->pid <= 0)
       return fmt::format("rank {} does not live on {}", fault.rank, node_);
   }
-  if (const auto blow = blow_called(fault.fault)) {
-    if (blow->at_rank && !rank) return fault.fault + " needs a rank";
-    if (blow->sign) {
-      Sign sign = *blow->sign;
+  if (const auto agent_fault = agent_fault_called(fault.fault)) {
+    if (agent_fault->at_rank && !rank) return fault.fault + " needs a rank";
+    if (agent_fault->sign) {
+      Sign sign = *agent_fault->sign;
       sign.rank = fault.rank;
       tell_leader(NodeSigns{{sign}});
     }
-    if (blow->at_rank) return ::kill(rank->pid, blow->signal) == 0 ? "" : "the rank's process is gone";
+    if (agent_fault->at_rank)
+      return ::kill(rank->pid, agent_fault->signal) == 0 ? "" : "the rank's process is gone";
     injected_ = loop_.after(last_moment, [this, fault] {
-      break_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
+      inject_at_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
     });
     return "";
   }

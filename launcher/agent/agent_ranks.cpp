@@ -91,7 +91,7 @@ void Agent::ask_ranks_to_end() {
   if (!asked_at_) asked_at_ = Clock::now();
   ask_timer_ = loop_.after(slurm_first, [this] {
     for (auto& [number, rank] : ranks_) {
-      if (rank.attempt != standing_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
+      if (rank.attempt != leadership_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
         continue;
       rank.asked = true;
       if (rank.shim && rank.shim->open())
@@ -111,8 +111,8 @@ void Agent::ask_its_children(const LocalRank& rank) const {
 
 void Agent::forget_drain() { drain_.reset(), asked_at_.reset(), ask_timer_.reset(); }
 
-void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& message) {
-  const int number = guest->hello.rank, attempt = guest->hello.attempt;
+void Agent::from_rank(const std::shared_ptr<Peer>& peer, const Message& message) {
+  const int number = peer->hello.rank, attempt = peer->hello.attempt;
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
   // The hello says who speaks; a message cannot speak for another rank.
@@ -126,24 +126,24 @@ void Agent::from_rank(const std::shared_ptr<Guest>& guest, const Message& messag
   } else if (const auto* doubt = std::get_if<RankDoubt>(&message)) {
     tell_leader(
         *(rank->doubt = RankDoubt{number, attempt, doubt->step, doubt->accused, doubt->check, doubt->why}));
-    guest->channel->send(encode(Taken{}));
+    peer->channel->send(encode(Taken{}));
   } else if (const auto* finished = std::get_if<RankFinished>(&message)) {
     tell_leader(*(rank->finished = RankFinished{number, attempt, finished->state}));
-    guest->channel->send(encode(Taken{}));
+    peer->channel->send(encode(Taken{}));
   } else if (const auto* failed = std::get_if<RankFailed>(&message)) {
     tell_leader(*(rank->failed = RankFailed{number, attempt, failed->exit_code, failed->why}));
-    guest->channel->send(encode(Taken{}));
+    peer->channel->send(encode(Taken{}));
   } else if (const auto* exited = std::get_if<RankExited>(&message)) {
     rank_is_gone(number, attempt, exited->status);
-    guest->channel->send(encode(Taken{}));
+    peer->channel->send(encode(Taken{}));
   }
 }
 
-Command Agent::attempt_command(std::vector<std::string> argv, int epoch, int attempt, int world,
+Command Agent::attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
                                const std::optional<Restores>& restores) const {
   Command command;
   command.argv = std::move(argv);
-  command.environment = attempt_environment(run_, node_, scratch_, epoch, attempt, world,
+  command.environment = attempt_environment(run_, node_, scratch_, term, attempt, world,
                                             roster_.ranks_per_node, cluster_, config_.rank, restores);
   command.new_session = true;  // it outlives this agent process
   return command;
@@ -159,13 +159,13 @@ void Agent::keep_record(const RankRecord& record) const {
 }
 
 void Agent::start_ranks(const StartRanks& order) {
-  if (order.attempt != standing_.attempt()) return;
+  if (order.attempt != leadership_.attempt()) return;
   for (const auto& place : order.ranks) {
     RankEnv at{place.rank,
                order.world,
                place.local_rank,
                order.ranks_per_node,
-               order.epoch,
+               order.term,
                order.attempt,
                node_,
                run_.path,
@@ -174,7 +174,7 @@ void Agent::start_ranks(const StartRanks& order) {
                order.master_port,
                order.trusted_step,
                order.durable_steps};
-    Command command = attempt_command(rank_command(config_.rank), order.epoch, order.attempt, order.world);
+    Command command = attempt_command(rank_command(config_.rank), order.term, order.attempt, order.world);
     command.deaf = own_trainer(config_.rank);  // it hears of the end from us
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
     command.output = rank_log(run_, order.attempt, place.rank);
@@ -192,14 +192,14 @@ void Agent::start_ranks(const StartRanks& order) {
 }
 
 void Agent::start_mpirun(const StartMpirun& order) {
-  if (order.attempt != standing_.attempt()) return;
+  if (order.attempt != leadership_.attempt()) return;
   const int world = static_cast<int>(order.slots.size()) * roster_.ranks_per_node;
   try {
     renew_scratch();
     files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
     Command command =
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
-                        order.epoch, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
+                        order.term, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
     command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
     children_.start(command,
@@ -216,26 +216,26 @@ void Agent::mpirun_is_gone(int attempt, int status) {
   tell_leader(MpirunExited{attempt, status});
 }
 
-void Agent::run_daemon(const std::shared_ptr<Guest>& guest, const std::string& line) {
-  const Hello& hello = guest->hello;
-  if (hello.attempt != standing_.attempt()) {
-    guest->channel->send(encode(Exited{static_cast<int>(Exit::transient)}));
+void Agent::run_daemon(const std::shared_ptr<Peer>& peer, const std::string& line) {
+  const Hello& hello = peer->hello;
+  if (hello.attempt != leadership_.attempt()) {
+    peer->channel->send(encode(Exited{static_cast<int>(Exit::transient)}));
     return;
   }
   try {
     // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it. Not /bin/sh:
     // dash unblocks all signals, and SIGTERM would make the daemon end its ranks.
-    Command command = attempt_command({"/bin/bash", "-c", line}, hello.epoch, hello.attempt, roster_.world());
+    Command command = attempt_command({"/bin/bash", "-c", line}, hello.term, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
     command.deaf = true;
-    children_.start(command, [this, channel = guest->channel, attempt = hello.attempt](int status) {
+    children_.start(command, [this, channel = peer->channel, attempt = hello.attempt](int status) {
       daemon_is_gone(attempt, status, fmt::format("it ended with status {}", status));
       channel->send(encode(Exited{status}));
     });
   } catch (const Error& error) {
     log::error("mpirun's daemon cannot be started: {}", error.what());
     daemon_is_gone(hello.attempt, static_cast<int>(Exit::runtime), error.what());
-    guest->channel->send(encode(Exited{static_cast<int>(Exit::runtime)}));
+    peer->channel->send(encode(Exited{static_cast<int>(Exit::runtime)}));
   }
 }
 
@@ -245,7 +245,7 @@ void Agent::daemon_is_gone(int attempt, int status, const std::string& why) {
   const bool started = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
     return entry.second.attempt == attempt && entry.second.started;
   });
-  if (status != 0 && attempt == standing_.attempt() && !started)
+  if (status != 0 && attempt == leadership_.attempt() && !started)
     tell_leader(NodeSigns{{Sign{"daemon_failed", -1, status, 0, why}}});
 }
 

@@ -18,8 +18,8 @@ constexpr Result success = 0, invalid_argument = 2, not_supported = 3, gpu_is_lo
 constexpr unsigned long long double_bit_error = 0x2, xid_critical = 0x8;
 constexpr unsigned recovery_action = 230;            // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 constexpr unsigned long long too_hot = 0x20 | 0x40;  // clocks: thermal slowdown, by driver or hardware
-constexpr unsigned most_links = 18, most_gpus = 64, uuid_bytes = 96;
-constexpr int most_events = 256;     // in one look
+constexpr unsigned max_links = 18, max_gpus = 64, uuid_bytes = 96;
+constexpr int max_events = 256;      // in one look
 constexpr int thorough = 5;          // every so many looks, and after an event
 constexpr int looks_for_a_link = 2;  // thorough ones
 
@@ -92,7 +92,7 @@ struct GpuSigns::Library {
   /// Nothing: the GPU does not answer for some.
   std::optional<int> active_links(Handle gpu) const {
     int up = 0;
-    for (unsigned n = 0; link && n < most_links; ++n) {
+    for (unsigned n = 0; link && n < max_links; ++n) {
       unsigned active = 0;
       const Result result = link(gpu, n, &active);
       if (result != success && result != not_supported && result != invalid_argument) return std::nullopt;
@@ -130,7 +130,7 @@ bool GpuSigns::load() {
   unsigned count = 0;
   library_->count(&count);
   if (library_->create_events && library_->create_events(&events_) != success) events_ = nullptr;
-  for (unsigned n = 0; n < std::min(count, most_gpus); ++n) {
+  for (unsigned n = 0; n < std::min(count, max_gpus); ++n) {
     Gpu gpu;
     if (library_->by_index(n, &gpu.handle) != success) continue;
     Pci pci;
@@ -161,7 +161,7 @@ std::vector<control::Sign> GpuSigns::look() {
 void GpuSigns::take_events(std::vector<control::Sign>& out) {
   Event event;
   for (int n = 0;
-       n < most_events && events_ && library_->wait && library_->wait(events_, &event, 0) == success; ++n) {
+       n < max_events && events_ && library_->wait && library_->wait(events_, &event, 0) == success; ++n) {
     const auto gpu =
         std::find_if(gpus_.begin(), gpus_.end(), [&](const Gpu& g) { return g.handle == event.device; });
     const std::string name = gpu == gpus_.end() ? "a GPU" : gpu->name;

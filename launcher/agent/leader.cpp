@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "launcher/agent/rank_start.hpp"
-#include "launcher/supervise/succession.hpp"
+#include "launcher/supervise/valid_events.hpp"
 #include "slurm/batch_script.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -16,8 +16,8 @@ namespace {
 constexpr Millis tick_period{50};
 constexpr Millis dial_limit{2000};
 constexpr Millis redial_pause{200};        // to an agent that should be there
-constexpr Millis lost_redial_pause{1000};  // to one that is given up: it may come back as a spare
-constexpr Millis stuck_page{2000};         // decisions wait for the disk: no more of them meanwhile
+constexpr Millis lost_redial_pause{1000};  // to one that is lost: it may come back as a spare
+constexpr Millis stuck_batch{2000};        // while decisions wait so long for the disk, no more are made
 
 RunFacts facts_of(const config::RunConfig& config) {
   RunFacts facts = run_facts_of(config);
@@ -27,42 +27,42 @@ RunFacts facts_of(const config::RunConfig& config) {
 
 double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-bool leads_still(const RunDir& run, int epoch) {
-  const int highest = highest_epoch(run);
-  if (highest < epoch)
-    throw Error(Exit::transient, "the run directory does not answer", "this epoch's file is gone");
-  return highest == epoch;
+bool leads_still(const RunDir& run, int term) {
+  const int highest = highest_term(run);
+  if (highest < term)
+    throw Error(Exit::transient, "the run directory does not answer", "this term's file is gone");
+  return highest == term;
 }
 }  // namespace
 
-Inheritance inherit(const RunDir& run, const Roster& roster, int epoch, int self) {
-  Inheritance out{std::make_shared<Journal>(run, epoch), {}};
-  const auto events = read_events(run, epoch);
+TermStart start_term(const RunDir& run, const Roster& roster, int term, int self) {
+  TermStart out{std::make_shared<Journal>(run, term), {}};
+  const auto events = read_events(run, term);
   for (const auto& event : events) apply_event(out.state, event);
   const nlohmann::json elected =
       out.journal->write({{"event", "leader_elected"},
                           {"node", roster.nodes[static_cast<std::size_t>(self)].name},
                           {"pid", ::getpid()},
-                          {"after", read_so_far(events)},
+                          {"after", last_read(events)},
                           {"job", roster.job}});
   apply_event(out.state, elected);
   return out;
 }
 
 Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
-               std::shared_ptr<slurm::Cluster> cluster, int epoch, int self, Inheritance inherited,
+               std::shared_ptr<slurm::Cluster> cluster, int term, int self, TermStart start,
                std::function<void(const std::string&)> resigned)
     : loop_(loop),
       run_(std::move(run)),
       roster_(std::move(roster)),
       config_(config),
       secret_(secret),
-      epoch_(epoch),
+      term_(term),
       self_(self),
       resigned_(std::move(resigned)),
-      journal_(std::move(inherited.journal)),
-      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), epoch,
-                  std::move(inherited.state), steady_seconds(), unix_seconds(), facts_of(config_)),
+      journal_(std::move(start.journal)),
+      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), term,
+                  std::move(start.state), steady_seconds(), unix_seconds(), facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s),
               [this] {
@@ -70,35 +70,36 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
                 supervisor_.drain({true, "the time limit is near"});
                 act();
               }),
-      lines_(roster_.nodes.size()),
-      scribe_(loop_, run_, epoch_, journal_),
+      connections_(roster_.nodes.size()),
+      journal_writer_(loop_, run_, term_, journal_),
       side_(loop_) {
-  desk_ = std::make_unique<CommitDesk>(
+  coordinator_ = std::make_unique<CommitCoordinator>(
       loop_, run_.checkpoints(), config_.checkpoint,
-      CommitDesk::Handlers{[run = run_, epoch] { return leads_still(run, epoch); },
-                           [this](const Verdict& verdict, const std::string& note) {
-                             supervisor_.at(steady_seconds());
-                             supervisor_.checkpoint_decided(verdict, note);
-                             act([this, verdict] { send_all(verdict); });
-                           },
-                           [this](const std::vector<std::int64_t>& steps) {
-                             supervisor_.at(steady_seconds());
-                             supervisor_.checkpoints_removed(steps);
-                             act();
-                           },
-                           [this](const Verdict& verdict) { send_all(verdict); }});
+      CommitCoordinator::Handlers{[run = run_, term] { return leads_still(run, term); },
+                                  [this](const CommitOutcome& outcome, const std::string& note) {
+                                    supervisor_.at(steady_seconds());
+                                    supervisor_.checkpoint_decided(outcome, note);
+                                    act([this, outcome] { send_all(outcome); });
+                                  },
+                                  [this](const std::vector<std::int64_t>& steps) {
+                                    supervisor_.at(steady_seconds());
+                                    supervisor_.checkpoints_removed(steps);
+                                    act();
+                                  },
+                                  [this](const CommitOutcome& outcome) { send_all(outcome); }});
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
   ordered_.drain = state.asked_of_ranks();
   ordered_.paused = state.hold_ranks();
   if (state.attempt_live()) {
     const auto& live = state.attempts.back();
-    desk_->begin({live.epoch, live.number}, static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
-                 state.verdicts);
+    coordinator_->begin({live.term, live.number},
+                        static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
+                        state.commit_outcomes);
   }
   script_.watch_the_clock();
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });
-  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{epoch_}); });
+  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{term_}); });
   loop_.post([this, alive = std::weak_ptr<void>(tick_timer_)] {
     if (!alive.expired()) tick();
   });
@@ -113,50 +114,50 @@ bool Leader::script_is_lost() const {
 void Leader::resign(const std::string& why) {
   if (std::exchange(over_, true)) return;
   tick_timer_.reset(), beat_timer_.reset();
-  for (auto& line : lines_) line.channel.reset();
+  for (auto& connection : connections_) connection.channel.reset();
   resigned_(why);
 }
 
-// --- lines to the agents ---
+// --- connections to the agents ---
 
-void Leader::call(int n) {
-  Line& line = lines_[static_cast<std::size_t>(n)];
-  line.greeted = false;
-  line.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
-                      {[this, n] { greet(n); },
-                       [this, n](std::string_view text) {
-                         std::string why;
-                         const auto message = decode(text, why);
-                         if (!message)
-                           return log::warn("a malformed message of {} was refused: {}", node(n).name, why);
-                         take(n, *message);
-                       },
-                       [this, n](const std::string&) { lost_line(n); }});
+void Leader::connect(int n) {
+  Connection& connection = connections_[static_cast<std::size_t>(n)];
+  connection.greeted = false;
+  connection.channel =
+      dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
+           {[this, n] { greet(n); },
+            [this, n](std::string_view text) {
+              std::string why;
+              const auto message = decode(text, why);
+              if (!message) return log::warn("a malformed message of {} was refused: {}", node(n).name, why);
+              take(n, *message);
+            },
+            [this, n](const std::string&) { connection_lost(n); }});
 }
 
-/// An agent that was restarted, or cut off meanwhile, knows nothing of what was ordered.
+/// An agent that was restarted or cut off meanwhile does not know what was ordered.
 void Leader::greet(int n) {
-  send(n, Hello{Hello::Role::leader, node(self_).name, epoch_, 0, -1, ::getpid()});
-  if (ordered_.attempt > 0) send(n, Clear{epoch_, ordered_.attempt});
+  send(n, Hello{Hello::Role::leader, node(self_).name, term_, 0, -1, ::getpid()});
+  if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
   if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
   send(n, Pause{ordered_.paused});
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
 }
 
-void Leader::lost_line(int n) {
-  Line& line = lines_[static_cast<std::size_t>(n)];
-  if (line.greeted) supervisor_.agent_gone(n);
-  line.greeted = false;
-  line.channel.reset();
+void Leader::connection_lost(int n) {
+  Connection& connection = connections_[static_cast<std::size_t>(n)];
+  if (connection.greeted) supervisor_.agent_gone(n);
+  connection.greeted = false;
+  connection.channel.reset();
   const bool given_up = supervisor_.state().lost.contains(node(n).name);
-  line.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
+  connection.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
 }
 
 void Leader::take(int n, const Message& message) {
   if (over_) return;
   supervisor_.at(steady_seconds());
   if (const auto* m = std::get_if<Beat>(&message)) {
-    lines_[static_cast<std::size_t>(n)].greeted = true;
+    connections_[static_cast<std::size_t>(n)].greeted = true;
     supervisor_.agent_here(n, *m);
   } else if (const auto* cleared = std::get_if<Cleared>(&message)) {
     supervisor_.cleared(n, cleared->attempt);
@@ -186,36 +187,36 @@ void Leader::take(int n, const Message& message) {
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     supervisor_.drain(*drain);
   } else if (const auto* order = std::get_if<Order>(&message)) {
-    // Answered when what follows from it is on record.
+    // Answered once its consequences are on record.
     const OrderTaken answer = supervisor_.order(*order);
     return act([this, n, answer] { send(n, answer); });
   } else if (const auto* vote = std::get_if<RankVote>(&message)) {
-    desk_->vote(*vote);
+    coordinator_->vote(*vote);
   }
   act();
 }
 
 void Leader::send(int n, const Message& message) {
-  const auto& channel = lines_[static_cast<std::size_t>(n)].channel;
+  const auto& channel = connections_[static_cast<std::size_t>(n)].channel;
   if (channel && channel->open()) channel->send(encode(message));
 }
 
 void Leader::send_all(const Message& message) {
   const std::string text = encode(message);
-  for (const auto& line : lines_)
-    if (line.channel && line.channel->open()) line.channel->send(text);
+  for (const auto& connection : connections_)
+    if (connection.channel && connection.channel->open()) connection.channel->send(text);
 }
 
 void Leader::tick() {
   if (over_) return;
-  for (int n = 0; n < static_cast<int>(lines_.size()); ++n)
-    if (!lines_[static_cast<std::size_t>(n)].channel &&
-        Clock::now() >= lines_[static_cast<std::size_t>(n)].next_dial)
-      call(n);
-  scribe_.tick();
-  // What is decided cannot be done, so nobody's patience with it may run out: the supervisor forgives the
+  for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
+    if (!connections_[static_cast<std::size_t>(n)].channel &&
+        Clock::now() >= connections_[static_cast<std::size_t>(n)].next_dial)
+      connect(n);
+  journal_writer_.tick();
+  // Decisions cannot be carried out now, so no deadline of the supervisor may pass: it does not count the
   // time between two ticks.
-  if (over_ || scribe_.waits() > stuck_page) return;
+  if (over_ || journal_writer_.waits() > stuck_batch) return;
   supervisor_.at(steady_seconds());
   supervisor_.tick();
   if (script_is_lost() && supervisor_.stage() != Stage::over) script_.is_lost();

@@ -1,14 +1,14 @@
 #pragma once
-// The leader's hands: it calls every agent, carries their words to the supervisor (which decides), and does
-// what the supervisor says in the order it says it: first on record, then acted upon.
+// The leader: it connects to every agent, passes their messages to the supervisor (which decides), and
+// carries out the actions of the supervisor in their order: each is first recorded, then acted upon.
 #include <deque>
 #include <functional>
 #include <memory>
 #include <variant>
 
-#include "launcher/agent/commit_desk.hpp"
-#include "launcher/agent/scribe.hpp"
-#include "launcher/agent/script_stand_in.hpp"
+#include "launcher/agent/batch_script_fallback.hpp"
+#include "launcher/agent/commit_coordinator.hpp"
+#include "launcher/agent/journal_writer.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/supervisor.hpp"
@@ -17,34 +17,32 @@
 
 namespace holdfast::launcher {
 
-/// What a leader begins with.
-struct Inheritance {
-  std::shared_ptr<Journal> journal;  ///< of its epoch
-  RunState state;                    ///< by the event log, its own election being the last event
+/// What a leader has at the start of its term.
+struct TermStart {
+  std::shared_ptr<Journal> journal;  ///< of its term
+  RunState state;                    ///< replayed from the event log; its own election is the last event
 };
-/// Puts on record that node `self` leads by `epoch`, which it has taken. Waits for the run directory as long
-/// as that takes, so never in a loop's thread. Throws Error.
-Inheritance inherit(const RunDir& run, const Roster& roster, int epoch, int self);
+/// Records that node `self` leads in `term`, which it has taken. May wait long for the run directory, so it
+/// must not be called in a loop's thread. Throws Error.
+TermStart start_term(const RunDir& run, const Roster& roster, int term, int self);
 
 class Leader {
  public:
-  /// Holds epoch `epoch`, with what it has inherited. `resigned` is called once, and then this object must be
-  /// destroyed. While the run directory does not answer, for two minutes at most, decisions wait and
-  /// everything else goes on.
+  /// Leads in `term`, from `start`. `resigned` is called once, and then this object must be destroyed. While
+  /// the run directory does not answer, for two minutes at most, decisions wait and everything else goes on.
   Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config,
-         const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int epoch, int self,
-         Inheritance inherited, std::function<void(const std::string& why)> resigned);
+         const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int term, int self,
+         TermStart start, std::function<void(const std::string& why)> resigned);
   ~Leader();
-  int epoch() const { return epoch_; }
+  int term() const { return term_; }
 
  private:
-  struct Line {
+  struct Connection {
     control::ChannelPtr channel;
     bool greeted = false;  ///< the agent has answered our hello
     Clock::time_point next_dial;
   };
-  /// What has been ordered so far. The supervisor may be ahead of it: what it decides is on its way to the
-  /// disk.
+  /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
   struct Ordered {
     int attempt = 0;
     std::optional<control::Drain> drain;
@@ -54,10 +52,10 @@ class Leader {
   using Step = std::variant<Action, std::function<void()>>;
 
   // leader.cpp
-  void call(int node);
+  void connect(int node);
   void greet(int node);
   void take(int node, const control::Message& message);
-  void lost_line(int node);
+  void connection_lost(int node);
   void tick();
   void send(int node, const control::Message& message);
   void send_all(const control::Message& message);
@@ -67,7 +65,7 @@ class Leader {
 
   // leader_acts.cpp
   void act(std::function<void()> then = nullptr);
-  void turn_page();
+  void write_next_batch();
   void carry_out(std::size_t steps);
   void carry_out(const Action& action);
   void launch(const Launch& what);
@@ -79,19 +77,19 @@ class Leader {
   Roster roster_;
   config::RunConfig config_;
   control::Key secret_;
-  int epoch_, self_;
+  int term_, self_;
   std::function<void(const std::string&)> resigned_;
   bool over_ = false;
   std::shared_ptr<Journal> journal_;
   Supervisor supervisor_;
   Ordered ordered_;
-  std::deque<Step> steps_;  ///< decided, and not yet carried out
-  bool writing_ = false;    ///< the steps at the front are on their way to the disk
-  std::unique_ptr<CommitDesk> desk_;
-  ScriptStandIn script_;
-  std::vector<Line> lines_;
-  Scribe scribe_;
-  control::Worker side_;  ///< for what nothing waits for: stacks, the ledger
+  std::deque<Step> steps_;  ///< decided, not yet carried out
+  bool writing_ = false;    ///< the steps at the front are being written to disk
+  std::unique_ptr<CommitCoordinator> coordinator_;
+  BatchScriptFallback script_;
+  std::vector<Connection> connections_;
+  JournalWriter journal_writer_;
+  control::Worker side_;  ///< writes what nothing waits for: stacks, the ledger
   control::Loop::Handle tick_timer_, beat_timer_;
 };
 

@@ -1,4 +1,4 @@
-// What the leader does with the supervisor's decisions: each waits until it is on record.
+// How the leader carries out the supervisor's decisions: each waits until it is on record.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ std::string text_of(const nlohmann::json& event) {
   return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Something on the disk belongs to it, and has to be there before it is done.
+/// It needs a file or a folder, which must be on disk before it is carried out.
 bool needs_files(const Action& action) {
   return std::holds_alternative<Launch>(action) || std::holds_alternative<FinishRun>(action);
 }
 }  // namespace
 
-/// Everything that the supervisor wants now, and then `then`.
+/// Queues all that the supervisor has decided, and then `then`.
 void Leader::act(std::function<void()> then) {
   if (over_) return;
   for (auto& action : supervisor_.take_actions()) {
@@ -34,36 +34,38 @@ void Leader::act(std::function<void()> then) {
     steps_.emplace_back(std::move(action));
   }
   if (then) steps_.emplace_back(std::move(then));
-  turn_page();
+  write_next_batch();
 }
 
-/// One page: the records at the front, and what the steps behind them need on the disk.
-void Leader::turn_page() {
+/// A batch holds the records at the front of the queue, and the files that the steps behind them need.
+void Leader::write_next_batch() {
   if (writing_ || over_ || steps_.empty()) return;
-  Scribe::Page page;
+  JournalWriter::Batch batch;
   std::size_t count = 0;
   for (; count < steps_.size(); ++count) {
     const auto* action = std::get_if<Action>(&steps_[count]);
     if (!action) continue;
     if (const auto* record = std::get_if<Record>(action)) {
-      if (page.events.size() < count) break;  // of the next page: the steps before it come first
-      page.events.push_back(record->event);
+      if (batch.events.size() < count) break;  // it belongs to the next batch: the steps before it come first
+      batch.events.push_back(record->event);
     } else if (needs_files(*action)) {
-      if (page.files) break;
+      if (batch.files) break;
       if (const auto* start = std::get_if<Launch>(action))
-        page.files = [folder = attempt_logs(run_, start->attempt)] { files::fs::create_directories(folder); };
+        batch.files = [folder = attempt_logs(run_, start->attempt)] {
+          files::fs::create_directories(folder);
+        };
       else
-        page.files = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
+        batch.files = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
           files::replace_atomically(path, text);
         };
     }
   }
   writing_ = true;
-  scribe_.put(std::move(page), [this, count](const std::optional<std::string>& trouble) {
+  journal_writer_.put(std::move(batch), [this, count](const std::optional<std::string>& trouble) {
     writing_ = false;
     if (trouble) return resign(*trouble);
     carry_out(count);
-    turn_page();
+    write_next_batch();
   });
 }
 
@@ -84,9 +86,9 @@ void Leader::carry_out(const Action& action) {
     remember(record->event);
   } else if (const auto* clear = std::get_if<ClearAll>(&action)) {
     ordered_.attempt = clear->attempt;
-    ordered_.drain.reset();  // the next attempt is told by itself
-    desk_->begin({epoch_, clear->attempt}, supervisor_.world());
-    send_all(Clear{epoch_, clear->attempt});
+    ordered_.drain.reset();  // the next attempt is told anew
+    coordinator_->begin({term_, clear->attempt}, supervisor_.world());
+    send_all(Clear{term_, clear->attempt});
   } else if (const auto* start = std::get_if<Launch>(&action)) {
     launch(*start);
   } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
@@ -103,8 +105,8 @@ void Leader::carry_out(const Action& action) {
     ordered_.finish = finish->exit_code;
     send_all(Finish{finish->exit_code});
     if (script_is_lost()) {
-      const auto& verdict = supervisor_.state().verdict;
-      script_.conclude(finish->exit_code, verdict ? verdict->exclude : std::vector<std::string>{},
+      const auto& outcome = supervisor_.state().outcome;
+      script_.conclude(finish->exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
                        static_cast<int>(roster_.nodes.size()));
     }
   } else if (const auto* resignation = std::get_if<Resign>(&action)) {
@@ -114,14 +116,14 @@ void Leader::carry_out(const Action& action) {
 
 void Leader::launch(const Launch& what) {
   const int world = static_cast<int>(what.placement.size()) * roster_.ranks_per_node;
-  desk_->begin({epoch_, what.attempt}, world);
+  coordinator_->begin({term_, what.attempt}, world);
   if (through_mpirun(config_.rank)) {
-    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step, what.durable_steps};
+    StartMpirun order{term_, what.attempt, {}, what.trusted_step, what.durable_steps};
     for (const int n : what.placement) order.slots.push_back(node(n).name);
     return send(what.host, order);
   }
   for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{epoch_,
+    StartRanks order{term_,
                      what.attempt,
                      world,
                      roster_.ranks_per_node,
@@ -136,7 +138,7 @@ void Leader::launch(const Launch& what) {
   }
 }
 
-/// For other jobs: a folder that cannot be written is a pity and no more.
+/// Writes to the ledger, for other jobs. Failing to is only a warning.
 void Leader::remember(const nlohmann::json& event) {
   const auto& folder = config_.supervise.ledger;
   const auto entry = folder.empty() ? std::nullopt : ledger_entry(event, roster_.job);
@@ -150,7 +152,7 @@ void Leader::remember(const nlohmann::json& event) {
   });
 }
 
-/// The event holds the first lines; people will want the rest.
+/// The event holds the first lines only; the file holds all.
 void Leader::keep_stacks(int n, const Stacks& what) {
   log::info("stacks of rank {} on {} came", what.rank, node(n).name);
   side_.run([folder = attempt_logs(run_, what.attempt), what] {

@@ -32,7 +32,7 @@ void LocalRanks::take(LocalRank& rank, const control::RankProgress& said, Clock:
   rank.progress.compute_us = said.compute_us, rank.progress.moves = said.moves;
 }
 
-std::vector<control::Message> LocalRanks::story() const {
+std::vector<control::Message> LocalRanks::state_messages() const {
   std::vector<control::Message> out;
   for (const auto& [number, r] : ranks_) {
     if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});
@@ -58,11 +58,11 @@ bool LocalRanks::any_lives() const {
                      [](const auto& entry) { return entry.second.started && !entry.second.ended; });
 }
 
-void LocalRanks::tell(const control::Verdict& verdict) {
-  const std::string line = control::encode(verdict);
+void LocalRanks::tell(const control::CommitOutcome& outcome) {
+  const std::string line = control::encode(outcome);
   for (auto& [number, r] : ranks_) {
-    if (r.attempt != verdict.attempt) continue;
-    r.votes.erase(verdict.step);
+    if (r.attempt != outcome.attempt) continue;
+    r.votes.erase(outcome.step);
     if (r.link && r.link->open()) r.link->send(line);
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of this node as their agent knows them: what each has said that a (new) leader must hear.
+// The ranks of this node as their agent knows them: what each has reported that a (new) leader must be told.
 #include <map>
 #include <optional>
 #include <vector>
@@ -18,10 +18,10 @@ struct LocalRank {
   control::RankProgress progress;
   std::optional<Clock::time_point> heard;  ///< when its process last said anything; nothing: it never did
   Clock::time_point moved;                 ///< when its step or phase last changed
-  control::ChannelPtr link,
-      shim;  ///< the rank's own connection (if it is a Holdfast program), and its shim's (under mpirun)
+  control::ChannelPtr link;                ///< the rank's own connection, if it is a Holdfast program
+  control::ChannelPtr shim;                ///< the connection of its shim, under mpirun
   std::optional<control::RankRestored> restored;
-  std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict yet
+  std::map<std::int64_t, control::RankVote> votes;  ///< without an outcome yet
   std::optional<control::RankDoubt> doubt;
   std::optional<control::RankFinished> finished;
   std::optional<control::RankFailed> failed;
@@ -35,15 +35,15 @@ class LocalRanks {
   LocalRank& at(int rank, int attempt);
   LocalRank* find(int rank, int attempt);
   void forget_older(int attempt);
-  /// What a rank says of itself every moment.
+  /// The progress that a rank reports periodically.
   static void take(LocalRank& rank, const control::RankProgress& said, Clock::time_point now);
-  /// Everything a leader that has just taken over must hear, in order.
-  std::vector<control::Message> story() const;
+  /// All that a leader that has just taken over must be told, in order.
+  std::vector<control::Message> state_messages() const;
   std::vector<control::RankProgress> live(int attempt) const;
   bool any_lives() const;
-  /// Verdict to every rank of the attempt; votes for that step are settled.
-  void tell(const control::Verdict& verdict);
-  /// To every rank of the attempt that is connected.
+  /// Sends it to every rank of the attempt; votes for that step are settled.
+  void tell(const control::CommitOutcome& outcome);
+  /// Sends it to every rank of the attempt that is connected.
   void tell(const control::Message& message, int attempt);
   auto begin() { return ranks_.begin(); }
   auto end() { return ranks_.end(); }

@@ -27,7 +27,7 @@ namespace {
 constexpr Millis redial_pause{100};
 constexpr int cannot_start = 127;  // as shells say it
 constexpr Millis signals_apart{500};
-constexpr Millis farewell_limit{3000};  // an agent that does not take our last word in this time is gone
+constexpr Millis report_limit{3000};  // an agent that does not acknowledge the exit within this time is gone
 
 class Shim {
  public:
@@ -40,7 +40,7 @@ class Shim {
     rank.deaf = own_trainer(what);
     rank.environment = env::without(
         {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
-         "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_EPOCH=",
+         "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_TERM=",
          "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=", "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET=",
          "HOLDFAST_TRUSTED_STEP=", "HOLDFAST_DURABLE_STEPS="});
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
@@ -70,31 +70,31 @@ class Shim {
 
  private:
   void connect() {
-    channel_ =
-        dial(loop_, place_.agent_socket, secret_, Millis(2000),
-             {[this] {
-                channel_->send(encode(
-                    Hello{Hello::Role::shim, place_.node, place_.epoch, place_.attempt, place_.rank, pid_}));
-                if (over_) tell_end();
-              },
-              [this](std::string_view line) {
-                std::string why;
-                const auto message = decode(line, why);
-                if (!message) return;
-                if (std::holds_alternative<Drain>(*message)) ask_to_end();
-                if (!over_ || !std::holds_alternative<Taken>(*message)) return;
-                // What has ended the rank with SIGTERM may be about to signal this process, too.
-                if (status_ == 128 + SIGTERM)
-                  limit_ = loop_.after(signals_apart, [this] { leave(); });
-                else
-                  leave();
-              },
-              [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
+    channel_ = dial(
+        loop_, place_.agent_socket, secret_, Millis(2000),
+        {[this] {
+           channel_->send(
+               encode(Hello{Hello::Role::shim, place_.node, place_.term, place_.attempt, place_.rank, pid_}));
+           if (over_) tell_end();
+         },
+         [this](std::string_view line) {
+           std::string why;
+           const auto message = decode(line, why);
+           if (!message) return;
+           if (std::holds_alternative<Drain>(*message)) ask_to_end();
+           if (!over_ || !std::holds_alternative<Taken>(*message)) return;
+           // What has ended the rank with SIGTERM may be about to signal this process, too.
+           if (status_ == 128 + SIGTERM)
+             limit_ = loop_.after(signals_apart, [this] { leave(); });
+           else
+             leave();
+         },
+         [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
     status_ = status, over_ = true;
     tell_end();
-    limit_ = loop_.after(farewell_limit, [this] { leave(); });
+    limit_ = loop_.after(report_limit, [this] { leave(); });
   }
   /// Not when the ranks are asked to end: mpirun would end those that still save. The agent ends this process
   /// when none does.

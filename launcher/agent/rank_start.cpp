@@ -36,7 +36,7 @@ std::vector<std::string> rank_command(const config::Rank& rank) {
 }
 
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
-                                             const Scratch& scratch, int epoch, int attempt, int world,
+                                             const Scratch& scratch, int term, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
                                              const config::Rank& rank,
                                              const std::optional<Restores>& restores) {
@@ -58,7 +58,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
                                    "HOLDFAST_RANK",
                                    "HOLDFAST_WORLD",
                                    "HOLDFAST_LOCAL",
-                                   "HOLDFAST_EPOCH",
+                                   "HOLDFAST_TERM",
                                    "HOLDFAST_ATTEMPT",
                                    "HOLDFAST_NODE",
                                    "HOLDFAST_RUN_DIR",
@@ -74,7 +74,7 @@ std::vector<std::string> attempt_environment(const RunDir& run, const std::strin
   for (const auto& entry : rank.environment) put(environment, entry);
   put(environment, "HOLDFAST_RUN_DIR=" + run.path.string());
   put(environment, "HOLDFAST_NODE=" + node);
-  put(environment, fmt::format("HOLDFAST_EPOCH={}", epoch));
+  put(environment, fmt::format("HOLDFAST_TERM={}", term));
   put(environment, fmt::format("HOLDFAST_ATTEMPT={}", attempt));
   put(environment, fmt::format("HOLDFAST_WORLD={}", world));
   put(environment, fmt::format("HOLDFAST_RANKS_PER_NODE={}", ranks_per_node));

@@ -30,10 +30,10 @@ struct Restores {
 };
 
 /// What every process of an attempt on a node carries: the clean part of our own environment (nothing of
-/// SLURM's or of another MPI job's), the cluster's and the user's variables, and the run, node, epoch and
+/// SLURM's or of another MPI job's), the cluster's and the user's variables, and the run, node, term and
 /// attempt. `restores`: for ranks and for mpirun, which hands it on to them.
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
-                                             const Scratch& scratch, int epoch, int attempt, int world,
+                                             const Scratch& scratch, int term, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
                                              const config::Rank& rank,
                                              const std::optional<Restores>& restores = std::nullopt);

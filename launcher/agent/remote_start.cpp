@@ -35,9 +35,9 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
   ChannelPtr channel;
   channel = dial(loop, TcpAddress{target.address, target.port}, read_secret(run.secret()), Millis(10000),
                  {[&] {
-                    const int epoch = static_cast<int>(env::get_integer("HOLDFAST_EPOCH").value_or(0));
+                    const int term = static_cast<int>(env::get_integer("HOLDFAST_TERM").value_or(0));
                     const int attempt = static_cast<int>(env::get_integer("HOLDFAST_ATTEMPT").value_or(0));
-                    channel->send(encode(Hello{Hello::Role::spawner, host, epoch, attempt, -1, ::getpid()}));
+                    channel->send(encode(Hello{Hello::Role::spawner, host, term, attempt, -1, ::getpid()}));
                     channel->send(encode(Exec{line}));
                   },
                   [&](std::string_view text) {

@@ -17,8 +17,8 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t most_records = 1000;  // of the kernel's log, in one look
-constexpr std::size_t most_injected = 64 << 10;
+constexpr std::size_t max_records = 1000;  // of the kernel's log, in one look
+constexpr std::size_t max_injected = 64 << 10;
 constexpr double clock_jump_s = 1;
 
 control::Sign sign_of(const char* kind, std::string text, std::int64_t code = 0) {
@@ -108,7 +108,7 @@ std::vector<control::Sign> KernelLog::look() {
   std::vector<control::Sign> out;
   char record[8192];  // a read returns one whole record: "priority,number,microseconds,flags;text\n
                       // KEY=value\n"
-  for (std::size_t n = 0; log_ && n < most_records; ++n) {
+  for (std::size_t n = 0; log_ && n < max_records; ++n) {
     const ssize_t got = ::read(log_.get(), record, sizeof record);
     if (got < 0 && errno == EPIPE) continue;  // older ones were overwritten
     if (got <= 0) break;
@@ -158,7 +158,7 @@ std::vector<control::Sign> InjectedSigns::look() {
   std::vector<control::Sign> out;
   std::ifstream file(file_);
   if (file_.empty() || !file.seekg(static_cast<std::streamoff>(read_))) return out;
-  std::string text(most_injected, '\0');
+  std::string text(max_injected, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // the rest is being written
@@ -172,7 +172,7 @@ std::vector<control::Sign> InjectedSigns::look() {
                          said.value("code", std::int64_t{0}), 0, said.value("text", std::string())};
       if (kind_called(sign.kind)) out.push_back(std::move(sign));
     } catch (const nlohmann::json::exception&) {
-      continue;  // a drill's own mistake: its verdict will say that nothing happened
+      continue;  // a mistake in the drill: its report will say that nothing happened
     }
   }
   return out;

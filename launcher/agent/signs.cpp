@@ -17,7 +17,7 @@ namespace {
 
 constexpr Millis shared_patience{5000};  // of a file system that does not answer
 constexpr Millis kill_claim{5000};       // between the count of OOM kills and the end of the rank that it was
-constexpr std::size_t most_in_a_message = 256;
+constexpr std::size_t max_in_a_message = 256;
 constexpr std::streamoff last_bytes = 4096;  // what is further back is about something else
 constexpr int last_lines = 40;
 
@@ -150,7 +150,7 @@ std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::strin
 std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& signs) {
   std::vector<control::NodeSigns> out;
   for (const auto& sign : signs) {
-    if (out.empty() || out.back().signs.size() == most_in_a_message) out.emplace_back();
+    if (out.empty() || out.back().signs.size() == max_in_a_message) out.emplace_back();
     out.back().signs.push_back(sign);
   }
   return out;

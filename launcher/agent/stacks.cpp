@@ -26,8 +26,8 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t most_text = 48 << 10;
-constexpr std::size_t most_threads = 64;
+constexpr std::size_t max_text = 48 << 10;
+constexpr std::size_t max_threads = 64;
 constexpr Millis of_one_thread{250};  // to write its stack
 constexpr Millis between_looks{300};  // at the CPU time: the kernel counts in hundredths of a second
 constexpr Millis poll{5};
@@ -122,7 +122,7 @@ std::vector<ThreadNow> threads_of(pid_t pid) {
   }
   // The main thread first: it is the one that trains.
   std::ranges::stable_sort(out, {}, [&](const ThreadNow& t) { return t.id != pid; });
-  if (out.size() > most_threads) out.resize(most_threads);
+  if (out.size() > max_threads) out.resize(max_threads);
   return out;
 }
 
@@ -155,7 +155,7 @@ class LogTail {
   std::optional<std::string> stack_of(pid_t thread) {
     std::array<char, 4096> more{};
     ssize_t got = 0;
-    while (text_.size() < 4 * most_text && (got = ::pread(fd_.get(), more.data(), more.size(), at_)) > 0)
+    while (text_.size() < 4 * max_text && (got = ::pread(fd_.get(), more.data(), more.size(), at_)) > 0)
       text_.append(more.data(), static_cast<std::size_t>(got)), at_ += got;
     const std::string begins = fmt::format("{}{}\n", flight::stack_begins, thread),
                       ends = fmt::format("{}{}\n", flight::stack_ends, thread);
@@ -248,8 +248,8 @@ std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
                        t.waits_in.empty() ? "" : fmt::format(" ({})", t.waits_in), t.cpu_later_s - t.cpu_s,
                        looked_s);
     out += t.calls;
-    if (out.size() > most_text) {
-      out.resize(most_text);
+    if (out.size() > max_text) {
+      out.resize(max_text);
       return out + "\n...\n";
     }
   }

@@ -9,7 +9,7 @@
 
 #include "launcher/agent/caller.hpp"
 #include "launcher/agent/programs.hpp"
-#include "launcher/drill/live_field.hpp"
+#include "launcher/drill/live_testbed.hpp"
 #include "launcher/drill/report.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -23,46 +23,47 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds inject_limit{5};
 
 struct DrillOptions {
-  std::string campaign, job, minipod, work, report;
+  std::string drill, job, minipod, work, report;
   std::vector<std::string> sets, only;
   std::optional<std::uint64_t> seed;
   bool list = false;
 };
 
 void print_faults() {
-  fmt::print("{:<24} {:<8} {:<11} {:<14} {}\n", "FAULT", "HAND", "TARGET", "MUST END", "WHAT IS BROKEN");
+  fmt::print("{:<24} {:<9} {:<11} {:<14} {}\n", "FAULT", "INJECTOR", "TARGET", "EXPECTED END",
+             "WHAT IS BROKEN");
   for (const auto& f : faults())
-    fmt::print("{:<24} {:<8} {:<11} {:<14} {}\n", f.name, name_of(f.hand), name_of(f.target),
+    fmt::print("{:<24} {:<9} {:<11} {:<14} {}\n", f.name, name_of(f.injector), name_of(f.target),
                f.exit_code == 0 ? "same bits" : fmt::format("exit code {}", f.exit_code), f.breaks);
 }
 
-CampaignPlan chosen_campaign(const DrillOptions& options) {
-  const fs::path file = config::find_config("drills", options.campaign);
-  CampaignPlan campaign = read_campaign(config::read_document(file));
+DrillPlan chosen_drill(const DrillOptions& options) {
+  const fs::path file = config::find_config("drills", options.drill);
+  DrillPlan drill = read_drill(config::read_document(file));
   if (!options.job.empty())
-    campaign.job = config::find_config("jobs", options.job);
-  else if (campaign.job.empty())
+    drill.job = config::find_config("jobs", options.job);
+  else if (drill.job.empty())
     throw Error(Exit::usage, "there is no job to drill", file.string() + " names none",
-                "Name one behind the campaign?");
-  else if (campaign.job.is_relative())
-    campaign.job = file.parent_path() / campaign.job;
+                "Name one after the drill file?");
+  else if (drill.job.is_relative())
+    drill.job = file.parent_path() / drill.job;
   if (!options.only.empty()) {
     for (const auto& name : options.only)
-      if (std::none_of(campaign.cases.begin(), campaign.cases.end(),
+      if (std::none_of(drill.cases.begin(), drill.cases.end(),
                        [&](const DrillCase& c) { return c.name == name; }))
-        throw Error(Exit::usage, "the campaign has no case " + name, file.string());
-    std::erase_if(campaign.cases, [&](const DrillCase& c) {
+        throw Error(Exit::usage, "the drill file has no case " + name, file.string());
+    std::erase_if(drill.cases, [&](const DrillCase& c) {
       return std::find(options.only.begin(), options.only.end(), c.name) == options.only.end();
     });
   }
   if (options.minipod.empty())
-    for (const auto& c : campaign.cases)
-      for (const auto& blow : c.blows)
-        if (blow.fault->hand == Hand::minipod)
-          throw Error(Exit::usage, fmt::format("nobody here can deal {} (case {})", blow.fault->name, c.name),
-                      "only a minipod's nodes can be broken so",
-                      "--minipod DIR, or leave the case out with --only?");
-  return campaign;
+    for (const auto& c : drill.cases)
+      for (const auto& planned : c.faults)
+        if (planned.fault->injector == Injector::minipod)
+          throw Error(Exit::usage,
+                      fmt::format("{} (case {}) cannot be injected here", planned.fault->name, c.name),
+                      "only the minipod can inject it", "--minipod DIR, or leave the case out with --only?");
+  return drill;
 }
 
 int drill(const DrillOptions& options) {
@@ -70,13 +71,13 @@ int drill(const DrillOptions& options) {
     print_faults();
     return 0;
   }
-  if (options.campaign.empty())
-    throw Error(Exit::usage, "no campaign was given", "", "'holdfast drill --list' names what can be broken");
-  const CampaignPlan campaign = chosen_campaign(options);
+  if (options.drill.empty())
+    throw Error(Exit::usage, "no drill file was given", "", "'holdfast drill --list' names the faults");
+  const DrillPlan drill = chosen_drill(options);
   const fs::path trainer = options.minipod.empty() ? find_program("holdfast-train") : fs::path();
-  LiveField field({this_program(), trainer, campaign.job, options.sets, options.minipod, options.work});
-  const std::string prefix = options.report.empty() ? "drill-" + campaign.name : options.report;
-  const auto write = [&](const CampaignReport& report) {
+  LiveTestbed testbed({this_program(), trainer, drill.job, options.sets, options.minipod, options.work});
+  const std::string prefix = options.report.empty() ? "drill-" + drill.name : options.report;
+  const auto write = [&](const DrillReport& report) {
     files::replace_atomically(prefix + ".md", report_text(report), 0644);
     files::replace_atomically(prefix + ".json", report_json(report).dump(1) + "\n", 0644);
   };
@@ -84,28 +85,29 @@ int drill(const DrillOptions& options) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   };
-  const auto report = run_campaign(field, campaign, options.seed.value_or(campaign.seed), {say, write});
-  fmt::print(
-      "{}: {} of {} cases as they must be; {}.md, {}.json\n", report.passed() ? "passed" : "FAILED",
-      std::count_if(report.cases.begin(), report.cases.end(), [](const auto& c) { return c.wrong.empty(); }),
-      report.cases.size(), prefix, prefix);
+  const auto report = run_drill(testbed, drill, options.seed.value_or(drill.seed), {say, write});
+  fmt::print("{}: {} of {} cases as expected; {}.md, {}.json\n", report.passed() ? "passed" : "FAILED",
+             std::count_if(report.cases.begin(), report.cases.end(),
+                           [](const auto& c) { return c.differences.empty(); }),
+             report.cases.size(), prefix, prefix);
   return static_cast<int>(report.passed() ? Exit::done : Exit::runtime);
 }
 
 }  // namespace
 
 void add_drill(CLI::App& app, int& exit_code) {
-  auto* verb =
-      app.add_subcommand("drill", "Break things on purpose, and compare the end with an undisturbed run's");
+  auto* verb = app.add_subcommand("drill", "Inject faults, and compare the end with an undisturbed run's");
   const auto options = std::make_shared<DrillOptions>();
-  verb->add_option("campaign", options->campaign, "Campaign file, or the name of one in configs/drills")
-      ->type_name("CAMPAIGN.toml");
-  verb->add_option("job", options->job, "Job file instead of the campaign's")->type_name("JOB.toml");
+  verb->add_option("drill", options->drill, "Drill file, or the name of one in configs/drills")
+      ->type_name("DRILL.toml");
+  verb->add_option("job", options->job, "Job file, instead of the one in the drill file")
+      ->type_name("JOB.toml");
   verb->add_option("--set", options->sets, "A setting of the job; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  verb->add_option("--seed", options->seed, "Of every choice, instead of the campaign's")->type_name("N");
-  verb->add_option("--only", options->only, "Only this case; repeatable")
+  verb->add_option("--seed", options->seed, "Seed of every choice, instead of the one in the drill file")
+      ->type_name("N");
+  verb->add_option("--only", options->only, "Run only this case; repeatable")
       ->type_name("CASE")
       ->allow_extra_args(false);
   verb->add_option("--minipod", options->minipod,
@@ -115,28 +117,30 @@ void add_drill(CLI::App& app, int& exit_code) {
       ->type_name("DIR");
   verb->add_option("--report", options->report, "Write PREFIX.md and PREFIX.json (drill-NAME)")
       ->type_name("PREFIX");
-  verb->add_flag("--list", options->list, "Print what can be broken");
+  verb->add_flag("--list", options->list, "Print the faults");
   verb->callback([options, &exit_code] { exit_code = drill(*options); });
 }
 
 void add_inject(CLI::App& app, int& exit_code) {
-  struct Words {
+  struct InjectOptions {
     std::string run, node;
     control::Inject fault;
   };
-  auto* verb = app.add_subcommand("inject", "One fault through the agent of a node; prints when");
+  auto* verb =
+      app.add_subcommand("inject", "Inject one fault through the agent of a node; prints the moment");
   verb->group("");
-  const auto words = std::make_shared<Words>();
-  verb->add_option("RUN_DIR", words->run, "The run directory")->required();
-  verb->add_option("NODE", words->node, "SLURM's name of the node")->required();
-  verb->add_option("FAULT", words->fault.fault, "Its name")->required();
-  verb->add_option("--rank", words->fault.rank, "Of this rank; without it, of the node")->type_name("RANK");
-  verb->add_option("--seconds", words->fault.seconds, "How long it lasts")->type_name("S");
-  verb->add_option("--seed", words->fault.seed, "Of its own choices")->type_name("N");
-  verb->callback([words, &exit_code] {
+  const auto options = std::make_shared<InjectOptions>();
+  verb->add_option("RUN_DIR", options->run, "The run directory")->required();
+  verb->add_option("NODE", options->node, "SLURM's name of the node")->required();
+  verb->add_option("FAULT", options->fault.fault, "Name of the fault")->required();
+  verb->add_option("--rank", options->fault.rank, "Into this rank; without it, into the node")
+      ->type_name("RANK");
+  verb->add_option("--seconds", options->fault.seconds, "How long it lasts")->type_name("S");
+  verb->add_option("--seed", options->fault.seed, "Seed of its choices")->type_name("N");
+  verb->callback([options, &exit_code] {
     const double at = unix_seconds();
-    const auto answer =
-        inject(RunDir{fs::absolute(words->run).lexically_normal()}, words->node, words->fault, inject_limit);
+    const auto answer = inject(RunDir{fs::absolute(options->run).lexically_normal()}, options->node,
+                               options->fault, inject_limit);
     if (!answer.taken) throw Error(Exit::usage, "the fault was not taken", answer.says);
     fmt::print("{:.6f}\n", at);
     exit_code = 0;

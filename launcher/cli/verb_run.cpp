@@ -5,7 +5,7 @@
 #include "launcher/agent/rank_shim.hpp"
 #include "launcher/agent/remote_start.hpp"
 #include "launcher/cli/job_options.hpp"
-#include "launcher/job/keeper.hpp"
+#include "launcher/job/job_monitor.hpp"
 #include "launcher/job/preparation.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/job_env.hpp"
@@ -49,11 +49,11 @@ void add_run(CLI::App& app, int& exit_code) {
       if (job->any_set())
         throw Error(Exit::usage, "the settings of " + job->file + " are made",
                     "it is a run directory, and options are for job files", "Give the job file?");
-      exit_code = keep(run_dir(job->file), cluster);
+      exit_code = monitor_job(run_dir(job->file), cluster);
     } else {
       const Preparation prepared = prepare(job->load().config);
       move_in(prepared, slurm::job_env().job, cluster);
-      exit_code = keep(prepared.run, cluster);
+      exit_code = monitor_job(prepared.run, cluster);
     }
   });
 }

@@ -27,7 +27,7 @@ constexpr int own_trouble = 10;         // weight; below: what victims show
 // before any other shows a trouble is no victim of a sweep: he weighs more than those who abort or end with a
 // code after that.
 constexpr int killed_first = 36;
-constexpr std::size_t most_evidence = 12;
+constexpr std::size_t max_evidence = 12;
 
 struct Cause {
   const SignKind* kind = nullptr;
@@ -143,17 +143,17 @@ class Case {
     causes_.push_back(std::move(c));
   }
 
-  /// Weight and blame of an Xid or of the driver's verdict; what to call it.
+  /// Weight and blame of an Xid or of the driver's recovery action; and its description.
   std::string judge_gpu(const SeenSign& seen, const GpuHistory& history, Cause& c) {
-    const GpuVerdict verdict = history.verdict(seen);
-    c.ends_node = verdict.action == XidAction::substitute;
-    c.blame = verdict.of_program && !c.ends_node ? Blame::program : Blame::node;
+    const GpuAssessment assessment = history.assess(seen);
+    c.ends_node = assessment.action == XidAction::substitute;
+    c.blame = assessment.of_program && !c.ends_node ? Blame::program : Blame::node;
     // What programs cause, too, says little more than what the program says of itself.
     if (c.blame == Blame::program) c.weight = kind_called("cuda_error")->weight + 1;
-    if (verdict.action == XidAction::ignore || verdict.action == XidAction::watch) c.weight = 0;
-    if (*verdict.advice) c.advice = verdict.advice;
+    if (assessment.action == XidAction::ignore || assessment.action == XidAction::watch) c.weight = 0;
+    if (*assessment.advice) c.advice = assessment.advice;
     if (std::string_view(seen.sign.kind) == "xid") c.xid = static_cast<int>(seen.sign.code);
-    return verdict.says;
+    return assessment.says;
   }
 
   /// A later sign says that it was not for long.
@@ -272,8 +272,8 @@ class Case {
       if (&c != best && c.at >= moment_ - lasting_before) seen.push_back(&c);
     std::stable_sort(seen.begin(), seen.end(), [](const Cause* a, const Cause* b) { return a->at < b->at; });
     for (const Cause* c : seen) {
-      if (d.evidence.size() == most_evidence) {
-        d.evidence.push_back(fmt::format("and {} more", seen.size() - most_evidence));
+      if (d.evidence.size() == max_evidence) {
+        d.evidence.push_back(fmt::format("and {} more", seen.size() - max_evidence));
         return;
       }
       d.evidence.push_back(fmt::format("{:+.1f} s: {}", c->at - moment_, c->says));

@@ -11,8 +11,8 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr double burst_apart_s = 5;     // errors closer than this are one event
-constexpr double verdict_apart_s = 10;  // the driver's verdict comes soon after what it is about
+constexpr double burst_apart_s = 5;      // errors closer than this are one event
+constexpr double recovery_apart_s = 10;  // the driver names its recovery action soon after the error
 
 bool hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -65,34 +65,34 @@ bool GpuHistory::seen_before(const SeenSign& seen) const {
                             [](double a, double b) { return b - a > burst_apart_s; }) != times.end();
 }
 
-GpuVerdict GpuHistory::verdict(const SeenSign& seen) const {
-  GpuVerdict verdict;
+GpuAssessment GpuHistory::assess(const SeenSign& seen) const {
+  GpuAssessment assessment;
   const int number = static_cast<int>(seen.sign.code);
   if (seen.sign.kind == "gpu_recovery") {
-    verdict.action = action_of_recovery(number).value_or(XidAction::watch);
-    verdict.says = verdict.action == XidAction::restart
-                       ? "the driver asks for the end of the GPU's peer traffic"
-                       : "the driver asks for a reset of the GPU or the node";
-    return verdict;
+    assessment.action = action_of_recovery(number).value_or(XidAction::watch);
+    assessment.says = assessment.action == XidAction::restart
+                          ? "the driver asks for the end of the GPU's peer traffic"
+                          : "the driver asks for a reset of the GPU or the node";
+    return assessment;
   }
   expects(seen.sign.kind == "xid", "a GPU's history is of Xids and recovery actions");
   const XidRow* row = row_of_xid(number);
   const bool again = seen_before(seen);
-  verdict.action = action_of_xid(number, again);
-  verdict.of_program = of_program(number);
-  verdict.says = fmt::format("Xid {} ({}){}", number, row ? row->meaning : "not in the table",
-                             again ? ", again on the same GPU" : "");
-  verdict.advice = row ? row->advice : "ask NVIDIA's support about this Xid";
+  assessment.action = action_of_xid(number, again);
+  assessment.of_program = of_program(number);
+  assessment.says = fmt::format("Xid {} ({}){}", number, row ? row->meaning : "not in the table",
+                                again ? ", again on the same GPU" : "");
+  assessment.advice = row ? row->advice : "ask NVIDIA's support about this Xid";
   for (const SeenSign& s : signs_) {
-    if (s.sign.kind != "xid" || !same_gpu(s, seen) || std::abs(s.at - seen.at) > verdict_apart_s) continue;
+    if (s.sign.kind != "xid" || !same_gpu(s, seen) || std::abs(s.at - seen.at) > recovery_apart_s) continue;
     const auto named = action_named_in(s.sign.text);
     if (!named) continue;
-    // A verdict of its own is no error: it is about the one beside it.
-    if (&s == &seen && *named == XidAction::ignore) return verdict;
-    verdict.action = *named;
-    if (&s != &seen) verdict.says += "; the driver's verdict: " + s.sign.text;
+    // A recovery action is no error of its own: it is about the Xid beside it.
+    if (&s == &seen && *named == XidAction::ignore) return assessment;
+    assessment.action = *named;
+    if (&s != &seen) assessment.says += "; the driver's recovery action: " + s.sign.text;
   }
-  return verdict;
+  return assessment;
 }
 
 }  // namespace holdfast::launcher

@@ -1,6 +1,6 @@
 #pragma once
-// What the Xids of a job say together: the driver's own verdict first, then the table, then whether the same
-// number has come to the same GPU before. Pure.
+// What the Xids of a job say together: the driver's recovery action first, then the table, then whether the
+// same number has come to the same GPU before. Pure.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace holdfast::launcher {
 
-struct GpuVerdict {
+struct GpuAssessment {
   XidAction action = XidAction::ignore;
   bool of_program = false;  ///< programs cause this number, too
   std::string says;
@@ -20,7 +20,7 @@ class GpuHistory {
  public:
   explicit GpuHistory(const std::vector<SeenSign>& signs) : signs_(signs) {}
   /// `seen`: one of the signs, of kind "xid" or "gpu_recovery".
-  GpuVerdict verdict(const SeenSign& seen) const;
+  GpuAssessment assess(const SeenSign& seen) const;
 
  private:
   bool seen_before(const SeenSign& seen) const;

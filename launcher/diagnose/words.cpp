@@ -115,7 +115,7 @@ constexpr std::array table{
 // A path of the node's own, in a line about space.
 constexpr std::array local_places{"/dev/shm",       "/tmp",   "/var/", "/run/",
                                   "/scratch/local", "/local", "/raid", "/nvme"};
-constexpr std::size_t longest_line = 300, most_text = 16384;
+constexpr std::size_t longest_line = 300, max_text = 16384;
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -200,7 +200,7 @@ std::vector<int> ranks_named_in(const std::string& line, int speaker) {
 }  // namespace
 
 Meaning meaning_of(int rank, int status, std::string_view said) {
-  if (said.size() > most_text) said.remove_prefix(said.size() - most_text);
+  if (said.size() > max_text) said.remove_prefix(said.size() - max_text);
   Meaning best;
   std::string last_line;
   while (!said.empty()) {

@@ -1,6 +1,6 @@
 #pragma once
 // NVIDIA's Xid errors of an H100 and what follows from them. Source: NVIDIA's Xid catalog, as mirrored by
-// gpud (October 2025); the driver's own verdict (Xid 154, NVML's recovery action) comes before the table.
+// gpud (October 2025); the driver's recovery action (Xid 154, or from NVML) comes before the table.
 #include <optional>
 #include <string>
 

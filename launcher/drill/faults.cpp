@@ -6,15 +6,15 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr auto A = Hand::agent;
-constexpr auto R = Hand::rank;
-constexpr auto O = Hand::order;
-constexpr auto M = Hand::minipod;
-constexpr auto S = Hand::slurm;
-constexpr auto F = Hand::files;
+constexpr auto A = Injector::agent;
+constexpr auto R = Injector::rank;
+constexpr auto O = Injector::order;
+constexpr auto M = Injector::minipod;
+constexpr auto S = Injector::slurm;
+constexpr auto F = Injector::files;
 using T = Target;
-using K = Mark;
-using L = Trace;
+using K = ExpectedEffect;
+using L = ExpectedRecord;
 
 struct NamedTarget {
   const char* name;
@@ -33,14 +33,14 @@ constexpr std::array named_targets = {
 const std::vector<Fault>& faults() {
   // clang-format off
   static const std::vector<Fault> table = {
-      // name, what is broken, hand, act, undo, target, seconds, mark, needs a spare, exit code, trace
+      // name, what is broken, injector, act, undo, target, seconds, effect, needs a spare, exit code, record
       // --- a rank ---
       {"rank_killed", "a rank's process, by SIGKILL", A, "kill_rank", "", T::rank, 0, K::attempt, false, 0},
       {"rank_stopped", "a rank's process holds (SIGSTOP): alive, connected, silent", A, "stop_rank", "", T::rank, 0, K::attempt, false, 0},
       {"rank_segfault", "a rank ends with SIGSEGV", R, "segfault", "", T::rank, 0, K::attempt, false, 0},
       {"rank_throws", "a rank fails with exit code 1", R, "throw", "", T::rank, 0, K::attempt, false, 0},
       {"rank_stalls", "a rank holds still in its forward pass, longer than it may", R, "stall", "", T::rank, 60, K::attempt, false, 0},
-      {"rank_hiccups", "a rank holds still for two seconds: no reason to do anything", R, "stall", "", T::rank, 2, K::none, false, 0},
+      {"rank_hiccups", "a rank holds still for two seconds: nothing has to be done", R, "stall", "", T::rank, 2, K::none, false, 0},
       {"rank_slow", "a rank computes at half speed for a while", R, "slow", "", T::rank, 5, K::none, false, 0},
       {"rank_out_of_memory", "a rank is killed for memory, and the node says so", A, "oom_rank", "", T::rank, 0, K::attempt, false, 0},
       // --- numbers ---
@@ -54,9 +54,9 @@ const std::vector<Fault>& faults() {
       // --- the supervisors ---
       {"agent_killed", "an agent, by SIGKILL; its guardian starts another", A, "kill_agent", "", T::active, 0, K::none, false, 0},
       {"agent_frozen", "an agent holds for a while; its ranks go on", A, "freeze_agent", "", T::active, 6, K::attempt, true, 0},
-      {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on", M, "kill-agents", "", T::active, 0, K::none, false, 0, L::felt},
+      {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on", M, "kill-agents", "", T::active, 0, K::none, false, 0, L::any_reaction},
       {"leader_killed", "the leader's process, by SIGKILL", A, "kill_agent", "", T::leader, 0, K::takeover, false, 0},
-      {"leader_frozen", "the leader holds for a while, and wakes up deposed", A, "freeze_agent", "", T::leader, 8, K::takeover, false, 0},
+      {"leader_frozen", "the leader holds for a while, and wakes up replaced", A, "freeze_agent", "", T::leader, 8, K::takeover, false, 0},
       {"leader_cut", "the leader alone is cut off, with its node", M, "cut-link", "heal-link", T::leader, 12, K::takeover, false, 0},
       // --- a node ---
       {"node_killed", "a node's power goes", M, "kill-node", "", T::active, 0, K::attempt, true, 0},
@@ -74,14 +74,14 @@ const std::vector<Fault>& faults() {
       {"slurmd_killed", "SLURM's daemon of a node; its processes go on", M, "kill-slurmd", "", T::active, 0, K::none, false, 0},
       {"gpu_fallen", "a GPU falls off the bus (Xid 79): its rank ends, and the node says why", A, "xid_79", "", T::rank, 0, K::attempt, true, 0},
       // --- the batch host ---
-      {"batch_host_killed", "the batch host's power goes, for good", M, "kill-node", "", T::batch_host, 0, K::none, false, 0, L::felt},
-      {"batch_host_returns", "the batch host is back before SLURM gave it up: SLURM ends or requeues the job", M, "kill-node", "revive-node", T::batch_host, 15, K::none, false, 0, L::felt},
-      {"batch_host_returns_late", "the batch host is back after SlurmdTimeout", M, "kill-node", "revive-node", T::batch_host, 60, K::none, false, 0, L::felt},
-      // --- what all share ---
+      {"batch_host_killed", "the batch host's power goes, for good", M, "kill-node", "", T::batch_host, 0, K::none, false, 0, L::any_reaction},
+      {"batch_host_returns", "the batch host is back before SLURM gave it up: SLURM ends or requeues the job", M, "kill-node", "revive-node", T::batch_host, 15, K::none, false, 0, L::any_reaction},
+      {"batch_host_returns_late", "the batch host is back after SlurmdTimeout", M, "kill-node", "revive-node", T::batch_host, 60, K::none, false, 0, L::any_reaction},
+      // --- what all nodes share ---
       {"slurmctld_down", "SLURM's controller is gone for minutes", M, "kill-slurmctld", "start-slurmctld", T::nothing, 90, K::none, false, 0},
       {"slurmctld_restarted", "SLURM's controller is killed and started again", M, "kill-slurmctld", "start-slurmctld", T::nothing, 1, K::none, false, 0},
       {"shared_gone", "the shared file system does not answer, on any node, for a minute", M, "hide-shared", "show-shared", T::nothing, 60, K::none, false, 0},
-      // --- what people and SLURM ask for ---
+      // --- orders of people and SLURM ---
       {"evicted", "a node is taken out on order: no step is lost", O, "evict", "", T::active, 0, K::attempt, true, 0},
       {"paused", "the run holds on order, and goes on", O, "pause", "resume", T::nothing, 4, K::hold, false, 0},
       {"saved", "a checkpoint on order", O, "save", "", T::nothing, 0, K::none, false, 0, L::kept},
@@ -107,9 +107,9 @@ std::vector<std::string> fault_names() {
   return names;
 }
 
-const char* name_of(Hand hand) {
+const char* name_of(Injector injector) {
   constexpr std::array names = {"agent", "rank", "order", "minipod", "slurm", "files"};
-  return names[static_cast<std::size_t>(hand)];
+  return names[static_cast<std::size_t>(injector)];
 }
 
 const char* name_of(Target target) {

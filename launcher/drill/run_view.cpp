@@ -26,7 +26,8 @@ std::int64_t newest_step(const fs::path& metrics) {
   return line.is_object() ? line.value("step", std::int64_t{0}) : 0;
 }
 
-/// "step-N.tmp-EPOCH-ATTEMPT": of the attempt that lives. One that died in a save has left its own.
+/// "step-N.tmp-TERM-ATTEMPT": of the live attempt. An attempt that ended during a save has left such a folder
+/// too.
 bool is_saving(const fs::path& checkpoints, const RunState& state) {
   if (!state.attempt_live()) return false;
   const std::string of_attempt = "-" + std::to_string(state.attempts.back().number);
@@ -37,15 +38,15 @@ bool is_saving(const fs::path& checkpoints, const RunState& state) {
 
 }  // namespace
 
-View look_at(const RunDir& run) {
-  View view;
+RunView read_run_view(const RunDir& run) {
+  RunView view;
   view.now = unix_seconds();
   view.events = read_events(run);
   for (const auto& event : view.events) {
     apply_event(view.state, event);
     if (event.value("event", "") == "leader_elected") view.leader = event.value("node", "");
   }
-  // Written anew at the start of each job, at once or not at all.
+  // The file is replaced atomically at the start of each job.
   if (fs::exists(run.nodes())) view.roster = read_roster(run);
   view.step = newest_step(run.metrics());
   view.saving = is_saving(run.checkpoints(), view.state);

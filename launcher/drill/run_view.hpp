@@ -1,12 +1,12 @@
 #pragma once
-// A look at a run from outside: its directory, read while others write it.
-#include "launcher/drill/course.hpp"
+// Reads the state of a run from its directory, while others write it.
+#include "launcher/drill/fault_schedule.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::launcher {
 
-/// What is there now; a run that has not begun looks empty.
-View look_at(const RunDir& run);
+/// The present state; of a run that has not begun it is empty.
+RunView read_run_view(const RunDir& run);
 /// metrics.jsonl: steps 1, 2, 3, ... `steps`, one line each, and nothing after them.
 bool has_every_step_once(const RunDir& run, std::int64_t steps);
 

@@ -11,125 +11,124 @@
 namespace holdfast::launcher {
 namespace {
 
-constexpr Millis glance{100};
-constexpr double least_step_s = 0.1;  ///< until every fault is felt: a step for each glance, on any machine
-constexpr double ask_slurm_s = 5;     ///< between questions about the job
-constexpr double still_s = 15;        ///< nothing new for so long: does the job still live?
-constexpr int most_submissions = 6;   ///< of one case: a run that is put back for ever makes no progress
-constexpr double leave_s = 60;        ///< for the job of a run that is over to leave the queue
+constexpr Millis poll_period{100};
+constexpr double least_step_s =
+    0.1;  ///< until every effect is seen: no more than one step per poll, on any machine
+constexpr double ask_slurm_s = 5;   ///< between queries about the job
+constexpr double still_s = 15;      ///< after so long without anything new SLURM is asked about the job
+constexpr int max_submissions = 6;  ///< of one case: a run that is requeued without end makes no progress
+constexpr double leave_s = 60;      ///< for the job of a run that is over to leave the queue
 
 /// Follows one run to its end.
-class Watch {
+class CaseRunner {
  public:
-  Watch(Field& field, const DrillCase& plan, std::uint64_t seed, std::string name,
-        std::vector<std::string> sets)
-      : field_(field), course_(plan, seed), name_(std::move(name)), sets_(std::move(sets)) {
-    out_.plan = plan, out_.seed = seed, out_.run = field.place_of(name_);
+  CaseRunner(Testbed& testbed, const DrillCase& plan, std::uint64_t seed, std::string name,
+             std::vector<std::string> sets)
+      : testbed_(testbed), schedule_(plan, seed), name_(std::move(name)), sets_(std::move(sets)) {
+    out_.plan = plan, out_.seed = seed, out_.run = testbed.run_path(name_);
   }
-  Watch(const Watch&) = delete;
-  /// A case that was broken off leaves no job behind: the next one needs its nodes.
-  ~Watch() {
+  CaseRunner(const CaseRunner&) = delete;
+  /// A case that was aborted leaves no job behind: the next one needs its nodes.
+  ~CaseRunner() {
     if (job_.empty()) return;
     try {
-      field_.cancel(job_);
+      testbed_.cancel(job_);
     } catch (const std::exception& error) {
       log::warn("job {} cannot be cancelled: {}", job_, error.what());
     }
   }
 
-  Outcome run() {
-    const double limit = field_.now() + out_.plan.limit_s;
-    job_ = field_.submit(name_, sets_);
-    bool held = !out_.plan.blows.empty();
-    if (held) field_.hold(name_, least_step_s, out_.plan.limit_s);
+  CaseRecord run() {
+    const double limit = testbed_.now() + out_.plan.limit_s;
+    job_ = testbed_.submit(name_, sets_);
+    bool held = !out_.plan.faults.empty();
+    if (held) testbed_.hold(name_, least_step_s, out_.plan.limit_s);
     while (true) {
-      out_.last = field_.look(name_);
-      for (const auto& strike : course_.due(out_.last)) deal(strike);
-      out_.struck = course_.struck();
-      if (held && nothing_to_come()) field_.let_go(name_), held = false;
+      out_.last = testbed_.view(name_);
+      for (const auto& injection : schedule_.due(out_.last)) carry_out(injection);
+      out_.injected = schedule_.injected();
+      if (held && may_end()) testbed_.release(name_), held = false;
       if (ended_for_good(out_.last) && healed()) break;
-      if (field_.now() > limit) {
+      if (testbed_.now() > limit) {
         out_.timed_out = !ended_for_good(out_.last);
         break;
       }
       keep_in_queue();
-      field_.wait(glance);
+      testbed_.wait(poll_period);
     }
     leave();
     job_.clear();
-    out_.missed = course_.missed();
+    out_.missed = schedule_.missed();
     const auto& final = out_.last.state.final_state;
-    out_.every_step_once = field_.every_step_once(name_, final ? final->step : 0);
+    out_.every_step_once = testbed_.every_step_once(name_, final ? final->step : 0);
     return std::move(out_);
   }
 
  private:
-  /// All that was to be taken back is: what never came does not come any more.
+  /// All faults that are to be undone were undone; faults that were never due will not come any more.
   bool healed() const {
-    return std::all_of(course_.struck().begin(), course_.struck().end(),
-                       [](const Struck& s) { return s.undone; });
+    return std::all_of(schedule_.injected().begin(), schedule_.injected().end(),
+                       [](const Injected& s) { return s.undone; });
   }
 
-  /// Whatever the run must still be there for has happened, or the case has failed.
-  bool nothing_to_come() const {
-    return !out_.troubles.empty() || (course_.over() && every_fault_is_felt(out_));
-  }
+  /// The run need not be held any longer: all effects were seen, or the case has failed.
+  bool may_end() const { return !out_.errors.empty() || (schedule_.over() && every_effect_is_seen(out_)); }
 
-  void deal(const Strike& strike) {
+  void carry_out(const Injection& injection) {
     try {
-      course_.dealt(strike, field_.strike(strike, name_, job_), out_.last);
+      schedule_.record(injection, testbed_.inject(injection, name_, job_), out_.last);
     } catch (const std::exception& error) {
-      // It counts as dealt, so that the case goes on; and the case has failed.
-      out_.troubles.push_back(
-          fmt::format("{}{}: {}", strike.undo ? "undoing " : "", strike.fault->name, error.what()));
-      course_.dealt(strike, field_.now(), out_.last);
+      // It counts as injected, so that the case goes on; and the case has failed.
+      out_.errors.push_back(
+          fmt::format("{}{}: {}", injection.undo ? "undoing " : "", injection.fault->name, error.what()));
+      schedule_.record(injection, testbed_.now(), out_.last);
     }
   }
 
-  /// A run that was told to go on in another job needs that job.
+  /// A run that goes on in another job needs that job.
   void keep_in_queue() {
-    const double now = field_.now();
+    const double now = testbed_.now();
     const auto state = std::pair(out_.last.events.size(), out_.last.step);
     if (state != seen_) seen_ = state, moved_at_ = now;
-    const bool drained = out_.last.state.verdict && !ended_for_good(out_.last);
+    const bool drained = out_.last.state.outcome && !ended_for_good(out_.last);
     if ((!drained && now - moved_at_ < still_s) || now - asked_at_ < ask_slurm_s) return;
     asked_at_ = now;
-    switch (field_.job(job_)) {
-      case Field::Job::waiting:
-        return field_.hurry(job_);
-      case Field::Job::gone:
-        if (out_.submissions >= most_submissions) return;
+    switch (testbed_.job(job_)) {
+      case Testbed::Job::waiting:
+        return testbed_.start_now(job_);
+      case Testbed::Job::gone:
+        if (out_.submissions >= max_submissions) return;
         ++out_.submissions;
-        if (healed()) field_.heal();  // nodes that are still off would keep it in the queue for ever
-        job_ = field_.submit(name_, sets_);
+        if (healed()) testbed_.heal();  // a node that is still down would keep it in the queue for ever
+        job_ = testbed_.submit(name_, sets_);
         moved_at_ = now;
         return;
-      case Field::Job::running:
-      case Field::Job::leaving:
-      case Field::Job::unknown:
+      case Testbed::Job::running:
+      case Testbed::Job::leaving:
+      case Testbed::Job::unknown:
         return;
     }
   }
 
   void leave() {
-    const double limit = field_.now() + leave_s;
-    if (out_.timed_out) field_.cancel(job_);
-    while (field_.now() < limit) {
-      const auto job = field_.job(job_);
-      if (job == Field::Job::gone || job == Field::Job::leaving) return;
-      if (job == Field::Job::waiting) field_.cancel(job_);
-      field_.wait(Millis(500));
+    const double limit = testbed_.now() + leave_s;
+    if (out_.timed_out) testbed_.cancel(job_);
+    while (testbed_.now() < limit) {
+      const auto job = testbed_.job(job_);
+      if (job == Testbed::Job::gone || job == Testbed::Job::leaving) return;
+      if (job == Testbed::Job::waiting) testbed_.cancel(job_);
+      testbed_.wait(Millis(500));
     }
     if (!out_.timed_out)
-      out_.troubles.push_back(fmt::format("its job did not leave the queue within {:.0f} s", leave_s));
-    field_.cancel(job_);
+      out_.errors.push_back(fmt::format("its job did not leave the queue within {:.0f} s", leave_s));
+    testbed_.cancel(job_);
   }
 
-  Field& field_;
-  Course course_;
+  Testbed& testbed_;
+  FaultSchedule schedule_;
   std::string name_, job_;
   std::vector<std::string> sets_;
-  Outcome out_;
+  CaseRecord out_;
   std::pair<std::size_t, std::int64_t> seen_{0, 0};
   double moved_at_ = 0, asked_at_ = 0;
 };
@@ -139,19 +138,19 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
   return a;
 }
 
-Baseline baseline_of(Field& field, const CampaignPlan& campaign, const DrillCase& plan,
+Baseline baseline_of(Testbed& testbed, const DrillPlan& drill, const DrillCase& plan,
                      const std::vector<std::string>& sets,
                      const std::function<void(const std::string&)>& said) {
   std::string name;
-  if (const auto known = field.known_baseline(sets, name)) return *known;
+  if (const auto known = testbed.known_baseline(sets, name)) return *known;
   DrillCase undisturbed;
-  undisturbed.name = name, undisturbed.limit_s = std::max(campaign.limit_s, plan.limit_s);
-  field.heal();
-  const Outcome run = Watch(field, undisturbed, 0, name, sets).run();
+  undisturbed.name = name, undisturbed.limit_s = std::max(drill.limit_s, plan.limit_s);
+  testbed.heal();
+  const CaseRecord run = CaseRunner(testbed, undisturbed, 0, name, sets).run();
   const auto& state = run.last.state;
-  if (!state.verdict || state.verdict->exit_code != 0 || !state.final_state || state.attempts.size() != 1)
-    throw Error(Exit::runtime, "the undisturbed run has not ended well",
-                state.verdict ? state.verdict->status + " " + state.verdict->why
+  if (!state.outcome || state.outcome->exit_code != 0 || !state.final_state || state.attempts.size() != 1)
+    throw Error(Exit::runtime, "the undisturbed run has failed",
+                state.outcome ? state.outcome->status + " " + state.outcome->why
                               : fmt::format("it was not over after {:.0f} s", undisturbed.limit_s),
                 "Look at " + run.run + " before anything is broken on purpose?");
   said(fmt::format("undisturbed: {} steps, digest {}", state.final_state->step,
@@ -159,60 +158,61 @@ Baseline baseline_of(Field& field, const CampaignPlan& campaign, const DrillCase
   return {state.final_state->step, state.final_state->state_digest};
 }
 
-CaseReport run_case(Field& field, const DrillCase& plan, const std::vector<std::string>& sets,
+CaseReport run_case(Testbed& testbed, const DrillCase& plan, const std::vector<std::string>& sets,
                     const Baseline& baseline, int repetition, std::uint64_t seed) {
   const std::uint64_t own = mix64(
       seed ^ mix64(hash_name(plan.name.data(), plan.name.size()) + static_cast<std::uint64_t>(repetition)));
-  const double began = field.now();
+  const double began = testbed.now();
   CaseReport result;
   try {
-    field.heal();
-    result.outcome = Watch(field, plan, own, fmt::format("{}-{}", plan.name, repetition), sets).run();
-    result.wrong = what_is_wrong(result.outcome, baseline);
+    testbed.heal();
+    result.record = CaseRunner(testbed, plan, own, fmt::format("{}-{}", plan.name, repetition), sets).run();
+    result.differences = differences_of(result.record, baseline);
   } catch (const std::exception& error) {
-    result.outcome.plan = plan, result.outcome.seed = own;
-    result.wrong = {error.what()};
+    result.record.plan = plan, result.record.seed = own;
+    result.differences = {error.what()};
   }
-  result.outcome.repetition = repetition;
-  result.wall_s = field.now() - began;
+  result.record.repetition = repetition;
+  result.wall_s = testbed.now() - began;
   return result;
 }
 
 }  // namespace
 
-bool CampaignReport::passed() const {
-  return std::all_of(cases.begin(), cases.end(), [](const CaseReport& c) { return c.wrong.empty(); });
+bool DrillReport::passed() const {
+  return std::all_of(cases.begin(), cases.end(), [](const CaseReport& c) { return c.differences.empty(); });
 }
 
-CampaignReport run_campaign(Field& field, const CampaignPlan& campaign, std::uint64_t seed,
-                            const DrillListener& listener) {
-  CampaignReport report{campaign.name, utc_iso8601(field.now()), seed, {}};
-  for (const auto& plan : campaign.cases) {
-    const auto sets = joined(campaign.set, plan.set);
+DrillReport run_drill(Testbed& testbed, const DrillPlan& drill, std::uint64_t seed,
+                      const DrillListener& listener) {
+  DrillReport report{drill.name, utc_iso8601(testbed.now()), seed, {}};
+  for (const auto& plan : drill.cases) {
+    const auto sets = joined(drill.set, plan.set);
     const auto add = [&](CaseReport result) {
-      std::string line = fmt::format("{} {} ({}/{}, {:.0f} s)", result.wrong.empty() ? "ok    " : "FAILED",
-                                     plan.name, result.outcome.repetition, plan.repeat, result.wall_s);
-      for (const auto& why : result.wrong) line += "\n         " + why;
+      std::string line =
+          fmt::format("{} {} ({}/{}, {:.0f} s)", result.differences.empty() ? "ok    " : "FAILED", plan.name,
+                      result.record.repetition, plan.repeat, result.wall_s);
+      for (const auto& why : result.differences) line += "\n         " + why;
       report.cases.push_back(std::move(result));
-      listener.said(line);
-      listener.another_case(report);
+      listener.message(line);
+      listener.case_done(report);
     };
     Baseline baseline;
     try {
-      if (plan.exit_code == 0) baseline = baseline_of(field, campaign, plan, sets, listener.said);
+      if (plan.exit_code == 0) baseline = baseline_of(testbed, drill, plan, sets, listener.message);
     } catch (const std::exception& error) {
       CaseReport none;
-      none.outcome.plan = plan, none.wrong = {std::string("no baseline: ") + error.what()};
+      none.record.plan = plan, none.differences = {std::string("no baseline: ") + error.what()};
       add(std::move(none));
       continue;
     }
     for (int repetition = 1; repetition <= plan.repeat; ++repetition)
-      add(run_case(field, plan, sets, baseline, repetition, seed));
+      add(run_case(testbed, plan, sets, baseline, repetition, seed));
   }
   try {
-    field.heal();
+    testbed.heal();
   } catch (const std::exception& error) {
-    listener.said(std::string("not healed at the end: ") + error.what());
+    listener.message(std::string("not healed at the end: ") + error.what());
   }
   return report;
 }

@@ -10,11 +10,11 @@ namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr std::int64_t most_uncorrected_ever = 4;
+constexpr std::int64_t max_uncorrected_ever = 4;
 constexpr std::int64_t left_over_bytes = std::int64_t{2}
                                          << 30;  // a driver keeps less than 1 GiB of an idle GPU
 
-/// The answers of all GPUs to one question, as one finding: the worst verdict, and who gave it.
+/// The answers of all GPUs to one question, as one finding: the worst answer, and which GPUs gave it.
 class Tally {
  public:
   Tally(std::string check, std::string advice) : check_(std::move(check)), advice_(std::move(advice)) {}
@@ -44,7 +44,7 @@ void check_ecc(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   for (const auto& gpu : gpus) {
     if (gpu.ecc || gpu.uncorrected) tally.asked();
     if (gpu.ecc == false) tally.add(Fitness::warning, gpu.index, "has ECC switched off");
-    if (gpu.uncorrected_ever.value_or(0) > most_uncorrected_ever)
+    if (gpu.uncorrected_ever.value_or(0) > max_uncorrected_ever)
       tally.add(Fitness::critical, gpu.index,
                 fmt::format("had {} uncorrected memory errors in its life", *gpu.uncorrected_ever));
     else if (gpu.uncorrected.value_or(0) > 0)

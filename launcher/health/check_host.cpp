@@ -18,11 +18,11 @@ namespace {
 using Fitness = control::NodeHealth::Fitness;
 namespace fs = std::filesystem;
 
-constexpr double most_offset_s = 0.1;      ///< times in event logs of several nodes are compared by people
-constexpr rlim_t fewest_files = 4096;      ///< an agent of 8 ranks and its streams, Open MPI's sockets
-constexpr rlim_t fewest_processes = 4096;  ///< 8 ranks with their threads
-constexpr double least_shm_bytes = 1e9;    ///< NCCL's and MPI's windows of 8 ranks
-constexpr std::int64_t most_corrected = 1000;     ///< memory errors since boot that the chipset corrected
+constexpr double max_offset_s = 0.1;          ///< times in event logs of several nodes are compared by people
+constexpr rlim_t fewest_files = 4096;         ///< an agent of 8 ranks and its streams, Open MPI's sockets
+constexpr rlim_t fewest_processes = 4096;     ///< 8 ranks with their threads
+constexpr double least_shm_bytes = 1e9;       ///< NCCL's and MPI's windows of 8 ranks
+constexpr std::int64_t max_corrected = 1000;  ///< memory errors since boot that the chipset corrected
 constexpr double full_memory = 0.05, much = 0.9;  ///< parts of the whole
 
 /// "0-3,8,10-11": how many.
@@ -120,7 +120,7 @@ std::vector<Finding> clock_findings(const ClockFacts& facts) {
   if (!facts.synchronised)
     return {{"time.sync", Fitness::warning, "the clock is not synchronised",
              "Is chrony, ntpd or ptp4l running?"}};
-  if (facts.offset_s > most_offset_s || facts.offset_s < -most_offset_s)
+  if (facts.offset_s > max_offset_s || facts.offset_s < -max_offset_s)
     return {{"time.sync", Fitness::warning, off, "Is the time server reachable?"}};
   return {{"time.sync", Fitness::ok, off, ""}};
 }
@@ -192,7 +192,7 @@ std::vector<Finding> check_memory(const Roots& roots, const Expected&) {
     out.push_back({"memory.ecc", Fitness::critical,
                    fmt::format("{} uncorrected memory errors since boot", lost),
                    "Replace the module (ras-mc-ctl names it)"});
-  else if (corrected > most_corrected)
+  else if (corrected > max_corrected)
     out.push_back({"memory.ecc", Fitness::warning,
                    fmt::format("{} corrected memory errors since boot", corrected),
                    "A module is wearing out (ras-mc-ctl names it)"});

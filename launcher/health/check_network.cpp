@@ -11,7 +11,7 @@ namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr std::int64_t most_link_losses = 10;  ///< since boot; a good link loses none for months
+constexpr std::int64_t max_link_losses = 10;  ///< since boot; a good link loses none for months
 
 struct Port {
   std::string device;
@@ -72,7 +72,7 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
       down.add(device + " " + port.state);
     else
       up.push_back(port);
-    if (port.losses > most_link_losses)
+    if (port.losses > max_link_losses)
       flapping.add(fmt::format("{} lost its link {} times", device, port.losses));
   }
   double best = 0;

@@ -50,16 +50,16 @@ control::NodeHealth health_of(const std::vector<Finding>& findings, const std::s
 
 nlohmann::json to_json(const Finding& finding) {
   return {{"check", finding.check},
-          {"verdict", word_of(finding.fitness)},
+          {"fitness", word_of(finding.fitness)},
           {"says", finding.says},
           {"advice", finding.advice}};
 }
 
 std::optional<Finding> finding_from(const nlohmann::json& j) {
   if (!j.is_object()) return std::nullopt;
-  for (const char* key : {"check", "verdict", "says", "advice"})
+  for (const char* key : {"check", "fitness", "says", "advice"})
     if (!j.contains(key) || !j[key].is_string()) return std::nullopt;
-  const auto fitness = fitness_called(j["verdict"].get<std::string>());
+  const auto fitness = fitness_called(j["fitness"].get<std::string>());
   if (!fitness) return std::nullopt;
   return Finding{j["check"], *fitness, j["says"], j["advice"]};
 }

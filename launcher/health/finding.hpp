@@ -1,5 +1,5 @@
 #pragma once
-// What a check of a node has found. Verdicts are those of monitoring plugins, which prologs and
+// What a check of a node has found. The degrees of fitness are those of monitoring plugins, which prologs and
 // HealthCheckProgram expect: 0 ok, 1 warning, 2 critical, 3 unknown.
 #include <nlohmann/json_fwd.hpp>
 #include <optional>

@@ -13,7 +13,7 @@ namespace {
 
 using Fitness = control::NodeHealth::Fitness;
 constexpr int schema_version = 1;
-constexpr std::size_t most_named = 8;  ///< of slow pairs in one finding
+constexpr std::size_t max_named = 8;  ///< of slow pairs in one finding
 
 std::string pair_text(const NetworkResult& result, const Pair& pair) {
   return result.nodes[static_cast<std::size_t>(pair.first)] + "-" +
@@ -22,9 +22,9 @@ std::string pair_text(const NetworkResult& result, const Pair& pair) {
 
 std::string list_text(const NetworkResult& result, const std::vector<Pair>& pairs) {
   std::string text;
-  for (std::size_t i = 0; i < pairs.size() && i < most_named; ++i)
+  for (std::size_t i = 0; i < pairs.size() && i < max_named; ++i)
     text += (i == 0 ? "" : ", ") + pair_text(result, pairs[i]);
-  if (pairs.size() > most_named) text += fmt::format(" and {} more", pairs.size() - most_named);
+  if (pairs.size() > max_named) text += fmt::format(" and {} more", pairs.size() - max_named);
   return text;
 }
 
@@ -38,17 +38,17 @@ bool carried_nothing(const NetworkResult& result, const Pair& pair) {
 
 std::vector<Finding> network_findings(const NetworkResult& result) {
   std::vector<Finding> out;
-  const auto& verdict = result.verdict;
+  const auto& findings = result.findings;
   if (!result.absent.empty())
     out.push_back({"network.join", Fitness::critical, slurm::compress(result.absent) + " did not call back",
                    "Does the node answer, and does it see this folder?"});
-  for (const int node : verdict.suspects)
+  for (const int node : findings.suspects)
     out.push_back(
         {"network.node", Fitness::critical,
          result.nodes[static_cast<std::size_t>(node)] + " is slow or cut off with most of its partners",
          "Leave it out (--exclude) and look at its links"});
   std::vector<Pair> dead, slow;
-  for (const Pair& pair : verdict.unexplained) (carried_nothing(result, pair) ? dead : slow).push_back(pair);
+  for (const Pair& pair : findings.unexplained) (carried_nothing(result, pair) ? dead : slow).push_back(pair);
   const char* advice = "The way between them, or either of the two: run it again with more --rounds";
   if (!dead.empty())
     out.push_back({"network.cut", Fitness::critical, list_text(result, dead) + " cut off", advice});
@@ -56,11 +56,11 @@ std::vector<Finding> network_findings(const NetworkResult& result) {
     out.push_back({"network.pair", Fitness::warning, list_text(result, slow) + " slow", advice});
   if (result.pairs.empty())
     out.push_back({"network.pairs", Fitness::unknown, "no pair of nodes to measure", ""});
-  else if (verdict.slow.empty())
+  else if (findings.slow.empty())
     out.push_back(
         {"network.pairs", Fitness::ok,
          fmt::format("{} pairs in {} rounds, median {}/s and {:.0f} us", result.pairs.size(), result.rounds,
-                     bytes_text(verdict.median_bytes_s), verdict.median_latency_s * 1e6),
+                     bytes_text(findings.median_bytes_s), findings.median_latency_s * 1e6),
          ""});
   return out;
 }
@@ -84,7 +84,7 @@ nlohmann::json network_json(const NetworkResult& result) {
                      {"bytes_s", pair.bytes_s},
                      {"latency_s", pair.latency_s},
                      {"why", pair.why}});
-  for (const int node : result.verdict.suspects) suspects.push_back(name(node));
+  for (const int node : result.findings.suspects) suspects.push_back(name(node));
   const auto findings = network_findings(result);
   const auto health = health_of(findings, "");
   nlohmann::json list = nlohmann::json::array();
@@ -97,8 +97,8 @@ nlohmann::json network_json(const NetworkResult& result) {
           {"absent", result.absent},
           {"suspects", std::move(suspects)},
           {"rounds", result.rounds},
-          {"median_bytes_s", result.verdict.median_bytes_s},
-          {"median_latency_s", result.verdict.median_latency_s},
+          {"median_bytes_s", result.findings.median_bytes_s},
+          {"median_latency_s", result.findings.median_latency_s},
           {"pairs", std::move(pairs)}};
 }
 

@@ -15,7 +15,7 @@ constexpr Code gpu_is_lost = 15, reset_required = 16;
 constexpr unsigned uncorrected_errors = 1, since_load = 0, of_its_life = 1;
 constexpr unsigned sensor_of_gpu = 0, slowdown_threshold = 1, clock_of_sm = 1;
 constexpr unsigned field_recovery_action = 230;
-constexpr unsigned most_links = 18;
+constexpr unsigned max_links = 18;
 
 struct Memory {
   unsigned long long total, free, used;
@@ -127,7 +127,7 @@ void read_links(const Library& nvml, Device device, GpuFacts& gpu) {
   gpu.pcie_width_max = ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", device);
   gpu.pcie_gen = ask(nvml, "nvmlDeviceGetCurrPcieLinkGeneration", device);
   gpu.pcie_gen_max = ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", device);
-  for (unsigned link = 0; link < most_links; ++link) {
+  for (unsigned link = 0; link < max_links; ++link) {
     const auto active = ask(nvml, "nvmlDeviceGetNvLinkState", device, link);
     if (!active) continue;
     auto& count = *active ? gpu.links_up : gpu.links_down;

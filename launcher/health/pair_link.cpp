@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t chunk = 1 << 20, small = 64;
 constexpr int round_trips = 32;
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;  ///< that a partner may ask for at once
+constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30;  ///< that a partner may ask for at once
 constexpr Millis handshake_limit{1000};
 
 /// Ends a meeting that has gone wrong; never leaves this file.
@@ -91,31 +91,31 @@ void prove(Stream& stream, control::Session::End end, const control::Key& secret
   }
 }
 
-enum class Wish : char { echo = 'e', take = 't', give = 'g', end = '.' };
+enum class Request : char { echo = 'e', take = 't', give = 'g', end = '.' };
 
 /// What the connecting end asks for, until it has enough.
 void obey(Stream& stream) {
   std::vector<char> buffer(chunk);
   for (;;) {
-    char wish = 0;
-    stream.receive(&wish, 1);
-    if (wish == static_cast<char>(Wish::end)) return;
-    if (wish == static_cast<char>(Wish::echo)) {
+    char request = 0;
+    stream.receive(&request, 1);
+    if (request == static_cast<char>(Request::end)) return;
+    if (request == static_cast<char>(Request::echo)) {
       stream.receive(buffer.data(), small);
       stream.send(buffer.data(), small);
       continue;
     }
     std::uint64_t bytes = 0;  // both ends have the same byte order: they are nodes of one cluster
     stream.receive(&bytes, sizeof bytes);
-    if (bytes > most_bytes) throw Broken{"too many bytes"};
-    const bool take = wish == static_cast<char>(Wish::take);
-    if (!take && wish != static_cast<char>(Wish::give)) throw Broken{"an unknown wish"};
+    if (bytes > max_bytes) throw Broken{"too many bytes"};
+    const bool take = request == static_cast<char>(Request::take);
+    if (!take && request != static_cast<char>(Request::give)) throw Broken{"an unknown request"};
     for (std::uint64_t left = bytes; left > 0;) {
       const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, chunk));
       take ? stream.receive(buffer.data(), part) : stream.send(buffer.data(), part);
       left -= part;
     }
-    if (take) stream.send(&wish, 1);
+    if (take) stream.send(&request, 1);
   }
 }
 
@@ -125,30 +125,30 @@ double seconds_since(Clock::time_point begin) {
 
 double round_trip(Stream& stream) {
   std::array<char, small> data{};
-  const char wish = static_cast<char>(Wish::echo);
+  const char request = static_cast<char>(Request::echo);
   const auto begin = Clock::now();
-  stream.send(&wish, 1);
+  stream.send(&request, 1);
   stream.send(data.data(), data.size());
   stream.receive(data.data(), data.size());
   return seconds_since(begin);
 }
 
 /// Seconds for `bytes` in one direction.
-double transfer(Stream& stream, Wish direction, std::uint64_t bytes, std::vector<char>& buffer) {
-  char wish = static_cast<char>(direction);
+double transfer(Stream& stream, Request direction, std::uint64_t bytes, std::vector<char>& buffer) {
+  char request = static_cast<char>(direction);
   const auto begin = Clock::now();
-  stream.send(&wish, 1);
+  stream.send(&request, 1);
   stream.send(&bytes, sizeof bytes);
   for (std::uint64_t left = bytes; left > 0;) {
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, chunk));
-    direction == Wish::take ? stream.send(buffer.data(), part) : stream.receive(buffer.data(), part);
+    direction == Request::take ? stream.send(buffer.data(), part) : stream.receive(buffer.data(), part);
     left -= part;
   }
-  if (direction == Wish::take) stream.receive(&wish, 1);
+  if (direction == Request::take) stream.receive(&request, 1);
   return seconds_since(begin);
 }
 
-double rate(Stream& stream, Wish direction, const LinkPlan& plan, std::vector<char>& buffer) {
+double rate(Stream& stream, Request direction, const LinkPlan& plan, std::vector<char>& buffer) {
   // The first chunk opens the window and says how many bytes fill the time.
   const double first = std::max(transfer(stream, direction, chunk, buffer), 1e-6);
   const double fitting = static_cast<double>(chunk) / first * plan.seconds;
@@ -255,9 +255,9 @@ LinkResult measure_link(const std::string& host, int port, const control::Key& s
     for (auto& time : times) time = round_trip(stream);
     std::nth_element(times.begin(), times.begin() + round_trips / 2, times.end());
     std::vector<char> buffer(chunk);
-    const double there = rate(stream, Wish::take, plan, buffer),
-                 back = rate(stream, Wish::give, plan, buffer);
-    const char end = static_cast<char>(Wish::end);
+    const double there = rate(stream, Request::take, plan, buffer),
+                 back = rate(stream, Request::give, plan, buffer);
+    const char end = static_cast<char>(Request::end);
     stream.send(&end, 1);
     result.latency_s = times[round_trips / 2];
     result.bytes_s = std::min(there, back);

@@ -18,8 +18,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr int most_nodes_for_all = 16, few_rounds = 6, most_regroups = 2;
-constexpr int port_tries = 50, most_link_ms = 60000;
+constexpr int max_nodes_for_all = 16, few_rounds = 6, max_regroups = 2;
+constexpr int port_tries = 50, max_link_ms = 60000;
 constexpr Millis dial_limit{5000};
 constexpr Millis serve_margin{500}, round_margin{2000};  ///< beyond the limit of a meeting
 
@@ -50,7 +50,7 @@ class Leader {
     for (const auto& name : asked_)
       if (std::find(result_.nodes.begin(), result_.nodes.end(), name) == result_.nodes.end())
         result_.absent.push_back(name);
-    result_.verdict = judge_pairs(static_cast<int>(result_.nodes.size()), result_.pairs);
+    result_.findings = judge_pairs(static_cast<int>(result_.nodes.size()), result_.pairs);
     return std::move(result_);
   }
 
@@ -69,7 +69,7 @@ class Leader {
       try {
         listener_ = std::make_unique<control::Listener>(
             loop_, control::TcpAddress{"", port}, secret,
-            [this](control::ChannelPtr line) { welcome(std::move(line)); });
+            [this](control::ChannelPtr line) { accept(std::move(line)); });
         return port;
       } catch (const Error&) {
         if (i + 1 == port_tries) throw;
@@ -77,18 +77,18 @@ class Leader {
     }
   }
 
-  void welcome(control::ChannelPtr line) {
+  void accept(control::ChannelPtr line) {
     const auto* who = line.get();
-    strangers_.push_back(line);
-    line->handle({nullptr, [this, who](std::string_view text) { hear_stranger(who, parse(text)); }, nullptr});
+    unidentified_.push_back(line);
+    line->handle({nullptr, [this, who](std::string_view text) { identify(who, parse(text)); }, nullptr});
   }
 
-  void hear_stranger(const control::Channel* who, const json& word) {
-    const auto it = std::find_if(strangers_.begin(), strangers_.end(),
+  void identify(const control::Channel* who, const json& word) {
+    const auto it = std::find_if(unidentified_.begin(), unidentified_.end(),
                                  [&](const auto& line) { return line.get() == who; });
-    if (it == strangers_.end()) return;
+    if (it == unidentified_.end()) return;
     const auto line = *it;
-    strangers_.erase(it);
+    unidentified_.erase(it);
     const std::string name = text_in(word, "node");
     if (begun_ || std::find(asked_.begin(), asked_.end(), name) == asked_.end()) return;
     peers_[name] = {line, text_in(word, "address"), static_cast<int>(number_in(word, "port"))};
@@ -104,14 +104,14 @@ class Leader {
       if (peers_.contains(name)) result_.nodes.push_back(name);
     const int nodes = static_cast<int>(result_.nodes.size());
     rounds_ = tournament(nodes);
-    const int most = plan_.rounds > 0 ? plan_.rounds : nodes <= most_nodes_for_all ? nodes : few_rounds;
+    const int most = plan_.rounds > 0 ? plan_.rounds : nodes <= max_nodes_for_all ? nodes : few_rounds;
     all_meet_ = static_cast<int>(rounds_.size()) <= most;
     if (!all_meet_) rounds_.resize(static_cast<std::size_t>(most));
     next_round();
   }
 
   void next_round() {
-    if (result_.rounds == static_cast<int>(rounds_.size()) && !all_meet_ && regroups_ < most_regroups) {
+    if (result_.rounds == static_cast<int>(rounds_.size()) && !all_meet_ && regroups_ < max_regroups) {
       ++regroups_;
       if (auto more = regroup(static_cast<int>(result_.nodes.size()), result_.pairs); !more.empty())
         rounds_.push_back(std::move(more));
@@ -189,7 +189,7 @@ class Leader {
   const RoundsPlan plan_;
   control::Loop loop_;
   std::unique_ptr<control::Listener> listener_;
-  std::vector<control::ChannelPtr> strangers_;
+  std::vector<control::ChannelPtr> unidentified_;
   std::map<std::string, Peer> peers_;
   control::Loop::Handle timer_;
   std::vector<Round> rounds_;
@@ -222,7 +222,7 @@ bool follow_rounds(const fs::path& folder, const std::string& node, const std::s
       return loop.stop();
     }
     json answer{{"round", number_in(order, "round")}};
-    plan.limit = Millis(std::clamp(static_cast<int>(number_in(order, "limit_ms")), 1, most_link_ms));
+    plan.limit = Millis(std::clamp(static_cast<int>(number_in(order, "limit_ms")), 1, max_link_ms));
     // Both directions and the first chunks fit into the limit several times.
     plan.seconds = std::min(LinkPlan{}.seconds, static_cast<double>(plan.limit.count()) / 1000 / 10);
     if (order.contains("serve")) {

@@ -28,7 +28,7 @@ struct NetworkResult {
   std::vector<std::string> absent;  ///< never called
   std::vector<PairResult> pairs;
   int rounds = 0;
-  PairVerdict verdict;
+  PairFindings findings;
 };
 
 /// Writes `leader.json` with `host` and a port into the folder, and leads the rounds. Throws Error when no

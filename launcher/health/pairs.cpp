@@ -39,29 +39,29 @@ std::vector<Round> tournament(int nodes) {
   return rounds;
 }
 
-PairVerdict judge_pairs(int nodes, const std::vector<PairResult>& results, const PairLimits& limits) {
-  PairVerdict verdict;
+PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, const PairLimits& limits) {
+  PairFindings findings;
   std::vector<double> rates, latencies;
   for (const auto& result : results) {
     if (result.bytes_s > 0) rates.push_back(result.bytes_s);
     if (result.latency_s > 0) latencies.push_back(result.latency_s);
   }
-  verdict.median_bytes_s = quantile(rates, 0.5), verdict.median_latency_s = quantile(latencies, 0.5);
+  findings.median_bytes_s = quantile(rates, 0.5), findings.median_latency_s = quantile(latencies, 0.5);
   // Among few nodes a bad one spoils half of all pairs: the better quarter says what is ordinary.
   const double ordinary = quantile(rates, 0.75);
   const double late = std::max(limits.latency_floor_s, limits.late * quantile(latencies, 0.25));
   for (const auto& result : results)
     if (result.bytes_s <= 0 || result.bytes_s < limits.slow * ordinary || result.latency_s > late)
-      verdict.slow.push_back(result.pair);
+      findings.slow.push_back(result.pair);
 
-  verdict.unexplained = verdict.slow;
-  const std::set<Pair> slow(verdict.slow.begin(), verdict.slow.end());
+  findings.unexplained = findings.slow;
+  const std::set<Pair> slow(findings.slow.begin(), findings.slow.end());
   for (;;) {
-    int worst = -1, most_slow = 0;
+    int worst = -1, max_slow = 0;
     double worst_part = 0;
     for (int node = 0; node < nodes; ++node) {
       const auto suspected = [&](const Pair& pair) {
-        return std::any_of(verdict.suspects.begin(), verdict.suspects.end(),
+        return std::any_of(findings.suspects.begin(), findings.suspects.end(),
                            [&](int s) { return has(pair, s); });
       };
       int all = 0, bad = 0;
@@ -69,26 +69,26 @@ PairVerdict judge_pairs(int nodes, const std::vector<PairResult>& results, const
         if (has(result.pair, node) && !suspected(result.pair)) ++all, bad += slow.contains(result.pair);
       if (bad < 2 || 2 * bad <= all) continue;
       const double part = static_cast<double>(bad) / all;
-      if (bad > most_slow || (bad == most_slow && part > worst_part))
-        worst = node, most_slow = bad, worst_part = part;
+      if (bad > max_slow || (bad == max_slow && part > worst_part))
+        worst = node, max_slow = bad, worst_part = part;
     }
     if (worst < 0) break;
-    verdict.suspects.push_back(worst);
-    std::erase_if(verdict.unexplained, [&](const Pair& pair) { return has(pair, worst); });
+    findings.suspects.push_back(worst);
+    std::erase_if(findings.unexplained, [&](const Pair& pair) { return has(pair, worst); });
   }
-  std::sort(verdict.suspects.begin(), verdict.suspects.end());
-  return verdict;
+  std::sort(findings.suspects.begin(), findings.suspects.end());
+  return findings;
 }
 
 Round regroup(int nodes, const std::vector<PairResult>& results, const PairLimits& limits) {
-  const auto verdict = judge_pairs(nodes, results, limits);
+  const auto findings = judge_pairs(nodes, results, limits);
   std::set<Pair> met;
   for (const auto& result : results) met.insert(result.pair);
   std::vector<bool> doubtful(static_cast<std::size_t>(nodes)), busy(static_cast<std::size_t>(nodes));
-  for (const auto& pair : verdict.slow)
+  for (const auto& pair : findings.slow)
     doubtful[static_cast<std::size_t>(pair.first)] = doubtful[static_cast<std::size_t>(pair.second)] = true;
   Round round;
-  for (const auto& pair : verdict.unexplained)
+  for (const auto& pair : findings.unexplained)
     for (const int node : {pair.first, pair.second}) {
       if (busy[static_cast<std::size_t>(node)]) continue;
       for (int other = 0; other < nodes; ++other) {

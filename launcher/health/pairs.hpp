@@ -26,7 +26,7 @@ struct PairLimits {
   double latency_floor_s = 0.001;  ///< ... if that is more than this: less is noise
 };
 
-struct PairVerdict {
+struct PairFindings {
   double median_bytes_s = 0, median_latency_s = 0;  ///< of pairs that could speak
   std::vector<Pair> slow;                           ///< includes those that could not speak
   std::vector<int> suspects;                        ///< nodes that slow pairs have in common
@@ -35,7 +35,7 @@ struct PairVerdict {
 /// A node is a suspect when at least two of its pairs, and more than half of them, are slow once the pairs of
 /// worse suspects are left out: one bad node makes all its partners look slow, and is the only one to look so
 /// with everyone.
-PairVerdict judge_pairs(int nodes, const std::vector<PairResult>& results, const PairLimits& limits = {});
+PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, const PairLimits& limits = {});
 
 /// One more round when few were held: each node of an unexplained slow pair meets a node whose pairs were all
 /// fast and whom it has not met. Empty when there is nothing to tell apart, or nobody to tell it with.

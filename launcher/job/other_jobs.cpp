@@ -56,8 +56,8 @@ void print_admin_lines(const RunDir& run, const std::string& job) {
 
 void back_into_the_queue(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
                          const std::string& ledger) {
-  const auto verdict = fold(run).verdict;
-  const auto failed = verdict ? verdict->exclude : std::vector<std::string>{};
+  const auto outcome = replay(run).outcome;
+  const auto failed = outcome ? outcome->exclude : std::vector<std::string>{};
   const std::set<std::string> here(failed.begin(), failed.end());
   auto doubtful = nodes_to_exclude(here, histories(ledger, roster));  // earlier jobs' failures among them
   std::erase_if(doubtful, [&](const std::string& node) { return here.contains(node); });

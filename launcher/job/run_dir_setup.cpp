@@ -105,8 +105,7 @@ void create_folders(const RunDir& run) {
   // An empty folder of the user's may have been open to others; the secret will lie here.
   if (::chmod(run.path.c_str(), 0700) != 0)
     throw system_error("cannot make " + run.path.string() + " private", errno);
-  for (const auto& folder : {run.epochs(), run.events(), run.checkpoints(), run.logs()})
-    create_folder(folder);
+  for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()}) create_folder(folder);
 }
 
 void write_run_files(const RunDir& run, const RunFiles& files) {

@@ -13,7 +13,7 @@ namespace {
 int replicas_on(const Shrinking& s, int nodes) { return nodes * s.ranks_per_node / s.group; }
 
 /// Of the replica that has the most (numerics rule 4: replica g owns parts [gP/R, (g+1)P/R)).
-int most_parts(const Shrinking& s, int nodes) {
+int max_parts(const Shrinking& s, int nodes) {
   const int replicas = replicas_on(s, nodes);
   return (s.parts + replicas - 1) / replicas;
 }
@@ -36,7 +36,7 @@ Shrinking shrinking_of(const config::RunConfig& config) {
 
 double slowdown(const Shrinking& s, int nodes) {
   expects(nodes > 0 && nodes * s.ranks_per_node % s.group == 0, "whole replicas stay");
-  return static_cast<double>(most_parts(s, nodes)) / most_parts(s, s.nodes);
+  return static_cast<double>(max_parts(s, nodes)) / max_parts(s, s.nodes);
 }
 
 double shrink_costs_s(const Shrinking& s, int nodes, double hours_left) {

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "launcher/supervise/succession.hpp"
+#include "launcher/supervise/valid_events.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -21,7 +21,7 @@ std::string four_digits(int number) {
   return text.size() < 4 ? std::string(4 - text.size(), '0') + text : text;
 }
 
-std::string file_of(int epoch) { return four_digits(epoch) + ".jsonl"; }
+std::string file_of(int term) { return four_digits(term) + ".jsonl"; }
 
 /// Sorted; empty when there is no such folder, and an Error for whatever else may hide its files.
 std::vector<std::string> list_strictly(const files::fs::path& folder) {
@@ -36,9 +36,9 @@ std::vector<std::string> list_strictly(const files::fs::path& folder) {
 }
 }  // namespace
 
-int highest_epoch(const RunDir& run) {
+int highest_term(const RunDir& run) {
   int highest = 0;
-  for (const auto& name : files::list(run.epochs())) {
+  for (const auto& name : files::list(run.terms())) {
     int number = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
     if (error == std::errc{} && end == name.data() + name.size()) highest = std::max(highest, number);
@@ -46,22 +46,22 @@ int highest_epoch(const RunDir& run) {
   return highest;
 }
 
-bool take_epoch(const RunDir& run, int number, const std::string& node) {
+bool take_term(const RunDir& run, int number, const std::string& node) {
   const json who = {{"schema_version", 1}, {"node", node}, {"pid", ::getpid()}, {"time", utc_now()}};
-  return files::create_exclusively(run.epochs() / four_digits(number), who.dump() + "\n");
+  return files::create_exclusively(run.terms() / four_digits(number), who.dump() + "\n");
 }
 
-Journal::Journal(const RunDir& run, int epoch)
-    : path_(run.events() / file_of(epoch)),
+Journal::Journal(const RunDir& run, int term)
+    : path_(run.events() / file_of(term)),
       fd_(files::open(path_, O_WRONLY | O_CREAT | O_APPEND, 0600)),
-      epoch_(epoch) {
+      term_(term) {
   files::sync_folder(run.events());
   good_ = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(fd_.get(), 0, SEEK_END)));
 }
 
 json Journal::completed(json event) {
   const double now = unix_seconds();
-  event["schema_version"] = 1, event["epoch"] = epoch_, event["seq"] = ++seq_,
+  event["schema_version"] = 1, event["term"] = term_, event["seq"] = ++seq_,
   event["unix"] = event.value("unix", now), event["time"] = utc_iso8601(event["unix"].get<double>());
   return event;
 }
@@ -97,14 +97,14 @@ void Journal::write_all(const std::vector<json>& events) {
   }
 }
 
-std::vector<json> read_events(const RunDir& run, int own_epoch) {
-  std::vector<std::vector<json>> epochs;
+std::vector<json> read_events(const RunDir& run, int own_term) {
+  std::vector<std::vector<json>> terms;
   const auto names = list_strictly(run.events());
-  if (own_epoch > 0 && !std::binary_search(names.begin(), names.end(), file_of(own_epoch)))
+  if (own_term > 0 && !std::binary_search(names.begin(), names.end(), file_of(own_term)))
     throw Error(Exit::transient, "the event log cannot be read",
                 "this leader's own file is not in its folder");
   for (const auto& name : names) {
-    auto& events = epochs.emplace_back();
+    auto& events = terms.emplace_back();
     const std::string text = files::read_text(run.events() / name);
     for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
          begin = end + 1) {
@@ -113,10 +113,10 @@ std::vector<json> read_events(const RunDir& run, int own_epoch) {
       if (event.is_object()) events.push_back(std::move(event));
     }
   }
-  return that_count(std::move(epochs));
+  return valid_events(std::move(terms));
 }
 
-RunState fold(const RunDir& run) {
+RunState replay(const RunDir& run) {
   RunState state;
   for (const auto& event : read_events(run)) apply_event(state, event);
   return state;

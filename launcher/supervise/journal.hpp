@@ -1,6 +1,6 @@
 #pragma once
-// The event log: events/NNNN.jsonl, one file per epoch, one writer, one line per decision, synced before the
-// decision is acted upon. And epoch/NNNN, the files that make leadership a number.
+// The event log: events/NNNN.jsonl, one file per term, one writer, one line per decision, synced before the
+// decision is acted upon. And term/NNNN, the files by which a leader takes a term.
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -11,17 +11,17 @@
 
 namespace holdfast::launcher {
 
-/// The highest epoch that anybody has taken; 0: none.
-int highest_epoch(const RunDir& run);
-/// Takes epoch `number`; false when somebody else has it. Throws Error when the shared file system does not
+/// The highest term that anybody has taken; 0: none.
+int highest_term(const RunDir& run);
+/// Takes term `number`; false when somebody else has it. Throws Error when the shared file system does not
 /// answer.
-bool take_epoch(const RunDir& run, int number, const std::string& node);
+bool take_term(const RunDir& run, int number, const std::string& node);
 
 class Journal {
  public:
-  /// Opens this epoch's file for appending.
-  Journal(const RunDir& run, int epoch);
-  /// Completes the event with schema_version, epoch, seq, time and (unless it has one) unix, writes it and
+  /// Opens this term's file for appending.
+  Journal(const RunDir& run, int term);
+  /// Completes the event with schema_version, term, seq, time and (unless it has one) unix, writes it and
   /// syncs. Returns what was written.
   nlohmann::json write(nlohmann::json event);
   /// Several at once, with one sync. After an Error nothing of them counts: the next call takes back what had
@@ -33,17 +33,17 @@ class Journal {
   void append(const std::string& lines);
   files::fs::path path_;
   files::Fd fd_;
-  int epoch_;
+  int term_;
   int seq_ = 0;
   std::uint64_t good_ = 0;  ///< bytes that are synced
   bool torn_ = false;       ///< more may lie behind them
 };
 
-/// All events of all epochs in order. A torn last line of a file (its writer died) is left out, and so is
-/// what was written after a successor had read the log (succession.hpp). `own_epoch`: of a leader that has
+/// All events of all terms in order. A torn last line of a file (its writer died) is left out, and so is
+/// what was written after a successor had read the log (valid_events.hpp). `own_term`: of a leader that has
 /// just opened its file; a folder that does not show it does not show the others' files either. Throws Error
 /// when the folder or a file cannot be read: whoever took that for an empty log would void everything in it.
-std::vector<nlohmann::json> read_events(const RunDir& run, int own_epoch = 0);
-RunState fold(const RunDir& run);
+std::vector<nlohmann::json> read_events(const RunDir& run, int own_term = 0);
+RunState replay(const RunDir& run);
 
 }  // namespace holdfast::launcher

@@ -19,10 +19,10 @@ namespace {
 using nlohmann::json;
 
 constexpr double day = 86400, fading_s = 7 * day;
-constexpr double least_weight = 0.05;         // of a failure three weeks ago
-constexpr std::size_t most_line = 4096;       // one write of this size is not torn by others'
-constexpr std::size_t most_evidence = 1024;   // bytes, before JSON escapes
-constexpr std::size_t most_read = 256 << 10;  // of a file's end: a thousand failures
+constexpr double least_weight = 0.05;        // of a failure three weeks ago
+constexpr std::size_t max_line = 4096;       // one write of this size is not torn by others'
+constexpr std::size_t max_evidence = 1024;   // bytes, before JSON escapes
+constexpr std::size_t max_read = 256 << 10;  // of a file's end: a thousand failures
 constexpr std::size_t last_kept = 5;
 
 /// A file name and nothing else: others write into a shared ledger, and names come from SLURM.
@@ -48,13 +48,13 @@ std::string to_line(const LedgerEntry& e) {
   json line = {{"time", e.time},
                {"job", printable(e.job, 64)},
                {"cause", printable(e.cause, 64)},
-               {"evidence", printable(e.evidence, most_evidence)},
+               {"evidence", printable(e.evidence, max_evidence)},
                {"hardware", e.hardware}};
   if (e.xid != 0) line["xid"] = e.xid;
   if (!e.gpu.empty()) line["gpu"] = printable(e.gpu, 64);
   constexpr auto damaged_text = json::error_handler_t::replace;
   std::string text = line.dump(-1, ' ', true, damaged_text);
-  if (text.size() + 2 > most_line) line["evidence"] = "", text = line.dump(-1, ' ', true, damaged_text);
+  if (text.size() + 2 > max_line) line["evidence"] = "", text = line.dump(-1, ' ', true, damaged_text);
   return text + "\n";
 }
 
@@ -72,7 +72,7 @@ bool read_line(std::string_view text, double now, LedgerEntry& e) {
   e.time = line["time"].get<double>();
   if (!std::isfinite(e.time) || e.time > now + day) return false;
   e.hardware = line["hardware"].get<bool>();
-  e.job = words("job", 64), e.cause = words("cause", 64), e.evidence = words("evidence", most_evidence);
+  e.job = words("job", 64), e.cause = words("cause", 64), e.evidence = words("evidence", max_evidence);
   e.gpu = words("gpu", 64);
   const auto xid = line.find("xid");
   e.xid = xid != line.end() && xid->is_number_integer() ? xid->get<int>() : 0;
@@ -87,11 +87,11 @@ std::string read_tail(const fs::path& file) {
   struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "";
   const auto size = static_cast<std::size_t>(facts.st_size);
-  std::string text(std::min(size, most_read), '\0');
+  std::string text(std::min(size, max_read), '\0');
   const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
   if (got < 0) throw system_error("cannot read " + file.string(), errno);
   text.resize(static_cast<std::size_t>(got));
-  if (size > most_read) text.erase(0, std::min(text.find('\n'), text.size()));
+  if (size > max_read) text.erase(0, std::min(text.find('\n'), text.size()));
   return text;
 }
 
@@ -159,16 +159,16 @@ std::map<std::string, NodeHistory> read_ledger(const fs::path& folder, const std
 
 std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_here,
                                           const std::map<std::string, NodeHistory>& histories,
-                                          int most_lemons) {
-  std::vector<std::pair<double, std::string>> lemons;
+                                          int max_bad_nodes) {
+  std::vector<std::pair<double, std::string>> bad_nodes;
   for (const auto& [node, history] : histories)
-    if (history.weight > lemon_weight && !failed_here.contains(node))
-      lemons.emplace_back(-history.weight, node);
-  std::sort(lemons.begin(), lemons.end());
-  if (lemons.size() > static_cast<std::size_t>(std::max(0, most_lemons)))
-    lemons.resize(static_cast<std::size_t>(std::max(0, most_lemons)));
+    if (history.weight > bad_node_weight && !failed_here.contains(node))
+      bad_nodes.emplace_back(-history.weight, node);
+  std::sort(bad_nodes.begin(), bad_nodes.end());
+  if (bad_nodes.size() > static_cast<std::size_t>(std::max(0, max_bad_nodes)))
+    bad_nodes.resize(static_cast<std::size_t>(std::max(0, max_bad_nodes)));
   std::set<std::string> out = failed_here;
-  for (const auto& lemon : lemons) out.insert(lemon.second);
+  for (const auto& bad_node : bad_nodes) out.insert(bad_node.second);
   return {out.begin(), out.end()};
 }
 

@@ -37,12 +37,12 @@ std::map<std::string, NodeHistory> read_ledger(const std::filesystem::path& fold
                                                const std::vector<std::string>& nodes, double now,
                                                std::string& problem);
 
-/// Nodes that fail again and again take many jobs with them. More than this weight makes one.
-constexpr double lemon_weight = 3;
-/// Nodes that a requeued job should not get: those that failed in this job, and lemons, the worst
-/// `most_lemons` at most: a fault of the network must not empty the cluster. Sorted by name.
+/// A node that fails again and again ends many jobs: with more than this weight it is a bad node.
+constexpr double bad_node_weight = 3;
+/// Nodes that a requeued job should not get: those that failed in this job, and bad nodes, but only the
+/// worst `max_bad_nodes` of these: a fault of the network must not empty the cluster. Sorted by name.
 std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_here,
                                           const std::map<std::string, NodeHistory>& histories,
-                                          int most_lemons = 8);
+                                          int max_bad_nodes = 8);
 
 }  // namespace holdfast::launcher

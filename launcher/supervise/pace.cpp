@@ -46,7 +46,7 @@ bool holds_up(const StillRank& other, const StillRank& waiting) {
 }
 
 constexpr double newest_weighs = 0.2;  // in the smoothed time
-constexpr double most_of_one = 4;      // medians: one step alone, however slow, makes no straggler
+constexpr double max_of_one_step = 4;  // medians: one step alone, however slow, makes no straggler
 constexpr int steps_in_a_row = 10;
 constexpr double noise = 4;  // times the usual distance from the median
 
@@ -171,7 +171,7 @@ void Stragglers::computed(int rank, std::int64_t step, double seconds) {
   if (step == own.step || !(seconds > 0)) return;
   if (own.step < 0) own.smoothed = seconds;
   own.step = step;
-  if (median_ > 0) seconds = std::min(seconds, most_of_one * median_);
+  if (median_ > 0) seconds = std::min(seconds, max_of_one_step * median_);
   own.jitter += newest_weighs * (std::abs(seconds - own.smoothed) - own.jitter);
   own.smoothed += newest_weighs * (seconds - own.smoothed);
   if (++told_ >= ranks_.size()) weigh();

@@ -84,38 +84,38 @@ std::string in_common(const Situation& s, const std::string& known) {
                      s.limits.assumed_progress_s);
 }
 
-RunState::Verdict verdict_of(const PolicyRow& row, const Facts& facts, const Situation& s,
-                             const Failure& failure) {
-  RunState::Verdict v;
-  v.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
-  v.status = "failed", v.why = failure.evidence;
-  if (facts.final_code != 0) return v;
+RunOutcome outcome_of(const PolicyRow& row, const Facts& facts, const Situation& s, const Failure& failure) {
+  RunOutcome outcome;
+  outcome.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
+  outcome.status = "failed", outcome.why = failure.evidence;
+  if (facts.final_code != 0) return outcome;
   if (row.answer == Answer::requeue && facts.later) {
-    v.status = "requeued";
+    outcome.status = "requeued";
   } else if (row.answer == Answer::requeue) {
-    v.status = "requeued", v.exclude = to_exclude(s.state);
-    v.why += "; no spare node is left";
-    if (!v.exclude.empty())
-      v.why += fmt::format("; the next job does without {}", fmt::join(v.exclude, ", "));
-  } else if (v.exit_code == code(Exit::out_of_spares)) {
-    v.status = "out_of_spares", v.why += "; no spare node is left";
+    outcome.status = "requeued", outcome.exclude = to_exclude(s.state);
+    outcome.why += "; no spare node is left";
+    if (!outcome.exclude.empty())
+      outcome.why += fmt::format("; the next job does without {}", fmt::join(outcome.exclude, ", "));
+  } else if (outcome.exit_code == code(Exit::out_of_spares)) {
+    outcome.status = "out_of_spares", outcome.why += "; no spare node is left";
   } else if (facts.same_again) {
-    v.why += "; another try would fail the same way on any node";
+    outcome.why += "; another try would fail the same way on any node";
   } else if (facts.same_step) {
-    v.why = fmt::format("{} attempts in a row {} on healthy nodes; last: {}", s.state.same_step_count,
-                        in_common(s, fmt::format("ended at step {}", s.state.same_step)), failure.evidence);
+    outcome.why =
+        fmt::format("{} attempts in a row {} on healthy nodes; last: {}", s.state.same_step_count,
+                    in_common(s, fmt::format("ended at step {}", s.state.same_step)), failure.evidence);
   } else if (facts.no_progress) {
-    v.why = fmt::format("{} attempts in a row {}; last: {}", s.state.no_progress,
-                        in_common(s, "brought neither a new step nor a checkpoint"), failure.evidence);
+    outcome.why = fmt::format("{} attempts in a row {}; last: {}", s.state.no_progress,
+                              in_common(s, "brought neither a new step nor a checkpoint"), failure.evidence);
   } else if (facts.restarts_used) {
-    v.why = fmt::format("supervise.max_restarts = {} is used up; last: {}", s.limits.max_restarts,
-                        failure.evidence);
+    outcome.why = fmt::format("supervise.max_restarts = {} is used up; last: {}", s.limits.max_restarts,
+                              failure.evidence);
   } else if (facts.setbacks_used) {
-    v.status = "requeued";
-    v.why = fmt::format("the infrastructure ended {} attempts in a row before a new step; last: {}",
-                        s.state.setbacks, failure.evidence);
+    outcome.status = "requeued";
+    outcome.why = fmt::format("the infrastructure ended {} attempts in a row before a new step; last: {}",
+                              s.state.setbacks, failure.evidence);
   }
-  return v;
+  return outcome;
 }
 
 }  // namespace
@@ -269,14 +269,14 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   d.answer = row.answer, d.because = row.when;
   switch (row.answer) {
     case Answer::stop:
-      d.stop = verdict_of(row, facts, s, failure);
+      d.stop = outcome_of(row, facts, s, failure);
       return d;
     case Answer::requeue:
       // Nodes that are left may hold all of the state, in memory that goes with this job.
       if (worth_saving && smaller && !facts.later)
         d.placement = *smaller;
       else
-        d.stop = verdict_of(row, facts, s, failure);
+        d.stop = outcome_of(row, facts, s, failure);
       return d;
     case Answer::restart:
       d.placement = grown(s.roster, s.state, s.placement, s.views, s.shrinking);

@@ -114,8 +114,8 @@ struct Situation {
 struct Decision {
   Answer answer = Answer::restart;
   std::string because;  ///< the row, in words
-  /// stop, and requeue where nothing can or need be saved first: the verdict ...
-  std::optional<RunState::Verdict> stop;
+  /// stop, and requeue where nothing can or need be saved first: the run outcome ...
+  std::optional<RunOutcome> stop;
   /// ... else the placement to go on with (slot -> node). With requeue: of the nodes that still hold all of
   /// the state, to save it.
   std::vector<int> placement;

@@ -49,13 +49,13 @@ json result_of(const RunState& s) {
                         {"last_step", a.reports ? json(a.last_step) : json(nullptr)},
                         {"placement", a.placement}});
   }
-  const double wall = s.verdict ? s.verdict->at - s.began_at : 0;
+  const double wall = s.outcome ? s.outcome->at - s.began_at : 0;
   json result = {{"schema_version", 1},
-                 {"status", s.verdict ? s.verdict->status : "running"},
-                 {"exit_code", s.verdict ? json(s.verdict->exit_code) : json(nullptr)},
-                 {"why", s.verdict ? s.verdict->why : ""},
+                 {"status", s.outcome ? s.outcome->status : "running"},
+                 {"exit_code", s.outcome ? json(s.outcome->exit_code) : json(nullptr)},
+                 {"why", s.outcome ? s.outcome->why : ""},
                  {"job", s.job},
-                 {"exclude", s.verdict ? s.verdict->exclude : std::vector<std::string>{}},
+                 {"exclude", s.outcome ? s.outcome->exclude : std::vector<std::string>{}},
                  {"attempts", attempts},
                  {"durable_step", s.durable_step},
                  {"wall_s", wall},
@@ -64,7 +64,7 @@ json result_of(const RunState& s) {
                  {"final_loss", nullptr},
                  {"state_digest", nullptr},
                  {"tokens", nullptr}};
-  if (s.verdict) result["epoch"] = s.verdict->epoch;
+  if (s.outcome) result["term"] = s.outcome->term;
   if (s.final_state) {
     result["final_step"] = s.final_state->step, result["tokens"] = s.final_state->tokens;
     result["state_digest"] = s.final_state->state_digest;
@@ -73,8 +73,8 @@ json result_of(const RunState& s) {
   return result;
 }
 
-std::optional<int> code_of(const json& result, const std::string& allocation, int epoch) {
-  if (result.value("job", "") != allocation || result.value("epoch", 0) != epoch) return std::nullopt;
+std::optional<int> code_of(const json& result, const std::string& allocation, int term) {
+  if (result.value("job", "") != allocation || result.value("term", 0) != term) return std::nullopt;
   return result.value("exit_code", 1);
 }
 

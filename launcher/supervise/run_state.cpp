@@ -32,7 +32,7 @@ void elected(RunState& s, const json& e) {
   s.leader = e.value("node", "");
   const std::string job = e.value("job", "");
   if (job == s.job) return;
-  // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier verdict no longer
+  // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier outcome no longer
   // binds.
   s.job = job;
   if (s.attempt_live()) {
@@ -41,25 +41,25 @@ void elected(RunState& s, const json& e) {
     last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
-  s.job_epoch = e.value("epoch", 0);
+  s.job_term = e.value("term", 0);
   // Whoever submits a run again that was stopped has changed something, and wants to see it tried.
-  if (s.verdict && s.verdict->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
+  if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
   s.failed_starts.clear(), s.setbacks = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
   s.evicting.clear(), s.evicting_since.reset(), s.paused = false;
-  s.verdict.reset(), s.drain.reset();
+  s.outcome.reset(), s.drain.reset();
   s.same_step_count = 0, s.same_step = -1;
 }
 
 void planned(RunState& s, const json& e) {
   AttemptRecord a;
-  a.number = e.value("attempt", 0), a.epoch = e.value("epoch", 0);
+  a.number = e.value("attempt", 0), a.term = e.value("term", 0);
   a.placement = e.value("placement", std::vector<std::string>{});
   a.planned_at = e.value("unix", 0.0);
   a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
-  s.verdicts.clear();
+  s.commit_outcomes.clear();
 }
 
 void started(RunState& s, const json& e) {
@@ -137,7 +137,7 @@ void ended(RunState& s, const json& e) {
 void checkpoint(RunState& s, const json& e, bool durable) {
   const auto step = e.value("step", std::int64_t{-1});
   const int number = e.value("attempt", 0);
-  if (!s.attempts.empty() && number == s.attempts.back().number) s.verdicts[step] = durable;
+  if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
   // What an attempt has written since its state may have been wrong is of no use, however whole it is.
   if (!durable || (s.trusted_step >= 0 && number <= s.tainted_attempt && step > s.trusted_step)) return;
   s.durable_step = std::max(s.durable_step, step);
@@ -208,7 +208,7 @@ bool RunState::hold_ranks() const {
 
 std::vector<std::int64_t> newest_durable(const RunState& state) {
   std::vector<std::int64_t> steps(state.durable.rbegin(), state.durable.rend());
-  steps.resize(std::min(steps.size(), control::most_durable_steps));
+  steps.resize(std::min(steps.size(), control::max_durable_steps));
   return steps;
 }
 
@@ -266,12 +266,12 @@ void apply_event(RunState& s, const json& e) {
                                         loss.is_number() ? loss.get<double>() : std::nan(""),
                                         e.value("state_digest", "")};
   } else if (what == "run_finished") {
-    s.verdict = RunState::Verdict{e.value("exit_code", 1),
-                                  e.value("status", ""),
-                                  e.value("why", ""),
-                                  e.value("unix", 0.0),
-                                  e.value("exclude", std::vector<std::string>{}),
-                                  e.value("epoch", 0)};
+    s.outcome = RunOutcome{e.value("exit_code", 1),
+                           e.value("status", ""),
+                           e.value("why", ""),
+                           e.value("unix", 0.0),
+                           e.value("exclude", std::vector<std::string>{}),
+                           e.value("term", 0)};
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a run has come to: the fold of its event log. The leader changes it only by applying the events that
-// it records, so a new leader that folds the log knows exactly what the old one knew.
+// The state of a run, replayed from its event log. The leader changes it only by applying the events that it
+// records, so a new leader that replays the log knows exactly what the old one knew.
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,7 @@ namespace holdfast::launcher {
 
 /// One attempt, as result.json lists it.
 struct AttemptRecord {
-  int number = 0, epoch = 0;            ///< epoch: the leadership under which its ranks were started
+  int number = 0, term = 0;             ///< term: of the leader that started its ranks
   std::vector<std::string> placement;   ///< slot -> node name
   std::string host;                     ///< node that mpirun was started on; "": none, or not yet
   double planned_at = 0;                ///< Unix seconds
@@ -48,10 +48,19 @@ struct KnownPace {
   bool operator==(const KnownPace&) const = default;
 };
 
+/// How a run or its allocation ended.
+struct RunOutcome {
+  int exit_code = 0;
+  std::string status, why;
+  double at = 0;
+  std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
+  int term = 0;                           ///< of the leader that decided it
+};
+
 struct RunState {
   double began_at = 0;
   std::string job;     ///< allocation: job id and restart count
-  int job_epoch = 0;   ///< the first of this allocation
+  int job_term = 0;    ///< the first of this allocation
   std::string leader;  ///< the newest leader's node
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
@@ -72,10 +81,10 @@ struct RunState {
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
   int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
-  std::map<std::string, KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
-  std::map<std::int64_t, bool> verdicts;  ///< of the last attempt's checkpoints: durable or dropped
-  std::int64_t same_step = -1;            ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;                ///< ... and how many in a row ended there
+  std::map<std::string, KnownPace> pace;         ///< of this job; by phase, and "step" for whole steps
+  std::map<std::int64_t, bool> commit_outcomes;  ///< of the last attempt's checkpoints: durable or dropped
+  std::int64_t same_step = -1;                   ///< where the last attempt on healthy nodes ended ...
+  int same_step_count = 0;                       ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
   /// Asked for and not yet done: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.
@@ -86,18 +95,11 @@ struct RunState {
     bool for_good = false;  ///< somebody has ordered the end of the run: the job is not queued again
   };
   std::optional<Draining> drain;
-  struct Verdict {
-    int exit_code = 0;
-    std::string status, why;
-    double at = 0;
-    std::vector<std::string> exclude = {};  ///< nodes that the next job should not get
-    int epoch = 0;                          ///< of the leader that said it
-  };
-  std::optional<Verdict> verdict;  ///< the run is over
+  std::optional<RunOutcome> outcome;  ///< set once the run is over
 
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
   /// Are there attempts of this allocation?
-  bool attempted() const { return !attempts.empty() && attempts.back().epoch >= job_epoch; }
+  bool attempted() const { return !attempts.empty() && attempts.back().term >= job_term; }
   /// What the ranks of the attempt must have been told: every leader says it to every agent it reaches.
   std::optional<control::Drain> asked_of_ranks() const;
   /// Are the ranks to hold? Not while they are asked to end.
@@ -112,7 +114,7 @@ void apply_event(RunState& state, const nlohmann::json& event);
 
 /// result.json (contract 1): result.cpp.
 nlohmann::json result_of(const RunState& state);
-/// The exit code, when `result` is the word of `epoch`'s leader in this allocation (RunState::job).
-std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int epoch);
+/// The exit code, when `result` is the word of `term`'s leader in this allocation (RunState::job).
+std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int term);
 
 }  // namespace holdfast::launcher

@@ -15,11 +15,11 @@ bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durab
 
 std::string headline(const StatusFacts& f) {
   const RunState& s = f.state;
-  if (s.verdict)
-    return s.verdict->exit_code == 0
+  if (s.outcome)
+    return s.outcome->exit_code == 0
                ? "done"
-               : fmt::format("{} (exit {}{}{})", s.verdict->status, s.verdict->exit_code,
-                             s.verdict->why.empty() ? "" : ": ", s.verdict->why);
+               : fmt::format("{} (exit {}{}{})", s.outcome->status, s.outcome->exit_code,
+                             s.outcome->why.empty() ? "" : ": ", s.outcome->why);
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)
@@ -111,7 +111,7 @@ std::string status_text(const StatusFacts& f) {
   for (const auto& [node, why] : s.unfit) text += fmt::format("unfit       {} {}\n", node, why);
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
-  if (f.epoch > 0) text += fmt::format("leader      {}, epoch {}\n", f.leader, f.epoch);
+  if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.leader, f.term);
   text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} is durable\n", s.durable_step)
           : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
@@ -129,7 +129,7 @@ json status_json(const StatusFacts& f) {
   j["suspects"] = f.state.suspects, j["unfit"] = f.state.unfit, j["failures"] = f.state.failures;
   j["paused"] = f.state.paused;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
-  j["leader"] = f.leader, j["epoch"] = f.epoch;
+  j["leader"] = f.leader, j["term"] = f.term;
   j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
   return j;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What `holdfast status` shows: the fold of the event log and the last line of the metrics, as text and as
+// What `holdfast status` shows: the state replayed from the event log and the last line of the metrics, as text and as
 // JSON. Pure.
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,8 +14,8 @@ struct StatusFacts {
   std::string name;        ///< run.name
   std::int64_t steps = 0;  ///< train.steps
   RunState state;
-  int epoch = 0;
-  std::string leader;                       ///< node of the highest epoch
+  int term = 0;
+  std::string leader;                       ///< node of the highest term
   std::optional<Roster> roster;             ///< absent: `holdfast run` has not started yet
   std::optional<nlohmann::json> last_step;  ///< last whole line of metrics.jsonl
   bool own_trainer = true;                  ///< the ranks are holdfast-train

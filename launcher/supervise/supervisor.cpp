@@ -28,14 +28,14 @@ const char* name_of(Stage stage) {
 
 RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved)}; }
 
-Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
+Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
                        RunState state, double now, double unix_now, RunFacts facts)
     : roster_(std::move(roster)),
       limits_(limits),
       facts_(facts),
       drain_s_(drain_s),
       through_mpirun_(through_mpirun),
-      epoch_(epoch),
+      term_(term),
       state_(std::move(state)),
       now_(now),
       unix_offset_(unix_now - now),
@@ -225,14 +225,14 @@ void Supervisor::mpirun_exited(int node, const control::MpirunExited& what) {
   take_end({-1, node, what.status, "", now_});
 }
 
-void Supervisor::checkpoint_decided(const control::Verdict& verdict, const std::string& note) {
-  record({{"event", verdict.durable ? "checkpoint_durable" : "checkpoint_dropped"},
-          {"attempt", verdict.attempt},
-          {"step", verdict.step},
+void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note) {
+  record({{"event", outcome.durable ? "checkpoint_durable" : "checkpoint_dropped"},
+          {"attempt", outcome.attempt},
+          {"step", outcome.step},
           {"note", note}});
-  if (!verdict.durable || verdict.attempt != attempt()) return;
+  if (!outcome.durable || outcome.attempt != attempt()) return;
   // A vote says that its rank has come so far, and may overtake the beat that says so.
-  for (auto& rank : ranks_) rank.step = std::max(rank.step, verdict.step);
+  for (auto& rank : ranks_) rank.step = std::max(rank.step, outcome.step);
 }
 
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {

@@ -88,10 +88,10 @@ RunFacts run_facts_of(const config::RunConfig& resolved);
 
 class Supervisor {
  public:
-  /// `state` is the fold of the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
+  /// `state` is replayed from the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
   /// for people. `drain_s`: a run that is told to end has so long. `through_mpirun`: ranks are started by an
   /// mpirun whose life matters.
-  Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int epoch,
+  Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
              RunState state, double now, double unix_now, RunFacts facts = {});
 
   /// The moment of everything that is told next.
@@ -107,7 +107,7 @@ class Supervisor {
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
   void mpirun_exited(int node, const control::MpirunExited& what);
-  void checkpoint_decided(const control::Verdict& verdict, const std::string& note);
+  void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);
@@ -131,7 +131,7 @@ class Supervisor {
  private:
   struct Node {
     bool connected = false;
-    double last_beat = -1;  ///< -1: never heard in this epoch
+    double last_beat = -1;  ///< -1: never heard in this term
     int cleared = 0;        ///< attempts below this are ended there
     bool mpirun = false;
     int attempt = 0;
@@ -205,7 +205,7 @@ class Supervisor {
   void fail(Failure failure);
   void judge_nodes(const Failure& failure);
   void carry_out(Decision decision, const Failure& failure);
-  void finish(RunState::Verdict verdict);
+  void finish(RunOutcome outcome);
   double hours_left() const;
   std::int64_t trusted_before(const control::RankDoubt& what) const;
 
@@ -228,7 +228,7 @@ class Supervisor {
   void evict(int node, const std::string& reason);
   void check_eviction();
   Failure eviction(const std::string& note) const;
-  RunState::Verdict drained() const;
+  RunOutcome drained() const;
 
   // supervisor_orders.cpp
   control::OrderTaken order_eviction(const control::Order& what, const std::string& by);
@@ -246,7 +246,7 @@ class Supervisor {
   RunFacts facts_;
   int drain_s_;
   bool through_mpirun_;
-  int epoch_;
+  int term_;
   RunState state_;
   double now_, unix_offset_, began_;
   Stage stage_ = Stage::gathering;

@@ -13,7 +13,7 @@ namespace holdfast::launcher {
 void Supervisor::drain(const control::Drain& asked) { drain(asked, false); }
 
 void Supervisor::drain(const control::Drain& asked, bool for_good) {
-  if (stage_ == Stage::over || state_.verdict) return;
+  if (stage_ == Stage::over || state_.outcome) return;
   const bool known = state_.drain && (state_.drain->what.stop || !asked.stop);
   if (known && (!for_good || state_.drain->for_good)) return;
   record({{"event", "drain"},
@@ -46,7 +46,7 @@ void Supervisor::tell_ranks() {
 bool Supervisor::worth_saving() const {
   // What the live ranks of another program have, and could load again, only they know.
   if (!facts_.own_trainer && state_.attempt_live() && ranks_hear()) return true;
-  for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->epoch >= state_.job_epoch; ++a) {
+  for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->term >= state_.job_term; ++a) {
     if (!a->restored) continue;
     // What may be wrong must not be saved.
     if (state_.trusted_step >= 0 && a->number <= state_.tainted_attempt) return false;
@@ -88,10 +88,10 @@ void Supervisor::check_eviction() {
       fmt::format("the ranks have not {} within {} s", ranks_follow() ? "saved" : "ended", drain_s_)));
 }
 
-RunState::Verdict Supervisor::drained() const {
+RunOutcome Supervisor::drained() const {
   std::int64_t reached = highest_step();
   for (const auto& a : state_.attempts)
-    if (a.epoch >= state_.job_epoch) reached = std::max(reached, a.last_step);
+    if (a.term >= state_.job_term) reached = std::max(reached, a.last_step);
   const std::int64_t durable = std::max<std::int64_t>(0, state_.durable_step);
   std::string why = state_.drain->what.reason;
   if (!saves_are_known())

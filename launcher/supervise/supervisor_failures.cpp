@@ -260,25 +260,25 @@ std::int64_t Supervisor::trusted_before(const control::RankDoubt& what) const {
   return after == state_.durable.begin() ? 0 : *std::prev(after);
 }
 
-void Supervisor::finish(RunState::Verdict verdict) {
+void Supervisor::finish(RunOutcome outcome) {
   if (state_.attempt_live()) {
     json ended = {{"event", "attempt_ended"},
                   {"attempt", attempt()},
-                  {"cause", verdict.status},
+                  {"cause", outcome.status},
                   {"step", highest_step()},
                   {"counts", false}};
     tell_progress(ended);
     record(std::move(ended));
   }
   json event = {{"event", "run_finished"},
-                {"exit_code", verdict.exit_code},
-                {"status", verdict.status},
-                {"why", verdict.why},
-                {"epoch", epoch_}};
-  if (verdict.exit_code == static_cast<int>(Exit::transient)) event["exclude"] = to_exclude(state_);
+                {"exit_code", outcome.exit_code},
+                {"status", outcome.status},
+                {"why", outcome.why},
+                {"term", term_}};
+  if (outcome.exit_code == static_cast<int>(Exit::transient)) event["exclude"] = to_exclude(state_);
   record(std::move(event));
   stage_ = Stage::over;
-  actions_.push_back(FinishRun{verdict.exit_code});
+  actions_.push_back(FinishRun{outcome.exit_code});
 }
 
 }  // namespace holdfast::launcher

@@ -24,7 +24,7 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
   const auto taken = [&](std::string says) { return control::OrderTaken{what.id, true, std::move(says)}; };
   const auto refused = [&](std::string says) { return control::OrderTaken{what.id, false, std::move(says)}; };
   if (what.verb == Verb::spares) return taken(spares_text());
-  if (stage_ == Stage::over || state_.verdict) return refused("the run is over");
+  if (stage_ == Stage::over || state_.outcome) return refused("the run is over");
   const std::string by = what.by.empty() ? "an order" : "an order of " + what.by;
   switch (what.verb) {
     case Verb::save:

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using Fitness = control::NodeHealth::Fitness;
 
-constexpr std::size_t most_of_why = 200;  // bytes: the answer about all nodes is one message
+constexpr std::size_t max_of_why = 200;  // bytes: the answer about all nodes is one message
 
 const char* name_of(Fitness fitness) {
   switch (fitness) {
@@ -124,7 +124,7 @@ std::string Supervisor::spares_text() const {
                    {"unit", known.unit},
                    {"batch_host", n == roster_.batch_host},
                    {"fitness", name_of(node.health.fitness)},
-                   {"why", node.health.why.substr(0, most_of_why)},
+                   {"why", node.health.why.substr(0, max_of_why)},
                    {"numerics_agree", all[static_cast<std::size_t>(n)].numerics_agree},
                    {"failures", failures == state_.failures.end() ? 0 : failures->second},
                    {"past_failures", known.past_failures},

@@ -98,7 +98,7 @@ void Supervisor::lose_silent_nodes() {
     } else {
       // Never heard under this leader: at the first start agents may be slow to come, after a takeover they
       // are there or not.
-      const bool took_over = state_.attempted() && state_.job_epoch != epoch_;
+      const bool took_over = state_.attempted() && state_.job_term != term_;
       const double patience = took_over ? 1e-3 * limits_.node_silence_ms : limits_.start_s;
       if (now_ - began_ > patience)
         silent_node(n, now_ - began_,
@@ -137,9 +137,9 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
 }
 
 void Supervisor::check_gathering() {
-  if (state_.verdict) {  // the last leader wrote the end but did not live to tell it
+  if (state_.outcome) {  // the last leader wrote the end but did not live to tell it
     stage_ = Stage::over;
-    actions_.push_back(FinishRun{state_.verdict->exit_code});
+    actions_.push_back(FinishRun{state_.outcome->exit_code});
     return;
   }
   for (const int n : placement_)
@@ -213,7 +213,7 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
   const double wait_s = wait_after(state_.setbacks);
   launch_at_ = now_ + wait_s;
   json planned = {
-      {"event", "attempt_planned"}, {"attempt", attempt() + 1},           {"epoch", epoch_},
+      {"event", "attempt_planned"}, {"attempt", attempt() + 1},           {"term", term_},
       {"placement", names},         {"answer", name_of(decision.answer)}, {"because", decision.because}};
   if (wait_s > 0) planned["wait_s"] = wait_s;
   record(std::move(planned));

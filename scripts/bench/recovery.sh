@@ -77,7 +77,7 @@ break_leader() {
   before=$(adoptions)
   when=$(on "$node" "kill -KILL $(leader_pid "$run")")
   is_broken kill-leader "$node" "$when"
-  soon 60 adopted_since "$before" || story "$run"
+  soon 60 adopted_since "$before" || show_record "$run"
   sleep 10 # the pauses of its steps are looked at for so long
 }
 

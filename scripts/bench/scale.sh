@@ -30,13 +30,13 @@ job=$(submit $run --set "cluster.nodes=$active" --set "cluster.spares=$spares" -
 event_seen() { events $run | jq -e --arg e "$1" --argjson a "$2" 'select(.event == $e and .attempt == $a)' >/dev/null; }
 attempt() { events $run | jq -s 'map(select(.event == "placement_verified").attempt) | max'; }
 came_back() { events $run | jq -es --arg n "$1" 'map(select(.node == $n)) | last.event == "node_returned"' >/dev/null; }
-soon 180 event_seen placement_verified 1 || { story $run; exit 1; }
+soon 180 event_seen placement_verified 1 || { show_record $run; exit 1; }
 for ((k = 1; k <= kills; ++k)); do
   now=$(attempt)
   batch=$(mini exec squeue -h -j "$job" -o %B)
   node=$(placement $run | grep -vx "$(leader_of $run)" | grep -vx "$batch" | shuf -n 1)
   mini kill-node "$node"
-  soon 180 event_seen placement_verified $((now + 1)) || { story $run; exit 1; }
+  soon 180 event_seen placement_verified $((now + 1)) || { show_record $run; exit 1; }
   mini revive-node "$node"
   soon 120 came_back "$node" || echo "# $node has not come back"
   sleep 3 # is it stable?

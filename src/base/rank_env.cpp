@@ -30,7 +30,7 @@ std::vector<std::string> to_variables(const RankEnv& p) {
           "HOLDFAST_WORLD=" + text(p.world),
           "HOLDFAST_LOCAL_RANK=" + text(p.local_rank),
           "HOLDFAST_RANKS_PER_NODE=" + text(p.ranks_per_node),
-          "HOLDFAST_EPOCH=" + text(p.epoch),
+          "HOLDFAST_TERM=" + text(p.term),
           "HOLDFAST_ATTEMPT=" + text(p.attempt),
           "HOLDFAST_NODE=" + p.node,
           "HOLDFAST_RUN_DIR=" + p.run_dir.string(),
@@ -64,7 +64,7 @@ std::optional<RankEnv> rank_env_from_environment() {
   RankEnv p;
   p.rank = number("HOLDFAST_RANK"), p.world = number("HOLDFAST_WORLD");
   p.local_rank = number("HOLDFAST_LOCAL_RANK"), p.ranks_per_node = number("HOLDFAST_RANKS_PER_NODE");
-  p.epoch = number("HOLDFAST_EPOCH"), p.attempt = number("HOLDFAST_ATTEMPT");
+  p.term = number("HOLDFAST_TERM"), p.attempt = number("HOLDFAST_ATTEMPT");
   p.node = env::get_or("HOLDFAST_NODE", ""), p.run_dir = *run_dir;
   p.agent_socket = env::get_or("HOLDFAST_AGENT_SOCKET", "");
   p.master_address = env::get_or("MASTER_ADDR", ""),

@@ -16,7 +16,7 @@ struct RankEnv {
   int world = 1;                  ///< HOLDFAST_WORLD, WORLD_SIZE
   int local_rank = 0;             ///< HOLDFAST_LOCAL_RANK, LOCAL_RANK: GPU index on the node
   int ranks_per_node = 1;         ///< HOLDFAST_RANKS_PER_NODE, LOCAL_WORLD_SIZE
-  int epoch = 0;                  ///< HOLDFAST_EPOCH: the leadership under which this attempt was started
+  int term = 0;                   ///< HOLDFAST_TERM: of the leader that started this attempt
   int attempt = 0;                ///< HOLDFAST_ATTEMPT: counts from 1 over the life of the run directory
   std::string node;               ///< HOLDFAST_NODE: the host, for logs only
   std::filesystem::path run_dir;  ///< HOLDFAST_RUN_DIR

@@ -22,9 +22,9 @@ struct RunDir {
   std::filesystem::path bare_lock() const { return path / "bare.lock"; }  ///< held by a run without agents
   std::filesystem::path nodes() const {
     return path / "nodes.json";
-  }  ///< names, addresses and port of the agents
-  std::filesystem::path epochs() const { return path / "epoch"; }   ///< NNNN, created O_EXCL: leadership
-  std::filesystem::path events() const { return path / "events"; }  ///< NNNN.jsonl: one file per epoch
+  }                                                              ///< names, addresses and port of the agents
+  std::filesystem::path terms() const { return path / "term"; }  ///< NNNN, created O_EXCL by who leads
+  std::filesystem::path events() const { return path / "events"; }  ///< NNNN.jsonl: one file per term
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
   /// Steps that have a checkpoint, of a run without agents; under agents the events say it.

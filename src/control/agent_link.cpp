@@ -74,11 +74,11 @@ class AgentLink final : public RankLink {
     });
   }
 
-  bool wait_verdict(std::int64_t step, const Deadline& deadline) override {
+  bool wait_commit(std::int64_t step, const Deadline& deadline) override {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, deadline.left(), [&] { return verdicts_.contains(step); });
-    const auto it = verdicts_.find(step);
-    return it != verdicts_.end() && it->second;
+    changed_.wait_for(lock, deadline.left(), [&] { return commit_outcomes_.contains(step); });
+    const auto it = commit_outcomes_.find(step);
+    return it != commit_outcomes_.end() && it->second;
   }
 
   std::optional<Drain> take_drain() override {
@@ -129,8 +129,7 @@ class AgentLink final : public RankLink {
   }
 
   void opened() {
-    tell(
-        encode(Hello{Hello::Role::rank, place_.node, place_.epoch, place_.attempt, place_.rank, ::getpid()}));
+    tell(encode(Hello{Hello::Role::rank, place_.node, place_.term, place_.attempt, place_.rank, ::getpid()}));
     beat();
     if (restored_) tell(*restored_);
     for (const auto& [step, line] : votes_) tell(line);
@@ -153,11 +152,11 @@ class AgentLink final : public RankLink {
     const auto message = decode(line, why);
     if (!message) return log::warn("the agent said something malformed: {}", why);
     const std::scoped_lock lock(mutex_);
-    if (const auto* verdict = std::get_if<Verdict>(&*message)) {
-      verdicts_[verdict->step] = verdict->durable;
-      votes_.erase(verdict->step);
-      if (!verdict->durable && place_.rank == 0)
-        log::warn("checkpoint {} was dropped: {}", verdict->step, verdict->why);
+    if (const auto* outcome = std::get_if<CommitOutcome>(&*message)) {
+      commit_outcomes_[outcome->step] = outcome->durable;
+      votes_.erase(outcome->step);
+      if (!outcome->durable && place_.rank == 0)
+        log::warn("checkpoint {} was dropped: {}", outcome->step, outcome->why);
     } else if (const auto* drain = std::get_if<Drain>(&*message)) {
       // An agent that was restarted says it again; once the run is to stop, nothing more can be asked of it.
       if (heard_ && (heard_->stop || *heard_ == *drain)) return;
@@ -199,11 +198,11 @@ class AgentLink final : public RankLink {
   ChannelPtr channel_;
   Loop::Handle retry_;
   std::optional<std::string> restored_, last_words_;
-  std::map<std::int64_t, std::string> votes_;  // without a verdict yet
+  std::map<std::int64_t, std::string> votes_;  // without an outcome yet
   // Guarded by mutex_:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::int64_t, bool> verdicts_;
+  std::map<std::int64_t, bool> commit_outcomes_;
   std::optional<Drain> drain_, heard_;  // asked for and not yet taken; the last that was asked for
   std::optional<Injection> injection_;
   bool connected_ = false, taken_ = false;

@@ -14,10 +14,10 @@ namespace holdfast::control {
 
 /// Who opens a connection, and why. Always the first message.
 struct Hello {
-  enum class Role { rank, shim, leader, candidate, spawner, keeper, caller };
+  enum class Role { rank, shim, leader, candidate, spawner, job_monitor, caller };
   Role role = Role::rank;
   std::string node;  ///< where the speaker runs
-  int epoch = 0;     ///< leader: its epoch; candidate: the one it asks for; others: of their attempt
+  int term = 0;      ///< leader: its term; candidate: the one it asks for; others: of their attempt
   int attempt = 0;   ///< rank, shim, spawner
   int rank = -1;     ///< rank, shim
   std::int64_t pid = 0;
@@ -78,7 +78,7 @@ struct RankDoubt {
 /// Agent to rank: the leader or the agent has your finished/failed/exited.
 struct Taken {};
 /// What became of a checkpoint; leader to agent to rank.
-struct Verdict {
+struct CommitOutcome {
   int attempt = 0;
   std::int64_t step = 0;
   bool durable = false;
@@ -110,20 +110,20 @@ struct Beat {
   std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
 };
 struct LeaderBeat {
-  int epoch = 0;
+  int term = 0;
 };
 /// Leader to agent: end everything of lower attempts, then answer Cleared.
 struct Clear {
-  int epoch = 0, attempt = 0;
+  int term = 0, attempt = 0;
 };
 struct Cleared {
   int attempt = 0;
 };
 /// Of the steps on record as durable, ranks are told so many: the newest.
-inline constexpr std::size_t most_durable_steps = 64;
+inline constexpr std::size_t max_durable_steps = 64;
 /// Leader to agent: start these ranks of `[rank] command` yourself.
 struct StartRanks {
-  int epoch = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
+  int term = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
   std::string master;
   std::vector<RankPlace> ranks;
   std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
@@ -131,7 +131,7 @@ struct StartRanks {
 };
 /// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
 struct StartMpirun {
-  int epoch = 0, attempt = 0;
+  int term = 0, attempt = 0;
   std::vector<std::string> slots;
   std::int64_t trusted_step = -1;  ///< as in StartRanks
   std::vector<std::int64_t> durable_steps = {};
@@ -188,14 +188,14 @@ struct OrderTaken {
   bool again = false;  ///< nobody leads just now: worth another try
 };
 
-// Drain (rank_link.hpp) is a message too. Asked for: keeper to agent, agent to leader. Ordered: leader to
-// agent to the ranks of its attempt.
+// Drain (rank_link.hpp) is a message too. Asked for: job monitor to agent, agent to leader. Ordered: leader
+// to agent to the ranks of its attempt.
 
 // --- election, mpirun's remote start ---
 /// Agent to candidate.
 struct Answer {
   bool grant = false;
-  int epoch = 0;
+  int term = 0;
   std::int64_t leader_age_ms = -1;
 };
 /// `holdfast spawn` to agent: run this command line (mpirun's, for its daemon) as a child.
@@ -208,9 +208,9 @@ struct Exited {
 
 using Message =
     std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed,
-                 RankExited, RankFlight, RankDoubt, Taken, Verdict, Pause, Inject, Beat, LeaderBeat, Clear,
-                 Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode, DumpStacks,
-                 Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
+                 RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, Beat, LeaderBeat,
+                 Clear, Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode,
+                 DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
 
 std::string encode(const Message& message);
 /// Nothing when `json` is not a well-formed message; `why` then names the field.

@@ -6,14 +6,14 @@
 
 namespace holdfast::control {
 
-inline constexpr std::int64_t most_ranks = 1 << 20, most_steps = std::int64_t{1} << 53, most_pids = 1 << 22;
-inline constexpr std::size_t most_local_ranks = 4096, most_payload = 6 << 20;
+inline constexpr std::int64_t max_ranks = 1 << 20, max_steps = std::int64_t{1} << 53, max_pids = 1 << 22;
+inline constexpr std::size_t max_local_ranks = 4096, max_payload = 6 << 20;
 
-inline constexpr Range a_rank{0, most_ranks}, rank_or_none{-1, most_ranks}, a_count{0, INT32_MAX},
-    a_step{-1, most_steps}, a_pid{0, most_pids}, a_status{-1, 65535}, a_span{0, most_steps};
+inline constexpr Range a_rank{0, max_ranks}, rank_or_none{-1, max_ranks}, a_count{0, INT32_MAX},
+    a_step{-1, max_steps}, a_pid{0, max_pids}, a_status{-1, 65535}, a_span{0, max_steps};
 inline constexpr Text a_name{256}, a_word{64};
 inline constexpr Words a_text{4096};
-inline constexpr List<Range> step_list{0, most_durable_steps, {0, most_steps}};
+inline constexpr List<Range> step_list{0, max_durable_steps, {0, max_steps}};
 template <class Bounds>
 constexpr List<Bounds> up_to(std::size_t max, Bounds element) {
   return {0, max, element};
@@ -24,7 +24,7 @@ inline constexpr std::array phase_names = {"starting",   "restoring", "data",   
 inline constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
                                                 "all_reduce", "broadcast",   "barrier"};
 inline constexpr std::array role_names = {"rank",    "shim",   "leader", "candidate",
-                                          "spawner", "keeper", "caller"};
+                                          "spawner", "job_monitor", "caller"};
 inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
 
@@ -47,7 +47,7 @@ void fields(auto& f, Is<flight::FlightGroup> auto& m) {
   f("key", m.key, Key{});
   f("name", m.name, Ascii{});
   f("operation", m.operation, Names{collective_names});
-  f("size", m.size, Range{1, most_ranks});
+  f("size", m.size, Range{1, max_ranks});
   f("member", m.member, Range{0, static_cast<std::int64_t>(m.size) - 1});
   // No member finishes what it has not started, or starts what is not in its queue.
   f("queued", m.queued, a_span);
@@ -56,12 +56,12 @@ void fields(auto& f, Is<flight::FlightGroup> auto& m) {
 }
 void fields(auto& f, Is<RankPlace> auto& m) {
   f("rank", m.rank, a_rank);
-  f("local_rank", m.local_rank, Range{0, most_local_ranks - 1});
+  f("local_rank", m.local_rank, Range{0, max_local_ranks - 1});
 }
 void fields(auto& f, Is<Sign> auto& m) {
   f("kind", m.kind, Words{64});
   f("rank", m.rank, rank_or_none);
-  f("code", m.code, Range{-most_steps, most_steps});
+  f("code", m.code, Range{-max_steps, max_steps});
   f("age_ms", m.age_ms, a_span);
   f("text", m.text, a_text);
 }
@@ -73,7 +73,7 @@ inline constexpr const char* name_on_wire<Hello> = "hello";
 void fields(auto& f, Is<Hello> auto& m) {
   f("role", m.role, Names{role_names});
   f("node", m.node, a_name);
-  f("epoch", m.epoch, a_count);
+  f("term", m.term, a_count);
   f("attempt", m.attempt, a_count);
   f("rank", m.rank, rank_or_none);
   f("pid", m.pid, a_pid);
@@ -116,7 +116,7 @@ void fields(auto& f, Is<RankVote> auto& m) {
   f("attempt", m.attempt, a_count);
   f("step", m.step, a_step);
   f("ok", m.ok, Flag{});
-  f("payload", m.payload, Text{most_payload});
+  f("payload", m.payload, Text{max_payload});
 }
 
 template <>
@@ -159,7 +159,7 @@ void fields(auto& f, Is<RankDoubt> auto& m) {
   f("rank", m.rank, a_rank);
   f("attempt", m.attempt, a_count);
   f("step", m.step, a_step);
-  f("accused", m.accused, up_to(most_local_ranks, a_rank));
+  f("accused", m.accused, up_to(max_local_ranks, a_rank));
   f("check", m.check, a_word);
   f("why", m.why, a_text);
 }
@@ -169,8 +169,8 @@ inline constexpr const char* name_on_wire<Taken> = "taken";
 void fields(auto&, Is<Taken> auto&) {}
 
 template <>
-inline constexpr const char* name_on_wire<Verdict> = "verdict";
-void fields(auto& f, Is<Verdict> auto& m) {
+inline constexpr const char* name_on_wire<CommitOutcome> = "commit_outcome";
+void fields(auto& f, Is<CommitOutcome> auto& m) {
   f("attempt", m.attempt, a_count);
   f("step", m.step, a_step);
   f("durable", m.durable, Flag{});
@@ -207,19 +207,19 @@ void fields(auto& f, Is<Beat> auto& m) {
   f("node", m.node, a_name);
   f("attempt", m.attempt, a_count);
   f("mpirun", m.mpirun, Flag{});
-  f("ranks", m.ranks, up_to(most_local_ranks, Object{}));
+  f("ranks", m.ranks, up_to(max_local_ranks, Object{}));
 }
 
 template <>
 inline constexpr const char* name_on_wire<LeaderBeat> = "leader_beat";
 void fields(auto& f, Is<LeaderBeat> auto& m) {
-  f("epoch", m.epoch, a_count);
+  f("term", m.term, a_count);
 }
 
 template <>
 inline constexpr const char* name_on_wire<Clear> = "clear";
 void fields(auto& f, Is<Clear> auto& m) {
-  f("epoch", m.epoch, a_count);
+  f("term", m.term, a_count);
   f("attempt", m.attempt, a_count);
 }
 
@@ -232,13 +232,13 @@ void fields(auto& f, Is<Cleared> auto& m) {
 template <>
 inline constexpr const char* name_on_wire<StartRanks> = "start_ranks";
 void fields(auto& f, Is<StartRanks> auto& m) {
-  f("epoch", m.epoch, a_count);
+  f("term", m.term, a_count);
   f("attempt", m.attempt, a_count);
-  f("world", m.world, Range{1, most_ranks});
-  f("ranks_per_node", m.ranks_per_node, Range{1, most_local_ranks});
+  f("world", m.world, Range{1, max_ranks});
+  f("ranks_per_node", m.ranks_per_node, Range{1, max_local_ranks});
   f("master_port", m.master_port, Range{0, 65535});
   f("master", m.master, a_name);
-  f("ranks", m.ranks, up_to(most_local_ranks, Object{}));
+  f("ranks", m.ranks, up_to(max_local_ranks, Object{}));
   f("trusted_step", m.trusted_step, a_step);
   f("durable_steps", m.durable_steps, step_list);
 }
@@ -246,7 +246,7 @@ void fields(auto& f, Is<StartRanks> auto& m) {
 template <>
 inline constexpr const char* name_on_wire<StartMpirun> = "start_mpirun";
 void fields(auto& f, Is<StartMpirun> auto& m) {
-  f("epoch", m.epoch, a_count);
+  f("term", m.term, a_count);
   f("attempt", m.attempt, a_count);
   f("slots", m.slots, List<Text>{1, 1 << 16, a_name});
   f("trusted_step", m.trusted_step, a_step);
@@ -323,7 +323,7 @@ template <>
 inline constexpr const char* name_on_wire<Answer> = "answer";
 void fields(auto& f, Is<Answer> auto& m) {
   f("grant", m.grant, Flag{});
-  f("epoch", m.epoch, a_count);
+  f("term", m.term, a_count);
   f("leader_age_ms", m.leader_age_ms, Range{-1, INT64_MAX});
 }
 

@@ -14,7 +14,7 @@ class NoLink final : public RankLink {
   void restored(const Restored&) override {}
   void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
   void vote(std::int64_t, bool, const std::string&) override {}
-  bool wait_verdict(std::int64_t, const Deadline&) override { return false; }
+  bool wait_commit(std::int64_t, const Deadline&) override { return false; }
   std::optional<Drain> take_drain() override { return std::nullopt; }
   bool paused() const override { return false; }
   std::optional<Injection> take_injection() override { return std::nullopt; }

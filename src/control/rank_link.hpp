@@ -76,7 +76,7 @@ class RankLink {
   virtual void vote(std::int64_t step, bool ok, const std::string& payload) = 0;
   /// Waits until the leader has said what became of checkpoint `step`: true when it is durable, false when it
   /// was dropped or the deadline passed.
-  virtual bool wait_verdict(std::int64_t step, const Deadline& deadline) = 0;
+  virtual bool wait_commit(std::int64_t step, const Deadline& deadline) = 0;
   /// What was asked for and not yet taken; each request is given out once. Rank 0 decides for all.
   virtual std::optional<Drain> take_drain() = 0;
   /// True while the run is to hold between two steps. Rank 0 decides for all.

@@ -7,14 +7,14 @@
 
 namespace holdfast::control {
 
-/// Shared by the owner and the thread: either may be the last to let go.
+/// Shared by the owner and the thread: either may be the last to release it.
 struct Worker::State : std::enable_shared_from_this<Worker::State> {
   struct Job {
     std::function<void()> work, then;
   };
   std::mutex mutex;
   std::condition_variable changed;
-  Loop* loop = nullptr;  ///< null: the owner has gone, and perhaps the loop with it
+  Loop* loop = nullptr;  ///< null: the owner was destroyed, and perhaps the loop with it
   std::deque<Job> jobs;
   std::optional<Clock::time_point> began;  ///< of the job under way
   std::thread thread;
@@ -45,13 +45,13 @@ struct Worker::State : std::enable_shared_from_this<Worker::State> {
   }
 };
 
-Worker::Worker(Loop& loop, Millis farewell, Rest rest)
-    : state_(std::make_shared<State>()), farewell_(farewell), rest_(rest) {
+Worker::Worker(Loop& loop, Millis shutdown_limit, Rest rest)
+    : state_(std::make_shared<State>()), shutdown_limit_(shutdown_limit), rest_(rest) {
   state_->loop = &loop;
 }
 
 Worker::~Worker() {
-  const auto latest = Clock::now() + farewell_;
+  const auto latest = Clock::now() + shutdown_limit_;
   std::unique_lock lock(state_->mutex);
   if (rest_ == Rest::done)
     state_->changed.wait_until(lock, latest, [this] { return state_->jobs.empty() && !state_->began; });

@@ -1,5 +1,5 @@
 #pragma once
-// Work that may wait (for a disk, for a file system that is gone, for SLURM) beside a loop that must not.
+// Work that may block (on a disk, on a file system that is gone, on SLURM) beside a loop that must not.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace holdfast::control {
 
-/// One thread that does what it is given, in order. Results come back in the loop's thread.
+/// One thread that does the work it is given, in order. Results come back in the loop's thread.
 class Worker {
  public:
-  /// What becomes of work that has not begun when the worker goes.
+  /// What becomes of work that has not begun when the worker is destroyed.
   enum class Rest { dropped, done };
 
-  /// `farewell`: how long the destructor waits for what has begun, or for everything if the rest is to be
-  /// done.
-  explicit Worker(Loop& loop, Millis farewell = Millis(1000), Rest rest = Rest::dropped);
+  /// `shutdown_limit`: how long the destructor waits for work that has begun, or for all work with
+  /// Rest::done.
+  explicit Worker(Loop& loop, Millis shutdown_limit = Millis(1000), Rest rest = Rest::dropped);
   Worker(const Worker&) = delete;
-  /// What has begun and does not end in time is left to itself (it may be waiting for something that never
-  /// comes): hence `work` must own what it touches. No `then` is called any more.
+  /// Work that has begun and does not end in time goes on in a detached thread (it may wait for something
+  /// that never comes): hence `work` must own what it touches. No `then` is called any more.
   ~Worker();
 
   /// `work` in the worker's thread, then `then` in the loop's. Neither may throw.
@@ -34,13 +34,13 @@ class Worker {
     run([result, work = std::move(work)]() mutable { result->emplace(work()); },
         [result, then = std::move(then)]() mutable { then(std::move(**result)); });
   }
-  /// How long the piece of work that is under way has taken so far; nothing: none is.
+  /// How long the work that is under way has taken so far; nothing: none is.
   std::optional<Millis> busy_for() const;
 
  private:
   struct State;
   std::shared_ptr<State> state_;
-  Millis farewell_;
+  Millis shutdown_limit_;
   Rest rest_;
 };
 

@@ -13,7 +13,7 @@
 namespace holdfast::flight {
 namespace {
 
-constexpr int most_calls = 64;
+constexpr int max_calls = 64;
 constexpr int own_calls = 2;  // this handler's, and the kernel's way into it
 
 /// One line in one write, so that lines of several threads do not mix.
@@ -31,8 +31,8 @@ void say(std::string_view what, long thread) {
 
 void handle(int) {
   const int kept = errno;
-  std::array<void*, most_calls> calls{};
-  const int count = ::backtrace(calls.data(), most_calls);
+  std::array<void*, max_calls> calls{};
+  const int count = ::backtrace(calls.data(), max_calls);
   const long thread = ::syscall(SYS_gettid);
   say(stack_begins, thread);
   const int skipped = count > own_calls ? own_calls : 0;

@@ -26,7 +26,7 @@ int exit_of(Exit exit) { return static_cast<int>(exit); }
 const char* dtype_text(DType type) { return type == DType::fp32 ? "f32" : "bf16"; }
 
 std::string generation_text(const checkpoint::Generation& generation) {
-  return fmt::format("{}-{}", generation.epoch, generation.attempt);
+  return fmt::format("{}-{}", generation.term, generation.attempt);
 }
 
 bool is_pinned(const fs::path& step_dir, std::int64_t step) {
@@ -106,7 +106,7 @@ Json json_of(const fs::path& path, const Manifest& m) {
           {"samples", m.point.samples},
           {"written", written_at(path)},
           {"pinned", is_pinned(path, m.point.step)},
-          {"generation", {{"epoch", m.generation.epoch}, {"attempt", m.generation.attempt}}},
+          {"generation", {{"term", m.generation.term}, {"attempt", m.generation.attempt}}},
           {"bytes", total_bytes(m)},
           {"state_digest", checkpoint::digest_text(m.state_digest)}};
 }

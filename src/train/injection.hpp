@@ -1,6 +1,6 @@
 #pragma once
 // Faults that a rank acts out when `holdfast drill` says so (drill.allowed): the trainer's side of a
-// campaign.
+// drill.
 //
 //   fault        what happens, at the next step
 //   stall        the rank holds still in its forward pass for `seconds`

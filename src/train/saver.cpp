@@ -101,7 +101,7 @@ bool Saver::wait_durable() {
   }
   constexpr int to_commit_s = 30;  // the leader waits commit_s for votes, and then has its own work to do
   if (link_.supervised())
-    mine = link_.wait_verdict(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s + to_commit_s)));
+    mine = link_.wait_commit(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s + to_commit_s)));
   // A rank that missed the message must not end differently from the others.
   std::uint64_t heard[] = {mine ? 1u : 0u};
   world_.all_reduce(heard, comm::Scalar::max);
@@ -207,7 +207,7 @@ void Saver::record(std::span<const std::int64_t> durable, std::span<const std::i
   }
 }
 
-/// In a thread of its own: the verdict has been given, and nobody waits for deletions.
+/// In a thread of its own: the commit outcome is known, and nobody waits for deletions.
 void Saver::tidy() {
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -51,7 +51,7 @@ checkpoint::Patience patience_of(const Setup& setup, control::RankLink& link, st
 
 /// Under an agent, what it says; in bare mode one more than what the directory has seen. Collective.
 checkpoint::Generation generation_of(const Setup& setup, comm::Communicator& world, control::RankLink& link) {
-  if (setup.place.agent) return {setup.place.agent->epoch, setup.place.agent->attempt};
+  if (setup.place.agent) return {setup.place.agent->term, setup.place.agent->attempt};
   std::uint64_t attempt[] = {0};
   together(world, world.rank() == 0, [&] {
     attempt[0] = static_cast<std::uint64_t>(checkpoint::patiently(patience_of(setup, link, 0), [&] {

@@ -163,7 +163,7 @@ TEST_F(Commits, whatCannotBeReadIsPutAsideAndStays) {
   EXPECT_EQ(read_manifest(aside).generation, (Generation{5, 5}));
 }
 
-/// The verdict is nobody's who removes: what cannot be removed costs no checkpoint.
+/// Removing does not decide about a checkpoint: what cannot be removed costs none.
 TEST_F(Commits, removesNothingItself) {
   for (const std::int64_t step : {10, 20, 30}) {
     Whole at_step(whole.tensors, step);

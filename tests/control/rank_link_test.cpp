@@ -54,7 +54,7 @@ class RankLinkTest : public testing::Test {
     const Key key = random_key();
     secret = key;
     files::create_exclusively(RunDir{folder.path}.secret(), to_hex(key) + "\n");
-    place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.epoch = 2,
+    place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.term = 2,
     place.attempt = 5;
     place.node = "dgx001", place.run_dir = folder.path, place.agent_socket = folder.path / "agent.sock";
     start_agent();
@@ -97,7 +97,7 @@ TEST_F(RankLinkTest, SaysWhoItIsAndHowFarItHasCome) {
     EXPECT_EQ(hellos[0].node, "dgx001");
     EXPECT_EQ(hellos[0].rank, 3);
     EXPECT_EQ(hellos[0].attempt, 5);
-    EXPECT_EQ(hellos[0].epoch, 2);
+    EXPECT_EQ(hellos[0].term, 2);
     EXPECT_EQ(hellos[0].pid, ::getpid());
     EXPECT_TRUE(std::holds_alternative<Hello>(agent->heard.front()));
   });
@@ -108,7 +108,7 @@ TEST_F(RankLinkTest, SaysWhoItIsAndHowFarItHasCome) {
   EXPECT_EQ(loop.call([this] { return agent->all<RankRestored>().at(0).from.step; }), 17);
 }
 
-TEST_F(RankLinkTest, VerdictOfAVote) {
+TEST_F(RankLinkTest, OutcomeOfAVote) {
   connect();
   link->vote(20, true, R"({"shard":1})");
   link->vote(30, false, "disk full");
@@ -119,12 +119,12 @@ TEST_F(RankLinkTest, VerdictOfAVote) {
     EXPECT_EQ(votes[0].rank, 3);
     EXPECT_FALSE(votes[1].ok);
   });
-  EXPECT_FALSE(link->wait_verdict(20, Deadline::in(20ms))) << "the deadline passes";
-  say(Verdict{5, 20, true, ""});
-  EXPECT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
-  say(Verdict{5, 30, false, "rank 3: disk full"});
-  EXPECT_FALSE(link->wait_verdict(30, Deadline::in(10s)));
-  EXPECT_TRUE(link->wait_verdict(20, Deadline::in(0s))) << "it stays known";
+  EXPECT_FALSE(link->wait_commit(20, Deadline::in(20ms))) << "the deadline passes";
+  say(CommitOutcome{5, 20, true, ""});
+  EXPECT_TRUE(link->wait_commit(20, Deadline::in(10s)));
+  say(CommitOutcome{5, 30, false, "rank 3: disk full"});
+  EXPECT_FALSE(link->wait_commit(30, Deadline::in(10s)));
+  EXPECT_TRUE(link->wait_commit(20, Deadline::in(0s))) << "it stays known";
 }
 
 TEST_F(RankLinkTest, LastWordsWaitUntilTheyAreTaken) {
@@ -157,8 +157,8 @@ TEST_F(RankLinkTest, NewAgentHearsWhatHasHadNoAnswer) {
   link->vote(20, true, "a");
   link->vote(30, true, "b");
   ASSERT_TRUE(until([this] { return agent->all<RankVote>().size() == 2; }));
-  say(Verdict{5, 20, true, ""});
-  ASSERT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+  say(CommitOutcome{5, 20, true, ""});
+  ASSERT_TRUE(link->wait_commit(20, Deadline::in(10s)));
   stop_agent();
   link->vote(40, true, "c");  // said to nobody
   start_agent();
@@ -168,10 +168,10 @@ TEST_F(RankLinkTest, NewAgentHearsWhatHasHadNoAnswer) {
     EXPECT_EQ(agent->all<RankRestored>().size(), 1u);
     std::vector<std::int64_t> steps;
     for (const auto& vote : agent->all<RankVote>()) steps.push_back(vote.step);
-    EXPECT_THAT(steps, ElementsAre(30, 40)) << "step 20 has its verdict";
+    EXPECT_THAT(steps, ElementsAre(30, 40)) << "step 20 has its outcome";
   });
-  say(Verdict{5, 30, true, ""});
-  EXPECT_TRUE(link->wait_verdict(30, Deadline::in(10s)));
+  say(CommitOutcome{5, 30, true, ""});
+  EXPECT_TRUE(link->wait_commit(30, Deadline::in(10s)));
 }
 
 TEST_F(RankLinkTest, LastWordsOutliveTheAgent) {
@@ -196,9 +196,9 @@ TEST_F(RankLinkTest, ADrainIsGivenOutOnce) {
     EXPECT_TRUE(until([&] { return (drain = link->take_drain()).has_value(); }));
     return drain.value_or(Drain{});
   };
-  const auto heard_nothing_new = [this](std::int64_t step) {  // what was said before the verdict is known
-    say(Verdict{5, step, true, ""});
-    EXPECT_TRUE(link->wait_verdict(step, Deadline::in(10s)));
+  const auto heard_nothing_new = [this](std::int64_t step) {  // what was said before the outcome is known
+    say(CommitOutcome{5, step, true, ""});
+    EXPECT_TRUE(link->wait_commit(step, Deadline::in(10s)));
     return !link->take_drain();
   };
   const Drain save{false, "the batch host was lost"}, stop{true, "SIGTERM"};
@@ -221,8 +221,8 @@ TEST_F(RankLinkTest, ADrainThatEscalatesBeforeItIsTaken) {
   connect();
   say(Drain{false, "the batch host was lost"});
   say(Drain{true, "SIGTERM"});
-  say(Verdict{5, 20, true, ""});
-  ASSERT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+  say(CommitOutcome{5, 20, true, ""});
+  ASSERT_TRUE(link->wait_commit(20, Deadline::in(10s)));
   EXPECT_EQ(link->take_drain(), (Drain{true, "SIGTERM"}));
   EXPECT_FALSE(link->take_drain());
 }
@@ -231,11 +231,11 @@ TEST_F(RankLinkTest, NonsenseFromTheAgentIsPassedOver) {
   connect();
   loop.call([this] {
     agent->channel->send("nonsense");
-    agent->channel->send(R"({"m":"verdict","step":20})");
+    agent->channel->send(R"({"m":"commit_outcome","step":20})");
     agent->channel->send(encode(Finish{0}));
-    agent->channel->send(encode(Verdict{5, 20, true, ""}));
+    agent->channel->send(encode(CommitOutcome{5, 20, true, ""}));
   });
-  EXPECT_TRUE(link->wait_verdict(20, Deadline::in(10s)));
+  EXPECT_TRUE(link->wait_commit(20, Deadline::in(10s)));
 }
 
 TEST(RankLink, BareMode) {
@@ -248,7 +248,7 @@ TEST(RankLink, BareMode) {
     link->restored({});
     link->vote(1, true, "");
     const auto begin = Clock::now();
-    EXPECT_FALSE(link->wait_verdict(1, Deadline::in(std::chrono::hours(1))));
+    EXPECT_FALSE(link->wait_commit(1, Deadline::in(std::chrono::hours(1))));
     EXPECT_FALSE(link->take_drain());
     link->finished(FinalState{});
     link->failed(1, "nobody listens");

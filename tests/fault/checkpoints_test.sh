@@ -21,7 +21,7 @@ case_killed_in_checkpoint() {
   soon 60 stands_still_in_checkpoint "$node"
   check "$run: $node stands still in the middle of a checkpoint" test -n "$torn"
   mini kill-node "$node"
-  most_lost=10 ends_like_the_undisturbed
+  max_lost=10 ends_like_the_undisturbed
   came_back_from 2 shared
   check "not from the torn one" at_least $((torn - 1)) "$(result "$run" '.attempts[1].restored_from.step')"
   mini revive-node "$node"
@@ -44,7 +44,7 @@ case_newest_checkpoint_damaged() {
   newest=$(find "$home/$run/checkpoints" -maxdepth 1 -name 'step-????????' | sort | tail -n 1)
   # (near the end: tensor data; the head holds HDF5's own tables, which the loader does not need)
   printf '\xff\x55\xaa' | dd of="$newest/shard-00001.h5" bs=1 seek=$(($(stat -c %s "$newest/shard-00001.h5") - 5000)) conv=notrunc status=none
-  most_lost=20 ends_like_the_undisturbed
+  max_lost=20 ends_like_the_undisturbed
   check "a line says why the older one was taken" holds "$(cat "$home/$run"/logs/attempt-*/rank-00000.log)" "$(basename "$newest")"
   mini thaw-node "$node"
 }
@@ -66,7 +66,7 @@ case_checkpoints_away() {
   check "$run: and do not begin again" equal "$(result_so_far)" 1
   rmdir "$home/$run/checkpoints"
   mv "$home/$run/away" "$home/$run/checkpoints"
-  most_lost=30 ends_like_the_undisturbed
+  max_lost=30 ends_like_the_undisturbed
   came_back_from 2 shared
   mini revive-node "$node"
 }

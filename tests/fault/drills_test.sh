@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# What users do to their own runs.
+# A drill, as users run it.
 # drills_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,20 +10,20 @@ source "$source/tests/support/fault.sh"
 all_cases=(drilled)
 
 case_drilled() {
-  # What users do to their own runs: a campaign with a baseline, blows, and a verdict of its own. Its cases are those of
+  # A drill as users run it: a baseline, injected faults, and case reports. Its cases are those of
   # configs/drills/ci.toml: a node and then the spare that took its slot, a node that freezes, the leader cut off.
-  check "the campaign passes" "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
+  check "the drill passes" "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
     --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}"
-  check "its baseline is ours" equal "$(jq -r '.cases[].state_digest' "$dir/drill.json" | sort -u)" "$undisturbed"
+  check "its baseline is the undisturbed run" equal "$(jq -r '.cases[].state_digest' "$dir/drill.json" | sort -u)" "$undisturbed"
   check "every run came back from saved state" at_least "$(jq '[.cases[].restored] | min' "$dir/drill.json")" 1
   sed 's/^/# /' "$dir/drill.md"
-  # The same, against a baseline that is not its own: the verdict must be able to fail.
+  # The same, with a wrong baseline: a case must be able to fail.
   local kept
   kept=$(echo "$home"/drills/baseline-*/result.json)
   jq '.state_digest = "0123456789abcdef"' "$kept" >"$kept.new" && mv "$kept.new" "$kept"
   check "a run with other bits fails" fails_with 1 "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
     --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}" --only node_frozen
-  check "and says so" holds "$(jq -r '.cases[0].wrong[]' "$dir/drill.json")" "other bits"
+  check "and says so" holds "$(jq -r '.cases[0].differences[]' "$dir/drill.json")" "other bits"
 }
 fails_with() { local code=$1; shift; "$@"; (($? == code)); }
 

@@ -32,7 +32,7 @@ case_drained() {
   rm "$home/$run/result.json"
   soon 60 all_idle
   job=$(submit_held drained --set checkpoint.every=0)
-  most_lost=0 ends_like_the_undisturbed 2
+  max_lost=0 ends_like_the_undisturbed 2
   echo "# $run: $(result "$run" '.attempts | length') attempts (3 where SLURM's signal reaches the guardians alone)"
   check "metrics: one line per step all the same" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
 }

@@ -112,7 +112,7 @@ stuck_before_takeover() { # NAME ARGUMENT...
   node=$(nth "$slot")
   check "$run: rank $((2 * slot - 1)) is stopped" stop_rank "$node" $((2 * slot - 1))
   on "$leader" kill -KILL "$(leader_pid "$run")"
-  check "$run: another epoch begins" soon 60 test -e "$home/$run/epoch/0002"
+  check "$run: another term begins" soon 60 test -e "$home/$run/term/0002"
   check "$run: the hang is found" soon 120 training "$run" 2
   ends_like_the_undisturbed
   check "$run: the ranks were adopted" adopted
@@ -135,7 +135,7 @@ case_leader_killed() {
   local node
   node=$(leader_of "$run")
   on "$node" kill -KILL "$(leader_pid "$run")"
-  check "another epoch begins" soon 60 test -e "$home/$run/epoch/0002"
+  check "another term begins" soon 60 test -e "$home/$run/term/0002"
   check "the new leader adopts the ranks" soon 60 adopted
   ends_like_the_undisturbed 0
   check "healthy training was not disturbed" equal "$(result "$run" '.attempts | length')" 1
@@ -151,7 +151,7 @@ case_batch_host_killed() {
   local node
   node=$(mini exec scontrol show job "$job" | sed -n 's/.*BatchHost=//p')
   mini kill-node "$node"
-  check "another leads" soon 60 test -e "$home/$run/epoch/0002"
+  check "another leads" soon 60 test -e "$home/$run/term/0002"
   check "training goes on" soon 120 training "$run" 2
   check "a shared checkpoint appears at once" soon 60 durable "$run" 1
   check "the reason is on record" equal "$(drains .reason)" "the batch host was lost"

@@ -84,7 +84,7 @@ class FakeCluster {
   std::vector<Agent> agents;
   std::vector<json> events;  ///< what a new leader would read
   double now = 1000;
-  int leader_node = -1, epoch = 0;
+  int leader_node = -1, term = 0;
   std::unique_ptr<Supervisor> leader;  ///< nothing: the leader is gone
   std::optional<int> exit_code;        ///< the run is over
   std::string resigned;
@@ -165,7 +165,7 @@ class FakeCluster {
   }
 
   // Leadership.
-  RunState folded() const {
+  RunState replayed() const {
     RunState state;
     for (const auto& event : events) apply_event(state, event);
     return state;
@@ -181,10 +181,10 @@ class FakeCluster {
     write({{"event", "leader_elected"},
            {"node", roster.nodes[static_cast<std::size_t>(node)].name},
            {"job", roster.job},
-           {"epoch", ++epoch},
+           {"term", ++term},
            {"unix", now + unix_offset}});
-    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, epoch,
-                                          folded(), now, now + unix_offset, setup.facts);
+    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, term,
+                                          replayed(), now, now + unix_offset, setup.facts);
   }
 
   // What is on record.
@@ -199,14 +199,14 @@ class FakeCluster {
     return found.empty() ? json::object() : found.back();
   }
   /// The kinds of all events, with checkpoints and what is learned of the pace left out.
-  std::vector<std::string> story() const {
+  std::vector<std::string> event_kinds() const {
     std::vector<std::string> out;
     for (const auto& event : events)
       if (const std::string kind = event.at("event"); !kind.starts_with("checkpoint") && kind != "pace")
         out.push_back(kind);
     return out;
   }
-  json result() const { return result_of(folded()); }
+  json result() const { return result_of(replayed()); }
 
  private:
   void write(const json& event) { events.push_back(json::parse(event.dump())); }

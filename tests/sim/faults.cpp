@@ -142,7 +142,7 @@ void World::fault() {
     case 24:
       if (auto* agent = live_agent(n); agent && random.chance(0.3))
         count("drain is asked for"), run(agent->process, [agent, stop = random.chance(0.3)] {
-          agent->wish({stop, stop ? "SIGTERM" : "somebody asked"});
+          agent->request_drain({stop, stop ? "SIGTERM" : "somebody asked"});
         });
       return;
     case 27:

@@ -11,38 +11,42 @@ using namespace launcher;
 using nlohmann::json;
 
 namespace {
-constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_page_s = 2,
+constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_batch_s = 2,
                  retry_s = 0.5, patience_s = 120, vote_limit_s = 20;
 
-Supervisor supervisor_of(World& world, int epoch, int node) {
+Supervisor supervisor_of(World& world, int term, int node) {
   const auto events = world.storage.events();
   RunState state;
   for (const auto& event : events) apply_event(state, event);
-  json elected = {{"event", "leader_elected"},    {"node", world.name(node)}, {"job", world.roster.job},
-                  {"after", read_so_far(events)}, {"epoch", epoch},           {"unix", world.timeline.now}};
+  json elected = {{"event", "leader_elected"},
+                  {"node", world.name(node)},
+                  {"job", world.roster.job},
+                  {"after", last_read(events)},
+                  {"term", term},
+                  {"unix", world.timeline.now}};
   apply_event(state, elected);
-  world.storage.write(epoch, std::move(elected));
-  return world.supervisor(epoch, std::move(state));
+  world.storage.write(term, std::move(elected));
+  return world.supervisor(term, std::move(state));
 }
 }  // namespace
 
-Leader::Leader(World& world, const ProcessPtr& process, int epoch)
+Leader::Leader(World& world, const ProcessPtr& process, int term)
     : world_(world),
       process_(process),
-      epoch_(epoch),
-      supervisor_(supervisor_of(world, epoch, process->node)),
+      term_(term),
+      supervisor_(supervisor_of(world, term, process->node)),
       lines_(static_cast<std::size_t>(world.node_count())),
       heard_(lines_.size()),
       out_(supervisor_.state().lost) {
-  world_.say(fmt::format("{} leads, epoch {}", world_.name(process->node), epoch));
+  world_.say(fmt::format("{} leads, term {}", world_.name(process->node), term));
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
   ordered_.drain = state.asked_of_ranks();
   ordered_.paused = state.hold_ranks();
   if (state.attempt_live()) {
     const auto& live = state.attempts.back();
-    begin(live.epoch, live.number, static_cast<int>(live.placement.size()) * world_.roster.ranks_per_node,
-          state.verdicts);
+    begin(live.term, live.number, static_cast<int>(live.placement.size()) * world_.roster.ranks_per_node,
+          state.commit_outcomes);
   }
   const std::weak_ptr<bool> alive = alive_;
   const auto still = [alive] {
@@ -51,7 +55,7 @@ Leader::Leader(World& world, const ProcessPtr& process, int epoch)
   };
   every(world_.timeline, process_, tick_s, 0, [this, still] { return still() && (tick(), still()); });
   every(world_.timeline, process_, 1e-3 * world_.limits.heartbeat_ms, 0.01,
-        [this, still] { return still() && (send_all(LeaderBeat{epoch_}), true); });
+        [this, still] { return still() && (send_all(LeaderBeat{term_}), true); });
 }
 
 Leader::~Leader() {
@@ -74,7 +78,7 @@ void Leader::covered(const char* event) { world_.covered(supervisor_.stage(), ev
 
 void Leader::resign(const std::string& why) {
   if (!std::exchange(*alive_, false)) return;
-  world_.say(fmt::format("epoch {} resigns: {}", epoch_, why));
+  world_.say(fmt::format("term {} resigns: {}", term_, why));
   for (auto& line : lines_)
     if (line.connection) world_.network.close(line.connection, 0), line.connection.reset();
   world_.timeline.after(0, [&world = world_, node = process_->node, p = process_, mine = this] {
@@ -82,7 +86,7 @@ void Leader::resign(const std::string& why) {
       auto& agent = world.node(node).agent;
       if (!agent || agent->process != p || agent->leading.get() != mine) return;
       agent->leading.reset();
-      agent->standing.resigned(world.timeline.now);
+      agent->leadership.resigned(world.timeline.now);
     });
   });
 }
@@ -117,8 +121,8 @@ void Leader::call(int n) {
 }
 
 void Leader::greet(int n) {
-  send(n, Hello{Hello::Role::leader, world_.name(process_->node), epoch_, 0, -1, 1});
-  if (ordered_.attempt > 0) send(n, Clear{epoch_, ordered_.attempt});
+  send(n, Hello{Hello::Role::leader, world_.name(process_->node), term_, 0, -1, 1});
+  if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
   if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
   send(n, Pause{ordered_.paused});
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
@@ -204,7 +208,7 @@ void Leader::tick() {
     const Line& line = lines_[static_cast<std::size_t>(n)];
     if (!line.connection && !line.dialling && now >= line.next_dial) call(n);
   }
-  if (page_ && now - page_->since > stuck_page_s) return;
+  if (batch_ && now - batch_->since > stuck_batch_s) return;
   covered("tick");
   supervisor_.at(now);
   supervisor_.tick();
@@ -219,7 +223,7 @@ void Leader::act(std::function<void()> then) {
   }
   check_placement();
   if (then) steps_.emplace_back(std::move(then));
-  turn_page();
+  write_next_batch();
 }
 
 /// What a decision must rest on, by what this leader has heard.
@@ -253,64 +257,64 @@ void Leader::check_placement() {
 }
 
 /// The records at the front, and what the steps behind them need on the disk.
-void Leader::turn_page() {
-  if (page_ || carry_ > 0 || over() || steps_.empty()) return;
-  Page page;
+void Leader::write_next_batch() {
+  if (batch_ || carry_ > 0 || over() || steps_.empty()) return;
+  Batch batch;
   bool files = false;
-  for (; page.steps < steps_.size(); ++page.steps) {
-    const auto* action = std::get_if<Action>(&steps_[page.steps]);
+  for (; batch.steps < steps_.size(); ++batch.steps) {
+    const auto* action = std::get_if<Action>(&steps_[batch.steps]);
     if (!action) continue;
     if (const auto* record = std::get_if<Record>(action)) {
-      if (page.events.size() < page.steps) break;
-      page.events.push_back(record->event);
+      if (batch.events.size() < batch.steps) break;
+      batch.events.push_back(record->event);
     } else if (std::holds_alternative<Launch>(*action) || std::holds_alternative<FinishRun>(*action)) {
       if (std::exchange(files, true)) break;
-      if (std::holds_alternative<FinishRun>(*action)) page.result = result_of(supervisor_.state());
+      if (std::holds_alternative<FinishRun>(*action)) batch.result = result_of(supervisor_.state());
     }
   }
-  page.since = world_.timeline.now;
-  page_ = std::move(page);
-  if (world_.bug == Bug::act_before_record) carry_ = page_->steps, carry_out();
-  later(world_.random.between(0.002, 0.03), [this] { write_page(); });
+  batch.since = world_.timeline.now;
+  batch_ = std::move(batch);
+  if (world_.bug == Bug::act_before_record) carry_ = batch_->steps, carry_out();
+  later(world_.random.between(0.002, 0.03), [this] { write_batch(); });
 }
 
-/// The disk's worker. It looks at the epochs before it writes, and again afterwards: only then is it sure
+/// The disk's worker. It looks at the terms before it writes, and again afterwards: only then is it sure
 /// that whoever leads next has read the lines, and they may be acted upon. It may be stopped or die between
 /// any two of these.
-void Leader::write_page() {
-  if (!page_) return;
+void Leader::write_batch() {
+  if (!batch_) return;
   auto& storage = world_.storage;
   if (!storage.reachable(process_->node)) {
-    if (world_.timeline.now - page_->since > patience_s) return resign("the run directory has not answered");
-    return later(retry_s, [this] { write_page(); });
+    if (world_.timeline.now - batch_->since > patience_s) return resign("the run directory has not answered");
+    return later(retry_s, [this] { write_batch(); });
   }
-  if (storage.highest() > epoch_) return resign("a higher epoch exists");
+  if (storage.highest() > term_) return resign("a higher term exists");
   if (world_.interrupted(process_)) {
-    if (process_->alive) return later(0, [this] { put_page_down(); });
+    if (process_->alive) return later(0, [this] { put_batch_down(); });
     // It died while it wrote: so many lines are whole, the last one is torn.
-    const int lines = world_.random.below(static_cast<int>(page_->events.size()) + 1);
-    for (int i = 0; i < lines; ++i) storage.write(epoch_, page_->events[static_cast<std::size_t>(i)]);
+    const int lines = world_.random.below(static_cast<int>(batch_->events.size()) + 1);
+    for (int i = 0; i < lines; ++i) storage.write(term_, batch_->events[static_cast<std::size_t>(i)]);
     return;
   }
-  put_page_down();
+  put_batch_down();
 }
 
-void Leader::put_page_down() {
-  for (auto& event : page_->events) {
-    world_.say(fmt::format("epoch {}: {}", epoch_, event.dump()));
-    if (event["event"] == "silent_corruption" && world_.storage.highest() == epoch_)
+void Leader::put_batch_down() {
+  for (auto& event : batch_->events) {
+    world_.say(fmt::format("term {}: {}", term_, event.dump()));
+    if (event["event"] == "silent_corruption" && world_.storage.highest() == term_)
       world_.doubted(event["trusted_step"], event["step"]);
-    world_.storage.write(epoch_, std::move(event));
+    world_.storage.write(term_, std::move(event));
   }
-  if (world_.storage.highest() > epoch_ && world_.bug != Bug::act_unchecked)
-    return resign("a higher epoch exists");
+  if (world_.storage.highest() > term_ && world_.bug != Bug::act_unchecked)
+    return resign("a higher term exists");
   const auto files = [this] {
-    if (page_->result) world_.result_written(epoch_, *page_->result);
+    if (batch_->result) world_.result_written(term_, *batch_->result);
     later(world_.random.between(0, 0.005), [this] {
-      const std::size_t steps = page_->steps;
-      page_.reset();
+      const std::size_t steps = batch_->steps;
+      batch_.reset();
       if (world_.bug != Bug::act_before_record) carry_ = steps, carry_out();
-      turn_page();
+      write_next_batch();
     });
   };
   if (world_.interrupted(process_)) return later(0, files);
@@ -319,7 +323,7 @@ void Leader::put_page_down() {
 
 void Leader::carry_out() {
   while (carry_ > 0 && !over()) {
-    if (world_.interrupted(process_)) return later(0, [this] { carry_out(), turn_page(); });
+    if (world_.interrupted(process_)) return later(0, [this] { carry_out(), write_next_batch(); });
     --carry_;
     const Step step = std::move(steps_.front());
     steps_.pop_front();
@@ -334,8 +338,8 @@ void Leader::carry_out(const Action& action) {
   if (const auto* clear = std::get_if<ClearAll>(&action)) {
     ordered_.attempt = clear->attempt;
     ordered_.drain.reset();
-    begin(epoch_, clear->attempt, world_.roster.world());
-    send_all(Clear{epoch_, clear->attempt});
+    begin(term_, clear->attempt, world_.roster.world());
+    send_all(Clear{term_, clear->attempt});
   } else if (const auto* start = std::get_if<Launch>(&action)) {
     launch(*start);
   } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
@@ -359,32 +363,33 @@ void Leader::carry_out(const Action& action) {
 void Leader::launch(const Launch& what) {
   const int per_node = world_.roster.ranks_per_node,
             size = static_cast<int>(what.placement.size()) * per_node;
-  begin(epoch_, what.attempt, size);
-  world_.launched(what, epoch_, supervisor_.state());
+  begin(term_, what.attempt, size);
+  world_.launched(what, term_, supervisor_.state());
   if (world_.through_mpirun) {
-    StartMpirun order{epoch_, what.attempt, {}, what.trusted_step};
+    StartMpirun order{term_, what.attempt, {}, what.trusted_step};
     for (const int n : what.placement) order.slots.push_back(world_.name(n));
     return send(what.host, order);
   }
   for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{epoch_, what.attempt, size, per_node, 29500, "", {}, what.trusted_step};
+    StartRanks order{term_, what.attempt, size, per_node, 29500, "", {}, what.trusted_step};
     for (int i = 0; i < per_node; ++i) order.ranks.push_back({static_cast<int>(slot) * per_node + i, i});
     send(what.placement[slot], order);
   }
 }
 
-// --- the desk for checkpoints ---
+// --- commits of checkpoints ---
 
-void Leader::begin(int epoch, int attempt, int world_size, const std::map<std::int64_t, bool>& decided) {
-  generation_epoch_ = epoch, generation_attempt_ = attempt, world_size_ = world_size;
-  pending_.clear(), verdicts_.clear();
+void Leader::begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided) {
+  generation_term_ = term, generation_attempt_ = attempt, world_size_ = world_size;
+  pending_.clear(), commit_outcomes_.clear();
   for (const auto& [step, durable] : decided)
-    verdicts_[step] = {attempt, step, durable, durable ? "" : "dropped"};
+    commit_outcomes_[step] = {attempt, step, durable, durable ? "" : "dropped"};
 }
 
 void Leader::vote(const RankVote& v) {
   if (v.attempt != generation_attempt_ && world_.bug != Bug::old_votes) return;
-  if (const auto known = verdicts_.find(v.step); known != verdicts_.end()) return send_all(known->second);
+  if (const auto known = commit_outcomes_.find(v.step); known != commit_outcomes_.end())
+    return send_all(known->second);
   const bool first = !pending_.contains(v.step);
   Pending& pending = pending_[v.step];
   if (first)
@@ -409,7 +414,7 @@ void Leader::settle(std::int64_t step) {
     std::string note;
   };
   const auto job = std::make_shared<Job>();
-  job->votes = pending_[step].votes, job->key = {generation_attempt_, generation_epoch_};
+  job->votes = pending_[step].votes, job->key = {generation_attempt_, generation_term_};
   const auto done = [this, job, step] {
     busy_ = false;
     conclude(step, job->key.number, job->durable, job->note);
@@ -421,11 +426,11 @@ void Leader::settle(std::int64_t step) {
     if (!job->note.empty()) return later(0.001, done);
     if (!world_.storage.reachable(process_->node))
       return job->note = "the file system is gone", later(0.001, done);
-    if (world_.bug != Bug::commit_unchecked && world_.storage.highest() != epoch_)
+    if (world_.bug != Bug::commit_unchecked && world_.storage.highest() != term_)
       return job->note = "another leader has taken over", later(0.001, done);
-    world_.commit_begins(epoch_, job->key.number);
+    world_.commit_begins(term_, job->key.number);
     const auto rename = [this, job, step, done] {
-      world_.committed(epoch_, job->key, step, *job->votes.begin()->second);
+      world_.committed(term_, job->key, step, *job->votes.begin()->second);
       job->durable = true;
       later(world_.random.between(0, 0.05), done);
     };
@@ -435,12 +440,12 @@ void Leader::settle(std::int64_t step) {
 }
 
 void Leader::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
-  const Verdict verdict{attempt, step, durable, note};
-  if (attempt == generation_attempt_) verdicts_[step] = verdict, pending_.erase(step);
+  const CommitOutcome outcome{attempt, step, durable, note};
+  if (attempt == generation_attempt_) commit_outcomes_[step] = outcome, pending_.erase(step);
   covered(durable ? "checkpoint durable" : "checkpoint dropped");
   supervisor_.at(world_.timeline.now);
-  supervisor_.checkpoint_decided(verdict, note);
-  act([this, verdict] { send_all(verdict); });
+  supervisor_.checkpoint_decided(outcome, note);
+  act([this, outcome] { send_all(outcome); });
   for (const auto& [next, pending] : pending_)
     if (static_cast<int>(pending.votes.size()) == world_size_) return settle(next);
 }

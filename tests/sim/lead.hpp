@@ -20,12 +20,12 @@ class World;
 
 class Leader {
  public:
-  Leader(World& world, const ProcessPtr& process, int epoch);
+  Leader(World& world, const ProcessPtr& process, int term);
   ~Leader();
-  int epoch() const { return epoch_; }
+  int term() const { return term_; }
   const launcher::Supervisor& supervisor() const { return supervisor_; }
   /// Nothing that it decided is still on its way to the disk.
-  bool settled() const { return steps_.empty() && !page_; }
+  bool settled() const { return steps_.empty() && !batch_; }
   control::OrderTaken order(const control::Order& what);
 
  private:
@@ -41,7 +41,7 @@ class Leader {
     std::optional<int> finish;
   };
   using Step = std::variant<launcher::Action, std::function<void()>>;
-  struct Page {
+  struct Batch {
     std::vector<nlohmann::json> events;
     std::optional<nlohmann::json> result;
     std::size_t steps = 0;
@@ -56,9 +56,9 @@ class Leader {
   void tick();
   void greet(int node);
   void act(std::function<void()> then = nullptr);
-  void turn_page();
-  void write_page();
-  void put_page_down();
+  void write_next_batch();
+  void write_batch();
+  void put_batch_down();
   void carry_out();
   void carry_out(const launcher::Action& action);
   void launch(const launcher::Launch& what);
@@ -71,27 +71,27 @@ class Leader {
   void later(double seconds, std::function<void()> what);
   void covered(const char* event);
 
-  void begin(int epoch, int attempt, int world_size, const std::map<std::int64_t, bool>& decided = {});
+  void begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided = {});
   void vote(const control::RankVote& vote);
   void settle(std::int64_t step);
   void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
 
   World& world_;
   ProcessPtr process_;
-  int epoch_;
+  int term_;
   launcher::Supervisor supervisor_;
   std::vector<Line> lines_;
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never
   std::set<std::string> out_;  ///< lost or evicted, by the decisions so far
   Ordered ordered_;
-  std::deque<Step> steps_;    ///< decided, and not yet carried out
-  std::optional<Page> page_;  ///< the steps at the front, on their way to the disk
-  std::size_t carry_ = 0;     ///< steps at the front that are on record
+  std::deque<Step> steps_;      ///< decided, and not yet carried out
+  std::optional<Batch> batch_;  ///< the steps at the front, on their way to the disk
+  std::size_t carry_ = 0;       ///< steps at the front that are on record
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
-  int generation_epoch_ = 0, generation_attempt_ = 0, world_size_ = 0;
+  int generation_term_ = 0, generation_attempt_ = 0, world_size_ = 0;
   std::map<std::int64_t, Pending> pending_;
-  std::map<std::int64_t, control::Verdict> verdicts_;
+  std::map<std::int64_t, control::CommitOutcome> commit_outcomes_;
   bool busy_ = false;
 };
 

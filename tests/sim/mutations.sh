@@ -11,16 +11,16 @@ trap 'rm -rf "$work"' EXIT
 
 # name | file | sed expression
 mutations='
-half of the agents, less one     | launcher/agent/ballot.cpp                   | s/2 \* granted >= voters/2 * granted + 2 >= voters/
-epochs fenced one too low        | launcher/agent/standing.cpp                 | s/if (epoch < epoch_) return false;/if (epoch < epoch_ - 1) return false;/
-a minority names nodes lost      | launcher/supervise/supervisor.cpp           | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
-spares that were never heard of  | launcher/supervise/supervisor_failures.cpp  | s/RunState state = with_doubts();/RunState state = state_;/
-adopts with a lost node          | launcher/supervise/supervisor_stages.cpp    | s/ || lost_is_placed()) return false;/) return false;/
-starts before the old has ended  | launcher/supervise/supervisor_stages.cpp    | s/cleared >= attempt()) continue;/cleared >= attempt() - 1) continue;/
-attempts are not counted on      | launcher/supervise/supervisor_stages.cpp    | s/{"attempt", attempt() + 1}/{"attempt", std::max(1, attempt())}/
-state in doubt is trusted        | launcher/supervise/supervisor_stages.cpp    | s/placement_, state_.trusted_step,/placement_, -1,/
-failed starts end the run        | launcher/supervise/policy.cpp               | s/return !by_infrastructure(f) && f.blame/return f.blame/
-lines that came too late count   | launcher/supervise/succession.cpp           | s/epoch = after->value.*;/epoch = seq = INT32_MAX;/
+half of the agents, less one    | launcher/agent/election_count.cpp          | s/2 \* granted >= voters/2 * granted + 2 >= voters/
+terms fenced one too low        | launcher/agent/leadership_state.cpp        | s/if (term < term_) return false;/if (term < term_ - 1) return false;/
+a minority names nodes lost     | launcher/supervise/supervisor.cpp          | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
+spares that were never heard of | launcher/supervise/supervisor_failures.cpp | s/RunState state = with_doubts();/RunState state = state_;/
+adopts with a lost node         | launcher/supervise/supervisor_stages.cpp   | s/ || lost_is_placed()) return false;/) return false;/
+starts before the old has ended | launcher/supervise/supervisor_stages.cpp   | s/cleared >= attempt()) continue;/cleared >= attempt() - 1) continue;/
+attempts are not counted on     | launcher/supervise/supervisor_stages.cpp   | s/{"attempt", attempt() + 1}/{"attempt", std::max(1, attempt())}/
+state in doubt is trusted       | launcher/supervise/supervisor_stages.cpp   | s/placement_, state_.trusted_step,/placement_, -1,/
+failed starts end the run       | launcher/supervise/policy.cpp              | s/return !by_infrastructure(f) && f.blame/return f.blame/
+lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = after->value.*;/term = seq = INT32_MAX;/
 '
 mapfile -t objects < <(find "$build/tests/sim/CMakeFiles/sim_test.dir" -name '*.o')
 mapfile -t libraries < <(find "$build" -name 'libholdfast_*.a' ! -name '*fuzz*' ! -path '*cuda*' ! -path '*gpu*')

@@ -4,20 +4,20 @@
 
 #include <algorithm>
 
-#include "launcher/agent/ballot.hpp"
+#include "launcher/agent/election_count.hpp"
 #include "tests/sim/lead.hpp"
 #include "tests/sim/world.hpp"
 
 namespace holdfast::sim {
 
 using namespace control;
-using launcher::Ballot;
-using launcher::Standing;
+using launcher::ElectionCount;
+using launcher::LeadershipState;
 
 namespace {
-constexpr double campaign_limit_s = 1, watch_s = 0.2, third_voice_s = 0.05;
+constexpr double election_limit_s = 1, watch_s = 0.2, slurm_ping_s = 0.05;
 
-Standing standing_of(const World& world, int node) {
+LeadershipState leadership_of(const World& world, int node) {
   const auto& order = world.roster.candidates;
   const auto place = std::find(order.begin(), order.end(), node);
   return {place == order.end() ? -1 : static_cast<int>(place - order.begin()),
@@ -28,11 +28,11 @@ Standing standing_of(const World& world, int node) {
 }
 }  // namespace
 
-struct Agent::Campaign {
-  Ballot ballot;
+struct Agent::Election {
+  ElectionCount answers;
   std::vector<bool> lost;
   std::set<int> granted;
-  int epoch;
+  int term;
   std::vector<ConnectionPtr> lines;
   bool over = false;
   /// Counted another way: half of those that are not lost.
@@ -44,14 +44,14 @@ struct Agent::Campaign {
 
 Agent::Agent(World& world, Node& node)
     : process(std::make_shared<Process>(node.number())),
-      standing(standing_of(world, node.number())),
+      leadership(leadership_of(world, node.number())),
       world_(world),
       node_(node) {
   for (const auto& rank : node.ranks)
-    if (rank->process->alive) standing.meet(rank->attempt.number);
+    if (rank->process->alive) leadership.admit(rank->attempt.number);
   if (node.mpirun && node.mpirun->process->alive) {
-    standing.meet(node.mpirun->attempt.number);
-    if (node.mpirun->attempt.number == standing.attempt()) mpirun_attempt_ = standing.attempt();
+    leadership.admit(node.mpirun->attempt.number);
+    if (node.mpirun->attempt.number == leadership.attempt()) mpirun_attempt_ = leadership.attempt();
   }
   const double beat_s = 1e-3 * world.limits.heartbeat_ms;
   every(world.timeline, process, beat_s, world.random.between(0, beat_s), [this] {
@@ -61,7 +61,7 @@ Agent::Agent(World& world, Node& node)
   });
   every(world.timeline, process, watch_s, world.random.between(0, watch_s), [this] {
     if (left) return false;
-    if (standing.should_campaign(world_.timeline.now)) campaign();
+    if (leadership.should_start_election(world_.timeline.now)) start_election();
     return true;
   });
 }
@@ -76,21 +76,21 @@ void Agent::accept(const ConnectionPtr& c) {
     if (const auto* h = std::get_if<Hello>(&m)) hello(connection, *h);
   };
   c->ends[1].closed = [this, weak = std::weak_ptr(c)] {
-    if (leader_ && leader_ == weak.lock()) leader_.reset(), standing.leader_lost();
+    if (leader_ && leader_ == weak.lock()) leader_.reset(), leadership.leader_lost();
   };
 }
 
 void Agent::hello(const ConnectionPtr& c, const Hello& h) {
   const double now = world_.timeline.now;
   if (h.role == Hello::Role::candidate)
-    return world_.network.send(c, 1, Message(standing.answer(h.epoch, now)));
+    return world_.network.send(c, 1, Message(leadership.answer(h.term, now)));
   if (h.role != Hello::Role::leader) return;
-  const int before = standing.epoch();
-  if (!standing.accept_leader(h.epoch, now) && world_.bug != Bug::lower_leader)
+  const int before = leadership.term();
+  if (!leadership.accept_leader(h.term, now) && world_.bug != Bug::lower_leader)
     return world_.network.close(c, 1);
-  world_.expect(h.epoch >= before, "an agent follows no leader of a lower epoch");
-  if (!standing.leads() && leading) leading.reset();
-  campaign_.reset();
+  world_.expect(h.term >= before, "an agent follows no leader of a lower term");
+  if (!leadership.leads() && leading) leading.reset();
+  election_.reset();
   if (leader_) world_.network.close(leader_, 1);
   leader_ = c;
   tell_leader(beat());
@@ -103,7 +103,7 @@ void Agent::hello(const ConnectionPtr& c, const Hello& h) {
     if (known.failed) tell_leader(*known.failed);
     if (known.exited) tell_leader(*known.exited);
   }
-  if (wish_) tell_leader(*wish_);
+  if (drain_request_) tell_leader(*drain_request_);
 }
 
 void Agent::tell_leader(const Message& message) {
@@ -112,8 +112,8 @@ void Agent::tell_leader(const Message& message) {
 
 Beat Agent::beat() const {
   Beat b{world_.name(node_.number()),
-         standing.attempt(),
-         mpirun_attempt_ != 0 && mpirun_attempt_ == standing.attempt(),
+         leadership.attempt(),
+         mpirun_attempt_ != 0 && mpirun_attempt_ == leadership.attempt(),
          {}};
   for (const auto& [number, known] : ranks_)
     if (known.rank->attempt.number == b.attempt && known.started && !known.ended)
@@ -122,17 +122,18 @@ Beat Agent::beat() const {
 }
 
 void Agent::from_leader(const Message& message) {
-  standing.leader_spoke(world_.timeline.now);
+  leadership.leader_spoke(world_.timeline.now);
   if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
-  if (const auto* verdict = std::get_if<Verdict>(&message)) {
+  if (const auto* outcome = std::get_if<CommitOutcome>(&message)) {
     for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == verdict->attempt) world_.training->verdict(*known.rank, *verdict);
+      if (known.rank->attempt.number == outcome->attempt)
+        world_.training->commit_outcome(*known.rank, *outcome);
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
     for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == standing.attempt())
+      if (known.rank->attempt.number == leadership.attempt())
         known.rank->drain_heard = true, known.rank->stop_heard = known.rank->stop_heard || drain->stop;
   } else if (const auto* pause = std::get_if<Pause>(&message)) {
     paused_ = pause->on;
@@ -157,9 +158,9 @@ void Agent::finish() {
 }
 
 void Agent::clear(int attempt) {
-  const auto fence = standing.meet(attempt);
-  if (fence == Standing::Fence::refuse) return;
-  if (fence == Standing::Fence::newer) drain_.reset();
+  const auto fence = leadership.admit(attempt);
+  if (fence == LeadershipState::Fence::refuse) return;
+  if (fence == LeadershipState::Fence::newer) drain_.reset();
   std::erase_if(ranks_, [&](const auto& r) { return r.second.rank->attempt.number < attempt; });
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;
@@ -172,11 +173,11 @@ void Agent::clear_on() {
 }
 
 void Agent::start_ranks(const StartRanks& order) {
-  if (order.attempt != standing.attempt()) return;
+  if (order.attempt != leadership.attempt()) return;
   if (!node_.starts) return;
   for (const auto& place : order.ranks) {
     const auto rank =
-        world_.training->start({order.attempt, order.epoch}, place.rank, node_.number(),
+        world_.training->start({order.attempt, order.term}, place.rank, node_.number(),
                                order.world / order.ranks_per_node, order.ranks_per_node, order.trusted_step);
     node_.ranks.push_back(rank);
     rank_is_here(rank);
@@ -184,9 +185,9 @@ void Agent::start_ranks(const StartRanks& order) {
 }
 
 void Agent::start_mpirun(const StartMpirun& order) {
-  if (order.attempt != standing.attempt()) return;
+  if (order.attempt != leadership.attempt()) return;
   if (!node_.hosts) return tell_leader(MpirunExited{order.attempt, 1});
-  const AttemptKey key{order.attempt, order.epoch};
+  const AttemptKey key{order.attempt, order.term};
   const auto mpirun = std::make_shared<Process>(node_.number());
   node_.mpirun = Mpirun{key, mpirun};
   mpirun_attempt_ = order.attempt;
@@ -198,7 +199,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
           auto& far = world.node(there);
           if (!mpirun->alive || mpirun->stopped || !world.network.way(mpirun->node, there)) return;
           if (!far.agent || !far.agent->process->alive || far.agent->process->stopped || !far.starts) return;
-          if (far.agent->standing.attempt() != key.number) return;
+          if (far.agent->leadership.attempt() != key.number) return;
           const int per_node = world.roster.ranks_per_node;
           for (int i = 0; i < per_node; ++i) {
             const auto rank =
@@ -212,9 +213,9 @@ void Agent::start_mpirun(const StartMpirun& order) {
 }
 
 void Agent::rank_is_here(const RankPtr& rank) {
-  const auto fence = standing.meet(rank->attempt.number);
-  if (fence == Standing::Fence::refuse) return void(node_.kill_older(standing.attempt()));
-  if (fence == Standing::Fence::newer) drain_.reset();
+  const auto fence = leadership.admit(rank->attempt.number);
+  if (fence == LeadershipState::Fence::refuse) return void(node_.kill_older(leadership.attempt()));
+  if (fence == LeadershipState::Fence::newer) drain_.reset();
   Known& known = ranks_[rank->rank];
   known = Known{rank, true, false, std::nullopt, std::nullopt};
   if (drain_) rank->drain_heard = true, rank->stop_heard = drain_->stop;
@@ -240,9 +241,9 @@ void Agent::mpirun_ended(int attempt, int status) {
   tell_leader(MpirunExited{attempt, status});
 }
 
-void Agent::wish(const Drain& what) {
-  if (!wish_ || !wish_->stop) wish_ = what;
-  tell_leader(*wish_);
+void Agent::request_drain(const Drain& what) {
+  if (!drain_request_ || !drain_request_->stop) drain_request_ = what;
+  tell_leader(*drain_request_);
 }
 
 OrderTaken Agent::order(const Order& what) {
@@ -252,70 +253,70 @@ OrderTaken Agent::order(const Order& what) {
 
 // --- leadership ---
 
-void Agent::campaign() {
+void Agent::start_election() {
   if (!world_.storage.reachable(node_.number())) return;
-  const int asked = standing.begin_campaign(world_.storage.highest());
-  const auto lost = world_.storage.fold().lost;
+  const int asked = leadership.begin_election(world_.storage.highest());
+  const auto lost = world_.storage.replay().lost;
   std::vector<bool> out;
   for (const auto& n : world_.roster.nodes) out.push_back(lost.contains(n.name));
-  campaign_ = std::make_unique<Campaign>(
-      Campaign{Ballot(out), out, {}, asked, std::vector<ConnectionPtr>(out.size())});
-  const auto* const mine = campaign_.get();
+  election_ = std::make_unique<Election>(
+      Election{ElectionCount(out), out, {}, asked, std::vector<ConnectionPtr>(out.size())});
+  const auto* const mine = election_.get();
   for (int n = 0; n < world_.node_count(); ++n)
     world_.network.dial(
-        process, n, campaign_limit_s,
+        process, n, election_limit_s,
         [this, n, mine, asked](const ConnectionPtr& c) {
-          if (campaign_.get() != mine || campaign_->epoch != asked) return world_.network.close(c, 0);
-          campaign_->lines[static_cast<std::size_t>(n)] = c;
+          if (election_.get() != mine || election_->term != asked) return world_.network.close(c, 0);
+          election_->lines[static_cast<std::size_t>(n)] = c;
           c->ends[0].message = [this, n, mine, asked](const Message& m) {
-            if (campaign_.get() != mine || campaign_->epoch != asked || !std::holds_alternative<Answer>(m))
+            if (election_.get() != mine || election_->term != asked || !std::holds_alternative<Answer>(m))
               return;
             const auto& answer = std::get<Answer>(m);
-            campaign_->ballot.answered(n, answer);
-            if (answer.grant && !campaign_->lost[static_cast<std::size_t>(n)]) campaign_->granted.insert(n);
+            election_->answers.answered(n, answer);
+            if (answer.grant && !election_->lost[static_cast<std::size_t>(n)]) election_->granted.insert(n);
             count(false);
           };
           world_.network.send(c, 0,
                               Message(Hello{Hello::Role::candidate, world_.name(node_.number()), asked}));
         },
         [] {});
-  world_.timeline.after(campaign_limit_s, [this, asked, p = process] {
+  world_.timeline.after(election_limit_s, [this, asked, p = process] {
     run(p, [this, asked] {
-      if (campaign_ && campaign_->epoch == asked) count(true);
+      if (election_ && election_->term == asked) count(true);
     });
   });
 }
 
 void Agent::count(bool last_call) {
-  if (!campaign_ || campaign_->over) return;
-  const auto outcome = campaign_->ballot.count(last_call);
-  if (outcome == Ballot::Outcome::open) return;
-  campaign_->over = true;
-  const int epoch = campaign_->epoch;
+  if (!election_ || election_->over) return;
+  const auto outcome = election_->answers.outcome(last_call);
+  if (outcome == ElectionCount::Outcome::open) return;
+  election_->over = true;
+  const int term = election_->term;
   auto& storage = world_.storage;
-  bool won = outcome != Ballot::Outcome::lost && storage.reachable(node_.number());
-  if (outcome == Ballot::Outcome::third_voice)
+  bool won = outcome != ElectionCount::Outcome::lost && storage.reachable(node_.number());
+  if (outcome == ElectionCount::Outcome::ask_slurm)
     won = won && world_.controller[static_cast<std::size_t>(node_.number())];
-  if (won) won = storage.epochs.insert(epoch).second;
-  world_.expect(!won || campaign_->fair(), "whoever leads has the voices of half of the agents");
-  if (won) world_.epoch_taken(epoch, node_.number());
-  world_.timeline.after(0, [this, won, epoch, p = process, &storage] {
-    run(p, [this, won, epoch, &storage] {
+  if (won) won = storage.terms.insert(term).second;
+  world_.expect(!won || election_->fair(), "whoever leads has the voices of half of the agents");
+  if (won) world_.term_taken(term, node_.number());
+  world_.timeline.after(0, [this, won, term, p = process, &storage] {
+    run(p, [this, won, term, &storage] {
       if (left) return;
-      if (campaign_ && campaign_->epoch == epoch) {
-        for (const auto& c : campaign_->lines)
+      if (election_ && election_->term == term) {
+        for (const auto& c : election_->lines)
           if (c) world_.network.close(c, 0);
-        campaign_.reset();
+        election_.reset();
       }
       if (!won && storage.result && storage.reachable(node_.number()) &&
           launcher::code_of(storage.result->json, world_.roster.job, storage.highest()))
         return finish();
-      const int highest = won                                        ? epoch
+      const int highest = won                                        ? term
                           : world_.storage.reachable(node_.number()) ? world_.storage.highest()
                                                                      : 0;
-      if (!standing.campaign_over(won, highest, world_.timeline.now)) return;
-      if (!world_.storage.reachable(node_.number())) return standing.resigned(world_.timeline.now);
-      leading = std::make_unique<Leader>(world_, process, epoch);
+      if (!leadership.election_over(won, highest, world_.timeline.now)) return;
+      if (!world_.storage.reachable(node_.number())) return leadership.resigned(world_.timeline.now);
+      leading = std::make_unique<Leader>(world_, process, term);
     });
   });
 }

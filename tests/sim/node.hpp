@@ -1,12 +1,12 @@
 #pragma once
 // A node: its memory, the processes on it, and its agent, which is modelled (sockets and processes) around
-// the production decisions (Standing, Ballot).
+// the production decisions (LeadershipState, ElectionCount).
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
-#include "launcher/agent/standing.hpp"
+#include "launcher/agent/leadership_state.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "tests/sim/training.hpp"
 
@@ -32,12 +32,12 @@ class Agent {
   void rank_says(const RankPtr& rank, const control::Message& what);
   void rank_ended(const RankPtr& rank, int status);
   void mpirun_ended(int attempt, int status);
-  void wish(const control::Drain& what);
+  void request_drain(const control::Drain& what);
   control::OrderTaken order(const control::Order& what);
 
   ProcessPtr process;
   std::unique_ptr<Leader> leading;
-  launcher::Standing standing;
+  launcher::LeadershipState leadership;
   bool left = false;  ///< told that the run is over
 
  private:
@@ -55,8 +55,8 @@ class Agent {
   void start_mpirun(const control::StartMpirun& order);
   void tell_leader(const control::Message& message);
   control::Beat beat() const;
-  void campaign();
-  struct Campaign;
+  void start_election();
+  struct Election;
   void count(bool last_call);
   void finish();
 
@@ -65,9 +65,9 @@ class Agent {
   ConnectionPtr leader_;
   std::map<int, Known> ranks_;
   int clearing_ = 0, mpirun_attempt_ = 0;
-  std::optional<control::Drain> drain_, wish_;
+  std::optional<control::Drain> drain_, drain_request_;
   bool paused_ = false;
-  std::unique_ptr<Campaign> campaign_;
+  std::unique_ptr<Election> election_;
 };
 
 class Node {

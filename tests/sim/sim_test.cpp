@@ -54,11 +54,11 @@ TEST(Simulation, NoScheduleBreaksAnInvariant) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf(
-      "%llu schedules in %.1f s: %lld events, %lld attempts, %lld epochs, %lld adopted, %lld commits, %lld "
+      "%llu schedules in %.1f s: %lld events, %lld attempts, %lld terms, %lld adopted, %lld commits, %lld "
       "requeues, "
       "%zu pairs of stage and event, %lld writes after a check that no longer held\n",
       static_cast<unsigned long long>(count), seconds, static_cast<long long>(coverage.events),
-      static_cast<long long>(coverage.attempts), static_cast<long long>(coverage.epochs),
+      static_cast<long long>(coverage.attempts), static_cast<long long>(coverage.terms),
       static_cast<long long>(coverage.adopted), static_cast<long long>(coverage.commits),
       static_cast<long long>(coverage.requeues), coverage.pairs.size(),
       static_cast<long long>(coverage.voids));

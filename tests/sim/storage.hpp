@@ -1,5 +1,5 @@
 #pragma once
-// The shared file system: the one arbiter. Epochs by O_EXCL, a journal per epoch, checkpoints, the result.
+// The shared file system: the one arbiter. Terms by O_EXCL, a journal per term, checkpoints, the result.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launcher/supervise/run_state.hpp"
-#include "launcher/supervise/succession.hpp"
+#include "launcher/supervise/valid_events.hpp"
 
 namespace holdfast::sim {
 
@@ -17,33 +17,33 @@ struct SharedStorage {
   std::vector<bool> mounted;
   bool reachable(int node) const { return up && mounted[static_cast<std::size_t>(node)]; }
 
-  std::set<int> epochs;
-  int highest() const { return epochs.empty() ? 0 : *epochs.rbegin(); }
+  std::set<int> terms;
+  int highest() const { return terms.empty() ? 0 : *terms.rbegin(); }
 
   std::map<int, std::vector<nlohmann::json>> journals;
-  void write(int epoch, nlohmann::json event) {
-    auto& lines = journals[epoch];
-    event["epoch"] = epoch, event["seq"] = lines.size() + 1;
+  void write(int term, nlohmann::json event) {
+    auto& lines = journals[term];
+    event["term"] = term, event["seq"] = lines.size() + 1;
     lines.push_back(std::move(event));
   }
   std::vector<nlohmann::json> events() const {
     std::vector<std::vector<nlohmann::json>> files;
-    for (const auto& [epoch, lines] : journals) files.push_back(lines);
-    return launcher::that_count(std::move(files));
+    for (const auto& [term, lines] : journals) files.push_back(lines);
+    return launcher::valid_events(std::move(files));
   }
-  launcher::RunState fold() const {
+  launcher::RunState replay() const {
     launcher::RunState state;
     for (const auto& event : events()) launcher::apply_event(state, event);
     return state;
   }
 
   struct Saved {
-    int epoch = 0, attempt = 0;
+    int term = 0, attempt = 0;
     std::uint64_t digest = 0;
   };
   std::map<std::int64_t, Saved> checkpoints;  ///< committed
   struct Result {
-    int epoch = 0;
+    int term = 0;
     nlohmann::json json;
   };
   std::optional<Result> result;

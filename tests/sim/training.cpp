@@ -45,7 +45,7 @@ void Training::end(const RankPtr& rank, int status, bool quiet) {
   hooks_.node(rank->node).rank_ended(rank, status);
 }
 
-void Training::verdict(Rank& rank, const Verdict& what) {
+void Training::commit_outcome(Rank& rank, const CommitOutcome& what) {
   rank.votes.erase(what.step);
   Attempt& a = attempts_[rank.attempt];
   if (rank.rank == 0 && a.waits_for == what.step) a.waits_until = timeline_.now;
@@ -106,14 +106,14 @@ void Training::go(AttemptKey key) {
   }
   if (speaker.stop_heard) {
     a.last_code = 75, a.waits_for = a.step,
-    a.waits_until = timeline_.now + (a.step > 0 ? settings_.verdict_s : 0);
+    a.waits_until = timeline_.now + (a.step > 0 ? settings_.commit_wait_s : 0);
     return;
   }
   if (a.step < settings_.steps) one_step(key, a);
   if (a.step >= settings_.steps && !a.doubted) {
     vote(key, a);
     if (a.doubted) return;
-    a.last_code = 0, a.waits_for = a.step, a.waits_until = timeline_.now + settings_.verdict_s;
+    a.last_code = 0, a.waits_for = a.step, a.waits_until = timeline_.now + settings_.commit_wait_s;
   }
 }
 
@@ -186,7 +186,7 @@ void Training::vote(AttemptKey key, Attempt& a) {
   compare(a);  // replicas compare before each vote
   if (a.doubted) return;
   if (!a.voted.insert(a.step).second) return;
-  const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.epoch);
+  const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.term);
   for (auto& [number, rank] : a.ranks) {
     const bool written = storage_.reachable(rank->node);
     const RankVote vote{number, key.number, a.step, written, written ? payload : "no space"};

@@ -22,7 +22,7 @@ std::uint64_t digest_after(std::int64_t step);
 std::string hex(std::uint64_t digest);
 
 struct AttemptKey {
-  int number = 0, epoch = 0;
+  int number = 0, term = 0;
   auto operator<=>(const AttemptKey&) const = default;
 };
 
@@ -37,7 +37,7 @@ struct Rank {
   std::int64_t step = -1;
   control::Phase phase = control::Phase::starting;
   std::optional<control::RankRestored> restored;
-  std::map<std::int64_t, control::RankVote> votes;  ///< without a verdict
+  std::map<std::int64_t, control::RankVote> votes;  ///< without an outcome
   std::optional<control::RankFinished> finished;
   std::optional<int> last_word;  ///< it ends with this once its agent has taken what it said
 };
@@ -55,8 +55,8 @@ class Training {
     std::int64_t steps = 20;
     int checkpoint_every = 5;
     double step_s = 0.5;
-    double verdict_s = 20;  ///< a rank that ends waits so long for the last one
-    int verify_every = 5;   ///< steps between comparisons, and at the end
+    double commit_wait_s = 20;  ///< a rank that ends waits so long for the last one
+    int verify_every = 5;       ///< steps between comparisons, and at the end
   };
   struct Hooks {
     std::function<Node&(int node)> node;
@@ -72,7 +72,7 @@ class Training {
   RankPtr start(AttemptKey attempt, int rank, int node, int slots, int per_node, std::int64_t trusted_step);
   /// Its process ends now; others of its attempt notice when they are told (`quiet`: the node went with it).
   void end(const RankPtr& rank, int status, bool quiet);
-  void verdict(Rank& rank, const control::Verdict& what);
+  void commit_outcome(Rank& rank, const control::CommitOutcome& what);
   /// Its agent has taken all that it said.
   void taken(const RankPtr& rank);
   /// This rank has computed wrongly: the state of its attempt is damaged, and so is what is written of it,

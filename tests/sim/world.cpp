@@ -71,13 +71,12 @@ void World::set_up() {
     timeline.after(random.between(0, 1.5), [this, n] { node(n).start_agent(); });
 }
 
-Supervisor World::supervisor(int epoch, RunState state) const {
+Supervisor World::supervisor(int term, RunState state) const {
   RunFacts facts;
   facts.shrinking.nodes = slots, facts.shrinking.together = shrinks ? 1 : 0;
   facts.shrinking.ranks_per_node = facts.shrinking.group = roster.ranks_per_node;
   facts.shrinking.parts = slots, facts.shrinking.steps = training->settings().steps;
-  return {roster,           limits,       drain_s,      through_mpirun, epoch,
-          std::move(state), timeline.now, timeline.now, facts};
+  return {roster, limits, drain_s, through_mpirun, term, std::move(state), timeline.now, timeline.now, facts};
 }
 
 void World::say(const std::string& text) {
@@ -131,7 +130,7 @@ void World::play() {
     if (code != static_cast<int>(Exit::transient) || allocation == 2) break;
     requeue();
   }
-  coverage.epochs += static_cast<std::int64_t>(storage.epochs.size());
+  coverage.terms += static_cast<std::int64_t>(storage.terms.size());
   coverage.attempts += static_cast<std::int64_t>(launched_.size());
 }
 
@@ -156,16 +155,16 @@ Agent* World::live_agent(int n) {
 }
 Leader* World::live_leader() {
   for (int n = node_count() - 1; n >= 0; --n)
-    if (auto* agent = live_agent(n); agent && agent->leading && agent->leading->epoch() == storage.highest())
+    if (auto* agent = live_agent(n); agent && agent->leading && agent->leading->term() == storage.highest())
       return agent->leading.get();
   return nullptr;
 }
 
 // --- invariants ---
 
-void World::epoch_taken(int epoch, int n) {
-  say(fmt::format("{} takes epoch {}", name(n), epoch));
-  expect(epoch == storage.highest() || storage.highest() > epoch, "epochs are counted");
+void World::term_taken(int term, int n) {
+  say(fmt::format("{} takes term {}", name(n), term));
+  expect(term == storage.highest() || storage.highest() > term, "terms are counted");
 }
 
 void World::rank_starts(const Rank& rank) {
@@ -175,14 +174,14 @@ void World::rank_starts(const Rank& rank) {
            fmt::format("no older rank lives on {} when rank {} of attempt {} starts there", name(rank.node),
                        rank.rank, rank.attempt.number));
     expect(other->attempt.number != rank.attempt.number || other->attempt == rank.attempt,
-           fmt::format("attempt {} is of one epoch alone", rank.attempt.number));
+           fmt::format("attempt {} is of one term alone", rank.attempt.number));
     expect(other->attempt != rank.attempt || other->rank != rank.rank,
            fmt::format("rank {} of attempt {} starts once", rank.rank, rank.attempt.number));
   }
 }
 
 void World::restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level) {
-  say(fmt::format("attempt {} of epoch {} restores step {} ({})", key.number, key.epoch, step, level));
+  say(fmt::format("attempt {} of term {} restores step {} ({})", key.number, key.term, step, level));
   ++coverage.levels[level];
   if (digest != digest_after(step)) ++coverage.levels["damaged, and nobody knows yet"];
   for (const auto& [first, last] : doubted_)
@@ -190,13 +189,13 @@ void World::restored(AttemptKey key, std::int64_t step, std::uint64_t digest, co
            fmt::format("attempt {} starts from state of step {} that is not in doubt", key.number, step));
 }
 
-void World::launched(const Launch& what, int epoch, const RunState& state) {
-  const AttemptKey key{what.attempt, epoch};
+void World::launched(const Launch& what, int term, const RunState& state) {
+  const AttemptKey key{what.attempt, term};
   for (const auto& k : launched_)
     expect(k.number != key.number, fmt::format("attempt {} is launched once", what.attempt));
   launched_.insert(key);
   bool planned = false;
-  for (const auto& event : storage.journals[epoch])
+  for (const auto& event : storage.journals[term])
     planned = planned ||
               (event.value("event", "") == "attempt_planned" && event.value("attempt", 0) == what.attempt);
   expect(planned, fmt::format("attempt {} is on record before it is launched", what.attempt));
@@ -208,37 +207,37 @@ void World::launched(const Launch& what, int epoch, const RunState& state) {
       expect(!state.lost.contains(name(n)), name(n) + " is not lost when ranks are started on it");
 }
 
-void World::commit_begins(int epoch, int attempt) {
-  expect(storage.highest() == epoch, fmt::format("no commit (of attempt {}) from a lower epoch", attempt));
+void World::commit_begins(int term, int attempt) {
+  expect(storage.highest() == term, fmt::format("no commit (of attempt {}) from a lower term", attempt));
 }
 
-void World::committed(int epoch, AttemptKey key, std::int64_t step, const std::string& payload) {
-  say(fmt::format("step {} of attempt {} is committed by epoch {}", step, key.number, epoch));
+void World::committed(int term, AttemptKey key, std::int64_t step, const std::string& payload) {
+  say(fmt::format("step {} of attempt {} is committed by term {}", step, key.number, term));
   ++coverage.commits;
-  coverage.voids += storage.highest() != epoch;
+  coverage.voids += storage.highest() != term;
   const std::uint64_t digest = std::stoull(payload, nullptr, 16);
-  expect(payload == fmt::format("{} {} {}", hex(digest), key.number, key.epoch),
+  expect(payload == fmt::format("{} {} {}", hex(digest), key.number, key.term),
          fmt::format("step {}: what is committed is attempt {}'s alone ({})", step, key.number, payload));
   expect(corrupted || digest == digest_after(step), fmt::format("step {}: what is committed is right", step));
   ever_committed_.insert(step);
-  storage.checkpoints[step] = {key.epoch, key.number, digest};
+  storage.checkpoints[step] = {key.term, key.number, digest};
 }
 
-void World::result_written(int epoch, const json& result) {
-  say(fmt::format("epoch {} writes the result: {}", epoch, result["status"].dump()));
-  coverage.voids += storage.highest() != epoch;
-  const RunState log = storage.fold();
-  expect(log.verdict && log.verdict->exit_code == result["exit_code"],
+void World::result_written(int term, const json& result) {
+  say(fmt::format("term {} writes the result: {}", term, result["status"].dump()));
+  coverage.voids += storage.highest() != term;
+  const RunState log = storage.replay();
+  expect(log.outcome && log.outcome->exit_code == result["exit_code"],
          "no result but what the log that counts says");
-  storage.result = SharedStorage::Result{epoch, result};
+  storage.result = SharedStorage::Result{term, result};
 }
 
 void World::leader_is_gone(const Leader& leader) {
-  if (gone_ || !leader.settled() || storage.highest() != leader.epoch()) return;
-  const RunState log = storage.fold();
+  if (gone_ || !leader.settled() || storage.highest() != leader.term()) return;
+  const RunState log = storage.replay();
   const RunState& mind = leader.supervisor().state();
   expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
-             log.durable_step == mind.durable_step && log.verdicts == mind.verdicts &&
+             log.durable_step == mind.durable_step && log.commit_outcomes == mind.commit_outcomes &&
              log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks &&
              log.pace == mind.pace,
          "a leader knows what its log says");
@@ -254,10 +253,10 @@ void World::agent_left() {
 }
 
 void World::check_end() {
-  const RunState state = storage.fold();
+  const RunState state = storage.replay();
   const json& result = storage.result->json;
   const int code = result["exit_code"];
-  expect(state.verdict && state.verdict->exit_code == code, "the log ends as the result says");
+  expect(state.outcome && state.outcome->exit_code == code, "the log ends as the result says");
   bool not_started = false;
   for (const auto& event : storage.events()) {
     const std::string what = event.value("event", "");

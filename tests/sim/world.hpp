@@ -37,7 +37,7 @@ struct Coverage {
   std::map<std::pair<std::string, std::string>, std::int64_t> pairs;  ///< (stage, event) -> times
   std::map<std::string, std::int64_t> faults;
   std::map<int, std::int64_t> exits;
-  std::int64_t attempts = 0, epochs = 0, adopted = 0, commits = 0, events = 0, requeues = 0, voids = 0;
+  std::int64_t attempts = 0, terms = 0, adopted = 0, commits = 0, events = 0, requeues = 0, voids = 0;
   std::map<std::string, std::int64_t> levels;
 };
 
@@ -73,17 +73,17 @@ class World {
   void expect(bool holds, const std::string& what);
   /// A chance to be stopped or to die in the midst of what a leader does; true: it has happened.
   bool interrupted(const ProcessPtr& process);
-  launcher::Supervisor supervisor(int epoch, launcher::RunState state) const;
+  launcher::Supervisor supervisor(int term, launcher::RunState state) const;
   void covered(launcher::Stage stage, const char* event);
 
   // --- invariants, called where the thing happens ---
-  void epoch_taken(int epoch, int node);
+  void term_taken(int term, int node);
   void rank_starts(const Rank& rank);
   void restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level);
-  void launched(const launcher::Launch& what, int epoch, const launcher::RunState& state);
-  void commit_begins(int epoch, int attempt);
-  void committed(int epoch, AttemptKey key, std::int64_t step, const std::string& payload);
-  void result_written(int epoch, const nlohmann::json& result);
+  void launched(const launcher::Launch& what, int term, const launcher::RunState& state);
+  void commit_begins(int term, int attempt);
+  void committed(int term, AttemptKey key, std::int64_t step, const std::string& payload);
+  void result_written(int term, const nlohmann::json& result);
   void leader_is_gone(const Leader& leader);
   /// On record: state of steps after `trusted`, up to `tainted`, may be wrong.
   void doubted(std::int64_t trusted, std::int64_t tainted) { doubted_.emplace_back(trusted, tainted); }

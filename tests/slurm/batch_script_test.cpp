@@ -178,7 +178,7 @@ TEST_F(BatchScriptRun, evaluates_nothing_of_a_path) {
   }
 }
 
-TEST_F(BatchScriptRun, ends_with_every_verdict) {
+TEST_F(BatchScriptRun, ends_with_every_exit_code_of_a_run) {
   for (const int code : {0, 1, 2, 3, 4, 5, 93}) {
     fs::remove(folder / "starts");
     holdfast("exit " + std::to_string(code));
@@ -214,7 +214,7 @@ TEST_F(BatchScriptRun, requeues_on_a_transient_failure) {
   EXPECT_EQ(starts(), 1);
 }
 
-TEST_F(BatchScriptRun, passes_signals_on_and_returns_the_verdict) {
+TEST_F(BatchScriptRun, passes_signals_on_and_returns_the_exit_code) {
   holdfast(
       "trap 'echo usr1 >>got' USR1; trap 'echo term >>got; exit 75' TERM; touch ready; for i in {1..600}; do "
       "sleep 0.05; done");

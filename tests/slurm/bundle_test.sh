@@ -61,6 +61,6 @@ check "a run that brought its bundle ends" soon 240 over bundled
 check "in the same bits" equal "$(result bundled .state_digest)" "$(result plain .state_digest)"
 gone() { test ! -e "/tmp/holdfast-$job" && mini exec test ! -e "/tmp/holdfast-$job"; }
 check "and leaves nothing on the nodes" soon 60 gone
-over bundled || story bundled
+over bundled || show_record bundled
 
 conclude

@@ -69,14 +69,14 @@ TEST(Exclusion, CommandsAndReplies) {
               ElementsAre("scontrol", "update", "JobId=7", "ExcNodeList=n[3-4]"));
   EXPECT_THAT(partition_argv("a"),
               ElementsAre("sinfo", "--noheader", "--Node", "--partition=a", "--format=%N|%T|%o|%E"));
-  const auto wishes = read_wishes("defq|dgx[003-004]\n");
-  ASSERT_TRUE(wishes);
-  EXPECT_THAT(wishes->partitions, ElementsAre("defq"));
-  EXPECT_THAT(read_wishes("a,b|\n")->partitions, ElementsAre("a", "b"));
-  EXPECT_THAT(wishes->excluded, ElementsAre("dgx003", "dgx004"));
-  EXPECT_THAT(read_wishes("defq|\n")->excluded, IsEmpty());
-  EXPECT_FALSE(read_wishes("\n"));
-  EXPECT_THROW(read_wishes("defq"), Error);
+  const auto constraints = read_job_constraints("defq|dgx[003-004]\n");
+  ASSERT_TRUE(constraints);
+  EXPECT_THAT(constraints->partitions, ElementsAre("defq"));
+  EXPECT_THAT(read_job_constraints("a,b|\n")->partitions, ElementsAre("a", "b"));
+  EXPECT_THAT(constraints->excluded, ElementsAre("dgx003", "dgx004"));
+  EXPECT_THAT(read_job_constraints("defq|\n")->excluded, IsEmpty());
+  EXPECT_FALSE(read_job_constraints("\n"));
+  EXPECT_THROW(read_job_constraints("defq"), Error);
 }
 
 TEST(Exclusion, TheDrainLineIsOneWordForAShell) {

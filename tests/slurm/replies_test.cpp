@@ -98,7 +98,7 @@ TEST(Replies, survive_random_text) {
     } catch (const Error&) {
     }
     try {
-      read_wishes(text + "|" + text);
+      read_job_constraints(text + "|" + text);
     } catch (const Error&) {
     }
     try {

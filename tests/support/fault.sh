@@ -51,11 +51,11 @@ ends_like_the_undisturbed() {
   local restored
   restored=$(result "$run" '[.attempts[] | select(.restored_from != null and .restored_from.step > 0)] | length')
   check "$run: state was really restored" at_least "$restored" "${1-1}"
-  local most
-  most=$(result "$run" '[.attempts[].lost_steps] | max')
-  check "$run: no attempt lost more than ${most_lost-1} steps" at_least "${most_lost-1}" "$most"
+  local largest
+  largest=$(result "$run" '[.attempts[].lost_steps] | max')
+  check "$run: no attempt lost more than ${max_lost-1} steps" at_least "${max_lost-1}" "$largest"
   nothing_stays
-  ((failed == 0)) || story "$run" | sed 's/^/# /'
+  ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
 # Agents that were told to leave do so within moments; those of dead nodes cannot.
 nothing_stays() {

@@ -69,8 +69,8 @@ job_gone() { [[ -z $(mini exec squeue -h -j "$1" -t RUNNING,PENDING -o %T 2>/dev
 # slurmctld saves its state every 5 s; what it has not saved is lost when it is killed, a job's id and start too.
 # slurm_saved_since FILE: it has saved it since that file was written.
 slurm_saved_since() { [[ $dir/slurmctld/state/job_state -nt $1 ]]; }
-# What went wrong, for the test's output.
-story() {
+# The newest events and log lines of a run, for the output of a test that failed.
+show_record() {
   events "$1" | cut -c1-300 | tail -n 40
   tail -n 5 "$home/$1"/logs/*.log "$home/$1"/logs/attempt-*/*.log 2>/dev/null | tail -n 60
 }

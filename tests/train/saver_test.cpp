@@ -65,7 +65,7 @@ struct FakeLink : control::RankLink {
   void vote(std::int64_t step, bool ok, const std::string& payload) override {
     votes.push_back({step, ok, payload});
   }
-  bool wait_verdict(std::int64_t step, const Deadline&) override { return step == durable_step; }
+  bool wait_commit(std::int64_t step, const Deadline&) override { return step == durable_step; }
   std::optional<control::Drain> take_drain() override { return std::nullopt; }
   bool paused() const override { return false; }
   std::optional<control::Injection> take_injection() override { return std::nullopt; }
@@ -427,7 +427,7 @@ TEST_F(SavedState, WithoutALeaderItIsCommittedHere) {
 }
 
 /// However long the removal of old checkpoints takes, the new one is durable before.
-TEST_F(SavedState, WithoutALeaderTheVerdictComesBeforeRetention) {
+TEST_F(SavedState, WithoutALeaderTheCommitOutcomeComesBeforeRetention) {
   link_.is_supervised = false;
   config::Checkpoint settings;
   settings.keep = 1;
@@ -436,15 +436,15 @@ TEST_F(SavedState, WithoutALeaderTheVerdictComesBeforeRetention) {
   EXPECT_TRUE(s->wait_durable());
   removals.hold();
   s->begin({20, 1, 1}, owned(), false), s->join();
-  auto verdict = std::async(std::launch::async, [&] { return s->wait_durable(); });
-  EXPECT_EQ(verdict.wait_for(patience), std::future_status::ready) << "it waits for deletions";
+  auto durable = std::async(std::launch::async, [&] { return s->wait_durable(); });
+  EXPECT_EQ(durable.wait_for(patience), std::future_status::ready) << "it waits for deletions";
   EXPECT_TRUE(removals.wait_for_one());
   s->begin({30, 1, 1}, owned(), false), s->join();
   auto next = std::async(std::launch::async, [&] { return s->wait_durable(); });
   EXPECT_EQ(next.wait_for(patience), std::future_status::ready) << "the next one waits for deletions";
   EXPECT_TRUE(checkpoint::newest_sound(dir_.checkpoints())->step == 30);
   removals.let_go();
-  EXPECT_TRUE(verdict.get());
+  EXPECT_TRUE(durable.get());
   EXPECT_TRUE(next.get());
   s.reset();
   EXPECT_THAT(files::list(dir_.checkpoints()), ElementsAre("step-00000030"));

@@ -49,7 +49,7 @@ class ScriptedLink final : public control::RankLink {
     trusted = step, accused = ranks, check = what;
   }
   void vote(std::int64_t, bool, const std::string&) override {}
-  bool wait_verdict(std::int64_t, const Deadline&) override { return false; }
+  bool wait_commit(std::int64_t, const Deadline&) override { return false; }
   std::optional<control::Drain> take_drain() override {
     if (!was_paused) return std::nullopt;
     return std::exchange(drain_in_pause, std::nullopt);

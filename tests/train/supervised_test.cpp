@@ -82,7 +82,8 @@ class Agent {
     else
       commit.drop();
     for (const auto& channel : channels_)
-      channel->send(control::encode(control::Verdict{attempt_, vote.step, durable, "refused by the test"}));
+      channel->send(
+          control::encode(control::CommitOutcome{attempt_, vote.step, durable, "refused by the test"}));
   }
 
   RunDir run_;
@@ -116,8 +117,7 @@ class Supervised : public TrainingFixture {
     for (int rank = 0; rank < world; ++rank) {
       RankEnv place;
       place.rank = place.local_rank = rank, place.world = place.ranks_per_node = world;
-      place.epoch = 1, place.attempt = attempt, place.run_dir = run_.path,
-      place.agent_socket = agent.socket();
+      place.term = 1, place.attempt = attempt, place.run_dir = run_.path, place.agent_socket = agent.socket();
       if (rank > 0) c.argv.push_back(":");
       c.argv.insert(c.argv.end(), {"-n", "1"});
       for (const std::string& variable : to_variables(place)) c.argv.insert(c.argv.end(), {"-x", variable});

@@ -10,11 +10,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "launcher/agent/batch_script_fallback.hpp"
 #include "launcher/agent/inject.hpp"
 #include "launcher/agent/node_care.hpp"
 #include "launcher/agent/node_record.hpp"
 #include "launcher/agent/scratch.hpp"
-#include "launcher/agent/script_stand_in.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/control/loop_thread.hpp"
@@ -83,25 +83,25 @@ TEST(NodeRecord, TheAdministratorsLineCanBePasted) {
 }
 
 TEST(Clock, IsLookedAtSeldomUntilTheEndIsNear) {
-  EXPECT_EQ(next_look_s({}, 120, false), 300);
-  EXPECT_EQ(next_look_s({}, 120, true), 30);
-  EXPECT_EQ(next_look_s(86400, 120, false), 300);
-  EXPECT_EQ(next_look_s(200, 120, true), 30);
-  EXPECT_EQ(next_look_s(130, 120, true), 10);
-  EXPECT_EQ(next_look_s(120, 120, true), 0);
+  EXPECT_EQ(next_query_s({}, 120, false), 300);
+  EXPECT_EQ(next_query_s({}, 120, true), 30);
+  EXPECT_EQ(next_query_s(86400, 120, false), 300);
+  EXPECT_EQ(next_query_s(200, 120, true), 30);
+  EXPECT_EQ(next_query_s(130, 120, true), 10);
+  EXPECT_EQ(next_query_s(120, 120, true), 0);
   // The script's signal comes at 120 s or before: it gets its chance.
-  EXPECT_EQ(next_look_s(120, 120, false), 15);
-  EXPECT_EQ(next_look_s(105, 120, false), 0);
-  EXPECT_EQ(next_look_s(105.5, 120, false), 1);
+  EXPECT_EQ(next_query_s(120, 120, false), 15);
+  EXPECT_EQ(next_query_s(105, 120, false), 0);
+  EXPECT_EQ(next_query_s(105.5, 120, false), 1);
 }
 
 TEST(Inject, KnowsItsFaults) {
-  EXPECT_TRUE(blow_called("kill_rank")->at_rank);
-  EXPECT_EQ(blow_called("stop_rank")->signal, SIGSTOP);
-  EXPECT_EQ(blow_called("xid_79")->sign->code, 79);
-  EXPECT_EQ(blow_called("oom_rank")->sign->kind, "oom_kill");
-  EXPECT_FALSE(blow_called("kill_node")->at_rank);
-  EXPECT_FALSE(blow_called("segfault")) << "a rank's own";
+  EXPECT_TRUE(agent_fault_called("kill_rank")->at_rank);
+  EXPECT_EQ(agent_fault_called("stop_rank")->signal, SIGSTOP);
+  EXPECT_EQ(agent_fault_called("xid_79")->sign->code, 79);
+  EXPECT_EQ(agent_fault_called("oom_rank")->sign->kind, "oom_kill");
+  EXPECT_FALSE(agent_fault_called("kill_node")->at_rank);
+  EXPECT_FALSE(agent_fault_called("segfault")) << "a rank's own";
 }
 
 class SweepTest : public testing::Test {

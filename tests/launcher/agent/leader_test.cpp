@@ -71,7 +71,7 @@ class FakeAgent {
 class LeaderTest : public testing::Test {
  protected:
   LeaderTest() : run{folder.path} {
-    for (const auto& path : {run.epochs(), run.events(), run.checkpoints(), run.logs()})
+    for (const auto& path : {run.terms(), run.events(), run.checkpoints(), run.logs()})
       files::fs::create_directories(path);
     config.rank.command = {"some-program"};
     config.supervise.heartbeat_ms = 50, config.supervise.node_silence_ms = 1500;
@@ -89,11 +89,11 @@ class LeaderTest : public testing::Test {
     loop.call([this] { leader.reset(), agents.clear(); });
     loop.end();
   }
-  void lead(int epoch) {
+  void lead(int term) {
     loop.call([&] {
-      ASSERT_TRUE(take_epoch(run, epoch, "n2"));
-      leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, epoch, 2,
-                                        inherit(run, roster, epoch, 2),
+      ASSERT_TRUE(take_term(run, term, "n2"));
+      leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, term, 2,
+                                        start_term(run, roster, term, 2),
                                         [this](const std::string& why) { resigned = why; });
     });
   }
@@ -133,7 +133,7 @@ TEST_F(LeaderTest, LeadsARunToItsEnd) {
     ASSERT_EQ(hello.size(), 1u);
     EXPECT_EQ(hello[0].role, Hello::Role::leader);
     EXPECT_EQ(hello[0].node, "n2");
-    EXPECT_EQ(hello[0].epoch, 1);
+    EXPECT_EQ(hello[0].term, 1);
     for (int n = 0; n < 2; ++n) {
       const auto start = agent(n).all<StartRanks>();
       ASSERT_EQ(start.size(), 1u);
@@ -154,7 +154,7 @@ TEST_F(LeaderTest, LeadsARunToItsEnd) {
   const json result = json::parse(files::read_text(run.result()));
   EXPECT_EQ(result["status"], "done");
   EXPECT_EQ(result["state_digest"], "ab");
-  EXPECT_EQ(result_of(fold(run)), result) << "the log says the same";
+  EXPECT_EQ(result_of(replay(run)), result) << "the log says the same";
   EXPECT_FALSE(resigned);
 }
 
@@ -171,7 +171,7 @@ TEST_F(LeaderTest, LostNodeIsReplaced) {
   });
 }
 
-TEST_F(LeaderTest, VerdictOfTheLastLeaderReachesEverybody) {
+TEST_F(LeaderTest, CommitOutcomeOfTheLastLeaderReachesEverybody) {
   Journal last(run, 1);
   last.write({{"event", "leader_elected"}, {"job", "7.0"}});
   last.write({{"event", "run_finished"},
@@ -196,14 +196,14 @@ TEST_F(LeaderTest, AgentThatComesLateIsToldTheEnd) {
   EXPECT_TRUE(everybody_hears_finish(2));
 }
 
-TEST_F(LeaderTest, HigherEpochEndsTheLeadershipBeforeTheNextDecision) {
+TEST_F(LeaderTest, HigherTermEndsTheLeadershipBeforeTheNextDecision) {
   lead(1);
   ASSERT_TRUE(until_event("placement_verified"));
-  ASSERT_TRUE(take_epoch(run, 2, "n0"));
+  ASSERT_TRUE(take_term(run, 2, "n0"));
   const auto before = read_events(run).size();
   loop.call([this] { agent(0).say(RankExited{0, 1, 137}); });
   ASSERT_TRUE(loop.until([this] { return resigned.has_value(); }));
-  EXPECT_THAT(*resigned, HasSubstr("higher epoch"));
+  EXPECT_THAT(*resigned, HasSubstr("higher term"));
   EXPECT_EQ(read_events(run).size(), before) << "nothing was decided any more";
 }
 
@@ -262,19 +262,19 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
 TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
   Journal last(run, 1);
   last.write({{"event", "leader_elected"}, {"job", "7.0"}});
-  last.write({{"event", "attempt_planned"}, {"attempt", 1}, {"placement", {"n0", "n1"}}, {"epoch", 1}});
+  last.write({{"event", "attempt_planned"}, {"attempt", 1}, {"placement", {"n0", "n1"}}, {"term", 1}});
   last.write({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}});
   loop.call([this] {
     for (int n = 0; n < 2; ++n) agent(n).attempt = 1;
   });
   lead(2);
-  // Of one rank alone: the verdict of the last leader has reached the others.
+  // Of one rank alone: the commit outcome of the last leader has reached the others.
   ASSERT_TRUE(loop.until([this] { return !agent(0).all<Hello>().empty(); }));
   loop.call([this] { agent(0).say(RankVote{0, 1, 20, true, "{}"}); });
-  ASSERT_TRUE(loop.until([this] { return !agent(0).all<Verdict>().empty(); }));
+  ASSERT_TRUE(loop.until([this] { return !agent(0).all<CommitOutcome>().empty(); }));
   loop.call([this] {
-    EXPECT_TRUE(agent(0).all<Verdict>()[0].durable);
-    EXPECT_EQ(agent(0).all<Verdict>()[0].step, 20);
+    EXPECT_TRUE(agent(0).all<CommitOutcome>()[0].durable);
+    EXPECT_EQ(agent(0).all<CommitOutcome>()[0].step, 20);
   });
   std::size_t decided = 0;
   for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";
@@ -320,14 +320,14 @@ TEST_F(LeaderTest, WhileTheRunDirectoryIsGoneDecisionsWaitAndNothingElse) {
   lead(1);
   ASSERT_TRUE(until_event("placement_verified"));
   const auto aside = run.path / "aside";
-  files::fs::rename(run.epochs(), aside);
+  files::fs::rename(run.terms(), aside);
   loop.call([this] { agent(0).say(RankExited{1, 1, 137}); });
   std::this_thread::sleep_for(Millis(1500));
   loop.call([this] {
     EXPECT_FALSE(resigned);
     EXPECT_EQ(agent(0).all<Clear>().back().attempt, 1) << "nothing is on record";
   });
-  files::fs::rename(aside, run.epochs());
+  files::fs::rename(aside, run.terms());
   ASSERT_TRUE(until_event("placement_verified", 2));
   std::set<std::string> lost;
   for (const auto& event : read_events(run))

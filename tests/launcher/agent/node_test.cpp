@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "launcher/agent/campaign.hpp"
 #include "launcher/agent/children.hpp"
+#include "launcher/agent/election.hpp"
 #include "launcher/agent/local_ranks.hpp"
 #include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_record.hpp"
@@ -64,7 +64,7 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
         "MY_OWN=kept", "HOLDFAST_LOG=kept", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5", "HOLDFAST_RUN_DIR=/runs/a",
-        "HOLDFAST_NODE=dgx002", "HOLDFAST_EPOCH=2", "HOLDFAST_ATTEMPT=3", "HOLDFAST_WORLD=16",
+        "HOLDFAST_NODE=dgx002", "HOLDFAST_TERM=2", "HOLDFAST_ATTEMPT=3", "HOLDFAST_WORLD=16",
         "HOLDFAST_RANKS_PER_NODE=8"})
     EXPECT_THAT(environment, Contains(entry).Times(1));
   EXPECT_THAT(environment, Contains("HOLDFAST_AGENT_SOCKET=" + scratch.socket().string()));
@@ -298,9 +298,9 @@ struct FakeChannel final : control::Channel {
   bool is_open = true;
 };
 
-TEST(LocalRanks, StoryForANewLeader) {
+TEST(LocalRanks, StateMessagesForANewLeader) {
   LocalRanks ranks;
-  EXPECT_TRUE(ranks.story().empty());
+  EXPECT_TRUE(ranks.state_messages().empty());
   auto& r = ranks.at(4, 2);
   r.started = true, r.pid = 77;
   r.restored = control::RankRestored{4, 2, {10, "shared", "", ""}};
@@ -310,7 +310,7 @@ TEST(LocalRanks, StoryForANewLeader) {
   r.exited = control::RankExited{4, 2, 1};
   ranks.at(5, 2);  // has not started yet
   std::vector<std::string> kinds;
-  for (const auto& message : ranks.story()) kinds.push_back(std::to_string(message.index()));
+  for (const auto& message : ranks.state_messages()) kinds.push_back(std::to_string(message.index()));
   const auto kind = [](const control::Message& m) { return std::to_string(m.index()); };
   EXPECT_THAT(kinds, ElementsAre(kind(control::RankStarted{}), kind(control::RankRestored{}),
                                  kind(control::RankVote{}), kind(control::RankVote{}),
@@ -335,7 +335,7 @@ TEST(LocalRanks, NewerAttemptsReplaceOlderOnes) {
   EXPECT_NE(ranks.find(1, 2), nullptr);
 }
 
-TEST(LocalRanks, VerdictsSettleVotes) {
+TEST(LocalRanks, CommitOutcomesSettleVotes) {
   LocalRanks ranks;
   std::vector<std::shared_ptr<FakeChannel>> links;
   for (int rank = 0; rank < 3; ++rank) {

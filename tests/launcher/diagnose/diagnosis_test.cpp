@@ -1,4 +1,4 @@
-// The culprit and not its victims: labelled failures one by one, and a campaign of random ones by its
+// The culprit and not its victims: labelled failures one by one, and random ones by the
 // figures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Diagnosis, LabelledCases) {
   }
 }
 
-/// Of verdicts that name a node: how many are right (precision), and of failures that have a culprit, how
+/// Of diagnoses that name a node: how many are right (precision), and of failures that have a culprit, how
 /// many are named (recall).
 struct Score {
   int named_right = 0, named_wrong = 0, missed = 0;
@@ -56,12 +56,12 @@ struct Score {
   }
 };
 
-TEST(DiagnosisCampaign, Figures) {
+TEST(DiagnosisOfRandomCases, Figures) {
   Score table, random;
   for (const Labelled& c : test::labelled_cases()) table.add(c, diagnose(c.ends, c.signs));
   std::map<std::string, int> wrong;
-  const auto campaign = static_cast<unsigned>(env::get_integer("HOLDFAST_CASES").value_or(2000));
-  for (unsigned seed = 1; seed <= campaign; ++seed) {
+  const auto cases = static_cast<unsigned>(env::get_integer("HOLDFAST_CASES").value_or(2000));
+  for (unsigned seed = 1; seed <= cases; ++seed) {
     const Labelled c = test::random_case(seed);
     const Diagnosis d = diagnose(c.ends, c.signs);
     random.add(c, d);

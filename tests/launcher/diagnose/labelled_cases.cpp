@@ -113,7 +113,7 @@ void gpus(std::vector<Labelled>& out) {
                           "response from GPU0 GSP!",
                           119)},
                     {0, -1, "gpu", node, true}));
-  out.push_back(one("the driver's verdict, by NVML", 2, 1, "",
+  out.push_back(one("the driver's recovery action, by NVML", 2, 1, "",
                     {sign(0, "gpu_recovery", 11, "GPU 2 (0000:3b:00)", 2)}, {0, -1, "gpu", node, true}));
   out.push_back(one("the driver wants peer traffic to end", 2, 1, illegal,
                     {sign(0, "gpu_recovery", 11, "GPU 2 (0000:3b:00)", 3)}, {0, -1, "gpu", node, false}));

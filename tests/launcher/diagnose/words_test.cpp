@@ -132,7 +132,7 @@ TEST(Xid, TheTable) {
     }
 }
 
-TEST(Xid, TheDriversOwnVerdict) {
+TEST(Xid, TheDriversRecoveryAction) {
   using enum XidAction;
   const auto changed = [](const std::string& to) {
     return action_named_in(

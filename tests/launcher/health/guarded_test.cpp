@@ -93,7 +93,7 @@ TEST(Report, is_for_people_and_for_programs) {
   EXPECT_EQ(j["fitness"], "critical");
   EXPECT_EQ(j["why"], "gpu.count: 7 of 8 GPUs");
   EXPECT_EQ(finding_from(j["findings"][0])->advice, "See the log");
-  EXPECT_FALSE(finding_from({{"check", "a"}, {"verdict", "excellent"}, {"says", ""}, {"advice", ""}}));
+  EXPECT_FALSE(finding_from({{"check", "a"}, {"fitness", "excellent"}, {"says", ""}, {"advice", ""}}));
   EXPECT_FALSE(finding_from("text"));
 }
 

@@ -75,16 +75,16 @@ TEST(Judge, names_the_bad_nodes_and_nobody_else) {
         Row{"three of nine", 9, {{0, 0.2}, {4, 0.2}, {8, 0.2}}, {0, 4, 8}},
         Row{"of three", 3, {{2, 0.1}}, {2}}, Row{"of four", 4, {{0, 0.1}}, {0}},
         Row{"a little slower is not slow", 8, {{3, 0.7}}, {}}}) {
-    const auto verdict = judge_pairs(row.nodes, measured(row.nodes, 1000, row.bad));
-    EXPECT_EQ(verdict.suspects, row.suspects) << row.what;
-    EXPECT_THAT(verdict.unexplained, IsEmpty()) << row.what;
+    const auto findings = judge_pairs(row.nodes, measured(row.nodes, 1000, row.bad));
+    EXPECT_EQ(findings.suspects, row.suspects) << row.what;
+    EXPECT_THAT(findings.unexplained, IsEmpty()) << row.what;
   }
 }
 
 TEST(Judge, accuses_no_node_for_one_bad_way) {
-  const auto verdict = judge_pairs(8, measured(8, 1000, {}, {{{2, 5}, 0.1}}));
-  EXPECT_THAT(verdict.suspects, IsEmpty());
-  EXPECT_THAT(verdict.unexplained, ElementsAre(Pair{2, 5}));
+  const auto findings = judge_pairs(8, measured(8, 1000, {}, {{{2, 5}, 0.1}}));
+  EXPECT_THAT(findings.suspects, IsEmpty());
+  EXPECT_THAT(findings.unexplained, ElementsAre(Pair{2, 5}));
   const auto both = judge_pairs(8, measured(8, 1000, {{7, 0.1}}, {{{2, 5}, 0.1}}));
   EXPECT_THAT(both.suspects, ElementsAre(7));
   EXPECT_THAT(both.unexplained, ElementsAre(Pair{2, 5}));
@@ -175,7 +175,7 @@ TEST(NetworkReport, two_nodes_that_cannot_speak_are_no_mere_warning) {
   NetworkResult result;
   result.nodes = {"a", "b"}, result.rounds = 1;
   result.pairs = {{{0, 1}, 0, 0, "no answer"}};
-  result.verdict = judge_pairs(2, result.pairs);
+  result.findings = judge_pairs(2, result.pairs);
   EXPECT_EQ(test::found(network_findings(result), "network.cut").fitness, Fitness::critical);
 }
 

@@ -53,7 +53,7 @@ TEST_F(RunDirSetup, makes_a_private_directory_that_reads_back) {
   EXPECT_EQ(mode(run.path), 0700u);
   EXPECT_EQ(mode(run.secret()), 0600u);
   control::read_secret(run.secret());
-  for (const auto& folder : {run.epochs(), run.events(), run.checkpoints(), run.logs()})
+  for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()})
     EXPECT_TRUE(fs::is_directory(folder)) << folder;
   const auto config = config::load(run.config()).config;
   EXPECT_EQ(config.run.name, wanted.config.run.name);

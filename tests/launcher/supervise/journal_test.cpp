@@ -1,4 +1,4 @@
-// What is written down: the event log, the epochs, the list of nodes, and what `holdfast status` makes of it.
+// What is written down: the event log, the terms, the list of nodes, and what `holdfast status` makes of it.
 #include "launcher/supervise/journal.hpp"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 class RunFolder : public testing::Test {
  protected:
   RunFolder() : run{folder_.path} {
-    files::fs::create_directories(run.epochs());
+    files::fs::create_directories(run.terms());
     files::fs::create_directories(run.events());
   }
   void put(const files::fs::path& path, const std::string& text) {
@@ -41,7 +41,7 @@ TEST_F(JournalTest, CompletesWhatItWrites) {
   Journal journal(run, 3);
   const json first = journal.write({{"event", "leader_elected"}, {"unix", 1700000000.25}});
   const json second = journal.write({{"event", "node_lost"}, {"evidence", "a\nb\xff"}});
-  EXPECT_EQ(first["epoch"], 3);
+  EXPECT_EQ(first["term"], 3);
   EXPECT_EQ(first["seq"], 1);
   EXPECT_EQ(first["schema_version"], 1);
   EXPECT_EQ(first["unix"], 1700000000.25);
@@ -56,20 +56,20 @@ TEST_F(JournalTest, CompletesWhatItWrites) {
   EXPECT_EQ(events[1]["evidence"], "a\nb\xef\xbf\xbd");
 }
 
-TEST_F(JournalTest, FoldsAllEpochsInOrder) {
+TEST_F(JournalTest, FoldsAllTermsInOrder) {
   Journal(run, 2).write(
       {{"event", "attempt_ended"}, {"attempt", 1}, {"cause", "node lost"}, {"node", "n1"}, {"step", 20}});
   Journal(run, 10).write(
-      {{"event", "attempt_planned"}, {"attempt", 2}, {"epoch", 10}, {"placement", {"n0", "n2"}}});
+      {{"event", "attempt_planned"}, {"attempt", 2}, {"term", 10}, {"placement", {"n0", "n2"}}});
   Journal first(run, 1);
   first.write({{"event", "leader_elected"}, {"job", "7.0"}, {"unix", 100.0}});
-  first.write({{"event", "attempt_planned"}, {"attempt", 1}, {"epoch", 1}, {"placement", {"n0", "n1"}}});
-  const RunState state = fold(run);
+  first.write({{"event", "attempt_planned"}, {"attempt", 1}, {"term", 1}, {"placement", {"n0", "n1"}}});
+  const RunState state = replay(run);
   EXPECT_EQ(state.job, "7.0");
   EXPECT_EQ(state.began_at, 100.0);
   ASSERT_EQ(state.attempts.size(), 2u);
   EXPECT_EQ(state.attempts[0].cause, "node lost");
-  EXPECT_EQ(state.attempts[1].epoch, 10);
+  EXPECT_EQ(state.attempts[1].term, 10);
   EXPECT_THAT(state.attempts[1].placement, ElementsAre("n0", "n2"));
   EXPECT_TRUE(state.attempt_live());
 }
@@ -82,7 +82,7 @@ TEST_F(JournalTest, TornAndDamagedLinesAreLeftOut) {
       "version\"}\n");
   put(run.events() / "0003.jsonl", "");
   put(run.events() / "0004.jsonl", "{\"event\":\"node_lost\",\"node\":\"n4\"}\n{\"eve");
-  EXPECT_THAT(fold(run).lost, ElementsAre("n1", "n3", "n4"))
+  EXPECT_THAT(replay(run).lost, ElementsAre("n1", "n3", "n4"))
       << "what has no end of line was never acted upon";
 }
 
@@ -92,7 +92,7 @@ TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
                          {"tokens", 500},
                          {"loss", std::nan("")},
                          {"state_digest", "ab"}});
-  const RunState state = fold(run);
+  const RunState state = replay(run);
   ASSERT_TRUE(state.final_state);
   EXPECT_TRUE(std::isnan(state.final_state->loss));
   EXPECT_EQ(result_of(state)["final_loss"], nullptr);
@@ -101,30 +101,30 @@ TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
 
 TEST_F(JournalTest, NothingYet) {
   files::fs::remove_all(run.events());
-  files::fs::remove_all(run.epochs());
+  files::fs::remove_all(run.terms());
   EXPECT_TRUE(read_events(run).empty());
-  EXPECT_EQ(highest_epoch(run), 0);
-  EXPECT_THROW(take_epoch(run, 1, "n0"), Error);
+  EXPECT_EQ(highest_term(run), 0);
+  EXPECT_THROW(take_term(run, 1, "n0"), Error);
   EXPECT_THROW(Journal(run, 1), Error);
 }
 
-TEST_F(JournalTest, AnEpochIsTakenOnce) {
-  EXPECT_TRUE(take_epoch(run, 1, "n0"));
-  EXPECT_FALSE(take_epoch(run, 1, "n1"));
-  EXPECT_EQ(json::parse(files::read_text(run.epochs() / "0001"))["node"], "n0");
-  EXPECT_TRUE(take_epoch(run, 12, "n1"));
-  put(run.epochs() / "0099.tmp", "");
-  put(run.epochs() / "note", "");
-  EXPECT_EQ(highest_epoch(run), 12);
-  EXPECT_TRUE(take_epoch(run, 12345, "n1"));
-  EXPECT_EQ(highest_epoch(run), 12345);
+TEST_F(JournalTest, ATermIsTakenOnce) {
+  EXPECT_TRUE(take_term(run, 1, "n0"));
+  EXPECT_FALSE(take_term(run, 1, "n1"));
+  EXPECT_EQ(json::parse(files::read_text(run.terms() / "0001"))["node"], "n0");
+  EXPECT_TRUE(take_term(run, 12, "n1"));
+  put(run.terms() / "0099.tmp", "");
+  put(run.terms() / "note", "");
+  EXPECT_EQ(highest_term(run), 12);
+  EXPECT_TRUE(take_term(run, 12345, "n1"));
+  EXPECT_EQ(highest_term(run), 12345);
 }
 
-TEST_F(JournalTest, OneOfTwoTakesTheEpoch) {
-  for (int epoch = 1; epoch <= 20; ++epoch) {
+TEST_F(JournalTest, OneOfTwoTakesTheTerm) {
+  for (int term = 1; term <= 20; ++term) {
     std::atomic<int> won = 0;
     const auto candidate = [&](const char* node) {
-      if (take_epoch(run, epoch, node)) ++won;
+      if (take_term(run, term, node)) ++won;
     };
     std::thread other(candidate, "n1");
     candidate("n0");
@@ -212,7 +212,7 @@ std::vector<json> a_loss() {
   return {{{"event", "leader_elected"}, {"job", "7.1"}, {"unix", 1000.0}},
           {{"event", "attempt_planned"},
            {"attempt", 1},
-           {"epoch", 1},
+           {"term", 1},
            {"placement", {"dgx001", "dgx005"}},
            {"unix", 1001.0}},
           {{"event", "restored"}, {"attempt", 1}, {"step", 0}, {"level", "fresh"}, {"digest", "00"}},
@@ -228,7 +228,7 @@ std::vector<json> a_loss() {
            {"unix", 1030.0}},
           {{"event", "attempt_planned"},
            {"attempt", 2},
-           {"epoch", 1},
+           {"term", 1},
            {"placement", {"dgx001", "dgx002"}},
            {"unix", 1030.0}},
           {{"event", "restored"}, {"attempt", 2}, {"step", 40}, {"level", "shared"}, {"digest", "00ff"}},
@@ -238,7 +238,7 @@ std::vector<json> a_loss() {
 TEST(StatusGolden, Texts) {
   StatusFacts facts{"quickstart", 100, {}, 0, "", {}, {}};
   std::string text = status_text(facts);
-  facts.roster = example(), facts.epoch = 1, facts.leader = "dgx002";
+  facts.roster = example(), facts.term = 1, facts.leader = "dgx002";
   facts.state = story(a_loss());
   facts.last_step = json{{"step", 57}, {"loss", 3.14159}, {"tokens_per_s", 1234.5}};
   text += "\n" + status_text(facts);

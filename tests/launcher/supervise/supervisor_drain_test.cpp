@@ -52,7 +52,7 @@ TEST(Drain, TheNextJobLosesNothing) {
   c.new_leader(3);
   ASSERT_TRUE(c.training(2));
   EXPECT_FALSE(c.leader->state().drain) << "of another job";
-  EXPECT_FALSE(c.leader->state().verdict);
+  EXPECT_FALSE(c.leader->state().outcome);
   EXPECT_EQ(c.result()["attempts"][1]["restored_from"]["step"], step);
   EXPECT_EQ(c.result()["attempts"][0]["lost_steps"], 0);
 }
@@ -236,10 +236,10 @@ TEST(Drain, AnOlderCheckpointDoesNotSettleIt) {
   EXPECT_TRUE(state.drain);
   apply({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 19}});
   EXPECT_FALSE(state.drain);
-  EXPECT_EQ(state.verdicts, (std::map<std::int64_t, bool>{{10, true}, {18, false}, {19, true}}));
+  EXPECT_EQ(state.commit_outcomes, (std::map<std::int64_t, bool>{{10, true}, {18, false}, {19, true}}));
   apply({{"event", "attempt_planned"}, {"attempt", 2}});
   apply({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}});
-  EXPECT_TRUE(state.verdicts.empty()) << "of the last attempt alone";
+  EXPECT_TRUE(state.commit_outcomes.empty()) << "of the last attempt alone";
   EXPECT_EQ(state.durable_step, 20);
 }
 

@@ -202,7 +202,7 @@ TEST(Supervisor, NextLeaderHearsOfARankThatHasDied) {
   }
 }
 
-TEST(Supervisor, NextLeaderTellsTheVerdictThatTheLastOneWrote) {
+TEST(Supervisor, NextLeaderTellsTheOutcomeThatTheLastOneWrote) {
   FakeCluster c({.steps = 5});
   ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
   c.exit_code.reset();

@@ -47,14 +47,14 @@ class Chaos {
     ASSERT_TRUE(over()) << "stage " << name_of(cluster_.stage()) << "\n" << tail();
     const json result = cluster_.result();
     ASSERT_EQ(result, result_of(cluster_.leader->state())) << "the log and the leader disagree";
-    ASSERT_EQ(cluster_.folded().lost, cluster_.leader->state().lost);
-    ASSERT_EQ(cluster_.folded().suspects, cluster_.leader->state().suspects);
-    ASSERT_EQ(cluster_.folded().evicted, cluster_.leader->state().evicted);
-    ASSERT_EQ(cluster_.folded().failures, cluster_.leader->state().failures);
-    ASSERT_EQ(cluster_.folded().failed_starts, cluster_.leader->state().failed_starts);
-    ASSERT_EQ(cluster_.folded().setbacks, cluster_.leader->state().setbacks);
-    ASSERT_TRUE(cluster_.folded().pace == cluster_.leader->state().pace);
-    ASSERT_EQ(cluster_.folded().durable, cluster_.leader->state().durable);
+    ASSERT_EQ(cluster_.replayed().lost, cluster_.leader->state().lost);
+    ASSERT_EQ(cluster_.replayed().suspects, cluster_.leader->state().suspects);
+    ASSERT_EQ(cluster_.replayed().evicted, cluster_.leader->state().evicted);
+    ASSERT_EQ(cluster_.replayed().failures, cluster_.leader->state().failures);
+    ASSERT_EQ(cluster_.replayed().failed_starts, cluster_.leader->state().failed_starts);
+    ASSERT_EQ(cluster_.replayed().setbacks, cluster_.leader->state().setbacks);
+    ASSERT_TRUE(cluster_.replayed().pace == cluster_.leader->state().pace);
+    ASSERT_EQ(cluster_.replayed().durable, cluster_.leader->state().durable);
     ASSERT_EQ(result["exit_code"], *cluster_.exit_code);
     ASSERT_TRUE((std::set{0, 1, 2, 5, 75, 93}).contains(*cluster_.exit_code)) << *cluster_.exit_code;
     for (const auto& a : result["attempts"]) {
@@ -67,7 +67,7 @@ class Chaos {
 
   int exit_code() const { return *cluster_.exit_code; }
   std::size_t attempts() const { return cluster_.all("attempt_planned").size(); }
-  std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.epoch - 1); }
+  std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.term - 1); }
   std::size_t adopted() const { return cluster_.all("attempt_adopted").size(); }
   std::size_t count(const char* kind) const { return cluster_.all(kind).size(); }
 
@@ -179,7 +179,7 @@ class Chaos {
     if (cluster_.leader && cluster_.agent(cluster_.leader_node).reachable()) return;
     if (cluster_.leader) cluster_.lose_leader();
     cluster_.run(0.8);
-    const auto lost = cluster_.folded().lost;
+    const auto lost = cluster_.replayed().lost;
     int voters = 0;
     int answers = 0;
     std::vector<int> there;

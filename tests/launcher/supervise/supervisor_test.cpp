@@ -27,7 +27,7 @@ TEST(Supervisor, LivesToTheEnd) {
   ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
   EXPECT_EQ(c.exit_code, 0);
   EXPECT_TRUE(clear_before_launch);
-  EXPECT_THAT(c.story(),
+  EXPECT_THAT(c.event_kinds(),
               ElementsAre("leader_elected", "attempt_planned", "attempt_started", "placement_verified",
                           "restored", "first_step", "final_state", "attempt_ended", "run_finished"));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
@@ -95,10 +95,11 @@ TEST(Supervisor, SilentNodeGivesItsSlotToASpare) {
   const auto before = c.rank(0).step;
   c.kill(1);
   ASSERT_TRUE(c.training(2));
-  EXPECT_THAT(c.story(), ElementsAre("leader_elected", "attempt_planned", "attempt_started",
-                                     "placement_verified", "restored", "first_step", "node_lost",
-                                     "attempt_ended", "spare_promoted", "attempt_planned", "attempt_started",
-                                     "placement_verified", "restored", "first_step"));
+  EXPECT_THAT(
+      c.event_kinds(),
+      ElementsAre("leader_elected", "attempt_planned", "attempt_started", "placement_verified", "restored",
+                  "first_step", "node_lost", "attempt_ended", "spare_promoted", "attempt_planned",
+                  "attempt_started", "placement_verified", "restored", "first_step"));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"))
       << "n3 is the batch host: last choice";
   EXPECT_EQ(c.last("spare_promoted")["slot"], 1);

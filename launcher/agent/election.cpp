@@ -1,0 +1,47 @@
+#include "launcher/agent/election.hpp"
+
+#include <utility>
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr Millis limit{1000};
+}
+
+Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self, int term,
+                   std::vector<bool> lost, std::function<void(ElectionCount::Outcome)> done)
+    : own_(roster.nodes[static_cast<std::size_t>(self)].name),
+      term_(term),
+      done_(std::move(done)),
+      answers_(std::move(lost)),
+      channels_(roster.nodes.size()) {
+  for (int n = 0; n < static_cast<int>(roster.nodes.size()); ++n) {
+    const auto& node = roster.nodes[static_cast<std::size_t>(n)];
+    auto& channel = channels_[static_cast<std::size_t>(n)];
+    // Its own agent too: it may have heard a leader since the timer ran out.
+    channel = dial(
+        loop, TcpAddress{node.address, node.port}, secret, limit,
+        {[this, n] {
+           channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, term_}));
+         },
+         [this, n](std::string_view line) {
+           std::string why;
+           const auto message = decode(line, why);
+           if (!message || !std::holds_alternative<Answer>(*message)) return;
+           answers_.answered(n, std::get<Answer>(*message));
+           count(false);
+         },
+         nullptr});
+  }
+  limit_ = loop.after(limit, [this] { count(true); });
+}
+
+void Election::count(bool last_call) {
+  const auto outcome = answers_.outcome(last_call);
+  if (outcome == ElectionCount::Outcome::open || std::exchange(over_, true)) return;
+  done_(outcome);
+}
+
+}  // namespace holdfast::launcher

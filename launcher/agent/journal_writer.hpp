@@ -1,0 +1,57 @@
+#pragma once
+// Writes the decisions of a leader to the shared file system, in order, beside its event loop: heartbeats go
+// on while a disk syncs, or while the file system is gone for a minute.
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/supervise/journal.hpp"
+#include "src/control/worker.hpp"
+
+namespace holdfast::launcher {
+
+class JournalWriter {
+ public:
+  /// On disk as a whole before any of it is acted upon.
+  struct Batch {
+    std::vector<nlohmann::json> events;  ///< for the log
+    std::function<void()> files;         ///< after the events: a folder, a result. It owns what it touches.
+  };
+  /// nothing: the batch is on disk. Else why the leader must resign: a higher term exists, or the file system
+  /// has not answered for `patience`.
+  using Done = std::function<void(const std::optional<std::string>& trouble)>;
+  /// `term`: the highest term is read before and after every batch; a higher one than ours ends the writer.
+  /// While none can be read at all, the batch waits.
+  JournalWriter(control::Loop& loop, RunDir run, int term, std::shared_ptr<Journal> journal,
+                Millis patience = Millis(120000));
+
+  /// One batch at a time.
+  void put(Batch batch, Done done);
+  /// For how long the batch that is being written has been waiting.
+  Millis waits() const;
+  /// To be called periodically: a file system may also hang, and then the worker does not return.
+  void tick();
+
+ private:
+  struct Tried {
+    std::optional<std::string> higher, error;
+  };
+  void write();
+  void tried(const Tried& result);
+  void end(std::optional<std::string> trouble);
+
+  control::Loop& loop_;
+  RunDir run_;
+  int term_;
+  std::shared_ptr<Journal> journal_;
+  Millis patience_;
+  std::shared_ptr<Batch> batch_;
+  Done done_;
+  Clock::time_point since_;
+  std::string last_error_;
+  control::Loop::Handle again_;
+  control::Worker worker_;
+};
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,65 @@
+#pragma once
+// What an agent knows about who leads and which attempt is alive, and what it therefore accepts. Pure: the
+// daemon (agent.cpp) and the simulator of the protocol act on the same answers.
+//
+//   event                       term                        leads   in an election   last heard of a leader
+//   hello of a leader, lower    -                           -       -                -          (refused)
+//                      equal    -                           -       no               now
+//                      higher   becomes it                  no      no               now
+//   message of a leader         -                           -       -                now
+//   election begins             the run directory's         -       yes              -
+//   election lost               the highest that was seen   -       no               now, if that is higher
+//   election won                becomes it, if it is higher yes     no               now
+#include <cstdint>
+
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+class LeadershipState {
+ public:
+  struct Limits {
+    double leader_silence_s = 2;
+    double stagger_s = 0.5;   ///< between candidates
+    double first_wait_s = 8;  ///< the others leave the first election to the batch host's agent for so long
+  };
+  /// `place`: of this node among the candidates, -1: it never leads. `term`: the highest that it knows.
+  /// `now` here and below: seconds of a steady clock.
+  LeadershipState(int place, Limits limits, int term, int attempt, double now);
+
+  int term() const { return term_; }
+  int attempt() const { return attempt_; }
+  bool leads() const { return leading_; }
+
+  /// May the sender of this hello lead this node? Never with a lower term. Else the leader was heard at
+  /// `now`, and this node's own leadership or election of a lower term is over.
+  bool accept_leader(int term, double now);
+  void leader_spoke(double now);
+  void leader_lost();  ///< the connection is closed; the leader may still be silent for leader_silence_s
+  /// The answer to a candidate for `term`.
+  control::Answer answer(int term, double now) const;
+
+  /// Is it time to try the next term? Never while leading or in an election.
+  bool should_start_election(double now) const;
+  /// An election begins; `highest` term of the run directory. Returns the term to ask for.
+  int begin_election(int highest);
+  /// An election is over; `term`: taken by this node (won) or the highest in the run directory. True: this
+  /// node leads it.
+  bool election_over(bool won, int term, double now);
+  /// This node leads no more, or could not begin to: the silence of leaders is counted from `now`.
+  void resigned(double now);
+
+  /// Fencing: an order or a rank of `attempt` has come. An older one is refused; a newer one ends all older
+  /// attempts on this node.
+  enum class Fence { refuse, same, newer };
+  Fence admit(int attempt);
+
+ private:
+  int place_;
+  Limits limits_;
+  int term_, attempt_;
+  double heard_;
+  bool connected_ = false, leading_ = false, in_election_ = false;
+};
+
+}  // namespace holdfast::launcher

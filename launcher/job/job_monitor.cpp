@@ -1,0 +1,393 @@
+#include "launcher/job/job_monitor.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "launcher/agent/children.hpp"
+#include "launcher/agent/programs.hpp"
+#include "launcher/job/other_jobs.hpp"
+#include "launcher/job/run_owner.hpp"
+#include "launcher/job/step_watch.hpp"
+#include "launcher/plan/plan.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "slurm/job_env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/adapters.hpp"
+#include "src/config/load.hpp"
+#include "src/control/channel.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
+constexpr Millis steps_limit{10000};                      // for the other steps, once the run is over
+constexpr Millis probe_tick{500}, probe_limit{3000};      // is every agent there?
+constexpr Millis calm_period{5000},
+    keen_period{1000};          // between probes of one that answers, of one that does not
+constexpr double reach_s = 10;  // heard within: it counts
+constexpr std::chrono::seconds cut_off_limit{300};
+constexpr Millis drain_poll{200}, same_signal{2000};
+constexpr int port_base = 20000, port_span = 20000;
+
+double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+/// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
+/// stale, but an agent that cannot be started is a node that is not there).
+struct Allocation {
+  std::vector<std::string> nodes;
+  std::string batch_host;
+};
+Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
+  try {
+    if (const auto job = cluster.job(env.job); job && !job->nodes.empty())
+      return {job->nodes, job->batch_host};
+  } catch (const Error& error) {
+    log::warn("{}; using the node list of the job's start", error.what());
+  }
+  return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
+}
+
+/// What SLURM gave the job, which may be more than it asked for: all of a node's for an exclusive job.
+std::map<std::string, int> gpus_of(slurm::Cluster& cluster, slurm::JobId job) {
+  try {
+    return cluster.gpus(job);
+  } catch (const Error& error) {
+    log::warn("{}; agents get the GPUs that the job asked for", error.what());
+    return {};
+  }
+}
+
+Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port) {
+  std::vector<std::string> names;
+  for (const auto& node : plan.nodes) names.push_back(node.name);
+  std::map<std::string, std::string> addresses;
+  try {
+    for (const auto& node : cluster.nodes(names)) addresses[node.name] = node.address;
+  } catch (const Error& error) {
+    log::warn("{}; node names serve as addresses", error.what());
+  }
+  Roster roster;
+  roster.ranks_per_node = plan.ranks_per_node;
+  roster.candidates = plan.leaders;
+  roster.first_placement.resize(static_cast<std::size_t>(plan.active));
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
+    const auto& node = plan.nodes[i];
+    const auto known = addresses.find(node.name);
+    roster.nodes.push_back(
+        {node.name, known == addresses.end() ? node.name : known->second, port, node.unit});
+    if (node.slot >= 0) roster.first_placement[static_cast<std::size_t>(node.slot)] = static_cast<int>(i);
+    if (node.batch_host) roster.batch_host = static_cast<int>(i);
+  }
+  return roster;
+}
+
+void write_plan(const RunDir& run, const Plan& plan) {
+  json hypothetical = nullptr;
+  if (files::fs::exists(run.plan())) {
+    const json before = json::parse(files::read_text(run.plan()), nullptr, false);
+    if (before.is_object())
+      hypothetical = before.contains("hypothetical_plan") ? before["hypothetical_plan"] : before;
+  }
+  files::replace_atomically(
+      run.plan(),
+      json{{"schema_version", 1}, {"plan", to_json(plan)}, {"hypothetical_plan", hypothetical}}.dump(1) +
+          "\n");
+}
+
+class JobMonitor {
+ public:
+  JobMonitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
+             std::map<std::string, int> gpus, int drain_s, Millis shutdown_limit)
+      : run_(run),
+        cluster_(cluster),
+        env_(env),
+        job_(roster.job),
+        gpus_(std::move(gpus)),
+        secret_(control::read_secret(run.secret())),
+        children_(loop_),
+        drain_s_(drain_s),
+        shutdown_limit_(shutdown_limit) {
+    for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
+  }
+
+  /// Has SLURM said that it ends the job, or a person that runs us by hand?
+  bool told_to_end() const { return ending_.has_value(); }
+
+  int run() {
+    const auto signals =
+        loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { signalled(signal); });
+    for (auto& [node, step] : steps_) start(node);
+    const auto probes = loop_.every(probe_tick, [this] { look_around(); });
+    loop_.run();
+    return *code_;
+  }
+
+ private:
+  struct Step {
+    control::TcpAddress address;
+    pid_t pid = 0;
+    Millis pause = first_pause;
+    control::Loop::Handle again;
+    control::ChannelPtr line;
+    Clock::time_point next_probe;
+    StepWatch watch;
+  };
+
+  /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. Either way the
+  /// run has a moment to bring its state to the shared level; its outcome is the end.
+  void signalled(int signal) {
+    if (code_) return;
+    const auto now = Clock::now();
+    const bool ends = signal != SIGUSR1;
+    // SLURM signals the whole job: this process, and the script that passes it on.
+    if (ends && ending_ && now - *ending_ > same_signal) {
+      log::info("signal {} again: ending the agents", signal);
+      for (const auto& [node, step] : steps_)
+        if (step.pid > 0) ::kill(step.pid, SIGTERM);
+      return leave(128 + signal);
+    }
+    if (ends && !ending_) {
+      ending_ = now;
+      drain_limit_ = loop_.after(std::chrono::seconds(drain_s_) + same_signal, [this, signal] {
+        log::warn("the run has not ended within {} s", drain_s_);
+        leave(128 + signal);
+      });
+    }
+    if (drain_) return;
+    log::warn("signal {}: a last checkpoint, then {}", signal,
+              ends ? "the end" : "back into the queue: the time limit is near");
+    drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
+    drain_watch_ = loop_.every(drain_poll, [this] { look_for_outcome(); });
+    for (auto& [node, step] : steps_) step.line.reset(), probe(step);
+  }
+
+  /// Nothing when the run directory does not answer: then nothing ends either.
+  std::optional<RunState> state() const {
+    try {
+      return replay(run_);
+    } catch (const Error& error) {
+      log::warn("the event log cannot be read: {}", error.what());
+      return std::nullopt;
+    }
+  }
+
+  bool look_for_outcome() {
+    const auto now = state();
+    if (!now || !now->outcome || now->job != job_) return false;  // not the outcome of an earlier job
+    log::info("the run is over: {} {}", now->outcome->status, now->outcome->why);
+    leave(now->outcome->exit_code);
+    return true;
+  }
+
+  void look_around() {
+    if (code_) return;
+    if (cut_off()) return leave(static_cast<int>(Exit::transient));
+    for (auto& [node, step] : steps_) {
+      if (step.watch.wants_new_step(steady_seconds())) renew(node, step);
+      if (!step.line && Clock::now() >= step.next_probe) probe(step);
+    }
+  }
+
+  /// An agent that does not answer gets a new srun: the old one may wait for ever for a node that was lost.
+  void renew(const std::string& node, Step& step) {
+    if (ending_) return;
+    if (step.watch.came_back()) log::info("{} is back", node), step.pause = first_pause;
+    step.watch.started(steady_seconds());  // whatever comes of it: not again at once
+    if (step.pid > 0) {
+      ::kill(step.pid, SIGKILL);  // its end starts the next one
+    } else if (!step.again || step.pause == first_pause) {
+      step.again.reset();
+      start(node);
+    }
+  }
+
+  void probe(Step& step) {
+    const auto done = [this, &step](StepWatch::Probe what) {
+      step.watch.probed(what, steady_seconds());
+      step.next_probe = Clock::now() + (step.watch.answers() ? calm_period : keen_period);
+      // Not from inside the line's own call; and by then a drain may have put another line there.
+      loop_.post([&step, over = step.line] {
+        if (step.line == over) step.line.reset();
+      });
+    };
+    step.line = control::dial(loop_, step.address, secret_, probe_limit,
+                              {[this, &step, done] {
+                                 step.pause = first_pause;
+                                 if (drain_) ask_for_drain(*step.line);
+                                 step.line->close();
+                                 done(StepWatch::Probe::answers);
+                               },
+                               nullptr,
+                               [done](const std::string& why) {
+                                 static const std::string refused =
+                                     std::generic_category().message(ECONNREFUSED);
+                                 done(why == refused ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
+                               }});
+  }
+
+  /// Whichever agent hears it tells the leader, and the next leader too.
+  void ask_for_drain(control::Channel& line) const {
+    control::Hello hello;
+    hello.role = control::Hello::Role::job_monitor;
+    line.send(control::encode(hello));
+    line.send(control::encode(*drain_));
+  }
+
+  /// With fewer than half of the agents nobody may lead, and nothing goes on. After a while the job gives its
+  /// nodes back and asks for others.
+  bool cut_off() {
+    const auto reached = [now = steady_seconds()](const Step& step) {
+      return step.watch.reached_within(reach_s, now);
+    };
+    if (std::all_of(steps_.begin(), steps_.end(), [&](const auto& s) { return reached(s.second); })) {
+      enough_since_ = Clock::now();
+      return false;
+    }
+    if (Clock::now() - enough_since_ < cut_off_limit / 2) return false;  // no need to look into the log yet
+    const auto known = state();
+    int voters = 0, here = 0;
+    for (const auto& [node, step] : steps_)
+      if (!known || !known->lost.contains(node)) ++voters, here += reached(step);
+    if (2 * here >= voters) enough_since_ = Clock::now();
+    if (Clock::now() - enough_since_ < cut_off_limit) return false;
+    log::error("only {} of {} agents have answered for {} s: back into the queue", here, voters,
+               cut_off_limit.count());
+    for (const auto& [node, step] : steps_)
+      if (step.pid > 0) ::kill(step.pid, SIGTERM);
+    return true;
+  }
+
+  void start(const std::string& node) {
+    slurm::StepRequest request;
+    steps_[node].watch.started(steady_seconds());
+    request.job = env_.job, request.node = node;
+    request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
+    request.output = run_.logs() / ("agent-" + node + ".log");
+    if (const auto here = gpus_.find(node); here != gpus_.end()) request.gpus = here->second;
+    try {
+      steps_[node].pid =
+          children_.start(cluster_.step_command(request), [this, node](int status) { ended(node, status); });
+    } catch (const Error& error) {
+      log::warn("the agent step on {} cannot be started: {}", node, error.what());
+      ended(node, static_cast<int>(Exit::runtime));
+    }
+  }
+
+  /// A step's end says little (srun's codes mislead); the log says whether the run is over.
+  void ended(const std::string& node, int status) {
+    Step& step = steps_[node];
+    step.pid = 0;
+    if (!code_) look_for_outcome();
+    if (code_) {
+      if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+        loop_.stop();
+      return;
+    }
+    if (ending_) return;  // SLURM ends the job and starts nothing in it any more
+    log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
+              step.pause.count());
+    step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
+      Step& now = steps_[node];
+      const auto keep = std::move(now.again);
+      // The agent of an earlier step may have answered meanwhile.
+      if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start(node);
+    });
+    step.pause = std::min(step.pause * 2, longest_pause);
+  }
+
+  void leave(int code) {
+    if (code_) return;
+    code_ = code;
+    drain_watch_.reset(), drain_limit_.reset();
+    for (auto& [node, step] : steps_) step.again.reset();
+    limit_ = loop_.after(shutdown_limit_, [this] { loop_.stop(); });  // steps of lost nodes never end
+    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+      loop_.stop();
+  }
+
+  RunDir run_;
+  slurm::Cluster& cluster_;
+  slurm::JobEnv env_;
+  std::string job_;
+  std::map<std::string, int> gpus_;  ///< that the job has on each node
+  control::Key secret_;
+  control::Loop loop_;
+  Children children_;
+  std::map<std::string, Step> steps_;
+  std::optional<int> code_;
+  std::optional<control::Drain> drain_;      ///< asked for, of every agent that answers
+  std::optional<Clock::time_point> ending_;  ///< SLURM has said that it ends the job
+  int drain_s_;
+  Millis shutdown_limit_;
+  control::Loop::Handle limit_, drain_watch_, drain_limit_;
+  Clock::time_point enough_since_ = Clock::now();
+};
+
+}  // namespace
+
+std::string allocation_name(slurm::JobId job, int restarts, bool again_by_hand, const RunState& before) {
+  const std::string first = std::to_string(job) + "." + std::to_string(restarts);
+  const bool later = before.job.starts_with(first + ".");
+  if (!again_by_hand || (before.job != first && !later)) return first;
+  if (!before.outcome) return before.job;  // its job monitor died, and this one goes on
+  const int tries = later ? std::stoi(before.job.substr(first.size() + 1)) : 1;
+  return first + "." + std::to_string(tries + 1);
+}
+
+int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
+  const auto env = slurm::job_env();
+  confirm_owner(run, env.job, cluster);
+  const auto config = config::load(run.config()).config;
+  const auto model = config::model_of(config);
+  const auto facts = config::load_cluster(run.cluster().string());
+  const std::string ledger = config.supervise.ledger.empty() ? facts.ledger : config.supervise.ledger;
+  const auto here = allocation(cluster, env);
+  const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
+  for (const auto& warning : plan.warnings) log::warn("{}", warning);
+  write_plan(run, plan);
+  const int port =
+      config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
+  Roster roster = make_roster(plan, cluster, port);
+  roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
+  const auto past = histories(ledger, roster);
+  for (auto& node : roster.nodes)
+    if (const auto known = past.find(node.name); known != past.end())
+      node.past_failures = known->second.past_failures();
+  files::replace_atomically(run.nodes(), to_json_text(roster));
+  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
+            plan.spares, plan.world(), port);
+  // What another program's script has started may still save when its ranks have ended.
+  const Millis shutdown_limit =
+      own_trainer(config.rank)
+          ? steps_limit
+          : std::max(steps_limit, Millis(std::chrono::seconds(config.checkpoint.drain_s)) + same_signal);
+  JobMonitor monitor(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s,
+                     shutdown_limit);
+  const int code = monitor.run();
+  try {
+    print_admin_lines(run, roster.job);
+    if (code == static_cast<int>(Exit::transient) && !monitor.told_to_end()) {
+      if (env.in_batch_script()) {
+        // SLURM ends a job that it requeues: this process must live until it has said what to exclude.
+        ::signal(SIGTERM, SIG_IGN);
+        back_into_the_queue(run, cluster, env.job, roster, ledger);
+      } else {
+        log::warn("the run can go on: 'holdfast run {}' in this or another allocation", run.path.string());
+      }
+    }
+  } catch (const Error& error) {
+    log::warn("{}", error.what());  // the script tries too
+  }
+  return code;
+}
+
+}  // namespace holdfast::launcher
