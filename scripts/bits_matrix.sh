@@ -5,7 +5,7 @@
 #
 # Trains a very small model N steps (200) in every strategy, on worlds of 1, 2, 3, 4, 5 and 8 ranks, with every shard group
 # that divides the world, in fp32 and bf16, and compares state digests: within one type all must be equal. Groups of 5 are left
-# out: they do not divide 24 leaves, and the trainer refuses that. Recomputation modes and prefetch depths rotate over the
+# out: they do not divide 24 micro-batches, and the trainer refuses that. Recomputation modes and prefetch depths rotate over the
 # layouts, so that every layout meets every one of both; --all runs their whole cross product. At the end, other lanes must
 # give another digest (with 50 steps or more). Prints one line per run that differs, and a summary; exit status 1 when anything did.
 set -euo pipefail
@@ -52,8 +52,8 @@ tokens = "$work/tokens.bin"
 [train]
 steps = $steps
 sequence = 15
+global_batch = 24
 micro_batch = 1
-leaves = 24
 lanes = 8
 [optim]
 lr = 1e-2

@@ -123,7 +123,7 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   if (split || (group == 1 && config.precision.parameters == config::Precision::bf16))
     out.state.copies = round_up(elements.slice * type, page);
   const auto lanes = config::own_trainer(config.rank)
-                         ? config::LanePlan(config.train.leaves, config.train.lanes, replicas, group)
+                         ? config::LanePlan(config.train, replicas, group)
                          : config::LanePlan(replicas * group, replicas, replicas, group);
   out.state.accumulators = round_up(elements.slice * fp32 * lanes.accumulators(), page) +
                            lanes.added_at_once(elements.largest) * fp32 * lanes.temporaries() +

@@ -176,8 +176,8 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   plan.spares = std::min(config.cluster.spares, have - config.cluster.nodes);
   plan.ranks_per_node = config.cluster.ranks_per_node;
   plan.group_size = config::shard_group_of(config, plan.world());
-  plan.lanes = config.train.lanes, plan.leaves = config.train.leaves;
-  plan.micro_batch = config.train.micro_batch, plan.sequence = config.train.sequence;
+  plan.global_batch = config.train.global_batch, plan.micro_batch = config.train.micro_batch;
+  plan.lanes = config.train.lanes, plan.sequence = config.train.sequence;
 
   auto used = nodes;
   const std::string host = batch_host.value_or(*std::min_element(nodes.begin(), nodes.end(), name_before));

@@ -184,10 +184,10 @@ std::string to_text(const Plan& p) {
   out += device_table(p) + "\n";
   out += paragraph("model", {grouped_text(p.parameters) + " parameters, " + precision(p.precision)});
   out += paragraph("sharding", sharding(p));
-  const std::int64_t tokens = std::int64_t{p.leaves} * p.micro_batch * p.sequence;
-  out += paragraph("step", {fmt::format("{} {} of {} x {} tokens in {} = {} tokens", p.leaves,
-                                        p.leaves == 1 ? "leaf" : "leaves", p.micro_batch, p.sequence,
-                                        count_text(p.lanes, "lane"), grouped_text(tokens))});
+  const std::int64_t tokens = std::int64_t{p.global_batch} * p.sequence;
+  out += paragraph("step", {fmt::format("{} of {} x {} tokens in {} = {} tokens",
+                                        count_text(p.micro_batches(), "micro-batch", "es"), p.micro_batch,
+                                        p.sequence, count_text(p.lanes, "lane"), grouped_text(tokens))});
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("node memory", host_memory_says(p.host));

@@ -24,7 +24,7 @@ mini up --nodes 2
 install_programs "${programs[@]}"
 make_tokens
 # One rank a node, steps of some tenths of a second.
-settings=(--set cluster.spares=0 --set cluster.ranks_per_node=1 --set "train.steps=$steps" --set train.leaves=8 --set train.sequence=256
+settings=(--set cluster.spares=0 --set cluster.ranks_per_node=1 --set "train.steps=$steps" --set train.global_batch=16 --set train.sequence=256
   --set train.micro_batch=2 --set checkpoint.every=0 --set checkpoint.local=none --set checkpoint.partner=none)
 
 # By the clock between two lines, as checks come between steps.

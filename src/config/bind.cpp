@@ -169,12 +169,13 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 
   t.add("train.steps", &C::train, &Train::steps, "optimizer steps", at_least(1));
-  t.add("train.sequence", &C::train, &Train::sequence, "tokens per sample", at_least(1));
-  t.add("train.micro_batch", &C::train, &Train::micro_batch, "samples per leaf", at_least(1));
-  t.add("train.leaves", &C::train, &Train::leaves,
-        "leaves per step over all ranks; times micro_batch: the global batch", at_least(1));
-  t.add("train.lanes", &C::train, &Train::lanes, "accumulation lanes (results depend on it); 0: one per leaf",
-        at_least(0));
+  t.add("train.sequence", &C::train, &Train::sequence, "tokens per sequence", at_least(1));
+  t.add("train.global_batch", &C::train, &Train::global_batch, "sequences per step, over all ranks",
+        at_least(1));
+  t.add("train.micro_batch", &C::train, &Train::micro_batch,
+        "sequences that a rank computes at once; divides global_batch", at_least(1));
+  t.add("train.lanes", &C::train, &Train::lanes,
+        "accumulation lanes (results depend on it); 0: one per micro-batch", at_least(0));
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
   t.add("train.recompute", &C::train, &Train::recompute, "what the backward pass computes again");

@@ -39,25 +39,30 @@ int Counter::push(TreeNode node) {
   return merges;
 }
 
-LanePlan::LanePlan(int leaves, int lanes, int replicas, int group)
+LanePlan::LanePlan(int leaves, int lanes, int replicas, int group, int micro_batch)
     : leaves_(leaves), lanes_(lanes > 0 ? lanes : leaves), replicas_(replicas), group_(group) {
   expects(leaves > 0 && replicas > 0 && group > 0, "leaves, replicas and ranks");
+  const auto use = [&](std::int64_t batches, const char* or_else) {
+    return fmt::format("Use train.global_batch = {}{}", batches * micro_batch, or_else);
+  };
   if (leaves_ % lanes_ != 0)
-    refuse("train.leaves is not a whole number of lanes", fmt::format("{} leaves, {} lanes", leaves_, lanes_),
-           fmt::format("Use {} leaves?", (std::int64_t{leaves_} / lanes_ + 1) * lanes_));
+    refuse("the micro-batches of a step are not a whole number of lanes",
+           fmt::format("{} micro-batches, {} lanes", leaves_, lanes_),
+           use((std::int64_t{leaves_} / lanes_ + 1) * lanes_, "?"));
   if (const std::int64_t ranks = std::int64_t{replicas_} * group_; leaves_ < ranks)
-    refuse("there are fewer leaves than ranks",
-           fmt::format("{} leaves, {} ranks; each rank computes at least one in a step", leaves_, ranks),
-           fmt::format("Use {} leaves, or fewer ranks?", ranks));
+    refuse(
+        "there are fewer micro-batches than ranks",
+        fmt::format("{} micro-batches, {} ranks; each rank computes at least one in a step", leaves_, ranks),
+        use(ranks, ", or fewer ranks?"));
   if (leaves_ % group_ != 0)
-    refuse("train.leaves is not a multiple of the ranks of a shard group",
-           fmt::format("{} leaves, groups of {} ranks; they compute equally many", leaves_, group_),
-           fmt::format("Use {} leaves?", (std::int64_t{leaves_} / group_ + 1) * group_));
+    refuse("the micro-batches of a step are not a multiple of the ranks of a shard group",
+           fmt::format("{} micro-batches, groups of {} ranks; they compute equally many", leaves_, group_),
+           use((std::int64_t{leaves_} / group_ + 1) * group_, "?"));
   part_ = group_ / std::gcd(leaves_per_lane(), group_);
   if (parts() < replicas_)
     refuse("there are too few lanes for the replicas",
-           fmt::format("{} lanes of {} leaves, {} replicas of {} ranks", lanes_, leaves_per_lane(), replicas_,
-                       group_),
+           fmt::format("{} lanes of {} micro-batches, {} replicas of {} ranks", lanes_, leaves_per_lane(),
+                       replicas_, group_),
            "Leave train.lanes out, or use larger shard groups?");
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/config/run_config.hpp"
+
 namespace holdfast::config {
 
 /// Lanes [first, first + count) already added up: one node of the tree. count is a power of two that divides
@@ -50,7 +52,9 @@ class LanePlan {
   /// lanes = 0: one per leaf, which depends on the batch alone and suits every layout. Throws Error (usage)
   /// when lanes do not divide leaves, when a group's ranks do not, or when there are too few leaves or lanes
   /// for all replicas.
-  LanePlan(int leaves, int lanes, int replicas, int group);
+  LanePlan(int leaves, int lanes, int replicas, int group) : LanePlan(leaves, lanes, replicas, group, 1) {}
+  LanePlan(const Train& train, int replicas, int group)
+      : LanePlan(micro_batches(train), train.lanes, replicas, group, train.micro_batch) {}
 
   int leaves() const { return leaves_; }
   int lanes() const { return lanes_; }
@@ -81,6 +85,9 @@ class LanePlan {
   std::vector<LaneOp> final_additions() const;
 
  private:
+  /// `micro_batch`: sequences, for what errors suggest.
+  LanePlan(int leaves, int lanes, int replicas, int group, int micro_batch);
+
   int leaves_, lanes_, replicas_, group_;
   int part_;  ///< lanes
 };

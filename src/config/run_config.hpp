@@ -121,12 +121,11 @@ struct Data {
 /// [train]
 struct Train {
   std::int64_t steps = 100;
-  int sequence = 256;   ///< tokens per sample
-  int micro_batch = 1;  ///< samples per leaf (the gradient of one micro-batch)
-  int leaves =
-      8;  ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
-  int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: one per leaf, which suits every layout. Fewer
-                  ///< take fewer gradient sums. Results depend on it, and a run keeps it
+  int sequence = 256;    ///< tokens per sequence
+  int global_batch = 8;  ///< sequences per optimizer step, over all ranks
+  int micro_batch = 1;   ///< sequences that one rank computes at once; divides global_batch
+  int lanes = 0;         ///< accumulation lanes (numerics rule 2); 0: one per micro-batch, which suits every
+                         ///< layout. Fewer take fewer gradient sums. Results depend on it, and a run keeps it
   std::uint64_t seed = 1;  ///< of the initial weights
   /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
   /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.
@@ -136,6 +135,10 @@ struct Train {
       true;  ///< on a GPU: the same bits at every run; false: faster, and no two runs are the same
   bool operator==(const Train&) const = default;
 };
+
+/// Micro-batches of an optimizer step, over all ranks. What other tools call gradient accumulation steps is
+/// this number over that of the ranks.
+inline int micro_batches(const Train& t) { return t.global_batch / std::max(1, t.micro_batch); }
 
 /// [eval]: loss on data.validation
 struct Eval {

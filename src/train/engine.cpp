@@ -42,7 +42,7 @@ model::Options options_of(const config::RunConfig& c) {
 std::size_t spans_of(const Setup& setup) {
   if (setup.config.trace.count == 0) return 0;
   return static_cast<std::size_t>(setup.config.trace.count) *
-         static_cast<std::size_t>(setup.config.train.leaves) *
+         static_cast<std::size_t>(config::micro_batches(setup.config.train)) *
          static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_leaf;
 }
 
@@ -60,7 +60,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
       stream_(device.is_host() ? timed_stream_ : device.compute()),
       tensors_(config::tensors_of(setup.shape)),
       layout_(shard::layout_of(setup.shape, mesh_of(setup))),
-      lanes_(setup.config.train.leaves, setup.config.train.lanes, layout_.mesh.replicas, layout_.mesh.group),
+      lanes_(setup.config.train, layout_.mesh.replicas, layout_.mesh.group),
       policy_(shard::policy_of(setup.config, setup.shape.layers)),
       groups_(shard::groups_of(layout_.mesh, world)),
       weights_(layout_, lanes_, policy_,

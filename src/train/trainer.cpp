@@ -263,8 +263,7 @@ void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
 std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   const auto start = Clock::now();
   const auto& train = setup_.config.train;
-  const std::int64_t samples = std::int64_t{train.leaves} * train.micro_batch,
-                     tokens = samples * train.sequence;
+  const std::int64_t samples = train.global_batch, tokens = samples * train.sequence;
   trace_.begin(point_.step);
   const Allocations counted;
   const auto waited_before = engine_.waited_for_others();

@@ -161,12 +161,17 @@ TEST(LanePlan, RefusesWhatCannotBeShared) {
     return refusal.text;
   };
   EXPECT_THAT(says(8, 2, 4, 1),
-              HasSubstr("too few lanes for the replicas (2 lanes of 4 leaves, 4 replicas of 1"));
+              HasSubstr("too few lanes for the replicas (2 lanes of 4 micro-batches, 4 replicas of 1"));
   EXPECT_THAT(says(12, 4, 3, 2),
-              HasSubstr("too few lanes for the replicas (4 lanes of 3 leaves, 3 replicas of 2"));
-  EXPECT_THAT(says(8, 3, 1, 1), HasSubstr("not a whole number of lanes (8 leaves, 3 lanes). Use 9 leaves?"));
-  EXPECT_THAT(says(8, 8, 1, 3), HasSubstr("(8 leaves, groups of 3 ranks; they compute equally many). Use 9"));
-  EXPECT_THAT(says(1, 0, 2, 1), HasSubstr("fewer leaves than ranks (1 leaves, 2 ranks"));
+              HasSubstr("too few lanes for the replicas (4 lanes of 3 micro-batches, 3 replicas of 2"));
+  EXPECT_THAT(
+      says(8, 3, 1, 1),
+      HasSubstr("not a whole number of lanes (8 micro-batches, 3 lanes). Use train.global_batch = 9?"));
+  EXPECT_THAT(
+      says(8, 8, 1, 3),
+      HasSubstr(
+          "(8 micro-batches, groups of 3 ranks; they compute equally many). Use train.global_batch = 9?"));
+  EXPECT_THAT(says(1, 0, 2, 1), HasSubstr("fewer micro-batches than ranks (1 micro-batches, 2 ranks"));
 }
 
 }  // namespace

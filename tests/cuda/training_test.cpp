@@ -33,8 +33,8 @@ class GpuTraining : public TrainingFixture {
           "= 96\nmax_sequence = 64\n");
     write("job.toml",
           "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" + path("tokens.bin") +
-              "\"\n[train]\ndevice = \"cuda\"\nsteps = 6\nsequence = 32\nmicro_batch = 2\nleaves = "
-              "8\nlanes = 4\n[precision]\nparameters = \"bf16\"\nreduce = \"bf16\"\n[optim]\nlr = "
+              "\"\n[train]\ndevice = \"cuda\"\nsteps = 6\nsequence = 32\nglobal_batch = 16\nmicro_batch = "
+              "2\nlanes = 4\n[precision]\nparameters = \"bf16\"\nreduce = \"bf16\"\n[optim]\nlr = "
               "1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 2\n");
   }
 
@@ -175,8 +175,8 @@ TEST_F(GpuTraining, WithoutSnapshotsAndSavesNoStateIsPinnedOnTheHost) {
         "= 128\nmax_sequence = 64\n");
   const Sets wide = {"data.tokens=" + path("wide.bin"),
                      "train.sequence=8",
+                     "train.global_batch=2",
                      "train.micro_batch=1",
-                     "train.leaves=2",
                      "train.lanes=2",
                      "train.steps=2"};
   const auto with = [&](Sets sets) { return sets.insert(sets.begin(), wide.begin(), wide.end()), sets; };

@@ -52,7 +52,7 @@ TEST_F(Equality, HoldsForLeavesThatAreNotAPowerOfTwoAndATiedModel) {
   write("model.toml",
         "[model]\nname = \"odd\"\nvocabulary = 128\nwidth = 36\nlayers = 1\nheads = 3\nkv_heads = 1\nffn = "
         "50\nmax_sequence = 64\ntied_embeddings = true\n");
-  const Sets shape = {"train.leaves=12", "train.lanes=6", "train.steps=4", "train.micro_batch=1",
+  const Sets shape = {"train.global_batch=12", "train.micro_batch=1", "train.lanes=6", "train.steps=4",
                       "train.sequence=21"};
   auto with = [&](Sets sets) { return sets.insert(sets.end(), shape.begin(), shape.end()), sets; };
   ASSERT_EQ(train(1, "alone", shape).status, 0);
@@ -75,9 +75,9 @@ TEST_F(Equality, ByDefaultTheLayoutDoesNotMatter) {
   const std::vector<std::pair<int, Sets>> layouts = {
       {2, {"shard.strategy=no_shard"}},
       {2, {"shard.strategy=full_shard"}},
-      {3, {"shard.strategy=no_shard"}},  // 5, 5 and 6 leaves
+      {3, {"shard.strategy=no_shard"}},  // 5, 5 and 6 micro-batches
       {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
-      {6, {"shard.strategy=hybrid_shard", "shard.group=2"}},  // 4, 6 and 6 leaves
+      {6, {"shard.strategy=hybrid_shard", "shard.group=2"}},  // 4, 6 and 6 micro-batches
       {8, {"shard.strategy=hfsdp", "shard.group=2"}},
       {8, {"shard.strategy=no_shard"}},
   };

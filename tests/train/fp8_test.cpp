@@ -130,7 +130,7 @@ TEST_F(Fp8Training, MemoryIsPlannedAndNothingIsAllocatedLater) {
 
 /// 150 steps; the mean of the last 30.
 TEST_F(Fp8Training, LearnsAsFarAsBf16) {
-  const Sets longer = {"train.steps=150", "train.leaves=4", "train.lanes=4", "optim.lr=3e-3",
+  const Sets longer = {"train.steps=150", "train.global_batch=8", "train.lanes=4", "optim.lr=3e-3",
                        "checkpoint.every=0"};
   auto end_of = [&](const std::string& dir) {
     const auto curve = losses(dir);

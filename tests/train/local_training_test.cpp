@@ -66,10 +66,11 @@ class LocalTraining : public TrainingFixture {
 /// Three replicas of two ranks, then two, then three again: whatever is left of the run's nodes holds its
 /// state.
 TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
-  const Sets sets = with_local({"train.steps=60", "train.leaves=12", "train.lanes=6", "checkpoint.every=0",
-                                "shard.strategy=hybrid_shard", "shard.group=2"});
+  const Sets sets = with_local({"train.steps=60", "train.global_batch=24", "train.lanes=6",
+                                "checkpoint.every=0", "shard.strategy=hybrid_shard", "shard.group=2"});
   ASSERT_EQ(
-      train(1, "whole", {"train.steps=60", "train.leaves=12", "train.lanes=6", "checkpoint.every=0"}).status,
+      train(1, "whole", {"train.steps=60", "train.global_batch=24", "train.lanes=6", "checkpoint.every=0"})
+          .status,
       0);
   const auto folder = local_level_folder(path("local"), folder_ / "run");
   for (const auto& [world, until] : {std::pair{6, 5}, {4, 15}, {6, 25}}) {
@@ -106,7 +107,7 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
     const Sets precision = {"precision.parameters=" + type,
                             "precision.reduce=" + type,
                             "precision.moments=" + type,
-                            "train.leaves=12",
+                            "train.global_batch=24",
                             "train.lanes=6",
                             "train.steps=7",
                             "checkpoint.every=0"};
@@ -137,7 +138,7 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
 }
 
 TEST_F(LocalTraining, RollsBackAsItDoesWithoutIt) {
-  const Sets jumpy = {"train.steps=16",           "train.leaves=8",        "optim.schedule=constant",
+  const Sets jumpy = {"train.steps=16",           "train.global_batch=16", "optim.schedule=constant",
                       "optim.warmup_steps=0",     "checkpoint.every=4",    "guard.window=4",
                       "guard.norm_factor=1.05",   "guard.most_skips=1000", "guard.on_spike=rollback",
                       "shard.strategy=full_shard"};

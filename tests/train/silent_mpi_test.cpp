@@ -89,7 +89,7 @@ class SilentCorruption : public ::testing::Test {
       std::ofstream(folder_ / "job.toml")
           << "[model]\nfile = \"" << (folder_ / "model.toml").string() << "\"\n[data]\ntokens = \""
           << (folder_ / "tokens.bin").string()
-          << "\"\n[train]\nsteps = 8\nsequence = 32\nmicro_batch = 1\nleaves = 12\nlanes = 6\n"
+          << "\"\n[train]\nsteps = 8\nsequence = 32\nglobal_batch = 12\nmicro_batch = 1\nlanes = 6\n"
              "[optim]\nlr = 1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 4\n"
              "[shard]\nstrategy = \"hybrid_shard\"\ngroup = 2\n"
              "[verify]\nreplicas_every = 2\nleaf_every = 2\n[drill]\nallowed = true\n";

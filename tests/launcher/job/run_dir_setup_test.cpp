@@ -272,7 +272,7 @@ TEST_F(RunDirSetup, a_run_keeps_its_lanes) {
   EXPECT_EQ(with_lanes_of({}, open).train.lanes, 0);
   open.train.lanes = 4;
   EXPECT_EQ(with_lanes_of(run, open).train.lanes, 4) << "asked for by name";
-  open.train.lanes = 0, open.train.leaves = 16;
+  open.train.lanes = 0, open.train.global_batch = 32;
   EXPECT_EQ(with_lanes_of(run, open).train.lanes, 0) << "of another batch";
 }
 

@@ -88,7 +88,7 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
 /// 7B on a machine with one H200 and 128 GB.
 TEST(HostMemory, OneGpuAndLittleHostMemorySufficeWithoutSnapshotsAndSaves) {
   const std::vector<std::string> one = {"cluster.ranks_per_node=1", "shard.strategy=no_shard",
-                                        "train.leaves=8", "train.lanes=1", "train.sequence=1024"};
+                                        "train.global_batch=8", "train.lanes=1", "train.sequence=1024"};
   Job job = seven_b(one);
   job.facts.gpu_memory_bytes = 150'754'820'096, job.facts.node_memory_bytes = 128 * giga;
   EXPECT_THROW(job.host(), Error);

@@ -31,7 +31,7 @@ void expect_equal(const config::RunConfig& c, const config::ModelShape& shape, i
   for (int rank = 0; rank < world; ++rank) {
     const auto layout =
         shard::layout_of(shape, shard::mesh_of(c.shard.strategy, c.shard.group, group, world, rank));
-    const config::LanePlan lanes(c.train.leaves, c.train.lanes, replicas, group);
+    const config::LanePlan lanes(c.train, replicas, group);
     const auto real = shard::memory_plan(layout, lanes, shard::policy_of(c, shape.layers));
     const auto moments = 2 * layout.arena_elements * (c.precision.moments == Precision::bf16 ? 2 : 4);
     EXPECT_EQ(planned.state.optimizer, moments);
@@ -63,7 +63,7 @@ TEST(Memory, ShardsTakeWhatThePlanSays) {
             c.shard.gathered_limit = world == 6 ? 3 : 0;
             c.precision.parameters = type;
             if (world % 2 == 0) c.precision.moments = type;
-            c.train.leaves = 48, c.train.lanes = world == 3 || world == 6 ? 24 : 16;
+            c.train.global_batch = 48, c.train.lanes = world == 3 || world == 6 ? 24 : 16;
             SCOPED_TRACE(strategy + " of " + std::to_string(world) + ", groups of " + std::to_string(group) +
                          ", keeping " + kept);
             expect_equal(c, odd_shape(), world);
@@ -88,10 +88,10 @@ TEST(Memory, AccumulatorsAreThoseOfTheReplicaThatNeedsMost) {
   for (const int world : {1, 2, 3, 5, 7, 8})
     for (int lanes = world; lanes <= 40; ++lanes) {
       SCOPED_TRACE(std::to_string(lanes) + " lanes, " + std::to_string(world) + " replicas");
-      c.train.lanes = c.train.leaves = lanes;
+      c.train.lanes = c.train.global_batch = lanes;
       expect_equal(c, {}, world);
     }
-  c.shard.strategy = Strategy::hybrid_shard, c.shard.group = 4, c.train.lanes = 0, c.train.leaves = 40;
+  c.shard.strategy = Strategy::hybrid_shard, c.shard.group = 4, c.train.lanes = 0, c.train.global_batch = 40;
   for (const int world : {4, 8, 12, 28, 40}) expect_equal(c, {}, world);
 }
 
