@@ -108,7 +108,7 @@ for type in fp32 bf16; do
       turn=$((turn + 1))
     done < <(layouts "$world")
   done
-  # Leaves of 8 bits mostly add up without rounding, in whatever order: in bf16 it takes tens of steps to show.
+  # Gradients of 8-bit products mostly add up without rounding, in whatever order: in bf16 it takes tens of steps to show.
   other=$(digest 1 "${precision[@]}" train.lanes=4)
   [[ -n $other && $other != "$expected" ]] ||
     { wrong=$((wrong + 1)); printf 'EQUAL: %s with other lanes, so equal digests prove nothing\n' "$type"; }

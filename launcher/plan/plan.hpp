@@ -51,12 +51,14 @@ struct StateBytes {
 struct Memory {
   StateBytes state;
   std::int64_t gathered = 0;     ///< room for whole units, gathered from the shard group
-  std::int64_t leaf = 0;         ///< gradients of one micro-batch, until they are reduced
+  std::int64_t gradients = 0;    ///< gradients of one micro-batch, until they are reduced
   std::int64_t activations = 0;  ///< an estimate, the only one here
   std::int64_t reserved = 0;     ///< driver and libraries, on a GPU
   std::int64_t offloaded = 0;    ///< of the optimizer state: in the node's memory instead of the GPU's
   std::int64_t capacity = 0;     ///< of one rank; 0: unknown
-  std::int64_t needed() const { return state.total() + gathered + leaf + activations + reserved - offloaded; }
+  std::int64_t needed() const {
+    return state.total() + gathered + gradients + activations + reserved - offloaded;
+  }
   bool operator==(const Memory&) const = default;
 };
 

@@ -82,7 +82,7 @@ json to_json(const Plan& p) {
           {"accumulators", m.state.accumulators},
           {"frozen", m.state.frozen}}},
         {"gathered", m.gathered},
-        {"leaf", m.leaf},
+        {"gradients", m.gradients},
         {"activations_estimate", m.activations},
         {"reserved", m.reserved},
         {"offloaded", m.offloaded},
@@ -151,7 +151,7 @@ Plan plan_from_json(const json& j) {
     const auto& state = m.at("state");
     p.memory.state = {state.at("parameters"), state.at("copies"), state.at("optimizer"),
                       state.at("accumulators"), state.at("frozen")};
-    p.memory.gathered = m.at("gathered"), p.memory.leaf = m.at("leaf"),
+    p.memory.gathered = m.at("gathered"), p.memory.gradients = m.at("gradients"),
     p.memory.activations = m.at("activations_estimate");
     p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"),
     p.memory.capacity = m.at("capacity");

@@ -133,8 +133,8 @@ std::vector<std::string> memory(const Plan& p) {
   const auto frozen = s.frozen == 0 ? "" : ", frozen " + bytes_text(s.frozen);
   return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}{}", bytes_text(s.parameters), copies,
                       bytes_text(s.optimizer), bytes_text(s.accumulators), frozen),
-          fmt::format("gathered units {}, gradients of a leaf {}, activations about {}",
-                      bytes_text(m.gathered), bytes_text(m.leaf), bytes_text(m.activations)),
+          fmt::format("gathered units {}, gradients of a micro-batch {}, activations about {}",
+                      bytes_text(m.gathered), bytes_text(m.gradients), bytes_text(m.activations)),
           fmt::format("together about {}{}{}{}", bytes_text(m.needed()),
                       m.capacity ? " of " + bytes_text(m.capacity) : "",
                       m.offloaded ? ", the optimizer in the node's memory" : "",

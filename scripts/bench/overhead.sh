@@ -66,7 +66,7 @@ bare() {
   cp "$source/tests/fault/"{job,model}.toml "$home/"
   timeout 900 "$pod" exec --chdir /shared/home env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive srun --mpi=pmix -N2 --ntasks-per-node=1 \
     holdfast-train job.toml --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run" "${settings[@]}" \
-    --set verify.replicas_every=0 --set verify.leaf_every=0 >/dev/null 2>&1
+    --set verify.replicas_every=0 --set verify.micro_batch_every=0 >/dev/null 2>&1
 }
 
 cpu=() with=() without=() mean_with=() mean_without=()

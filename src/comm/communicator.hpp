@@ -57,7 +57,8 @@ enum class Scalar { sum, max };
 
 class Communicator {
  public:
-  /// No fold of tree nodes gets more elements at once, nor one of leaves on the host: they stay in the cache.
+  /// No fold of tree nodes gets more elements at once, nor one of gradients on the host: they stay in the
+  /// cache.
   static constexpr std::int64_t largest_fold = 1 << 16;
 
   virtual ~Communicator() = default;
@@ -74,9 +75,9 @@ class Communicator {
   /// Before: each member has its own part in place. After: every member has all of every tensor. Starts after
   /// `after`.
   virtual Event all_gather(std::span<const Extent> tensors, const Event& after = {}) = 0;
-  /// Each member brings one leaf (a whole gradient per tensor) and folds its own part of all members' leaves
-  /// (numerics rule 5).
-  virtual Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) = 0;
+  /// Each member brings the gradients of one micro-batch (a whole one per tensor) and folds its own part of
+  /// all members' gradients (numerics rule 5).
+  virtual Event fold_leaves(std::span<const Extent> gradients, Folder& folder, const Event& after = {}) = 0;
   /// Member r brings nodes_of[r] arrays per tensor: `tensors` gives the first (node 0), node k lies
   /// k * `node_stride` elements behind it. Each member folds its own part of all of them. fp32.
   virtual Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,

@@ -80,10 +80,10 @@ Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& 
   return bulk(operation, Collective::all_gather, bytes, after);
 }
 
-Event MpiCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
-  check_extents(leaves, 0);
-  const std::int64_t bytes = sent_by_leaves(leaves, rank());
-  Operation& operation = group_->next(leaves, one_each_);
+Event MpiCommunicator::fold_leaves(std::span<const Extent> gradients, Folder& folder, const Event& after) {
+  check_extents(gradients, 0);
+  const std::int64_t bytes = sent_by_gradients(gradients, rank());
+  Operation& operation = group_->next(gradients, one_each_);
   operation.folder = &folder;
   wire_.fold_leaves += bytes;
   return bulk(operation, Collective::fold_leaves, bytes, after);

@@ -22,7 +22,7 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return group_->size(); }
   std::span<std::byte> symmetric_memory(std::int64_t bytes) override;
   Event all_gather(std::span<const Extent> tensors, const Event& after = {}) override;
-  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) override;
+  Event fold_leaves(std::span<const Extent> gradients, Folder& folder, const Event& after = {}) override;
   Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
                        std::span<const int> nodes_of, Folder& folder, const Event& after = {}) override;
   void all_reduce(std::span<std::uint64_t> words, Scalar how) override;

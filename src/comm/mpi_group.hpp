@@ -131,7 +131,7 @@ class MpiGroup final : public tensor::Timeline {
   bool copy_some(const Operation& operation, bool& all);
   bool post_gather(const Operation& operation, bool sends, bool& all);
 
-  // mpi_exchange.cpp: leaves and tree nodes
+  // mpi_exchange.cpp: gradients and tree nodes
   void begin_exchange(const Operation& operation);
   bool step_exchange(const Operation& operation);
   std::int64_t piece_at(const Operation& operation, Cursor& cursor) const;

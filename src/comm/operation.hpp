@@ -47,15 +47,16 @@ inline std::int64_t sent_by_gather(std::span<const Extent> tensors, int me, int 
   return bytes;
 }
 /// fold_leaves: the others' parts.
-inline std::int64_t sent_by_leaves(std::span<const Extent> leaves, int me) {
+inline std::int64_t sent_by_gradients(std::span<const Extent> gradients, int me) {
   std::int64_t bytes = 0;
-  for (const Extent& leaf : leaves) bytes += (leaf.elements - part_of(leaf, me)) * bytes_of(leaf.type);
+  for (const Extent& gradient : gradients)
+    bytes += (gradient.elements - part_of(gradient, me)) * bytes_of(gradient.type);
   return bytes;
 }
 /// exchange_nodes: the others' parts of all its arrays. Checks that tree nodes are fp32.
 inline std::int64_t sent_by_nodes(std::span<const Extent> tensors, std::span<const int> nodes_of, int me) {
   for (const Extent& tensor : tensors) expects(tensor.type == DType::fp32, "tree nodes are fp32");
-  return sent_by_leaves(tensors, me) * nodes_of[static_cast<std::size_t>(me)];
+  return sent_by_gradients(tensors, me) * nodes_of[static_cast<std::size_t>(me)];
 }
 /// Elements from a member's first array of tree nodes to its last, of the member that brings most.
 inline std::int64_t reach_of_nodes(std::span<const int> nodes_of, std::int64_t node_stride, int members) {

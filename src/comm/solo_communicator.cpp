@@ -28,9 +28,9 @@ Event SoloCommunicator::all_gather(std::span<const Extent>, const Event& after) 
   return {};
 }
 
-Event SoloCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
+Event SoloCommunicator::fold_leaves(std::span<const Extent> gradients, Folder& folder, const Event& after) {
   after.wait();
-  fold(leaves, 0, 1, folder);
+  fold(gradients, 0, 1, folder);
   return {};
 }
 

@@ -288,8 +288,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
 
   t.add("verify.replicas_every", &C::verify, &Verify::replicas_every,
         "steps between comparisons of the replicas' state; 0: never", at_least(0));
-  t.add("verify.leaf_every", &C::verify, &Verify::leaf_every,
-        "steps between which a random leaf is computed on two ranks; 0: never", at_least(0));
+  t.add("verify.micro_batch_every", &C::verify, &Verify::micro_batch_every,
+        "steps between which a random micro-batch is computed on two ranks; 0: never", at_least(0));
   t.add("drill.allowed", &C::drill, &Drill::allowed,
         "agents and ranks break things when `holdfast drill` says so");
 

@@ -43,7 +43,8 @@ void check_eval(const Eval& e, const Data& d) {
 }
 
 /// What is contradictory: a table that is coarser than the numbers it multiplies, and moments that cannot
-/// move. Allowed: any wire (it rounds a leaf once, the sum stays fp32), and bf16 parameters with anything.
+/// move. Allowed: any wire (it rounds a gradient once, the sum stays fp32), and bf16 parameters with
+/// anything.
 void check_precision(const PrecisionPolicy& p, const Optim& o) {
   if (p.buffers == Precision::bf16 && p.parameters == Precision::fp32)
     refuse("precision.buffers = bf16 contradicts precision.parameters = fp32",

@@ -39,48 +39,52 @@ int Counter::push(TreeNode node) {
   return merges;
 }
 
-LanePlan::LanePlan(int leaves, int lanes, int replicas, int group, int micro_batch)
-    : leaves_(leaves), lanes_(lanes > 0 ? lanes : leaves), replicas_(replicas), group_(group) {
-  expects(leaves > 0 && replicas > 0 && group > 0, "leaves, replicas and ranks");
+LanePlan::LanePlan(int micro_batches, int lanes, int replicas, int group, int micro_batch)
+    : micro_batches_(micro_batches),
+      lanes_(lanes > 0 ? lanes : micro_batches),
+      replicas_(replicas),
+      group_(group) {
+  expects(micro_batches > 0 && replicas > 0 && group > 0, "micro-batches, replicas and ranks");
   const auto use = [&](std::int64_t batches, const char* or_else) {
     return fmt::format("Use train.global_batch = {}{}", batches * micro_batch, or_else);
   };
-  if (leaves_ % lanes_ != 0)
+  if (micro_batches_ % lanes_ != 0)
     refuse("the micro-batches of a step are not a whole number of lanes",
-           fmt::format("{} micro-batches, {} lanes", leaves_, lanes_),
-           use((std::int64_t{leaves_} / lanes_ + 1) * lanes_, "?"));
-  if (const std::int64_t ranks = std::int64_t{replicas_} * group_; leaves_ < ranks)
-    refuse(
-        "there are fewer micro-batches than ranks",
-        fmt::format("{} micro-batches, {} ranks; each rank computes at least one in a step", leaves_, ranks),
-        use(ranks, ", or fewer ranks?"));
-  if (leaves_ % group_ != 0)
+           fmt::format("{} micro-batches, {} lanes", micro_batches_, lanes_),
+           use((std::int64_t{micro_batches_} / lanes_ + 1) * lanes_, "?"));
+  if (const std::int64_t ranks = std::int64_t{replicas_} * group_; micro_batches_ < ranks)
+    refuse("there are fewer micro-batches than ranks",
+           fmt::format("{} micro-batches, {} ranks; each rank computes at least one in a step",
+                       micro_batches_, ranks),
+           use(ranks, ", or fewer ranks?"));
+  if (micro_batches_ % group_ != 0)
     refuse("the micro-batches of a step are not a multiple of the ranks of a shard group",
-           fmt::format("{} micro-batches, groups of {} ranks; they compute equally many", leaves_, group_),
-           use((std::int64_t{leaves_} / group_ + 1) * group_, "?"));
-  part_ = group_ / std::gcd(leaves_per_lane(), group_);
+           fmt::format("{} micro-batches, groups of {} ranks; they compute equally many", micro_batches_,
+                       group_),
+           use((std::int64_t{micro_batches_} / group_ + 1) * group_, "?"));
+  part_ = group_ / std::gcd(micro_batches_per_lane(), group_);
   if (parts() < replicas_)
     refuse("there are too few lanes for the replicas",
-           fmt::format("{} lanes of {} micro-batches, {} replicas of {} ranks", lanes_, leaves_per_lane(),
-                       replicas_, group_),
+           fmt::format("{} lanes of {} micro-batches, {} replicas of {} ranks", lanes_,
+                       micro_batches_per_lane(), replicas_, group_),
            "Leave train.lanes out, or use larger shard groups?");
 }
 
 int LanePlan::micro_steps(int replica) const {
-  return (first_lane(replica + 1) - first_lane(replica)) * leaves_per_lane() / group_;
+  return (first_lane(replica + 1) - first_lane(replica)) * micro_batches_per_lane() / group_;
 }
 
-int LanePlan::leaf(int replica, int micro_step, int member) const {
-  return first_lane(replica) * leaves_per_lane() + micro_step * group_ + member;
+int LanePlan::micro_batch(int replica, int micro_step, int member) const {
+  return first_lane(replica) * micro_batches_per_lane() + micro_step * group_ + member;
 }
 
 std::vector<LaneOp> LanePlan::additions(int replica, int micro_step) const {
-  const int length = leaves_per_lane(), at = leaf(replica, micro_step, 0);
+  const int length = micro_batches_per_lane(), at = micro_batch(replica, micro_step, 0);
   Counter counter(first_lane(replica), at / length);  // as it stands before this micro-step
   std::vector<LaneOp> out;
   for (int i = 0; i < group_; ++i) {
     const int place = (at + i) % length, slot = counter.size();
-    out.push_back({place == 0 ? LaneOp::Kind::copy_leaf : LaneOp::Kind::add_leaf, slot, i});
+    out.push_back({place == 0 ? LaneOp::Kind::copy : LaneOp::Kind::add, slot, i});
     if (place + 1 < length) continue;
     const int merges = counter.push({(at + i) / length, 1});
     for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, slot - 1 - m, 0});
@@ -91,9 +95,9 @@ std::vector<LaneOp> LanePlan::additions(int replica, int micro_step) const {
 int LanePlan::accumulators() const {
   int most = 1;
   for (int g = 0; g < replicas_; ++g)
-    for (int end = leaf(g, 1, 0), m = 0; m < micro_steps(g); ++m, end += group_) {
-      const int open = end % leaves_per_lane() == 0 ? 0 : 1;
-      most = std::max(most, Counter(first_lane(g), end / leaves_per_lane()).size() + open);
+    for (int end = micro_batch(g, 1, 0), m = 0; m < micro_steps(g); ++m, end += group_) {
+      const int open = end % micro_batches_per_lane() == 0 ? 0 : 1;
+      most = std::max(most, Counter(first_lane(g), end / micro_batches_per_lane()).size() + open);
     }
   return most;
 }
@@ -121,7 +125,7 @@ std::vector<LaneOp> LanePlan::final_additions() const {
   for (int g = 0; g < replicas_; ++g) {
     for (const TreeNode& node : nodes(g)) {
       const int slot = counter.size();
-      out.push_back({LaneOp::Kind::copy_leaf, slot, source++});
+      out.push_back({LaneOp::Kind::copy, slot, source++});
       const int merges = counter.push(node);
       for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, slot - 1 - m, 0});
     }

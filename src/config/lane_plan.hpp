@@ -1,7 +1,7 @@
 #pragma once
-// The order in which gradients are added, whatever the layout (numerics rules 1-6): leaves into lanes from
-// left to right, lanes into a tree as a binary counter counts. Pure: everybody can compute what everybody
-// holds, and the planner refuses what ranks would refuse.
+// The order in which gradients are added, whatever the layout (numerics rules 1-6): micro-batches into lanes
+// from left to right, lanes into a tree as a binary counter counts. Pure: everybody can compute what
+// everybody holds, and the planner refuses what ranks would refuse.
 #include <cstdint>
 #include <vector>
 
@@ -19,14 +19,14 @@ struct TreeNode {
 /// One addition, on numbered accumulators.
 struct LaneOp {
   enum class Kind {
-    copy_leaf,  ///< accumulator `slot` = leaf number `leaf`: the first of a lane is copied, since 0 + (-0) is
-                ///< not -0
-    add_leaf,   ///< accumulator `slot` += leaf
-    merge,      ///< accumulator `slot` += accumulator `slot` + 1, its right neighbour
+    copy,   ///< accumulator `slot` = source number `source`: the first of a lane is copied, since 0 + (-0) is
+            ///< not -0
+    add,    ///< accumulator `slot` += source
+    merge,  ///< accumulator `slot` += accumulator `slot` + 1, its right neighbour
   };
   Kind kind;
   int slot = 0;
-  int leaf = 0;  ///< relative to the first leaf of the micro-step
+  int source = 0;  ///< a micro-batch, relative to the first one of the micro-step; or a tree node
   bool operator==(const LaneOp&) const = default;
 };
 
@@ -46,30 +46,31 @@ class Counter {
   std::vector<TreeNode> nodes_;
 };
 
-/// How `leaves` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
+/// How `micro_batches` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
 class LanePlan {
  public:
-  /// lanes = 0: one per leaf, which depends on the batch alone and suits every layout. Throws Error (usage)
-  /// when lanes do not divide leaves, when a group's ranks do not, or when there are too few leaves or lanes
-  /// for all replicas.
-  LanePlan(int leaves, int lanes, int replicas, int group) : LanePlan(leaves, lanes, replicas, group, 1) {}
+  /// lanes = 0: one per micro-batch, which depends on the batch alone and suits every layout. Throws Error
+  /// (usage) when lanes do not divide micro-batches, when a group's ranks do not, or when there are too few
+  /// micro-batches or lanes for all replicas.
+  LanePlan(int micro_batches, int lanes, int replicas, int group)
+      : LanePlan(micro_batches, lanes, replicas, group, 1) {}
   LanePlan(const Train& train, int replicas, int group)
-      : LanePlan(micro_batches(train), train.lanes, replicas, group, train.micro_batch) {}
+      : LanePlan(config::micro_batches(train), train.lanes, replicas, group, train.micro_batch) {}
 
-  int leaves() const { return leaves_; }
+  int micro_batches() const { return micro_batches_; }
   int lanes() const { return lanes_; }
-  int leaves_per_lane() const { return leaves_ / lanes_; }
+  int micro_batches_per_lane() const { return micro_batches_ / lanes_; }
   /// Replicas share the lanes out in parts of as many lanes as give each rank of a group the same number of
-  /// leaves.
+  /// micro-batches.
   int parts() const { return lanes_ / part_; }
   /// Replica g owns parts [g * parts / replicas, (g + 1) * parts / replicas).
   int first_lane(int replica) const {
     return static_cast<int>(std::int64_t{replica} * parts() / replicas_) * part_;
   }
   int micro_steps(int replica) const;
-  /// Member `member` of the replica computes this leaf in micro-step `micro_step`.
-  int leaf(int replica, int micro_step, int member) const;
-  /// The additions of a micro-step, in order; its leaves are numbered 0 to group - 1.
+  /// Member `member` of the replica computes this micro-batch in micro-step `micro_step`.
+  int micro_batch(int replica, int micro_step, int member) const;
+  /// The additions of a micro-step, in order; its micro-batches are numbered 0 to group - 1.
   std::vector<LaneOp> additions(int replica, int micro_step) const;
   /// Accumulators that last from micro-step to micro-step: as many as the replica needs that needs most.
   int accumulators() const;
@@ -80,15 +81,15 @@ class LanePlan {
   std::int64_t added_at_once(std::int64_t largest) const;
   /// What a replica holds after its last micro-step: node i in accumulator i.
   std::vector<TreeNode> nodes(int replica) const;
-  /// Over the nodes of all replicas, numbered in order (node k is "leaf" k): the additions that leave the
+  /// Over the nodes of all replicas, numbered in order (node k is source k): the additions that leave the
   /// total in accumulator 0, the rest of the counter merged right to left.
   std::vector<LaneOp> final_additions() const;
 
  private:
   /// `micro_batch`: sequences, for what errors suggest.
-  LanePlan(int leaves, int lanes, int replicas, int group, int micro_batch);
+  LanePlan(int micro_batches, int lanes, int replicas, int group, int micro_batch);
 
-  int leaves_, lanes_, replicas_, group_;
+  int micro_batches_, lanes_, replicas_, group_;
   int part_;  ///< lanes
 };
 

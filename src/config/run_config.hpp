@@ -152,7 +152,7 @@ struct PrecisionPolicy {
   Precision parameters =
       Precision::automatic;  ///< gathered weights, activations and their gradients; auto: bf16 on GPUs, which
                              ///< compute in nothing else, and fp32 on CPUs (config::resolve)
-  Precision reduce = Precision::fp32;   ///< a leaf's weight gradients on the wire inside a shard group
+  Precision reduce = Precision::fp32;   ///< a micro-batch's weight gradients on the wire inside a shard group
   Precision buffers = Precision::fp32;  ///< tables of the rotary embedding
   Precision moments = Precision::fp32;  ///< AdamW's, from step to step
   /// Operands of the blocks' linear layers: as `parameters`, or rounded to 8 bits for the product.
@@ -262,7 +262,8 @@ struct Checkpoint {
 /// of the run depends on them.
 struct Verify {
   int replicas_every = 100;  ///< steps between comparisons of the replicas' state; 0: never
-  int leaf_every = 100;  ///< steps between which one random leaf is computed again on another rank; 0: never
+  int micro_batch_every =
+      100;  ///< steps between which one random micro-batch is computed again on another rank; 0: never
   bool operator==(const Verify&) const = default;
 };
 struct Drill {

@@ -174,9 +174,9 @@ void CudaKernels::decode_blocks(Stream& stream, void* out, DType to, BlockCode c
   enqueue(stream,
           [&](StreamHandle s) { cuda::decode_blocks(runtime_, s, out, to, code, codes, scales, count); });
 }
-void CudaKernels::fold(Stream& stream, float* sum, std::span<const void* const> leaves, DType type,
+void CudaKernels::fold(Stream& stream, float* sum, std::span<const void* const> terms, DType type,
                        std::int64_t count, bool first) {
-  enqueue(stream, [&](StreamHandle s) { cuda::fold(runtime_, s, sum, leaves, type, count, first); });
+  enqueue(stream, [&](StreamHandle s) { cuda::fold(runtime_, s, sum, terms, type, count, first); });
 }
 void CudaKernels::sum_squares(Stream& stream, const float* x, std::int64_t count, tensor::ExactSum* sum) {
   enqueue(stream, [&](StreamHandle s) {

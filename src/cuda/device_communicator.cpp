@@ -67,11 +67,11 @@ class DeviceCommunicator final : public comm::Communicator {
     return event;
   }
 
-  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) override {
-    check_extents(leaves, 0);
-    const std::int64_t bytes = comm::sent_by_leaves(leaves, rank());
+  Event fold_leaves(std::span<const Extent> gradients, Folder& folder, const Event& after) override {
+    check_extents(gradients, 0);
+    const std::int64_t bytes = comm::sent_by_gradients(gradients, rank());
     const BulkGroup::Exchange call{
-        Collective::fold_leaves, leaves, one_each_, 0, std::numeric_limits<std::int64_t>::max(), &folder};
+        Collective::fold_leaves, gradients, one_each_, 0, std::numeric_limits<std::int64_t>::max(), &folder};
     const Event event = exchange(call, bytes, after);
     wire_.fold_leaves += bytes;
     return event;

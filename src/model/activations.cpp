@@ -91,7 +91,7 @@ void Activations::plan_fp8(const config::ModelShape& shape, const Options& optio
   fp8.inverse = plan("8-bit inverse scales", DType::fp32, 1, roles);
   if (options.scaling == config::Scaling::delayed)
     fp8.amax = plan("8-bit largest values of a step", DType::fp32, 1, roles);
-  fp8.measured = plan("8-bit largest values of a leaf", DType::fp32, 1, roles);
+  fp8.measured = plan("8-bit largest values of a micro-batch", DType::fp32, 1, roles);
 }
 
 void Activations::plan_adapters(const config::ModelShape& shape, const Options& options) {

@@ -6,7 +6,7 @@
 namespace holdfast::model {
 
 struct Options {
-  int micro_batch = 1, sequence = 1;                      ///< rows and tokens per row of a leaf
+  int micro_batch = 1, sequence = 1;                      ///< rows and tokens per row of a micro-batch
   tensor::DType activations = tensor::DType::fp32;        ///< of weights, activations and their gradients
   tensor::DType buffers = tensor::DType::fp32;            ///< of the rope tables
   config::Recompute recompute = config::Recompute::none;  ///< changes memory and time, never a bit

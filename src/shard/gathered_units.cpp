@@ -18,7 +18,7 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
     const Rooms rooms = rooms_of(layout.layers, policy);
     step_ = schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms, policy);
     evaluation_ = schedule_of(uses_of(layout.layers, layout.tied, 1, false), rooms, policy);
-    leaf_ = schedule_of(uses_of(layout.layers, layout.tied, 1), rooms, policy);
+    micro_batch_ = schedule_of(uses_of(layout.layers, layout.tied, 1), rooms, policy);
   }
   for (std::size_t i = 0; i < memory.rooms.size(); ++i)
     rooms_.push_back({r_.symmetric.plan<std::byte>(fmt::format("gathered unit {}", i), memory.rooms[i])});

@@ -35,8 +35,8 @@ class GatheredUnits {
   /// Forgets what was gathered and starts the first gathers.
   void begin_step() { begin(step_); }
   void begin_evaluation() { begin(evaluation_); }
-  /// One leaf alone, beside the step's.
-  void begin_leaf() { begin(leaf_); }
+  /// One micro-batch alone, beside the step's.
+  void begin_micro_batch() { begin(micro_batch_); }
   void acquire(int unit);
   void release(int unit);
   const void* weight(int stored);
@@ -72,7 +72,7 @@ class GatheredUnits {
   const Resources r_;
   const FrozenPlan frozen_plan_;
   tensor::Arena &parameters_arena_, &published_arena_;
-  Schedule step_, evaluation_, leaf_;
+  Schedule step_, evaluation_, micro_batch_;
 
   tensor::Arena::Piece<float> parameters_;
   Bytes published_, frozen_;

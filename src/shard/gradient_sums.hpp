@@ -1,7 +1,7 @@
 #pragma once
-// Gradients on their way from the model to the optimizer: a leaf's gradients are folded unit by unit into the
-// accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below; once a
-// unit's last leaf is in, replicas exchange its tree nodes and each folds its part of the sum.
+// Gradients on their way from the model to the optimizer: a micro-batch's gradients are folded unit by unit
+// into the accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below;
+// once a unit's last micro-batch is in, replicas exchange its tree nodes and each folds its part of the sum.
 #include <limits>
 #include <span>
 #include <vector>
@@ -23,20 +23,20 @@ class GradientSums {
                const Resources& resources);
   GradientSums(const GradientSums&) = delete;  // operations in flight know it by address
 
-  /// Where the leaf's gradient of a stored tensor goes, null for a frozen one; waits until the buffer's last
-  /// content was folded.
+  /// Where the micro-batch's gradient of a stored tensor goes, null for a frozen one; waits until the
+  /// buffer's last content was folded.
   float* gradient(int stored);
-  /// Enqueues the fold of a unit's leaf, and behind the last one the exchange among replicas.
+  /// Enqueues the fold of a unit's micro-batch, and behind the last one the exchange among replicas.
   void reduce(int unit, int micro_step);
   /// Afterwards sums() holds the gradient sums of everything the optimizer updates here.
   void finish();
   float* sums();
 
  private:
-  /// Leaves of one unit into the accumulators.
-  class Leaves final : public comm::Folder {
+  /// Micro-batches of one unit into the accumulators.
+  class MicroBatches final : public comm::Folder {
    public:
-    Leaves(GradientSums& all, int unit) : all_(all), unit_(unit) {}
+    MicroBatches(GradientSums& all, int unit) : all_(all), unit_(unit) {}
     void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
               std::span<const void* const> sources) override;
     const std::vector<LaneOp>* additions = nullptr;  ///< of the micro-step
@@ -58,17 +58,17 @@ class GradientSums {
   };
   /// One unit's operations; they are known by address while in flight.
   struct Unit {
-    Unit(GradientSums& all, int unit) : leaves(all, unit), nodes(all, unit) {}
-    Leaves leaves;
+    Unit(GradientSums& all, int unit) : micro_batches(all, unit), nodes(all, unit) {}
+    MicroBatches micro_batches;
     Nodes nodes;
-    std::vector<comm::Extent> leaf_extents, node_extents;
+    std::vector<comm::Extent> gradient_extents, node_extents;
     tensor::Event folded, exchanged, gathered;  ///< of the latest step
   };
 
   bool splits() const { return layout_.mesh.split_optimizer; }
-  float* leaf(const StoredSlice& s) {
-    const auto buffer = static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers));
-    return reinterpret_cast<float*>(r_.symmetric.at(leaves_[buffer])) + s.leaf_offset;
+  float* gradient_at(const StoredSlice& s) {
+    const auto buffer = static_cast<std::size_t>(gradient_buffer_of(s.unit, layout_.layers));
+    return reinterpret_cast<float*>(r_.symmetric.at(gradients_[buffer])) + s.gradient_offset;
   }
   /// Of the trained tensors of a unit.
   const StoredSlice& slice(int unit, int tensor) const {
@@ -103,16 +103,16 @@ class GradientSums {
   std::vector<LaneOp> final_additions_;
   std::vector<int> nodes_of_;  // tree nodes that each replica brings
 
-  std::vector<tensor::Arena::Piece<std::byte>> leaves_;
+  std::vector<tensor::Arena::Piece<std::byte>> gradients_;
   tensor::Arena::Piece<std::byte> accumulators_;
-  tensor::Arena::Piece<float> sums_, leaf_scratch_, scratch_;
-  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *leaf_scratch_at_ = nullptr,
+  tensor::Arena::Piece<float> sums_, lane_scratch_, scratch_;
+  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *lane_scratch_at_ = nullptr,
         *scratch_at_ = nullptr;            // set once
   const int kept_;                         // accumulators
-  const std::int64_t leaf_fold_;           // elements that are folded at a time; 0: all
-  std::vector<const void*> leaf_sources_;  // of one such fold
+  const std::int64_t added_at_once_;       // elements that are folded at a time; 0: all
+  std::vector<const void*> lane_sources_;  // of one such fold
   std::vector<Unit> units_;
-  std::vector<tensor::Event> leaf_free_;  // by leaf buffer: its content was folded
+  std::vector<tensor::Event> gradient_free_;  // by gradient buffer: its content was folded
 };
 
 }  // namespace holdfast::shard

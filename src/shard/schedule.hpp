@@ -2,11 +2,11 @@
 // When which unit is gathered into which room, as data: the run follows the table and the wire plan counts
 // it, so both agree by construction. Pure; every member of a shard group computes the same.
 //
-// The uses of a leaf are those of model::Weights: forward 0..L, head L+1 (a tied embedding is acquired again
-// around it), backward L..1. Embedding, head and kept blocks have a room each; all other blocks share a ring
-// of rooms. A room keeps its unit until another takes it, so some uses need no gather: the last blocks of the
-// forward pass, the last of the backward pass (the next micro-step begins with them), embedding and head from
-// micro-step to micro-step.
+// The uses of a micro-batch are those of model::Weights: forward 0..L, head L+1 (a tied embedding is acquired
+// again around it), backward L..1. Embedding, head and kept blocks have a room each; all other blocks share a
+// ring of rooms. A room keeps its unit until another takes it, so some uses need no gather: the last blocks
+// of the forward pass, the last of the backward pass (the next micro-step begins with them), embedding and
+// head from micro-step to micro-step.
 #include <cstdint>
 #include <vector>
 
@@ -24,7 +24,7 @@ struct Use {
   int room = -1;  ///< where the unit is
 };
 
-/// Uses of `micro_steps` leaves, without rooms. `backward` false: evaluation.
+/// Uses of `micro_steps` micro-batches, without rooms. `backward` false: evaluation.
 std::vector<Use> uses_of(int layers, bool tied, int micro_steps, bool backward = true);
 
 /// Rooms for gathered units.

@@ -21,7 +21,7 @@ namespace {
 using shard::type_of;
 using tensor::Work;
 
-constexpr std::size_t spans_of_a_leaf = 64;  // per block, generously: what a traced step may need
+constexpr std::size_t spans_of_a_micro_batch = 64;  // per block, generously: what a traced step may need
 
 shard::Mesh mesh_of(const Setup& setup) {
   return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node,
@@ -43,7 +43,7 @@ std::size_t spans_of(const Setup& setup) {
   if (setup.config.trace.count == 0) return 0;
   return static_cast<std::size_t>(setup.config.trace.count) *
          static_cast<std::size_t>(config::micro_batches(setup.config.train)) *
-         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_leaf;
+         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_micro_batch;
 }
 
 }  // namespace
@@ -67,13 +67,14 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
                {groups_, kernels_, world.size() == 1 ? kernels_ : device.fold_kernels(), stream_, symmetric_,
                 own_, &parameters_}),
       model_weights_(weights_),
-      leaf_watch_(model_weights_, layout_, device, stream_),
+      gradient_watch_(model_weights_, layout_, device, stream_),
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
       transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
       window_(device),
-      leaf_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries) {
+      micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence,
+                   setup.config.data.boundaries) {
   if (setup.config.precision.products == config::Products::fp8 &&
       setup.config.fp8.scaling == config::Scaling::delayed) {
     scaling_.emplace(setup.shape.layers, setup.config.fp8);
@@ -207,29 +208,29 @@ void Engine::rehearse() {
     const shard::Layout& layout_;
   } anywhere(weights_.parameters(), layout_);
   device_.replay(false);
-  transformer_.leaf(anywhere, leaf_batch_.blank());
+  transformer_.forward_backward(anywhere, micro_batch_.blank());
   device_.replay(true);
   profile_.clear();
 }
 
-LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
+MicroBatchSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
   const int replica = layout_.mesh.replica();
-  LeafSums sums;
+  MicroBatchSums sums;
   progress_ = &progress;
   device_.replay(!profile_.tracing());
   weights_.begin_step();
-  // Each leaf: forward and backward of one micro-batch; its gradient is folded into the lanes unit by unit.
+  // Forward and backward of one micro-batch at a time; its gradient is added to the lanes unit by unit.
   for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
     progress(control::Phase::data);
-    const std::int64_t leaf = lanes_.leaf(replica, i, layout_.mesh.member());
-    const model::Batch batch = read_leaf(first_sample, leaf);
+    const std::int64_t micro_batch = lanes_.micro_batch(replica, i, layout_.mesh.member());
+    const model::Batch batch = read_micro_batch(first_sample, micro_batch);
     weights_.begin_micro_step(i);
     if (i == watched_) {
-      leaf_watch_.begin(true, fault_);
-      transformer_.leaf(leaf_watch_, batch);
-      watched_hash_ = leaf_watch_.hash();
+      gradient_watch_.begin(true, fault_);
+      transformer_.forward_backward(gradient_watch_, batch);
+      watched_hash_ = gradient_watch_.hash();
     } else {
-      transformer_.leaf(model_weights_, batch);
+      transformer_.forward_backward(model_weights_, batch);
     }
   }
   watched_ = -1;
@@ -247,15 +248,15 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   return sums;
 }
 
-model::Batch Engine::read_leaf(std::int64_t first_sample, std::int64_t leaf) {
+model::Batch Engine::read_micro_batch(std::int64_t first_sample, std::int64_t micro_batch) {
   model::Batch batch;
   profile_.time(Work::data, "read", [&] {
-    batch = leaf_batch_.read(samples_, first_sample + leaf * setup_.config.train.micro_batch);
+    batch = micro_batch_.read(samples_, first_sample + micro_batch * setup_.config.train.micro_batch);
   });
   return batch;
 }
 
-optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step, StepOrders& orders) {
+optim::StepDecision Engine::decide(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders) {
   struct {
     optim::StepDecision decision;
     StepOrders orders;
@@ -285,17 +286,18 @@ void Engine::set_scaling(const std::string& text) {
   transformer_.set_scales(scaling_->scales());
 }
 
-LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress) {
+MicroBatchSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples,
+                                const Progress& progress) {
   progress_ = &progress;
   const std::int64_t rows = setup_.config.train.micro_batch;
   samples = std::min(samples, data::windows_of(held_out, setup_.config.train.sequence));
-  LeafSums sums;
+  MicroBatchSums sums;
   // All ranks take part in every round, since units are gathered together; who has no sample left computes
   // one of which nothing counts.
   for (std::int64_t round = 0; round * world_.size() * rows < samples; ++round) {
     const std::int64_t first = (round * world_.size() + world_.rank()) * rows;
     weights_.begin_evaluation();
-    transformer_.evaluate(model_weights_, leaf_batch_.read(held_out, first, samples));
+    transformer_.evaluate(model_weights_, micro_batch_.read(held_out, first, samples));
   }
   progress(control::Phase::collective);
   const model::LossSum loss = transformer_.take_loss();
@@ -310,7 +312,7 @@ std::optional<double> Engine::waited_for_others() const {
   return profile_.totals(Work::waiting).seconds;
 }
 
-void Engine::all_reduce(LeafSums& sums) {
+void Engine::all_reduce(MicroBatchSums& sums) {
   constexpr std::size_t limbs = std::tuple_size_v<tensor::ExactSum::Words>;
   std::array<std::uint64_t, 2 * limbs + 1> words{};
   std::ranges::copy(sums.loss.words(), words.begin());
@@ -325,7 +327,7 @@ void Engine::all_reduce(LeafSums& sums) {
   sums.valid = static_cast<std::int64_t>(words.back());
 }
 
-/// The largest of all ranks' leaves: the same on every rank and for every way of dealing leaves out.
+/// The largest of all ranks' micro-batches: the same on every rank, however micro-batches are shared out.
 void Engine::all_reduce_amaxes() {
   transformer_.take_amaxes(amaxes_);
   std::ranges::copy(amaxes_, amax_words_.begin());

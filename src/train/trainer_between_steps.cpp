@@ -42,7 +42,8 @@ void Trainer::check_replicas() {
 void Trainer::check_silently() {
   const std::int64_t before = engine_.wire_bytes();
   check_replicas();
-  if (const auto doubt = silent_.compare_leaf(point_, [this](control::Phase phase) { progress(phase); }))
+  if (const auto doubt =
+          silent_.compare_micro_batch(point_, [this](control::Phase phase) { progress(phase); }))
     distrust(*doubt);
   wire_bytes_ += engine_.wire_bytes() - before;  // no part of what a step sends
 }

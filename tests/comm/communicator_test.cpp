@@ -126,19 +126,19 @@ TEST_P(CommunicatorTest, AllGatherFillsInThePartsOfOthers) {
   }
 }
 
-TEST_P(CommunicatorTest, LeavesArriveInOrderOfMembersAndEachElementOnce) {
+TEST_P(CommunicatorTest, GradientsArriveInOrderOfMembersAndEachElementOnce) {
   for (DType type : {DType::fp32, DType::bf16}) {
-    std::vector<Extent> leaves;
+    std::vector<Extent> gradients;
     std::int64_t bytes = 0;
     for (std::int64_t n : sizes_) {
-      leaves.push_back(memory_.tensor(n, size_, type));
-      const auto t = static_cast<std::int64_t>(leaves.size()) - 1;
-      for (std::int64_t i = 0; i < n; ++i) put(leaves.back(), i, value(rank_, 0, i + t));
-      bytes += (n - part_of(leaves.back(), rank_)) * bytes_of(type);
+      gradients.push_back(memory_.tensor(n, size_, type));
+      const auto t = static_cast<std::int64_t>(gradients.size()) - 1;
+      for (std::int64_t i = 0; i < n; ++i) put(gradients.back(), i, value(rank_, 0, i + t));
+      bytes += (n - part_of(gradients.back(), rank_)) * bytes_of(type);
     }
-    CheckingFolder folder(leaves, rank_, std::vector<int>(static_cast<std::size_t>(size_), 1));
+    CheckingFolder folder(gradients, rank_, std::vector<int>(static_cast<std::size_t>(size_), 1));
     const std::int64_t before = world_->wire().fold_leaves;
-    world_->fold_leaves(leaves, folder).wait();
+    world_->fold_leaves(gradients, folder).wait();
     EXPECT_TRUE(folder.complete()) << folder.wrong;
     EXPECT_EQ(world_->wire().fold_leaves - before, bytes);
   }
@@ -201,10 +201,10 @@ TEST_P(CommunicatorTest, TextOfAnyLengthReachesEverybody) {
 TEST_P(CommunicatorTest, GroupsAreOrderedByKeyAndAGroupOfOneWorks) {
   auto alone = world_->split(rank_, 0, "alone");
   EXPECT_EQ(alone->size(), 1);
-  const Extent leaf = memory_.tensor(100, 1, DType::fp32);
-  for (std::int64_t i = 0; i < 100; ++i) put(leaf, i, value(0, 0, i));
-  CheckingFolder folder({&leaf, 1}, 0, {1});
-  alone->fold_leaves({&leaf, 1}, folder).wait();
+  const Extent gradient = memory_.tensor(100, 1, DType::fp32);
+  for (std::int64_t i = 0; i < 100; ++i) put(gradient, i, value(0, 0, i));
+  CheckingFolder folder({&gradient, 1}, 0, {1});
+  alone->fold_leaves({&gradient, 1}, folder).wait();
   EXPECT_TRUE(folder.complete());
   EXPECT_EQ(alone->wire().total(), 0);
   auto reversed = world_->split(0, -rank_, "reversed");

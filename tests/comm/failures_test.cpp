@@ -80,7 +80,7 @@ TEST_P(FailuresTest, WhoHasNotComeIsNamedAndOthersGoOn) {
 
     EXPECT_THAT(first, HasSubstr("all-gather #1 over the gathers did not finish within 2 s " + missing));
     EXPECT_THAT(error_of([&] { fold.wait(); }),
-                HasSubstr("leaf exchange #1 over the folds did not finish within 2 s " + missing));
+                HasSubstr("gradient exchange #1 over the folds did not finish within 2 s " + missing));
     EXPECT_THAT(small, ContainsRegex("all-reduce #[0-9]+ over the world did not finish"));
     if (one_node() || rank_ / GetParam() == away_ / GetParam())
       EXPECT_THAT(small, HasSubstr(missing));
@@ -133,7 +133,7 @@ TEST_P(FailuresTest, AFolderThatThrowsEndsTheCollective) {
   } thrower;
   const Extent whole[] = {tensor()};
   EXPECT_THAT(error_of([&] { world_->fold_leaves(whole, thrower).wait(); }),
-              ContainsRegex("leaf exchange #[0-9]+ over the world failed \\(no room for it\\)"));
+              ContainsRegex("gradient exchange #[0-9]+ over the world failed \\(no room for it\\)"));
 }
 
 TEST_P(FailuresTest, MoreMemoryThanThereIsIsAnError) {

@@ -148,7 +148,7 @@ TEST_P(GroupsTest, NothingIsAllocatedOnceTheLongestListHasBeenSeen) {
 TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   constexpr std::int64_t n = 30'011;
   const std::int64_t part = slice_stride(n, size_);
-  const Extent leaf{floats(0), n, part, DType::fp32};
+  const Extent micro_batch{floats(0), n, part, DType::fp32};
   std::fill_n(floats(0), n, 1.0f);
   std::vector<float> mine(static_cast<std::size_t>(part));
   SumTo fold(mine.data());
@@ -170,9 +170,9 @@ TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   Event ready;
   const int rounds = size_ == 1 ? 5 : 10;
   for (int round = 0; round < rounds; ++round) {
-    const Event folded = world_->fold_leaves({&leaf, 1}, fold, ready);
+    const Event folded = world_->fold_leaves({&micro_batch, 1}, fold, ready);
     const Event taken = alone->fold_leaves({&own_part, 1}, take_over, folded);
-    ready = world_->all_gather({&leaf, 1}, taken);
+    ready = world_->all_gather({&micro_batch, 1}, taken);
   }
   ready.wait();
   float expected = 1;
@@ -182,12 +182,13 @@ TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Numbers of very different size that cancel: any other order of additions gives other bits. 12 leaves, dealt
-// to the members in turn (numerics rule 4), give the bits of one rank that adds them one after another.
-TEST_P(GroupsTest, TheSumOfLeavesDoesNotDependOnTheLayout) {
-  constexpr std::int64_t sizes[] = {1, 63, 65, 10'007}, leaves = 12;
-  const auto element = [](std::int64_t leaf, std::int64_t t, std::int64_t i) {
-    std::uint64_t h = static_cast<std::uint64_t>((leaf * 4 + t) * 100'003 + i) * 0x9e3779b97f4a7c15u;
+// Numbers of very different size that cancel: any other order of additions gives other bits. 12
+// micro-batches, dealt to the members in turn (numerics rule 4), give the bits of one rank that adds them one
+// after another.
+TEST_P(GroupsTest, TheSumOfMicroBatchesDoesNotDependOnTheLayout) {
+  constexpr std::int64_t sizes[] = {1, 63, 65, 10'007}, micro_batches = 12;
+  const auto element = [](std::int64_t micro_batch, std::int64_t t, std::int64_t i) {
+    std::uint64_t h = static_cast<std::uint64_t>((micro_batch * 4 + t) * 100'003 + i) * 0x9e3779b97f4a7c15u;
     h ^= h >> 32, h *= 0xbf58476d1ce4e5b9u, h ^= h >> 29;
     const auto exponent = static_cast<std::uint32_t>(97 + (h >> 40) % 44);
     return i % 97 == 0 ? -0.0f
@@ -202,13 +203,13 @@ TEST_P(GroupsTest, TheSumOfLeavesDoesNotDependOnTheLayout) {
     sums.emplace_back(static_cast<std::size_t>(tensors.back().part));
   }
   Adder adder(sums);
-  ASSERT_EQ(leaves % size_, 0);
-  for (std::int64_t step = 0; step < leaves / size_; ++step) {
+  ASSERT_EQ(micro_batches % size_, 0);
+  for (std::int64_t step = 0; step < micro_batches / size_; ++step) {
     for (std::size_t t = 0; t < tensors.size(); ++t)
       for (std::int64_t i = 0; i < tensors[t].elements; ++i)
         static_cast<float*>(tensors[t].data)[i] =
             element(step * size_ + rank_, static_cast<std::int64_t>(t), i);
-    world_->fold_leaves(tensors, adder).wait();  // then the leaf may be overwritten
+    world_->fold_leaves(tensors, adder).wait();  // then the micro-batch may be overwritten
     adder.fresh = false;
   }
   std::int64_t wrong = 0, differs_in_other_order = 0;
@@ -216,10 +217,10 @@ TEST_P(GroupsTest, TheSumOfLeavesDoesNotDependOnTheLayout) {
     for (std::int64_t k = 0; k < tensors[t].part && rank_ * tensors[t].part + k < tensors[t].elements; ++k) {
       const std::int64_t i = rank_ * tensors[t].part + k;
       float sum = element(0, static_cast<std::int64_t>(t), i),
-            backwards = element(leaves - 1, static_cast<std::int64_t>(t), i);
-      for (std::int64_t leaf = 1; leaf < leaves; ++leaf) {
-        sum += element(leaf, static_cast<std::int64_t>(t), i);
-        backwards += element(leaves - 1 - leaf, static_cast<std::int64_t>(t), i);
+            backwards = element(micro_batches - 1, static_cast<std::int64_t>(t), i);
+      for (std::int64_t micro_batch = 1; micro_batch < micro_batches; ++micro_batch) {
+        sum += element(micro_batch, static_cast<std::int64_t>(t), i);
+        backwards += element(micro_batches - 1 - micro_batch, static_cast<std::int64_t>(t), i);
       }
       wrong += std::bit_cast<std::uint32_t>(sum) !=
                std::bit_cast<std::uint32_t>(sums[t][static_cast<std::size_t>(k)]);

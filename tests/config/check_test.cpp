@@ -195,7 +195,7 @@ TEST(Check, ResolveFillsWhatWasLeftOpen) {
   const auto hybrid = resolve(c, facts);
   EXPECT_EQ(hybrid.cluster.ranks_per_node, 8);
   EXPECT_EQ(hybrid.shard.group, 8);
-  EXPECT_EQ(hybrid.train.lanes, 8) << "one per leaf, on however many ranks";
+  EXPECT_EQ(hybrid.train.lanes, 8) << "one per micro-batch, on however many ranks";
   c.shard.strategy = Strategy::hfsdp;
   EXPECT_EQ(resolve(c, facts).shard.group, 8);
   EXPECT_EQ(resolve(c, facts).train.lanes, 8);

@@ -20,33 +20,33 @@ using testing::HasSubstr;
 constexpr int elements = 20;
 
 /// 44 binades, so that almost every change of order changes the sum.
-float gradient(int leaf, int element) {
-  const std::uint64_t h = mix64(static_cast<std::uint64_t>(leaf + 1000 * element) + 17);
+float gradient(int micro_batch, int element) {
+  const std::uint64_t h = mix64(static_cast<std::uint64_t>(micro_batch + 1000 * element) + 17);
   return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) |
                               static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
 }
 
 void apply(const std::vector<LaneOp>& additions, std::vector<float>& slots,
-           const std::vector<float>& leaves) {
+           const std::vector<float>& micro_batches) {
   for (const LaneOp& op : additions) {
     auto at = static_cast<std::size_t>(op.slot);
     if (slots.size() < at + 2) slots.resize(at + 2);
-    if (op.kind == LaneOp::Kind::copy_leaf) slots[at] = leaves[static_cast<std::size_t>(op.leaf)];
-    if (op.kind == LaneOp::Kind::add_leaf) slots[at] += leaves[static_cast<std::size_t>(op.leaf)];
+    if (op.kind == LaneOp::Kind::copy) slots[at] = micro_batches[static_cast<std::size_t>(op.source)];
+    if (op.kind == LaneOp::Kind::add) slots[at] += micro_batches[static_cast<std::size_t>(op.source)];
     if (op.kind == LaneOp::Kind::merge) slots[at] += slots[at + 1];
   }
 }
 
-/// The sum as `replicas` groups of `group` ranks compute it; -0 in every leaf when `negative_zero`.
+/// The sum as `replicas` groups of `group` ranks compute it; -0 in every micro-batch when `negative_zero`.
 float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, bool negative_zero = false) {
   std::vector<float> nodes;
   for (int g = 0; g < replicas; ++g) {
     std::vector<float> slots;
     for (int step = 0; step < plan.micro_steps(g); ++step) {
-      std::vector<float> leaves;
+      std::vector<float> micro_batches;
       for (int m = 0; m < group; ++m)
-        leaves.push_back(negative_zero ? -0.f : gradient(plan.leaf(g, step, m), element));
-      apply(plan.additions(g, step), slots, leaves);
+        micro_batches.push_back(negative_zero ? -0.f : gradient(plan.micro_batch(g, step, m), element));
+      apply(plan.additions(g, step), slots, micro_batches);
       EXPECT_LE(slots_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
       for (auto slot = static_cast<std::size_t>(plan.accumulators()); slot < slots.size(); ++slot)
         slots[slot] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
@@ -62,22 +62,22 @@ float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, boo
 
 TEST(LanePlan, SumIsTheSameForEveryLayout) {
   struct Case {
-    int leaves, lanes;
+    int micro_batches, lanes;
   };
-  for (const auto [leaves, lanes] :
+  for (const auto [micro_batches, lanes] :
        {Case{8, 8}, Case{24, 24}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
     std::vector<float> expected;
     for (int element = 0; element < elements; ++element)
-      expected.push_back(sum_of(LanePlan(leaves, lanes, 1, 1), 1, 1, element));
+      expected.push_back(sum_of(LanePlan(micro_batches, lanes, 1, 1), 1, 1, element));
     int tried = 0;
     for (int replicas = 1; replicas <= lanes; ++replicas)
       for (int group = 1; group <= 8; ++group) {
         try {
-          const LanePlan plan(leaves, lanes, replicas, group);
+          const LanePlan plan(micro_batches, lanes, replicas, group);
           for (int element = 0; element < elements; ++element)
             EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(plan, replicas, group, element)),
                       std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(element)]))
-                << leaves << ' ' << lanes << ' ' << replicas << 'x' << group;
+                << micro_batches << ' ' << lanes << ' ' << replicas << 'x' << group;
           ++tried;
         } catch (const Error& error) {
           EXPECT_EQ(error.exit(), Exit::usage);
@@ -98,12 +98,12 @@ TEST(LanePlan, NegativeZeroStays) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(LanePlan(8, 4, 2, 2), 2, 2, 0, true)), 0x80000000u);
 }
 
-TEST(LanePlan, EveryLeafIsComputedOnce) {
+TEST(LanePlan, EveryMicroBatchIsComputedOnce) {
   const LanePlan plan(48, 8, 2, 3);
   std::vector<int> seen(48);
   for (int g = 0; g < 2; ++g)
     for (int step = 0; step < plan.micro_steps(g); ++step)
-      for (int m = 0; m < 3; ++m) ++seen[static_cast<std::size_t>(plan.leaf(g, step, m))];
+      for (int m = 0; m < 3; ++m) ++seen[static_cast<std::size_t>(plan.micro_batch(g, step, m))];
   EXPECT_EQ(seen, std::vector<int>(48, 1));
 }
 
@@ -111,7 +111,8 @@ TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
   EXPECT_EQ(LanePlan(64, 8, 8, 1).accumulators(), 1);
   EXPECT_EQ(LanePlan(64, 8, 8, 1).temporaries(), 0);
   EXPECT_EQ(LanePlan(64, 8, 1, 1).accumulators(), 4);  // 1 + log2(8 / 1)
-  // A lane for each leaf: log2 of the micro-steps, since what a micro-step adds up by itself is not kept.
+  // A lane for each micro-batch: log2 of the micro-steps, since what a micro-step adds up by itself is not
+  // kept.
   EXPECT_EQ(LanePlan(8, 0, 1, 1).accumulators(), 3);
   EXPECT_EQ(LanePlan(8, 0, 1, 1).temporaries(), 1);
   EXPECT_EQ(LanePlan(992, 0, 124, 8).accumulators(), 1);
@@ -122,19 +123,19 @@ TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
   EXPECT_EQ(LanePlan(64, 8, 8, 1).added_at_once(1000), 0);
 }
 
-TEST(LanePlan, ByDefaultEveryLayoutFitsThatSharesTheLeavesOut) {
-  for (const int leaves : {1, 8, 12, 30, 64})
-    for (int group = 1; group <= leaves; ++group)
-      for (int replicas = 1; replicas * group <= leaves; ++replicas) {
-        if (leaves % group != 0) continue;
-        const LanePlan plan(leaves, 0, replicas, group);
-        EXPECT_EQ(plan.lanes(), leaves) << "not of the layout";
+TEST(LanePlan, ByDefaultEveryLayoutFitsThatSharesTheMicroBatchesOut) {
+  for (const int micro_batches : {1, 8, 12, 30, 64})
+    for (int group = 1; group <= micro_batches; ++group)
+      for (int replicas = 1; replicas * group <= micro_batches; ++replicas) {
+        if (micro_batches % group != 0) continue;
+        const LanePlan plan(micro_batches, 0, replicas, group);
+        EXPECT_EQ(plan.lanes(), micro_batches) << "not of the layout";
         int computed = 0;
         for (int g = 0; g < replicas; ++g) {
           EXPECT_GE(plan.micro_steps(g), 1);
           computed += plan.micro_steps(g) * group;
         }
-        EXPECT_EQ(computed, leaves) << replicas << 'x' << group;
+        EXPECT_EQ(computed, micro_batches) << replicas << 'x' << group;
       }
 }
 
@@ -155,8 +156,8 @@ TEST(LanePlan, NodesOfAReplicaAreAlignedPowersOfTwo) {
 }
 
 TEST(LanePlan, RefusesWhatCannotBeShared) {
-  const auto says = [](int leaves, int lanes, int replicas, int group) {
-    const auto refusal = test::refusal_of([&] { LanePlan(leaves, lanes, replicas, group); });
+  const auto says = [](int micro_batches, int lanes, int replicas, int group) {
+    const auto refusal = test::refusal_of([&] { LanePlan(micro_batches, lanes, replicas, group); });
     EXPECT_EQ(refusal.exit, Exit::usage);
     return refusal.text;
   };

@@ -1,7 +1,8 @@
 #pragma once
 // What a trainer does with its communicators, in small: on the host and on a GPU the same program, which must
-// leave the same bits. Parameters are gathered, every rank makes a leaf of them, leaves are folded, replicas
-// exchange tree nodes and gather the sums, and parameters move. Sums are of floats whose order matters.
+// leave the same bits. Parameters are gathered, every rank makes a gradient of them, gradients are folded,
+// replicas exchange tree nodes and gather the sums, and parameters move. Sums are of floats whose order
+// matters.
 #include <cstring>
 #include <initializer_list>
 #include <span>
@@ -118,13 +119,13 @@ class Program {
  public:
   static constexpr int nodes_most = 2;
 
-  Program(Machine& machine, comm::Communicator& world, int members, DType leaf_type)
+  Program(Machine& machine, comm::Communicator& world, int members, DType gradient_type)
       : machine_(machine),
         members_(members),
         replicas_(world.size() / members),
         member_(world.rank() % members),
         replica_(world.rank() / members),
-        leaf_type_(leaf_type),
+        gradient_type_(gradient_type),
         gathers_(world.split(replica_, member_, "the gathers")),
         reductions_(world.split(replica_, member_, "the reductions")),
         replicas_group_(world.split(member_, replica_, "the replicas")) {
@@ -140,7 +141,7 @@ class Program {
     for (const std::int64_t n : sizes) {
       const std::int64_t stride = slice_stride(n, members_, replicas_);
       whole_.push_back({take(stride * members_ * 4), n, stride, DType::fp32});
-      leaves_.push_back({take(stride * members_ * 4), n, stride, leaf_type_});
+      gradients_.push_back({take(stride * members_ * 4), n, stride, gradient_type_});
     }
     for (const std::int64_t n : sizes) {
       const std::int64_t stride = slice_stride(n, members_, replicas_);
@@ -159,10 +160,10 @@ class Program {
 
   void step(int number, bool waits) {
     gather();
-    leaf(number);
-    OrderedSum leaves(machine_, accumulators_, leaf_type_, false);
+    gradient(number);
+    OrderedSum gradients(machine_, accumulators_, gradient_type_, false);
     // Not kept longer than the call on a GPU, but on the host until the event.
-    const tensor::Event folded = reductions_->fold_leaves(leaves_, leaves, machine_.stream().record());
+    const tensor::Event folded = reductions_->fold_leaves(gradients_, gradients, machine_.stream().record());
     machine_.stream().wait(folded);
     second_node();
     OrderedSum nodes(machine_, parts_, DType::fp32, false);
@@ -201,23 +202,24 @@ class Program {
                              sums_[t].elements * 4);
     machine_.stream().wait(gathers_->all_gather(whole_, machine_.stream().record()));
   }
-  void leaf(int number) {
+  void gradient(int number) {
     const int rank = replica_ * members_ + member_;
     for (std::size_t t = 0; t < whole_.size(); ++t) {
       const auto* x = static_cast<const float*>(whole_[t].data);
-      void* to = leaves_[t].data;
+      void* to = gradients_[t].data;
       const std::int64_t n = whole_[t].elements;
-      machine_.compute(
-          machine_.stream(), {reads(x, n * 4), writes(to, n * bytes_of(leaf_type_))}, [=, type = leaf_type_] {
-            for (std::int64_t i = 0; i < n; ++i) {
-              const float y = x[(i + rank + number) % n] * (0.1f + 0.37f * static_cast<float>(rank)) -
-                              1e-3f * static_cast<float>((i * 31 + rank) % 17);
-              if (type == DType::fp32)
-                static_cast<float*>(to)[i] = y;
-              else
-                static_cast<Bf16*>(to)[i] = tensor::to_bf16(y);
-            }
-          });
+      machine_.compute(machine_.stream(), {reads(x, n * 4), writes(to, n * bytes_of(gradient_type_))},
+                       [=, type = gradient_type_] {
+                         for (std::int64_t i = 0; i < n; ++i) {
+                           const float y =
+                               x[(i + rank + number) % n] * (0.1f + 0.37f * static_cast<float>(rank)) -
+                               1e-3f * static_cast<float>((i * 31 + rank) % 17);
+                           if (type == DType::fp32)
+                             static_cast<float*>(to)[i] = y;
+                           else
+                             static_cast<Bf16*>(to)[i] = tensor::to_bf16(y);
+                         }
+                       });
     }
   }
   /// A replica with two nodes brings half of its sum twice, the second time a little off.
@@ -250,18 +252,18 @@ class Program {
 
   Machine& machine_;
   const int members_, replicas_, member_, replica_;
-  const DType leaf_type_;
+  const DType gradient_type_;
   std::unique_ptr<comm::Communicator> gathers_, reductions_, replicas_group_;
   std::int64_t node_stride_ = 0;
-  std::vector<Extent> whole_, leaves_, sums_;
+  std::vector<Extent> whole_, gradients_, sums_;
   std::vector<float*> accumulators_, parts_, parameters_;
   std::vector<int> nodes_of_;
 };
 
 /// The program on the host: what a GPU must equal.
-inline ProgramResult host_program(comm::Communicator& world, int members, DType leaf_type, int steps) {
+inline ProgramResult host_program(comm::Communicator& world, int members, DType gradient_type, int steps) {
   HostMachine machine;
-  Program program(machine, world, members, leaf_type);
+  Program program(machine, world, members, gradient_type);
   for (int i = 0; i < steps; ++i) program.step(i, true);
   return program.result();
 }

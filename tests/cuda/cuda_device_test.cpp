@@ -201,13 +201,13 @@ TEST(CudaDevice, ALoneRanksCommunicatorWorksOnTheGpu) {
     CudaDevice& device;
     float* sum;
   } folder(*s.device);
-  std::vector<float> leaf(1000, 2.5f);
-  s.device->compute().upload(memory.data(), leaf.data(), 4000);
+  std::vector<float> gradient(1000, 2.5f);
+  s.device->compute().upload(memory.data(), gradient.data(), 4000);
   const comm::Extent extent{memory.data(), 1000, 1000, tensor::DType::fp32};
   s.device->compute().wait(world->fold_leaves({&extent, 1}, folder, s.device->compute().record()));
   std::vector<float> sum(1000);
   s.device->compute().download(sum.data(), folder.sum, 4000);
-  EXPECT_EQ(sum, leaf);
+  EXPECT_EQ(sum, gradient);
 }
 
 /// One of two ranks, of which the other has the GPU `other`.

@@ -259,9 +259,9 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
 
   const Mat wide = numbers_in(tokens, d);
   k.convert(s, wide.data, DType::fp32, y.data, DType::bf16, tokens * d), keep("convert", wide);
-  const void* const leaves[] = {sum.data, wide.data};
+  const void* const terms[] = {sum.data, wide.data};
   const Mat folded = numbers_in(tokens, d);
-  k.fold(s, folded.row<float>(0), leaves, DType::fp32, tokens * d, false), keep("fold", folded);
+  k.fold(s, folded.row<float>(0), terms, DType::fp32, tokens * d, false), keep("fold", folded);
   auto* const squares = on.put(std::vector<ExactSum>(1));
   k.sum_squares(s, folded.row<float>(0), tokens * d, squares);
   results.emplace_back("sum_squares", Floats{static_cast<float>(on.get(squares, 1)[0].value())});
@@ -326,8 +326,8 @@ TEST(CudaKernels, SaysWhatDoesNotFitTheScratch) {
   }
   // What folds on several streams needs none.
   float* const out = gpu.room<float>(16);
-  const void* const leaves[] = {x};
-  gpu.cuda.fold(gpu.compute, out, leaves, DType::fp32, 16, true);
+  const void* const terms[] = {x};
+  gpu.cuda.fold(gpu.compute, out, terms, DType::fp32, 16, true);
   EXPECT_EQ(gpu.get(out, 16), Floats(16, 2.0f));
 }
 

@@ -17,19 +17,19 @@ using Floats = std::vector<float>;
 template <class T>
 class Fold : public ::testing::Test {
  protected:
-  /// `leaves` arrays, each beginning `first` elements behind an aligned address.
-  static void expect_cpu_bits(int leaves, std::int64_t count, bool copies, std::int64_t first = 0) {
+  /// `terms` arrays, each beginning `first` elements behind an aligned address.
+  static void expect_cpu_bits(int terms, std::int64_t count, bool copies, std::int64_t first = 0) {
     std::vector<std::vector<T>> values;
     std::vector<std::unique_ptr<DeviceArray<T>>> arrays;
     std::vector<const void*> here, there;
-    for (int leaf = 0; leaf < leaves; ++leaf) {
+    for (int term = 0; term < terms; ++term) {
       values.push_back(
-          test::random_elements<T>(first + count, static_cast<unsigned>(leaf), leaf % 3 == 0 ? 1 : 1e-3));
+          test::random_elements<T>(first + count, static_cast<unsigned>(term), term % 3 == 0 ? 1 : 1e-3));
       values.back()[static_cast<std::size_t>(first)] = test::element<T>(-0.0f);
       arrays.push_back(std::make_unique<DeviceArray<T>>(values.back()));
       there.push_back(arrays.back()->data() + first);
     }
-    for (const auto& leaf : values) here.push_back(leaf.data() + first);
+    for (const auto& term : values) here.push_back(term.data() + first);
     Floats want =
         copies ? Floats(static_cast<std::size_t>(count), NAN) : test::random_elements<float>(count, 99);
     const DeviceArray<float> sum(want);
@@ -37,39 +37,39 @@ class Fold : public ::testing::Test {
     kernels::make_cpu_kernels(1)->fold(inline_stream, want.data(), here, dtype_of<T>(), count, copies);
     fold(test::gpu(), test::stream(), sum.data(), there, dtype_of<T>(), count, copies);
     test::finish();
-    EXPECT_EQ(test::difference(sum.download(), want), "") << leaves << " leaves of " << count;
+    EXPECT_EQ(test::difference(sum.download(), want), "") << terms << " terms of " << count;
   }
 };
 using Types = ::testing::Types<float, Bf16>;
 TYPED_TEST_SUITE(Fold, Types);
 
 TYPED_TEST(Fold, IsTheCpusBitForBit) {
-  for (const int leaves : {1, 2, 3, 5, 8})
-    for (const bool copies : {true, false}) this->expect_cpu_bits(leaves, 4099, copies);
+  for (const int terms : {1, 2, 3, 5, 8})
+    for (const bool copies : {true, false}) this->expect_cpu_bits(terms, 4099, copies);
   for (const std::int64_t count : {1, 3, 7, 8, 9, 2047, 2048, 2049}) this->expect_cpu_bits(4, count, true);
 }
 
-TYPED_TEST(Fold, OfMoreLeavesThanOneLaunchTakes) {
-  for (const int leaves : {31, 32, 33, 65})
-    for (const bool copies : {true, false}) this->expect_cpu_bits(leaves, 203, copies);
+TYPED_TEST(Fold, OfMoreTermsThanOneLaunchTakes) {
+  for (const int terms : {31, 32, 33, 65})
+    for (const bool copies : {true, false}) this->expect_cpu_bits(terms, 203, copies);
 }
 
 TYPED_TEST(Fold, AtAnyAddress) {
   for (const std::int64_t first : {1, 2, 3, 4}) this->expect_cpu_bits(3, 2500, true, first);
 }
 
-TYPED_TEST(Fold, NoLeavesChangeNothing) {
+TYPED_TEST(Fold, NoTermsChangeNothing) {
   const DeviceArray<float> sum(Floats{1, 2, 3});
   fold(test::gpu(), test::stream(), sum.data(), {}, dtype_of<TypeParam>(), 3, false);
   test::finish();
   EXPECT_EQ(sum.download(), (Floats{1, 2, 3}));
 }
 
-TYPED_TEST(Fold, TheFirstLeafIsCopiedNotAddedToZero) {
-  const DeviceArray<TypeParam> leaf(std::vector<TypeParam>(9, test::element<TypeParam>(-0.0f)));
+TYPED_TEST(Fold, TheFirstTermIsCopiedNotAddedToZero) {
+  const DeviceArray<TypeParam> term(std::vector<TypeParam>(9, test::element<TypeParam>(-0.0f)));
   const DeviceArray<float> sum(9);
-  const void* const leaves[] = {leaf.data()};
-  fold(test::gpu(), test::stream(), sum.data(), leaves, dtype_of<TypeParam>(), 9, true);
+  const void* const terms[] = {term.data()};
+  fold(test::gpu(), test::stream(), sum.data(), terms, dtype_of<TypeParam>(), 9, true);
   test::finish();
   for (const float x : sum.download()) EXPECT_TRUE(x == 0 && std::signbit(x));
 }

@@ -23,10 +23,10 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
   const auto world = gpu.world();
   const std::int64_t n = 100'003;
   auto* memory = reinterpret_cast<float*>(world->symmetric_memory((n + 64 * size) * 4).data());
-  std::vector<float> leaf(static_cast<std::size_t>(n));
+  std::vector<float> gradient(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i)
-    leaf[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + rank * 31) % 251);
-  put(gpu.compute, memory, leaf);
+    gradient[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + rank * 31) % 251);
+  put(gpu.compute, memory, gradient);
   const Extent tensor{memory, n, slice_stride(n, size), DType::fp32};
   const std::int64_t part = part_of(tensor, rank);
   SimMachine machine(gpu.runtime, gpu.compute);

@@ -19,9 +19,9 @@ TEST(PeerGroups, FoldsTakeWholePartsAndNodesTakePieces) {
   SimMachine machine(gpu.runtime, gpu.compute);
   const Extent tensor{memory, n, n / size, DType::fp32};
   float* sum = machine.memory(n / size);
-  OrderedSum leaves(machine, {sum}, DType::fp32, false), nodes(machine, {sum}, DType::fp32, false);
-  world->fold_leaves({&tensor, 1}, leaves, gpu.compute.record()).wait();
-  EXPECT_EQ(leaves.folds, 1);
+  OrderedSum gradients(machine, {sum}, DType::fp32, false), nodes(machine, {sum}, DType::fp32, false);
+  world->fold_leaves({&tensor, 1}, gradients, gpu.compute.record()).wait();
+  EXPECT_EQ(gradients.folds, 1);
   world->exchange_nodes({&tensor, 1}, 0, std::vector<int>(static_cast<std::size_t>(size), 1), nodes).wait();
   EXPECT_EQ(nodes.folds, 3);
   EXPECT_EQ(nodes.largest, comm::Communicator::largest_fold);

@@ -220,8 +220,8 @@ int bench(const Shape& s) {
        [&] { kernels.convert(stream, m, DType::bf16, p, DType::fp32, slice); }},
       {"fold of two", Ruler::bandwidth, 12.0 * slice,
        [&] {
-         const void* leaves[] = {p, g};
-         kernels.fold(stream, m, leaves, DType::fp32, slice, true);
+         const void* terms[] = {p, g};
+         kernels.fold(stream, m, terms, DType::fp32, slice, true);
        }},
       {"sum of squares", Ruler::bandwidth, 4.0 * slice, [&] { kernels.sum_squares(stream, g, slice, sum); }},
       {"adamw", Ruler::bandwidth, 28.0 * slice,

@@ -103,13 +103,13 @@ class Bench {
     const double n = count, size = static_cast<double>(bytes_of(type));
     const auto a = filled(count, type), b = filled(count, type);
     auto sum = filled(count);
-    const std::array<const void*, 4> leaves = {a.data(), b.data(), a.data(), b.data()};
-    measure("fold, first leaf" + suffix, n * (size + 4),
-            [&] { k->fold(stream, sum.data(), std::span(leaves).first(1), type, count, true); });
-    measure("fold, one leaf" + suffix, n * (size + 8),
-            [&] { k->fold(stream, sum.data(), std::span(leaves).first(1), type, count, false); });
-    measure("fold, two leaves" + suffix, n * (2 * size + 8),
-            [&] { k->fold(stream, sum.data(), std::span(leaves).first(2), type, count, false); });
+    const std::array<const void*, 4> terms = {a.data(), b.data(), a.data(), b.data()};
+    measure("fold, first term" + suffix, n * (size + 4),
+            [&] { k->fold(stream, sum.data(), std::span(terms).first(1), type, count, true); });
+    measure("fold, one term" + suffix, n * (size + 8),
+            [&] { k->fold(stream, sum.data(), std::span(terms).first(1), type, count, false); });
+    measure("fold, two terms" + suffix, n * (2 * size + 8),
+            [&] { k->fold(stream, sum.data(), std::span(terms).first(2), type, count, false); });
   }
 
   void block(DType type) {

@@ -30,7 +30,7 @@ TEST_P(Recomputed, EveryModeHasTheSameBits) {
     for (const Recompute mode : modes) {
       MemoryWeights w = lively(shape, GetParam(), 5);
       Stand stand(shape, options_of(2, 70, GetParam(), mode));
-      stand.transformer.leaf(w, Tokens(2 * 71, 7));  // leaves rubbish in every buffer
+      stand.transformer.forward_backward(w, Tokens(2 * 71, 7));  // leaves rubbish in every buffer
       losses.push_back(loss_of(stand.transformer, w, b.batch()).sum);
       EXPECT_EQ(evaluation_of(stand.transformer, w, b.batch()).sum, losses.back());
       EXPECT_EQ(stand.arena.used_bytes(), stand.arena.planned_bytes()) << static_cast<int>(mode);

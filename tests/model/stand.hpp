@@ -24,11 +24,11 @@ struct Stand {
   }
 };
 
-/// Of one leaf: the batch, or rows of tokens.
+/// Of one micro-batch: the batch, or rows of tokens.
 template <class Transformer, class Samples>
 model::LossSum loss_of(Transformer&& transformer, model::Weights& weights, const Samples& samples) {
   transformer.take_loss();
-  transformer.leaf(weights, samples);
+  transformer.forward_backward(weights, samples);
   return transformer.take_loss();
 }
 

@@ -20,7 +20,7 @@ class Lonely final : public comm::Communicator, tensor::Timeline {
     return event("gather");
   }
   comm::Event fold_leaves(std::span<const comm::Extent>, comm::Folder&, const comm::Event&) override {
-    return event("leaves");
+    return event("micro-batches");
   }
   comm::Event exchange_nodes(std::span<const comm::Extent>, std::int64_t, std::span<const int>, comm::Folder&,
                              const comm::Event&) override {
@@ -53,7 +53,7 @@ struct Failing {
     symmetric.commit();
     own.commit();
   }
-  void leaf() {
+  void micro_batch() {
     for (int unit = layout.layers + 1; unit >= 0; --unit) {
       for (int stored : layout.unit_stored[static_cast<std::size_t>(unit)]) weights.gradient(stored);
       weights.reduce(unit);
@@ -82,7 +82,7 @@ TEST(Failure, OfAPublishIsThrownByTheGatherThatNeedsIt) {
 }
 
 TEST(Failure, OfAFoldIsThrownByWhoeverNeedsTheBuffer) {
-  Failing run("leaves");
+  Failing run("micro-batches");
   run.weights.publish();
   run.weights.begin_step();
   run.weights.reduce(4);
@@ -94,7 +94,7 @@ TEST(Failure, OfAnExchangeIsThrownAtTheEndOfTheStep) {
   Failing run("nodes");
   run.weights.publish();
   run.weights.begin_step();
-  EXPECT_NO_THROW(run.leaf());
+  EXPECT_NO_THROW(run.micro_batch());
   EXPECT_THROW(run.weights.finish_step(), Error);
 }
 

@@ -37,13 +37,13 @@ constexpr double within = 0.01;  // of the formula
 
 /// Bytes that the ranks of one node send on average: the formulas are per GPU, and slices end unevenly.
 template <class Count>
-double mean_over_node(Strategy strategy, int replicas, const Policy& policy, int leaves_per_rank,
+double mean_over_node(Strategy strategy, int replicas, const Policy& policy, int micro_batches_per_rank,
                       Count count) {
   double sum = 0;
   const int world = S * replicas;
   for (int rank = 0; rank < S; ++rank) {
     const Layout layout = layout_of(llama2_7b(), mesh_of(strategy, S, S, world, rank));
-    const LanePlan lanes(world * leaves_per_rank, layout.mesh.replicas, layout.mesh.replicas,
+    const LanePlan lanes(world * micro_batches_per_rank, layout.mesh.replicas, layout.mesh.replicas,
                          layout.mesh.group);
     sum += static_cast<double>(count(wire_plan(layout, lanes, policy)));
   }
@@ -101,9 +101,9 @@ TEST(WirePlan, AgreesWithTheFormulasForLlama2OfSevenBillion) {
 
 TEST(WirePlan, MicroStepsRepeatTheShardGroupsWorkAndNotTheReplicas) {
   const Policy policy;
-  auto plan = [&](int leaves) {
+  auto plan = [&](int micro_batches) {
     const Layout layout = layout_of(llama2_7b(), mesh_of(Strategy::hybrid_shard, 2, 2, 4, 1));
-    return wire_plan(layout, LanePlan(leaves, 2, 2, 2), policy);
+    return wire_plan(layout, LanePlan(micro_batches, 2, 2, 2), policy);
   };
   const WirePlan one = plan(4), three = plan(12);
   EXPECT_EQ(three.reductions.fold_leaves, 3 * one.reductions.fold_leaves);

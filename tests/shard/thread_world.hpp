@@ -37,7 +37,7 @@ class ThreadWorld {
   }
 
  private:
-  enum class Kind { gather, leaves, nodes };
+  enum class Kind { gather, micro_batches, nodes };
   struct Operation {
     Kind kind{};
     std::uint64_t ticket = 0;
@@ -135,7 +135,7 @@ class ThreadWorld {
                             const comm::Event& after) override {
       for (const auto& t : tensors)
         wire_.fold_leaves += (t.elements - part_of(t, rank_).second) * tensor::bytes_of(t.type);
-      return enqueue({Kind::leaves,
+      return enqueue({Kind::micro_batches,
                       0,
                       {tensors.begin(), tensors.end()},
                       0,

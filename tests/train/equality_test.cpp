@@ -48,7 +48,7 @@ TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   EXPECT_NE(digest("fp32"), digest("bf16"));
 }
 
-TEST_F(Equality, HoldsForLeavesThatAreNotAPowerOfTwoAndATiedModel) {
+TEST_F(Equality, HoldsForMicroBatchesThatAreNotAPowerOfTwoAndATiedModel) {
   write("model.toml",
         "[model]\nname = \"odd\"\nvocabulary = 128\nwidth = 36\nlayers = 1\nheads = 3\nkv_heads = 1\nffn = "
         "50\nmax_sequence = 64\ntied_embeddings = true\n");

@@ -12,24 +12,24 @@ namespace holdfast::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int most_leaves = 32;  ///< of one launch; more are added by further ones, in order
+constexpr int max_terms = 32;  ///< of one launch; more are added by further ones, in order
 
-struct Leaves {
-  const void* at[most_leaves];
+struct Terms {
+  const void* at[max_terms];
 };
 
 /// Elements [at, at + left), at most a pack of 16 bytes of T.
 template <class T, bool whole>
-HOLDFAST_DEVICE void add(float* sum, const Leaves& leaves, int count, bool first, std::int64_t at,
+HOLDFAST_DEVICE void add(float* sum, const Terms& terms, int count, bool first, std::int64_t at,
                          std::int64_t left) {
   using In = Pack<T>;
   using Out = Pack<float, In::size>;
   float x[In::size];
   int next = 0;
   if (first) {
-    const auto leaf = In::template load<whole>(static_cast<const T*>(leaves.at[0]) + at, left);
+    const auto term = In::template load<whole>(static_cast<const T*>(terms.at[0]) + at, left);
 #pragma unroll
-    for (int i = 0; i < In::size; ++i) x[i] = leaf.at(i);
+    for (int i = 0; i < In::size; ++i) x[i] = term.at(i);
     next = 1;
   } else {
     const auto old = Out::template load<whole>(sum + at, left);
@@ -38,50 +38,50 @@ HOLDFAST_DEVICE void add(float* sum, const Leaves& leaves, int count, bool first
   }
 #pragma unroll 4
   for (; next < count; ++next) {
-    const auto leaf = In::template load<whole>(static_cast<const T*>(leaves.at[next]) + at, left);
+    const auto term = In::template load<whole>(static_cast<const T*>(terms.at[next]) + at, left);
 #pragma unroll
-    for (int i = 0; i < In::size; ++i) x[i] += leaf.at(i);
+    for (int i = 0; i < In::size; ++i) x[i] += term.at(i);
   }
   Out::of(x).template store<whole>(sum + at, left);
 }
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    fold_kernel(float* sum, const Leaves leaves, int count, std::int64_t elements, bool first, bool aligned) {
+    fold_kernel(float* sum, const Terms terms, int count, std::int64_t elements, bool first, bool aligned) {
   constexpr int pack = Pack<T>::size;
   const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * pack;
   const std::int64_t left = elements - at;
   if (left <= 0) return;
   if (aligned && left >= pack)
-    add<T, true>(sum, leaves, count, first, at, left);
+    add<T, true>(sum, terms, count, first, at, left);
   else
-    add<T, false>(sum, leaves, count, first, at, left);
+    add<T, false>(sum, terms, count, first, at, left);
 }
 
-void declare_fold(Runtime& runtime, StreamHandle stream, const Access& sum, const Leaves& leaves,
-                  std::size_t count, std::int64_t leaf_bytes) {
+void declare_fold(Runtime& runtime, StreamHandle stream, const Access& sum, const Terms& terms,
+                  std::size_t count, std::int64_t term_bytes) {
   const auto all = [&]<std::size_t... i>(std::index_sequence<i...>) {
-    runtime.declare(stream, "fold", {sum, reads(leaves.at[i], i < count ? leaf_bytes : 0)...});
+    runtime.declare(stream, "fold", {sum, reads(terms.at[i], i < count ? term_bytes : 0)...});
   };
-  all(std::make_index_sequence<most_leaves>());
+  all(std::make_index_sequence<max_terms>());
 }
 
 }  // namespace
 
-void fold(Runtime& runtime, StreamHandle stream, float* sum, std::span<const void* const> leaves,
+void fold(Runtime& runtime, StreamHandle stream, float* sum, std::span<const void* const> terms,
           kernels::DType type, std::int64_t count, bool first) {
   expects(count >= 0, "fold: a number of elements");
   if (count == 0) return;
   with_element(type, [&]<class T>() {
     const std::int64_t per_block = threads * Pack<T>::size, blocks = (count + per_block - 1) / per_block;
     expects(blocks < std::int64_t{1} << 31, "fold: blocks are counted in 31 bits");
-    for (std::size_t at = 0; at < leaves.size(); at += most_leaves) {
-      Leaves part{};
-      const std::size_t n = std::min<std::size_t>(most_leaves, leaves.size() - at);
-      std::copy_n(leaves.data() + at, n, part.at);
+    for (std::size_t at = 0; at < terms.size(); at += max_terms) {
+      Terms part{};
+      const std::size_t n = std::min<std::size_t>(max_terms, terms.size() - at);
+      std::copy_n(terms.data() + at, n, part.at);
       bool aligned = reinterpret_cast<std::uintptr_t>(sum) % 16 == 0;
-      for (std::size_t leaf = 0; leaf < n; ++leaf)
-        aligned = aligned && reinterpret_cast<std::uintptr_t>(part.at[leaf]) % 16 == 0;
+      for (std::size_t term = 0; term < n; ++term)
+        aligned = aligned && reinterpret_cast<std::uintptr_t>(part.at[term]) % 16 == 0;
       declare_fold(runtime, stream, {sum, count * 4, true}, part, n, count * bytes_of(type));
       SIMT_LAUNCH(fold_kernel<T>, static_cast<unsigned>(blocks), threads, stream, sum, part,
                   static_cast<int>(n), count, first && at == 0, aligned);

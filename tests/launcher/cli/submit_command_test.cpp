@@ -186,7 +186,7 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
            {{"--set", "data.tokens=" + text},
             "not a token file). Make it again with `holdfast data prepare`"},
            {{"--set", "rank.command=[\"" + script + "\"]"}, "no file that may be executed"},
-           {{"--set", "train.sequence=64"}, "was \"leaf 2x128\", now \"leaf 2x64\""},
+           {{"--set", "train.sequence=64"}, "was \"micro-batch 2x128\", now \"micro-batch 2x64\""},
            {{"--resume", run.path.string()}, "It is a run directory; name one of its checkpoints"},
        })
     for (const std::string verb : {"plan", "submit"}) {

@@ -178,7 +178,7 @@ TEST(Verdict, WhatABlowThatWorksMustLeave) {
   o.last = saved.view;
   EXPECT_THAT(what_is_wrong(o, baseline), IsEmpty());
   // A flip must be found where it was made.
-  o = node_killed(), o.struck[0].what.fault = fault_called("leaf_flipped");
+  o = node_killed(), o.struck[0].what.fault = fault_called("gradient_flipped");
   const auto accuse = [&](const char* node) {
     Outcome out = o;
     out.last.events.push_back(

@@ -38,8 +38,8 @@ void expect_equal(const config::RunConfig& c, const config::ModelShape& shape, i
     EXPECT_EQ(planned.state.parameters, real.parameters);
     EXPECT_EQ(planned.state.copies, real.published);
     EXPECT_EQ(planned.state.frozen, real.frozen);
-    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.leaf_scratch + real.sums);
-    EXPECT_EQ(planned.state.total() + planned.gathered + planned.leaf,
+    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.lane_scratch + real.sums);
+    EXPECT_EQ(planned.state.total() + planned.gathered + planned.gradients,
               real.symmetric_bytes() + real.own_bytes() - real.scratch + moments);
   }
 }

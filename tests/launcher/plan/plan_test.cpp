@@ -180,7 +180,7 @@ TEST(Plan, TypesAndStrategiesChangeTheBytesTheyShould) {
   EXPECT_EQ(narrow.state, base.state) << "master weights and moments stay fp32";
   EXPECT_NEAR(static_cast<double>(narrow.gathered), static_cast<double>(base.gathered) / 2, 4 * 4096)
       << "embedding, head and two blocks begin on pages";
-  EXPECT_EQ(narrow.leaf, base.leaf);
+  EXPECT_EQ(narrow.gradients, base.gradients);
   EXPECT_LT(narrow.activations, base.activations);
   EXPECT_EQ(2 * memory({"precision.moments=bf16"}).state.optimizer, base.state.optimizer);
   EXPECT_EQ(inputs_of("quickstart", {"precision.moments=bf16"}).plan().checkpoint_bytes, 8 * 1262720);

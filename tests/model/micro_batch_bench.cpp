@@ -1,5 +1,5 @@
-// How fast a leaf is and how much it keeps, by type and by mode of recomputation: printed, never judged,
-// because machines and their neighbours differ.
+// How fast a micro-batch is and how much it keeps, by type and by mode of recomputation: printed, never
+// judged, because machines and their neighbours differ.
 #include <gtest/gtest.h>
 
 #include "src/base/clock.hpp"
@@ -24,7 +24,7 @@ void measure(const char* name, const config::ModelShape& shape, const model::Opt
   double best = 1e9;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto from = Clock::now();
-    stand.transformer.leaf(weights, tokens);
+    stand.transformer.forward_backward(weights, tokens);
     best = std::min(best, std::chrono::duration<double>(Clock::now() - from).count());
   }
   const auto count = static_cast<double>(options.tokens()),
@@ -37,7 +37,7 @@ void measure(const char* name, const config::ModelShape& shape, const model::Opt
       6 * parameters * count / best * 1e-9, static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
 }
 
-TEST(Bench, Leaf) {
+TEST(Bench, MicroBatch) {
   config::ModelShape small;
   small.vocabulary = 2048, small.width = 256, small.layers = 4, small.heads = 8, small.kv_heads = 4,
   small.ffn = 688;
@@ -50,7 +50,7 @@ TEST(Bench, Leaf) {
   }
 }
 
-TEST(Bench, LeafOf124MParameters) {
+TEST(Bench, MicroBatchOf124MParameters) {
   config::ModelShape shape;
   shape.vocabulary = 50304, shape.width = 768, shape.layers = 12, shape.heads = shape.kv_heads = 12,
   shape.ffn = 2048, shape.max_sequence = 1024, shape.tied_embeddings = true;
