@@ -18,24 +18,24 @@ namespace {
 
 Counter::Counter(int first, int end) {
   for (int at = first; at < end;) {
-    int count = 1;  // the largest aligned node that begins here
+    int count = 1;  // the largest aligned one that begins here
     while (at % (2 * count) == 0 && count <= (end - at) / 2) count *= 2;
-    nodes_.push_back({at, count});
+    sums_.push_back({at, count});
     at += count;
   }
 }
 
-int Counter::push(TreeNode node) {
+int Counter::push(PartialSum sum) {
   int merges = 0;
-  while (!nodes_.empty()) {
-    const TreeNode left = nodes_.back();
-    const bool neighbours = left.count == node.count && left.first + left.count == node.first;
+  while (!sums_.empty()) {
+    const PartialSum left = sums_.back();
+    const bool neighbours = left.count == sum.count && left.first + left.count == sum.first;
     if (!neighbours || left.first % (2 * left.count) != 0) break;
-    node = {left.first, 2 * left.count};
-    nodes_.pop_back();
+    sum = {left.first, 2 * left.count};
+    sums_.pop_back();
     ++merges;
   }
-  nodes_.push_back(node);
+  sums_.push_back(sum);
   return merges;
 }
 
@@ -83,11 +83,11 @@ std::vector<LaneOp> LanePlan::additions(int replica, int micro_step) const {
   Counter counter(first_lane(replica), at / length);  // as it stands before this micro-step
   std::vector<LaneOp> out;
   for (int i = 0; i < group_; ++i) {
-    const int place = (at + i) % length, slot = counter.size();
-    out.push_back({place == 0 ? LaneOp::Kind::copy : LaneOp::Kind::add, slot, i});
+    const int place = (at + i) % length, accumulator = counter.size();
+    out.push_back({place == 0 ? LaneOp::Kind::copy : LaneOp::Kind::add, accumulator, i});
     if (place + 1 < length) continue;
     const int merges = counter.push({(at + i) / length, 1});
-    for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, slot - 1 - m, 0});
+    for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, accumulator - 1 - m, 0});
   }
   return out;
 }
@@ -103,10 +103,10 @@ int LanePlan::accumulators() const {
 }
 
 int LanePlan::temporaries() const {
-  int slots = 0;
+  int touched = 0;
   for (int g = 0; g < replicas_; ++g)
-    for (int m = 0; m < micro_steps(g); ++m) slots = std::max(slots, slots_of(additions(g, m)));
-  return std::max(0, slots - accumulators());
+    for (int m = 0; m < micro_steps(g); ++m) touched = std::max(touched, accumulators_of(additions(g, m)));
+  return std::max(0, touched - accumulators());
 }
 
 std::int64_t LanePlan::added_at_once(std::int64_t largest) const {
@@ -114,8 +114,8 @@ std::int64_t LanePlan::added_at_once(std::int64_t largest) const {
   return temporaries() > 0 ? std::min(largest, most) : 0;
 }
 
-std::vector<TreeNode> LanePlan::nodes(int replica) const {
-  return Counter(first_lane(replica), first_lane(replica + 1)).nodes();
+std::vector<PartialSum> LanePlan::partial_sums(int replica) const {
+  return Counter(first_lane(replica), first_lane(replica + 1)).sums();
 }
 
 std::vector<LaneOp> LanePlan::final_additions() const {
@@ -123,22 +123,23 @@ std::vector<LaneOp> LanePlan::final_additions() const {
   Counter counter;
   int source = 0;
   for (int g = 0; g < replicas_; ++g) {
-    for (const TreeNode& node : nodes(g)) {
-      const int slot = counter.size();
-      out.push_back({LaneOp::Kind::copy, slot, source++});
-      const int merges = counter.push(node);
-      for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, slot - 1 - m, 0});
+    for (const PartialSum& sum : partial_sums(g)) {
+      const int accumulator = counter.size();
+      out.push_back({LaneOp::Kind::copy, accumulator, source++});
+      const int merges = counter.push(sum);
+      for (int m = 0; m < merges; ++m) out.push_back({LaneOp::Kind::merge, accumulator - 1 - m, 0});
     }
   }
-  for (int slot = counter.size() - 2; slot >= 0; --slot) out.push_back({LaneOp::Kind::merge, slot, 0});
+  for (int accumulator = counter.size() - 2; accumulator >= 0; --accumulator)
+    out.push_back({LaneOp::Kind::merge, accumulator, 0});
   return out;
 }
 
-int slots_of(const std::vector<LaneOp>& additions) {
-  int slots = 0;
+int accumulators_of(const std::vector<LaneOp>& additions) {
+  int touched = 0;
   for (const LaneOp& op : additions)
-    slots = std::max(slots, op.slot + (op.kind == LaneOp::Kind::merge ? 2 : 1));
-  return slots;
+    touched = std::max(touched, op.accumulator + (op.kind == LaneOp::Kind::merge ? 2 : 1));
+  return touched;
 }
 
 }  // namespace holdfast::config

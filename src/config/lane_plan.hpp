@@ -9,41 +9,42 @@
 
 namespace holdfast::config {
 
-/// Lanes [first, first + count) already added up: one node of the tree. count is a power of two that divides
-/// first.
-struct TreeNode {
+/// Lanes [first, first + count) already added up: an inner point of the tree. count is a power of two that
+/// divides first.
+struct PartialSum {
   int first = 0, count = 1;
-  bool operator==(const TreeNode&) const = default;
+  bool operator==(const PartialSum&) const = default;
 };
 
-/// One addition, on numbered accumulators.
+/// One addition, on numbered accumulators. An accumulation lane is a run of consecutive micro-batches whose
+/// gradients are added one after another.
 struct LaneOp {
   enum class Kind {
-    copy,   ///< accumulator `slot` = source number `source`: the first of a lane is copied, since 0 + (-0) is
-            ///< not -0
-    add,    ///< accumulator `slot` += source
-    merge,  ///< accumulator `slot` += accumulator `slot` + 1, its right neighbour
+    copy,   ///< accumulator = source: the first of a lane is copied, since 0 + (-0) is not -0
+    add,    ///< accumulator += source
+    merge,  ///< accumulator += the next accumulator, its right neighbour
   };
   Kind kind;
-  int slot = 0;
-  int source = 0;  ///< a micro-batch, relative to the first one of the micro-step; or a tree node
+  int accumulator = 0;
+  /// A micro-batch, relative to the first one of the micro-step, or a replica's partial sum.
+  int source = 0;
   bool operator==(const LaneOp&) const = default;
 };
 
-/// Nodes in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; node i lives
-/// in accumulator i.
+/// Partial sums in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; sum i
+/// lies in accumulator i.
 class Counter {
  public:
   Counter() = default;
   /// After lanes [first, end) were pushed one by one.
   Counter(int first, int end);
-  /// Appends a node to the right; returns how many merges follow (each is `merge` of the then last two).
-  int push(TreeNode node);
-  int size() const { return static_cast<int>(nodes_.size()); }
-  const std::vector<TreeNode>& nodes() const { return nodes_; }
+  /// Appends a sum to the right; returns how many merges follow (each is `merge` of the then last two).
+  int push(PartialSum sum);
+  int size() const { return static_cast<int>(sums_.size()); }
+  const std::vector<PartialSum>& sums() const { return sums_; }
 
  private:
-  std::vector<TreeNode> nodes_;
+  std::vector<PartialSum> sums_;
 };
 
 /// How `micro_batches` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
@@ -74,15 +75,15 @@ class LanePlan {
   std::vector<LaneOp> additions(int replica, int micro_step) const;
   /// Accumulators that last from micro-step to micro-step: as many as the replica needs that needs most.
   int accumulators() const;
-  /// The slots behind them, which additions use inside a micro-step only.
+  /// Those behind them, which additions use inside a micro-step only.
   int temporaries() const;
   /// Elements of a tensor that are added at a time where there are temporaries, so that these are small;
   /// 0 where there are none. `largest`: elements of a rank's largest slice.
   std::int64_t added_at_once(std::int64_t largest) const;
-  /// What a replica holds after its last micro-step: node i in accumulator i.
-  std::vector<TreeNode> nodes(int replica) const;
-  /// Over the nodes of all replicas, numbered in order (node k is source k): the additions that leave the
-  /// total in accumulator 0, the rest of the counter merged right to left.
+  /// What a replica holds after its last micro-step: sum i in accumulator i.
+  std::vector<PartialSum> partial_sums(int replica) const;
+  /// Over the partial sums of all replicas, numbered in order (sum k is source k): the additions that leave
+  /// the total in accumulator 0, the rest of the counter merged right to left.
   std::vector<LaneOp> final_additions() const;
 
  private:
@@ -93,7 +94,7 @@ class LanePlan {
   int part_;  ///< lanes
 };
 
-/// Slots that a list of additions touches.
-int slots_of(const std::vector<LaneOp>& additions);
+/// Accumulators that a list of additions touches.
+int accumulators_of(const std::vector<LaneOp>& additions);
 
 }  // namespace holdfast::config

@@ -6,8 +6,8 @@ namespace holdfast::control::wire {
 
 inline constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",   "backward",
                                            "collective", "optimizer", "checkpoint", "finishing", "paused"};
-inline constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
-                                                "all_reduce", "broadcast",   "barrier"};
+inline constexpr std::array collective_names = {
+    "all_gather", "ordered_reduce_scatter", "exchange_partial_sums", "all_reduce", "broadcast", "barrier"};
 
 template <>
 struct Wire<RankStarted> {

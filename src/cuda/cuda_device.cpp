@@ -78,7 +78,7 @@ CudaDevice::CudaDevice(CudaParts parts, const device::DeviceOptions& options)
       kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention,
                {memory_.device(CudaKernels::scratch_bytes, "the kernels' intermediate sums"),
                 static_cast<std::size_t>(CudaKernels::scratch_bytes)}),
-      fold_kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention, {}) {
+      reduce_kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention, {}) {
   // Whoever waits for compute may be waiting for a peer that is gone.
   compute_.on_wait([this] { watch_.check(); });
   side_.on_wait([this] { watch_.check(); });

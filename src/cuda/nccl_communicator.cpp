@@ -43,9 +43,9 @@ NcclGroup::NcclGroup(std::shared_ptr<DeviceWorld> world, comm::Communicator& hos
     : BulkGroup(world->runtime, world->watch, std::move(facts), world->options),
       world_(std::move(world)),
       nccl_(*world_->nccl),
-      folds_(runtime_, this->facts().name + " (folds)", stream_options(world_->options)),
+      reductions_(runtime_, this->facts().name + " (reductions)", stream_options(world_->options)),
       half_(world_->options.inbox_bytes / 2 / alignment * alignment) {
-  folds_.on_wait([this] { world_->watch.check(); });
+  reductions_.on_wait([this] { world_->watch.check(); });
   if (world_->share_a_gpu(this->facts().ranks))
     throw Error(Exit::usage,
                 fmt::format("ranks of {} share a GPU and are on several nodes", this->facts().name),
@@ -201,11 +201,11 @@ Event NcclGroup::exchange(const Exchange& call, std::int64_t wire_bytes, std::ui
       std::byte* inbox = inbox_ + half * half_;
       stream_.wait(emptied[half]);
       move_round(call, inbox);
-      folds_.wait(stream_.record());
-      fold_round(call, inbox);
-      emptied[half] = folds_.record();
+      reductions_.wait(stream_.record());
+      reduce_round(call, inbox);
+      emptied[half] = reductions_.record();
     }
-    stream_.wait(folds_.record());
+    stream_.wait(reductions_.record());
   });
 }
 
@@ -258,7 +258,7 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
   });
 }
 
-void NcclGroup::fold_round(const Exchange& call, const std::byte* inbox) {
+void NcclGroup::reduce_round(const Exchange& call, const std::byte* inbox) {
   for (const Piece& piece : round_) {
     const Extent& tensor = call.tensors[piece.tensor];
     const std::int64_t size_of = bytes_of(tensor.type), slot = aligned(piece.count * size_of);
@@ -276,8 +276,8 @@ void NcclGroup::fold_round(const Exchange& call, const std::byte* inbox) {
                                  : inbox + (before + k) * slot + first * size_of);
         before += call.arrays_of[static_cast<std::size_t>(member)];
       }
-      call.folder->fold(folds_, static_cast<int>(piece.tensor), piece.first + first,
-                        std::min(call.largest, mine - first), sources_);
+      call.reducer->reduce(reductions_, static_cast<int>(piece.tensor), piece.first + first,
+                           std::min(call.largest, mine - first), sources_);
     }
     inbox += arrays * slot;
   }

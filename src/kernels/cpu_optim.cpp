@@ -80,8 +80,8 @@ void CpuKernels::convert(Stream&, void* out, DType to, const void* in, DType fro
   });
 }
 
-void CpuKernels::fold(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
-                      bool first) {
+void CpuKernels::reduce(Stream&, float* sum, std::span<const void* const> terms, DType type,
+                        std::int64_t count, bool first) {
   with_type(type, [&]<class T>() {
     run_parts(count, static_cast<std::int64_t>(terms.size()), [&](std::int64_t low, std::int64_t end) {
       for (std::int64_t at = low; at < end; at += resident) {

@@ -215,8 +215,8 @@ class Kernels {
                              const float* scales, std::int64_t count) = 0;
   /// Adds the terms (arrays of `type`) to `sum` from left to right, in fp32; `first`: the first term is
   /// copied, never added to 0.
-  virtual void fold(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
-                    bool first) = 0;
+  virtual void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
+                      bool first) = 0;
   /// Adds the squares of x to `sum`, exactly (see ExactSum).
   virtual void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) = 0;
   virtual void adamw(Stream&, const AdamW&, const StepScalars&) = 0;

@@ -54,7 +54,8 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   out.parameters = layout.arena_elements * fp32;
   if (mesh.split_optimizer) out.sums = layout.arena_elements * fp32;
   const auto additions = lanes.final_additions();
-  if (additions.size() > 1) out.scratch = comm::Communicator::largest_fold * fp32 * slots_of(additions);
+  if (additions.size() > 1)
+    out.scratch = comm::Communicator::largest_reduction * fp32 * accumulators_of(additions);
   return out;
 }
 

@@ -33,7 +33,7 @@ struct MemoryPlan {
   std::int64_t sums = 0;        ///< optimizer arena of gradient sums, fp32, where accumulator 0 cannot be it
   std::int64_t added_at_once = 0;  ///< elements of a tensor that are added at a time; 0: all of it
   std::int64_t lane_scratch = 0;   ///< so many for each of LanePlan::temporaries(), fp32
-  std::int64_t scratch = 0;        ///< tree nodes being added
+  std::int64_t scratch = 0;        ///< partial sums being added
 
   /// What the two arenas plan.
   std::int64_t symmetric_bytes() const;

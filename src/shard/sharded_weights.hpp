@@ -5,7 +5,7 @@
 //   for each step:           begin_step()                              first gathers start
 //     for each micro-step:   begin_micro_step(i)
 //       for each unit:       acquire(u), weight(t)..., release(u)      gathers of later units run beside it
-//                            gradient(t)..., reduce(u)                 folds run beside the units below
+//                            gradient(t)..., reduce(u)                 reductions run beside the units below
 //     finish_step()          gradients() is the sum over all micro-batches of the step
 //     the optimizer changes parameters(); publish()
 //   between steps:           begin_evaluation(), then one forward pass

@@ -26,37 +26,38 @@ float gradient(int micro_batch, int element) {
                               static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
 }
 
-void apply(const std::vector<LaneOp>& additions, std::vector<float>& slots,
+void apply(const std::vector<LaneOp>& additions, std::vector<float>& accumulators,
            const std::vector<float>& micro_batches) {
   for (const LaneOp& op : additions) {
-    auto at = static_cast<std::size_t>(op.slot);
-    if (slots.size() < at + 2) slots.resize(at + 2);
-    if (op.kind == LaneOp::Kind::copy) slots[at] = micro_batches[static_cast<std::size_t>(op.source)];
-    if (op.kind == LaneOp::Kind::add) slots[at] += micro_batches[static_cast<std::size_t>(op.source)];
-    if (op.kind == LaneOp::Kind::merge) slots[at] += slots[at + 1];
+    auto at = static_cast<std::size_t>(op.accumulator);
+    if (accumulators.size() < at + 2) accumulators.resize(at + 2);
+    if (op.kind == LaneOp::Kind::copy) accumulators[at] = micro_batches[static_cast<std::size_t>(op.source)];
+    if (op.kind == LaneOp::Kind::add) accumulators[at] += micro_batches[static_cast<std::size_t>(op.source)];
+    if (op.kind == LaneOp::Kind::merge) accumulators[at] += accumulators[at + 1];
   }
 }
 
 /// The sum as `replicas` groups of `group` ranks compute it; -0 in every micro-batch when `negative_zero`.
 float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, bool negative_zero = false) {
-  std::vector<float> nodes;
+  std::vector<float> sums;
   for (int g = 0; g < replicas; ++g) {
-    std::vector<float> slots;
+    std::vector<float> accumulators;
     for (int step = 0; step < plan.micro_steps(g); ++step) {
       std::vector<float> micro_batches;
       for (int m = 0; m < group; ++m)
         micro_batches.push_back(negative_zero ? -0.f : gradient(plan.micro_batch(g, step, m), element));
-      apply(plan.additions(g, step), slots, micro_batches);
-      EXPECT_LE(slots_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
-      for (auto slot = static_cast<std::size_t>(plan.accumulators()); slot < slots.size(); ++slot)
-        slots[slot] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
+      apply(plan.additions(g, step), accumulators, micro_batches);
+      EXPECT_LE(accumulators_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
+      for (auto accumulator = static_cast<std::size_t>(plan.accumulators());
+           accumulator < accumulators.size(); ++accumulator)
+        accumulators[accumulator] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
     }
-    EXPECT_LE(plan.nodes(g).size(), static_cast<std::size_t>(plan.accumulators()));
-    nodes.insert(nodes.end(), slots.begin(),
-                 slots.begin() + static_cast<std::ptrdiff_t>(plan.nodes(g).size()));
+    EXPECT_LE(plan.partial_sums(g).size(), static_cast<std::size_t>(plan.accumulators()));
+    sums.insert(sums.end(), accumulators.begin(),
+                accumulators.begin() + static_cast<std::ptrdiff_t>(plan.partial_sums(g).size()));
   }
   std::vector<float> total;
-  apply(plan.final_additions(), total, nodes);
+  apply(plan.final_additions(), total, sums);
   return total[0];
 }
 
@@ -143,7 +144,7 @@ TEST(LanePlan, ACounterKnowsWhatWasPushed) {
   for (int first = 0; first < 20; ++first) {
     Counter counter;
     for (int end = first; end < 60; ++end) {
-      EXPECT_EQ(Counter(first, end).nodes(), counter.nodes()) << first << ' ' << end;
+      EXPECT_EQ(Counter(first, end).sums(), counter.sums()) << first << ' ' << end;
       counter.push({end, 1});
     }
   }
@@ -151,8 +152,8 @@ TEST(LanePlan, ACounterKnowsWhatWasPushed) {
 
 TEST(LanePlan, NodesOfAReplicaAreAlignedPowersOfTwo) {
   const LanePlan plan(5, 5, 2, 1);  // lanes 0,1 | 2,3,4
-  EXPECT_EQ(plan.nodes(0), (std::vector<TreeNode>{{0, 2}}));
-  EXPECT_EQ(plan.nodes(1), (std::vector<TreeNode>{{2, 2}, {4, 1}}));
+  EXPECT_EQ(plan.partial_sums(0), (std::vector<PartialSum>{{0, 2}}));
+  EXPECT_EQ(plan.partial_sums(1), (std::vector<PartialSum>{{2, 2}, {4, 1}}));
 }
 
 TEST(LanePlan, RefusesWhatCannotBeShared) {

@@ -339,8 +339,8 @@ class GpuFailures : public GpuTraining {
     return done;
   }
   static constexpr const char* late =
-      "error rank 0: (all-gather|leaf exchange) #[0-9]+ over shard group 0 .(gathers|reductions). did not "
-      "finish within 5 s .";
+      "error rank 0: (all-gather|ordered reduce-scatter) #[0-9]+ over shard group 0 .(gathers|reductions). "
+      "did not finish within 5 s .";
 };
 
 /// Whoever speaks first ends the other through MPI: either sentence names the rank and its cause.

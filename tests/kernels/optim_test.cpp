@@ -29,8 +29,8 @@ TYPED_TEST(TypedOptimKernels, ReduceAddsTermsFromLeftToRightAndCopiesTheFirst) {
   Floats sum(want.size(), NAN);
   const std::vector<const void*> first = {terms[0].data(), terms[1].data()};
   const std::vector<const void*> rest = {terms[2].data(), terms[3].data(), terms[4].data()};
-  this->k->fold(this->stream, sum.data(), first, type, n, true);
-  this->k->fold(this->stream, sum.data(), rest, type, n, false);
+  this->k->reduce(this->stream, sum.data(), first, type, n, true);
+  this->k->reduce(this->stream, sum.data(), rest, type, n, false);
   EXPECT_EQ(sum, want);
   EXPECT_TRUE(std::signbit(sum[0]));  // 0 + -0 would be +0
 }

@@ -36,8 +36,8 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
     for (std::size_t s = 0; s < sums.size(); ++s) {
       sums[s].resize(w.gradients[s].size());
       const void* gradient = w.gradients[s].data();
-      k.fold(stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
-             static_cast<std::int64_t>(sums[s].size()), micro_batch == 0);
+      k.reduce(stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
+               static_cast<std::int64_t>(sums[s].size()), micro_batch == 0);
     }
   }
   const model::LossSum loss = transformer.take_loss();

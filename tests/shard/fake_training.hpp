@@ -52,24 +52,24 @@ inline bool same_bits(float a, float b) {
 /// neighbours as a binary counter, the rest from right to left.
 inline float canonical_sum(int step, int micro_batches, int lanes, tensor::DType reduce, std::size_t tensor,
                            std::int64_t element) {
-  struct Node {
+  struct Sum {
     int lanes;
     float value;
   };
-  std::vector<Node> nodes;
+  std::vector<Sum> sums;
   for (int lane = 0, micro_batch = 0; lane < lanes; ++lane) {
     float sum = stored_as(reduce, micro_batch_gradient(step, micro_batch++, tensor, element));
     for (int i = 1; i < micro_batches / lanes; ++i)
       sum += stored_as(reduce, micro_batch_gradient(step, micro_batch++, tensor, element));
-    nodes.push_back({1, sum});
-    while (nodes.size() > 1 && nodes[nodes.size() - 2].lanes == nodes.back().lanes) {
-      const Node right = nodes.back();
-      nodes.pop_back();
-      nodes.back() = {2 * right.lanes, nodes.back().value + right.value};
+    sums.push_back({1, sum});
+    while (sums.size() > 1 && sums[sums.size() - 2].lanes == sums.back().lanes) {
+      const Sum right = sums.back();
+      sums.pop_back();
+      sums.back() = {2 * right.lanes, sums.back().value + right.value};
     }
   }
-  float sum = nodes.back().value;
-  for (std::size_t i = nodes.size() - 1; i-- > 0;) sum = nodes[i].value + sum;
+  float sum = sums.back().value;
+  for (std::size_t i = sums.size() - 1; i-- > 0;) sum = sums[i].value + sum;
   return sum;
 }
 
@@ -83,7 +83,7 @@ struct Rank {
         lane_number(lane_count),
         lanes(micro_batches, lane_number, mesh.replicas, mesh.group),
         groups(made),
-        weights(layout, lanes, policy, {groups, *kernels, *fold_kernels, stream, symmetric, own}) {
+        weights(layout, lanes, policy, {groups, *kernels, *reduce_kernels, stream, symmetric, own}) {
     // What a run finds zeroed is anything but zero here.
     std::memset(symmetric_memory.data(), 0xff, symmetric_memory.size());
     symmetric.commit(symmetric_memory);
@@ -190,7 +190,7 @@ struct Rank {
   LanePlan lanes;
   const Groups& groups;
   std::unique_ptr<kernels::Kernels> kernels = kernels::make_cpu_kernels(1),
-                                    fold_kernels = kernels::make_cpu_kernels(1);
+                                    reduce_kernels = kernels::make_cpu_kernels(1);
   tensor::InlineStream stream;
   tensor::Arena symmetric{"symmetric memory"}, own{"own memory"};
   ShardedWeights weights;
@@ -272,8 +272,10 @@ class Bench {
 
     const WirePlan plan = wire_plan(here.layout, here.lanes, policy);
     EXPECT_EQ(after.all_gather - before.all_gather, plan.gathers.all_gather + plan.replicas.all_gather);
-    EXPECT_EQ(after.fold_leaves - before.fold_leaves, plan.reductions.fold_leaves);
-    EXPECT_EQ(after.exchange_nodes - before.exchange_nodes, plan.replicas.exchange_nodes);
+    EXPECT_EQ(after.ordered_reduce_scatter - before.ordered_reduce_scatter,
+              plan.reductions.ordered_reduce_scatter);
+    EXPECT_EQ(after.exchange_partial_sums - before.exchange_partial_sums,
+              plan.replicas.exchange_partial_sums);
 
     const MemoryPlan bytes = memory_plan(here.layout, here.lanes, policy);
     EXPECT_EQ(here.symmetric.planned_bytes(), bytes.symmetric_bytes());
@@ -289,8 +291,9 @@ class Bench {
     comm::Wire sum;
     for (auto* group : {all.gathers.get(), all.reductions.get(), all.replicas.get()}) {
       group->barrier();
-      sum.all_gather += group->wire().all_gather, sum.fold_leaves += group->wire().fold_leaves;
-      sum.exchange_nodes += group->wire().exchange_nodes;
+      sum.all_gather += group->wire().all_gather,
+          sum.ordered_reduce_scatter += group->wire().ordered_reduce_scatter;
+      sum.exchange_partial_sums += group->wire().exchange_partial_sums;
     }
     return sum;
   }

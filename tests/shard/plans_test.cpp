@@ -77,7 +77,7 @@ TEST(WirePlan, AgreesWithTheFormulasForLlama2OfSevenBillion) {
                                                       [](const WirePlan&w) { return w.gathers.total(); });
     EXPECT_LT(once_where_it_stays, twice);
     EXPECT_GT(once_where_it_stays, 0.94 * twice);
-    // Replicas exchange tree nodes in fp32, once per step; then HYBRID gathers sums, HFSDP new parameters.
+    // Replicas exchange partial sums in fp32, once per step; then HYBRID gathers sums, HFSDP new parameters.
     expect_close(mean_over_node(Strategy::hybrid_shard, R, policy, k,
                                 [](const WirePlan& w) { return w.replicas.total(); }),
                  2 * (n / S) * nodes * outer);
@@ -106,7 +106,7 @@ TEST(WirePlan, MicroStepsRepeatTheShardGroupsWorkAndNotTheReplicas) {
     return wire_plan(layout, LanePlan(micro_batches, 2, 2, 2), policy);
   };
   const WirePlan one = plan(4), three = plan(12);
-  EXPECT_EQ(three.reductions.fold_leaves, 3 * one.reductions.fold_leaves);
+  EXPECT_EQ(three.reductions.ordered_reduce_scatter, 3 * one.reductions.ordered_reduce_scatter);
   EXPECT_EQ(three.replicas, one.replicas);
   EXPECT_LT(three.gathers.all_gather, 3 * one.gathers.all_gather) << "embedding and head are gathered once";
 }

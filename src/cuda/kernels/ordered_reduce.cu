@@ -1,4 +1,4 @@
-#include "src/cuda/kernels/fold.hpp"
+#include "src/cuda/kernels/ordered_reduce.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -47,7 +47,8 @@ HOLDFAST_DEVICE void add(float* sum, const Terms& terms, int count, bool first, 
 
 template <class T>
 __global__ void __launch_bounds__(threads)
-    fold_kernel(float* sum, const Terms terms, int count, std::int64_t elements, bool first, bool aligned) {
+    ordered_reduce_kernel(float* sum, const Terms terms, int count, std::int64_t elements, bool first,
+                          bool aligned) {
   constexpr int pack = Pack<T>::size;
   const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) * pack;
   const std::int64_t left = elements - at;
@@ -58,23 +59,23 @@ __global__ void __launch_bounds__(threads)
     add<T, false>(sum, terms, count, first, at, left);
 }
 
-void declare_fold(Runtime& runtime, StreamHandle stream, const Access& sum, const Terms& terms,
-                  std::size_t count, std::int64_t term_bytes) {
+void declare_ordered_reduce(Runtime& runtime, StreamHandle stream, const Access& sum, const Terms& terms,
+                            std::size_t count, std::int64_t term_bytes) {
   const auto all = [&]<std::size_t... i>(std::index_sequence<i...>) {
-    runtime.declare(stream, "fold", {sum, reads(terms.at[i], i < count ? term_bytes : 0)...});
+    runtime.declare(stream, "ordered_reduce", {sum, reads(terms.at[i], i < count ? term_bytes : 0)...});
   };
   all(std::make_index_sequence<max_terms>());
 }
 
 }  // namespace
 
-void fold(Runtime& runtime, StreamHandle stream, float* sum, std::span<const void* const> terms,
-          kernels::DType type, std::int64_t count, bool first) {
-  expects(count >= 0, "fold: a number of elements");
+void ordered_reduce(Runtime& runtime, StreamHandle stream, float* sum, std::span<const void* const> terms,
+                    kernels::DType type, std::int64_t count, bool first) {
+  expects(count >= 0, "ordered_reduce: a number of elements");
   if (count == 0) return;
   with_element(type, [&]<class T>() {
     const std::int64_t per_block = threads * Pack<T>::size, blocks = (count + per_block - 1) / per_block;
-    expects(blocks < std::int64_t{1} << 31, "fold: blocks are counted in 31 bits");
+    expects(blocks < std::int64_t{1} << 31, "ordered_reduce: blocks are counted in 31 bits");
     for (std::size_t at = 0; at < terms.size(); at += max_terms) {
       Terms part{};
       const std::size_t n = std::min<std::size_t>(max_terms, terms.size() - at);
@@ -82,8 +83,8 @@ void fold(Runtime& runtime, StreamHandle stream, float* sum, std::span<const voi
       bool aligned = reinterpret_cast<std::uintptr_t>(sum) % 16 == 0;
       for (std::size_t term = 0; term < n; ++term)
         aligned = aligned && reinterpret_cast<std::uintptr_t>(part.at[term]) % 16 == 0;
-      declare_fold(runtime, stream, {sum, count * 4, true}, part, n, count * bytes_of(type));
-      SIMT_LAUNCH(fold_kernel<T>, static_cast<unsigned>(blocks), threads, stream, sum, part,
+      declare_ordered_reduce(runtime, stream, {sum, count * 4, true}, part, n, count * bytes_of(type));
+      SIMT_LAUNCH(ordered_reduce_kernel<T>, static_cast<unsigned>(blocks), threads, stream, sum, part,
                   static_cast<int>(n), count, first && at == 0, aligned);
     }
   });
