@@ -474,17 +474,17 @@ stage_speed() {
   if wanted "1.5B s4096 bf16, PyTorch"; then
     torch --shape vocabulary=32000,width=2048,layers=28,heads=16,kv_heads=16,ffn=5504,sequence=4096 --global-batch 4 --micro-batch 2
   fi
-  if wanted "Llama-2-7B s4096 bf16"; then speed llama2-7b 4096 8 1 42.86 46.08 train.recompute=selective; fi
+  if wanted "Llama-2-7B s4096 bf16"; then speed llama2-7b 4096 8 1 42.86 46.08 train.activation_checkpointing=selective; fi
   if wanted "Llama-2-7B s4096 bf16, free"; then
-    speed llama2-7b 4096 8 1 42.86 46.08 train.recompute=selective train.deterministic=false
+    speed llama2-7b 4096 8 1 42.86 46.08 train.activation_checkpointing=selective train.deterministic=false
   fi
   if wanted "Llama-2-7B s4096 8-bit"; then
-    speed llama2-7b 4096 8 1 42.86 46.08 train.recompute=selective precision.products=fp8
+    speed llama2-7b 4096 8 1 42.86 46.08 train.activation_checkpointing=selective precision.products=fp8
   fi
   if wanted "Llama-2-7B s4096 bf16, PyTorch"; then torch --shape "$seven" --global-batch 8 --micro-batch 1 --steps 3 --warmup 2; fi
   # With fp32 moments it needs 152 GB.
   if wanted "Llama-3-8B s8192 bf16, bf16 moments"; then
-    speed llama3-8b 8192 4 1 51.47 57.91 train.recompute=full precision.moments=bf16
+    speed llama3-8b 8192 4 1 51.47 57.91 train.activation_checkpointing=full precision.moments=bf16
   fi
 }
 

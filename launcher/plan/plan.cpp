@@ -106,7 +106,7 @@ void refuse_activations(const Memory& memory, const ClusterFacts& facts) {
               fmt::format("a rank's activations need about {} but {} has {}", bytes_text(memory.activations),
                           facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
               fmt::format("everything else needs {}", bytes_text(memory.needed() - memory.activations)),
-              "Set train.recompute = \"full\", or train.micro_batch or train.sequence lower?");
+              "Set train.activation_checkpointing = \"full\", or train.micro_batch or train.sequence lower?");
 }
 
 void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {

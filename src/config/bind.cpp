@@ -178,7 +178,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "accumulation lanes (results depend on it); 0: one per micro-batch", at_least(0));
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
-  t.add("train.recompute", &C::train, &Train::recompute, "what the backward pass computes again");
+  t.add("train.activation_checkpointing", &C::train, &Train::activation_checkpointing,
+        "what the backward pass computes again");
   t.add("train.device", &C::train, &Train::device, "auto, cpu or cuda");
   t.add("train.deterministic", &C::train, &Train::deterministic, "the same bits at every run on a GPU");
 

@@ -12,7 +12,7 @@ enum class Strategy { no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp }
 enum class Precision { fp32, bf16, automatic };
 enum class Products { bf16, fp8 };
 enum class Scaling { delayed, current };
-enum class Recompute { none, selective, attention, full };
+enum class ActivationCheckpointing { none, selective, attention, full };
 enum class Schedule { cosine, linear, constant, wsd };
 enum class GuardAction { report, stop, skip, rollback };
 enum class Device { automatic, cpu, cuda };
@@ -129,7 +129,7 @@ struct Train {
   std::uint64_t seed = 1;  ///< of the initial weights
   /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
   /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.
-  Recompute recompute = Recompute::none;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   Device device = Device::automatic;  ///< auto: a GPU where there is one that can be used
   bool deterministic =
       true;  ///< on a GPU: the same bits at every run; false: faster, and no two runs are the same

@@ -70,8 +70,8 @@ void NcclGroup::set_up(comm::Communicator& host) {
   } catch (const Error& error) {
     failure.emplace(Exit::runtime, "no room on the GPU for what comes from other nodes",
                     fmt::format("{} MiB for {}; {}", 2 * half_ >> 20, facts().name, error.problem()),
-                    "Use a smaller micro-batch, recompute more, or shard over more ranks; is another process "
-                    "on this GPU?");
+                    "Use a smaller micro-batch, checkpoint more activations, or shard over more ranks; is "
+                    "another process on this GPU?");
   }
   agree(host, failure, "no memory for what comes from other nodes");
   connect(host);

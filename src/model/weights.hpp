@@ -8,11 +8,11 @@
 //   head       acquire(L+1), weight()..., gradient()..., reduce(L+1), release(L+1)
 //   backward   acquire(u), weight()..., gradient()..., reduce(u), release(u)              for u = L..1
 //   embedding  gradient(), reduce(0)                                                      no weights needed
-// The order is the same for every mode of recomputation. An evaluation ends with the head, without gradient()
-// and reduce(). Whatever is frozen, every reduce() is called. Tied embeddings: the head reads the embedding,
-// so unit 0 is acquired a second time around the head, and the embedding's gradient is begun there (head part
-// replaced) and completed at the end (embedding part added): its buffer must live from the head to reduce(0),
-// while gradients of other units come and go.
+// The order is the same for every mode of activation checkpointing. An evaluation ends with the head, without
+// gradient() and reduce(). Whatever is frozen, every reduce() is called. Tied embeddings: the head reads the
+// embedding, so unit 0 is acquired a second time around the head, and the embedding's gradient is begun there
+// (head part replaced) and completed at the end (embedding part added): its buffer must live from the head to
+// reduce(0), while gradients of other units come and go.
 //
 // Types: weights are of the type that the transformer was made for (model::Options::activations), gradients
 // always fp32.

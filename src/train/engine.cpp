@@ -33,7 +33,7 @@ model::Options options_of(const config::RunConfig& c) {
           c.train.sequence,
           type_of(c.precision.parameters),
           type_of(c.precision.buffers),
-          c.train.recompute,
+          c.train.activation_checkpointing,
           c.precision.products,
           c.fp8.scaling,
           c.train.seed};

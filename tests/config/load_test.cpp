@@ -36,7 +36,7 @@ nodes = 4
 command = ["sleep", "1"]
 [train]
 seed = 9007199254740993
-recompute = "attention"
+activation_checkpointing = "attention"
 [shard]
 strategy = "hfsdp"
 keep_gathered = "0,3"
@@ -58,7 +58,7 @@ flight_recorder = false
   EXPECT_EQ(c.cluster.nodes, 4);
   EXPECT_EQ(c.rank.command, (std::vector<std::string>{"sleep", "1"}));
   EXPECT_EQ(c.train.seed, 9007199254740993u);
-  EXPECT_EQ(c.train.recompute, Recompute::attention);
+  EXPECT_EQ(c.train.activation_checkpointing, ActivationCheckpointing::attention);
   EXPECT_EQ(c.shard.strategy, Strategy::hfsdp);
   EXPECT_EQ(c.shard.keep_gathered, "0,3");
   EXPECT_EQ(c.precision.parameters, Precision::bf16);
@@ -340,7 +340,7 @@ TEST(Load, EveryChoiceHasItsNameAndComesBack) {
   }
   EXPECT_EQ(name_of(Strategy::shard_grad_op), "shard_grad_op");
   EXPECT_EQ(name_of(Precision::bf16), "bf16");
-  EXPECT_EQ(name_of(Recompute::full), "full");
+  EXPECT_EQ(name_of(ActivationCheckpointing::full), "full");
   EXPECT_EQ(name_of(Schedule::constant), "constant");
   EXPECT_EQ(name_of(GuardAction::skip), "skip");
 }

@@ -8,7 +8,7 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 using enum config::Projection;
 
 config::ModelShape with_adapters(config::ModelShape shape, std::initializer_list<config::Projection> layers,
@@ -169,10 +169,9 @@ TEST(AdapterBits, DependOnTheSamplesAlone) {
       const auto shape = everywhere(small, dropout);
       const TestBatch b = make_batch(shape, 2, 700, false);
       std::vector<std::vector<Floats>> gradients;
-      for (const Recompute mode :
-           {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full}) {
+      for (const Mode mode : {Mode::none, Mode::selective, Mode::attention, Mode::full}) {
         Pair w(shape, type);
-        Stand stand(shape, options_of(2, 700, type, mode), mode == Recompute::none ? 1 : 2);
+        Stand stand(shape, options_of(2, 700, type, mode), mode == Mode::none ? 1 : 2);
         model::Batch batch = b.batch();
         batch.first_sample = 41;
         loss_of(stand.transformer, w.adapted, batch);

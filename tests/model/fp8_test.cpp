@@ -10,7 +10,7 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 using config::Scaling;
 using model::Fp8Scaling;
 
@@ -20,8 +20,8 @@ config::ModelShape shape_of(bool qwen = false) {
   s.qkv_bias = s.tied_embeddings = qwen;
   return s;
 }
-model::Options fp8_options(Scaling scaling, Recompute recompute = Recompute::none) {
-  model::Options o = options_of(2, 72, DType::bf16, recompute);
+model::Options fp8_options(Scaling scaling, Mode activation_checkpointing = Mode::none) {
+  model::Options o = options_of(2, 72, DType::bf16, activation_checkpointing);
   o.products = config::Products::fp8, o.scaling = scaling;
   return o;
 }
@@ -90,7 +90,7 @@ TEST_P(Fp8MicroBatch, RecomputationThreadsAndEvaluationsChangeNoBit) {
   for (const bool qwen : {false, true}) {
     const auto shape = shape_of(qwen);
     const Result want = second_micro_batch(shape, fp8_options(GetParam()));
-    for (const Recompute mode : {Recompute::selective, Recompute::attention, Recompute::full})
+    for (const Mode mode : {Mode::selective, Mode::attention, Mode::full})
       EXPECT_EQ(second_micro_batch(shape, fp8_options(GetParam(), mode)), want) << static_cast<int>(mode);
     EXPECT_EQ(second_micro_batch(shape, fp8_options(GetParam()), 1, true), want);
     if (!qwen) {
@@ -110,7 +110,7 @@ TEST_P(Fp8MicroBatch, FrozenWeightsCostNothingAndChangeNoOther) {
 }
 
 TEST_P(Fp8MicroBatch, MemoryIsWhatThePlanSays) {
-  for (const Recompute mode : {Recompute::none, Recompute::full}) {
+  for (const Mode mode : {Mode::none, Mode::full}) {
     auto shape = shape_of();
     shape.layers = 4;
     const auto options = fp8_options(GetParam(), mode);

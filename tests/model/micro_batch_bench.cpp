@@ -1,5 +1,5 @@
-// How fast a micro-batch is and how much it keeps, by type and by mode of recomputation: printed, never
-// judged, because machines and their neighbours differ.
+// How fast a micro-batch is and how much it keeps, by type and by mode of activation checkpointing: printed,
+// never judged, because machines and their neighbours differ.
 #include <gtest/gtest.h>
 
 #include "src/base/clock.hpp"
@@ -8,7 +8,7 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 
 constexpr const char* mode_names[] = {"none", "selective", "attention", "full"};
 
@@ -30,11 +30,12 @@ void measure(const char* name, const config::ModelShape& shape, const model::Opt
   const auto count = static_cast<double>(options.tokens()),
              parameters = static_cast<double>(config::parameters_of(shape));
   std::printf(
-      "%-6s %d x %4d tokens, %s, recompute %-9s %d threads: %8.2f ms, %8.0f tokens/s, %7.1f GFLOP/s, "
+      "%-6s %d x %4d tokens, %s, checkpointing %-9s %d threads: %8.2f ms, %8.0f tokens/s, %7.1f GFLOP/s, "
       "activations %7.1f MB\n",
       name, options.micro_batch, options.sequence, std::string(name_of(options.activations)).c_str(),
-      mode_names[static_cast<std::size_t>(options.recompute)], threads, best * 1e3, count / best,
-      6 * parameters * count / best * 1e-9, static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
+      mode_names[static_cast<std::size_t>(options.activation_checkpointing)], threads, best * 1e3,
+      count / best, 6 * parameters * count / best * 1e-9,
+      static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
 }
 
 TEST(Bench, MicroBatch) {
@@ -44,8 +45,7 @@ TEST(Bench, MicroBatch) {
   for (const DType type : {DType::fp32, DType::bf16}) {
     MemoryWeights weights(small, 1, type);
     for (const int threads : {1, 2}) measure("small", small, options_of(1, 256, type), threads, weights, 12);
-    for (const Recompute mode :
-         {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full})
+    for (const Mode mode : {Mode::none, Mode::selective, Mode::attention, Mode::full})
       measure("small", small, options_of(4, 256, type, mode), 2, weights, 12);
   }
 }
@@ -55,7 +55,7 @@ TEST(Bench, MicroBatchOf124MParameters) {
   shape.vocabulary = 50304, shape.width = 768, shape.layers = 12, shape.heads = shape.kv_heads = 12,
   shape.ffn = 2048, shape.max_sequence = 1024, shape.tied_embeddings = true;
   MemoryWeights weights(shape, 1, DType::bf16);
-  for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full})
+  for (const Mode mode : {Mode::none, Mode::selective, Mode::attention, Mode::full})
     measure("124M", shape, options_of(1, 1024, DType::bf16, mode), 2, weights, 3);
 }
 

@@ -39,11 +39,12 @@ model::LossSum evaluation_of(Transformer&& transformer, model::Weights& weights,
   return transformer.take_loss();
 }
 
-inline model::Options options_of(int micro_batch, int sequence, DType activations = DType::fp32,
-                                 config::Recompute recompute = config::Recompute::none) {
+inline model::Options options_of(
+    int micro_batch, int sequence, DType activations = DType::fp32,
+    config::ActivationCheckpointing activation_checkpointing = config::ActivationCheckpointing::none) {
   model::Options o;
   o.micro_batch = micro_batch, o.sequence = sequence;
-  o.activations = activations, o.recompute = recompute;
+  o.activations = activations, o.activation_checkpointing = activation_checkpointing;
   return o;
 }
 

@@ -129,12 +129,13 @@ TEST(Transformer, TokensWithTheirSuccessorsAsLabels) {
 }
 
 TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
-  for (const auto& [tied, recompute] :
-       {std::pair(false, config::Recompute::none), std::pair(true, config::Recompute::none),
-        std::pair(false, config::Recompute::selective), std::pair(true, config::Recompute::full)}) {
+  for (const auto& [tied, mode] : {std::pair(false, config::ActivationCheckpointing::none),
+                                   std::pair(true, config::ActivationCheckpointing::none),
+                                   std::pair(false, config::ActivationCheckpointing::selective),
+                                   std::pair(true, config::ActivationCheckpointing::full)}) {
     const auto shape = micro(tied);
     MemoryWeights w(shape, 1);
-    Stand stand(shape, options_of(1, 4, DType::fp32, recompute));
+    Stand stand(shape, options_of(1, 4, DType::fp32, mode));
     std::string progress;
     stand.transformer.on_progress([&](model::Phase phase, int unit) {
       progress += phase == model::Phase::forward ? "f" : "b";
@@ -156,10 +157,10 @@ TEST(Transformer, AllocatesNothingAfterItsFirstMicroBatch) {
   const Tokens tokens(16, 3);
   const TestBatch b = make_batch(shape, 2, 7, true);
   for (const DType type : {DType::fp32, DType::bf16})
-    for (const auto recompute : {config::Recompute::none, config::Recompute::full}) {
+    for (const auto mode : {config::ActivationCheckpointing::none, config::ActivationCheckpointing::full}) {
       MemoryWeights w(shape, 1, type);
       PlainWeights plain(w);  // MemoryWeights keeps a diary
-      Stand stand(shape, options_of(2, 7, type, recompute));
+      Stand stand(shape, options_of(2, 7, type, mode));
       stand.transformer.forward_backward(plain, tokens);
       EXPECT_EQ(stand.arena.used_bytes(), stand.arena.planned_bytes());
       const long before = allocations;
@@ -178,7 +179,7 @@ TEST(Transformer, AFrozenTensorChangesNoOtherGradient) {
     shape.qkv_bias = true;
     const TestBatch b = make_batch(shape, 2, 7, true);
     MemoryWeights free = lively(shape);
-    Stand stand(shape, options_of(2, 7, DType::fp32, config::Recompute::selective));
+    Stand stand(shape, options_of(2, 7, DType::fp32, config::ActivationCheckpointing::selective));
     const auto loss = loss_of(stand.transformer, free, b.batch()).sum;
     const int count = static_cast<int>(free.stored.size());
     for (int which = 0; which <= count; ++which) {

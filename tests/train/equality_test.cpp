@@ -6,23 +6,25 @@ namespace {
 
 class Equality : public TrainingFixture {};
 
-/// The part of scripts/bits_matrix.sh that there is always time for: every strategy, recomputation mode,
-/// prefetch depth and way of keeping units, in both types.
+/// The part of scripts/bits_matrix.sh that there is always time for: every strategy, mode of activation
+/// checkpointing, prefetch depth and way of keeping units, in both types.
 TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   const std::vector<std::pair<int, Sets>> layouts = {
-      {1, {"shard.strategy=no_shard", "train.recompute=selective"}},
-      {1, {"shard.strategy=full_shard", "train.recompute=full"}},
-      {2, {"shard.strategy=no_shard", "train.recompute=attention"}},
+      {1, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}},
+      {1, {"shard.strategy=full_shard", "train.activation_checkpointing=full"}},
+      {2, {"shard.strategy=no_shard", "train.activation_checkpointing=attention"}},
       {2, {"shard.strategy=full_shard", "shard.prefetch_forward=0", "shard.prefetch_backward=3"}},
-      {2, {"shard.strategy=shard_grad_op", "train.recompute=full", "shard.keep_across_micro_steps=true"}},
+      {2,
+       {"shard.strategy=shard_grad_op", "train.activation_checkpointing=full",
+        "shard.keep_across_micro_steps=true"}},
       {2, {"shard.strategy=hfsdp", "shard.group=1"}},
-      {2, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=selective"}},
+      {2, {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=selective"}},
       {4, {"shard.strategy=no_shard"}},
       {4, {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"}},
       {4, {"shard.strategy=full_shard", "shard.keep_gathered=1", "shard.gathered_limit=1"}},
-      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=full"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=full"}},
       {4, {"shard.strategy=hfsdp", "shard.group=2", "shard.prefetch_forward=3"}},
-      {8, {"shard.strategy=hybrid_shard", "shard.group=4", "train.recompute=attention"}},
+      {8, {"shard.strategy=hybrid_shard", "shard.group=4", "train.activation_checkpointing=attention"}},
       {8, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=all"}},
       {8, {"shard.strategy=shard_grad_op"}},
   };

@@ -36,10 +36,12 @@ class Fp8Training : public TrainingFixture {
 
 TEST_F(Fp8Training, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   const std::vector<std::pair<int, Sets>> layouts = {
-      {1, {"shard.strategy=full_shard", "train.recompute=full"}},
-      {2, {"shard.strategy=no_shard", "train.recompute=attention"}},
-      {2, {"shard.strategy=full_shard", "train.recompute=selective", "shard.prefetch_backward=3"}},
-      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=full"}},
+      {1, {"shard.strategy=full_shard", "train.activation_checkpointing=full"}},
+      {2, {"shard.strategy=no_shard", "train.activation_checkpointing=attention"}},
+      {2,
+       {"shard.strategy=full_shard", "train.activation_checkpointing=selective",
+        "shard.prefetch_backward=3"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=full"}},
       {4, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=1"}},
   };
   for (const std::string scaling : {"delayed", "current"}) {

@@ -60,7 +60,8 @@ TEST(LocalIdentity, FollowsFromEverySettingThatDecidesBitsAndFromNoOther) {
   EXPECT_EQ(hash([](auto& c) { c.checkpoint.every = 7; }), plain);
   EXPECT_EQ(hash([](auto& c) { c.run.resume = "none"; }), plain);
   EXPECT_EQ(hash([](auto& c) { c.shard.prefetch_forward = 3; }), plain);
-  EXPECT_EQ(hash([](auto& c) { c.train.recompute = config::Recompute::full; }), plain);
+  EXPECT_EQ(hash([](auto& c) { c.train.activation_checkpointing = config::ActivationCheckpointing::full; }),
+            plain);
   EXPECT_NE(hash([](auto& c) { c.train.seed = 7; }), plain);
   EXPECT_NE(hash([](auto& c) { c.train.steps = 7; }), plain) << "the learning rate may depend on it";
   EXPECT_NE(hash([](auto& c) { c.optim.lr = 7; }), plain);

@@ -13,8 +13,8 @@
 namespace holdfast::launcher {
 namespace {
 
+using config::ActivationCheckpointing;
 using config::Precision;
-using config::Recompute;
 using config::Strategy;
 
 config::ModelShape odd_shape() {
@@ -102,19 +102,25 @@ TEST(Memory, ActivationsAreThoseOfTheTransformer) {
     Products products = Products::bf16;
     Scaling scaling = Scaling::delayed;
   };
-  for (const auto& name : config::names_of<Recompute>())
+  for (const auto& name : config::names_of<ActivationCheckpointing>())
     for (const auto& [type, products, scaling] :
          {Numbers{Precision::fp32}, Numbers{Precision::bf16}, Numbers{Precision::bf16, Products::fp8},
           Numbers{Precision::bf16, Products::fp8, Scaling::current}}) {
       config::RunConfig c;
       c.precision.products = products, c.fp8.scaling = scaling;
-      c.train.recompute = *config::choice_called<Recompute>(name);
+      c.train.activation_checkpointing = *config::choice_called<ActivationCheckpointing>(name);
       c.precision.parameters = type;
       c.train.micro_batch = 2, c.train.sequence = 512;
       const auto shape = config::load_model("llama-124m");
       const auto dtype = type == Precision::bf16 ? tensor::DType::bf16 : tensor::DType::fp32;
-      const model::Options options{c.train.micro_batch, c.train.sequence, dtype,   tensor::DType::fp32,
-                                   c.train.recompute,   products,         scaling, 1};
+      const model::Options options{c.train.micro_batch,
+                                   c.train.sequence,
+                                   dtype,
+                                   tensor::DType::fp32,
+                                   c.train.activation_checkpointing,
+                                   products,
+                                   scaling,
+                                   1};
       const auto estimate = static_cast<double>(activation_bytes(c, shape));
       const auto real = static_cast<double>(model::activation_bytes(shape, options, 0));
       EXPECT_NEAR(estimate / real, 1, 1e-3) << name;

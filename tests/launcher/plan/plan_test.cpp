@@ -217,7 +217,7 @@ TEST(Plan, TypesAndStrategiesChangeTheBytesTheyShould) {
 
   std::int64_t before = base.activations + 1;
   for (const char* mode : {"none", "selective", "attention", "full"}) {
-    const auto bytes = memory({std::string("train.recompute=") + mode}).activations;
+    const auto bytes = memory({std::string("train.activation_checkpointing=") + mode}).activations;
     EXPECT_LT(bytes, before) << mode;
     before = bytes;
   }
