@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t fp32 = 4;
 constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
 constexpr std::int64_t line = 64;             // as every buffer begins
-constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the room of its unit
+constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the buffer of its unit
 constexpr std::int64_t gpu_reserve =
     1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
 
@@ -57,7 +57,7 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
   return out;
 }
 
-/// Rooms for gathered units: one each for embedding, head and kept blocks, and a ring for the other blocks,
+/// Gather buffers: one each for embedding, head and kept blocks, and a ring for the other blocks,
 /// with room for the one in use and those gathered ahead. Unsharded units need none.
 std::int64_t gathered_bytes(const config::Shard& shard, const std::vector<std::int64_t>& units,
                             std::int64_t type_bytes, bool gathers) {

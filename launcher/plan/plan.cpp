@@ -58,7 +58,7 @@ void place_nodes(Plan& plan, const ClusterFacts& facts, const std::vector<std::s
 void place_ranks(Plan& plan, const ClusterFacts& facts) {
   for (int rank = 0; rank < plan.world(); ++rank) {
     const int local = rank % plan.ranks_per_node;
-    const auto& gpu = facts.slots.at(static_cast<std::size_t>(local));
+    const auto& gpu = facts.gpus.at(static_cast<std::size_t>(local));
     plan.ranks.push_back({rank, rank / plan.ranks_per_node, local, rank / plan.group_size,
                           rank % plan.group_size, gpu.gpu, gpu.nic, gpu.numa, gpu.rail});
   }
@@ -79,7 +79,7 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   };
   std::string devices;
   for (int local = 0; local < ranks_per_node; ++local) {
-    const auto& nic = facts.slots.at(static_cast<std::size_t>(local)).nic;
+    const auto& nic = facts.gpus.at(static_cast<std::size_t>(local)).nic;
     if (!nic.empty()) devices += (devices.empty() ? "" : ",") + nic;
   }
   if (facts.gpu != "none") {
@@ -91,8 +91,8 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   return out;
 }
 
-/// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One slot of the
-/// local level is the state itself.
+/// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One snapshot
+/// buffer of the local level is the state itself.
 std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
   if (facts.gpu != "none" || !plan.local.folder.starts_with("/dev/shm")) return 0;
   return plan.local.node_bytes / plan.ranks_per_node - plan.memory.state.parameters -

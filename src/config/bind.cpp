@@ -369,13 +369,13 @@ std::vector<Setting<ScalableUnit>> make_unit_settings() {
   return std::move(t.settings);
 }
 
-std::vector<Setting<GpuSlot>> make_gpu_settings() {
-  Table<GpuSlot> t;
-  t.add("gpu.gpu", &GpuSlot::gpu, "index on the node", at_least(0));
-  t.add("gpu.nic", &GpuSlot::nic, "nearest RDMA device; empty: none");
-  t.add("gpu.netdev", &GpuSlot::netdev, "its network interface");
-  t.add("gpu.numa", &GpuSlot::numa, "NUMA node of both", at_least(0));
-  t.add("gpu.rail", &GpuSlot::rail, "leaf switch of the unit that the NIC hangs on", at_least(0));
+std::vector<Setting<GpuFacts>> make_gpu_settings() {
+  Table<GpuFacts> t;
+  t.add("gpu.gpu", &GpuFacts::gpu, "index on the node", at_least(0));
+  t.add("gpu.nic", &GpuFacts::nic, "nearest RDMA device; empty: none");
+  t.add("gpu.netdev", &GpuFacts::netdev, "its network interface");
+  t.add("gpu.numa", &GpuFacts::numa, "NUMA node of both", at_least(0));
+  t.add("gpu.rail", &GpuFacts::rail, "leaf switch of the scalable unit that the NIC hangs on", at_least(0));
   return std::move(t.settings);
 }
 
@@ -401,7 +401,7 @@ const std::vector<Setting<ScalableUnit>>& unit_settings() {
   static const auto settings = make_unit_settings();
   return settings;
 }
-const std::vector<Setting<GpuSlot>>& gpu_settings() {
+const std::vector<Setting<GpuFacts>>& gpu_settings() {
   static const auto settings = make_gpu_settings();
   return settings;
 }

@@ -237,14 +237,14 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
   launch([&] {
     for (const Piece& piece : round_) {
       const Extent& tensor = call.tensors[piece.tensor];
-      const std::int64_t size_of = bytes_of(tensor.type), slot = aligned(piece.count * size_of);
+      const std::int64_t size_of = bytes_of(tensor.type), array_bytes = aligned(piece.count * size_of);
       const std::int64_t mine = count_of(piece, me());
       int before = 0;  // arrays of members before `peer`
       for (int peer = 0; peer < size(); ++peer) {
         const int arrays = call.arrays_of[static_cast<std::size_t>(peer)];
         if (peer != me() && mine > 0)
           for (int k = 0; k < arrays; ++k)
-            nccl_.receive(comm_, stream_.handle(), inbox + (before + k) * slot, mine * size_of, peer);
+            nccl_.receive(comm_, stream_.handle(), inbox + (before + k) * array_bytes, mine * size_of, peer);
         before += arrays;
         const std::int64_t theirs = count_of(piece, peer);
         if (peer == me() || theirs == 0) continue;
@@ -253,7 +253,7 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
         for (int k = 0; k < call.arrays_of[static_cast<std::size_t>(me())]; ++k)
           nccl_.send(comm_, stream_.handle(), from + k * call.stride * size_of, theirs * size_of, peer);
       }
-      inbox += before * slot;
+      inbox += before * array_bytes;
     }
   });
 }
@@ -261,7 +261,7 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
 void NcclGroup::reduce_round(const Exchange& call, const std::byte* inbox) {
   for (const Piece& piece : round_) {
     const Extent& tensor = call.tensors[piece.tensor];
-    const std::int64_t size_of = bytes_of(tensor.type), slot = aligned(piece.count * size_of);
+    const std::int64_t size_of = bytes_of(tensor.type), array_bytes = aligned(piece.count * size_of);
     const std::int64_t mine = std::clamp<std::int64_t>(part_of(tensor, me()) - piece.first, 0, piece.count);
     int arrays = 0;
     for (int count : call.arrays_of) arrays += count;
@@ -273,13 +273,13 @@ void NcclGroup::reduce_round(const Exchange& call, const std::byte* inbox) {
           sources_.push_back(member == me()
                                  ? static_cast<const std::byte*>(tensor.data) +
                                        (me() * tensor.part + piece.first + first + k * call.stride) * size_of
-                                 : inbox + (before + k) * slot + first * size_of);
+                                 : inbox + (before + k) * array_bytes + first * size_of);
         before += call.arrays_of[static_cast<std::size_t>(member)];
       }
       call.reducer->reduce(reductions_, static_cast<int>(piece.tensor), piece.first + first,
                            std::min(call.largest, mine - first), sources_);
     }
-    inbox += arrays * slot;
+    inbox += arrays * array_bytes;
   }
 }
 

@@ -25,7 +25,7 @@ class Weights {
   virtual void acquire(int unit) = 0;
   /// Stored tensor, rows x cols, row-major without gaps. Valid from acquire() to release() of its unit.
   virtual const void* weight(int stored) = 0;
-  /// Compute has passed: the unit's room may be used for another.
+  /// Compute has passed: the unit's gather buffer may be used for another.
   virtual void release(int unit) = 0;
   /// Where the micro-batch's gradient of a whole stored tensor goes. The model overwrites it, once per
   /// micro-batch. Valid until reduce() of its unit. Null: the tensor is frozen and its gradient is not

@@ -29,13 +29,13 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   auto elements_of = [&](int unit) { return layout.unit_elements[static_cast<std::size_t>(unit)]; };
   MemoryPlan out;
   if (gathers(layout, policy)) {
-    const Rooms rooms = rooms_of(layout.layers, policy);
-    out.rooms.assign(static_cast<std::size_t>(rooms.count), 0);
-    for (int r = rooms.ring_first; r < rooms.count; ++r)
-      out.rooms[static_cast<std::size_t>(r)] = round_up(elements_of(1) * wire, page);
+    const GatherBuffers buffers = gather_buffers_of(layout.layers, policy);
+    out.gather_buffers.assign(static_cast<std::size_t>(buffers.count), 0);
+    for (int r = buffers.ring_first; r < buffers.count; ++r)
+      out.gather_buffers[static_cast<std::size_t>(r)] = round_up(elements_of(1) * wire, page);
     for (int unit = 0; unit < layout.units(); ++unit)
-      if (const int own = rooms.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
-        out.rooms[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
+      if (const int own = buffers.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
+        out.gather_buffers[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
   }
   for (int unit = 0; unit < layout.units(); ++unit)
     out.gradients[gradient_buffer_of(unit, layout.layers)] =
@@ -60,7 +60,7 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
 }
 
 std::int64_t MemoryPlan::symmetric_bytes() const {
-  return std::accumulate(rooms.begin(), rooms.end(), std::int64_t{0}) +
+  return std::accumulate(gather_buffers.begin(), gather_buffers.end(), std::int64_t{0}) +
          std::accumulate(std::begin(gradients), std::end(gradients), std::int64_t{0}) + accumulators +
          (published_is_symmetric ? published : 0);
 }

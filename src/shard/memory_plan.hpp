@@ -22,7 +22,7 @@ GradientBuffer gradient_buffer_of(int unit, int layers);
 /// Bytes of each buffer; 0: not needed.
 struct MemoryPlan {
   // symmetric
-  std::vector<std::int64_t> rooms;                ///< of gathered units, see Rooms
+  std::vector<std::int64_t> gather_buffers;       ///< see GatherBuffers
   std::int64_t gradients[gradient_buffers] = {};  ///< whole gradients of one micro-batch, fp32
   std::int64_t accumulators = 0;                  ///< LanePlan::accumulators() slice arenas, fp32
   std::int64_t published = 0;  ///< slice arena in the parameter type; symmetric under HFSDP only

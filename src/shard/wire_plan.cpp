@@ -12,9 +12,9 @@ std::int64_t gather_bytes(const Layout& layout, const Policy& policy, int micro_
     of_unit[static_cast<std::size_t>(s.unit)] +=
         s.slice.count * tensor::bytes_of(policy.parameters) * (layout.mesh.group - 1);
   std::int64_t sum = 0;
-  for (const Gather& gather :
-       schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms_of(layout.layers, policy), policy)
-           .gathers)
+  for (const Gather& gather : schedule_of(uses_of(layout.layers, layout.tied, micro_steps),
+                                          gather_buffers_of(layout.layers, policy), policy)
+                                  .gathers)
     sum += of_unit[static_cast<std::size_t>(gather.unit)];
   return sum;
 }

@@ -84,7 +84,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
   const bool offload = setup.config.shard.offload == config::Offload::moments;
   const auto local_folder = local_folder_of(setup);
-  if (!device.is_host() || !local_folder) {  // else they lie in slots
+  if (!device.is_host() || !local_folder) {  // else they lie in snapshot buffers
     parameters_.commit(device.allocate(parameters_.planned_bytes(), "the parameters"));
     moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
                             : device.allocate(moments_.planned_bytes(), "the moments"));
@@ -96,7 +96,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   base_ = fill_frozen(setup, layout_, policy_, weights_, stream_, world);
   require_one_identity(world, numerics());
   local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
-  slot_shape_ = slot_shape_of(local_run_, world.rank());
+  buffer_shape_ = buffer_shape_of(local_run_, world.rank());
   if (local_folder) open_local_level(*local_folder);
   const auto [parameters, exp_avg, exp_avg_sq] = arenas();
   views_ = views_of(setup_.shape, layout_, parameters, exp_avg, exp_avg_sq, adamw_.moments());
@@ -114,29 +114,29 @@ std::string Engine::numerics() const {
 void Engine::open_local_level(const std::filesystem::path& folder) {
   checkpoint::LocalFile file = open_local_file(setup_, local_run_, folder);
   if (world_.rank() == 0)
-    log::info("local level: {} slots of {} bytes per rank in {}", file.slots(), file.slot(0).size(),
-              folder.string());
+    log::info("local level: {} snapshot buffers of {} bytes per rank in {}", file.buffers(),
+              file.buffer(0).size(), folder.string());
   LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
   if (device_.is_host()) {
-    parts.live = [this](std::span<std::byte> slot) { live_in(slot); };
+    parts.live = [this](std::span<std::byte> buffer) { live_in(buffer); };
     local_ = make_host_local_level(std::move(parts));
   } else {
     local_ = make_device_local_level(std::move(parts), device_, arenas());
   }
 }
 
-StateArenas Engine::in_slot(std::span<std::byte> slot) const {
-  return {reinterpret_cast<float*>(slot.data()), slot.data() + slot_shape_.exp_avg,
-          slot.data() + slot_shape_.exp_avg_sq};
+StateArenas Engine::in_buffer(std::span<std::byte> buffer) const {
+  return {reinterpret_cast<float*>(buffer.data()), buffer.data() + buffer_shape_.exp_avg,
+          buffer.data() + buffer_shape_.exp_avg_sq};
 }
 
-void Engine::live_in(std::span<std::byte> slot) {
+void Engine::live_in(std::span<std::byte> buffer) {
   const auto lie = [](tensor::Arena& arena, std::span<std::byte> memory) {
     arena.committed() ? arena.move_to(memory) : arena.commit(memory);
   };
-  const auto parameter_bytes = static_cast<std::size_t>(slot_shape_.exp_avg);
-  lie(parameters_, slot.first(parameter_bytes));
-  lie(moments_, slot.subspan(parameter_bytes));
+  const auto parameter_bytes = static_cast<std::size_t>(buffer_shape_.exp_avg);
+  lie(parameters_, buffer.first(parameter_bytes));
+  lie(moments_, buffer.subspan(parameter_bytes));
   if (!views_.held.tensors.empty()) show(arenas());  // else they are yet to be made
 }
 
@@ -145,9 +145,9 @@ void Engine::show(const StateArenas& arenas) {
 }
 
 void Engine::make_room() {
-  if (device_.is_host() || local_) return;  // the state itself, or a slot
-  room_ = std::make_unique<LazyMemory>(slot_shape_.bytes, "the state that is restored");
-  show(in_slot(room_->span()));
+  if (device_.is_host() || local_) return;  // the state itself, or a snapshot buffer
+  room_ = std::make_unique<LazyMemory>(buffer_shape_.bytes, "the state that is restored");
+  show(in_buffer(room_->span()));
 }
 
 void Engine::initialize() {
@@ -177,8 +177,8 @@ void Engine::initialize() {
 
 void Engine::publish() {
   if (room_) {
-    const SlotShape& s = slot_shape_;
-    const StateArenas from = in_slot(room_->span()), to = arenas();
+    const BufferShape& s = buffer_shape_;
+    const StateArenas from = in_buffer(room_->span()), to = arenas();
     const auto move = [&](void* there, const void* here, std::int64_t bytes) {
       window_.write(static_cast<std::byte*>(there), bytes, [&](std::span<std::byte> part, std::int64_t at) {
         std::memcpy(part.data(), static_cast<const std::byte*>(here) + at, part.size());
@@ -271,7 +271,7 @@ optim::StepDecision Engine::decide(const MicroBatchSums& sums, std::int64_t step
 
 void Engine::update(const optim::StepDecision& decision) {
   const std::span<std::byte> next = local_ ? local_->next() : std::span<std::byte>{};
-  adamw_.update(arenas(), weights_.gradients(), decision, next.empty() ? arenas() : in_slot(next));
+  adamw_.update(arenas(), weights_.gradients(), decision, next.empty() ? arenas() : in_buffer(next));
   if (!next.empty()) local_->moved();
   weights_.publish();
   if (scaling_ && decision.update) {
@@ -341,8 +341,8 @@ Engine::Memory Engine::memory() const {
   const auto add = [&](const tensor::Arena& arena, int times) {
     sum.planned += times * arena.planned_bytes(), sum.used += times * arena.used_bytes();
   };
-  const int slots = device_.is_host() && local_ ? local_->file().slots() : 1;
-  add(symmetric_, 1), add(own_, 1), add(parameters_, slots), add(moments_, slots);
+  const int buffers = device_.is_host() && local_ ? local_->file().buffers() : 1;
+  add(symmetric_, 1), add(own_, 1), add(parameters_, buffers), add(moments_, buffers);
   return sum;
 }
 

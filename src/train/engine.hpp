@@ -125,11 +125,11 @@ class Engine {
   /// What a micro-batch consists of, on any memory: for a device that only takes notes.
   void rehearse();
   void open_local_level(const std::filesystem::path& folder);
-  /// The three arenas, in a slot.
-  StateArenas in_slot(std::span<std::byte> slot) const;
+  /// The three arenas, in a snapshot buffer.
+  StateArenas in_buffer(std::span<std::byte> buffer) const;
   void show(const StateArenas& arenas);
-  /// From now on the state lies in this slot.
-  void live_in(std::span<std::byte> slot);
+  /// From now on the state lies in this buffer.
+  void live_in(std::span<std::byte> buffer);
 
   const Setup& setup_;
   const data::Samples& samples_;
@@ -159,10 +159,10 @@ class Engine {
   std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
   std::vector<std::uint64_t> amax_words_;
   StateWindow window_;
-  std::unique_ptr<LazyMemory> room_;  // for a restore: laid out as a slot
+  std::unique_ptr<LazyMemory> room_;  // for a restore: laid out as a snapshot buffer
   StateViews views_;
   LocalRun local_run_;
-  SlotShape slot_shape_;
+  BufferShape buffer_shape_;
   std::unique_ptr<LocalLevel> local_;
   MicroBatch micro_batch_;
   int watched_ = -1;  // micro-step of the next gradients()

@@ -83,9 +83,9 @@ std::uint64_t SilentCheck::seal_of_held() {
 bool SilentCheck::contradicts_its_seals() {
   LocalLevel* const local = engine_.local();
   if (local == nullptr) return false;
-  for (int slot = 0; slot < local->file().slots(); ++slot)
-    if (const auto what = local->file().sealed(slot);
-        what && checkpoint::piece_digests(local->view(slot)) != what->digests)
+  for (int buffer = 0; buffer < local->file().buffers(); ++buffer)
+    if (const auto what = local->file().sealed(buffer);
+        what && checkpoint::piece_digests(local->view(buffer)) != what->digests)
       return true;
   return false;
 }

@@ -17,7 +17,7 @@ config::ModelShape llama2_7b() {
   return m;
 }
 /// N and the parameters that are gathered a second time, for the backward pass: neither the embedding, which
-/// it does not need, nor what the forward pass has left in the rooms: the head and the last blocks.
+/// it does not need, nor what the forward pass has left in the buffers: the head and the last blocks.
 struct Sizes {
   double all = 0, again = 0;
 };
@@ -26,7 +26,7 @@ Sizes sizes_of(const config::ModelShape& m, const Policy& policy) {
   for (const auto& t : config::tensors_of(m)) {
     const auto n = static_cast<double>(t.elements());
     out.all += n;
-    const int ring = rooms_of(m.layers, policy).ring;
+    const int ring = gather_buffers_of(m.layers, policy).ring;
     if (t.unit > 0 && t.unit <= m.layers - ring) out.again += n;
   }
   return out;
@@ -137,8 +137,8 @@ TEST(MemoryPlan, IsWhatTheStrategiesPromise) {
   EXPECT_NEAR(static_cast<double>(full.parameters), 4 * n / (S * R), 4 * n / (S * R) * within);
   EXPECT_NEAR(static_cast<double>(full.accumulators), 4 * n / (S * R), 4 * n / (S * R) * within);
   EXPECT_NEAR(static_cast<double>(none.published), 2 * n, 2 * n * within);
-  EXPECT_TRUE(none.rooms.empty());
-  EXPECT_EQ(hybrid.rooms.size(), 4u) << "embedding, head, and two for the blocks";
+  EXPECT_TRUE(none.gather_buffers.empty());
+  EXPECT_EQ(hybrid.gather_buffers.size(), 4u) << "embedding, head, and two for the blocks";
   EXPECT_EQ(hybrid.published, 0);
 }
 

@@ -1,5 +1,5 @@
-// Training in the slots of the local level: the same bits as without it, and whoever is killed leaves a
-// snapshot that all ranks have.
+// Training in the snapshot buffers of the local level: the same bits as without it, and whoever is killed
+// leaves a snapshot that all ranks have.
 #include <signal.h>
 
 #include <algorithm>
@@ -122,8 +122,8 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
       ASSERT_EQ(done.status, 0) << what << "\n" << done.err;
       EXPECT_EQ(digest(dir), digest(type)) << what;
       EXPECT_EQ(losses(dir), losses(type)) << what;
-      const auto slots = numbers(done.err, "local level: (\\d+) slots");
-      ASSERT_EQ(slots.size(), 1u) << done.err;
+      const auto buffers = numbers(done.err, "local level: (\\d+) snapshot buffers");
+      ASSERT_EQ(buffers.size(), 1u) << done.err;
       const auto planned = numbers(done.err, "planned per rank: (\\d+) bytes of memory, (\\d+) bytes sent");
       const auto used = numbers(done.err, "memory: (\\d+) bytes used of (\\d+) planned");
       ASSERT_EQ(planned.size(), 2u) << done.err;
@@ -174,10 +174,10 @@ TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
     for (int rank = 0; rank < world; ++rank) {
       const auto file = checkpoint::LocalFile::find(folder / local_level_file(rank, false));
       ASSERT_TRUE(file) << rank;
-      for (int slot = 0; slot < file->slots(); ++slot)
-        if (const auto what = file->sealed(slot)) {
+      for (int buffer = 0; buffer < file->buffers(); ++buffer)
+        if (const auto what = file->sealed(buffer)) {
           EXPECT_EQ(what->digests,
-                    checkpoint::piece_digests(slot_view_of(run, rank, file->slot(slot).data())));
+                    checkpoint::piece_digests(buffer_view_of(run, rank, file->buffer(buffer).data())));
           ++ranks_with[what->point.step];
         }
     }

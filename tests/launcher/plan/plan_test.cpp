@@ -295,7 +295,7 @@ TEST(Plan, CountsTheMemoryOfTheLocalLevel) {
   };
   const auto state = [](const Plan& p) { return p.memory.state.parameters + p.memory.state.optimizer; };
   auto p = local({});
-  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 2 * 2 * state(p)})) << "two slots of two ranks";
+  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 2 * 2 * state(p)})) << "two snapshot buffers of two ranks";
   p = local({"shard.strategy=full_shard"});
   EXPECT_EQ(p.local.node_bytes, 4 * 2 * state(p)) << "and two of each copy";
   p = local({"shard.strategy=full_shard", "checkpoint.partner_every=2"});
