@@ -27,7 +27,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t page = 4096;
-constexpr int most_slots = 16;
+constexpr int most_buffers = 16;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;  // beyond it a head is nonsense
 constexpr std::uint64_t magic = 0x004c41434f4c4648;         // "HFLOCAL"
 constexpr std::uint64_t format_version = 1;
@@ -41,34 +41,36 @@ struct Head {
   std::uint64_t magic = 0, version = 0;
   std::uint64_t run = 0, layout = 0;
   std::int64_t rank = 0, world = 0;
-  std::int64_t slots = 0, slot_bytes = 0, record_bytes = 0;
+  std::int64_t buffers = 0, buffer_bytes = 0, record_bytes = 0;
   std::uint64_t xxh3 = 0;  ///< XXH3-64 of the words before it
 
   std::uint64_t hash() const { return XXH3_64bits(this, offsetof(Head, xxh3)); }
   std::int64_t record_room() const { return round_up(record_bytes + record_head, page); }
-  std::int64_t record_at(int slot) const { return page + slot * record_room(); }
-  std::int64_t slot_at(int slot) const {
-    return record_at(static_cast<int>(slots)) + slot * round_up(slot_bytes, page);
+  std::int64_t record_at(int buffer) const { return page + buffer * record_room(); }
+  std::int64_t buffer_at(int buffer) const {
+    return record_at(static_cast<int>(buffers)) + buffer * round_up(buffer_bytes, page);
   }
-  std::int64_t file_bytes() const { return slot_at(static_cast<int>(slots)); }
+  std::int64_t file_bytes() const { return buffer_at(static_cast<int>(buffers)); }
   bool whole() const {
-    return magic == checkpoint::magic && version == format_version && xxh3 == hash() && slots >= 1 &&
-           slots <= most_slots && slot_bytes >= 0 && slot_bytes <= most_bytes && record_bytes >= 0 &&
+    return magic == checkpoint::magic && version == format_version && xxh3 == hash() && buffers >= 1 &&
+           buffers <= most_buffers && buffer_bytes >= 0 && buffer_bytes <= most_bytes && record_bytes >= 0 &&
            record_bytes <= most_bytes;
   }
   /// Whatever the worlds: what the file holds follows from its pieces alone, see LocalIdentity.
   bool same_file_as(const Head& other) const {
-    return std::tie(run, layout, rank, slots, slot_bytes, record_bytes) ==
-           std::tie(other.run, other.layout, other.rank, other.slots, other.slot_bytes, other.record_bytes);
+    return std::tie(run, layout, rank, buffers, buffer_bytes, record_bytes) ==
+           std::tie(other.run, other.layout, other.rank, other.buffers, other.buffer_bytes,
+                    other.record_bytes);
   }
 
   static constexpr std::int64_t record_head = 16;  ///< of a record, before its text: its length and XXH3-64
 };
 static_assert(sizeof(Head) == 80, "without gaps");
 
-Head head_for(const LocalIdentity& identity, std::int64_t slot_bytes, int slots, std::int64_t record_bytes) {
+Head head_for(const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers,
+              std::int64_t record_bytes) {
   Head head{magic,          format_version, identity.run, identity.layout, identity.rank,
-            identity.world, slots,          slot_bytes,   record_bytes,    0};
+            identity.world, buffers,        buffer_bytes, record_bytes,    0};
   head.xxh3 = head.hash();
   return head;
 }
@@ -148,24 +150,27 @@ struct LocalFile::Map {
   bool writable;
   Mapping memory;
 
-  /// The length of a record's text; 0: the slot is open. The first word of the record.
-  std::atomic_ref<std::uint64_t> length(int slot) const {
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.at(head.record_at(slot))));
+  /// The length of a record's text; 0: the buffer is open. The first word of the record.
+  std::atomic_ref<std::uint64_t> length(int buffer) const {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.at(head.record_at(buffer))));
   }
-  std::byte* record(int slot) const { return memory.at(head.record_at(slot)); }
-  void check(int slot) const { expects(slot >= 0 && slot < head.slots, "a slot of the local file"); }
+  std::byte* record(int buffer) const { return memory.at(head.record_at(buffer)); }
+  void check(int buffer) const {
+    expects(buffer >= 0 && buffer < head.buffers, "a buffer of the local file");
+  }
 };
 
-LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t slot_bytes, int slots,
+LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers,
                      bool reset, std::int64_t record_bytes) {
-  expects(slots >= 1 && slots <= most_slots && slot_bytes >= 0 && record_bytes >= 0, "sizes of a local file");
-  const Head head = head_for(identity, slot_bytes, slots, record_bytes);
+  expects(buffers >= 1 && buffers <= most_buffers && buffer_bytes >= 0 && record_bytes >= 0,
+          "sizes of a local file");
+  const Head head = head_for(identity, buffer_bytes, buffers, record_bytes);
   make_private(path.parent_path());
   files::Fd existing = open_existing(path, O_RDWR);
   if (const auto found = existing ? read_head(existing.get()) : std::nullopt;
       found && found->same_file_as(head)) {
     map_.reset(new Map{path, *found, true, {existing.get(), head.file_bytes(), true, path}});
-    for (int slot = 0; reset && slot < slots; ++slot) open(slot);
+    for (int buffer = 0; reset && buffer < buffers; ++buffer) open(buffer);
     return;
   }
   // Another file under the same name, never the same file in another shape: somebody may still have it
@@ -187,9 +192,10 @@ LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t 
 }
 
 std::optional<LocalFile> LocalFile::find(const fs::path& path, const LocalIdentity& identity,
-                                         std::int64_t slot_bytes) {
+                                         std::int64_t buffer_bytes) {
   auto out = find(path);
-  if (!out || out->identity() != identity || out->map_->head.slot_bytes != slot_bytes) return std::nullopt;
+  if (!out || out->identity() != identity || out->map_->head.buffer_bytes != buffer_bytes)
+    return std::nullopt;
   return out;
 }
 
@@ -212,12 +218,12 @@ LocalIdentity LocalFile::identity() const {
   const Head& head = map_->head;
   return {head.run, head.layout, static_cast<int>(head.rank), static_cast<int>(head.world)};
 }
-int LocalFile::slots() const { return static_cast<int>(map_->head.slots); }
+int LocalFile::buffers() const { return static_cast<int>(map_->head.buffers); }
 const fs::path& LocalFile::path() const { return map_->path; }
 
-std::span<std::byte> LocalFile::slot(int index) const {
+std::span<std::byte> LocalFile::buffer(int index) const {
   map_->check(index);
-  return {map_->memory.at(map_->head.slot_at(index)), static_cast<std::size_t>(map_->head.slot_bytes)};
+  return {map_->memory.at(map_->head.buffer_at(index)), static_cast<std::size_t>(map_->head.buffer_bytes)};
 }
 
 std::optional<Sealed> LocalFile::sealed(int index) const {
@@ -281,17 +287,18 @@ std::optional<LocalOutline> outline_of(const fs::path& path) {
   const auto head = fd ? read_head(fd.get()) : std::nullopt;
   if (!head) return std::nullopt;
   LocalOutline out{{head->run, head->layout, static_cast<int>(head->rank), static_cast<int>(head->world)},
-                   head->slot_bytes,
+                   head->buffer_bytes,
                    {}};
-  for (int slot = 0; slot < head->slots; ++slot) {
-    auto& sealed = out.slots.emplace_back();
+  for (int buffer = 0; buffer < head->buffers; ++buffer) {
+    auto& sealed = out.buffers.emplace_back();
     std::uint64_t length_and_hash[2] = {};
-    if (::pread(fd.get(), length_and_hash, sizeof length_and_hash, head->record_at(slot)) !=
+    if (::pread(fd.get(), length_and_hash, sizeof length_and_hash, head->record_at(buffer)) !=
             static_cast<ssize_t>(sizeof length_and_hash) ||
         length_and_hash[0] == 0 || length_and_hash[0] > static_cast<std::uint64_t>(head->record_bytes))
       continue;
     std::string text(static_cast<std::size_t>(length_and_hash[0]), '\0');
-    const ssize_t n = ::pread(fd.get(), text.data(), text.size(), head->record_at(slot) + Head::record_head);
+    const ssize_t n =
+        ::pread(fd.get(), text.data(), text.size(), head->record_at(buffer) + Head::record_head);
     if (n == static_cast<ssize_t>(text.size()) && XXH3_64bits(text.data(), text.size()) == length_and_hash[1])
       sealed = sealed_from_text(text);
   }

@@ -1,13 +1,14 @@
 #pragma once
 // The local level: one rank's state in a file that is mapped into memory (in /dev/shm or on the node's disk)
-// and outlives the process. It has two slots or three, each a whole snapshot: while one is written, another
-// is whole, so a step that all ranks have always exists. No HDF5, no MPI. FORMAT.md has the bytes.
+// and outlives the process. It has two snapshot buffers or three, each a whole snapshot: while one is
+// written, another is whole, so a step that all ranks have always exists. No HDF5, no MPI. FORMAT.md has the
+// bytes.
 //
-//   slot      what happens to it                          next
+//   buffer    what happens to it                          next
 //   open      written by the optimizer or by a copy       seal() -> sealed
 //   sealed    immutable; digested, named by its step      open() -> open
 //
-// A process that dies leaves the slot that it wrote open, and the others sealed.
+// A process that dies leaves the buffer that it wrote open, and the others sealed.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -35,7 +36,7 @@ struct LocalIdentity {
   }
 };
 
-/// What a sealed slot holds.
+/// What a sealed buffer holds.
 struct Sealed {
   RunPoint point;
   std::vector<std::uint64_t> digests;  ///< one per piece of the rank, in the order of StateViews::held.pieces
@@ -50,16 +51,16 @@ std::optional<Sealed> sealed_from_text(std::string_view text);
 class LocalFile {
  public:
   /// The file at `path`, mapped; made anew when it is missing, of another identity or size, or damaged in its
-  /// head. Its folder is made, too, and has to be this user's alone. `slot_bytes`: of one snapshot.
+  /// head. Its folder is made, too, and has to be this user's alone. `buffer_bytes`: of one snapshot.
   /// `record_room`: bytes for the text of one record. `reset`: what it holds is void. Throws Error (runtime)
   /// that says how much was asked for and how much there is; memory is allocated and touched here, never
   /// later.
-  LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t slot_bytes, int slots, bool reset,
+  LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers, bool reset,
             std::int64_t record_room = 1 << 20);
   /// An existing file for reading, never for open() and seal(); nothing when there is none with this identity
   /// and size.
   static std::optional<LocalFile> find(const fs::path& path, const LocalIdentity& identity,
-                                       std::int64_t slot_bytes);
+                                       std::int64_t buffer_bytes);
   /// The same of any identity, for people and tests.
   static std::optional<LocalFile> find(const fs::path& path);
   LocalFile(LocalFile&&) noexcept;
@@ -67,15 +68,15 @@ class LocalFile {
   ~LocalFile();  ///< unmaps; the file stays
 
   LocalIdentity identity() const;
-  int slots() const;
-  /// Memory of a slot, aligned to 4096.
-  std::span<std::byte> slot(int index) const;
-  /// What a slot holds, when it is sealed and its record is whole; the data are not read.
+  int buffers() const;
+  /// Memory of a buffer, aligned to 4096.
+  std::span<std::byte> buffer(int index) const;
+  /// What a buffer holds, when it is sealed and its record is whole; the data are not read.
   std::optional<Sealed> sealed(int index) const;
-  /// Before the first byte of a slot is changed.
+  /// Before the first byte of a buffer is changed.
   void open(int index);
-  /// The slot's data are whole; nobody changes them until open(). `what.digests` were computed from them. An
-  /// Error (runtime) when the record has no room for it; the slot then stays open.
+  /// The buffer's data are whole; nobody changes them until open(). `what.digests` were computed from them.
+  /// An Error (runtime) when the record has no room for it; the buffer then stays open.
   void seal(int index, const Sealed& what);
   const fs::path& path() const;
 
@@ -85,11 +86,12 @@ class LocalFile {
   std::unique_ptr<Map> map_;
 };
 
-/// A local file as people see it: whose it is, and what its slots hold. The data are neither read nor mapped.
+/// A local file as people see it: whose it is, and what its buffers hold. The data are neither read nor
+/// mapped.
 struct LocalOutline {
   LocalIdentity identity;
-  std::int64_t slot_bytes = 0;
-  std::vector<std::optional<Sealed>> slots;  ///< nothing: open, or its record is not whole
+  std::int64_t buffer_bytes = 0;
+  std::vector<std::optional<Sealed>> buffers;  ///< nothing: open, or its record is not whole
 };
 /// Of any local file; nothing when `path` is none.
 std::optional<LocalOutline> outline_of(const fs::path& path);

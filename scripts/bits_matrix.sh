@@ -5,9 +5,10 @@
 #
 # Trains a very small model N steps (200) in every strategy, on worlds of 1, 2, 3, 4, 5 and 8 ranks, with every shard group
 # that divides the world, in fp32 and bf16, and compares state digests: within one type all must be equal. Groups of 5 are left
-# out: they do not divide 24 leaves, and the trainer refuses that. Recomputation modes and prefetch depths rotate over the
-# layouts, so that every layout meets every one of both; --all runs their whole cross product. At the end, other lanes must
-# give another digest (with 50 steps or more). Prints one line per run that differs, and a summary; exit status 1 when anything did.
+# out: they do not divide 24 micro-batches, and the trainer refuses that. Modes of activation checkpointing and prefetch depths
+# rotate over the layouts, so that every layout meets every one of both; --all runs their whole cross product. At the end, other
+# lanes must give another digest (with 50 steps or more). Prints one line per run that differs, and a summary; exit status 1 when
+# anything did.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh
@@ -52,8 +53,8 @@ tokens = "$work/tokens.bin"
 [train]
 steps = $steps
 sequence = 15
+global_batch = 24
 micro_batch = 1
-leaves = 24
 lanes = 8
 [optim]
 lr = 1e-2
@@ -97,18 +98,18 @@ for type in fp32 bf16; do
         for depth in 0 1 2 3; do
           ((all || depth == (mode + turn) % 4)) || continue
           got=$(digest "$world" "${precision[@]}" "shard.strategy=$strategy" "shard.group=$group" \
-            "train.recompute=${modes[mode]}" "shard.prefetch_forward=$depth" "shard.prefetch_backward=$(((depth + mode) % 4))")
+            "train.activation_checkpointing=${modes[mode]}" "shard.prefetch_forward=$depth" "shard.prefetch_backward=$(((depth + mode) % 4))")
           runs=$((runs + 1))
           [[ -n $expected && $got == "$expected" ]] && continue
           wrong=$((wrong + 1))
-          printf 'DIFFERS: %s, %d ranks, %s group %s, recompute %s, prefetch %d: %s\n' "$type" "$world" "$strategy" \
+          printf 'DIFFERS: %s, %d ranks, %s group %s, activation checkpointing %s, prefetch %d: %s\n' "$type" "$world" "$strategy" \
             "$group" "${modes[mode]}" "$depth" "${got:-failed}"
         done
       done
       turn=$((turn + 1))
     done < <(layouts "$world")
   done
-  # Leaves of 8 bits mostly add up without rounding, in whatever order: in bf16 it takes tens of steps to show.
+  # Gradients of 8-bit products mostly add up without rounding, in whatever order: in bf16 it takes tens of steps to show.
   other=$(digest 1 "${precision[@]}" train.lanes=4)
   [[ -n $other && $other != "$expected" ]] ||
     { wrong=$((wrong + 1)); printf 'EQUAL: %s with other lanes, so equal digests prove nothing\n' "$type"; }

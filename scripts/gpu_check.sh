@@ -246,8 +246,8 @@ tokens = "$work/tokens-1024.bin"
 [train]
 device = "cuda"
 sequence = 256
+global_batch = 8
 micro_batch = 1
-leaves = 8
 lanes = 4
 steps = 20
 [precision]
@@ -388,9 +388,9 @@ stage_bench() {
 
 steps_done() { number "$work/speed/metrics.jsonl" step 2>/dev/null | wc -l; }
 enough_steps() { (($(steps_done) >= 8)); }
-# speed MODEL SEQUENCE ROWS LEAVES GFLOP_CAUSAL GFLOP_FULL SETTING...
+# speed MODEL SEQUENCE GLOBAL_BATCH MICRO_BATCH GFLOP_CAUSAL GFLOP_FULL SETTING...
 speed() {
-  local model=$1 sequence=$2 rows_of_leaf=$3 leaves=$4 causal=$5 full=$6 value planned in_steps code vocabulary setting sets=() where=''
+  local model=$1 sequence=$2 global_batch=$3 micro_batch=$4 causal=$5 full=$6 value planned in_steps code vocabulary setting sets=() where=''
   shift 6
   vocabulary=$(sed -nE 's/^vocabulary *= *([0-9]+).*/\1/p' "$models/$model.toml")
   [[ $mode == plan ]] || tokens "$vocabulary"
@@ -408,8 +408,8 @@ tokens = "$work/tokens-$vocabulary.bin"
 [train]
 device = "cuda"
 sequence = $sequence
-micro_batch = $rows_of_leaf
-leaves = $leaves
+global_batch = $global_batch
+micro_batch = $micro_batch
 lanes = 1
 [precision]
 parameters = "bf16"
@@ -466,25 +466,25 @@ torch() {
 # GFLOP per token: 6 (N - V d) + 6 L d s (causal) or 12 L d s (full).
 stage_speed() {
   local seven="vocabulary=32000,width=4096,layers=32,heads=32,kv_heads=32,ffn=11008,sequence=4096"
-  if wanted "124M s1024 bf16"; then speed llama-124m 1024 16 2 0.798 0.855; fi
+  if wanted "124M s1024 bf16"; then speed llama-124m 1024 32 16 0.798 0.855; fi
   if wanted "124M s1024 bf16, PyTorch"; then
-    torch --shape vocabulary=50304,width=768,layers=12,heads=12,kv_heads=12,ffn=2048,sequence=1024 --rows 16 --leaves 2
+    torch --shape vocabulary=50304,width=768,layers=12,heads=12,kv_heads=12,ffn=2048,sequence=1024 --global-batch 32 --micro-batch 16
   fi
-  if wanted "1.5B s4096 bf16"; then speed llama-1.5b 4096 2 2 10.30 11.71; fi
+  if wanted "1.5B s4096 bf16"; then speed llama-1.5b 4096 4 2 10.30 11.71; fi
   if wanted "1.5B s4096 bf16, PyTorch"; then
-    torch --shape vocabulary=32000,width=2048,layers=28,heads=16,kv_heads=16,ffn=5504,sequence=4096 --rows 2 --leaves 2
+    torch --shape vocabulary=32000,width=2048,layers=28,heads=16,kv_heads=16,ffn=5504,sequence=4096 --global-batch 4 --micro-batch 2
   fi
-  if wanted "Llama-2-7B s4096 bf16"; then speed llama2-7b 4096 1 8 42.86 46.08 train.recompute=selective; fi
+  if wanted "Llama-2-7B s4096 bf16"; then speed llama2-7b 4096 8 1 42.86 46.08 train.activation_checkpointing=selective; fi
   if wanted "Llama-2-7B s4096 bf16, free"; then
-    speed llama2-7b 4096 1 8 42.86 46.08 train.recompute=selective train.deterministic=false
+    speed llama2-7b 4096 8 1 42.86 46.08 train.activation_checkpointing=selective train.deterministic=false
   fi
   if wanted "Llama-2-7B s4096 8-bit"; then
-    speed llama2-7b 4096 1 8 42.86 46.08 train.recompute=selective precision.products=fp8
+    speed llama2-7b 4096 8 1 42.86 46.08 train.activation_checkpointing=selective precision.products=fp8
   fi
-  if wanted "Llama-2-7B s4096 bf16, PyTorch"; then torch --shape "$seven" --rows 1 --leaves 8 --steps 3 --warmup 2; fi
+  if wanted "Llama-2-7B s4096 bf16, PyTorch"; then torch --shape "$seven" --global-batch 8 --micro-batch 1 --steps 3 --warmup 2; fi
   # With fp32 moments it needs 152 GB.
   if wanted "Llama-3-8B s8192 bf16, bf16 moments"; then
-    speed llama3-8b 8192 1 4 51.47 57.91 train.recompute=full precision.moments=bf16
+    speed llama3-8b 8192 4 1 51.47 57.91 train.activation_checkpointing=full precision.moments=bf16
   fi
 }
 

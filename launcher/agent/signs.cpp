@@ -43,9 +43,9 @@ SignPlaces sign_places(const RunDir& run, const std::string& node, const config:
   places.kernel_log = "/dev/kmsg";
   std::set<std::string> interfaces, devices;
   if (!cluster.control_interface.empty()) interfaces.insert(cluster.control_interface);
-  for (const auto& slot : cluster.slots) {
-    if (!slot.netdev.empty()) interfaces.insert(slot.netdev);
-    if (!slot.nic.empty()) devices.insert(slot.nic);
+  for (const auto& gpu : cluster.gpus) {
+    if (!gpu.netdev.empty()) interfaces.insert(gpu.netdev);
+    if (!gpu.nic.empty()) devices.insert(gpu.nic);
   }
   places.interfaces.assign(interfaces.begin(), interfaces.end());
   places.devices.assign(devices.begin(), devices.end());

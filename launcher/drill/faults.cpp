@@ -46,7 +46,7 @@ const std::vector<Fault>& faults() {
       // --- numbers ---
       {"gradient_nan", "an element of a gradient becomes NaN", R, "nan", "", T::rank, 0, K::none, false, 93},
       {"state_flipped", "a bit of the optimizer's state changes", R, "flip_state", "", T::rank, 0, K::attempt, false, 0, L::accused},
-      {"leaf_flipped", "a bit of a leaf's gradient changes: wrong arithmetic", R, "flip_leaf", "", T::rank, 0, K::attempt, false, 0, L::accused},
+      {"gradient_flipped", "a bit of a micro-batch's gradient changes: wrong arithmetic", R, "flip_gradient", "", T::rank, 0, K::attempt, false, 0, L::accused},
       // --- state ---
       {"save_without_space", "a checkpoint's write fails with ENOSPC", R, "no_space", "", T::rank, 0, K::none, false, 0, L::dropped},
       {"checkpoint_damaged", "bytes of the newest durable checkpoint change", F, "damage_newest", "", T::nothing, 0, K::none, false, 0, L::passed_over},

@@ -40,8 +40,8 @@ Port read_port(const Roots& roots, const std::string& device) {
 std::set<std::string> named_devices(const Expected& expected) {
   std::set<std::string> names;
   if (expected.cluster)
-    for (const auto& slot : expected.cluster->slots)
-      if (!slot.nic.empty()) names.insert(slot.nic);
+    for (const auto& gpu : expected.cluster->gpus)
+      if (!gpu.nic.empty()) names.insert(gpu.nic);
   return names;
 }
 

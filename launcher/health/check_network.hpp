@@ -5,7 +5,7 @@
 
 namespace holdfast::launcher {
 
-/// Devices that the cluster file's slots name must be there and up, and as fast as the others; without a
+/// Devices that the cluster file's GPUs name must be there and up, and as fast as the others; without a
 /// cluster file devices that are down are a warning.
 std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected);
 /// The control interface, or, without a cluster file, every interface with a carrier.

@@ -262,7 +262,7 @@ class Writer {
   std::string gpus() {
     if (!with_gpus()) return {};
     const int count = gpus_per_node();
-    const bool seen = static_cast<int>(local_.slots.size()) == count;
+    const bool seen = static_cast<int>(local_.gpu_facts.size()) == count;
     std::string out =
         "\n# GPU i, the NIC on the same PCIe switch, and its rail: the leaf switch of the unit that it hangs "
         "on.\n";
@@ -275,10 +275,10 @@ class Writer {
     for (int i = 0; i < count; ++i) {
       out += fmt::format("[[gpu]]\ngpu = {}\n", i);
       if (seen) {
-        const auto& slot = local_.slots[static_cast<std::size_t>(i)];
-        if (!slot.nic.empty()) out += "nic = " + toml_text(slot.nic) + "\n";
-        if (!slot.netdev.empty()) out += "netdev = " + toml_text(slot.netdev) + "\n";
-        out += fmt::format("numa = {}\n", slot.numa);
+        const auto& gpu = local_.gpu_facts[static_cast<std::size_t>(i)];
+        if (!gpu.nic.empty()) out += "nic = " + toml_text(gpu.nic) + "\n";
+        if (!gpu.netdev.empty()) out += "netdev = " + toml_text(gpu.netdev) + "\n";
+        out += fmt::format("numa = {}\n", gpu.numa);
       }
       out += fmt::format("rail = {}\n", i);
     }

@@ -64,14 +64,14 @@ void look_at_gpus(const Roots& roots, LocalSite& site) {
   site.gpus = static_cast<int>(gpus.size());
   const auto nearest = nearest_nics(gpus, nics);
   for (std::size_t i = 0; i < gpus.size(); ++i) {
-    config::GpuSlot slot;
-    slot.gpu = slot.rail = static_cast<int>(i);
-    slot.nic = nearest[i];
-    slot.numa =
+    config::GpuFacts gpu;
+    gpu.gpu = gpu.rail = static_cast<int>(i);
+    gpu.nic = nearest[i];
+    gpu.numa =
         static_cast<int>(std::max<std::int64_t>(0, read_number(fs::path(gpus[i]) / "numa_node").value_or(0)));
-    const auto netdevs = files::list(roots.sys / "class/infiniband" / slot.nic / "device/net");
-    if (!slot.nic.empty() && !netdevs.empty()) slot.netdev = netdevs.front();
-    site.slots.push_back(std::move(slot));
+    const auto netdevs = files::list(roots.sys / "class/infiniband" / gpu.nic / "device/net");
+    if (!gpu.nic.empty() && !netdevs.empty()) gpu.netdev = netdevs.front();
+    site.gpu_facts.push_back(std::move(gpu));
   }
   for (const auto& [name, path] : nics)
     if (std::find(nearest.begin(), nearest.end(), name) == nearest.end()) site.other_nics.push_back(name);

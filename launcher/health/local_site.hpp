@@ -10,15 +10,15 @@ struct SharedFolder {
 };
 
 struct LocalSite {
-  std::string node;                     ///< SLURM's name of it; "" on a login node
-  int gpus = 0;                         ///< that the driver sees
-  std::string gpu_name;                 ///< the driver's, for example "NVIDIA H100 80GB HBM3"
-  std::int64_t gpu_memory_bytes = 0;    ///< of one
-  std::vector<config::GpuSlot> slots;   ///< by GPU, with the nearest NIC; empty without GPUs
-  std::vector<std::string> other_nics;  ///< RDMA devices that are nearest to no GPU: storage, in-band
-  std::string interface;                ///< towards other nodes; "": not found
-  std::vector<SharedFolder> shared;     ///< network mounts
-  std::string mpi;                      ///< mpirun's first line; "": none in PATH
+  std::string node;                         ///< SLURM's name of it; "" on a login node
+  int gpus = 0;                             ///< that the driver sees
+  std::string gpu_name;                     ///< the driver's, for example "NVIDIA H100 80GB HBM3"
+  std::int64_t gpu_memory_bytes = 0;        ///< of one
+  std::vector<config::GpuFacts> gpu_facts;  ///< by GPU, with the nearest NIC; empty without GPUs
+  std::vector<std::string> other_nics;      ///< RDMA devices that are nearest to no GPU: storage, in-band
+  std::string interface;                    ///< towards other nodes; "": not found
+  std::vector<SharedFolder> shared;         ///< network mounts
+  std::string mpi;                          ///< mpirun's first line; "": none in PATH
 };
 
 /// Gives each GPU the NIC that shares most of its PCI path, no NIC twice; GPUs in the order given, which is

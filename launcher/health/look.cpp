@@ -17,8 +17,8 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 
 bool Expected::nics() const {
-  return cluster && std::any_of(cluster->slots.begin(), cluster->slots.end(),
-                                [](const auto& slot) { return !slot.nic.empty(); });
+  return cluster && std::any_of(cluster->gpus.begin(), cluster->gpus.end(),
+                                [](const auto& gpu) { return !gpu.nic.empty(); });
 }
 
 std::optional<std::string> read_line(const fs::path& file) {

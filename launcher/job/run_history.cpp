@@ -58,7 +58,7 @@ config::RunConfig with_lanes_of(const RunDir& run, config::RunConfig config) {
   if (config.train.lanes != 0 || run.path.empty() || !fs::exists(run.config())) return config;
   try {
     const config::Train began = config::load(run.config()).config.train;
-    if (began.leaves == config.train.leaves) config.train.lanes = began.lanes;
+    if (config::micro_batches(began) == config::micro_batches(config.train)) config.train.lanes = began.lanes;
   } catch (const Error&) {  // of another version; if they differ, ranks say so
   }
   return config;

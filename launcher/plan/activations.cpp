@@ -41,8 +41,8 @@ std::int64_t adapter_bytes(const config::RunConfig& config, const config::ModelS
 }  // namespace
 
 std::int64_t activation_bytes(const config::RunConfig& config, const config::ModelShape& m) {
-  using config::Recompute;
-  const Recompute mode = config.train.recompute;
+  using Mode = config::ActivationCheckpointing;
+  const Mode mode = config.train.activation_checkpointing;
   const std::int64_t tokens = std::int64_t{config.train.micro_batch} * config.train.sequence;
   const std::int64_t value = bytes_of(config.precision.parameters), fp32 = 4;
   const std::int64_t d = m.width, kv = std::int64_t{m.kv_heads} * m.head_size(), f = m.ffn;
@@ -52,9 +52,9 @@ std::int64_t activation_bytes(const config::RunConfig& config, const config::Mod
   // input. Recomputation keeps one copy for all blocks instead of one for each.
   const std::int64_t cheap = (2 * d + f) * value, attended = d * value + m.heads * fp32,
                      inner = (2 * d + 2 * kv + 2 * f) * value + 2 * fp32, input = d * value;
-  const auto copies = [&](Recompute shared_from) { return mode < shared_from ? m.layers : 1; };
-  const std::int64_t blocks = copies(Recompute::selective) * cheap + copies(Recompute::attention) * attended +
-                              copies(Recompute::full) * inner + m.layers * input;
+  const auto copies = [&](Mode shared_from) { return mode < shared_from ? m.layers : 1; };
+  const std::int64_t blocks = copies(Mode::selective) * cheap + copies(Mode::attention) * attended +
+                              copies(Mode::full) * inner + m.layers * input;
   // Around the blocks: the branch, the last residual, its gradient; gradients of queries, keys, values, gate
   // and up; an inverse rms, token and label.
   const std::int64_t around = (4 * d + 2 * kv + 2 * f) * value + fp32 + 8;

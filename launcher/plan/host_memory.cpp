@@ -61,7 +61,7 @@ HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
   out.moments = rank.offloaded * plan.ranks_per_node;
   if (!gpus) out.ranks = (rank.needed() - rank.activations) * plan.ranks_per_node - (local ? out.state : 0);
   if (local) {
-    // Slots of GPUs are pinned, wherever their files lie.
+    // Snapshot buffers of GPUs are pinned, wherever their files lie.
     out.partners = plan.local.partner_every > 0 ? 2 * out.state : 0;
     out.snapshots = plan.local.node_bytes - out.partners;
     if (!in_memory(plan.local.folder)) out.partners = 0, out.snapshots = gpus ? out.snapshots : 0;

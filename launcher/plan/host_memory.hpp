@@ -18,7 +18,7 @@ struct HostMemory {
   std::int64_t ranks =
       0;  ///< CPU ranks: all that they compute in, but for the state where it lies in a snapshot
   std::int64_t moments = 0;    ///< of GPUs (shard.offload)
-  std::int64_t snapshots = 0;  ///< slots of the local level
+  std::int64_t snapshots = 0;  ///< snapshot buffers of the local level
   std::int64_t partners = 0;   ///< snapshots of other nodes (checkpoint.partner)
   std::int64_t saves = 0;      ///< kept for saves on their way to the shared level (checkpoint.every)
   std::int64_t passing = 0;    ///< more, while a save or a restore lasts

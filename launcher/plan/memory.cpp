@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t fp32 = 4;
 constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
 constexpr std::int64_t line = 64;             // as every buffer begins
-constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the room of its unit
+constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the buffer of its unit
 constexpr std::int64_t gpu_reserve =
     1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
 
@@ -32,13 +32,13 @@ struct Elements {
   std::int64_t optimized = 0;                  ///< what its optimizer updates
   std::int64_t frozen = 0, frozen_linear = 0;  ///< its slices of what is not trained; of linear layers
   std::vector<std::int64_t> units;             ///< whole units
-  std::vector<std::int64_t> leaf;              ///< their gradients
+  std::vector<std::int64_t> gradients;         ///< those of whole units
 };
 
 Elements elements_of(const config::ModelShape& model, int group, int replicas, bool split_optimizer) {
   Elements out;
   out.units.assign(static_cast<std::size_t>(model.layers) + 2, 0);
-  out.leaf = out.units;
+  out.gradients = out.units;
   for (const auto& t : config::stored_tensors_of(model)) {
     const int cut_for = split_optimizer && !t.frozen ? replicas : 1;  // see src/shard/layout.cpp
     const std::int64_t slice = slice_stride(t.elements(), group, cut_for),
@@ -49,7 +49,7 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
       (t.linear ? out.frozen_linear : out.frozen) += slice;
       continue;
     }
-    out.leaf[unit] = round_up(out.leaf[unit], unit_alignment) + slice * group;
+    out.gradients[unit] = round_up(out.gradients[unit], unit_alignment) + slice * group;
     out.slice += slice;
     out.largest = std::max(out.largest, slice);
     out.optimized += split_optimizer ? part : slice;
@@ -57,7 +57,7 @@ Elements elements_of(const config::ModelShape& model, int group, int replicas, b
   return out;
 }
 
-/// Rooms for gathered units: one each for embedding, head and kept blocks, and a ring for the other blocks,
+/// Gather buffers: one each for embedding, head and kept blocks, and a ring for the other blocks,
 /// with room for the one in use and those gathered ahead. Unsharded units need none.
 std::int64_t gathered_bytes(const config::Shard& shard, const std::vector<std::int64_t>& units,
                             std::int64_t type_bytes, bool gathers) {
@@ -72,9 +72,9 @@ std::int64_t gathered_bytes(const config::Shard& shard, const std::vector<std::i
          (own + std::min(layers - own, 1 + ahead)) * bytes(units[1]);
 }
 
-/// Whole gradients of one leaf: embedding, head, and two blocks, of which one is reduced while the other is
-/// computed.
-std::int64_t leaf_bytes(const std::vector<std::int64_t>& units) {
+/// Whole gradients of one micro-batch: embedding, head, and two blocks, of which one is reduced while the
+/// other is computed.
+std::int64_t gradient_bytes(const std::vector<std::int64_t>& units) {
   const auto bytes = [&](std::int64_t elements) { return round_up(elements * fp32, page); };
   const int blocks = std::min(2, static_cast<int>(units.size()) - 2);
   return bytes(units.front()) + bytes(units.back()) + blocks * bytes(units[1]);
@@ -93,7 +93,7 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
                         {"frozen weights", s.frozen},
                         {"gradient sums", s.accumulators},
                         {"gathered units", memory.gathered},
-                        {"gradients of a micro-batch", memory.leaf}};
+                        {"gradients of a micro-batch", memory.gradients}};
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
                                           [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
   std::string list;
@@ -123,14 +123,14 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
   if (split || (group == 1 && config.precision.parameters == config::Precision::bf16))
     out.state.copies = round_up(elements.slice * type, page);
   const auto lanes = config::own_trainer(config.rank)
-                         ? config::LanePlan(config.train.leaves, config.train.lanes, replicas, group)
+                         ? config::LanePlan(config.train, replicas, group)
                          : config::LanePlan(replicas * group, replicas, replicas, group);
   out.state.accumulators = round_up(elements.slice * fp32 * lanes.accumulators(), page) +
                            lanes.added_at_once(elements.largest) * fp32 * lanes.temporaries() +
                            (split ? elements.optimized * fp32 : 0);
   const bool coded = config.lora.rank > 0 && config.lora.base != config::Base::parameters;
   out.gathered = gathered_bytes(config.shard, elements.units, type, group > 1 || coded);
-  out.leaf = leaf_bytes(elements.leaf);
+  out.gradients = gradient_bytes(elements.gradients);
   // Codes of one or half a byte, and a scale for each 64 (src/base/block_code.hpp).
   const config::Base base = config.lora.rank > 0 ? config.lora.base : config::Base::parameters;
   const std::int64_t linear = elements.frozen_linear;

@@ -58,7 +58,7 @@ void place_nodes(Plan& plan, const ClusterFacts& facts, const std::vector<std::s
 void place_ranks(Plan& plan, const ClusterFacts& facts) {
   for (int rank = 0; rank < plan.world(); ++rank) {
     const int local = rank % plan.ranks_per_node;
-    const auto& gpu = facts.slots.at(static_cast<std::size_t>(local));
+    const auto& gpu = facts.gpus.at(static_cast<std::size_t>(local));
     plan.ranks.push_back({rank, rank / plan.ranks_per_node, local, rank / plan.group_size,
                           rank % plan.group_size, gpu.gpu, gpu.nic, gpu.numa, gpu.rail});
   }
@@ -79,7 +79,7 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   };
   std::string devices;
   for (int local = 0; local < ranks_per_node; ++local) {
-    const auto& nic = facts.slots.at(static_cast<std::size_t>(local)).nic;
+    const auto& nic = facts.gpus.at(static_cast<std::size_t>(local)).nic;
     if (!nic.empty()) devices += (devices.empty() ? "" : ",") + nic;
   }
   if (facts.gpu != "none") {
@@ -91,8 +91,8 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   return out;
 }
 
-/// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One slot of the
-/// local level is the state itself.
+/// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One snapshot
+/// buffer of the local level is the state itself.
 std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
   if (facts.gpu != "none" || !plan.local.folder.starts_with("/dev/shm")) return 0;
   return plan.local.node_bytes / plan.ranks_per_node - plan.memory.state.parameters -
@@ -106,7 +106,7 @@ void refuse_activations(const Memory& memory, const ClusterFacts& facts) {
               fmt::format("a rank's activations need about {} but {} has {}", bytes_text(memory.activations),
                           facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
               fmt::format("everything else needs {}", bytes_text(memory.needed() - memory.activations)),
-              "Set train.recompute = \"full\", or train.micro_batch or train.sequence lower?");
+              "Set train.activation_checkpointing = \"full\", or train.micro_batch or train.sequence lower?");
 }
 
 void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
@@ -176,8 +176,8 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   plan.spares = std::min(config.cluster.spares, have - config.cluster.nodes);
   plan.ranks_per_node = config.cluster.ranks_per_node;
   plan.group_size = config::shard_group_of(config, plan.world());
-  plan.lanes = config.train.lanes, plan.leaves = config.train.leaves;
-  plan.micro_batch = config.train.micro_batch, plan.sequence = config.train.sequence;
+  plan.global_batch = config.train.global_batch, plan.micro_batch = config.train.micro_batch;
+  plan.lanes = config.train.lanes, plan.sequence = config.train.sequence;
 
   auto used = nodes;
   const std::string host = batch_host.value_or(*std::min_element(nodes.begin(), nodes.end(), name_before));

@@ -51,12 +51,14 @@ struct StateBytes {
 struct Memory {
   StateBytes state;
   std::int64_t gathered = 0;     ///< room for whole units, gathered from the shard group
-  std::int64_t leaf = 0;         ///< gradients of one micro-batch, until they are reduced
+  std::int64_t gradients = 0;    ///< gradients of one micro-batch, until they are reduced
   std::int64_t activations = 0;  ///< an estimate, the only one here
   std::int64_t reserved = 0;     ///< driver and libraries, on a GPU
   std::int64_t offloaded = 0;    ///< of the optimizer state: in the node's memory instead of the GPU's
   std::int64_t capacity = 0;     ///< of one rank; 0: unknown
-  std::int64_t needed() const { return state.total() + gathered + leaf + activations + reserved - offloaded; }
+  std::int64_t needed() const {
+    return state.total() + gathered + gradients + activations + reserved - offloaded;
+  }
   bool operator==(const Memory&) const = default;
 };
 
@@ -92,7 +94,7 @@ struct Plan {
   int active = 0, spares = 0;
   int ranks_per_node = 0;
   int group_size = 0;  ///< ranks of a shard group
-  int lanes = 0, leaves = 0, micro_batch = 0, sequence = 0;
+  int global_batch = 0, micro_batch = 1, lanes = 0, sequence = 0;
   std::vector<PlannedNode> nodes;  ///< active by slot, then spares by unit and name
   std::vector<PlannedRank> ranks;
   std::vector<int>
@@ -111,6 +113,7 @@ struct Plan {
   std::vector<std::string> warnings;
 
   int world() const { return active * ranks_per_node; }
+  int micro_batches() const { return global_batch / micro_batch; }  ///< of a step, over all ranks
   int replicas() const { return group_size > 0 ? world() / group_size : 0; }
   /// Ranks of shard group `g`: consecutive ones.
   std::vector<int> shard_group(int g) const;
@@ -130,7 +133,7 @@ Plan make_plan(const config::RunConfig& config, const config::ModelShape& model,
                const config::ClusterFacts& facts, const std::vector<std::string>& nodes,
                const std::optional<std::string>& batch_host);
 
-constexpr int plan_schema_version = 6;
+constexpr int plan_schema_version = 7;
 nlohmann::json to_json(const Plan& plan);
 /// Throws Error (runtime) naming what is missing or of another schema version.
 Plan plan_from_json(const nlohmann::json& json);

@@ -65,7 +65,10 @@ json to_json(const Plan& p) {
         {"buffers", config::name_of(p.precision.buffers)},
         {"moments", config::name_of(p.precision.moments)}}},
       {"step",
-       {{"leaves", p.leaves}, {"lanes", p.lanes}, {"micro_batch", p.micro_batch}, {"sequence", p.sequence}}},
+       {{"global_batch", p.global_batch},
+        {"micro_batch", p.micro_batch},
+        {"lanes", p.lanes},
+        {"sequence", p.sequence}}},
       {"nodes", std::move(nodes)},
       {"ranks", std::move(ranks)},
       {"shard_groups", groups(p.replicas(), p.world(), [&](int g) { return p.shard_group(g); })},
@@ -79,7 +82,7 @@ json to_json(const Plan& p) {
           {"accumulators", m.state.accumulators},
           {"frozen", m.state.frozen}}},
         {"gathered", m.gathered},
-        {"leaf", m.leaf},
+        {"gradients", m.gradients},
         {"activations_estimate", m.activations},
         {"reserved", m.reserved},
         {"offloaded", m.offloaded},
@@ -136,8 +139,8 @@ Plan plan_from_json(const json& j) {
     const auto type = [&](const char* key) { return choice_in<config::Precision>(types, key); };
     p.precision = {type("parameters"), type("reduce"), type("buffers"), type("moments")};
     const auto& step = j.at("step");
-    p.leaves = step.at("leaves"), p.lanes = step.at("lanes"), p.micro_batch = step.at("micro_batch"),
-    p.sequence = step.at("sequence");
+    p.global_batch = step.at("global_batch"), p.micro_batch = step.at("micro_batch"),
+    p.lanes = step.at("lanes"), p.sequence = step.at("sequence");
     for (const auto& n : j.at("nodes"))
       p.nodes.push_back({n.at("name"), n.at("unit"), n.at("slot"), n.at("batch_host")});
     for (const auto& r : j.at("ranks"))
@@ -148,7 +151,7 @@ Plan plan_from_json(const json& j) {
     const auto& state = m.at("state");
     p.memory.state = {state.at("parameters"), state.at("copies"), state.at("optimizer"),
                       state.at("accumulators"), state.at("frozen")};
-    p.memory.gathered = m.at("gathered"), p.memory.leaf = m.at("leaf"),
+    p.memory.gathered = m.at("gathered"), p.memory.gradients = m.at("gradients"),
     p.memory.activations = m.at("activations_estimate");
     p.memory.reserved = m.at("reserved"), p.memory.offloaded = m.at("offloaded"),
     p.memory.capacity = m.at("capacity");

@@ -133,8 +133,8 @@ std::vector<std::string> memory(const Plan& p) {
   const auto frozen = s.frozen == 0 ? "" : ", frozen " + bytes_text(s.frozen);
   return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}{}", bytes_text(s.parameters), copies,
                       bytes_text(s.optimizer), bytes_text(s.accumulators), frozen),
-          fmt::format("gathered units {}, gradients of a leaf {}, activations about {}",
-                      bytes_text(m.gathered), bytes_text(m.leaf), bytes_text(m.activations)),
+          fmt::format("gathered units {}, gradients of a micro-batch {}, activations about {}",
+                      bytes_text(m.gathered), bytes_text(m.gradients), bytes_text(m.activations)),
           fmt::format("together about {}{}{}{}", bytes_text(m.needed()),
                       m.capacity ? " of " + bytes_text(m.capacity) : "",
                       m.offloaded ? ", the optimizer in the node's memory" : "",
@@ -184,10 +184,10 @@ std::string to_text(const Plan& p) {
   out += device_table(p) + "\n";
   out += paragraph("model", {grouped_text(p.parameters) + " parameters, " + precision(p.precision)});
   out += paragraph("sharding", sharding(p));
-  const std::int64_t tokens = std::int64_t{p.leaves} * p.micro_batch * p.sequence;
-  out += paragraph("step", {fmt::format("{} {} of {} x {} tokens in {} = {} tokens", p.leaves,
-                                        p.leaves == 1 ? "leaf" : "leaves", p.micro_batch, p.sequence,
-                                        count_text(p.lanes, "lane"), grouped_text(tokens))});
+  const std::int64_t tokens = std::int64_t{p.global_batch} * p.sequence;
+  out += paragraph("step", {fmt::format("{} of {} x {} tokens in {} = {} tokens",
+                                        count_text(p.micro_batches(), "micro-batch", "es"), p.micro_batch,
+                                        p.sequence, count_text(p.lanes, "lane"), grouped_text(tokens))});
   out += paragraph("per rank", memory(p));
   out += paragraph("checkpoint", checkpoint(p));
   out += paragraph("node memory", host_memory_says(p.host));

@@ -26,7 +26,7 @@ Shrinking shrinking_of(const config::RunConfig& config) {
   const int world = s.nodes * s.ranks_per_node;
   s.group = std::max(1, config::shard_group_of(config, world));
   s.parts = config::own_trainer(config.rank)
-                ? config::LanePlan(config.train.leaves, config.train.lanes, world / s.group, s.group).parts()
+                ? config::LanePlan(config.train, world / s.group, s.group).parts()
                 : world / s.group;
   s.steps = config.train.steps;
   const int together = std::lcm(s.group, s.ranks_per_node) / s.ranks_per_node;

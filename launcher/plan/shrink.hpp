@@ -1,7 +1,7 @@
 #pragma once
 // What a run may do without when its spares have run out: whole replicas. The shard groups that stay are
-// whole, so that all of the state is there, and the lanes and leaves are the run's, so that it computes the
-// same bits, only more slowly. Pure.
+// whole, so that all of the state is there, and the lanes and micro-batches are the run's, so that it
+// computes the same bits, only more slowly. Pure.
 #include <cstdint>
 
 #include "src/config/run_config.hpp"

@@ -55,9 +55,9 @@ LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config) {
   if (c.partner == config::Partner::automatic && plan.active > 1 && nodes_of_a_piece(plan) == 1)
     out.partner_every = c.partner_every;
   // The newest snapshot that is whole elsewhere stays while newer ones come and go.
-  const std::int64_t slots = out.partner_every > out.every ? 3 : 2, copies = out.partner_every > 0 ? 2 : 0;
+  const std::int64_t buffers = out.partner_every > out.every ? 3 : 2, copies = out.partner_every > 0 ? 2 : 0;
   const auto& s = plan.memory.state;
-  out.node_bytes = (slots + copies) * (s.parameters + s.optimizer) * plan.ranks_per_node;
+  out.node_bytes = (buffers + copies) * (s.parameters + s.optimizer) * plan.ranks_per_node;
   return out;
 }
 
@@ -120,11 +120,11 @@ std::vector<std::string> when_short_says(const Plan& plan, const config::Supervi
                     queue_s / 60 / std::max(slower - 1, 1e-3), queue_s));
   else
     out.push_back(or_else);
-  out.push_back(fmt::format("on {} each step takes {:.2f} times as long: {} leaves over {}, the same bits",
-                            count_text(left, "node"), slower, plan.leaves,
-                            count_text(left * s.ranks_per_node, "rank")));
+  out.push_back(fmt::format(
+      "on {} each step takes {:.2f} times as long: {} micro-batches over {}, the same bits",
+      count_text(left, "node"), slower, plan.micro_batches(), count_text(left * s.ranks_per_node, "rank")));
   Shrinking better = s;
-  better.parts = plan.leaves / s.group;  // a lane for each leaf
+  better.parts = plan.micro_batches() / s.group;  // a lane for each micro-batch
   if (better.parts > s.parts && slowdown(better, left) < slower - 1e-9)
     out.push_back(fmt::format("without train.lanes it would be {:.2f} times", slowdown(better, left)));
   return out;

@@ -28,9 +28,9 @@ inline std::string grouped_text(std::int64_t n) {
   return digits;
 }
 
-/// "1 node", "2 nodes"
-inline std::string count_text(std::int64_t n, const char* noun) {
-  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+/// "1 node", "2 nodes"; "2 batches" with the ending "es"
+inline std::string count_text(std::int64_t n, const char* noun, const char* ending = "s") {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : ending);
 }
 
 }  // namespace holdfast::launcher

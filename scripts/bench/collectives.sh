@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How fast the collectives are. Inside a node (2 and 4 ranks on this machine; 1, 16 and 64 MiB): folding leaves against
+# How fast the collectives are. Inside a node (2 and 4 ranks on this machine; 1, 16 and 64 MiB): adding gradients in order against
 # MPI_Reduce_scatter, gathering against memcpy and MPI_Allgather. Between two nodes of a minipod: messages against a plain
 # TCP stream between the same two. Interleaved, medians of ROUNDS. As root.
 #   scripts/bench/collectives.sh COLLECTIVES_BENCH [ROUNDS=15]

@@ -38,8 +38,8 @@ file = "$dir/model.toml"
 tokens = "$dir/tokens.bin"
 [train]
 sequence = 128
+global_batch = 4
 micro_batch = 1
-leaves = 4
 lanes = 2
 [checkpoint]
 every = 0

@@ -40,8 +40,8 @@ def run(train, scratch, model, tokens, weights):
     name = scratch / ("ranks-files" if weights else "ranks-random")
     name.with_suffix(".toml").write_text("")
     settings = {
-        "model.file": model, "data.tokens": tokens, "train.steps": 1000, "train.sequence": 32, "train.micro_batch": 1,
-        "train.leaves": RANKS, "train.device": "cpu", "optim.warmup_steps": 0,
+        "model.file": model, "data.tokens": tokens, "train.steps": 1000, "train.sequence": 32, "train.global_batch": RANKS,
+        "train.micro_batch": 1, "train.device": "cpu", "optim.warmup_steps": 0,
         "shard.strategy": "full_shard", "checkpoint.every": 0,
     } | ({"model.weights": model} if weights else {})
     command = ["mpirun", "-n", str(RANKS), "--oversubscribe", "--bind-to", "none", train, name.with_suffix(".toml"),

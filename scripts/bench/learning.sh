@@ -27,8 +27,8 @@ tokens = "$dir/tokens.bin"
 validation = "$dir/tokens.val.bin"
 [train]
 sequence = 256
+global_batch = 16
 micro_batch = 4
-leaves = 4
 steps = $steps
 [eval]
 every = $((steps / 6))

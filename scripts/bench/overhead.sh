@@ -24,7 +24,7 @@ mini up --nodes 2
 install_programs "${programs[@]}"
 make_tokens
 # One rank a node, steps of some tenths of a second.
-settings=(--set cluster.spares=0 --set cluster.ranks_per_node=1 --set "train.steps=$steps" --set train.leaves=8 --set train.sequence=256
+settings=(--set cluster.spares=0 --set cluster.ranks_per_node=1 --set "train.steps=$steps" --set train.global_batch=16 --set train.sequence=256
   --set train.micro_batch=2 --set checkpoint.every=0 --set checkpoint.local=none --set checkpoint.partner=none)
 
 # By the clock between two lines, as checks come between steps.
@@ -66,7 +66,7 @@ bare() {
   cp "$source/tests/fault/"{job,model}.toml "$home/"
   timeout 900 "$pod" exec --chdir /shared/home env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive srun --mpi=pmix -N2 --ntasks-per-node=1 \
     holdfast-train job.toml --set data.tokens=/shared/home/tokens.bin --set "run.dir=/shared/home/$run" "${settings[@]}" \
-    --set verify.replicas_every=0 --set verify.leaf_every=0 >/dev/null 2>&1
+    --set verify.replicas_every=0 --set verify.micro_batch_every=0 >/dev/null 2>&1
 }
 
 cpu=() with=() without=() mean_with=() mean_without=()

@@ -25,7 +25,7 @@ install_programs "${programs[@]}"
 run=scale
 submitted=$(date +%s.%N)
 job=$(submit $run --set "cluster.nodes=$active" --set "cluster.spares=$spares" --set "cluster.ranks_per_node=$ranks_per_node" \
-  --set 'rank.command=["sleep", "100000"]' --set "train.leaves=$((active * ranks_per_node))" --set "train.lanes=$active" --set supervise.start_s=120 \
+  --set 'rank.command=["sleep", "100000"]' --set "train.global_batch=$((active * ranks_per_node))" --set "train.lanes=$active" --set supervise.start_s=120 \
   --set supervise.max_restarts=100000 --set supervise.max_node_failures=100000 --set supervise.max_without_checkpoint=100000)
 event_seen() { events $run | jq -e --arg e "$1" --argjson a "$2" 'select(.event == $e and .attempt == $a)' >/dev/null; }
 attempt() { events $run | jq -s 'map(select(.event == "placement_verified").attempt) | max'; }

@@ -6,7 +6,7 @@
 #   2 ranks, 1 thread each     against FSDP2 over gloo, the faster of eager and compiled
 # Each PyTorch variant runs once, with malloc told to keep its memory (a third faster here); then the fastest and Holdfast
 # take turns, ROUNDS times, and medians are compared. Some 20 minutes; on a busy machine look at the column "others".
-#   scripts/bench/train_cpu.sh BUILD_DIR [ROUNDS=5] [LEAVES=4]     leaves: sequences per optimizer step, over all ranks
+#   scripts/bench/train_cpu.sh BUILD_DIR [ROUNDS=5] [GLOBAL_BATCH=4]     sequences per optimizer step, over all ranks
 #   HOLDFAST_TORCH_ENV=DIR     keeps PyTorch's environment in DIR and uses it again
 # Ends with one line RESULT {json}.
 set -euo pipefail
@@ -15,7 +15,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 source "$source/scripts/torch_env.sh"
 (($# >= 1)) || die "which build? scripts/bench/train_cpu.sh build/release"
 train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tool/holdfast-tool")
-rounds=${2:-5} leaves=${3:-4}
+rounds=${2:-5} global_batch=${3:-4}
 warmup=2 measured=2 # steps of a run
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/hf-speed.XXXXXX") torch_throw_away=''
@@ -34,8 +34,8 @@ file = "$source/configs/models/llama-124m.toml"
 tokens = "$dir/tokens.bin"
 [train]
 sequence = 1024
+global_batch = $global_batch
 micro_batch = 1
-leaves = $leaves
 steps = $((warmup + measured))
 [precision]
 parameters = "bf16"
@@ -84,7 +84,7 @@ torch() {
   export GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=100000000000:glibc.malloc.top_pad=268435456
   for ((rank = 0; rank < $1; ++rank)); do
     OMP_NUM_THREADS=$((2 / $1)) RANK=$rank WORLD_SIZE=$1 RENDEZVOUS=$dir/rendezvous GLOO_SOCKET_IFNAME=lo timeout --foreground 900 "$torch_python" \
-      "$source/scripts/bench/train_cpu_torch.py" --tokens "$dir/tokens.bin" --leaves "$leaves" --warmup $warmup --steps $measured \
+      "$source/scripts/bench/train_cpu_torch.py" --tokens "$dir/tokens.bin" --global-batch "$global_batch" --warmup $warmup --steps $measured \
       --mode "${@:2}" >"$dir/torch.$rank" &
     pids+=($!)
   done
@@ -93,7 +93,7 @@ torch() {
   ((status == 0)) && grep '^{' "$dir/torch.0" | tail -n 1 | jq '.tokens_per_s[]' >"$dir/speeds"
 }
 
-step "PyTorch's variants, one run each ($leaves leaves of 1024 tokens per step)"
+step "PyTorch's variants, one run each ($global_batch sequences of 1024 tokens per step)"
 declare -A best=([1]='' [2]='')
 for variant in '1 autocast' '1 autocast --compile' '1 pure' '1 pure --compile' '2 fsdp' '2 fsdp --compile'; do
   ranks=${variant%% *}
@@ -119,7 +119,7 @@ for ((round = 1; round <= rounds; ++round)); do
 done
 
 # 6 per parameter and token, and causal attention: 6 x layers x width x sequence.
-jq -rs --arg one "${best[1]#* }" --arg two "${best[2]#* }" --argjson leaves "$leaves" \
+jq -rs --arg one "${best[1]#* }" --arg two "${best[2]#* }" --argjson batch "$global_batch" \
   --arg torch "$("$torch_python" -c 'import torch; print(torch.__version__)')" \
   --arg cpu "$(sed -nE 's/^model name\s*: //p' /proc/cpuinfo | head -n 1)" --argjson flop $((6 * 123587328 + 6 * 12 * 768 * 1024)) '
   def median: sort | if length == 0 then null elif length % 2 == 1 then .[length / 2 | floor] else (.[length / 2 - 1] + .[length / 2]) / 2 end;
@@ -128,7 +128,7 @@ jq -rs --arg one "${best[1]#* }" --arg two "${best[2]#* }" --argjson leaves "$le
     max: ([.[].tokens_per_s[]] | max | digits(1)), gflop_per_s: ([.[].tokens_per_s[]] | median * $flop / 1e9 | digits(0)), others: (map(.others) | median | digits(2))};
   def ratio($a; $b): [[.[] | select(.contender == $a).tokens_per_s | median], [.[] | select(.contender == $b).tokens_per_s | median]] | transpose | map(.[0] / .[1]) | median | digits(2);
   def pad($n): tostring | . + " " * ([$n - length, 1] | max);
-  {cpu: $cpu, torch: $torch, leaves: $leaves,
+  {cpu: $cpu, torch: $torch, global_batch: $batch,
    holdfast_1: row("holdfast 1"), torch_1: (row("torch 1") + {variant: $one}), ratio_1: ratio("holdfast 1"; "torch 1"),
    holdfast_2: row("holdfast 2"), torch_2: (row("torch 2") + {variant: $two}), ratio_2: ratio("holdfast 2"; "torch 2"),
    torch_variants: [.[] | select(.contender | test("^[12] ")) | {variant: .contender, tokens_per_s: (.tokens_per_s | median | digits(1))}]} as $r

@@ -1,14 +1,14 @@
 """PyTorch's side of scripts/bench/train_cpu.sh: a Llama-shaped model in the usual building blocks (linear, rms_norm,
 scaled_dot_product_attention, cross_entropy, fused AdamW), trained on the tokens of a Holdfast token file.
 
-  train_cpu_torch.py --tokens FILE --mode MODE [--compile] [--shape k=v,...] [--leaves N] [--steps N] [--warmup N]
+  train_cpu_torch.py --tokens FILE --mode MODE [--compile] [--shape k=v,...] [--global-batch N] [--steps N] [--warmup N]
 
 MODE:
   autocast   fp32 weights and moments, matrix products in bf16 under torch.autocast
   pure       weights, gradients and moments in bf16: less work and less precise than what Holdfast does
   fsdp       FSDP2: fp32 weights and moments sharded over the ranks, gathered in bf16, gradients reduced in fp32, one unit
              per block, over gloo; one process per rank, RANK of WORLD_SIZE, that meet in the file RENDEZVOUS
-A step has N leaves of one sequence each, over all ranks; their gradients are accumulated. Rank 0 ends with a line of
+A step has N micro-batches of one sequence each, over all ranks; their gradients are accumulated. Rank 0 ends with a line of
 JSON: tokens/s of each step after the warm-up, the share of its threads' time that the system gave it, and the losses.
 """
 
@@ -107,7 +107,7 @@ def arguments():
     parser.add_argument("--mode", choices=("autocast", "pure", "fsdp"), required=True)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--shape", default="", help="k=v,... over the 124M model's")
-    parser.add_argument("--leaves", type=int, default=4)
+    parser.add_argument("--global-batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=2, help="that are measured")
     parser.add_argument("--warmup", type=int, default=1)
     return parser.parse_args()
@@ -137,15 +137,15 @@ def main():
         lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True,
     )
     tokens = torch.from_numpy(numpy.fromfile(args.tokens, dtype="<u2", offset=HEADER).astype(numpy.int64))
-    sequence, mine = shape["sequence"], args.leaves // world
+    sequence, mine = shape["sequence"], args.global_batch // world
     casting = torch.autocast("cpu", torch.bfloat16) if args.mode == "autocast" else contextlib.nullcontext()
 
     def step(index):
         total = 0.0
-        for leaf in range(mine):
+        for micro_step in range(mine):
             if args.mode == "fsdp":  # gradients meet once per step, like Holdfast's
-                model.set_requires_gradient_sync(leaf == mine - 1)
-            at = ((index * world + rank) * mine + leaf) * sequence % (len(tokens) - sequence - 1)
+                model.set_requires_gradient_sync(micro_step == mine - 1)
+            at = ((index * world + rank) * mine + micro_step) * sequence % (len(tokens) - sequence - 1)
             sample = tokens[at : at + sequence + 1].unsqueeze(0)
             with casting:
                 loss = model(sample[:, :-1], sample[:, 1:]) / mine
@@ -166,7 +166,7 @@ def main():
             torch.distributed.barrier()
         if index >= args.warmup:
             seconds = time.perf_counter() - begin
-            speeds.append(args.leaves * sequence / seconds)
+            speeds.append(args.global_batch * sequence / seconds)
             shares.append((time.process_time() - cpu) / seconds / torch.get_num_threads())
     if rank == 0:
         print(json.dumps({

@@ -2,7 +2,7 @@
 scaled_dot_product_attention, cross_entropy, fused AdamW) on one GPU, fp32 weights and moments, products in bf16 under
 torch.autocast, random tokens.
 
-  train_gpu_torch.py --shape vocabulary=V,width=D,layers=L,heads=H,kv_heads=K,ffn=F,sequence=S [--rows B] [--leaves N]
+  train_gpu_torch.py --shape vocabulary=V,width=D,layers=L,heads=H,kv_heads=K,ffn=F,sequence=S [--global-batch N] [--micro-batch B]
                      [--steps N] [--warmup N] [--eager] [--deterministic]
 
 Ends with a line of JSON: the median of tokens/s of the steps after the warm-up, and the peak of memory.
@@ -62,8 +62,8 @@ class Llama(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--shape", required=True)
-    parser.add_argument("--rows", type=int, default=1)
-    parser.add_argument("--leaves", type=int, default=4)
+    parser.add_argument("--global-batch", type=int, default=4)
+    parser.add_argument("--micro-batch", type=int, default=1)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--eager", action="store_true")
@@ -79,13 +79,13 @@ def main():
         for block in model.blocks:
             block.compile()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    sequence = shape["sequence"]
+    sequence, micro_steps = shape["sequence"], args.global_batch // args.micro_batch
 
     def step():
-        for _ in range(args.leaves):
-            sample = torch.randint(shape["vocabulary"], (args.rows, sequence + 1), device="cuda")
+        for _ in range(micro_steps):
+            sample = torch.randint(shape["vocabulary"], (args.micro_batch, sequence + 1), device="cuda")
             with torch.autocast("cuda", torch.bfloat16):
-                loss = model(sample[:, :-1], sample[:, 1:]) / args.leaves
+                loss = model(sample[:, :-1], sample[:, 1:]) / micro_steps
             loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -98,7 +98,7 @@ def main():
         step()
         torch.cuda.synchronize()
         if index >= args.warmup:
-            speeds.append(args.leaves * args.rows * sequence / (time.perf_counter() - begin))
+            speeds.append(args.global_batch * sequence / (time.perf_counter() - begin))
     print(json.dumps({
         "tokens_per_s": statistics.median(speeds), "peak_bytes": torch.cuda.max_memory_allocated(),
         "parameters": sum(p.numel() for p in model.parameters()), "torch": torch.__version__,

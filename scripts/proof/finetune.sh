@@ -41,8 +41,8 @@ cat >job.toml <<END_OF_JOB
 file = "model.toml"
 [train]
 sequence = 128
+global_batch = 16
 micro_batch = 4
-leaves = 4
 steps = $steps
 device = "cpu"
 [eval]

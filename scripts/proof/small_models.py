@@ -53,7 +53,7 @@ class Programs:
         """A run that begins with `folder`. A step has all rows of the token file, in some order."""
         settings = {
             "model.file": folder, "model.weights": folder, "data.tokens": token_file, "train.steps": STEPS,
-            "train.sequence": SEQUENCE, "train.micro_batch": 2, "train.leaves": ROWS // 2, "train.device": "cpu",
+            "train.sequence": SEQUENCE, "train.global_batch": ROWS, "train.micro_batch": 2, "train.device": "cpu",
             "optim.lr": LR, "optim.schedule": "constant", "optim.warmup_steps": 0, "optim.beta1": BETAS[0],
             "optim.beta2": BETAS[1], "optim.epsilon": EPSILON, "optim.weight_decay": WEIGHT_DECAY,
             "optim.clip_norm": CLIP_NORM, "checkpoint.every": 0,

@@ -3,11 +3,11 @@
 // with messages between nodes (mpi_communicator), alone (solo_communicator); the trainer never asks which.
 //
 // Every call is collective over the group: all members make the same calls in the same order. The bulk
-// operations (all_gather, fold_leaves, exchange_nodes) only enqueue: they run beside the caller, in the order
-// of their calls within a communicator, independently of other communicators, and the event that is returned
-// passes when this rank's results are there *and* its memory may be used again. The small ones (all_reduce,
-// broadcast, barrier, split) wait. Whatever does not end within the group's time limit throws Error (runtime)
-// that names the operation, from whoever waits for it.
+// operations (all_gather, ordered_reduce_scatter, exchange_partial_sums) only enqueue: they run beside the
+// caller, in the order of their calls within a communicator, independently of other communicators, and the
+// event that is returned passes when this rank's results are there *and* its memory may be used again. The
+// small ones (all_reduce, broadcast, barrier, split) wait. Whatever does not end within the group's time
+// limit throws Error (runtime) that names the operation, from whoever waits for it.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,8 +26,11 @@ using tensor::Event;
 /// Bytes this rank has sent to others (or that others of its node have read from it), by operation. Complete
 /// when the operations' events have passed.
 struct Wire {
-  std::int64_t all_gather = 0, fold_leaves = 0, exchange_nodes = 0, all_reduce = 0, broadcast = 0;
-  std::int64_t total() const { return all_gather + fold_leaves + exchange_nodes + all_reduce + broadcast; }
+  std::int64_t all_gather = 0, ordered_reduce_scatter = 0, exchange_partial_sums = 0, all_reduce = 0,
+               broadcast = 0;
+  std::int64_t total() const {
+    return all_gather + ordered_reduce_scatter + exchange_partial_sums + all_reduce + broadcast;
+  }
   bool operator==(const Wire&) const = default;
 };
 
@@ -39,26 +42,27 @@ struct Extent {
   DType type = DType::fp32;
 };
 
-/// Folds this member's part of what all members brought. Called by whoever does the operation (on the host
+/// Adds up this member's part of what all members brought. Called by whoever does the operation (on the host
 /// the communication thread): allocates nothing, waits for nothing, enqueues on `stream`, and outlives the
 /// event of its operation.
-class Folder {
+class OrderedReducer {
  public:
-  virtual ~Folder() = default;
+  virtual ~OrderedReducer() = default;
   /// Elements [first, first + count) of this member's part of tensor `tensor` (an index into the call's
   /// list), once per contribution, in canonical order: members ascending, each member's arrays in their
   /// order. `sources` have the tensor's type; the list is valid during the call only, the arrays until
   /// `stream` has passed. Over one operation every element of the part comes exactly once.
-  virtual void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
-                    std::span<const void* const> sources) = 0;
+  virtual void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
+                      std::span<const void* const> sources) = 0;
 };
 
 enum class Scalar { sum, max };
 
 class Communicator {
  public:
-  /// No fold of tree nodes gets more elements at once, nor one of leaves on the host: they stay in the cache.
-  static constexpr std::int64_t largest_fold = 1 << 16;
+  /// No reduction of partial sums gets more elements at once, nor one of gradients on the host: they stay in
+  /// the cache.
+  static constexpr std::int64_t largest_reduction = 1 << 16;
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
@@ -74,13 +78,15 @@ class Communicator {
   /// Before: each member has its own part in place. After: every member has all of every tensor. Starts after
   /// `after`.
   virtual Event all_gather(std::span<const Extent> tensors, const Event& after = {}) = 0;
-  /// Each member brings one leaf (a whole gradient per tensor) and folds its own part of all members' leaves
-  /// (numerics rule 5).
-  virtual Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) = 0;
-  /// Member r brings nodes_of[r] arrays per tensor: `tensors` gives the first (node 0), node k lies
-  /// k * `node_stride` elements behind it. Each member folds its own part of all of them. fp32.
-  virtual Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
-                               std::span<const int> nodes_of, Folder& folder, const Event& after = {}) = 0;
+  /// Each member brings the gradients of one micro-batch (a whole one per tensor) and adds up its own part of
+  /// all members' gradients (numerics rule 5).
+  virtual Event ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
+                                       const Event& after = {}) = 0;
+  /// Member r brings sums_of[r] partial sums per tensor: `tensors` gives the first, the k-th behind it lies
+  /// k * `array_stride` elements further. Each member adds up its own part of all of them. fp32.
+  virtual Event exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
+                                      std::span<const int> sums_of, OrderedReducer& reducer,
+                                      const Event& after = {}) = 0;
 
   /// Word by word, modulo 2^64 or the largest: exact, whatever the order (numerics rule 7).
   virtual void all_reduce(std::span<std::uint64_t> words, Scalar how) = 0;

@@ -58,7 +58,7 @@ Event MpiCommunicator::bulk(Operation& operation, Collective kind, std::int64_t 
   operation.wire_bytes = wire_bytes;
   operation.after = after;
   std::uint64_t what =
-      mix(static_cast<std::uint64_t>(kind) + 1, static_cast<std::uint64_t>(operation.node_stride));
+      mix(static_cast<std::uint64_t>(kind) + 1, static_cast<std::uint64_t>(operation.array_stride));
   const MpiWorld& world = group_->world();
   for (const Extent& tensor : operation.tensors) {
     if (size() > 1 && tensor.elements > 0)
@@ -80,24 +80,26 @@ Event MpiCommunicator::all_gather(std::span<const Extent> tensors, const Event& 
   return bulk(operation, Collective::all_gather, bytes, after);
 }
 
-Event MpiCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
-  check_extents(leaves, 0);
-  const std::int64_t bytes = sent_by_leaves(leaves, rank());
-  Operation& operation = group_->next(leaves, one_each_);
-  operation.folder = &folder;
-  wire_.fold_leaves += bytes;
-  return bulk(operation, Collective::fold_leaves, bytes, after);
+Event MpiCommunicator::ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
+                                              const Event& after) {
+  check_extents(gradients, 0);
+  const std::int64_t bytes = sent_by_reduce_scatter(gradients, rank());
+  Operation& operation = group_->next(gradients, one_each_);
+  operation.reducer = &reducer;
+  wire_.ordered_reduce_scatter += bytes;
+  return bulk(operation, Collective::ordered_reduce_scatter, bytes, after);
 }
 
-Event MpiCommunicator::exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
-                                      std::span<const int> nodes_of, Folder& folder, const Event& after) {
-  check_extents(tensors, reach_of_nodes(nodes_of, node_stride, size()));
-  const std::int64_t bytes = sent_by_nodes(tensors, nodes_of, rank());
-  Operation& operation = group_->next(tensors, nodes_of);
-  operation.node_stride = node_stride;
-  operation.folder = &folder;
-  wire_.exchange_nodes += bytes;
-  return bulk(operation, Collective::exchange_nodes, bytes, after);
+Event MpiCommunicator::exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
+                                             std::span<const int> sums_of, OrderedReducer& reducer,
+                                             const Event& after) {
+  check_extents(tensors, reach_of_partial_sums(sums_of, array_stride, size()));
+  const std::int64_t bytes = sent_by_partial_sums(tensors, sums_of, rank());
+  Operation& operation = group_->next(tensors, sums_of);
+  operation.array_stride = array_stride;
+  operation.reducer = &reducer;
+  wire_.exchange_partial_sums += bytes;
+  return bulk(operation, Collective::exchange_partial_sums, bytes, after);
 }
 
 void MpiCommunicator::small(Collective kind, std::span<std::byte> bytes, Scalar how, int root,

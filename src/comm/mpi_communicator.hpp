@@ -22,9 +22,11 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return group_->size(); }
   std::span<std::byte> symmetric_memory(std::int64_t bytes) override;
   Event all_gather(std::span<const Extent> tensors, const Event& after = {}) override;
-  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) override;
-  Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
-                       std::span<const int> nodes_of, Folder& folder, const Event& after = {}) override;
+  Event ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
+                               const Event& after = {}) override;
+  Event exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
+                              std::span<const int> sums_of, OrderedReducer& reducer,
+                              const Event& after = {}) override;
   void all_reduce(std::span<std::uint64_t> words, Scalar how) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   void barrier() override;
@@ -50,9 +52,10 @@ class MpiCommunicator final : public Communicator {
   bool is_world_;
   int exceptions_at_start_;
   std::vector<int> one_each_;
-  // Known when an operation is enqueued. all_gather: this rank's part, to each of the others. fold_leaves and
-  // exchange_nodes: the others' parts of what this rank brings. all_reduce: the words once. broadcast: the
-  // root's bytes once. Small collectives go to a neighbour or two, however many members there are.
+  // Known when an operation is enqueued. all_gather: this rank's part, to each of the others.
+  // ordered_reduce_scatter and exchange_partial_sums: the others' parts of what this rank brings. all_reduce:
+  // the words once. broadcast: the root's bytes once. Small collectives go to a neighbour or two, however
+  // many members there are.
   Wire wire_;
 };
 

@@ -1,6 +1,6 @@
-// fold_leaves and exchange_nodes: this member's part of everybody's arrays, piece by piece, handed to the
-// Folder in canonical order. Arrays of this node are read where they are; pieces of others come into one of
-// two inboxes while the other is folded.
+// ordered_reduce_scatter and exchange_partial_sums: this member's part of everybody's arrays, piece by piece,
+// handed to the OrderedReducer in canonical order. Arrays of this node are read where they are; pieces of
+// others come into one of two inboxes while the other is added up.
 #include <algorithm>
 
 #include "src/comm/mpi_group.hpp"
@@ -19,16 +19,16 @@ void MpiGroup::begin_exchange(const Operation& operation) {
   for (int count : operation.arrays_of) arrays_ += count;
   for (int member : remote_) arrays_of_others += operation.arrays_of[static_cast<std::size_t>(member)];
   // The same on all members.
-  piece_ = std::clamp(inbox_elements / std::max(1, arrays_), smallest_piece, Communicator::largest_fold);
+  piece_ = std::clamp(inbox_elements / std::max(1, arrays_), smallest_piece, Communicator::largest_reduction);
   inbox_stride_ = piece_ * 4;
   const auto room = static_cast<std::size_t>(arrays_of_others * inbox_stride_);
   for (auto& inbox : inbox_)
     if (inbox.size() < room) inbox.resize(room);
   sources_.resize(static_cast<std::size_t>(arrays_));
   messages_.reserve(window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
-  posted_ = folded_ = 0;
+  posted_ = reduced_ = 0;
   pending_[0] = pending_[1] = 0;
-  folding_ = {};
+  reducing_ = {};
 }
 
 bool MpiGroup::step_exchange(const Operation& operation) {
@@ -39,8 +39,8 @@ bool MpiGroup::step_exchange(const Operation& operation) {
   bool all = true;
   bool moved = receive_piece(operation);
   moved |= send_pieces(operation, all);
-  moved |= fold_piece(operation);
-  if (all && folded_ == posted_ && piece_at(operation, received_) == 0 && messages_.none()) {
+  moved |= reduce_piece(operation);
+  if (all && reduced_ == posted_ && piece_at(operation, received_) == 0 && messages_.none()) {
     settle();
     moved = true;
   }
@@ -58,7 +58,7 @@ std::int64_t MpiGroup::piece_at(const Operation& operation, Cursor& cursor) cons
 
 bool MpiGroup::receive_piece(const Operation& operation) {
   bool moved = false;
-  for (; posted_ < folded_ + 2; ++posted_) {
+  for (; posted_ < reduced_ + 2; ++posted_) {
     const std::int64_t count = piece_at(operation, received_);
     if (count == 0) break;
     const std::int64_t bytes = count * bytes_of(operation.tensors[received_.tensor].type);
@@ -76,28 +76,28 @@ bool MpiGroup::receive_piece(const Operation& operation) {
   return moved;
 }
 
-bool MpiGroup::fold_piece(const Operation& operation) {
-  if (folded_ == posted_ || pending_[folded_ % 2] != 0 || !all_arrived()) return false;
-  const std::int64_t count = piece_at(operation, folding_);
-  const Extent& tensor = operation.tensors[folding_.tensor];
+bool MpiGroup::reduce_piece(const Operation& operation) {
+  if (reduced_ == posted_ || pending_[reduced_ % 2] != 0 || !all_arrived()) return false;
+  const std::int64_t count = piece_at(operation, reducing_);
+  const Extent& tensor = operation.tensors[reducing_.tensor];
   const std::int64_t size = bytes_of(tensor.type);
   const std::byte* mine =
-      static_cast<const std::byte*>(tensor.data) + (me_ * tensor.part + folding_.first) * size;
-  const std::byte* from_others = inbox_[folded_ % 2].data();
+      static_cast<const std::byte*>(tensor.data) + (me_ * tensor.part + reducing_.first) * size;
+  const std::byte* from_others = inbox_[reduced_ % 2].data();
   std::size_t source = 0;
   for (int member = 0; member < this->size(); ++member)
     for (int k = 0; k < operation.arrays_of[static_cast<std::size_t>(member)]; ++k, ++source) {
       if (desks_[static_cast<std::size_t>(member)] != nullptr) {
-        const std::byte* there = mine + k * operation.node_stride * size;
+        const std::byte* there = mine + k * operation.array_stride * size;
         sources_[source] = member == me_ ? there : peer_address(member, there);
       } else {
         sources_[source] = from_others;
         from_others += inbox_stride_;
       }
     }
-  operation.folder->fold(inline_, static_cast<int>(folding_.tensor), folding_.first, count, sources_);
-  folding_.first += count;
-  ++folded_;
+  operation.reducer->reduce(inline_, static_cast<int>(reducing_.tensor), reducing_.first, count, sources_);
+  reducing_.first += count;
+  ++reduced_;
   return true;
 }
 
@@ -119,7 +119,7 @@ bool MpiGroup::send_pieces(const Operation& operation, bool& all) {
             all = false;
             return moved;
           }
-          messages_.send(from + sent_.array * operation.node_stride * size, count * size,
+          messages_.send(from + sent_.array * operation.array_stride * size, count * size,
                          ranks_[static_cast<std::size_t>(peer)], tag(operation), 0);
           moved = true;
         }

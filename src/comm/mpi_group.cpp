@@ -186,8 +186,8 @@ bool MpiGroup::poll() {
       case Collective::all_gather:
         moved |= step_gather(operation);
         break;
-      case Collective::fold_leaves:
-      case Collective::exchange_nodes:
+      case Collective::ordered_reduce_scatter:
+      case Collective::exchange_partial_sums:
         moved |= step_exchange(operation);
         break;
       default:

@@ -131,12 +131,12 @@ class MpiGroup final : public tensor::Timeline {
   bool copy_some(const Operation& operation, bool& all);
   bool post_gather(const Operation& operation, bool sends, bool& all);
 
-  // mpi_exchange.cpp: leaves and tree nodes
+  // mpi_exchange.cpp: gradients and partial sums
   void begin_exchange(const Operation& operation);
   bool step_exchange(const Operation& operation);
   std::int64_t piece_at(const Operation& operation, Cursor& cursor) const;
   bool receive_piece(const Operation& operation);
-  bool fold_piece(const Operation& operation);
+  bool reduce_piece(const Operation& operation);
   bool send_pieces(const Operation& operation, bool& all);
 
   // mpi_small.cpp: all-reduce, broadcast, barrier
@@ -193,10 +193,10 @@ class MpiGroup final : public tensor::Timeline {
   std::int64_t piece_ = 0;
   int arrays_ = 0;  // over all members
   std::vector<std::byte> inbox_[2];
-  std::int64_t inbox_stride_ = 0;          // bytes of one array's piece
-  int pending_[2] = {0, 0};                // messages that a half waits for
-  std::uint64_t posted_ = 0, folded_ = 0;  // pieces
-  Cursor folding_;
+  std::int64_t inbox_stride_ = 0;           // bytes of one array's piece
+  int pending_[2] = {0, 0};                 // messages that a half waits for
+  std::uint64_t posted_ = 0, reduced_ = 0;  // pieces
+  Cursor reducing_;
   std::vector<const void*> sources_;
   tensor::InlineStream inline_;
   // Small

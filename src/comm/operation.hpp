@@ -22,9 +22,9 @@ struct Operation {
   Event after;
   // The bulk operations
   std::span<const Extent> tensors;
-  std::int64_t node_stride = 0;
+  std::int64_t array_stride = 0;
   std::span<const int> arrays_of;  ///< by member: arrays that it brings per tensor
-  Folder* folder = nullptr;
+  OrderedReducer* reducer = nullptr;
   // The small ones: the caller's memory, who waits
   std::span<std::byte> bytes;
   Scalar how = Scalar::sum;
@@ -46,23 +46,26 @@ inline std::int64_t sent_by_gather(std::span<const Extent> tensors, int me, int 
   for (const Extent& tensor : tensors) bytes += part_of(tensor, me) * bytes_of(tensor.type) * (members - 1);
   return bytes;
 }
-/// fold_leaves: the others' parts.
-inline std::int64_t sent_by_leaves(std::span<const Extent> leaves, int me) {
+/// ordered_reduce_scatter: the others' parts.
+inline std::int64_t sent_by_reduce_scatter(std::span<const Extent> gradients, int me) {
   std::int64_t bytes = 0;
-  for (const Extent& leaf : leaves) bytes += (leaf.elements - part_of(leaf, me)) * bytes_of(leaf.type);
+  for (const Extent& gradient : gradients)
+    bytes += (gradient.elements - part_of(gradient, me)) * bytes_of(gradient.type);
   return bytes;
 }
-/// exchange_nodes: the others' parts of all its arrays. Checks that tree nodes are fp32.
-inline std::int64_t sent_by_nodes(std::span<const Extent> tensors, std::span<const int> nodes_of, int me) {
-  for (const Extent& tensor : tensors) expects(tensor.type == DType::fp32, "tree nodes are fp32");
-  return sent_by_leaves(tensors, me) * nodes_of[static_cast<std::size_t>(me)];
+/// exchange_partial_sums: the others' parts of all its arrays. Checks that partial sums are fp32.
+inline std::int64_t sent_by_partial_sums(std::span<const Extent> tensors, std::span<const int> sums_of,
+                                         int me) {
+  for (const Extent& tensor : tensors) expects(tensor.type == DType::fp32, "partial sums are fp32");
+  return sent_by_reduce_scatter(tensors, me) * sums_of[static_cast<std::size_t>(me)];
 }
-/// Elements from a member's first array of tree nodes to its last, of the member that brings most.
-inline std::int64_t reach_of_nodes(std::span<const int> nodes_of, std::int64_t node_stride, int members) {
-  expects(nodes_of.size() == static_cast<std::size_t>(members), "a count of tree nodes for every member");
-  const auto [fewest, most] = std::minmax_element(nodes_of.begin(), nodes_of.end());
-  expects(*fewest >= 0, "counts of tree nodes");
-  return std::max(0, *most - 1) * node_stride;
+/// Elements from a member's first partial sum to its last, of the member that brings most.
+inline std::int64_t reach_of_partial_sums(std::span<const int> sums_of, std::int64_t array_stride,
+                                          int members) {
+  expects(sums_of.size() == static_cast<std::size_t>(members), "a count of partial sums for every member");
+  const auto [fewest, most] = std::minmax_element(sums_of.begin(), sums_of.end());
+  expects(*fewest >= 0, "counts of partial sums");
+  return std::max(0, *most - 1) * array_stride;
 }
 
 }  // namespace holdfast::comm

@@ -28,32 +28,34 @@ Event SoloCommunicator::all_gather(std::span<const Extent>, const Event& after) 
   return {};
 }
 
-Event SoloCommunicator::fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) {
+Event SoloCommunicator::ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
+                                               const Event& after) {
   after.wait();
-  fold(leaves, 0, 1, folder);
+  reduce(gradients, 0, 1, reducer);
   return {};
 }
 
-Event SoloCommunicator::exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
-                                       std::span<const int> nodes_of, Folder& folder, const Event& after) {
-  expects(nodes_of.size() == 1 && nodes_of[0] >= 0, "a count of tree nodes for the one member");
+Event SoloCommunicator::exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
+                                              std::span<const int> sums_of, OrderedReducer& reducer,
+                                              const Event& after) {
+  expects(sums_of.size() == 1 && sums_of[0] >= 0, "a count of partial sums for the one member");
   after.wait();
-  fold(tensors, node_stride, nodes_of[0], folder);
+  reduce(tensors, array_stride, sums_of[0], reducer);
   return {};
 }
 
-void SoloCommunicator::fold(std::span<const Extent> tensors, std::int64_t node_stride, int nodes,
-                            Folder& folder) {
-  sources_.resize(static_cast<std::size_t>(nodes));
+void SoloCommunicator::reduce(std::span<const Extent> tensors, std::int64_t array_stride, int arrays,
+                              OrderedReducer& reducer) {
+  sources_.resize(static_cast<std::size_t>(arrays));
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     expects(tensors[t].part >= tensors[t].elements, "the only part is all of it");
     const std::int64_t size = bytes_of(tensors[t].type);
-    for (std::int64_t at = 0; at < tensors[t].elements; at += largest_fold) {
-      for (int k = 0; k < nodes; ++k)
+    for (std::int64_t at = 0; at < tensors[t].elements; at += largest_reduction) {
+      for (int k = 0; k < arrays; ++k)
         sources_[static_cast<std::size_t>(k)] =
-            static_cast<const std::byte*>(tensors[t].data) + (at + k * node_stride) * size;
-      folder.fold(inline_, static_cast<int>(t), at, std::min(largest_fold, tensors[t].elements - at),
-                  sources_);
+            static_cast<const std::byte*>(tensors[t].data) + (at + k * array_stride) * size;
+      reducer.reduce(inline_, static_cast<int>(t), at, std::min(largest_reduction, tensors[t].elements - at),
+                     sources_);
     }
   }
 }

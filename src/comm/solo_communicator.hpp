@@ -13,9 +13,11 @@ class SoloCommunicator final : public Communicator {
   int size() const override { return 1; }
   std::span<std::byte> symmetric_memory(std::int64_t bytes) override;
   Event all_gather(std::span<const Extent> tensors, const Event& after = {}) override;
-  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after = {}) override;
-  Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
-                       std::span<const int> nodes_of, Folder& folder, const Event& after = {}) override;
+  Event ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
+                               const Event& after = {}) override;
+  Event exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
+                              std::span<const int> sums_of, OrderedReducer& reducer,
+                              const Event& after = {}) override;
   void all_reduce(std::span<std::uint64_t>, Scalar) override {}
   void broadcast(std::span<std::byte>, int) override {}
   void barrier() override {}
@@ -24,7 +26,8 @@ class SoloCommunicator final : public Communicator {
   void abort(std::string_view) noexcept override {}
 
  private:
-  void fold(std::span<const Extent> tensors, std::int64_t node_stride, int nodes, Folder& folder);
+  void reduce(std::span<const Extent> tensors, std::int64_t array_stride, int arrays,
+              OrderedReducer& reducer);
 
   struct Unmap {
     std::size_t bytes;

@@ -169,15 +169,17 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 
   t.add("train.steps", &C::train, &Train::steps, "optimizer steps", at_least(1));
-  t.add("train.sequence", &C::train, &Train::sequence, "tokens per sample", at_least(1));
-  t.add("train.micro_batch", &C::train, &Train::micro_batch, "samples per leaf", at_least(1));
-  t.add("train.leaves", &C::train, &Train::leaves,
-        "leaves per step over all ranks; times micro_batch: the global batch", at_least(1));
-  t.add("train.lanes", &C::train, &Train::lanes, "accumulation lanes (results depend on it); 0: one per leaf",
-        at_least(0));
+  t.add("train.sequence", &C::train, &Train::sequence, "tokens per sequence", at_least(1));
+  t.add("train.global_batch", &C::train, &Train::global_batch, "sequences per step, over all ranks",
+        at_least(1));
+  t.add("train.micro_batch", &C::train, &Train::micro_batch,
+        "sequences that a rank computes at once; divides global_batch", at_least(1));
+  t.add("train.lanes", &C::train, &Train::lanes,
+        "accumulation lanes (results depend on it); 0: one per micro-batch", at_least(0));
   t.add("train.seed", &C::train, &Train::seed, "of the initial weights", at_least(0));
 
-  t.add("train.recompute", &C::train, &Train::recompute, "what the backward pass computes again");
+  t.add("train.activation_checkpointing", &C::train, &Train::activation_checkpointing,
+        "what the backward pass computes again");
   t.add("train.device", &C::train, &Train::device, "auto, cpu or cuda");
   t.add("train.deterministic", &C::train, &Train::deterministic, "the same bits at every run on a GPU");
 
@@ -287,8 +289,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
 
   t.add("verify.replicas_every", &C::verify, &Verify::replicas_every,
         "steps between comparisons of the replicas' state; 0: never", at_least(0));
-  t.add("verify.leaf_every", &C::verify, &Verify::leaf_every,
-        "steps between which a random leaf is computed on two ranks; 0: never", at_least(0));
+  t.add("verify.micro_batch_every", &C::verify, &Verify::micro_batch_every,
+        "steps between which a random micro-batch is computed on two ranks; 0: never", at_least(0));
   t.add("drill.allowed", &C::drill, &Drill::allowed,
         "agents and ranks break things when `holdfast drill` says so");
 
@@ -367,13 +369,13 @@ std::vector<Setting<ScalableUnit>> make_unit_settings() {
   return std::move(t.settings);
 }
 
-std::vector<Setting<GpuSlot>> make_gpu_settings() {
-  Table<GpuSlot> t;
-  t.add("gpu.gpu", &GpuSlot::gpu, "index on the node", at_least(0));
-  t.add("gpu.nic", &GpuSlot::nic, "nearest RDMA device; empty: none");
-  t.add("gpu.netdev", &GpuSlot::netdev, "its network interface");
-  t.add("gpu.numa", &GpuSlot::numa, "NUMA node of both", at_least(0));
-  t.add("gpu.rail", &GpuSlot::rail, "leaf switch of the unit that the NIC hangs on", at_least(0));
+std::vector<Setting<GpuFacts>> make_gpu_settings() {
+  Table<GpuFacts> t;
+  t.add("gpu.gpu", &GpuFacts::gpu, "index on the node", at_least(0));
+  t.add("gpu.nic", &GpuFacts::nic, "nearest RDMA device; empty: none");
+  t.add("gpu.netdev", &GpuFacts::netdev, "its network interface");
+  t.add("gpu.numa", &GpuFacts::numa, "NUMA node of both", at_least(0));
+  t.add("gpu.rail", &GpuFacts::rail, "leaf switch of the scalable unit that the NIC hangs on", at_least(0));
   return std::move(t.settings);
 }
 
@@ -399,7 +401,7 @@ const std::vector<Setting<ScalableUnit>>& unit_settings() {
   static const auto settings = make_unit_settings();
   return settings;
 }
-const std::vector<Setting<GpuSlot>>& gpu_settings() {
+const std::vector<Setting<GpuFacts>>& gpu_settings() {
   static const auto settings = make_gpu_settings();
   return settings;
 }

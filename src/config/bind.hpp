@@ -25,6 +25,6 @@ const std::vector<Setting<ModelShape>>& model_settings();
 const std::vector<Setting<AdapterFacts>>& adapter_settings();  ///< of what checkpoints keep
 const std::vector<Setting<ClusterFacts>>& cluster_settings();  ///< tables outside [[unit]] and [[gpu]]
 const std::vector<Setting<ScalableUnit>>& unit_settings();     ///< [[unit]]
-const std::vector<Setting<GpuSlot>>& gpu_settings();           ///< [[gpu]]
+const std::vector<Setting<GpuFacts>>& gpu_settings();          ///< [[gpu]]
 
 }  // namespace holdfast::config

@@ -38,7 +38,7 @@ RunConfig resolve(RunConfig config, const ClusterFacts& facts) {
 }
 
 RunConfig resolve_arithmetic(RunConfig config, bool on_gpu) {
-  if (config.train.lanes == 0) config.train.lanes = config.train.leaves;
+  if (config.train.lanes == 0) config.train.lanes = micro_batches(config.train);
   if (config.precision.parameters == Precision::automatic)
     config.precision.parameters = on_gpu ? Precision::bf16 : Precision::fp32;
   return config;

@@ -65,8 +65,7 @@ void check_sharding(const RunConfig& config, const ModelShape& model) {
   check_gathering(config.shard, model);
   const int world = config.cluster.nodes * config.cluster.ranks_per_node;
   const int group = world > 0 ? check_shard_group(config, world) : 1;
-  if (own_trainer(config.rank))
-    LanePlan(config.train.leaves, config.train.lanes, std::max(1, world / group), group);  // refuses
+  if (own_trainer(config.rank)) LanePlan(config.train, std::max(1, world / group), group);  // refuses
 }
 
 }  // namespace holdfast::config

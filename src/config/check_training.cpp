@@ -19,14 +19,21 @@ namespace {
 
 void check_train(const Train& t, const ModelShape& m) {
   if (t.steps < 1) refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "");
-  if (t.micro_batch < 1 || t.leaves < 1)
-    refuse("train.micro_batch and train.leaves must be at least 1",
-           fmt::format("they are {} and {}", t.micro_batch, t.leaves), "");
+  if (t.global_batch < 1 || t.micro_batch < 1)
+    refuse("train.global_batch and train.micro_batch must be at least 1",
+           fmt::format("they are {} and {}", t.global_batch, t.micro_batch), "");
+  if (t.global_batch % t.micro_batch != 0)
+    refuse("train.micro_batch does not divide train.global_batch",
+           fmt::format("the {} sequences of a step are no whole number of micro-batches of {}",
+                       t.global_batch, t.micro_batch),
+           fmt::format("Use train.global_batch = {}?",
+                       (std::int64_t{t.global_batch} / t.micro_batch + 1) * t.micro_batch));
   if (t.sequence < 1 || t.sequence > m.max_sequence)
     refuse("train.sequence is out of range",
            fmt::format("it is {}; model {} takes 1 to {} tokens", t.sequence, m.name, m.max_sequence), "");
   if (t.lanes < 0)
-    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes), "Use 0 for one per leaf?");
+    refuse("train.lanes must not be negative", fmt::format("it is {}", t.lanes),
+           "Use 0 for one per micro-batch?");
 }
 
 void check_eval(const Eval& e, const Data& d) {
@@ -36,7 +43,8 @@ void check_eval(const Eval& e, const Data& d) {
 }
 
 /// What is contradictory: a table that is coarser than the numbers it multiplies, and moments that cannot
-/// move. Allowed: any wire (it rounds a leaf once, the sum stays fp32), and bf16 parameters with anything.
+/// move. Allowed: any wire (it rounds a gradient once, the sum stays fp32), and bf16 parameters with
+/// anything.
 void check_precision(const PrecisionPolicy& p, const Optim& o) {
   if (p.buffers == Precision::bf16 && p.parameters == Precision::fp32)
     refuse("precision.buffers = bf16 contradicts precision.parameters = fp32",

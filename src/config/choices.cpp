@@ -26,7 +26,7 @@ const std::vector<std::string>& names_of<Scaling>() {
   return names;
 }
 template <>
-const std::vector<std::string>& names_of<Recompute>() {
+const std::vector<std::string>& names_of<ActivationCheckpointing>() {
   static const std::vector<std::string> names = {"none", "selective", "attention", "full"};
   return names;
 }
@@ -106,7 +106,7 @@ template const std::string& name_of(Strategy);
 template const std::string& name_of(Precision);
 template const std::string& name_of(Products);
 template const std::string& name_of(Scaling);
-template const std::string& name_of(Recompute);
+template const std::string& name_of(ActivationCheckpointing);
 template const std::string& name_of(Schedule);
 template const std::string& name_of(GuardAction);
 template const std::string& name_of(Device);
@@ -122,7 +122,7 @@ template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
 template std::optional<Products> choice_called(const std::string&);
 template std::optional<Scaling> choice_called(const std::string&);
-template std::optional<Recompute> choice_called(const std::string&);
+template std::optional<ActivationCheckpointing> choice_called(const std::string&);
 template std::optional<Schedule> choice_called(const std::string&);
 template std::optional<GuardAction> choice_called(const std::string&);
 template std::optional<Device> choice_called(const std::string&);

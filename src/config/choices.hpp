@@ -1,7 +1,7 @@
 #pragma once
 // The enums of run_config.hpp as files spell them. For Strategy, Precision, Products, Scaling,
-// Recompute, Schedule, GuardAction, Device, Offload, Base, Interval, WhenBusy, ReadBack, Partner,
-// OnStraggler, WhenShort.
+// ActivationCheckpointing, Schedule, GuardAction, Device, Offload, Base, Interval, WhenBusy, ReadBack,
+// Partner, OnStraggler, WhenShort.
 #include <optional>
 #include <string>
 #include <vector>

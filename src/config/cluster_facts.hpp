@@ -6,14 +6,14 @@
 
 namespace holdfast::config {
 
-/// One GPU slot of a node and the NIC nearest to it.
-struct GpuSlot {
+/// One GPU of a node and the NIC nearest to it.
+struct GpuFacts {
   int gpu = 0;
   std::string nic;     ///< RDMA device, for example mlx5_0; empty: none
   std::string netdev;  ///< its network interface
   int numa = 0;
   int rail = 0;  ///< leaf switch of the scalable unit that this NIC hangs on
-  bool operator==(const GpuSlot&) const = default;
+  bool operator==(const GpuFacts&) const = default;
 };
 
 struct ScalableUnit {
@@ -30,7 +30,7 @@ struct ClusterFacts {
   int cpus_per_node = 1;
   std::int64_t node_memory_bytes = 0;  ///< host memory of one node; 0: unknown
   std::vector<ScalableUnit> units;
-  std::vector<GpuSlot> slots;  ///< gpus_per_node of them
+  std::vector<GpuFacts> gpus;  ///< gpus_per_node of them
   double storage_read_bytes_s = 0,
          storage_write_bytes_s = 0;      ///< whole file system, bytes per second; 0: unknown
   double node_mttf_hours = 0;            ///< mean time to failure of one node; 0: unknown

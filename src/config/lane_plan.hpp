@@ -1,91 +1,100 @@
 #pragma once
-// The order in which gradients are added, whatever the layout (numerics rules 1-6): leaves into lanes from
-// left to right, lanes into a tree as a binary counter counts. Pure: everybody can compute what everybody
-// holds, and the planner refuses what ranks would refuse.
+// The order in which gradients are added, whatever the layout (numerics rules 1-6): micro-batches into lanes
+// from left to right, lanes into a tree as a binary counter counts. Pure: everybody can compute what
+// everybody holds, and the planner refuses what ranks would refuse.
 #include <cstdint>
 #include <vector>
 
+#include "src/config/run_config.hpp"
+
 namespace holdfast::config {
 
-/// Lanes [first, first + count) already added up: one node of the tree. count is a power of two that divides
-/// first.
-struct TreeNode {
+/// Lanes [first, first + count) already added up: an inner point of the tree. count is a power of two that
+/// divides first.
+struct PartialSum {
   int first = 0, count = 1;
-  bool operator==(const TreeNode&) const = default;
+  bool operator==(const PartialSum&) const = default;
 };
 
-/// One addition, on numbered accumulators.
+/// One addition, on numbered accumulators. An accumulation lane is a run of consecutive micro-batches whose
+/// gradients are added one after another.
 struct LaneOp {
   enum class Kind {
-    copy_leaf,  ///< accumulator `slot` = leaf number `leaf`: the first of a lane is copied, since 0 + (-0) is
-                ///< not -0
-    add_leaf,   ///< accumulator `slot` += leaf
-    merge,      ///< accumulator `slot` += accumulator `slot` + 1, its right neighbour
+    copy,   ///< accumulator = source: the first of a lane is copied, since 0 + (-0) is not -0
+    add,    ///< accumulator += source
+    merge,  ///< accumulator += the next accumulator, its right neighbour
   };
   Kind kind;
-  int slot = 0;
-  int leaf = 0;  ///< relative to the first leaf of the micro-step
+  int accumulator = 0;
+  /// A micro-batch, relative to the first one of the micro-step, or a replica's partial sum.
+  int source = 0;
   bool operator==(const LaneOp&) const = default;
 };
 
-/// Nodes in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; node i lives
-/// in accumulator i.
+/// Partial sums in the order of a binary counter: equal aligned neighbours merge. Holds the shape only; sum i
+/// lies in accumulator i.
 class Counter {
  public:
   Counter() = default;
   /// After lanes [first, end) were pushed one by one.
   Counter(int first, int end);
-  /// Appends a node to the right; returns how many merges follow (each is `merge` of the then last two).
-  int push(TreeNode node);
-  int size() const { return static_cast<int>(nodes_.size()); }
-  const std::vector<TreeNode>& nodes() const { return nodes_; }
+  /// Appends a sum to the right; returns how many merges follow (each is `merge` of the then last two).
+  int push(PartialSum sum);
+  int size() const { return static_cast<int>(sums_.size()); }
+  const std::vector<PartialSum>& sums() const { return sums_; }
 
  private:
-  std::vector<TreeNode> nodes_;
+  std::vector<PartialSum> sums_;
 };
 
-/// How `leaves` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
+/// How `micro_batches` gradients of an optimizer step fall to `replicas` groups of `group` ranks.
 class LanePlan {
  public:
-  /// lanes = 0: one per leaf, which depends on the batch alone and suits every layout. Throws Error (usage)
-  /// when lanes do not divide leaves, when a group's ranks do not, or when there are too few leaves or lanes
-  /// for all replicas.
-  LanePlan(int leaves, int lanes, int replicas, int group);
+  /// lanes = 0: one per micro-batch, which depends on the batch alone and suits every layout. Throws Error
+  /// (usage) when lanes do not divide micro-batches, when a group's ranks do not, or when there are too few
+  /// micro-batches or lanes for all replicas.
+  LanePlan(int micro_batches, int lanes, int replicas, int group)
+      : LanePlan(micro_batches, lanes, replicas, group, 1) {}
+  LanePlan(const Train& train, int replicas, int group)
+      : LanePlan(config::micro_batches(train), train.lanes, replicas, group, train.micro_batch) {}
 
-  int leaves() const { return leaves_; }
+  int micro_batches() const { return micro_batches_; }
   int lanes() const { return lanes_; }
-  int leaves_per_lane() const { return leaves_ / lanes_; }
+  int micro_batches_per_lane() const { return micro_batches_ / lanes_; }
   /// Replicas share the lanes out in parts of as many lanes as give each rank of a group the same number of
-  /// leaves.
+  /// micro-batches.
   int parts() const { return lanes_ / part_; }
   /// Replica g owns parts [g * parts / replicas, (g + 1) * parts / replicas).
   int first_lane(int replica) const {
     return static_cast<int>(std::int64_t{replica} * parts() / replicas_) * part_;
   }
   int micro_steps(int replica) const;
-  /// Member `member` of the replica computes this leaf in micro-step `micro_step`.
-  int leaf(int replica, int micro_step, int member) const;
-  /// The additions of a micro-step, in order; its leaves are numbered 0 to group - 1.
+  /// Member `member` of the replica computes this micro-batch in micro-step `micro_step`.
+  int micro_batch(int replica, int micro_step, int member) const;
+  /// The additions of a micro-step, in order; its micro-batches are numbered 0 to group - 1.
   std::vector<LaneOp> additions(int replica, int micro_step) const;
   /// Accumulators that last from micro-step to micro-step: as many as the replica needs that needs most.
   int accumulators() const;
-  /// The slots behind them, which additions use inside a micro-step only.
+  /// Those behind them, which additions use inside a micro-step only.
   int temporaries() const;
   /// Elements of a tensor that are added at a time where there are temporaries, so that these are small;
   /// 0 where there are none. `largest`: elements of a rank's largest slice.
   std::int64_t added_at_once(std::int64_t largest) const;
-  /// What a replica holds after its last micro-step: node i in accumulator i.
-  std::vector<TreeNode> nodes(int replica) const;
-  /// Over the nodes of all replicas, numbered in order (node k is "leaf" k): the additions that leave the
-  /// total in accumulator 0, the rest of the counter merged right to left.
+  /// What a replica holds after its last micro-step: sum i in accumulator i.
+  std::vector<PartialSum> partial_sums(int replica) const;
+  /// Over the partial sums of all replicas, numbered in order (sum k is source k): the additions that leave
+  /// the total in accumulator 0, the rest of the counter merged right to left.
   std::vector<LaneOp> final_additions() const;
 
  private:
-  int leaves_, lanes_, replicas_, group_;
+  /// `micro_batch`: sequences, for what errors suggest.
+  LanePlan(int micro_batches, int lanes, int replicas, int group, int micro_batch);
+
+  int micro_batches_, lanes_, replicas_, group_;
   int part_;  ///< lanes
 };
 
-/// Slots that a list of additions touches.
-int slots_of(const std::vector<LaneOp>& additions);
+/// Accumulators that a list of additions touches.
+int accumulators_of(const std::vector<LaneOp>& additions);
 
 }  // namespace holdfast::config

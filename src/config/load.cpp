@@ -166,13 +166,13 @@ void apply_element(std::vector<Struct>& list, const std::vector<Setting<Struct>>
 /// The table of GPUs must say each of gpus_per_node exactly once; on a cluster without GPUs it may be left
 /// out.
 void complete_gpu_table(ClusterFacts& facts, const std::string& file) {
-  if (facts.slots.empty() && facts.gpu == "none")
-    for (int i = 0; i < facts.gpus_per_node; ++i) facts.slots.push_back({i, "", "", 0, i});
-  std::sort(facts.slots.begin(), facts.slots.end(),
-            [](const GpuSlot& a, const GpuSlot& b) { return a.gpu < b.gpu; });
-  bool complete = static_cast<int>(facts.slots.size()) == facts.gpus_per_node;
+  if (facts.gpus.empty() && facts.gpu == "none")
+    for (int i = 0; i < facts.gpus_per_node; ++i) facts.gpus.push_back({i, "", "", 0, i});
+  std::sort(facts.gpus.begin(), facts.gpus.end(),
+            [](const GpuFacts& a, const GpuFacts& b) { return a.gpu < b.gpu; });
+  bool complete = static_cast<int>(facts.gpus.size()) == facts.gpus_per_node;
   for (int i = 0; complete && i < facts.gpus_per_node; ++i)
-    complete = facts.slots[static_cast<std::size_t>(i)].gpu == i;
+    complete = facts.gpus[static_cast<std::size_t>(i)].gpu == i;
   if (!complete)
     throw Error(Exit::usage,
                 fmt::format("the [[gpu]] tables do not list GPUs 0 to {} once each", facts.gpus_per_node - 1),
@@ -257,7 +257,7 @@ ClusterFacts load_cluster(const std::string& name_or_path) {
     if (entry.table == "unit") {
       apply_element(facts.units, unit_settings(), document, entry);
     } else if (entry.table == "gpu") {
-      apply_element(facts.slots, gpu_settings(), document, entry);
+      apply_element(facts.gpus, gpu_settings(), document, entry);
     } else {
       refuse_repeated(document, entry);
       apply(facts, cluster_settings(), entry, document.where(entry));
@@ -268,7 +268,7 @@ ClusterFacts load_cluster(const std::string& name_or_path) {
     throw Error(Exit::usage, "a cluster has no nodes", document.name, "Add a [[unit]] with name and nodes?");
   for (int i = 0; i < static_cast<int>(facts.units.size()); ++i)
     require(document, "unit", {"name", "nodes"}, i);
-  for (int i = 0; i < static_cast<int>(facts.slots.size()); ++i) require(document, "gpu", {"gpu", "rail"}, i);
+  for (int i = 0; i < static_cast<int>(facts.gpus.size()); ++i) require(document, "gpu", {"gpu", "rail"}, i);
   complete_gpu_table(facts, document.name);
   return facts;
 }
@@ -297,7 +297,7 @@ std::string to_toml(const ClusterFacts& facts) {
   std::string out = "# What was known of the cluster at submission.\n";
   write(out, cluster_settings(), facts);
   for (const auto& unit : facts.units) write(out, unit_settings(), unit, true);
-  for (const auto& slot : facts.slots) write(out, gpu_settings(), slot, true);
+  for (const auto& gpu : facts.gpus) write(out, gpu_settings(), gpu, true);
   return out;
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "src/config/choices.hpp"
 
@@ -28,14 +30,24 @@ std::string adapters_text(const Lora& lora) {
                      fmt::join(lora.targets, "+"), name_of(lora.base));
 }
 
+/// A part of an identity in the words of today: checkpoints keep those of format 1.
+std::string in_todays_words(std::string part) {
+  for (const auto& [old, word] :
+       {std::pair{"leaf ", "micro-batch "}, std::pair{" leaves in ", " micro-batches in "}})
+    if (const auto at = part.find(old); at != std::string::npos)
+      part.replace(at, std::string_view(old).size(), word);
+  return part.substr(std::min(part.size(), part.find_first_not_of(' ')));
+}
+
 }  // namespace
 
 std::string arithmetic_of(const RunConfig& config) {
   const auto& t = config.train;
   const auto& p = config.precision;
+  // Checkpoints hold this text: its words do not change, though leaves are called micro-batches now.
   return fmt::format("leaf {}x{}, {} leaves in {} lanes, parameters {} reduce {} buffers {} moments {}{}{}",
-                     t.micro_batch, t.sequence, t.leaves, t.lanes, name_of(p.parameters), name_of(p.reduce),
-                     name_of(p.buffers), name_of(p.moments), products_text(config),
+                     t.micro_batch, t.sequence, micro_batches(t), t.lanes, name_of(p.parameters),
+                     name_of(p.reduce), name_of(p.buffers), name_of(p.moments), products_text(config),
                      adapters_text(config.lora));
 }
 
@@ -56,11 +68,9 @@ std::string arithmetic_difference(const std::string& found, const std::string& e
     if (!more_a && !more_b) return out;
     if (!more_a) a.clear();
     if (!more_b) b.clear();
-    const auto trimmed = [](const std::string& s) {
-      return s.substr(std::min(s.size(), s.find_first_not_of(' ')));
-    };
     if (a != b)
-      out += (out.empty() ? "" : "; ") + fmt::format("was \"{}\", now \"{}\"", trimmed(a), trimmed(b));
+      out += (out.empty() ? "" : "; ") +
+             fmt::format("was \"{}\", now \"{}\"", in_todays_words(a), in_todays_words(b));
   }
 }
 

@@ -12,7 +12,7 @@ enum class Strategy { no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp }
 enum class Precision { fp32, bf16, automatic };
 enum class Products { bf16, fp8 };
 enum class Scaling { delayed, current };
-enum class Recompute { none, selective, attention, full };
+enum class ActivationCheckpointing { none, selective, attention, full };
 enum class Schedule { cosine, linear, constant, wsd };
 enum class GuardAction { report, stop, skip, rollback };
 enum class Device { automatic, cpu, cuda };
@@ -121,21 +121,24 @@ struct Data {
 /// [train]
 struct Train {
   std::int64_t steps = 100;
-  int sequence = 256;   ///< tokens per sample
-  int micro_batch = 1;  ///< samples per leaf (the gradient of one micro-batch)
-  int leaves =
-      8;  ///< leaves per optimizer step, over all ranks; leaves * micro_batch samples = the global batch
-  int lanes = 0;  ///< accumulation lanes (numerics rule 2); 0: one per leaf, which suits every layout. Fewer
-                  ///< take fewer gradient sums. Results depend on it, and a run keeps it
+  int sequence = 256;    ///< tokens per sequence
+  int global_batch = 8;  ///< sequences per optimizer step, over all ranks
+  int micro_batch = 1;   ///< sequences that one rank computes at once; divides global_batch
+  int lanes = 0;         ///< accumulation lanes (numerics rule 2); 0: one per micro-batch, which suits every
+                         ///< layout. Fewer take fewer gradient sums. Results depend on it, and a run keeps it
   std::uint64_t seed = 1;  ///< of the initial weights
   /// What of a block's forward pass is computed again for the backward pass instead of being kept: nothing;
   /// norms and SwiGLU; those and attention; the whole block. Results do not depend on it.
-  Recompute recompute = Recompute::none;
+  ActivationCheckpointing activation_checkpointing = ActivationCheckpointing::none;
   Device device = Device::automatic;  ///< auto: a GPU where there is one that can be used
   bool deterministic =
       true;  ///< on a GPU: the same bits at every run; false: faster, and no two runs are the same
   bool operator==(const Train&) const = default;
 };
+
+/// Micro-batches of an optimizer step, over all ranks. What other tools call gradient accumulation steps is
+/// this number over that of the ranks.
+inline int micro_batches(const Train& t) { return t.global_batch / std::max(1, t.micro_batch); }
 
 /// [eval]: loss on data.validation
 struct Eval {
@@ -149,7 +152,7 @@ struct PrecisionPolicy {
   Precision parameters =
       Precision::automatic;  ///< gathered weights, activations and their gradients; auto: bf16 on GPUs, which
                              ///< compute in nothing else, and fp32 on CPUs (config::resolve)
-  Precision reduce = Precision::fp32;   ///< a leaf's weight gradients on the wire inside a shard group
+  Precision reduce = Precision::fp32;   ///< a micro-batch's weight gradients on the wire inside a shard group
   Precision buffers = Precision::fp32;  ///< tables of the rotary embedding
   Precision moments = Precision::fp32;  ///< AdamW's, from step to step
   /// Operands of the blocks' linear layers: as `parameters`, or rounded to 8 bits for the product.
@@ -259,7 +262,8 @@ struct Checkpoint {
 /// of the run depends on them.
 struct Verify {
   int replicas_every = 100;  ///< steps between comparisons of the replicas' state; 0: never
-  int leaf_every = 100;  ///< steps between which one random leaf is computed again on another rank; 0: never
+  int micro_batch_every =
+      100;  ///< steps between which one random micro-batch is computed again on another rank; 0: never
   bool operator==(const Verify&) const = default;
 };
 struct Drill {

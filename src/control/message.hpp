@@ -72,7 +72,7 @@ struct RankDoubt {
       0;  ///< the newest that the same check found right: RankEnv::trusted_step of what follows
   std::vector<int>
       accused;        ///< ranks that differ from the rest; more than one node: it cannot be told who is wrong
-  std::string check;  ///< "replicas" or "leaf"
+  std::string check;  ///< "replicas" or "micro_batch"
   std::string why;
 };
 /// Agent to rank: the leader or the agent has your finished/failed/exited.

@@ -21,8 +21,8 @@ constexpr List<Bounds> up_to(std::size_t max, Bounds element) {
 
 inline constexpr std::array phase_names = {"starting",   "restoring", "data",       "forward",   "backward",
                                            "collective", "optimizer", "checkpoint", "finishing", "paused"};
-inline constexpr std::array collective_names = {"all_gather", "fold_leaves", "exchange_nodes",
-                                                "all_reduce", "broadcast",   "barrier"};
+inline constexpr std::array collective_names = {
+    "all_gather", "ordered_reduce_scatter", "exchange_partial_sums", "all_reduce", "broadcast", "barrier"};
 inline constexpr std::array role_names = {"rank",    "shim",   "leader", "candidate",
                                           "spawner", "job_monitor", "caller"};
 inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};

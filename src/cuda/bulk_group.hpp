@@ -25,7 +25,7 @@
 namespace holdfast::cuda {
 
 using comm::Extent;
-using comm::Folder;
+using comm::OrderedReducer;
 using flight::Collective;
 using tensor::Event;
 
@@ -61,13 +61,13 @@ class BulkGroup {
   virtual Event all_gather(std::span<const Extent> tensors, std::int64_t wire_bytes, std::uint64_t what,
                            const Event& after) = 0;
   /// Member r brings arrays_of[r] arrays per tensor, array k lies k * `stride` elements behind the first; no
-  /// fold gets more than `largest` elements.
+  /// reduction gets more than `largest` elements.
   struct Exchange {
-    Collective kind = Collective::fold_leaves;
+    Collective kind = Collective::ordered_reduce_scatter;
     std::span<const Extent> tensors;
     std::span<const int> arrays_of;
     std::int64_t stride = 0, largest = 0;
-    Folder* folder = nullptr;
+    OrderedReducer* reducer = nullptr;
   };
   virtual Event exchange(const Exchange& call, std::int64_t wire_bytes, std::uint64_t what,
                          const Event& after) = 0;

@@ -45,12 +45,13 @@ std::byte* RuntimeMemory::device(std::int64_t bytes, std::string_view what) {
     on_device_.push_back(runtime_.device_alloc(std::max<std::int64_t>(bytes, 1)));
   } catch (const Error& error) {
     const std::int64_t free = runtime_.free_bytes();  // throws what is really wrong when the GPU is gone
-    throw Error(Exit::runtime, fmt::format("no room on the GPU for {}", what),
-                fmt::format("{:.2f} GiB are needed, {:.2f} of {:.2f} GiB are free; {}",
-                            static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
-                            static_cast<double>(runtime_.facts().memory_bytes) / gib, error.problem()),
-                "Use a smaller micro-batch or sequence, recompute more, let the host keep the moments "
-                "(shard.offload), or shard over more ranks; is another process on this GPU?");
+    throw Error(
+        Exit::runtime, fmt::format("no room on the GPU for {}", what),
+        fmt::format("{:.2f} GiB are needed, {:.2f} of {:.2f} GiB are free; {}",
+                    static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
+                    static_cast<double>(runtime_.facts().memory_bytes) / gib, error.problem()),
+        "Use a smaller micro-batch or sequence, checkpoint more activations, let the host keep the moments "
+        "(shard.offload), or shard over more ranks; is another process on this GPU?");
   }
   return static_cast<std::byte*>(on_device_.back());
 }
@@ -78,7 +79,7 @@ CudaDevice::CudaDevice(CudaParts parts, const device::DeviceOptions& options)
       kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention,
                {memory_.device(CudaKernels::scratch_bytes, "the kernels' intermediate sums"),
                 static_cast<std::size_t>(CudaKernels::scratch_bytes)}),
-      fold_kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention, {}) {
+      reduce_kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention, {}) {
   // Whoever waits for compute may be waiting for a peer that is gone.
   compute_.on_wait([this] { watch_.check(); });
   side_.on_wait([this] { watch_.check(); });

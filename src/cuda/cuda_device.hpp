@@ -51,7 +51,7 @@ class CudaDevice final : public device::Device {
   std::string describe() const override;
   bool is_host() const override { return false; }
   kernels::Kernels& kernels() override { return kernels_; }
-  kernels::Kernels& fold_kernels() override { return fold_kernels_; }
+  kernels::Kernels& reduce_kernels() override { return reduce_kernels_; }
   tensor::Stream& compute() override { return compute_; }
   tensor::Stream& side() override { return side_; }
   std::span<std::byte> allocate(std::int64_t bytes, std::string_view what) override;
@@ -74,7 +74,7 @@ class CudaDevice final : public device::Device {
   RuntimeMemory memory_;
   Watch watch_;
   CudaStream compute_, side_;
-  CudaKernels kernels_, fold_kernels_;
+  CudaKernels kernels_, reduce_kernels_;
   bool replaying_ = true, taking_notes_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace {
 const char* hint_for(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
-      return "Use a smaller micro-batch or sequence, recompute more, or shard over more ranks?";
+      return "Use a smaller micro-batch or sequence, checkpoint more activations, or shard over more ranks?";
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
     case cudaErrorContained:

@@ -19,7 +19,7 @@ class CudaKernels final : public kernels::Kernels {
   static constexpr std::int64_t scratch_bytes = std::int64_t{40} << 20;
 
   /// All outlive it. `scratch`: device memory, aligned to 16, for sums that are taken in parts; calls that
-  /// need it follow one another on one stream. Without any, what takes no such sums (fold, convert, adamw,
+  /// need it follow one another on one stream. Without any, what takes no such sums (reduce, convert, adamw,
   /// ...) still works, on several streams at once.
   CudaKernels(Runtime& runtime, Gemm& gemm, AttentionEngine& attention, std::span<std::byte> scratch);
 
@@ -54,8 +54,8 @@ class CudaKernels final : public kernels::Kernels {
   void convert(Stream&, void* out, DType to, const void* in, DType from, std::int64_t count) override;
   void decode_blocks(Stream&, void* out, DType to, BlockCode code, const std::byte* codes,
                      const float* scales, std::int64_t count) override;
-  void fold(Stream&, float* sum, std::span<const void* const> leaves, DType type, std::int64_t count,
-            bool first) override;
+  void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
+              bool first) override;
   void sum_squares(Stream&, const float* x, std::int64_t count, tensor::ExactSum* sum) override;
   void adamw(Stream&, const kernels::AdamW&, const kernels::StepScalars&) override;
 

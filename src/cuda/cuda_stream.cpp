@@ -36,7 +36,7 @@ CudaStream::CudaStream(Runtime& runtime, std::string name, const StreamOptions& 
       options_(options),
       handle_(runtime.stream_create(options.priority)),
       line_(*this) {
-  for (std::uint64_t i = 0; i < Line::length; ++i) line_.slot(i).event = runtime_.event_create();
+  for (std::uint64_t i = 0; i < Line::length; ++i) line_.place(i).event = runtime_.event_create();
 }
 
 CudaStream::~CudaStream() {
@@ -53,7 +53,7 @@ CudaStream::~CudaStream() {
   }
   for (const auto& [key, repeated] : repeated_)
     if (repeated.recorded) runtime_.graph_destroy(repeated.graph);
-  for (std::uint64_t i = 0; i < Line::length; ++i) runtime_.event_destroy(line_.slot(i).event);
+  for (std::uint64_t i = 0; i < Line::length; ++i) runtime_.event_destroy(line_.place(i).event);
   runtime_.stream_destroy(handle_);
 }
 
@@ -70,10 +70,10 @@ void CudaStream::expect_not_recording() const {
 // ---- events
 
 bool CudaStream::Line::passed(std::uint64_t ticket) const {
-  const Slot& slot = this->slot(ticket);
-  // A slot is taken again only after its ticket has passed.
-  return ticket == 0 || slot.ticket.load(std::memory_order_acquire) != ticket ||
-         stream_.runtime_.event_passed(slot.event);
+  const Place& place = this->place(ticket);
+  // A place is taken again only after its ticket has passed.
+  return ticket == 0 || place.ticket.load(std::memory_order_acquire) != ticket ||
+         stream_.runtime_.event_passed(place.event);
 }
 
 void CudaStream::Line::wait(std::uint64_t ticket) {
@@ -96,11 +96,11 @@ void CudaStream::Line::wait(std::uint64_t ticket) {
 tensor::Event CudaStream::record() {
   expect_not_recording();
   const std::uint64_t ticket = recorded_ + 1;
-  Line::Slot& slot = line_.slot(ticket);
-  if (const std::uint64_t before = slot.ticket.load(std::memory_order_relaxed); before != 0)
+  Line::Place& place = line_.place(ticket);
+  if (const std::uint64_t before = place.ticket.load(std::memory_order_relaxed); before != 0)
     line_.wait(before);
-  runtime_.event_record(slot.event, handle_);
-  slot.ticket.store(ticket, std::memory_order_release);
+  runtime_.event_record(place.event, handle_);
+  place.ticket.store(ticket, std::memory_order_release);
   recorded_ = ticket;
   return {&line_, ticket};
 }
@@ -109,9 +109,9 @@ void CudaStream::wait(const tensor::Event& event) {
   expect_not_recording();
   const auto* line = dynamic_cast<const Line*>(event.line);
   if (line == nullptr || &line->stream().runtime_ != &runtime_) return event.wait();
-  const Line::Slot& slot = line->slot(event.ticket);
-  if (slot.ticket.load(std::memory_order_acquire) == event.ticket && &line->stream() != this)
-    runtime_.stream_wait(handle_, slot.event);
+  const Line::Place& place = line->place(event.ticket);
+  if (place.ticket.load(std::memory_order_acquire) == event.ticket && &line->stream() != this)
+    runtime_.stream_wait(handle_, place.event);
 }
 
 // ---- copies

@@ -62,7 +62,7 @@ class CudaStream : public tensor::Stream {
   void on_wait(std::function<void()> hook) { hook_ = std::move(hook); }
 
  private:
-  /// Events of the stream: ticket t lies in slot t modulo the ring's length until that ticket + length is
+  /// Events of the stream: ticket t lies in place t modulo the ring's length until that ticket + length is
   /// recorded, which is after t has passed.
   class Line : public tensor::Timeline {
    public:
@@ -71,17 +71,17 @@ class CudaStream : public tensor::Stream {
     void wait(std::uint64_t ticket) override;
 
     static constexpr std::size_t length = 1024;
-    struct Slot {
+    struct Place {
       EventHandle event{};
       std::atomic<std::uint64_t> ticket{0};
     };
-    Slot& slot(std::uint64_t ticket) { return slots_[ticket % length]; }
-    const Slot& slot(std::uint64_t ticket) const { return slots_[ticket % length]; }
+    Place& place(std::uint64_t ticket) { return places_[ticket % length]; }
+    const Place& place(std::uint64_t ticket) const { return places_[ticket % length]; }
     CudaStream& stream() const { return stream_; }
 
    private:
     CudaStream& stream_;
-    std::vector<Slot> slots_{length};
+    std::vector<Place> places_{length};
   };
 
   /// A part of pinned memory. The GPU is done with it once `used` has passed.

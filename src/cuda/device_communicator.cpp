@@ -67,24 +67,26 @@ class DeviceCommunicator final : public comm::Communicator {
     return event;
   }
 
-  Event fold_leaves(std::span<const Extent> leaves, Folder& folder, const Event& after) override {
-    check_extents(leaves, 0);
-    const std::int64_t bytes = comm::sent_by_leaves(leaves, rank());
-    const BulkGroup::Exchange call{
-        Collective::fold_leaves, leaves, one_each_, 0, std::numeric_limits<std::int64_t>::max(), &folder};
+  Event ordered_reduce_scatter(std::span<const Extent> gradients, OrderedReducer& reducer,
+                               const Event& after) override {
+    check_extents(gradients, 0);
+    const std::int64_t bytes = comm::sent_by_reduce_scatter(gradients, rank());
+    const BulkGroup::Exchange call{Collective::ordered_reduce_scatter,       gradients, one_each_, 0,
+                                   std::numeric_limits<std::int64_t>::max(), &reducer};
     const Event event = exchange(call, bytes, after);
-    wire_.fold_leaves += bytes;
+    wire_.ordered_reduce_scatter += bytes;
     return event;
   }
 
-  Event exchange_nodes(std::span<const Extent> tensors, std::int64_t node_stride,
-                       std::span<const int> nodes_of, Folder& folder, const Event& after) override {
-    check_extents(tensors, comm::reach_of_nodes(nodes_of, node_stride, size()));
-    const std::int64_t bytes = comm::sent_by_nodes(tensors, nodes_of, rank());
+  Event exchange_partial_sums(std::span<const Extent> tensors, std::int64_t array_stride,
+                              std::span<const int> sums_of, OrderedReducer& reducer,
+                              const Event& after) override {
+    check_extents(tensors, comm::reach_of_partial_sums(sums_of, array_stride, size()));
+    const std::int64_t bytes = comm::sent_by_partial_sums(tensors, sums_of, rank());
     const BulkGroup::Exchange call{
-        Collective::exchange_nodes, tensors, nodes_of, node_stride, largest_fold, &folder};
+        Collective::exchange_partial_sums, tensors, sums_of, array_stride, largest_reduction, &reducer};
     const Event event = exchange(call, bytes, after);
-    wire_.exchange_nodes += bytes;
+    wire_.exchange_partial_sums += bytes;
     return event;
   }
 

@@ -5,12 +5,13 @@
 // caller's thread on a stream of the group and run beside compute, each group by itself:
 //   - all members on one node: they read each other's memory (peer_communicator);
 //   - members on several nodes: NCCL moves the bytes (nccl_communicator).
-// Both hand what members brought to the same Folder in the same canonical order as the host's communicators
-// do, so the bits of a sum depend neither on NCCL nor on which ranks share a node.
+// Both hand what members brought to the same OrderedReducer in the same canonical order as the host's
+// communicators do, so the bits of a sum depend neither on NCCL nor on which ranks share a node.
 //
-// Unlike on the host, a Folder is called by the caller's thread before fold_leaves() or exchange_nodes()
-// returns, and what it throws comes from there. fold_leaves() hands a whole part to the Folder at once;
-// exchange_nodes() at most Communicator::largest_fold elements.
+// Unlike on the host, a OrderedReducer is called by the caller's thread before ordered_reduce_scatter() or
+// exchange_partial_sums() returns, and what it throws comes from there. ordered_reduce_scatter() hands a
+// whole part to the OrderedReducer at once; exchange_partial_sums() at most Communicator::largest_reduction
+// elements.
 #include <chrono>
 #include <cstdint>
 #include <memory>

@@ -2,9 +2,9 @@
 // The few things the backend asks of NCCL, so that everything above also runs without it: real_nccl.cpp does
 // them with the library; the tests do them through shared memory.
 //
-// NCCL only moves bytes here. What is added up is added by our own kernels in canonical order (comm::Folder),
-// as on the host, so no bit of a result depends on NCCL's algorithm, protocol, channels, or topology, and
-// nothing of it has to be pinned for that.
+// NCCL only moves bytes here. What is added up is added by our own kernels in canonical order
+// (comm::OrderedReducer), as on the host, so no bit of a result depends on NCCL's algorithm, protocol,
+// channels, or topology, and nothing of it has to be pinned for that.
 //
 // Every call but trouble() throws Error (runtime) that names it. Calls of one communicator come from one
 // thread at a time; trouble() and abort() from any, also while another call waits: that one throws then.

@@ -43,9 +43,9 @@ NcclGroup::NcclGroup(std::shared_ptr<DeviceWorld> world, comm::Communicator& hos
     : BulkGroup(world->runtime, world->watch, std::move(facts), world->options),
       world_(std::move(world)),
       nccl_(*world_->nccl),
-      folds_(runtime_, this->facts().name + " (folds)", stream_options(world_->options)),
+      reductions_(runtime_, this->facts().name + " (reductions)", stream_options(world_->options)),
       half_(world_->options.inbox_bytes / 2 / alignment * alignment) {
-  folds_.on_wait([this] { world_->watch.check(); });
+  reductions_.on_wait([this] { world_->watch.check(); });
   if (world_->share_a_gpu(this->facts().ranks))
     throw Error(Exit::usage,
                 fmt::format("ranks of {} share a GPU and are on several nodes", this->facts().name),
@@ -70,8 +70,8 @@ void NcclGroup::set_up(comm::Communicator& host) {
   } catch (const Error& error) {
     failure.emplace(Exit::runtime, "no room on the GPU for what comes from other nodes",
                     fmt::format("{} MiB for {}; {}", 2 * half_ >> 20, facts().name, error.problem()),
-                    "Use a smaller micro-batch, recompute more, or shard over more ranks; is another process "
-                    "on this GPU?");
+                    "Use a smaller micro-batch, checkpoint more activations, or shard over more ranks; is "
+                    "another process on this GPU?");
   }
   agree(host, failure, "no memory for what comes from other nodes");
   connect(host);
@@ -201,11 +201,11 @@ Event NcclGroup::exchange(const Exchange& call, std::int64_t wire_bytes, std::ui
       std::byte* inbox = inbox_ + half * half_;
       stream_.wait(emptied[half]);
       move_round(call, inbox);
-      folds_.wait(stream_.record());
-      fold_round(call, inbox);
-      emptied[half] = folds_.record();
+      reductions_.wait(stream_.record());
+      reduce_round(call, inbox);
+      emptied[half] = reductions_.record();
     }
-    stream_.wait(folds_.record());
+    stream_.wait(reductions_.record());
   });
 }
 
@@ -237,14 +237,14 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
   launch([&] {
     for (const Piece& piece : round_) {
       const Extent& tensor = call.tensors[piece.tensor];
-      const std::int64_t size_of = bytes_of(tensor.type), slot = aligned(piece.count * size_of);
+      const std::int64_t size_of = bytes_of(tensor.type), array_bytes = aligned(piece.count * size_of);
       const std::int64_t mine = count_of(piece, me());
       int before = 0;  // arrays of members before `peer`
       for (int peer = 0; peer < size(); ++peer) {
         const int arrays = call.arrays_of[static_cast<std::size_t>(peer)];
         if (peer != me() && mine > 0)
           for (int k = 0; k < arrays; ++k)
-            nccl_.receive(comm_, stream_.handle(), inbox + (before + k) * slot, mine * size_of, peer);
+            nccl_.receive(comm_, stream_.handle(), inbox + (before + k) * array_bytes, mine * size_of, peer);
         before += arrays;
         const std::int64_t theirs = count_of(piece, peer);
         if (peer == me() || theirs == 0) continue;
@@ -253,15 +253,15 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
         for (int k = 0; k < call.arrays_of[static_cast<std::size_t>(me())]; ++k)
           nccl_.send(comm_, stream_.handle(), from + k * call.stride * size_of, theirs * size_of, peer);
       }
-      inbox += before * slot;
+      inbox += before * array_bytes;
     }
   });
 }
 
-void NcclGroup::fold_round(const Exchange& call, const std::byte* inbox) {
+void NcclGroup::reduce_round(const Exchange& call, const std::byte* inbox) {
   for (const Piece& piece : round_) {
     const Extent& tensor = call.tensors[piece.tensor];
-    const std::int64_t size_of = bytes_of(tensor.type), slot = aligned(piece.count * size_of);
+    const std::int64_t size_of = bytes_of(tensor.type), array_bytes = aligned(piece.count * size_of);
     const std::int64_t mine = std::clamp<std::int64_t>(part_of(tensor, me()) - piece.first, 0, piece.count);
     int arrays = 0;
     for (int count : call.arrays_of) arrays += count;
@@ -273,13 +273,13 @@ void NcclGroup::fold_round(const Exchange& call, const std::byte* inbox) {
           sources_.push_back(member == me()
                                  ? static_cast<const std::byte*>(tensor.data) +
                                        (me() * tensor.part + piece.first + first + k * call.stride) * size_of
-                                 : inbox + (before + k) * slot + first * size_of);
+                                 : inbox + (before + k) * array_bytes + first * size_of);
         before += call.arrays_of[static_cast<std::size_t>(member)];
       }
-      call.folder->fold(folds_, static_cast<int>(piece.tensor), piece.first + first,
-                        std::min(call.largest, mine - first), sources_);
+      call.reducer->reduce(reductions_, static_cast<int>(piece.tensor), piece.first + first,
+                           std::min(call.largest, mine - first), sources_);
     }
-    inbox += arrays * slot;
+    inbox += arrays * array_bytes;
   }
 }
 

@@ -3,10 +3,10 @@
 // why).
 //
 //   all_gather        one NCCL all-gather per tensor, in place, all in one launch
-//   folds             in rounds: everybody sends everybody the pieces of the parts that fill half of the
+//   reductions        in rounds: everybody sends everybody the pieces of the parts that fill half of the
 //   inbox, in one
-//                     launch, and the Folder folds one half while the other is filled; sources are in
-//                     canonical order
+//                     launch, and the OrderedReducer adds up one half while the other is filled; sources are
+//                     in canonical order
 //
 // A group has a communicator of its own, so that gathers, reductions and replicas never wait for each other
 // inside NCCL. It is set up, connected, and tried out when the group is made: what is wrong with the network
@@ -59,7 +59,7 @@ class NcclGroup final : public BulkGroup {
   /// The pieces of the next round from `at` on, the same on all members; fewer when all is done.
   void plan_round(const Exchange& call, int arrays, Piece& at);
   void move_round(const Exchange& call, std::byte* inbox);
-  void fold_round(const Exchange& call, const std::byte* inbox);
+  void reduce_round(const Exchange& call, const std::byte* inbox);
 
   const std::shared_ptr<DeviceWorld> world_;
   Nccl& nccl_;
@@ -68,7 +68,7 @@ class NcclGroup final : public BulkGroup {
   std::atomic<bool> stopped_{false};
   std::timed_mutex calling_;  // held by who is inside NCCL
 
-  CudaStream folds_;  // stream_ moves
+  CudaStream reductions_;  // stream_ moves
   std::byte* inbox_ = nullptr;
   const std::int64_t half_;
   std::vector<Piece> round_;

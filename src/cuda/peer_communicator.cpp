@@ -47,12 +47,12 @@ Event PeerGroup::exchange(const Exchange& call, std::int64_t wire_bytes, std::ui
   return operation(call.kind, wire_bytes, what, after, [&](std::uint64_t number) {
     if (flags_) flags_->announce(stream_.handle(), PeerFlags::Flag::ready, number);
     await_all(PeerFlags::Flag::ready, number);
-    fold(call);
+    reduce(call);
     settle(number);
   });
 }
 
-void PeerGroup::fold(const Exchange& call) {
+void PeerGroup::reduce(const Exchange& call) {
   for (std::size_t t = 0; t < call.tensors.size(); ++t) {
     const Extent& tensor = call.tensors[t];
     const std::int64_t part = part_of(tensor, me()), size_of = bytes_of(tensor.type);
@@ -65,7 +65,8 @@ void PeerGroup::fold(const Exchange& call) {
           const std::byte* there = mine + k * call.stride * size_of;
           sources_.push_back(member == me() ? there : world_->at(rank_of(member), there));
         }
-      call.folder->fold(stream_, static_cast<int>(t), first, std::min(call.largest, part - first), sources_);
+      call.reducer->reduce(stream_, static_cast<int>(t), first, std::min(call.largest, part - first),
+                           sources_);
     }
   }
 }

@@ -1,9 +1,9 @@
 #pragma once
 // A group whose members share a node: nothing is sent. A member announces "what I bring may be read" and "I
 // have read" with a word each, its stream waits for the others' words, and reads their symmetric memory where
-// it is: all_gather with the copy engines, which leaves the multiprocessors to compute; folds with the
-// Folder's own kernels, over NVLink, in canonical order. So sums are the host's bit by bit whatever links the
-// GPUs, and several ranks on one GPU work alike.
+// it is: all_gather with the copy engines, which leaves the multiprocessors to compute; reductions with the
+// OrderedReducer's own kernels, over NVLink, in canonical order. So sums are the host's bit by bit whatever
+// links the GPUs, and several ranks on one GPU work alike.
 //
 // A group of one is the same without the words.
 #include <memory>
@@ -38,7 +38,7 @@ class PeerGroup final : public BulkGroup {
   int peer_at(int distance) const { return (me() + distance) % size(); }
   void await_all(PeerFlags::Flag flag, std::uint64_t number);
   void settle(std::uint64_t number);
-  void fold(const Exchange& call);
+  void reduce(const Exchange& call);
 
   const std::shared_ptr<DeviceWorld> world_;
   std::unique_ptr<PeerFlags> flags_;  // none when alone

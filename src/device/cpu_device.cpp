@@ -72,14 +72,14 @@ class CpuDevice final : public Device {
   explicit CpuDevice(const DeviceOptions& options)
       : threads_(options.threads > 0 ? options.threads : omp_get_max_threads()),
         kernels_(kernels::make_cpu_kernels(options.threads)),
-        fold_kernels_(kernels::make_cpu_kernels(1)) {}
+        reduce_kernels_(kernels::make_cpu_kernels(1)) {}
 
   std::string describe() const override {
     return fmt::format("CPU, {} thread{}", threads_, threads_ == 1 ? "" : "s");
   }
   bool is_host() const override { return true; }
   kernels::Kernels& kernels() override { return *kernels_; }
-  kernels::Kernels& fold_kernels() override { return *fold_kernels_; }
+  kernels::Kernels& reduce_kernels() override { return *reduce_kernels_; }
   tensor::Stream& compute() override { return compute_; }
   tensor::Stream& side() override { return side_; }
   std::span<std::byte> allocate(std::int64_t bytes, std::string_view what) override {
@@ -105,7 +105,7 @@ class CpuDevice final : public Device {
 
  private:
   int threads_;
-  std::unique_ptr<kernels::Kernels> kernels_, fold_kernels_;
+  std::unique_ptr<kernels::Kernels> kernels_, reduce_kernels_;
   tensor::InlineStream compute_, side_;
   std::vector<Pages> memory_;
 };

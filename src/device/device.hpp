@@ -39,8 +39,8 @@ class Device {
 
   /// For the compute stream.
   virtual kernels::Kernels& kernels() = 0;
-  /// For the streams of communicators (comm::Folder).
-  virtual kernels::Kernels& fold_kernels() = 0;
+  /// For the streams of communicators (comm::OrderedReducer).
+  virtual kernels::Kernels& reduce_kernels() = 0;
   virtual tensor::Stream& compute() = 0;
   /// Runs beside compute: copies to and from the host.
   virtual tensor::Stream& side() = 0;

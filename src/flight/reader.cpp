@@ -16,10 +16,10 @@ std::string_view name_of(Collective operation) {
   switch (operation) {
     case Collective::all_gather:
       return "all-gather";
-    case Collective::fold_leaves:
-      return "leaf exchange";
-    case Collective::exchange_nodes:
-      return "exchange of tree nodes";
+    case Collective::ordered_reduce_scatter:
+      return "ordered reduce-scatter";
+    case Collective::exchange_partial_sums:
+      return "exchange of partial sums";
     case Collective::all_reduce:
       return "all-reduce";
     case Collective::broadcast:

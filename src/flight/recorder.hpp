@@ -17,13 +17,13 @@ namespace holdfast::flight {
 
 enum class Collective : std::uint32_t {
   all_gather,
-  fold_leaves,
-  exchange_nodes,
+  ordered_reduce_scatter,
+  exchange_partial_sums,
   all_reduce,
   broadcast,
   barrier
 };
-/// As people read it: "all-gather", "leaf exchange", ...
+/// As people read it: "all-gather", "ordered reduce-scatter", ...
 std::string_view name_of(Collective operation);
 
 /// queued: behind others, or what it depends on has not happened; running: entered, so that the others of the

@@ -65,7 +65,8 @@ Loss evaluate(Parameters& weights, kernels::Kernels& kernels, const data::TokenF
   model::Options options;
   options.micro_batch = e.micro_batch, options.sequence = e.sequence;
   options.activations = weights.type(), options.buffers = e.buffers;
-  options.recompute = config::Recompute::full;  // keeps the least, and changes no bit
+  options.activation_checkpointing =
+      config::ActivationCheckpointing::full;  // keeps the least, and changes no bit
   tensor::InlineStream stream;
   tensor::Arena arena("activations");
   model::Transformer transformer(shape, options, kernels, stream, arena);

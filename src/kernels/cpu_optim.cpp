@@ -12,7 +12,7 @@ namespace holdfast::kernels {
 namespace {
 
 constexpr std::int64_t resident =
-    2048;  // elements of a sum that stay in the L1 cache while all leaves stream past
+    2048;  // elements of a sum that stay in the L1 cache while all terms stream past
 constexpr std::int64_t in_place_start =
     16384;  // elements converted in place by one thread, before the others join
 
@@ -80,15 +80,15 @@ void CpuKernels::convert(Stream&, void* out, DType to, const void* in, DType fro
   });
 }
 
-void CpuKernels::fold(Stream&, float* sum, std::span<const void* const> leaves, DType type,
-                      std::int64_t count, bool first) {
+void CpuKernels::reduce(Stream&, float* sum, std::span<const void* const> terms, DType type,
+                        std::int64_t count, bool first) {
   with_type(type, [&]<class T>() {
-    run_parts(count, static_cast<std::int64_t>(leaves.size()), [&](std::int64_t low, std::int64_t end) {
+    run_parts(count, static_cast<std::int64_t>(terms.size()), [&](std::int64_t low, std::int64_t end) {
       for (std::int64_t at = low; at < end; at += resident) {
         const std::int64_t n = std::min(resident, end - at);
-        for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
-          const T* x = static_cast<const T*>(leaves[leaf]) + at;
-          if (first && leaf == 0)
+        for (std::size_t term = 0; term < terms.size(); ++term) {
+          const T* x = static_cast<const T*>(terms[term]) + at;
+          if (first && term == 0)
             convert_part(sum + at, x, n);
           else
             add_to(sum + at, x, n);

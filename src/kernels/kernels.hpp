@@ -213,10 +213,10 @@ class Kernels {
   /// code_block. See src/base/block_code.hpp.
   virtual void decode_blocks(Stream&, void* out, DType to, BlockCode code, const std::byte* codes,
                              const float* scales, std::int64_t count) = 0;
-  /// Adds the leaves (arrays of `type`) to `sum` from left to right, in fp32; `first`: the first leaf is
+  /// Adds the terms (arrays of `type`) to `sum` from left to right, in fp32; `first`: the first term is
   /// copied, never added to 0.
-  virtual void fold(Stream&, float* sum, std::span<const void* const> leaves, DType type, std::int64_t count,
-                    bool first) = 0;
+  virtual void reduce(Stream&, float* sum, std::span<const void* const> terms, DType type, std::int64_t count,
+                      bool first) = 0;
   /// Adds the squares of x to `sum`, exactly (see ExactSum).
   virtual void sum_squares(Stream&, const float* x, std::int64_t count, ExactSum* sum) = 0;
   virtual void adamw(Stream&, const AdamW&, const StepScalars&) = 0;

@@ -98,9 +98,9 @@ void TimedKernels::decode_blocks(Stream& s, void* out, DType to, BlockCode code,
                                  const float* scales, std::int64_t count) {
   time(s, Work::pointwise, "decode", [&] { kernels_.decode_blocks(s, out, to, code, codes, scales, count); });
 }
-void TimedKernels::fold(Stream& s, float* sum, std::span<const void* const> leaves, DType type,
-                        std::int64_t count, bool first) {
-  time(s, Work::pointwise, nullptr, [&] { kernels_.fold(s, sum, leaves, type, count, first); });
+void TimedKernels::reduce(Stream& s, float* sum, std::span<const void* const> terms, DType type,
+                          std::int64_t count, bool first) {
+  time(s, Work::pointwise, nullptr, [&] { kernels_.reduce(s, sum, terms, type, count, first); });
 }
 void TimedKernels::sum_squares(Stream& s, const float* x, std::int64_t count, ExactSum* sum) {
   time(s, Work::optimizer, "gradient norm", [&] { kernels_.sum_squares(s, x, count, sum); });

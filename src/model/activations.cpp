@@ -10,7 +10,7 @@
 
 namespace holdfast::model {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 using tensor::DType;
 
 Activations::Activations(const config::ModelShape& shape, const Options& options,
@@ -51,18 +51,18 @@ void Activations::plan_blocks(const config::ModelShape& shape, const Options& op
     const char* name;
     DType type;
     std::int64_t rows, cols;
-    Recompute shared_from;  ///< in this mode and those after it all blocks share one
+    Mode shared_from;  ///< in this mode and those after it all blocks share one
   };
   const Row table[] = {
-      {&BlockBuffers::attention_normed, "attention normed", type, tokens, d, Recompute::selective},
-      {&BlockBuffers::qkv, "qkv", type, tokens, packed, Recompute::full},
-      {&BlockBuffers::attended, "attended", type, tokens, d, Recompute::attention},
-      {&BlockBuffers::log_sum, "log sum", DType::fp32, shape.heads, tokens, Recompute::attention},
-      {&BlockBuffers::middle, "middle", type, tokens, d, Recompute::full},
-      {&BlockBuffers::mlp_normed, "mlp normed", type, tokens, d, Recompute::selective},
-      {&BlockBuffers::gate_up, "gate up", type, tokens, 2 * f, Recompute::full},
-      {&BlockBuffers::activated, "activated", type, tokens, f, Recompute::selective},
-      {&BlockBuffers::inverse_rms, "inverse rms", DType::fp32, 2, tokens, Recompute::full},
+      {&BlockBuffers::attention_normed, "attention normed", type, tokens, d, Mode::selective},
+      {&BlockBuffers::qkv, "qkv", type, tokens, packed, Mode::full},
+      {&BlockBuffers::attended, "attended", type, tokens, d, Mode::attention},
+      {&BlockBuffers::log_sum, "log sum", DType::fp32, shape.heads, tokens, Mode::attention},
+      {&BlockBuffers::middle, "middle", type, tokens, d, Mode::full},
+      {&BlockBuffers::mlp_normed, "mlp normed", type, tokens, d, Mode::selective},
+      {&BlockBuffers::gate_up, "gate up", type, tokens, 2 * f, Mode::full},
+      {&BlockBuffers::activated, "activated", type, tokens, f, Mode::selective},
+      {&BlockBuffers::inverse_rms, "inverse rms", DType::fp32, 2, tokens, Mode::full},
   };
   BlockBuffers shared;
   for (int layer = 0; layer < shape.layers; ++layer) {
@@ -70,7 +70,7 @@ void Activations::plan_blocks(const config::ModelShape& shape, const Options& op
     BlockBuffers b;
     b.input = plan(at + "input", type, tokens, d);
     for (const Row& row : table)
-      if (options.recompute < row.shared_from) {
+      if (options.activation_checkpointing < row.shared_from) {
         b.*row.buffer = plan(at + row.name, row.type, row.rows, row.cols);
       } else {
         if (layer == 0) shared.*row.buffer = plan(row.name, row.type, row.rows, row.cols);
@@ -91,7 +91,7 @@ void Activations::plan_fp8(const config::ModelShape& shape, const Options& optio
   fp8.inverse = plan("8-bit inverse scales", DType::fp32, 1, roles);
   if (options.scaling == config::Scaling::delayed)
     fp8.amax = plan("8-bit largest values of a step", DType::fp32, 1, roles);
-  fp8.measured = plan("8-bit largest values of a leaf", DType::fp32, 1, roles);
+  fp8.measured = plan("8-bit largest values of a micro-batch", DType::fp32, 1, roles);
 }
 
 void Activations::plan_adapters(const config::ModelShape& shape, const Options& options) {

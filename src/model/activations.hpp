@@ -1,6 +1,6 @@
 #pragma once
-// The memory of a leaf: what a block keeps from its forward to its backward pass, and the room that blocks
-// share. Bytes that a block keeps per token, in bf16 (d_kv: width of all keys):
+// The memory of a micro-batch: what a block keeps from its forward to its backward pass, and the room that
+// blocks share. Bytes that a block keeps per token, in bf16 (d_kv: width of all keys):
 //   none       12 d + 4 d_kv + 6 f, 4 per head, 8     all that the backward pass reads
 //   selective   8 d + 4 d_kv + 4 f, 4 per head, 8     without both norms' outputs and SwiGLU's
 //   attention   6 d + 4 d_kv + 4 f, 8                 and without attention's output and log sums
@@ -48,7 +48,7 @@ struct Fp8Buffers {
   Buffer turned;          ///< as `left`: its operand transposed
   Buffer right;           ///< the largest of all weights and inputs
   Buffer scale, inverse;  ///< 1 x roles, fp32
-  Buffer amax;            ///< 1 x roles, bits of fp32: over the leaves of a step, with delayed scaling
+  Buffer amax;            ///< 1 x roles, bits of fp32: over the micro-batches of a step, with delayed scaling
   Buffer measured;        ///< 1 x roles, bits of fp32: of tensors that were read for their scale
 };
 

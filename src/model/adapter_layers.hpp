@@ -36,7 +36,7 @@ class AdapterLayers {
                 const config::Adapters& adapters, const Options& options);
 
   /// Evaluations leave nothing out.
-  void begin_leaf(bool training) { training_ = training; }
+  void begin_micro_batch(bool training) { training_ = training; }
   bool drops() const { return training_ && adapters_.dropout > 0; }
 
   // `linear`: its number over all blocks, four in each.

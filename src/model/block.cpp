@@ -2,7 +2,7 @@
 
 namespace holdfast::model {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 
 namespace {
 
@@ -43,13 +43,13 @@ void forward_block(const Layers& layers, Activations& a, const BlockBuffers& b, 
 
 void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b, const BlockWeights& w) {
   kernels::Kernels& k = layers.kernels;
-  const Recompute mode = layers.options.recompute;
-  const bool pointwise = mode == Recompute::selective || mode == Recompute::attention;
+  const Mode mode = layers.options.activation_checkpointing;
+  const bool pointwise = mode == Mode::selective || mode == Mode::attention;
   const Mat d = a.mat(a.d_residual), d_qkv = a.mat(a.d_qkv), d_gate_up = a.mat(a.d_gate_up);
   const Mat attention_normed = a.mat(b.attention_normed), mlp_normed = a.mat(b.mlp_normed),
             activated = a.mat(b.activated), d_attended = a.mat(a.branch);
 
-  if (mode == Recompute::full) forward_to_activated(layers, a, b, w, {}, {}, Pass::again);
+  if (mode == Mode::full) forward_to_activated(layers, a, b, w, {}, {}, Pass::again);
   if (pointwise) layers.swiglu(activated, a.mat(b.gate_up));
   layers.backward(activated, d, activated, w.down);
   k.swiglu_backward(layers.stream, d_gate_up, activated, a.mat(b.gate_up));
@@ -57,7 +57,7 @@ void backward_block(const Layers& layers, Activations& a, const BlockBuffers& b,
   layers.backward(mlp_normed, d_gate_up, mlp_normed, w.gate_up);
   layers.norm_backward(a.mat(b.middle), mlp_normed, mlp_rms(a, b), d, w.mlp_norm);
 
-  if (mode == Recompute::attention) layers.attend(attention_of(layers, a, b));
+  if (mode == Mode::attention) layers.attend(attention_of(layers, a, b));
   layers.backward(d_attended, d, a.mat(b.attended), w.o);
   k.attention_backward(layers.stream, attention_of(layers, a, b), {d_attended, d_qkv});
   layers.rope(d_qkv, a.mat(a.cosine), a.mat(a.sine), true);

@@ -51,7 +51,7 @@ void Fp8Layers::take_amaxes(std::span<std::uint32_t> amaxes) {
   stream_.zero(words(a_.fp8.amax), bytes);
 }
 
-void Fp8Layers::begin_leaf(bool records) {
+void Fp8Layers::begin_micro_batch(bool records) {
   records_ = records && delayed_;
   stream_.zero(words(a_.fp8.measured), static_cast<std::int64_t>(known_.size() * sizeof(std::uint32_t)));
 }

@@ -2,8 +2,8 @@
 // Linear layers whose operands are 8-bit copies: y = x W^T, dx = dy W and dW = dy^T x, where x and W are
 // e4m3, dy is e5m2, and every sum is that of bf16 products. Tensor cores want both operands along the inner
 // size, so copies are made as they lie for one product and transposed for another. Copies live for one
-// product; the scale of an operand lives as long as the leaf, so that x and W are the same numbers in the
-// forward and in the backward pass, whatever is computed again.
+// product; the scale of an operand lives as long as the micro-batch, so that x and W are the same numbers in
+// the forward and in the backward pass, whatever is computed again.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,11 +28,11 @@ class Fp8Layers {
 
   /// Scales of all roles, see Fp8Scaling::scales(). Until the first call none is known.
   void set_scales(std::span<const float> scales);
-  /// Of every role the bits of the largest |x| of the leaves since the last call. Waits for them.
+  /// Of every role the bits of the largest |x| of the micro-batches since the last call. Waits for them.
   void take_amaxes(std::span<std::uint32_t> amaxes);
 
   /// `records`: largest values are remembered for take_amaxes(); with delayed scaling only.
-  void begin_leaf(bool records);
+  void begin_micro_batch(bool records);
   /// What the kernel calls of a block depend on besides addresses: equal numbers, equal calls.
   std::uint64_t variant(int layer) const;
 

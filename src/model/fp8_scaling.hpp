@@ -1,8 +1,8 @@
 #pragma once
 // Delayed scaling of 8-bit operands ("FP8 formats for deep learning", section 5; NVIDIA's Transformer
 // Engine): what an operand is multiplied by before it is rounded follows from the largest values that it had
-// in the last steps, over all leaves of all ranks. So it is known before the tensor is, and the same on every
-// rank and in every layout. It is a part of the training state. Pure.
+// in the last steps, over all micro-batches of all ranks. So it is known before the tensor is, and the same
+// on every rank and in every layout. It is a part of the training state. Pure.
 #include <cstdint>
 #include <span>
 #include <string>

@@ -46,7 +46,7 @@ struct Layers {
   tensor::Stream& stream;
   const config::ModelShape& shape;
   const Options& options;
-  Weights* weights = nullptr;  ///< of the running leaf
+  Weights* weights = nullptr;  ///< of the running micro-batch
   kernels::Documents documents;
   const Fp8Layers* fp8 = nullptr;  ///< multiplies the blocks' linear layers; null: in the type of activations
   const AdapterLayers* adapters = nullptr;  ///< null: there are none
@@ -55,7 +55,7 @@ struct Layers {
   ConstMat weight(Stored t) const;
   /// Empty where there is no such tensor or it is frozen.
   Mat gradient(Stored t) const;
-  /// Of an acquired unit. `gradients`: also where the leaf's gradients go.
+  /// Of an acquired unit. `gradients`: also where the micro-batch's gradients go.
   Linear linear(int number, Stored weight, Stored bias, const AdapterRoles& adapters, bool gradients) const;
   Gain gain(Stored t, bool gradients) const;
   BlockWeights block(int layer, const Block& b, bool gradients) const;

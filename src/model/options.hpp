@@ -6,10 +6,11 @@
 namespace holdfast::model {
 
 struct Options {
-  int micro_batch = 1, sequence = 1;                      ///< rows and tokens per row of a leaf
-  tensor::DType activations = tensor::DType::fp32;        ///< of weights, activations and their gradients
-  tensor::DType buffers = tensor::DType::fp32;            ///< of the rope tables
-  config::Recompute recompute = config::Recompute::none;  ///< changes memory and time, never a bit
+  int micro_batch = 1, sequence = 1;                ///< rows and tokens per row of a micro-batch
+  tensor::DType activations = tensor::DType::fp32;  ///< of weights, activations and their gradients
+  tensor::DType buffers = tensor::DType::fp32;      ///< of the rope tables
+  config::ActivationCheckpointing activation_checkpointing =
+      config::ActivationCheckpointing::none;  ///< changes memory and time, never a bit
   config::Products products =
       config::Products::bf16;  ///< fp8: of the blocks' linear layers; needs bf16 activations
   config::Scaling scaling = config::Scaling::delayed;  ///< of fp8

@@ -222,8 +222,8 @@ void Transformer::State::backward() {
 void Transformer::State::run(Weights& w, bool gradients) {
   layers.weights = &w;
   prepare_rope();
-  if (fp8) fp8->begin_leaf(gradients);
-  if (adapters) adapters->begin_leaf(gradients);
+  if (fp8) fp8->begin_micro_batch(gradients);
+  if (adapters) adapters->begin_micro_batch(gradients);
   forward();
   head(gradients);
   if (gradients) backward();
@@ -234,11 +234,11 @@ Transformer::Transformer(const config::ModelShape& shape, const Options& options
     : state_(std::make_unique<State>(shape, options, kernels, stream, arena)) {}
 Transformer::~Transformer() = default;
 
-void Transformer::leaf(Weights& weights, const Batch& batch) {
+void Transformer::forward_backward(Weights& weights, const Batch& batch) {
   state_->take(batch);
   state_->run(weights, true);
 }
-void Transformer::leaf(Weights& weights, std::span<const std::int32_t> tokens) {
+void Transformer::forward_backward(Weights& weights, std::span<const std::int32_t> tokens) {
   state_->take(tokens);
   state_->run(weights, true);
 }

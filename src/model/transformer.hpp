@@ -16,7 +16,8 @@
 
 namespace holdfast::model {
 
-/// The loss of some leaves: a sum over their valid labels, so that it is divided by the step's count once.
+/// The loss of some micro-batches: a sum over their valid labels, so that it is divided by the step's count
+/// once.
 struct LossSum {
   tensor::ExactSum sum;
   std::int64_t valid = 0;  ///< labels that are not masked
@@ -37,7 +38,7 @@ struct Batch {
 class Transformer {
  public:
   /// Plans its activations in `arena`, activation_bytes() of them, which the caller commits before the first
-  /// leaf; nothing is allocated later. All references must outlive the transformer.
+  /// micro-batch; nothing is allocated later. All references must outlive the transformer.
   Transformer(const config::ModelShape& shape, const Options& options, kernels::Kernels& kernels,
               tensor::Stream& stream, tensor::Arena& arena);
   ~Transformer();
@@ -45,9 +46,9 @@ class Transformer {
   /// Enqueues forward and backward of one micro-batch: gradients of the *sum* of losses are left in
   /// `weights`. An Error (usage) names a token that is outside the vocabulary. The batch may change when the
   /// call has returned.
-  void leaf(Weights& weights, const Batch& batch);
+  void forward_backward(Weights& weights, const Batch& batch);
   /// The same on micro_batch rows of sequence + 1 tokens: every token is the label of the one before it.
-  void leaf(Weights& weights, std::span<const std::int32_t> tokens);
+  void forward_backward(Weights& weights, std::span<const std::int32_t> tokens);
   /// Forward only; asks for no gradients.
   void evaluate(Weights& weights, const Batch& batch);
   void evaluate(Weights& weights, std::span<const std::int32_t> tokens);
@@ -55,7 +56,7 @@ class Transformer {
   LossSum take_loss();
 
   /// For 8-bit products with delayed scaling, see Fp8Scaling: scales that hold from now on, and largest
-  /// values of all leaves (not of evaluations) since the last call, which waits for them.
+  /// values of all micro-batches (not of evaluations) since the last call, which waits for them.
   void set_scales(std::span<const float> scales);
   void take_amaxes(std::span<std::uint32_t> amaxes);
 

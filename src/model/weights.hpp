@@ -3,16 +3,16 @@
 // may be gathered just before it is needed and its gradient reduced while the backward pass goes on.
 //
 // Units and stored tensors are those of config::stored_tensors_of(): unit 0 the embedding, 1..L the blocks,
-// L+1 the final norm and the head. One leaf calls, in this order:
+// L+1 the final norm and the head. One micro-batch calls, in this order:
 //   forward    acquire(u), weight()..., release(u)                                       for u = 0..L
 //   head       acquire(L+1), weight()..., gradient()..., reduce(L+1), release(L+1)
 //   backward   acquire(u), weight()..., gradient()..., reduce(u), release(u)              for u = L..1
 //   embedding  gradient(), reduce(0)                                                      no weights needed
-// The order is the same for every mode of recomputation. An evaluation ends with the head, without gradient()
-// and reduce(). Whatever is frozen, every reduce() is called. Tied embeddings: the head reads the embedding,
-// so unit 0 is acquired a second time around the head, and the embedding's gradient is begun there (head part
-// replaced) and completed at the end (embedding part added): its buffer must live from the head to reduce(0),
-// while gradients of other units come and go.
+// The order is the same for every mode of activation checkpointing. An evaluation ends with the head, without
+// gradient() and reduce(). Whatever is frozen, every reduce() is called. Tied embeddings: the head reads the
+// embedding, so unit 0 is acquired a second time around the head, and the embedding's gradient is begun there
+// (head part replaced) and completed at the end (embedding part added): its buffer must live from the head to
+// reduce(0), while gradients of other units come and go.
 //
 // Types: weights are of the type that the transformer was made for (model::Options::activations), gradients
 // always fp32.
@@ -25,13 +25,13 @@ class Weights {
   virtual void acquire(int unit) = 0;
   /// Stored tensor, rows x cols, row-major without gaps. Valid from acquire() to release() of its unit.
   virtual const void* weight(int stored) = 0;
-  /// Compute has passed: the unit's room may be used for another.
+  /// Compute has passed: the unit's gather buffer may be used for another.
   virtual void release(int unit) = 0;
-  /// Where the leaf's gradient of a whole stored tensor goes. The model overwrites it, once per leaf. Valid
-  /// until reduce() of its unit. Null: the tensor is frozen and its gradient is not computed; the answer is
-  /// the same at every call.
+  /// Where the micro-batch's gradient of a whole stored tensor goes. The model overwrites it, once per
+  /// micro-batch. Valid until reduce() of its unit. Null: the tensor is frozen and its gradient is not
+  /// computed; the answer is the same at every call.
   virtual float* gradient(int stored) = 0;
-  /// All gradients of the unit are written for this leaf.
+  /// All gradients of the unit are written for this micro-batch.
   virtual void reduce(int unit) = 0;
 };
 

@@ -23,8 +23,8 @@ struct FrozenPlan {
 
 FrozenPlan frozen_plan(const Layout& layout, const Policy& policy);
 
-/// Units are made whole in rooms: members share them, or they are kept as something that nobody can compute
-/// with.
+/// Units are made whole in gather buffers: members share them, or they are kept as something that nobody can
+/// compute with.
 bool gathers(const Layout& layout, const Policy& policy);
 
 }  // namespace holdfast::shard

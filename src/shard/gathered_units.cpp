@@ -14,14 +14,15 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
       frozen_plan_(frozen_plan(layout, policy)),
       parameters_arena_(resources.parameters != nullptr ? *resources.parameters : resources.own),
       published_arena_(memory.published_is_symmetric ? resources.symmetric : resources.own) {
-  if (!memory.rooms.empty()) {
-    const Rooms rooms = rooms_of(layout.layers, policy);
-    step_ = schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms, policy);
-    evaluation_ = schedule_of(uses_of(layout.layers, layout.tied, 1, false), rooms, policy);
-    leaf_ = schedule_of(uses_of(layout.layers, layout.tied, 1), rooms, policy);
+  if (!memory.gather_buffers.empty()) {
+    const GatherBuffers buffers = gather_buffers_of(layout.layers, policy);
+    step_ = schedule_of(uses_of(layout.layers, layout.tied, micro_steps), buffers, policy);
+    evaluation_ = schedule_of(uses_of(layout.layers, layout.tied, 1, false), buffers, policy);
+    micro_batch_ = schedule_of(uses_of(layout.layers, layout.tied, 1), buffers, policy);
   }
-  for (std::size_t i = 0; i < memory.rooms.size(); ++i)
-    rooms_.push_back({r_.symmetric.plan<std::byte>(fmt::format("gathered unit {}", i), memory.rooms[i])});
+  for (std::size_t i = 0; i < memory.gather_buffers.size(); ++i)
+    buffers_.push_back(
+        {r_.symmetric.plan<std::byte>(fmt::format("gathered unit {}", i), memory.gather_buffers[i])});
   publishes_ = memory.published > 0;
   if (publishes_)
     published_ = published_arena_.plan<std::byte>("parameters in the wire type", memory.published);
@@ -30,7 +31,7 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
                                               memory.parameters / static_cast<std::int64_t>(sizeof(float)));
 
   const auto units = static_cast<std::size_t>(layout.units());
-  room_of_.assign(units, -1);
+  buffer_of_.assign(units, -1);
   published_by_.resize(units);
   gather_extents_.resize(units), publish_extents_.resize(units);
   for (const StoredSlice& s : layout.slices) {
@@ -62,9 +63,9 @@ void GatheredUnits::publish() {
 void GatheredUnits::begin(const Schedule& schedule) {
   schedule_ = &schedule;
   use_ = -1, next_gather_ = 0;
-  for (Room& room : rooms_) {
-    expects(!room.in_use, "every unit was released");
-    room.unit = -1;
+  for (GatherBuffer& buffer : buffers_) {
+    expects(!buffer.in_use, "every unit was released");
+    buffer.unit = -1;
   }
   prefetch(-1);
 }
@@ -72,14 +73,14 @@ void GatheredUnits::begin(const Schedule& schedule) {
 void GatheredUnits::prefetch(int use) {
   const auto& gathers = schedule_->gathers;
   for (; next_gather_ < gathers.size() && gathers[next_gather_].at == use; ++next_gather_)
-    gather(gathers[next_gather_].unit, gathers[next_gather_].room);
+    gather(gathers[next_gather_].unit, gathers[next_gather_].buffer);
 }
 
 void GatheredUnits::gather(int unit, int to) {
-  Room& room = rooms_[static_cast<std::size_t>(to)];
-  expects(!room.in_use, "a room is free when another unit takes it");
-  r_.stream.wait(room.ready);  // also of a gather that nobody used
-  std::byte* base = r_.symmetric.at(room.memory);
+  GatherBuffer& buffer = buffers_[static_cast<std::size_t>(to)];
+  expects(!buffer.in_use, "a buffer is free when another unit takes it");
+  r_.stream.wait(buffer.ready);  // also of a gather that nobody used
+  std::byte* base = r_.symmetric.at(buffer.memory);
   const std::int64_t bytes = tensor::bytes_of(policy_.parameters);
   auto& extents = gather_extents_[static_cast<std::size_t>(unit)];
   if (publishes_) r_.stream.wait(published_by_[static_cast<std::size_t>(unit)]);
@@ -90,9 +91,9 @@ void GatheredUnits::gather(int unit, int to) {
     bring_mine(whole + s.slice.first * bytes, stored);
     extents[i++].data = whole;
   }
-  room.unit = unit;
+  buffer.unit = unit;
   // The stream's order also keeps the others' parts from being overwritten while compute still reads them.
-  room.ready = r_.groups.gathers->all_gather(extents, r_.stream.record());
+  buffer.ready = r_.groups.gathers->all_gather(extents, r_.stream.record());
 }
 
 void GatheredUnits::acquire(int unit) {
@@ -105,15 +106,15 @@ void GatheredUnits::acquire(int unit) {
   const Use& use = schedule_->uses[static_cast<std::size_t>(++use_)];
   expects(use.unit == unit, "units are acquired in the order of the schedule");
   prefetch(use_);
-  Room& room = rooms_[static_cast<std::size_t>(use.room)];
-  expects(room.unit == unit, "the unit is in its room");
-  r_.stream.wait(room.ready);
-  room.in_use = true;
-  room_of_[static_cast<std::size_t>(unit)] = use.room;
+  GatherBuffer& buffer = buffers_[static_cast<std::size_t>(use.buffer)];
+  expects(buffer.unit == unit, "the unit is in its buffer");
+  r_.stream.wait(buffer.ready);
+  buffer.in_use = true;
+  buffer_of_[static_cast<std::size_t>(unit)] = use.buffer;
 }
 
 void GatheredUnits::release(int unit) {
-  if (shares()) rooms_[static_cast<std::size_t>(room_of_[static_cast<std::size_t>(unit)])].in_use = false;
+  if (shares()) buffers_[static_cast<std::size_t>(buffer_of_[static_cast<std::size_t>(unit)])].in_use = false;
 }
 
 std::pair<const std::byte*, DType> GatheredUnits::mine(int stored) {
@@ -141,9 +142,10 @@ void GatheredUnits::bring_mine(std::byte* to, int stored) {
 const void* GatheredUnits::weight(int stored) {
   const StoredSlice& s = slice(stored);
   if (!shares()) return mine(stored).first;
-  const int room = room_of_[static_cast<std::size_t>(s.unit)];
-  expects(room >= 0 && rooms_[static_cast<std::size_t>(room)].unit == s.unit, "a weight of an acquired unit");
-  return r_.symmetric.at(rooms_[static_cast<std::size_t>(room)].memory) +
+  const int buffer = buffer_of_[static_cast<std::size_t>(s.unit)];
+  expects(buffer >= 0 && buffers_[static_cast<std::size_t>(buffer)].unit == s.unit,
+          "a weight of an acquired unit");
+  return r_.symmetric.at(buffers_[static_cast<std::size_t>(buffer)].memory) +
          s.unit_offset * tensor::bytes_of(policy_.parameters);
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 // Parameters on their way from the optimizer to the model: the fp32 master, what replicas tell each other of
-// it, and whole units in rooms, gathered ahead of their use as the schedule says.
+// it, and whole units in gather buffers, gathered ahead of their use as the schedule says.
 //
-//   S > 1            master -> own slice, converted into the room -> all-gather in the shard group
+//   S > 1            master -> own slice, converted into the buffer -> all-gather in the shard group
 //   S = 1, fp32      the model reads the master itself
 //   S = 1, bf16      master -> published, converted once per step; the model reads that
 //   frozen           kept as it was loaded; gathered from there, or read where it lies
-//   frozen, coded    decoded into the room on the way to the gather, also where S = 1
+//   frozen, coded    decoded into the buffer on the way to the gather, also where S = 1
 //   HFSDP, R > 1     master (1/R of the slice) -> published -> all-gather among replicas: the whole slice, in
 //                    the parameter type; from there as above
 #include <span>
@@ -35,26 +35,26 @@ class GatheredUnits {
   /// Forgets what was gathered and starts the first gathers.
   void begin_step() { begin(step_); }
   void begin_evaluation() { begin(evaluation_); }
-  /// One leaf alone, beside the step's.
-  void begin_leaf() { begin(leaf_); }
+  /// One micro-batch alone, beside the step's.
+  void begin_micro_batch() { begin(micro_batch_); }
   void acquire(int unit);
   void release(int unit);
   const void* weight(int stored);
 
  private:
   using Bytes = tensor::Arena::Piece<std::byte>;
-  struct Room {
+  struct GatherBuffer {
     Bytes memory;
     int unit = -1;
     bool in_use = false;
     tensor::Event ready = {};
   };
-  /// Units are made whole in rooms; else they are read where they lie.
-  bool shares() const { return !rooms_.empty(); }
+  /// Units are made whole in gather buffers; else they are read where they lie.
+  bool shares() const { return !buffers_.empty(); }
   void begin(const Schedule& schedule);
   /// Enqueues what the schedule has for this moment.
   void prefetch(int use);
-  void gather(int unit, int room);
+  void gather(int unit, int buffer);
   std::byte* published(std::int64_t elements) {
     return published_arena_.at(published_) + elements * tensor::bytes_of(policy_.parameters);
   }
@@ -72,13 +72,13 @@ class GatheredUnits {
   const Resources r_;
   const FrozenPlan frozen_plan_;
   tensor::Arena &parameters_arena_, &published_arena_;
-  Schedule step_, evaluation_, leaf_;
+  Schedule step_, evaluation_, micro_batch_;
 
   tensor::Arena::Piece<float> parameters_;
   Bytes published_, frozen_;
   bool publishes_ = false;
-  std::vector<Room> rooms_;
-  std::vector<int> room_of_;                 // by unit, of its latest acquire; -1: none
+  std::vector<GatherBuffer> buffers_;
+  std::vector<int> buffer_of_;               // by unit, of its latest acquire; -1: none
   std::vector<tensor::Event> published_by_;  // by unit: its slice is whole
   // Per unit, so that each outlives its operation: a unit has at most one of each in flight.
   std::vector<std::vector<comm::Extent>> gather_extents_, publish_extents_;

@@ -14,30 +14,30 @@ GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Po
       policy_(policy),
       r_(resources),
       kept_(lanes.accumulators()),
-      leaf_fold_(memory.leaf_fold),
-      leaf_sources_(static_cast<std::size_t>(layout.mesh.group)) {
+      added_at_once_(memory.added_at_once),
+      lane_sources_(static_cast<std::size_t>(layout.mesh.group)) {
   const Mesh& mesh = layout.mesh;
   for (int step = 0; step < lanes.micro_steps(mesh.replica()); ++step)
     additions_.push_back(lanes.additions(mesh.replica(), step));
   final_additions_ = lanes.final_additions();
-  for (int g = 0; g < mesh.replicas; ++g) nodes_of_.push_back(static_cast<int>(lanes.nodes(g).size()));
+  for (int g = 0; g < mesh.replicas; ++g) sums_of_.push_back(static_cast<int>(lanes.partial_sums(g).size()));
 
   constexpr auto fp32 = static_cast<std::int64_t>(sizeof(float));
-  for (int i = 0; i < leaf_buffers; ++i)
-    leaves_.push_back(r_.symmetric.plan<std::byte>(fmt::format("leaf gradients {}", i), memory.leaves[i]));
+  for (int i = 0; i < gradient_buffers; ++i)
+    gradients_.push_back(r_.symmetric.plan<std::byte>(fmt::format("gradients {}", i), memory.gradients[i]));
   accumulators_ = r_.symmetric.plan<std::byte>("gradient accumulators", memory.accumulators);
   sums_ = r_.own.plan<float>("gradient sums", memory.sums / fp32);
-  leaf_scratch_ = r_.own.plan<float>("lanes being added", memory.leaf_scratch / fp32);
-  scratch_ = r_.own.plan<float>("tree nodes being added", memory.scratch / fp32);
+  lane_scratch_ = r_.own.plan<float>("lanes being added", memory.lane_scratch / fp32);
+  scratch_ = r_.own.plan<float>("partial sums being added", memory.scratch / fp32);
 
-  leaf_free_.resize(leaf_buffers);
+  gradient_free_.resize(gradient_buffers);
   units_.reserve(static_cast<std::size_t>(layout.units()));
   for (int unit = 0; unit < layout.units(); ++unit) units_.emplace_back(*this, unit);
   for (const StoredSlice& s : layout.slices) {
     if (s.frozen) continue;
     Unit& unit = units_[static_cast<std::size_t>(s.unit)];
-    unit.leaf_extents.push_back({nullptr, s.elements, s.stride, policy.reduce});
-    unit.node_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
+    unit.gradient_extents.push_back({nullptr, s.elements, s.stride, policy.reduce});
+    unit.sum_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
   }
 }
 
@@ -45,7 +45,7 @@ void GradientSums::find_memory() {
   if (accumulators_at_ != nullptr) return;
   accumulators_at_ = reinterpret_cast<float*>(r_.symmetric.at(accumulators_));
   if (splits()) sums_at_ = r_.own.at(sums_);
-  leaf_scratch_at_ = r_.own.at(leaf_scratch_);
+  lane_scratch_at_ = r_.own.at(lane_scratch_);
   scratch_at_ = r_.own.at(scratch_);
 }
 
@@ -57,90 +57,96 @@ float* GradientSums::sums() {
 float* GradientSums::gradient(int stored) {
   const StoredSlice& s = layout_.slices[static_cast<std::size_t>(stored)];
   if (s.frozen) return nullptr;
-  r_.stream.wait(leaf_free_[static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers))]);
-  return leaf(s);
+  r_.stream.wait(gradient_free_[static_cast<std::size_t>(gradient_buffer_of(s.unit, layout_.layers))]);
+  return gradient_at(s);
 }
 
 void GradientSums::reduce(int number, int micro_step) {
   find_memory();
   Unit& unit = units_[static_cast<std::size_t>(number)];
-  if (unit.leaf_extents.empty()) return;
-  for (std::size_t i = 0; i < unit.leaf_extents.size(); ++i) {
+  if (unit.gradient_extents.empty()) return;
+  for (std::size_t i = 0; i < unit.gradient_extents.size(); ++i) {
     const StoredSlice& s = slice(number, static_cast<int>(i));
     if (policy_.reduce != DType::fp32)
-      r_.kernels.convert(r_.stream, leaf(s), policy_.reduce, leaf(s), DType::fp32, s.elements);
-    unit.leaf_extents[i].data = leaf(s);
+      r_.kernels.convert(r_.stream, gradient_at(s), policy_.reduce, gradient_at(s), DType::fp32, s.elements);
+    unit.gradient_extents[i].data = gradient_at(s);
   }
-  unit.leaves.additions = &additions_[static_cast<std::size_t>(micro_step)];
-  unit.folded = r_.groups.reductions->fold_leaves(unit.leaf_extents, unit.leaves, r_.stream.record());
-  leaf_free_[static_cast<std::size_t>(leaf_buffer_of(number, layout_.layers))] = unit.folded;
+  unit.micro_batches.additions = &additions_[static_cast<std::size_t>(micro_step)];
+  unit.reduced = r_.groups.reductions->ordered_reduce_scatter(unit.gradient_extents, unit.micro_batches,
+                                                              r_.stream.record());
+  gradient_free_[static_cast<std::size_t>(gradient_buffer_of(number, layout_.layers))] = unit.reduced;
   const bool last = static_cast<std::size_t>(micro_step) + 1 == additions_.size();
   if (last && final_additions_.size() > 1) exchange(unit, number);  // else its one node is the sum
 }
 
 void GradientSums::exchange(Unit& unit, int number) {
-  for (std::size_t i = 0; i < unit.node_extents.size(); ++i)
-    unit.node_extents[i].data = accumulators_at_ + slice(number, static_cast<int>(i)).offset;
-  unit.exchanged = r_.groups.replicas->exchange_nodes(unit.node_extents, layout_.slice_elements, nodes_of_,
-                                                      unit.nodes, unit.folded);
+  for (std::size_t i = 0; i < unit.sum_extents.size(); ++i)
+    unit.sum_extents[i].data = accumulators_at_ + slice(number, static_cast<int>(i)).offset;
+  unit.exchanged = r_.groups.replicas->exchange_partial_sums(unit.sum_extents, layout_.slice_elements,
+                                                             sums_of_, unit.partial_sums, unit.reduced);
   // Under HFSDP a rank needs no more than its part; else every replica updates all that it holds.
-  if (!splits()) unit.gathered = r_.groups.replicas->all_gather(unit.node_extents, unit.exchanged);
+  if (!splits()) unit.gathered = r_.groups.replicas->all_gather(unit.sum_extents, unit.exchanged);
 }
 
 void GradientSums::finish() {
   // In this order: behind an operation that failed the next one never starts.
   for (const Unit& unit : units_)
-    for (const tensor::Event& event : {unit.folded, unit.exchanged, unit.gathered}) r_.stream.wait(event);
+    for (const tensor::Event& event : {unit.reduced, unit.exchanged, unit.gathered}) r_.stream.wait(event);
 }
 
-void GradientSums::Leaves::fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
-                                std::span<const void* const> sources) {
+void GradientSums::MicroBatchReducer::reduce(tensor::Stream& stream, int tensor, std::int64_t first,
+                                             std::int64_t count, std::span<const void* const> sources) {
   float* sum = all_.accumulators_at_ + all_.slice(unit_, tensor).offset + first;
   const DType type = all_.policy_.reduce;
-  Slots slots{sum, sum, all_.layout_.slice_elements, all_.kept_, all_.leaf_scratch_at_, all_.leaf_fold_};
-  if (all_.leaf_fold_ == 0) return all_.add_up(stream, *additions, slots, count, sources, type);
+  Accumulators accumulators{
+      sum, sum, all_.layout_.slice_elements, all_.kept_, all_.lane_scratch_at_, all_.added_at_once_};
+  if (all_.added_at_once_ == 0) return all_.add_up(stream, *additions, accumulators, count, sources, type);
   // What is added in temporaries is added piece by piece, so that they are few and stay in the cache.
-  for (std::int64_t done = 0; done < count; done += all_.leaf_fold_) {
+  for (std::int64_t done = 0; done < count; done += all_.added_at_once_) {
     for (std::size_t i = 0; i < sources.size(); ++i)
-      all_.leaf_sources_[i] = static_cast<const std::byte*>(sources[i]) + done * tensor::bytes_of(type);
-    slots.first = slots.rest = sum + done;
-    all_.add_up(stream, *additions, slots, std::min(all_.leaf_fold_, count - done), all_.leaf_sources_, type);
+      all_.lane_sources_[i] = static_cast<const std::byte*>(sources[i]) + done * tensor::bytes_of(type);
+    accumulators.first = accumulators.rest = sum + done;
+    all_.add_up(stream, *additions, accumulators, std::min(all_.added_at_once_, count - done),
+                all_.lane_sources_, type);
   }
 }
 
-void GradientSums::Nodes::fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
-                               std::span<const void* const> sources) {
+void GradientSums::PartialSumReducer::reduce(tensor::Stream& stream, int tensor, std::int64_t first,
+                                             std::int64_t count, std::span<const void* const> sources) {
   const StoredSlice& s = all_.slice(unit_, tensor);
   float* scratch = all_.scratch_at_;
-  constexpr std::int64_t stride = comm::Communicator::largest_fold;
+  constexpr std::int64_t stride = comm::Communicator::largest_reduction;
   if (all_.splits()) {
     float* sum = all_.sums_at_ + s.optimizer_offset + first;
     all_.add_up(stream, all_.final_additions_, {sum, scratch, stride}, count, sources, DType::fp32);
     return;
   }
-  // The sum takes the place of my part of my node 0, which is one of the sources and read by nobody else.
+  // The sum takes the place of my part of my first partial sum, which is one of the sources and read by
+  // nobody else.
   all_.add_up(stream, all_.final_additions_, {scratch, scratch, stride}, count, sources, DType::fp32);
   stream.copy(all_.accumulators_at_ + s.offset + (s.owned.first - s.slice.first) + first, scratch,
               count * static_cast<std::int64_t>(sizeof(float)));
 }
 
-void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, const Slots& slots,
-                          std::int64_t count, std::span<const void* const> sources, DType type) {
+void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions,
+                          const Accumulators& accumulators, std::int64_t count,
+                          std::span<const void* const> sources, DType type) {
   for (std::size_t i = 0; i < additions.size();) {
     const LaneOp& op = additions[i];
     if (op.kind == LaneOp::Kind::merge) {
-      const void* right = slots.at(op.slot + 1);
-      r_.fold_kernels.fold(stream, slots.at(op.slot), {&right, 1}, DType::fp32, count, false);
+      const void* right = accumulators.at(op.accumulator + 1);
+      r_.reduce_kernels.reduce(stream, accumulators.at(op.accumulator), {&right, 1}, DType::fp32, count,
+                               false);
       ++i;
       continue;
     }
-    std::size_t end = i + 1;  // further leaves of the same lane go in the same pass
-    while (end < additions.size() && additions[end].kind == LaneOp::Kind::add_leaf &&
-           additions[end].slot == op.slot)
+    std::size_t end = i + 1;  // further micro-batches of the same lane go in the same pass
+    while (end < additions.size() && additions[end].kind == LaneOp::Kind::add &&
+           additions[end].accumulator == op.accumulator)
       ++end;
-    r_.fold_kernels.fold(stream, slots.at(op.slot),
-                         sources.subspan(static_cast<std::size_t>(op.leaf), end - i), type, count,
-                         op.kind == LaneOp::Kind::copy_leaf);
+    r_.reduce_kernels.reduce(stream, accumulators.at(op.accumulator),
+                             sources.subspan(static_cast<std::size_t>(op.source), end - i), type, count,
+                             op.kind == LaneOp::Kind::copy);
     i = end;
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Gradients on their way from the model to the optimizer: a leaf's gradients are folded unit by unit into the
-// accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below; once a
-// unit's last leaf is in, replicas exchange its tree nodes and each folds its part of the sum.
+// Gradients on their way from the model to the optimizer: a micro-batch's gradients are added unit by unit
+// to the accumulators of the slice (numerics rules 1-6, 9), beside the backward pass of the units below;
+// once a unit's last micro-batch is in, replicas exchange its partial sums and each adds up its part.
 #include <limits>
 #include <span>
 #include <vector>
@@ -23,34 +23,34 @@ class GradientSums {
                const Resources& resources);
   GradientSums(const GradientSums&) = delete;  // operations in flight know it by address
 
-  /// Where the leaf's gradient of a stored tensor goes, null for a frozen one; waits until the buffer's last
-  /// content was folded.
+  /// Where the micro-batch's gradient of a stored tensor goes, null for a frozen one; waits until the
+  /// buffer's last content was added.
   float* gradient(int stored);
-  /// Enqueues the fold of a unit's leaf, and behind the last one the exchange among replicas.
+  /// Enqueues the reduction of a unit's gradients, and behind the last one the exchange among replicas.
   void reduce(int unit, int micro_step);
   /// Afterwards sums() holds the gradient sums of everything the optimizer updates here.
   void finish();
   float* sums();
 
  private:
-  /// Leaves of one unit into the accumulators.
-  class Leaves final : public comm::Folder {
+  /// Gradients of one unit into the accumulators.
+  class MicroBatchReducer final : public comm::OrderedReducer {
    public:
-    Leaves(GradientSums& all, int unit) : all_(all), unit_(unit) {}
-    void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
-              std::span<const void* const> sources) override;
+    MicroBatchReducer(GradientSums& all, int unit) : all_(all), unit_(unit) {}
+    void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
+                std::span<const void* const> sources) override;
     const std::vector<LaneOp>* additions = nullptr;  ///< of the micro-step
 
    private:
     GradientSums& all_;
     int unit_;
   };
-  /// Tree nodes of all replicas into the sum.
-  class Nodes final : public comm::Folder {
+  /// Partial sums of all replicas into the sum.
+  class PartialSumReducer final : public comm::OrderedReducer {
    public:
-    Nodes(GradientSums& all, int unit) : all_(all), unit_(unit) {}
-    void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
-              std::span<const void* const> sources) override;
+    PartialSumReducer(GradientSums& all, int unit) : all_(all), unit_(unit) {}
+    void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
+                std::span<const void* const> sources) override;
 
    private:
     GradientSums& all_;
@@ -58,41 +58,42 @@ class GradientSums {
   };
   /// One unit's operations; they are known by address while in flight.
   struct Unit {
-    Unit(GradientSums& all, int unit) : leaves(all, unit), nodes(all, unit) {}
-    Leaves leaves;
-    Nodes nodes;
-    std::vector<comm::Extent> leaf_extents, node_extents;
-    tensor::Event folded, exchanged, gathered;  ///< of the latest step
+    Unit(GradientSums& all, int unit) : micro_batches(all, unit), partial_sums(all, unit) {}
+    MicroBatchReducer micro_batches;
+    PartialSumReducer partial_sums;
+    std::vector<comm::Extent> gradient_extents, sum_extents;
+    tensor::Event reduced, exchanged, gathered;  ///< of the latest step
   };
 
   bool splits() const { return layout_.mesh.split_optimizer; }
-  float* leaf(const StoredSlice& s) {
-    const auto buffer = static_cast<std::size_t>(leaf_buffer_of(s.unit, layout_.layers));
-    return reinterpret_cast<float*>(r_.symmetric.at(leaves_[buffer])) + s.leaf_offset;
+  float* gradient_at(const StoredSlice& s) {
+    const auto buffer = static_cast<std::size_t>(gradient_buffer_of(s.unit, layout_.layers));
+    return reinterpret_cast<float*>(r_.symmetric.at(gradients_[buffer])) + s.gradient_offset;
   }
   /// Of the trained tensors of a unit.
   const StoredSlice& slice(int unit, int tensor) const {
     const auto& stored = layout_.unit_trained[static_cast<std::size_t>(unit)];
     return layout_.slices[static_cast<std::size_t>(stored[static_cast<std::size_t>(tensor)])];
   }
-  /// Folds may run on a communication thread, which therefore never asks the arenas.
+  /// Reductions may run on a communication thread, which therefore never asks the arenas.
   void find_memory();
   void exchange(Unit& unit, int number);
-  /// Where the slots of additions lie.
-  struct Slots {
-    float* first;  ///< slot 0
-    float* rest;   ///< slot k > 0 is at rest + k * stride ...
+  /// Where the accumulators of additions lie.
+  struct Accumulators {
+    float* first;  ///< accumulator 0
+    float* rest;   ///< accumulator k > 0 is at rest + k * stride ...
     std::int64_t stride;
     int kept = std::numeric_limits<int>::max();  ///< ... but from this one on behind each other here:
     float* temporaries = nullptr;
     std::int64_t temporary_stride = 0;
-    float* at(int slot) const {
-      if (slot == 0) return first;
-      return slot < kept ? rest + slot * stride : temporaries + (slot - kept) * temporary_stride;
+    float* at(int accumulator) const {
+      if (accumulator == 0) return first;
+      return accumulator < kept ? rest + accumulator * stride
+                                : temporaries + (accumulator - kept) * temporary_stride;
     }
   };
   /// `additions` on `count` elements.
-  void add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, const Slots& slots,
+  void add_up(tensor::Stream& stream, const std::vector<LaneOp>& additions, const Accumulators& accumulators,
               std::int64_t count, std::span<const void* const> sources, DType type);
 
   const Layout& layout_;
@@ -101,18 +102,18 @@ class GradientSums {
 
   std::vector<std::vector<LaneOp>> additions_;  // of each micro-step
   std::vector<LaneOp> final_additions_;
-  std::vector<int> nodes_of_;  // tree nodes that each replica brings
+  std::vector<int> sums_of_;  // partial sums that each replica brings
 
-  std::vector<tensor::Arena::Piece<std::byte>> leaves_;
+  std::vector<tensor::Arena::Piece<std::byte>> gradients_;
   tensor::Arena::Piece<std::byte> accumulators_;
-  tensor::Arena::Piece<float> sums_, leaf_scratch_, scratch_;
-  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *leaf_scratch_at_ = nullptr,
+  tensor::Arena::Piece<float> sums_, lane_scratch_, scratch_;
+  float *accumulators_at_ = nullptr, *sums_at_ = nullptr, *lane_scratch_at_ = nullptr,
         *scratch_at_ = nullptr;            // set once
   const int kept_;                         // accumulators
-  const std::int64_t leaf_fold_;           // elements that are folded at a time; 0: all
-  std::vector<const void*> leaf_sources_;  // of one such fold
+  const std::int64_t added_at_once_;       // elements that are added at a time; 0: all
+  std::vector<const void*> lane_sources_;  // of one such addition
   std::vector<Unit> units_;
-  std::vector<tensor::Event> leaf_free_;  // by leaf buffer: its content was folded
+  std::vector<tensor::Event> gradient_free_;  // by gradient buffer: its content was added
 };
 
 }  // namespace holdfast::shard

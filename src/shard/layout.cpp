@@ -49,7 +49,7 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
   Layout out;
   out.mesh = mesh, out.layers = shape.layers, out.tied = shape.tied_embeddings;
   const auto units = static_cast<std::size_t>(out.units());
-  out.unit_elements.assign(units, 0), out.leaf_elements.assign(units, 0);
+  out.unit_elements.assign(units, 0), out.gradient_elements.assign(units, 0);
   out.unit_stored.resize(units), out.unit_trained.resize(units);
   for (const auto& stored : config::stored_tensors_of(shape)) {
     StoredSlice s = cut(stored, mesh);
@@ -63,12 +63,12 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
       append_pieces(pieces, stored, frozen, s.slice, 0);
       for (const Piece& p : pieces) out.frozen.push_back({number, p.tensor, p.first, p.count, p.offset});
     } else {
-      s.leaf_offset = align(out.leaf_elements[unit]);
+      s.gradient_offset = align(out.gradient_elements[unit]);
       s.offset = out.slice_elements, s.optimizer_offset = out.arena_elements;
       append_pieces(out.held, stored, specs, s.optimized, s.optimizer_offset);
       append_pieces(out.owned, stored, specs, s.owned,
                     s.optimizer_offset + s.owned.first - s.optimized.first);
-      out.leaf_elements[unit] += s.stride * mesh.group;
+      out.gradient_elements[unit] += s.stride * mesh.group;
       out.slice_elements += s.stride;
       out.arena_elements += mesh.split_optimizer ? s.part : s.stride;
       out.unit_trained[unit].push_back(number);

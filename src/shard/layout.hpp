@@ -28,8 +28,8 @@ struct StoredSlice {
   Slice optimized;        ///< what its optimizer updates: `owned` under HFSDP, else `slice`; frozen: nothing
   std::int64_t offset = 0;            ///< of `slice` in every slice arena
   std::int64_t optimizer_offset = 0;  ///< of `optimized` in every optimizer arena
-  std::int64_t unit_offset = 0;       ///< of the whole tensor in the room of its gathered unit
-  std::int64_t leaf_offset = 0;       ///< of its leaf gradient among those of its unit
+  std::int64_t unit_offset = 0;       ///< of the whole tensor in its gather buffer
+  std::int64_t gradient_offset = 0;   ///< of its gradient among those of its unit
 };
 
 /// Elements [first, first + count) of logical tensor `tensor` (an index of config::tensors_of), at `offset`
@@ -61,8 +61,8 @@ struct Layout {
   std::vector<FrozenPiece> frozen;  ///< what this member has of them, in order; the same on every replica
   std::int64_t arena_elements = 0;  ///< of each optimizer arena
   std::int64_t slice_elements = 0;  ///< of each slice arena; the same on every rank
-  std::vector<std::int64_t> unit_elements;  ///< of the room of each unit; the same on every rank
-  std::vector<std::int64_t> leaf_elements;  ///< of the gradients of each unit's leaf; the same on every rank
+  std::vector<std::int64_t> unit_elements;      ///< of the gather buffer of each unit; the same on every rank
+  std::vector<std::int64_t> gradient_elements;  ///< of each unit's gradients; the same on every rank
 
   int units() const { return layers + 2; }
 };

@@ -17,10 +17,10 @@ std::int64_t round_up(std::int64_t bytes, std::int64_t to) { return (bytes + to 
 
 }  // namespace
 
-LeafBuffer leaf_buffer_of(int unit, int layers) {
-  if (unit == 0) return leaf_embedding;
-  if (unit == layers + 1) return leaf_head;
-  return (layers - unit) % 2 == 0 ? leaf_block : leaf_block_2;
+GradientBuffer gradient_buffer_of(int unit, int layers) {
+  if (unit == 0) return embedding_buffer;
+  if (unit == layers + 1) return head_buffer;
+  return (layers - unit) % 2 == 0 ? block_buffer : block_buffer_2;
 }
 
 MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy& policy) {
@@ -29,23 +29,23 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   auto elements_of = [&](int unit) { return layout.unit_elements[static_cast<std::size_t>(unit)]; };
   MemoryPlan out;
   if (gathers(layout, policy)) {
-    const Rooms rooms = rooms_of(layout.layers, policy);
-    out.rooms.assign(static_cast<std::size_t>(rooms.count), 0);
-    for (int r = rooms.ring_first; r < rooms.count; ++r)
-      out.rooms[static_cast<std::size_t>(r)] = round_up(elements_of(1) * wire, page);
+    const GatherBuffers buffers = gather_buffers_of(layout.layers, policy);
+    out.gather_buffers.assign(static_cast<std::size_t>(buffers.count), 0);
+    for (int r = buffers.ring_first; r < buffers.count; ++r)
+      out.gather_buffers[static_cast<std::size_t>(r)] = round_up(elements_of(1) * wire, page);
     for (int unit = 0; unit < layout.units(); ++unit)
-      if (const int own = rooms.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
-        out.rooms[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
+      if (const int own = buffers.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
+        out.gather_buffers[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
   }
   for (int unit = 0; unit < layout.units(); ++unit)
-    out.leaves[leaf_buffer_of(unit, layout.layers)] =
-        round_up(layout.leaf_elements[static_cast<std::size_t>(unit)] * fp32, page);
+    out.gradients[gradient_buffer_of(unit, layout.layers)] =
+        round_up(layout.gradient_elements[static_cast<std::size_t>(unit)] * fp32, page);
   out.accumulators = round_up(layout.slice_elements * fp32 * lanes.accumulators(), page);
   std::int64_t largest = 0;
   for (const StoredSlice& s : layout.slices)
     if (!s.frozen) largest = std::max(largest, s.stride);
-  out.leaf_fold = lanes.added_at_once(largest);
-  out.leaf_scratch = out.leaf_fold * fp32 * lanes.temporaries();
+  out.added_at_once = lanes.added_at_once(largest);
+  out.lane_scratch = out.added_at_once * fp32 * lanes.temporaries();
   out.published_is_symmetric = mesh.split_optimizer;
   if (mesh.split_optimizer || (mesh.group == 1 && policy.parameters != DType::fp32))
     out.published = round_up(layout.slice_elements * wire, page);
@@ -54,19 +54,20 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   out.parameters = layout.arena_elements * fp32;
   if (mesh.split_optimizer) out.sums = layout.arena_elements * fp32;
   const auto additions = lanes.final_additions();
-  if (additions.size() > 1) out.scratch = comm::Communicator::largest_fold * fp32 * slots_of(additions);
+  if (additions.size() > 1)
+    out.scratch = comm::Communicator::largest_reduction * fp32 * accumulators_of(additions);
   return out;
 }
 
 std::int64_t MemoryPlan::symmetric_bytes() const {
-  return std::accumulate(rooms.begin(), rooms.end(), std::int64_t{0}) +
-         std::accumulate(std::begin(leaves), std::end(leaves), std::int64_t{0}) + accumulators +
+  return std::accumulate(gather_buffers.begin(), gather_buffers.end(), std::int64_t{0}) +
+         std::accumulate(std::begin(gradients), std::end(gradients), std::int64_t{0}) + accumulators +
          (published_is_symmetric ? published : 0);
 }
 
 std::int64_t MemoryPlan::own_bytes() const {
   constexpr std::int64_t line = tensor::Arena::alignment;
-  return round_up(parameters, line) + round_up(sums, line) + round_up(leaf_scratch, line) +
+  return round_up(parameters, line) + round_up(sums, line) + round_up(lane_scratch, line) +
          round_up(scratch, line) + frozen + (published_is_symmetric ? 0 : published);
 }
 

@@ -13,10 +13,10 @@ using tensor::DType;
 
 struct Policy {
   DType parameters = DType::fp32;                   ///< of gathered weights, in memory and on the wire
-  DType reduce = DType::fp32;                       ///< of leaf gradients on the wire (numerics rule 9)
+  DType reduce = DType::fp32;                       ///< of gradients on the wire (numerics rule 9)
   int prefetch_forward = 1, prefetch_backward = 1;  ///< uses that a gather may run ahead of
   int gathered_limit = 0;                           ///< units gathered but not yet used; 0: the larger depth
-  std::vector<bool> kept;                           ///< by block: has a room of its own; empty: none
+  std::vector<bool> kept;                           ///< by block: has a gather buffer of its own; empty: none
   bool keep_across_micro_steps = false;             ///< kept blocks are gathered once per step
   std::optional<BlockCode> base = {};  ///< of frozen linear layers, where they lie; nothing: as `parameters`
 

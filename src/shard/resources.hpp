@@ -10,7 +10,7 @@ struct Resources {
   const Groups& groups;
   kernels::Kernels& kernels;  ///< for the compute stream
   kernels::Kernels&
-      fold_kernels;  ///< for the communicators' streams; on the host an instance of its own, of one thread
+      reduce_kernels;  ///< for the communicators' streams; on the host an instance of its own, of one thread
   tensor::Stream& stream;
   tensor::Arena& symmetric;  ///< committed onto Communicator::symmetric_memory()
   tensor::Arena& own;

@@ -27,11 +27,11 @@ int limit_of(const Policy& policy) {
 /// Walks the uses in order and decides where each finds its unit.
 class Planner {
  public:
-  Planner(std::vector<Use> uses, const Rooms& rooms, const Policy& policy)
-      : rooms_(rooms), policy_(policy), state_(static_cast<std::size_t>(rooms.count)) {
+  Planner(std::vector<Use> uses, const GatherBuffers& buffers, const Policy& policy)
+      : buffers_(buffers), policy_(policy), state_(static_cast<std::size_t>(buffers.count)) {
     out_.uses = std::move(uses);
-    const int units = static_cast<int>(rooms.of_unit.size());
-    room_of_.assign(static_cast<std::size_t>(units), -1);
+    const int units = static_cast<int>(buffers.of_unit.size());
+    buffer_of_.assign(static_cast<std::size_t>(units), -1);
     next_use_.resize(out_.uses.size());
     std::vector<int> next(static_cast<std::size_t>(units), never);
     for (std::size_t i = out_.uses.size(); i-- > 0;) {
@@ -45,14 +45,14 @@ class Planner {
       std::erase_if(in_flight_, [&](int use) { return use <= now; });
       const int last = std::min(static_cast<int>(out_.uses.size()) - 1, now + depth_at(now));
       while (settled_ <= last && settle(settled_, now)) ++settled_;
-      expects(settled_ > now, "a unit is in its room when it is used");
+      expects(settled_ > now, "a unit is in its buffer when it is used");
     }
     return std::move(out_);
   }
 
  private:
   static constexpr int never = 1 << 30;
-  struct Room {
+  struct GatherBuffer {
     int unit = -1;
     int last_use = -1;  ///< the last one settled so far
   };
@@ -63,61 +63,61 @@ class Planner {
     return forward ? policy_.prefetch_forward : policy_.prefetch_backward;
   }
   /// A kept block that was gathered in an earlier micro-step, where that does not count.
-  bool stale(const Use& use, const Room& room) const {
-    const bool block = use.unit > 0 && static_cast<std::size_t>(use.unit) + 1 < room_of_.size();
+  bool stale(const Use& use, const GatherBuffer& buffer) const {
+    const bool block = use.unit > 0 && static_cast<std::size_t>(use.unit) + 1 < buffer_of_.size();
     if (!block || !policy_.keeps(use.unit - 1) || policy_.keep_across_micro_steps) return false;
-    return out_.uses[static_cast<std::size_t>(room.last_use)].micro_step != use.micro_step;
+    return out_.uses[static_cast<std::size_t>(buffer.last_use)].micro_step != use.micro_step;
   }
-  /// The room for a unit that has none at time `now`, or -1: all are taken until later.
+  /// The buffer for a unit that has none at time `now`, or -1: all are taken until later.
   int free_room(int unit, int now) const {
-    auto taken = [&](const Room& room) { return room.unit >= 0 && room.last_use >= now; };
-    if (const int own = rooms_.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
+    auto taken = [&](const GatherBuffer& buffer) { return buffer.unit >= 0 && buffer.last_use >= now; };
+    if (const int own = buffers_.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
       return taken(state_[static_cast<std::size_t>(own)]) ? -1 : own;
     int best = -1, best_next = -1;
-    for (int r = rooms_.ring_first; r < rooms_.count; ++r) {
-      const Room& room = state_[static_cast<std::size_t>(r)];
-      if (taken(room)) continue;
-      const int next = room.unit < 0 ? never + 1 : next_use_[static_cast<std::size_t>(room.last_use)];
+    for (int r = buffers_.ring_first; r < buffers_.count; ++r) {
+      const GatherBuffer& buffer = state_[static_cast<std::size_t>(r)];
+      if (taken(buffer)) continue;
+      const int next = buffer.unit < 0 ? never + 1 : next_use_[static_cast<std::size_t>(buffer.last_use)];
       if (next > best_next) best = r, best_next = next;
     }
     return best;
   }
 
-  /// Finds or makes a room for use `index`; false: it has to wait.
+  /// Finds or makes a buffer for use `index`; false: it has to wait.
   bool settle(int index, int now) {
     Use& use = out_.uses[static_cast<std::size_t>(index)];
-    int& where = room_of_[static_cast<std::size_t>(use.unit)];
+    int& where = buffer_of_[static_cast<std::size_t>(use.unit)];
     if (where >= 0 && !stale(use, state_[static_cast<std::size_t>(where)])) {
-      use.room = where;
+      use.buffer = where;
       state_[static_cast<std::size_t>(where)].last_use = index;
       return true;
     }
     if (index > now && static_cast<int>(in_flight_.size()) >= limit_of(policy_)) return false;
     const int r = free_room(use.unit, now);
     if (r < 0) return false;
-    Room& room = state_[static_cast<std::size_t>(r)];
-    if (room.unit >= 0) room_of_[static_cast<std::size_t>(room.unit)] = -1;
-    room = {use.unit, index};
-    where = use.room = r;
+    GatherBuffer& buffer = state_[static_cast<std::size_t>(r)];
+    if (buffer.unit >= 0) buffer_of_[static_cast<std::size_t>(buffer.unit)] = -1;
+    buffer = {use.unit, index};
+    where = use.buffer = r;
     out_.gathers.push_back({use.unit, r, index, now});
     if (index > now) in_flight_.push_back(index);
     return true;
   }
 
-  const Rooms& rooms_;
+  const GatherBuffers& buffers_;
   const Policy& policy_;
   Schedule out_;
-  std::vector<int> next_use_;  // of the same unit, by use
-  std::vector<int> room_of_;   // by unit; -1: nowhere
-  std::vector<Room> state_;
+  std::vector<int> next_use_;   // of the same unit, by use
+  std::vector<int> buffer_of_;  // by unit; -1: nowhere
+  std::vector<GatherBuffer> state_;
   std::vector<int> in_flight_;  // first uses of units gathered but not yet used
-  int settled_ = 0;             // uses [0, settled_) know their room
+  int settled_ = 0;             // uses [0, settled_) know their buffer
 };
 
 }  // namespace
 
-Rooms rooms_of(int layers, const Policy& policy) {
-  Rooms out;
+GatherBuffers gather_buffers_of(int layers, const Policy& policy) {
+  GatherBuffers out;
   out.of_unit.assign(static_cast<std::size_t>(layers) + 2, -1);
   out.of_unit.front() = out.count++;
   out.of_unit.back() = out.count++;
@@ -134,8 +134,8 @@ Rooms rooms_of(int layers, const Policy& policy) {
   return out;
 }
 
-Schedule schedule_of(std::vector<Use> uses, const Rooms& rooms, const Policy& policy) {
-  return Planner(std::move(uses), rooms, policy).plan();
+Schedule schedule_of(std::vector<Use> uses, const GatherBuffers& buffers, const Policy& policy) {
+  return Planner(std::move(uses), buffers, policy).plan();
 }
 
 }  // namespace holdfast::shard

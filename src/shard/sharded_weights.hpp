@@ -5,11 +5,11 @@
 //   for each step:           begin_step()                              first gathers start
 //     for each micro-step:   begin_micro_step(i)
 //       for each unit:       acquire(u), weight(t)..., release(u)      gathers of later units run beside it
-//                            gradient(t)..., reduce(u)                 folds run beside the units below
-//     finish_step()          gradients() is the sum over all leaves of the step
+//                            gradient(t)..., reduce(u)                 reductions run beside the units below
+//     finish_step()          gradients() is the sum over all micro-batches of the step
 //     the optimizer changes parameters(); publish()
 //   between steps:           begin_evaluation(), then one forward pass
-//   after finish_step():     begin_leaf(), then one leaf whose gradients nobody reduces
+//   after finish_step():     begin_micro_batch(), then one micro-batch whose gradients nobody reduces
 //
 // Calls have the meaning of model::Weights. All but weight() and gradient() are collective; they wait only
 // for what they need, and errors of operations in flight are thrown by whoever waits for them.
@@ -37,7 +37,7 @@ class ShardedWeights {
   void begin_step() { units_.begin_step(); }
   void begin_micro_step(int micro_step) { micro_step_ = micro_step; }
   void begin_evaluation() { units_.begin_evaluation(); }
-  void begin_leaf() { units_.begin_leaf(); }
+  void begin_micro_batch() { units_.begin_micro_batch(); }
 
   void acquire(int unit) { units_.acquire(unit); }
   /// Whole stored tensor, row-major, of the policy's parameter type.

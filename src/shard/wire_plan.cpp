@@ -12,9 +12,9 @@ std::int64_t gather_bytes(const Layout& layout, const Policy& policy, int micro_
     of_unit[static_cast<std::size_t>(s.unit)] +=
         s.slice.count * tensor::bytes_of(policy.parameters) * (layout.mesh.group - 1);
   std::int64_t sum = 0;
-  for (const Gather& gather :
-       schedule_of(uses_of(layout.layers, layout.tied, micro_steps), rooms_of(layout.layers, policy), policy)
-           .gathers)
+  for (const Gather& gather : schedule_of(uses_of(layout.layers, layout.tied, micro_steps),
+                                          gather_buffers_of(layout.layers, policy), policy)
+                                  .gathers)
     sum += of_unit[static_cast<std::size_t>(gather.unit)];
   return sum;
 }
@@ -26,14 +26,14 @@ WirePlan wire_plan(const Layout& layout, const LanePlan& lanes, const Policy& po
   const int micro_steps = lanes.micro_steps(mesh.replica());
   WirePlan out;
   if (mesh.group > 1) out.gathers.all_gather = gather_bytes(layout, policy, micro_steps);
-  const auto nodes = static_cast<std::int64_t>(lanes.nodes(mesh.replica()).size());
+  const auto partial_sums = static_cast<std::int64_t>(lanes.partial_sums(mesh.replica()).size());
   for (const StoredSlice& s : layout.slices) {
     if (s.frozen) continue;
-    out.reductions.fold_leaves +=
+    out.reductions.ordered_reduce_scatter +=
         micro_steps * (s.elements - s.slice.count) * tensor::bytes_of(policy.reduce);
     if (mesh.replicas == 1) continue;
-    out.replicas.exchange_nodes +=
-        nodes * (s.slice.count - s.owned.count) * static_cast<std::int64_t>(sizeof(float));
+    out.replicas.exchange_partial_sums +=
+        partial_sums * (s.slice.count - s.owned.count) * static_cast<std::int64_t>(sizeof(float));
     out.replicas.all_gather += s.owned.count * (mesh.replicas - 1) *
                                tensor::bytes_of(mesh.split_optimizer ? policy.parameters : DType::fp32);
   }

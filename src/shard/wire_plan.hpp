@@ -13,8 +13,9 @@ using config::LanePlan;
 /// One Wire per communicator of Groups.
 struct WirePlan {
   comm::Wire gathers;     ///< all_gather: units, as often as the schedule says
-  comm::Wire reductions;  ///< fold_leaves: every unit, every micro-step
-  comm::Wire replicas;    ///< exchange_nodes: tree nodes; all_gather: the sums, or under HFSDP the parameters
+  comm::Wire reductions;  ///< ordered_reduce_scatter: every unit, every micro-step
+  comm::Wire
+      replicas;  ///< exchange_partial_sums: partial sums; all_gather: the sums, or under HFSDP the parameters
   std::int64_t total() const { return gathers.total() + reductions.total() + replicas.total(); }
 };
 /// From publish() of one step to publish() of the next.

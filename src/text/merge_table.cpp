@@ -16,13 +16,13 @@ constexpr std::size_t short_word = 48;  // tokens; up to here looking at all of 
 
 MergeTable::MergeTable(std::span<const MergeRule> rules) {
   expects(rules.size() < no_rank / 2, "fewer than 2^31 merges");
-  slots_.resize(std::bit_ceil(2 * rules.size() + 2));
-  mask_ = slots_.size() - 1;
+  entries_.resize(std::bit_ceil(2 * rules.size() + 2));
+  mask_ = entries_.size() - 1;
   for (const MergeRule& rule : rules) {
     const std::uint64_t key = key_of(rule.left, rule.right);
     std::size_t at = place(key);
-    while (slots_[at].key != empty && slots_[at].key != key) at = (at + 1) & mask_;
-    slots_[at] = {key, rule.rank, rule.whole};
+    while (entries_[at].key != empty && entries_[at].key != key) at = (at + 1) & mask_;
+    entries_[at] = {key, rule.rank, rule.whole};
   }
 }
 

@@ -31,14 +31,14 @@ class MergeTable {
   Found find(Token left, Token right) const {
     const std::uint64_t key = key_of(left, right);
     for (std::size_t at = place(key);; at = (at + 1) & mask_) {
-      if (slots_[at].key == key) return {slots_[at].rank, slots_[at].whole};
-      if (slots_[at].key == empty) return {};
+      if (entries_[at].key == key) return {entries_[at].rank, entries_[at].whole};
+      if (entries_[at].key == empty) return {};
     }
   }
 
  private:
   static constexpr std::uint64_t empty = ~std::uint64_t{0};  // tokens are below 2^31
-  struct Slot {
+  struct Entry {
     std::uint64_t key = empty;
     std::uint32_t rank = no_rank;
     Token whole = 0;
@@ -48,7 +48,7 @@ class MergeTable {
   }
   std::size_t place(std::uint64_t key) const;
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::size_t mask_ = 0;
 };
 

@@ -46,7 +46,7 @@ std::optional<LocalHold> local_hold_of(const fs::path& step_dir, std::int64_t st
   if (!local) return {};
   LocalHold hold{local->path, {}, 0};
   for (const LocalCopy& copy : local->files)
-    for (const auto& sealed : copy.outline.slots)
+    for (const auto& sealed : copy.outline.buffers)
       if (sealed && sealed->point.step == step)
         hold.ranks.insert(copy.outline.identity.rank), hold.world = copy.outline.identity.world;
   if (hold.ranks.empty()) return {};
@@ -70,31 +70,31 @@ std::string levels_text(const fs::path& path, const Manifest& m) {
 Json local_json(const LocalFolder& local) {
   Json files = Json::array();
   for (const LocalCopy& copy : local.files) {
-    Json slots = Json::array();
-    for (const auto& sealed : copy.outline.slots) {
-      Json slot = {{"sealed", sealed.has_value()}};
-      if (sealed) slot["step"] = sealed->point.step, slot["tokens"] = sealed->point.tokens;
-      slots.push_back(slot);
+    Json buffers = Json::array();
+    for (const auto& sealed : copy.outline.buffers) {
+      Json buffer = {{"sealed", sealed.has_value()}};
+      if (sealed) buffer["step"] = sealed->point.step, buffer["tokens"] = sealed->point.tokens;
+      buffers.push_back(buffer);
     }
     files.push_back({{"file", copy.file},
                      {"rank", copy.outline.identity.rank},
                      {"world", copy.outline.identity.world},
                      {"kind", copy.copy ? "copy" : "own"},
-                     {"slot_bytes", copy.outline.slot_bytes},
-                     {"slots", slots}});
+                     {"buffer_bytes", copy.outline.buffer_bytes},
+                     {"buffers", buffers}});
   }
   return {{"folder", local.path.string()}, {"files", files}};
 }
 
 void print_local(const LocalFolder& local, std::ostream& out) {
   out << fmt::format("\nlocal level of this machine: {}\n{:>6}  {:>4}  {:>10}  sealed steps\n",
-                     local.path.string(), "rank", "kind", "slot");
+                     local.path.string(), "rank", "kind", "buffer");
   for (const LocalCopy& copy : local.files) {
     std::set<std::int64_t> steps;
-    for (const auto& sealed : copy.outline.slots)
+    for (const auto& sealed : copy.outline.buffers)
       if (sealed) steps.insert(sealed->point.step);
     out << fmt::format("{:>6}  {:>4}  {:>10}  {}\n", copy.outline.identity.rank, copy.copy ? "copy" : "own",
-                       size_text(copy.outline.slot_bytes),
+                       size_text(copy.outline.buffer_bytes),
                        steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
   }
 }

@@ -52,16 +52,16 @@ std::vector<int> accuse_replicas(std::span<const std::uint64_t> seals, std::span
   return out;
 }
 
-LeafBlame accuse_leaf(const LeafHashes& h) {
+MicroBatchBlame accuse_micro_batch(const MicroBatchHashes& h) {
   expects(h.owner != h.other, "there is a difference");
-  LeafBlame blame{h.owner != h.owner_again, h.other != h.other_again};
+  MicroBatchBlame blame{h.owner != h.owner_again, h.other != h.other_again};
   if (blame.owner || blame.other) return blame;
   if (h.third == h.owner) return {false, true};
   if (h.third == h.other) return {true, false};
   return {true, true};
 }
 
-int leaf_distance(int world, int ranks_per_node) {
+int second_distance(int world, int ranks_per_node) {
   return world > ranks_per_node ? ranks_per_node : world > 1 ? 1 : 0;
 }
 
@@ -70,7 +70,7 @@ std::optional<int> third_distance(int world, int ranks_per_node) {
   return std::nullopt;
 }
 
-std::int64_t vouched_by_leaf(std::int64_t step, int every) {
+std::int64_t vouched_by_micro_batch(std::int64_t step, int every) {
   if (every == 0) return step;
   return std::max<std::int64_t>(0, step / every * every - 1);
 }

@@ -10,7 +10,7 @@ namespace holdfast::train {
 
 /// A comparison did not hold.
 struct Doubt {
-  std::string check;              ///< "replicas" or "leaf"
+  std::string check;              ///< "replicas" or "micro_batch"
   std::vector<int> accused;       ///< ascending; of several nodes: it cannot be told
   std::int64_t trusted_step = 0;  ///< the newest state that the same kind of comparison found right
   std::string why;
@@ -25,29 +25,29 @@ std::vector<int> accuse_replicas(std::span<const std::uint64_t> seals, std::span
 /// Whether there are two different seals of one kind. The first rank of a kind has its number.
 bool replicas_differ(std::span<const std::uint64_t> seals, std::span<const int> kind_of);
 
-/// Hashes of one leaf by the rank whose leaf it is and by another one, which differ; then by both once more,
-/// and by a third one where there is a third node.
-struct LeafHashes {
+/// Hashes of one micro-batch by the rank whose micro-batch it is and by another one, which differ; then by
+/// both once more, and by a third one where there is a third node.
+struct MicroBatchHashes {
   std::uint64_t owner = 0, other = 0, owner_again = 0, other_again = 0;
   std::optional<std::uint64_t> third;
 };
-struct LeafBlame {
+struct MicroBatchBlame {
   bool owner = false, other = false;  ///< both: it cannot be told
 };
 /// Who contradicts itself; or, where both stand by what they said, whom the third one contradicts.
-LeafBlame accuse_leaf(const LeafHashes& hashes);
+MicroBatchBlame accuse_micro_batch(const MicroBatchHashes& hashes);
 
-/// Ranks between the one whose leaf it is and the one that computes it again: on the next node where there
-/// is one, else the next rank, else (0) the same.
-int leaf_distance(int world, int ranks_per_node);
+/// Ranks between the one whose micro-batch it is and the one that computes it again: on the next node where
+/// there is one, else the next rank, else (0) the same.
+int second_distance(int world, int ranks_per_node);
 /// To the third one, on a third node; nothing where there is none.
 std::optional<int> third_distance(int world, int ranks_per_node);
 
-/// The newest state that a run which was at `step` has vouched for by comparing a leaf every `every` steps
-/// (0: never, and then no such comparison ever doubts it). The leaf of step S is compared before S changes
-/// the state, and says that S - 1 was reached by right computing; what came after it, up to `step`, no
-/// comparison has seen.
-std::int64_t vouched_by_leaf(std::int64_t step, int every);
+/// The newest state that a run which was at `step` has vouched for by comparing a micro-batch every `every`
+/// steps (0: never, and then no such comparison ever doubts it). The micro-batch of step S is compared before
+/// S changes the state, and says that S - 1 was reached by right computing; what came after it, up to `step`,
+/// no comparison has seen.
+std::int64_t vouched_by_micro_batch(std::int64_t step, int every);
 
 /// "rank 3" or "ranks 1, 3 and 5".
 std::string ranks_text(std::span<const int> ranks);

@@ -15,9 +15,9 @@ std::string read_if_there(const std::filesystem::path& file) {
 }  // namespace
 
 void agree_on_algorithms(device::Device& device, comm::Communicator& world, const std::filesystem::path& file,
-                         const std::filesystem::path& origin, const std::function<void()>& leaf) {
+                         const std::filesystem::path& origin, const std::function<void()>& micro_batch) {
   device.take_notes(true);
-  leaf();
+  micro_batch();
   device.take_notes(false);
   std::string text;
   if (world.rank() == 0) {

@@ -9,9 +9,10 @@
 
 namespace holdfast::train {
 
-/// Collective. `leaf`: enqueues all that a leaf consists of; it is only noted. Reads and completes `file`;
-/// where there is none yet, begins with the choices of the run that made the checkpoint `origin` ("": none).
+/// Collective. `micro_batch`: enqueues all that a micro-batch consists of; it is only noted. Reads and
+/// completes `file`; where there is none yet, begins with the choices of the run that made the checkpoint
+/// `origin` ("": none).
 void agree_on_algorithms(device::Device& device, comm::Communicator& world, const std::filesystem::path& file,
-                         const std::filesystem::path& origin, const std::function<void()>& leaf);
+                         const std::filesystem::path& origin, const std::function<void()>& micro_batch);
 
 }  // namespace holdfast::train

@@ -21,7 +21,7 @@ namespace {
 using shard::type_of;
 using tensor::Work;
 
-constexpr std::size_t spans_of_a_leaf = 64;  // per block, generously: what a traced step may need
+constexpr std::size_t spans_of_a_micro_batch = 64;  // per block, generously: what a traced step may need
 
 shard::Mesh mesh_of(const Setup& setup) {
   return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node,
@@ -33,7 +33,7 @@ model::Options options_of(const config::RunConfig& c) {
           c.train.sequence,
           type_of(c.precision.parameters),
           type_of(c.precision.buffers),
-          c.train.recompute,
+          c.train.activation_checkpointing,
           c.precision.products,
           c.fp8.scaling,
           c.train.seed};
@@ -42,8 +42,8 @@ model::Options options_of(const config::RunConfig& c) {
 std::size_t spans_of(const Setup& setup) {
   if (setup.config.trace.count == 0) return 0;
   return static_cast<std::size_t>(setup.config.trace.count) *
-         static_cast<std::size_t>(setup.config.train.leaves) *
-         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_leaf;
+         static_cast<std::size_t>(config::micro_batches(setup.config.train)) *
+         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_micro_batch;
 }
 
 }  // namespace
@@ -60,20 +60,21 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
       stream_(device.is_host() ? timed_stream_ : device.compute()),
       tensors_(config::tensors_of(setup.shape)),
       layout_(shard::layout_of(setup.shape, mesh_of(setup))),
-      lanes_(setup.config.train.leaves, setup.config.train.lanes, layout_.mesh.replicas, layout_.mesh.group),
+      lanes_(setup.config.train, layout_.mesh.replicas, layout_.mesh.group),
       policy_(shard::policy_of(setup.config, setup.shape.layers)),
       groups_(shard::groups_of(layout_.mesh, world)),
       weights_(layout_, lanes_, policy_,
-               {groups_, kernels_, world.size() == 1 ? kernels_ : device.fold_kernels(), stream_, symmetric_,
-                own_, &parameters_}),
+               {groups_, kernels_, world.size() == 1 ? kernels_ : device.reduce_kernels(), stream_,
+                symmetric_, own_, &parameters_}),
       model_weights_(weights_),
-      leaf_watch_(model_weights_, layout_, device, stream_),
+      gradient_watch_(model_weights_, layout_, device, stream_),
       tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
       adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
              own_),
       transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
       window_(device),
-      leaf_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries) {
+      micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence,
+                   setup.config.data.boundaries) {
   if (setup.config.precision.products == config::Products::fp8 &&
       setup.config.fp8.scaling == config::Scaling::delayed) {
     scaling_.emplace(setup.shape.layers, setup.config.fp8);
@@ -83,7 +84,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
   const bool offload = setup.config.shard.offload == config::Offload::moments;
   const auto local_folder = local_folder_of(setup);
-  if (!device.is_host() || !local_folder) {  // else they lie in slots
+  if (!device.is_host() || !local_folder) {  // else they lie in snapshot buffers
     parameters_.commit(device.allocate(parameters_.planned_bytes(), "the parameters"));
     moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
                             : device.allocate(moments_.planned_bytes(), "the moments"));
@@ -95,7 +96,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   base_ = fill_frozen(setup, layout_, policy_, weights_, stream_, world);
   require_one_identity(world, numerics());
   local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
-  slot_shape_ = slot_shape_of(local_run_, world.rank());
+  buffer_shape_ = buffer_shape_of(local_run_, world.rank());
   if (local_folder) open_local_level(*local_folder);
   const auto [parameters, exp_avg, exp_avg_sq] = arenas();
   views_ = views_of(setup_.shape, layout_, parameters, exp_avg, exp_avg_sq, adamw_.moments());
@@ -113,29 +114,29 @@ std::string Engine::numerics() const {
 void Engine::open_local_level(const std::filesystem::path& folder) {
   checkpoint::LocalFile file = open_local_file(setup_, local_run_, folder);
   if (world_.rank() == 0)
-    log::info("local level: {} slots of {} bytes per rank in {}", file.slots(), file.slot(0).size(),
-              folder.string());
+    log::info("local level: {} snapshot buffers of {} bytes per rank in {}", file.buffers(),
+              file.buffer(0).size(), folder.string());
   LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
   if (device_.is_host()) {
-    parts.live = [this](std::span<std::byte> slot) { live_in(slot); };
+    parts.live = [this](std::span<std::byte> buffer) { live_in(buffer); };
     local_ = make_host_local_level(std::move(parts));
   } else {
     local_ = make_device_local_level(std::move(parts), device_, arenas());
   }
 }
 
-StateArenas Engine::in_slot(std::span<std::byte> slot) const {
-  return {reinterpret_cast<float*>(slot.data()), slot.data() + slot_shape_.exp_avg,
-          slot.data() + slot_shape_.exp_avg_sq};
+StateArenas Engine::in_buffer(std::span<std::byte> buffer) const {
+  return {reinterpret_cast<float*>(buffer.data()), buffer.data() + buffer_shape_.exp_avg,
+          buffer.data() + buffer_shape_.exp_avg_sq};
 }
 
-void Engine::live_in(std::span<std::byte> slot) {
+void Engine::live_in(std::span<std::byte> buffer) {
   const auto lie = [](tensor::Arena& arena, std::span<std::byte> memory) {
     arena.committed() ? arena.move_to(memory) : arena.commit(memory);
   };
-  const auto parameter_bytes = static_cast<std::size_t>(slot_shape_.exp_avg);
-  lie(parameters_, slot.first(parameter_bytes));
-  lie(moments_, slot.subspan(parameter_bytes));
+  const auto parameter_bytes = static_cast<std::size_t>(buffer_shape_.exp_avg);
+  lie(parameters_, buffer.first(parameter_bytes));
+  lie(moments_, buffer.subspan(parameter_bytes));
   if (!views_.held.tensors.empty()) show(arenas());  // else they are yet to be made
 }
 
@@ -144,9 +145,9 @@ void Engine::show(const StateArenas& arenas) {
 }
 
 void Engine::make_room() {
-  if (device_.is_host() || local_) return;  // the state itself, or a slot
-  room_ = std::make_unique<LazyMemory>(slot_shape_.bytes, "the state that is restored");
-  show(in_slot(room_->span()));
+  if (device_.is_host() || local_) return;  // the state itself, or a snapshot buffer
+  room_ = std::make_unique<LazyMemory>(buffer_shape_.bytes, "the state that is restored");
+  show(in_buffer(room_->span()));
 }
 
 void Engine::initialize() {
@@ -176,8 +177,8 @@ void Engine::initialize() {
 
 void Engine::publish() {
   if (room_) {
-    const SlotShape& s = slot_shape_;
-    const StateArenas from = in_slot(room_->span()), to = arenas();
+    const BufferShape& s = buffer_shape_;
+    const StateArenas from = in_buffer(room_->span()), to = arenas();
     const auto move = [&](void* there, const void* here, std::int64_t bytes) {
       window_.write(static_cast<std::byte*>(there), bytes, [&](std::span<std::byte> part, std::int64_t at) {
         std::memcpy(part.data(), static_cast<const std::byte*>(here) + at, part.size());
@@ -207,29 +208,29 @@ void Engine::rehearse() {
     const shard::Layout& layout_;
   } anywhere(weights_.parameters(), layout_);
   device_.replay(false);
-  transformer_.leaf(anywhere, leaf_batch_.blank());
+  transformer_.forward_backward(anywhere, micro_batch_.blank());
   device_.replay(true);
   profile_.clear();
 }
 
-LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
+MicroBatchSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
   const int replica = layout_.mesh.replica();
-  LeafSums sums;
+  MicroBatchSums sums;
   progress_ = &progress;
   device_.replay(!profile_.tracing());
   weights_.begin_step();
-  // Each leaf: forward and backward of one micro-batch; its gradient is folded into the lanes unit by unit.
+  // Forward and backward of one micro-batch at a time; its gradient is added to the lanes unit by unit.
   for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
     progress(control::Phase::data);
-    const std::int64_t leaf = lanes_.leaf(replica, i, layout_.mesh.member());
-    const model::Batch batch = read_leaf(first_sample, leaf);
+    const std::int64_t micro_batch = lanes_.micro_batch(replica, i, layout_.mesh.member());
+    const model::Batch batch = read_micro_batch(first_sample, micro_batch);
     weights_.begin_micro_step(i);
     if (i == watched_) {
-      leaf_watch_.begin(true, fault_);
-      transformer_.leaf(leaf_watch_, batch);
-      watched_hash_ = leaf_watch_.hash();
+      gradient_watch_.begin(true, fault_);
+      transformer_.forward_backward(gradient_watch_, batch);
+      watched_hash_ = gradient_watch_.hash();
     } else {
-      transformer_.leaf(model_weights_, batch);
+      transformer_.forward_backward(model_weights_, batch);
     }
   }
   watched_ = -1;
@@ -247,15 +248,15 @@ LeafSums Engine::gradients(std::int64_t first_sample, const Progress& progress) 
   return sums;
 }
 
-model::Batch Engine::read_leaf(std::int64_t first_sample, std::int64_t leaf) {
+model::Batch Engine::read_micro_batch(std::int64_t first_sample, std::int64_t micro_batch) {
   model::Batch batch;
   profile_.time(Work::data, "read", [&] {
-    batch = leaf_batch_.read(samples_, first_sample + leaf * setup_.config.train.micro_batch);
+    batch = micro_batch_.read(samples_, first_sample + micro_batch * setup_.config.train.micro_batch);
   });
   return batch;
 }
 
-optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step, StepOrders& orders) {
+optim::StepDecision Engine::decide(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders) {
   struct {
     optim::StepDecision decision;
     StepOrders orders;
@@ -270,7 +271,7 @@ optim::StepDecision Engine::decide(const LeafSums& sums, std::int64_t step, Step
 
 void Engine::update(const optim::StepDecision& decision) {
   const std::span<std::byte> next = local_ ? local_->next() : std::span<std::byte>{};
-  adamw_.update(arenas(), weights_.gradients(), decision, next.empty() ? arenas() : in_slot(next));
+  adamw_.update(arenas(), weights_.gradients(), decision, next.empty() ? arenas() : in_buffer(next));
   if (!next.empty()) local_->moved();
   weights_.publish();
   if (scaling_ && decision.update) {
@@ -285,17 +286,18 @@ void Engine::set_scaling(const std::string& text) {
   transformer_.set_scales(scaling_->scales());
 }
 
-LeafSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress) {
+MicroBatchSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples,
+                                const Progress& progress) {
   progress_ = &progress;
   const std::int64_t rows = setup_.config.train.micro_batch;
   samples = std::min(samples, data::windows_of(held_out, setup_.config.train.sequence));
-  LeafSums sums;
+  MicroBatchSums sums;
   // All ranks take part in every round, since units are gathered together; who has no sample left computes
   // one of which nothing counts.
   for (std::int64_t round = 0; round * world_.size() * rows < samples; ++round) {
     const std::int64_t first = (round * world_.size() + world_.rank()) * rows;
     weights_.begin_evaluation();
-    transformer_.evaluate(model_weights_, leaf_batch_.read(held_out, first, samples));
+    transformer_.evaluate(model_weights_, micro_batch_.read(held_out, first, samples));
   }
   progress(control::Phase::collective);
   const model::LossSum loss = transformer_.take_loss();
@@ -310,7 +312,7 @@ std::optional<double> Engine::waited_for_others() const {
   return profile_.totals(Work::waiting).seconds;
 }
 
-void Engine::all_reduce(LeafSums& sums) {
+void Engine::all_reduce(MicroBatchSums& sums) {
   constexpr std::size_t limbs = std::tuple_size_v<tensor::ExactSum::Words>;
   std::array<std::uint64_t, 2 * limbs + 1> words{};
   std::ranges::copy(sums.loss.words(), words.begin());
@@ -325,7 +327,7 @@ void Engine::all_reduce(LeafSums& sums) {
   sums.valid = static_cast<std::int64_t>(words.back());
 }
 
-/// The largest of all ranks' leaves: the same on every rank and for every way of dealing leaves out.
+/// The largest of all ranks' micro-batches: the same on every rank, however micro-batches are shared out.
 void Engine::all_reduce_amaxes() {
   transformer_.take_amaxes(amaxes_);
   std::ranges::copy(amaxes_, amax_words_.begin());
@@ -339,8 +341,8 @@ Engine::Memory Engine::memory() const {
   const auto add = [&](const tensor::Arena& arena, int times) {
     sum.planned += times * arena.planned_bytes(), sum.used += times * arena.used_bytes();
   };
-  const int slots = device_.is_host() && local_ ? local_->file().slots() : 1;
-  add(symmetric_, 1), add(own_, 1), add(parameters_, slots), add(moments_, slots);
+  const int buffers = device_.is_host() && local_ ? local_->file().buffers() : 1;
+  add(symmetric_, 1), add(own_, 1), add(parameters_, buffers), add(moments_, buffers);
   return sum;
 }
 

@@ -18,10 +18,10 @@
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
 #include "src/train/frozen_base.hpp"
+#include "src/train/gradient_watch.hpp"
 #include "src/train/lazy_memory.hpp"
-#include "src/train/leaf_batch.hpp"
-#include "src/train/leaf_watch.hpp"
 #include "src/train/local_level.hpp"
+#include "src/train/micro_batch.hpp"
 #include "src/train/model_weights.hpp"
 #include "src/train/setup.hpp"
 #include "src/train/state_views.hpp"
@@ -30,8 +30,8 @@
 
 namespace holdfast::train {
 
-/// Exact sums over leaves, the same bits on every rank once they are all-reduced.
-struct LeafSums {
+/// Exact sums over micro-batches, the same bits on every rank once they are all-reduced.
+struct MicroBatchSums {
   tensor::ExactSum loss, squares;
   std::int64_t valid = 0;  ///< labels that are not masked
   double mean_loss() const { return valid == 0 ? 0.0 : loss.value() / static_cast<double>(valid); }
@@ -68,33 +68,36 @@ class Engine {
   /// Collective: forward and backward of the step that begins with global sample `first_sample`. The gradient
   /// of the *sum* of losses stays in the shards. `progress` is called on this thread.
   using Progress = std::function<void(control::Phase)>;
-  LeafSums gradients(std::int64_t first_sample, const Progress& progress);
+  MicroBatchSums gradients(std::int64_t first_sample, const Progress& progress);
   /// Seconds that the newest gradients() waited for the seal of the snapshot before it, see
   /// LocalLevel::join().
   double waited_for_seal() const { return waited_for_seal_; }
   /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit; with it,
   /// what else rank 0 orders for the step (`orders` of the others are overwritten). Collective.
-  optim::StepDecision decide(const LeafSums& sums, std::int64_t step, StepOrders& orders);
+  optim::StepDecision decide(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders);
   /// The optimizer step, and scales for the next. Collective.
   void update(const optim::StepDecision& decision);
   /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
-  LeafSums evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress);
+  MicroBatchSums evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress);
 
   /// Seconds that this thread has waited for other ranks since the start, or since the profile was cleared;
   /// nothing on a device, whose waits the host does not see.
   std::optional<double> waited_for_others() const;
 
-  /// One leaf of each rank in a step is chosen by a number that all ranks have: the leaf of `rank`.
-  std::int64_t leaf_of(int rank, std::uint64_t chosen) const;
-  /// The next gradients() hashes the leaf that is chosen of this rank, see watched_hash().
-  void watch_leaf(std::uint64_t chosen);
-  bool watches_leaf() const { return watched_ >= 0; }
+  /// One micro-batch of each rank in a step is chosen by a number that all ranks have: the micro-batch of
+  /// `rank`.
+  std::int64_t micro_batch_of(int rank, std::uint64_t chosen) const;
+  /// The next gradients() hashes the micro-batch that is chosen of this rank, see watched_hash().
+  void watch_micro_batch(std::uint64_t chosen);
+  bool watches_micro_batch() const { return watched_ >= 0; }
   std::uint64_t watched_hash() const { return watched_hash_; }
-  /// Collective, after gradients() and before update(): computes `leaf` of the step again, each rank any one,
-  /// and gives the hash of its gradients. Nothing of the step changes.
-  std::uint64_t recompute_leaf(std::int64_t first_sample, std::int64_t leaf, const Progress& progress);
-  /// Drills: in the next gradients() the watched leaf, or where none is watched the first one, gets a fault.
-  void spoil_leaf(const LeafFault& fault);
+  /// Collective, after gradients() and before update(): computes `micro_batch` of the step again, each rank
+  /// any one, and gives the hash of its gradients. Nothing of the step changes.
+  std::uint64_t recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
+                                      const Progress& progress);
+  /// Drills: in the next gradients() the watched micro-batch, or where none is watched the first one, gets a
+  /// fault.
+  void spoil_gradient(const GradientFault& fault);
   /// Drills: changes one bit of this rank's fp32 parameters.
   void flip_parameter(std::uint64_t seed);
 
@@ -115,18 +118,18 @@ class Engine {
 
  private:
   int micro_step_of(int replica, std::uint64_t chosen) const;
-  /// A leaf of the step.
-  model::Batch read_leaf(std::int64_t first_sample, std::int64_t leaf);
-  void all_reduce(LeafSums& sums);
+  /// A micro-batch of the step.
+  model::Batch read_micro_batch(std::int64_t first_sample, std::int64_t micro_batch);
+  void all_reduce(MicroBatchSums& sums);
   void all_reduce_amaxes();
-  /// What a leaf consists of, on any memory: for a device that only takes notes.
+  /// What a micro-batch consists of, on any memory: for a device that only takes notes.
   void rehearse();
   void open_local_level(const std::filesystem::path& folder);
-  /// The three arenas, in a slot.
-  StateArenas in_slot(std::span<std::byte> slot) const;
+  /// The three arenas, in a snapshot buffer.
+  StateArenas in_buffer(std::span<std::byte> buffer) const;
   void show(const StateArenas& arenas);
-  /// From now on the state lies in this slot.
-  void live_in(std::span<std::byte> slot);
+  /// From now on the state lies in this buffer.
+  void live_in(std::span<std::byte> buffer);
 
   const Setup& setup_;
   const data::Samples& samples_;
@@ -148,7 +151,7 @@ class Engine {
       parameters_{"parameters"}, moments_{"moments"};
   shard::ShardedWeights weights_;
   ModelWeights model_weights_;
-  LeafWatch leaf_watch_;
+  GradientWatch gradient_watch_;
   optim::TensorGroups tensor_groups_;
   optim::ShardedAdamW adamw_;
   model::Transformer transformer_;
@@ -156,16 +159,16 @@ class Engine {
   std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
   std::vector<std::uint64_t> amax_words_;
   StateWindow window_;
-  std::unique_ptr<LazyMemory> room_;  // for a restore: laid out as a slot
+  std::unique_ptr<LazyMemory> room_;  // for a restore: laid out as a snapshot buffer
   StateViews views_;
   LocalRun local_run_;
-  SlotShape slot_shape_;
+  BufferShape buffer_shape_;
   std::unique_ptr<LocalLevel> local_;
-  LeafBatch leaf_batch_;
+  MicroBatch micro_batch_;
   int watched_ = -1;  // micro-step of the next gradients()
-  std::optional<LeafFault> fault_;
+  std::optional<GradientFault> fault_;
   std::uint64_t watched_hash_ = 0;
-  const Progress* progress_ = nullptr;  // while leaves are computed
+  const Progress* progress_ = nullptr;  // while micro-batches are computed
   double waited_for_seal_ = 0;
 };
 

@@ -7,33 +7,34 @@
 
 namespace holdfast::train {
 
-std::int64_t Engine::leaf_of(int rank, std::uint64_t chosen) const {
+std::int64_t Engine::micro_batch_of(int rank, std::uint64_t chosen) const {
   const int replica = rank / layout_.mesh.group;
-  return lanes_.leaf(replica, micro_step_of(replica, chosen), rank % layout_.mesh.group);
+  return lanes_.micro_batch(replica, micro_step_of(replica, chosen), rank % layout_.mesh.group);
 }
 
 int Engine::micro_step_of(int replica, std::uint64_t chosen) const {
   return static_cast<int>(chosen % static_cast<std::uint64_t>(lanes_.micro_steps(replica)));
 }
 
-void Engine::watch_leaf(std::uint64_t chosen) {
+void Engine::watch_micro_batch(std::uint64_t chosen) {
   watched_ = micro_step_of(layout_.mesh.replica(), chosen);
   fault_.reset();
 }
 
-void Engine::spoil_leaf(const LeafFault& fault) {
+void Engine::spoil_gradient(const GradientFault& fault) {
   if (watched_ < 0) watched_ = 0;
   fault_ = fault;
 }
 
-std::uint64_t Engine::recompute_leaf(std::int64_t first_sample, std::int64_t leaf, const Progress& progress) {
+std::uint64_t Engine::recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
+                                            const Progress& progress) {
   progress_ = &progress;
   progress(control::Phase::data);
-  const model::Batch batch = read_leaf(first_sample, leaf);
-  weights_.begin_leaf();
-  leaf_watch_.begin(false);
-  transformer_.leaf(leaf_watch_, batch);
-  // The step has counted its leaves already.
+  const model::Batch batch = read_micro_batch(first_sample, micro_batch);
+  weights_.begin_micro_batch();
+  gradient_watch_.begin(false);
+  transformer_.forward_backward(gradient_watch_, batch);
+  // The step has counted its micro-batches already.
   transformer_.take_loss();
   if (scaling_) {
     std::vector<std::uint32_t> known_already(amaxes_.size());
@@ -41,7 +42,7 @@ std::uint64_t Engine::recompute_leaf(std::int64_t first_sample, std::int64_t lea
   }
   progress(control::Phase::collective);
   progress_ = nullptr;
-  return leaf_watch_.hash();
+  return gradient_watch_.hash();
 }
 
 void Engine::flip_parameter(std::uint64_t seed) {

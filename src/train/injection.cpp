@@ -42,18 +42,19 @@ class FailingWriter final : public ImageWriter {
 }  // namespace
 
 const std::vector<std::string>& rank_faults() {
-  static const std::vector<std::string> names = {"stall",     "slow",  "nan",      "flip_state",
-                                                 "flip_leaf", "throw", "segfault", "no_space"};
+  static const std::vector<std::string> names = {"stall",         "slow",  "nan",      "flip_state",
+                                                 "flip_gradient", "throw", "segfault", "no_space"};
   return names;
 }
 
-void Injector::begin_step(bool leaves_are_checked) {
+void Injector::begin_step(bool micro_batches_are_checked) {
   if (const auto fault = link_.take_injection()) take(*fault);
   cpu_s_ = cpu_seconds();
-  const bool hidden = leaf_ && leaf_->fault == "flip_leaf" && leaves_are_checked && !engine_.watches_leaf();
-  if (leaf_ && !hidden) {
-    engine_.spoil_leaf({leaf_->fault == "nan", leaf_->seed});
-    leaf_.reset();
+  const bool hidden = gradient_ && gradient_->fault == "flip_gradient" && micro_batches_are_checked &&
+                      !engine_.watches_micro_batch();
+  if (gradient_ && !hidden) {
+    engine_.spoil_gradient({gradient_->fault == "nan", gradient_->seed});
+    gradient_.reset();
   }
 }
 
@@ -63,8 +64,8 @@ void Injector::take(const control::Injection& fault) {
     stall_s_ = fault.seconds;
   } else if (fault.fault == "slow") {
     slow_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(fault.seconds));
-  } else if (fault.fault == "nan" || fault.fault == "flip_leaf") {
-    leaf_ = fault;
+  } else if (fault.fault == "nan" || fault.fault == "flip_gradient") {
+    gradient_ = fault;
   } else if (fault.fault == "flip_state") {
     state_ = fault;
   } else if (fault.fault == "throw") {

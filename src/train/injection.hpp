@@ -2,17 +2,17 @@
 // Faults that a rank acts out when `holdfast drill` says so (drill.allowed): the trainer's side of a
 // drill.
 //
-//   fault        what happens, at the next step
-//   stall        the rank holds still in its forward pass for `seconds`
-//   slow         for `seconds`, each of its steps computes twice as long
-//   nan          one element of its gradient becomes NaN
-//   flip_state   one bit of a parameter of its shard changes, where the optimizer works
-//   flip_leaf    one bit of the gradient of one leaf changes before it is reduced: wrong arithmetic. Taken is
-//                the next leaf that is computed again elsewhere (verify.leaf_every): of any other one nobody
-//                would ever know
-//   throw        the rank fails with exit code 1
-//   segfault     the rank ends with SIGSEGV
-//   no_space     its next checkpoint's write fails with ENOSPC
+//   fault          what happens, at the next step
+//   stall          the rank holds still in its forward pass for `seconds`
+//   slow           for `seconds`, each of its steps computes twice as long
+//   nan            one element of its gradient becomes NaN
+//   flip_state     one bit of a parameter of its shard changes, where the optimizer works
+//   flip_gradient  one bit of the gradient of a micro-batch changes before it is reduced: wrong arithmetic.
+//                  Taken is the next micro-batch that is computed again elsewhere (verify.micro_batch_every):
+//                  of any other one nobody would ever know
+//   throw          the rank fails with exit code 1
+//   segfault       the rank ends with SIGSEGV
+//   no_space       its next checkpoint's write fails with ENOSPC
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -34,8 +34,9 @@ class Injector {
   /// References outlive it.
   Injector(control::RankLink& link, Engine& engine) : link_(link), engine_(engine) {}
 
-  /// Before the gradients of a step; whether one of its leaves is computed again is settled, or none ever is.
-  void begin_step(bool leaves_are_checked);
+  /// Before the gradients of a step; whether one of its micro-batches is computed again is settled, or none
+  /// ever is.
+  void begin_step(bool micro_batches_are_checked);
   /// From Engine::Progress: the rank has come so far.
   void passed(control::Phase phase);
   /// The step is about to change the state.
@@ -48,7 +49,7 @@ class Injector {
 
   control::RankLink& link_;
   Engine& engine_;
-  std::optional<control::Injection> leaf_, state_;  ///< to come
+  std::optional<control::Injection> gradient_, state_;  ///< to come
   double stall_s_ = 0;
   Clock::time_point slow_until_{};
   double cpu_s_ = 0;  ///< of this thread when it last passed something

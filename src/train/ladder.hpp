@@ -44,12 +44,12 @@ struct LadderWorld {
   }
 };
 
-/// A sealed slot of a local file.
+/// A sealed snapshot buffer of a local file.
 struct Offer {
   int reader = 0;     ///< the rank that reads the file for other nodes; those of its own node read it, too
   int of = 0;         ///< whose state
   bool copy = false;  ///< kept by a partner
-  int slot = 0;
+  int buffer = 0;
   PointId point;
   std::uint64_t seal = 0;  ///< hash of its digests: equal state, equal seal
   std::set<int> bad;       ///< pieces that turned out damaged

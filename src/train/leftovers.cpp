@@ -28,8 +28,8 @@ void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, LocalLevel
   });
   if (local == nullptr) return;
   checkpoint::LocalFile& own = local->file();
-  for (int slot = 0; slot < own.slots(); ++slot)
-    if (const auto what = own.sealed(slot); what && what->point.step > trusted_step) own.open(slot);
+  for (int buffer = 0; buffer < own.buffers(); ++buffer)
+    if (const auto what = own.sealed(buffer); what && what->point.step > trusted_step) own.open(buffer);
 }
 
 void remove_leftovers(NodeFiles& files, std::span<const int> node_of, std::int64_t trusted_step,
@@ -41,8 +41,8 @@ void remove_leftovers(NodeFiles& files, std::span<const int> node_of, std::int64
     if (is_rank && !copy && node_of[static_cast<std::size_t>(of)] == here) continue;
     bool untrusted = false;
     const checkpoint::LocalFile* file = is_rank && trusted_step >= 0 ? files.find(of, copy) : nullptr;
-    for (int slot = 0; file != nullptr && slot < file->slots(); ++slot)
-      if (const auto what = file->sealed(slot)) untrusted = untrusted || what->point.step > trusted_step;
+    for (int buffer = 0; file != nullptr && buffer < file->buffers(); ++buffer)
+      if (const auto what = file->sealed(buffer)) untrusted = untrusted || what->point.step > trusted_step;
     std::error_code ignored;  // several ranks of the node do the same
     if (!is_rank || untrusted) std::filesystem::remove(files.folder() / local_level_file(of, copy), ignored);
   }

@@ -27,7 +27,7 @@ std::uint64_t hash_text(const std::string& text) { return hash_name(text.data(),
 std::string deciding_settings(const config::RunConfig& config) {
   config::RunConfig out;
   out.train = config.train;
-  out.train.recompute = {}, out.train.device = {};
+  out.train.activation_checkpointing = {}, out.train.device = {};
   out.precision = config.precision, out.fp8 = config.fp8;
   out.optim = config.optim, out.guard = config.guard;
   out.model.weights = config.model.weights;
@@ -42,8 +42,8 @@ shard::Layout layout_of_rank(const LocalRun& run, int rank) {
   return shard::layout_of(run.shape, mesh);
 }
 
-SlotShape slot_shape_of(const shard::Layout& layout, DType moments) {
-  SlotShape out;
+BufferShape buffer_shape_of(const shard::Layout& layout, DType moments) {
+  BufferShape out;
   out.parameter_bytes = layout.arena_elements * bytes_of(DType::fp32);
   out.moment_bytes = layout.arena_elements * bytes_of(moments);
   out.exp_avg = round_up(out.parameter_bytes, page);
@@ -77,8 +77,9 @@ int kinds_of(const LocalRun& run) { return run.mesh.split_optimizer ? run.mesh.w
 
 checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank) {
   const shard::Layout layout = layout_of_rank(run, rank);
-  const SlotShape slot = slot_shape_of(layout, run.moments);
-  std::string text = fmt::format("slot {} {} {}\n", slot.exp_avg, slot.exp_avg_sq, slot.bytes);
+  const BufferShape buffer = buffer_shape_of(layout, run.moments);
+  // Heads of local files hold a hash of this text, so its words stay.
+  std::string text = fmt::format("slot {} {} {}\n", buffer.exp_avg, buffer.exp_avg_sq, buffer.bytes);
   const auto to = std::back_inserter(text);
   for (const config::TensorSpec& tensor : config::tensors_of(run.shape))
     fmt::format_to(to, "{} {}x{}\n", tensor.name, tensor.rows, tensor.cols);
@@ -87,15 +88,15 @@ checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank) {
   return {run.hash, hash_text(text), rank, run.mesh.world};
 }
 
-SlotShape slot_shape_of(const LocalRun& run, int rank) {
-  return slot_shape_of(layout_of_rank(run, rank), run.moments);
+BufferShape buffer_shape_of(const LocalRun& run, int rank) {
+  return buffer_shape_of(layout_of_rank(run, rank), run.moments);
 }
 
-checkpoint::State slot_view_of(const LocalRun& run, int rank, std::byte* slot) {
+checkpoint::State buffer_view_of(const LocalRun& run, int rank, std::byte* buffer) {
   const shard::Layout layout = layout_of_rank(run, rank);
-  const SlotShape shape = slot_shape_of(layout, run.moments);
-  return held_of(run.shape, layout, reinterpret_cast<float*>(slot), slot + shape.exp_avg,
-                 slot + shape.exp_avg_sq, run.moments);
+  const BufferShape shape = buffer_shape_of(layout, run.moments);
+  return held_of(run.shape, layout, reinterpret_cast<float*>(buffer), buffer + shape.exp_avg,
+                 buffer + shape.exp_avg_sq, run.moments);
 }
 
 }  // namespace holdfast::train

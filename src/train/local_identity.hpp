@@ -34,16 +34,16 @@ int kinds_of(const LocalRun& run);
 /// `rank`: as in kind_of().
 checkpoint::LocalIdentity local_identity_of(const LocalRun& run, int rank);
 
-/// A slot holds the three optimizer arenas of its rank one after the other: the parameters at 0, the first
-/// moments from a multiple of 4096 on, the second ones from a multiple of 64.
-struct SlotShape {
+/// A snapshot buffer holds the three optimizer arenas of its rank one after the other: the parameters at 0,
+/// the first moments from a multiple of 4096 on, the second ones from a multiple of 64.
+struct BufferShape {
   std::int64_t parameter_bytes = 0, moment_bytes = 0;  ///< of the arenas
-  std::int64_t exp_avg = 0, exp_avg_sq = 0;            ///< bytes from the start of the slot
+  std::int64_t exp_avg = 0, exp_avg_sq = 0;            ///< bytes from the start of the buffer
   std::int64_t bytes = 0;
 };
-SlotShape slot_shape_of(const LocalRun& run, int rank);
+BufferShape buffer_shape_of(const LocalRun& run, int rank);
 
-/// All pieces that `rank` holds, in the order of its StateViews::held, in a slot of its file.
-checkpoint::State slot_view_of(const LocalRun& run, int rank, std::byte* slot);
+/// All pieces that `rank` holds, in the order of its StateViews::held, in a buffer of its file.
+checkpoint::State buffer_view_of(const LocalRun& run, int rank, std::byte* buffer);
 
 }  // namespace holdfast::train

@@ -4,9 +4,9 @@
 
 #include "src/base/error.hpp"
 #include "src/train/background.hpp"
+#include "src/train/buffer_rotation.hpp"
 #include "src/train/offers.hpp"
 #include "src/train/partner_plan.hpp"
-#include "src/train/slot_rotation.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -14,85 +14,86 @@ namespace {
 using checkpoint::LocalFile;
 using checkpoint::Sealed;
 
-/// Step of the snapshot in a slot; -1: there is none.
-std::int64_t step_of(const LocalFile& file, int slot) {
-  const auto what = file.sealed(slot);
+/// Step of the snapshot in a buffer; -1: there is none.
+std::int64_t step_of(const LocalFile& file, int buffer) {
+  const auto what = file.sealed(buffer);
   return what ? what->point.step : -1;
 }
 
-/// The slot among those that are not `needed` whose content is worth least.
-int oldest_slot(const LocalFile& file, std::span<const int> needed) {
+/// The buffer among those that are not `needed` whose content is worth least.
+int oldest_buffer(const LocalFile& file, std::span<const int> needed) {
   int best = -1;
-  for (int slot = 0; slot < file.slots(); ++slot)
-    if (std::ranges::find(needed, slot) == needed.end() &&
-        (best < 0 || step_of(file, slot) < step_of(file, best)))
-      best = slot;
-  expects(best >= 0, "one slot at least is not needed");
+  for (int buffer = 0; buffer < file.buffers(); ++buffer)
+    if (std::ranges::find(needed, buffer) == needed.end() &&
+        (best < 0 || step_of(file, buffer) < step_of(file, best)))
+      best = buffer;
+  expects(best >= 0, "one buffer at least is not needed");
   return best;
 }
 
-int newest_slot(const LocalFile& file) {
+int newest_buffer(const LocalFile& file) {
   int best = 0;
-  for (int slot = 1; slot < file.slots(); ++slot)
-    if (step_of(file, slot) > step_of(file, best)) best = slot;
+  for (int buffer = 1; buffer < file.buffers(); ++buffer)
+    if (step_of(file, buffer) > step_of(file, best)) best = buffer;
   return best;
 }
 
-/// What both kinds have in common: a slot is sealed in the background.
+/// What both kinds have in common: a buffer is sealed in the background.
 class Sealing : public LocalLevel {
  public:
-  Sealing(LocalLevelParts parts, int live) : parts_(std::move(parts)), rotation_(parts_.file.slots(), live) {
-    for (int slot = 0; slot < parts_.file.slots(); ++slot)
-      views_.push_back(slot_view_of(parts_.run, parts_.rank, parts_.file.slot(slot).data()));
+  Sealing(LocalLevelParts parts, int live)
+      : parts_(std::move(parts)), rotation_(parts_.file.buffers(), live) {
+    for (int buffer = 0; buffer < parts_.file.buffers(); ++buffer)
+      views_.push_back(buffer_view_of(parts_.run, parts_.rank, parts_.file.buffer(buffer).data()));
   }
 
   int every() const override { return parts_.every; }
   double join() override { return background_.join(); }
   LocalFile& file() override { return parts_.file; }
-  checkpoint::State view(int slot) const override { return views_.at(static_cast<std::size_t>(slot)); }
-  void adopt(int slot) override {
+  checkpoint::State view(int buffer) const override { return views_.at(static_cast<std::size_t>(buffer)); }
+  void adopt(int buffer) override {
     join();
-    rotation_.move(slot);
-    if (parts_.file.sealed(slot)) rotation_.snapshot();
-    take(slot);
+    rotation_.move(buffer);
+    if (parts_.file.sealed(buffer)) rotation_.snapshot();
+    take(buffer);
   }
-  int spare_slot(std::span<const int> needed) override {
-    join();  // nothing is read from a slot any more
-    const int slot = oldest_slot(parts_.file, needed);
-    parts_.file.open(slot);
-    return slot;
+  int spare_buffer(std::span<const int> needed) override {
+    join();  // nothing is read from a buffer any more
+    const int buffer = oldest_buffer(parts_.file, needed);
+    parts_.file.open(buffer);
+    return buffer;
   }
   void after_seal(AfterSeal hook) override { after_seal_ = std::move(hook); }
-  void keep(int slot) override { rotation_.keep(slot); }
+  void keep(int buffer) override { rotation_.keep(buffer); }
   std::optional<std::uint64_t> newest_seal(std::int64_t step, std::int64_t samples) const override {
     if (newest_.step != step || newest_.samples != samples) return std::nullopt;
     return newest_.seal;
   }
 
  protected:
-  /// Training goes on with the state in this slot.
-  virtual void take(int slot) = 0;
-  /// Seals the live slot once `copied` has passed.
+  /// Training goes on with the state in this buffer.
+  virtual void take(int buffer) = 0;
+  /// Seals the live buffer once `copied` has passed.
   void seal_in_background(const checkpoint::RunPoint& point, const tensor::Event& copied) {
     rotation_.snapshot();
-    background_.begin([this, point, copied, slot = rotation_.live()] {
+    background_.begin([this, point, copied, buffer = rotation_.live()] {
       copied.wait();
-      seal(slot, point);
+      seal(buffer, point);
     });
   }
 
   LocalLevelParts parts_;
-  SlotRotation rotation_;
+  BufferRotation rotation_;
 
  private:
-  void seal(int slot, const checkpoint::RunPoint& point) {
-    auto what = parts_.file.sealed(slot);
+  void seal(int buffer, const checkpoint::RunPoint& point) {
+    auto what = parts_.file.sealed(buffer);
     if (!what || what->point != point) {  // it is, where it was adopted as it was found
-      what = Sealed{point, checkpoint::piece_digests(views_[static_cast<std::size_t>(slot)])};
-      parts_.file.seal(slot, *what);
+      what = Sealed{point, checkpoint::piece_digests(views_[static_cast<std::size_t>(buffer)])};
+      parts_.file.seal(buffer, *what);
     }
     newest_ = {point.step, point.samples, seal_of(what->digests)};
-    if (after_seal_) after_seal_(slot, *what);
+    if (after_seal_) after_seal_(buffer, *what);
   }
 
   struct Newest {
@@ -108,18 +109,18 @@ class Sealing : public LocalLevel {
 
 class HostLocalLevel final : public Sealing {
  public:
-  explicit HostLocalLevel(LocalLevelParts parts) : HostLocalLevel(oldest_slot(parts.file, {}), parts) {}
+  explicit HostLocalLevel(LocalLevelParts parts) : HostLocalLevel(oldest_buffer(parts.file, {}), parts) {}
 
   void begin(const checkpoint::RunPoint& point) override { seal_in_background(point, {}); }
   std::span<std::byte> next() override {
-    const int slot = rotation_.next();
-    if (slot == rotation_.live()) return {};
-    parts_.file.open(slot);
-    return parts_.file.slot(next_ = slot);
+    const int buffer = rotation_.next();
+    if (buffer == rotation_.live()) return {};
+    parts_.file.open(buffer);
+    return parts_.file.buffer(next_ = buffer);
   }
   void moved() override {
     rotation_.move(next_);
-    parts_.live(parts_.file.slot(next_));
+    parts_.live(parts_.file.buffer(next_));
   }
   void invalidate() override {
     join();
@@ -128,10 +129,10 @@ class HostLocalLevel final : public Sealing {
   }
 
  private:
-  void take(int slot) override { parts_.live(parts_.file.slot(slot)); }
+  void take(int buffer) override { parts_.live(parts_.file.buffer(buffer)); }
 
   HostLocalLevel(int live, LocalLevelParts& parts) : Sealing(std::move(parts), live) {
-    parts_.live(parts_.file.slot(live));
+    parts_.live(parts_.file.buffer(live));
   }
 
   int next_ = 0;
@@ -140,21 +141,21 @@ class HostLocalLevel final : public Sealing {
 class DeviceLocalLevel final : public Sealing {
  public:
   DeviceLocalLevel(LocalLevelParts parts, device::Device& device, const StateArenas& arenas)
-      : DeviceLocalLevel(newest_slot(parts.file), parts, device, arenas) {}
+      : DeviceLocalLevel(newest_buffer(parts.file), parts, device, arenas) {}
   ~DeviceLocalLevel() override {
     try {
-      Sealing::join();  // nothing is copied to a slot any more
+      Sealing::join();  // nothing is copied to a buffer any more
     } catch (...) {
     }
-    for (int slot = 0; slot < parts_.file.slots(); ++slot) device_.unpin(parts_.file.slot(slot));
+    for (int buffer = 0; buffer < parts_.file.buffers(); ++buffer) device_.unpin(parts_.file.buffer(buffer));
   }
 
   void begin(const checkpoint::RunPoint& point) override {
-    const int slot = rotation_.next();
-    parts_.file.open(slot);
-    rotation_.move(slot);
-    std::byte* const to = pinned_[static_cast<std::size_t>(slot)];
-    const SlotShape& shape = shape_;
+    const int buffer = rotation_.next();
+    parts_.file.open(buffer);
+    rotation_.move(buffer);
+    std::byte* const to = pinned_[static_cast<std::size_t>(buffer)];
+    const BufferShape& shape = shape_;
     tensor::Stream& side = device_.side();
     side.wait(device_.compute().record());
     side.copy(to, arenas_.parameters, shape.parameter_bytes);
@@ -172,29 +173,29 @@ class DeviceLocalLevel final : public Sealing {
   void invalidate() override {}
 
  private:
-  void take(int slot) override {
-    const std::byte* const from = pinned_[static_cast<std::size_t>(slot)];
+  void take(int buffer) override {
+    const std::byte* const from = pinned_[static_cast<std::size_t>(buffer)];
     tensor::Stream& compute = device_.compute();
     compute.copy(arenas_.parameters, from, shape_.parameter_bytes);
     compute.copy(arenas_.exp_avg, from + shape_.exp_avg, shape_.moment_bytes);
     compute.copy(arenas_.exp_avg_sq, from + shape_.exp_avg_sq, shape_.moment_bytes);
-    compute.record().wait();  // the slot may change again
+    compute.record().wait();  // the buffer may change again
   }
 
   DeviceLocalLevel(int live, LocalLevelParts& parts, device::Device& device, const StateArenas& arenas)
       : Sealing(std::move(parts), live),
         device_(device),
         arenas_(arenas),
-        shape_(slot_shape_of(parts_.run, parts_.rank)) {
+        shape_(buffer_shape_of(parts_.run, parts_.rank)) {
     if (parts_.file.sealed(live)) rotation_.snapshot();
-    for (int slot = 0; slot < parts_.file.slots(); ++slot)
-      pinned_.push_back(device.pin(parts_.file.slot(slot)));
+    for (int buffer = 0; buffer < parts_.file.buffers(); ++buffer)
+      pinned_.push_back(device.pin(parts_.file.buffer(buffer)));
   }
 
   device::Device& device_;
   StateArenas arenas_;
-  SlotShape shape_;
-  std::vector<std::byte*> pinned_;  ///< the slots, as streams know them
+  BufferShape shape_;
+  std::vector<std::byte*> pinned_;  ///< the buffers, as streams know them
   tensor::Event copied_;            ///< the newest snapshot has left the device
 };
 
@@ -216,10 +217,10 @@ LocalFile open_local_file(const Setup& setup, const LocalRun& run, const std::fi
   const bool keeps = checkpoint.partner != config::Partner::none &&
                      checkpoint.partner_every > checkpoint.local_every &&
                      !keepers_of(run.mesh, setup.place.ranks_per_node).empty();
-  const int slots = keeps ? 3 : 2;
+  const int buffers = keeps ? 3 : 2;
   return LocalFile(folder / local_level_file(setup.place.rank, false),
-                   local_identity_of(run, setup.place.rank), slot_shape_of(run, setup.place.rank).bytes,
-                   slots, first || begins_elsewhere, run.record_bytes);
+                   local_identity_of(run, setup.place.rank), buffer_shape_of(run, setup.place.rank).bytes,
+                   buffers, first || begins_elsewhere, run.record_bytes);
 }
 
 std::unique_ptr<LocalLevel> make_host_local_level(LocalLevelParts parts) {

@@ -1,8 +1,9 @@
 #pragma once
-// The local level during training. On the host the optimizer's arenas lie in the slots of the local file: it
-// reads one slot and writes the next, so that a snapshot costs no copy. For a GPU a snapshot is copied into a
-// slot beside the next step. Either way it is sealed in the background, and the sums of the next step's
-// gradients wait for the seals of all ranks: whoever changes the state again knows that all have that step.
+// The local level during training. On the host the optimizer's arenas lie in the snapshot buffers of the
+// local file: it reads one buffer and writes the next, so that a snapshot costs no copy. For a GPU a snapshot
+// is copied into a buffer beside the next step. Either way it is sealed in the background, and the sums of
+// the next step's gradients wait for the seals of all ranks: whoever changes the state again knows that all
+// have that step.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,9 +28,9 @@ class LocalLevel {
   /// Snapshots are due after steps that `every()` divides.
   virtual int every() const = 0;
   /// After the optimizer step (or the load) that led to `point`, when a snapshot is due: begins to seal the
-  /// live slot.
+  /// live buffer.
   virtual void begin(const checkpoint::RunPoint& point) = 0;
-  /// Before the optimizer step, after join() and the decision: opens the slot that the new state goes to.
+  /// Before the optimizer step, after join() and the decision: opens the buffer that the new state goes to.
   /// Empty: it goes where the old one is.
   virtual std::span<std::byte> next() = 0;
   /// The new state lies in next(), which is live from now on.
@@ -40,21 +41,21 @@ class LocalLevel {
   virtual double join() = 0;
 
   virtual checkpoint::LocalFile& file() = 0;
-  /// This rank's pieces in a slot (all that it holds, in the order of StateViews::held).
-  virtual checkpoint::State view(int slot) const = 0;
-  /// Restore: this slot holds the state that training goes on from. On the host it becomes the live one.
-  virtual void adopt(int slot) = 0;
+  /// This rank's pieces in a buffer (all that it holds, in the order of StateViews::held).
+  virtual checkpoint::State view(int buffer) const = 0;
+  /// Restore: this buffer holds the state that training goes on from. On the host it becomes the live one.
+  virtual void adopt(int buffer) = 0;
   /// Before the live state is changed from outside (initial weights): it is no snapshot any more.
   virtual void invalidate() = 0;
-  /// Restore: a slot that nobody needs any more, opened, to be filled by the caller and then sealed or
+  /// Restore: a buffer that nobody needs any more, opened, to be filled by the caller and then sealed or
   /// adopted.
-  virtual int spare_slot(std::span<const int> needed) = 0;
+  virtual int spare_buffer(std::span<const int> needed) = 0;
 
   /// Called on the background thread for every snapshot that was sealed: partner copies.
-  using AfterSeal = std::function<void(int slot, const checkpoint::Sealed& what)>;
+  using AfterSeal = std::function<void(int buffer, const checkpoint::Sealed& what)>;
   virtual void after_seal(AfterSeal hook) = 0;
   /// A snapshot that must stay until another is kept instead: the newest one that is whole on its partner.
-  virtual void keep(int slot) = 0;
+  virtual void keep(int buffer) = 0;
 
   /// After join(): seal_of() the digests of the snapshot that was sealed last, when it is that of this point.
   virtual std::optional<std::uint64_t> newest_seal(std::int64_t step, std::int64_t samples) const = 0;
@@ -75,10 +76,11 @@ struct LocalLevelParts {
   LocalRun run;
   int rank = 0;
   int every = 1;
-  /// The state that training goes on with lies in this slot, and will be changed there.
-  std::function<void(std::span<std::byte> slot)> live;
+  /// The state that training goes on with lies in this buffer, and will be changed there.
+  std::function<void(std::span<std::byte> buffer)> live;
 };
-/// The arenas lie in the slots; `live` is called at once, and whenever another slot has become the live one.
+/// The arenas lie in the buffers; `live` is called at once, and whenever another buffer has become the live
+/// one.
 std::unique_ptr<LocalLevel> make_host_local_level(LocalLevelParts parts);
 /// The arenas are copied from device memory by the side stream, and back to it by adopt(). There is no
 /// `live`.

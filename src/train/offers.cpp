@@ -34,13 +34,13 @@ std::optional<std::pair<int, bool>> parse_file_name(const std::string& name) {
 
 json to_json(const Offer& o) {
   return json::array(
-      {o.of, o.copy, o.slot, o.point.samples, o.point.step, o.point.tokens, o.point.memory, o.seal});
+      {o.of, o.copy, o.buffer, o.point.samples, o.point.step, o.point.tokens, o.point.memory, o.seal});
 }
 
 Offer offer_from_json(const json& j, int reader) {
   Offer out;
   out.reader = reader;
-  j.at(0).get_to(out.of), j.at(1).get_to(out.copy), j.at(2).get_to(out.slot);
+  j.at(0).get_to(out.of), j.at(1).get_to(out.copy), j.at(2).get_to(out.buffer);
   j.at(3).get_to(out.point.samples), j.at(4).get_to(out.point.step), j.at(5).get_to(out.point.tokens);
   j.at(6).get_to(out.point.memory), j.at(7).get_to(out.seal);
   return out;
@@ -54,10 +54,10 @@ std::string to_text(const json& j) {
 /// What the file of `of` has sealed.
 void append_offers(NodeFiles& files, int of, bool copy, json& out) {
   const checkpoint::LocalFile* file = files.find(of, copy);
-  for (int slot = 0; file != nullptr && slot < file->slots(); ++slot) {
-    const auto what = file->sealed(slot);
-    if (what && what->digests.size() == files.view(of, copy, slot).pieces.size())
-      out.push_back(to_json({0, of, copy, slot, id_of(what->point), seal_of(what->digests), {}}));
+  for (int buffer = 0; file != nullptr && buffer < file->buffers(); ++buffer) {
+    const auto what = file->sealed(buffer);
+    if (what && what->digests.size() == files.view(of, copy, buffer).pieces.size())
+      out.push_back(to_json({0, of, copy, buffer, id_of(what->point), seal_of(what->digests), {}}));
   }
 }
 
@@ -91,17 +91,17 @@ const checkpoint::LocalFile* NodeFiles::find(int of, bool copy) {
   const auto [at, is_new] = found_.try_emplace({of, copy});
   if (is_new) try {
       at->second = checkpoint::LocalFile::find(folder_ / local_level_file(of, copy),
-                                               local_identity_of(run_, of), slot_shape_of(run_, of).bytes);
+                                               local_identity_of(run_, of), buffer_shape_of(run_, of).bytes);
     } catch (const Error& error) {
       log::warn("a file of the local level is left aside: {}", error.what());
     }
   return at->second ? &*at->second : nullptr;
 }
 
-checkpoint::State NodeFiles::view(int of, bool copy, int slot) {
+checkpoint::State NodeFiles::view(int of, bool copy, int buffer) {
   const checkpoint::LocalFile* file = find(of, copy);
   expects(file != nullptr, "the file was found");
-  return slot_view_of(run_, of, file->slot(slot).data());
+  return buffer_view_of(run_, of, file->buffer(buffer).data());
 }
 
 std::uint64_t seal_of(std::span<const std::uint64_t> digests) {
@@ -109,8 +109,8 @@ std::uint64_t seal_of(std::span<const std::uint64_t> digests) {
 }
 
 std::optional<checkpoint::Sealed> sealed_as(const checkpoint::LocalFile* file, const Offer& offer) {
-  if (file == nullptr || offer.slot >= file->slots()) return std::nullopt;
-  auto what = file->sealed(offer.slot);
+  if (file == nullptr || offer.buffer >= file->buffers()) return std::nullopt;
+  auto what = file->sealed(offer.buffer);
   if (!what || id_of(what->point) != offer.point || seal_of(what->digests) != offer.seal) return std::nullopt;
   return what;
 }

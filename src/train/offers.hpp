@@ -31,8 +31,8 @@ class NodeFiles {
   std::vector<std::pair<int, bool>> names() const;
   /// Null: there is none, or it cannot be read.
   const checkpoint::LocalFile* find(int of, bool copy);
-  /// Pieces of rank `of` in a slot of its file, which was found. Only to be read.
-  checkpoint::State view(int of, bool copy, int slot);
+  /// Pieces of rank `of` in a buffer of its file, which was found. Only to be read.
+  checkpoint::State view(int of, bool copy, int buffer);
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
@@ -45,7 +45,7 @@ class NodeFiles {
 
 /// Offer::seal of these digests.
 std::uint64_t seal_of(std::span<const std::uint64_t> digests);
-/// What the slot of an offer holds, when it is still what was offered.
+/// What the buffer of an offer holds, when it is still what was offered.
 std::optional<checkpoint::Sealed> sealed_as(const checkpoint::LocalFile* file, const Offer& offer);
 
 struct LocalOffers {

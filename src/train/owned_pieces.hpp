@@ -1,6 +1,6 @@
 #pragma once
 // The pieces that this rank writes, wherever its optimizer arenas lie at the moment: on the host they move
-// from slot to slot of the local level, on a GPU they lie in its memory.
+// from buffer to buffer of the local level, on a GPU they lie in its memory.
 #include <cstdint>
 #include <vector>
 

@@ -17,7 +17,7 @@ namespace {
 using checkpoint::LocalFile;
 using checkpoint::Sealed;
 
-constexpr int slots = 2;
+constexpr int buffers = 2;
 /// Tags of the exchange.
 enum Tag : std::uint64_t { record, state, verdict };
 
@@ -25,7 +25,7 @@ LocalFile open_copy(const PartnerParts& parts) {
   expects(parts.who.keeper >= 0 && parts.who.kept >= 0, "there is somebody to copy to and from");
   return LocalFile(parts.folder / local_level_file(parts.who.kept, true),
                    local_identity_of(parts.run, parts.who.kept),
-                   slot_shape_of(parts.run, parts.who.kept).bytes, slots, false, parts.run.record_bytes);
+                   buffer_shape_of(parts.run, parts.who.kept).bytes, buffers, false, parts.run.record_bytes);
 }
 
 }  // namespace
@@ -33,12 +33,12 @@ LocalFile open_copy(const PartnerParts& parts) {
 PartnerCopies::PartnerCopies(PartnerParts parts, LocalLevel& local)
     : parts_(std::move(parts)),
       local_(local),
-      own_bytes_(slot_shape_of(parts_.run, parts_.rank).bytes),
+      own_bytes_(buffer_shape_of(parts_.run, parts_.rank).bytes),
       file_(open_copy(parts_)),
       record_out_(static_cast<std::size_t>(parts_.run.record_bytes)),
       record_in_(record_out_.size()) {
-  local_.after_seal([this](int slot, const Sealed& what) {
-    if (what.point.step % parts_.every == 0) copy(slot, what);
+  local_.after_seal([this](int buffer, const Sealed& what) {
+    if (what.point.step % parts_.every == 0) copy(buffer, what);
   });
 }
 
@@ -51,18 +51,18 @@ PartnerCopies::~PartnerCopies() {
   local_.after_seal({});
 }
 
-/// What is worth less: an open slot, then the older one.
-int PartnerCopies::older_slot() const {
-  const auto worth = [&](int slot) {
-    const auto what = file_.sealed(slot);
+/// What is worth less: an open buffer, then the older one.
+int PartnerCopies::older_buffer() const {
+  const auto worth = [&](int buffer) {
+    const auto what = file_.sealed(buffer);
     return what ? what->point.samples : -1;
   };
   return worth(1) < worth(0) ? 1 : 0;
 }
 
-void PartnerCopies::copy(int slot, const Sealed& what) {
+void PartnerCopies::copy(int buffer, const Sealed& what) {
   const Deadline deadline = Deadline::in(parts_.limit);
-  const int into = older_slot();
+  const int into = older_buffer();
   file_.open(into);
 
   const std::string text = to_text(what);
@@ -70,10 +70,10 @@ void PartnerCopies::copy(int slot, const Sealed& what) {
   std::ranges::fill(record_out_, std::byte{0});
   std::memcpy(record_out_.data(), text.data(), text.size());
   const std::span<const std::byte> mine =
-      local_.file().slot(slot).first(static_cast<std::size_t>(own_bytes_));
+      local_.file().buffer(buffer).first(static_cast<std::size_t>(own_bytes_));
   const comm::PieceOut out[] = {{parts_.who.keeper, record, record_out_}, {parts_.who.keeper, state, mine}};
   const comm::PieceIn in[] = {{parts_.who.kept, record, record_in_},
-                              {parts_.who.kept, state, file_.slot(into)}};
+                              {parts_.who.kept, state, file_.buffer(into)}};
   const comm::ExchangeRate rate = parts_.exchange->run(out, in, deadline);
   counts_.bytes += rate.sent;
   counts_.seconds += rate.seconds;
@@ -90,11 +90,11 @@ void PartnerCopies::copy(int slot, const Sealed& what) {
   parts_.exchange->run({&answer, 1}, {&answered, 1}, deadline);
   if (kept == std::byte{1}) {
     ++counts_.copies;
-    local_.keep(slot);
+    local_.keep(buffer);
   }
 }
 
-bool PartnerCopies::arrived_whole(int slot, const Sealed& mine, Sealed& theirs) const {
+bool PartnerCopies::arrived_whole(int buffer, const Sealed& mine, Sealed& theirs) const {
   const auto end = std::ranges::find(record_in_, std::byte{0});
   const auto record = checkpoint::sealed_from_text(
       {reinterpret_cast<const char*>(record_in_.data()), static_cast<std::size_t>(end - record_in_.begin())});
@@ -105,7 +105,7 @@ bool PartnerCopies::arrived_whole(int slot, const Sealed& mine, Sealed& theirs) 
     why = fmt::format("it is of step {}", record->point.step);
   } else {
     const auto digests =
-        checkpoint::piece_digests(slot_view_of(parts_.run, parts_.who.kept, file_.slot(slot).data()));
+        checkpoint::piece_digests(buffer_view_of(parts_.run, parts_.who.kept, file_.buffer(buffer).data()));
     if (digests.size() != record->digests.size()) {
       why = fmt::format("{} pieces where there are {}", record->digests.size(), digests.size());
     } else {

@@ -1,8 +1,8 @@
 #pragma once
 // Partner copies: what no other node holds is copied, snapshot by snapshot, into the local level of another
-// node. Each rank sends its sealed slot to its keeper and takes that of the rank it keeps for, at once, on
-// the background thread of the local level. The copy has two slots: while one is written, the other is
-// whole.
+// node. Each rank sends its sealed snapshot buffer to its keeper and takes that of the rank it keeps for, at
+// once, on the background thread of the local level. The copy has two snapshot buffers: while one is written,
+// the other is whole.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -48,9 +48,9 @@ class PartnerCopies {
   std::string describe() const { return parts_.exchange->describe(); }
 
  private:
-  void copy(int slot, const checkpoint::Sealed& what);
-  bool arrived_whole(int slot, const checkpoint::Sealed& mine, checkpoint::Sealed& theirs) const;
-  int older_slot() const;
+  void copy(int buffer, const checkpoint::Sealed& what);
+  bool arrived_whole(int buffer, const checkpoint::Sealed& mine, checkpoint::Sealed& theirs) const;
+  int older_buffer() const;
 
   PartnerParts parts_;
   LocalLevel& local_;

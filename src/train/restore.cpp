@@ -136,7 +136,7 @@ class Restore {
   SharedLevel shared_;
   std::optional<NodeFiles> files_;
   std::vector<Offer> offers_;
-  /// Of the offers that this rank reads, as they were offered: a slot may since have been taken for what is
+  /// Of the offers that this rank reads, as they were offered: a buffer may since have been taken for what is
   /// restored.
   std::map<PointId, checkpoint::RunPoint> points_;
   LadderRules rules_;

@@ -67,9 +67,9 @@ struct RestoredFrom {
 std::string text_of(const RestoredFrom& from);
 
 /// Collective. Fills the memory of views.held, or leaves it undefined when `fresh`; with a local level it is
-/// a slot of it, adopted, so the memory that the views show may move. Throws Error (usage) when the
-/// checkpoint is of another model or, unless it may be, of another numerics identity, when a path names no
-/// checkpoint, and when `none` would mix two runs in one directory. Never goes below the newest checkpoint
+/// a snapshot buffer of it, adopted, so the memory that the views show may move. Throws Error (usage) when
+/// the checkpoint is of another model or, unless it may be, of another numerics identity, when a path names
+/// no checkpoint, and when `none` would mix two runs in one directory. Never goes below the newest checkpoint
 /// that is not proven damaged, and starts afresh only when there never was one: throws Error (transient) when
 /// one cannot be read, (no_requeue) when it is of a newer format, or all are damaged. The same on every rank.
 RestoredFrom restore(const RunDir& dir, const RestoreOrder& order, const StateViews& views,

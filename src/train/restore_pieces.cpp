@@ -30,7 +30,7 @@ Fill::Fill(FillParts parts, comm::Communicator& world)
       rank_(world.rank()),
       network_(static_cast<bool>(parts_.open_exchange)),
       owners_(parts_.views.held.pieces.size()),
-      slot_(parts_.views, parts_.local),
+      buffer_(parts_.views, parts_.local),
       pieces_(parts_.views.held.pieces.size()) {
   const PieceIndex held(parts_.views.held);
   for (int rank = 0; rank < world.size(); ++rank)
@@ -63,8 +63,8 @@ void Fill::begin(const Decision& decision, std::span<const Offer> offers) {
     std::optional<int> has_it;
     for (int i = 0; i < std::ssize(pieces_) && !has_it; ++i)
       if (const Source& source = decision.source(rank_, i); source.level == Level::local)
-        has_it = offers[index(source.offer)].slot;
-    slot_.begin(decision.point, has_it);
+        has_it = offers[index(source.offer)].buffer;
+    buffer_.begin(decision.point, has_it);
     pieces_.assign(pieces_.size(), {});
     delivered_.reset();
   }
@@ -81,7 +81,7 @@ void Fill::begin(const Decision& decision, std::span<const Offer> offers) {
 
 void Fill::check(int piece, const Source& source, std::uint64_t expected, Strikes& strikes) {
   Piece& p = pieces_[index(piece)];
-  if (slot_.digest(piece) == expected) {
+  if (buffer_.digest(piece) == expected) {
     p.done = source, p.digest = expected;
     return;
   }
@@ -109,31 +109,31 @@ void Fill::take_from_node(const Decision& decision, std::span<const Offer> offer
       strikes.pieces.emplace_back(source.offer, i);
       continue;
     }
-    if (source.level != Level::local || slot_.in_place() != offer.slot) {
+    if (source.level != Level::local || buffer_.in_place() != offer.buffer) {
       if (!views.contains(source.offer))
-        views.emplace(source.offer, parts_.files->view(offer.of, offer.copy, offer.slot));
-      slot_.replace(i);
-      std::ranges::copy(bytes_of_piece(views.at(source.offer), i), slot_.bytes(i).begin());
+        views.emplace(source.offer, parts_.files->view(offer.of, offer.copy, offer.buffer));
+      buffer_.replace(i);
+      std::ranges::copy(bytes_of_piece(views.at(source.offer), i), buffer_.bytes(i).begin());
     }
     check(i, source, what->digests[index(i)], strikes);
   }
 }
 
 void Fill::take_from_shared(const Decision& decision, Strikes& strikes) {
-  checkpoint::State into{slot_.held().tensors, {}};
+  checkpoint::State into{buffer_.held().tensors, {}};
   std::vector<int> piece_of;  // of each piece of `into`
   int checkpoint = -1;
   for (int i = 0; i < std::ssize(pieces_); ++i) {
     const Source& source = decision.source(rank_, i);
     if (source.level != Level::shared || pieces_[index(i)].loaded == source) continue;
     checkpoint = source.offer;
-    slot_.replace(i);
+    buffer_.replace(i);
     std::vector<checkpoint::PieceSpan> spans;
     if (pieces_[index(i)].shared_read) {
       for (const Part& part : owners_[index(i)])
         if (part.rank == rank_) spans.push_back(part.span);
     } else {
-      spans.push_back(slot_.piece(i).span());
+      spans.push_back(buffer_.piece(i).span());
     }
     for (const checkpoint::PieceSpan& span : spans) {
       into.pieces.push_back({span.tensor, span.first, span.count, part_bytes(i, span).data()});
@@ -219,7 +219,7 @@ std::vector<comm::PieceOut> Fill::outgoing(const Decision& decision, std::span<c
         continue;
       }
       if (!views.contains(t.offer))
-        views.emplace(t.offer, parts_.files->view(offer.of, offer.copy, offer.slot));
+        views.emplace(t.offer, parts_.files->view(offer.of, offer.copy, offer.buffer));
       out.push_back({rank, t.tag, bytes_of_piece(views.at(t.offer), t.piece)});
     }
   }
@@ -264,8 +264,8 @@ void Fill::exchange(const Decision& decision, std::span<const Offer> offers, Str
       room.resize(pieces_.size());
       in.push_back({t.from, t.tag, std::as_writable_bytes(std::span(room))});
     } else {
-      slot_.replace(t.piece);
-      in.push_back({t.from, t.tag, slot_.bytes(t.piece)});
+      buffer_.replace(t.piece);
+      in.push_back({t.from, t.tag, buffer_.bytes(t.piece)});
     }
   }
   std::optional<Failure> failure;
@@ -297,10 +297,10 @@ void Fill::exchange(const Decision& decision, std::span<const Offer> offers, Str
 }
 
 std::span<std::byte> Fill::part_bytes(int piece, const checkpoint::PieceSpan& part) const {
-  const checkpoint::PieceView& whole = slot_.piece(piece);
-  const std::int64_t element = bytes_of(slot_.held().tensors[index(whole.tensor)].type);
-  return slot_.bytes(piece).subspan(static_cast<std::size_t>((part.first - whole.first) * element),
-                                    static_cast<std::size_t>(part.count * element));
+  const checkpoint::PieceView& whole = buffer_.piece(piece);
+  const std::int64_t element = bytes_of(buffer_.held().tensors[index(whole.tensor)].type);
+  return buffer_.bytes(piece).subspan(static_cast<std::size_t>((part.first - whole.first) * element),
+                                      static_cast<std::size_t>(part.count * element));
 }
 
 bool Fill::same_node(int a, int b) const {
@@ -310,7 +310,7 @@ bool Fill::same_node(int a, int b) const {
 std::vector<std::uint64_t> Fill::digests() const {
   std::vector<std::uint64_t> out;
   for (int i = 0; i < std::ssize(pieces_); ++i)
-    out.push_back(pieces_[index(i)].digest ? *pieces_[index(i)].digest : slot_.digest(i));
+    out.push_back(pieces_[index(i)].digest ? *pieces_[index(i)].digest : buffer_.digest(i));
   return out;
 }
 
@@ -320,7 +320,7 @@ FillCounts Fill::counts() const {
     if (!pieces_[index(i)].done) continue;
     const auto level = static_cast<std::size_t>(pieces_[index(i)].done->level);
     ++out.pieces[level];
-    out.bytes[level] += std::ssize(slot_.bytes(i));
+    out.bytes[level] += std::ssize(buffer_.bytes(i));
   }
   out.read = read_, out.received = received_, out.seconds_exchanging = seconds_exchanging_;
   return out;

@@ -14,8 +14,8 @@
 
 #include "src/comm/peer_exchange.hpp"
 #include "src/train/offers.hpp"
+#include "src/train/restore_buffer.hpp"
 #include "src/train/restore_shared.hpp"
-#include "src/train/restore_slot.hpp"
 
 namespace holdfast::train {
 
@@ -51,10 +51,10 @@ class Fill {
   /// Nothing that was filled so far counts.
   void start_over() { point_.reset(); }
 
-  const checkpoint::State& held() const { return slot_.held(); }
+  const checkpoint::State& held() const { return buffer_.held(); }
   /// Of a whole state, one per piece.
   std::vector<std::uint64_t> digests() const;
-  void finish(const checkpoint::RunPoint& point) { slot_.finish(point, digests()); }
+  void finish(const checkpoint::RunPoint& point) { buffer_.finish(point, digests()); }
   FillCounts counts() const;
   /// Over what the pieces went, "": they did not have to.
   const std::string& network_text() const { return network_text_; }
@@ -96,7 +96,7 @@ class Fill {
   std::vector<std::vector<Part>> owners_;
 
   std::optional<PointId> point_;  ///< that is being put together
-  RestoreSlot slot_;
+  RestoreBuffer buffer_;
   /// A piece that this rank needs: what is there of it.
   struct Piece {
     std::optional<Source> loaded;  ///< from the shared level: this rank's part of it, or all

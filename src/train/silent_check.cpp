@@ -37,9 +37,9 @@ std::string SilentCheck::describe() const {
     out = comparable_ ? fmt::format("replicas are compared every {} steps and before every save",
                                     verify.replicas_every)
                       : "no replica holds the same state, so none is compared";
-  if (verify.leaf_every > 0)
-    out += fmt::format("{}every {} steps one leaf of each rank is computed again {}", out.empty() ? "" : "; ",
-                       verify.leaf_every,
+  if (verify.micro_batch_every > 0)
+    out += fmt::format("{}every {} steps one micro-batch of each rank is computed again {}",
+                       out.empty() ? "" : "; ", verify.micro_batch_every,
                        world_.size() > setup_.place.ranks_per_node ? "on another node"
                        : world_.size() > 1                         ? "by another rank"
                                                                    : "by itself");
@@ -49,17 +49,18 @@ std::string SilentCheck::describe() const {
 void SilentCheck::begin_at(std::int64_t step) {
   compared_step_ = step;
   // A new process goes by what the processes before it have compared: the restored state itself may be newer.
-  leaf_step_ =
-      leaf_step_ < 0 ? vouched_by_leaf(step, setup_.config.verify.leaf_every) : std::min(leaf_step_, step);
+  micro_batch_step_ = micro_batch_step_ < 0
+                          ? vouched_by_micro_batch(step, setup_.config.verify.micro_batch_every)
+                          : std::min(micro_batch_step_, step);
 }
 
 void SilentCheck::begin_step(std::int64_t step) {
   step_ = step;
   chosen_.reset();
-  const int every = setup_.config.verify.leaf_every;
+  const int every = setup_.config.verify.micro_batch_every;
   if (every == 0 || step % every != 0) return;
   chosen_ = mix64(setup_.config.train.seed ^ mix64(static_cast<std::uint64_t>(step)));
-  engine_.watch_leaf(*chosen_);
+  engine_.watch_micro_batch(*chosen_);
 }
 
 bool SilentCheck::due(std::int64_t step) const {
@@ -82,9 +83,9 @@ std::uint64_t SilentCheck::seal_of_held() {
 bool SilentCheck::contradicts_its_seals() {
   LocalLevel* const local = engine_.local();
   if (local == nullptr) return false;
-  for (int slot = 0; slot < local->file().slots(); ++slot)
-    if (const auto what = local->file().sealed(slot);
-        what && checkpoint::piece_digests(local->view(slot)) != what->digests)
+  for (int buffer = 0; buffer < local->file().buffers(); ++buffer)
+    if (const auto what = local->file().sealed(buffer);
+        what && checkpoint::piece_digests(local->view(buffer)) != what->digests)
       return true;
   return false;
 }
@@ -114,23 +115,25 @@ std::optional<Doubt> SilentCheck::compare(std::int64_t step, std::uint64_t seal)
 }
 
 void SilentCheck::recompute(int distance, std::int64_t first_sample, const Engine::Progress& progress,
-                            std::vector<std::uint64_t>& by_leaf) {
+                            std::vector<std::uint64_t>& by_micro_batch) {
   const int world = world_.size(), owner = (world_.rank() + world - distance) % world;
-  const std::uint64_t mine = engine_.recompute_leaf(first_sample, engine_.leaf_of(owner, *chosen_), progress);
+  const std::uint64_t mine =
+      engine_.recompute_micro_batch(first_sample, engine_.micro_batch_of(owner, *chosen_), progress);
   const auto by_rank = numbers_of_all(mine);
-  by_leaf.resize(index(world));
-  for (int rank = 0; rank < world; ++rank) by_leaf[index(rank)] = by_rank[index((rank + distance) % world)];
+  by_micro_batch.resize(index(world));
+  for (int rank = 0; rank < world; ++rank)
+    by_micro_batch[index(rank)] = by_rank[index((rank + distance) % world)];
 }
 
-std::optional<Doubt> SilentCheck::compare_leaf(const checkpoint::RunPoint& point,
-                                               const Engine::Progress& progress) {
+std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint& point,
+                                                      const Engine::Progress& progress) {
   if (!chosen_) return std::nullopt;
   const int world = world_.size(), per_node = setup_.place.ranks_per_node,
-            distance = leaf_distance(world, per_node);
+            distance = second_distance(world, per_node);
   std::ranges::copy(numbers_of_all(engine_.watched_hash()), owners_.begin());
   recompute(distance, point.samples, progress, others_);
   if (owners_ == others_) {
-    leaf_step_ = step_ - 1;
+    micro_batch_step_ = step_ - 1;
     return std::nullopt;
   }
   // Other weights give other gradients: then the memory is wrong, and it is known whose.
@@ -141,21 +144,23 @@ std::optional<Doubt> SilentCheck::compare_leaf(const checkpoint::RunPoint& point
   recompute(distance, point.samples, progress, other_again);
   if (const auto far = third_distance(world, per_node)) recompute(*far, point.samples, progress, third);
   std::set<int> accused;
-  std::vector<int> leaves;
+  std::vector<int> micro_batches;
   for (int rank = 0; rank < world; ++rank) {
     const std::size_t i = index(rank);
     if (owners_[i] == others_[i]) continue;
-    leaves.push_back(rank);
-    const LeafBlame blame = accuse_leaf({owners_[i], others_[i], owner_again[i], other_again[i],
-                                         third.empty() ? std::nullopt : std::optional(third[i])});
+    micro_batches.push_back(rank);
+    const MicroBatchBlame blame =
+        accuse_micro_batch({owners_[i], others_[i], owner_again[i], other_again[i],
+                            third.empty() ? std::nullopt : std::optional(third[i])});
     if (blame.owner) accused.insert(rank);
     if (blame.other) accused.insert((rank + distance) % world);
   }
   const std::vector<int> list(accused.begin(), accused.end());
-  return Doubt{"leaf", list, leaf_step_,
-               fmt::format("step {}: the gradient of a leaf of {} was another when it was computed again: {} "
-                           "may compute wrong; the comparison held at step {}",
-                           step_, ranks_text(leaves), ranks_text(list), leaf_step_)};
+  return Doubt{
+      "micro_batch", list, micro_batch_step_,
+      fmt::format("step {}: the gradient of a micro-batch of {} was another when it was computed again: {} "
+                  "may compute wrong; the comparison held at step {}",
+                  step_, ranks_text(micro_batches), ranks_text(list), micro_batch_step_)};
 }
 
 }  // namespace holdfast::train

@@ -263,15 +263,14 @@ void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
 std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   const auto start = Clock::now();
   const auto& train = setup_.config.train;
-  const std::int64_t samples = std::int64_t{train.leaves} * train.micro_batch,
-                     tokens = samples * train.sequence;
+  const std::int64_t samples = train.global_batch, tokens = samples * train.sequence;
   trace_.begin(point_.step);
   const Allocations counted;
   const auto waited_before = engine_.waited_for_others();
 
   silent_.begin_step(point_.step + 1);
-  if (injector_) injector_->begin_step(setup_.config.verify.leaf_every > 0);
-  const LeafSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) {
+  if (injector_) injector_->begin_step(setup_.config.verify.micro_batch_every > 0);
+  const MicroBatchSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) {
     progress(phase);
     if (injector_) injector_->passed(phase);
   });
@@ -344,7 +343,7 @@ std::optional<double> Trainer::held_out_loss_if_due() {
   const auto& eval = setup_.config.eval;
   if (!data_.held_out || (point_.step % eval.every != 0 && point_.step != setup_.config.train.steps))
     return std::nullopt;
-  const LeafSums sums =
+  const MicroBatchSums sums =
       engine_.evaluate(*data_.held_out, eval.samples, [this](control::Phase phase) { progress(phase); });
   if (world_.rank() == 0)
     log::info("step {}: held-out loss {:.4f} over {} tokens", point_.step, sums.mean_loss(), sums.valid);

@@ -42,7 +42,8 @@ void Trainer::check_replicas() {
 void Trainer::check_silently() {
   const std::int64_t before = engine_.wire_bytes();
   check_replicas();
-  if (const auto doubt = silent_.compare_leaf(point_, [this](control::Phase phase) { progress(phase); }))
+  if (const auto doubt =
+          silent_.compare_micro_batch(point_, [this](control::Phase phase) { progress(phase); }))
     distrust(*doubt);
   wire_bytes_ += engine_.wire_bytes() - before;  // no part of what a step sends
 }
@@ -52,8 +53,9 @@ void Trainer::distrust(const Doubt& doubt) {
   if (LocalLevel* const local = engine_.local()) {
     local->join();
     checkpoint::LocalFile& file = local->file();
-    for (int slot = 0; slot < file.slots(); ++slot)
-      if (const auto what = file.sealed(slot); what && what->point.step > doubt.trusted_step) file.open(slot);
+    for (int buffer = 0; buffer < file.buffers(); ++buffer)
+      if (const auto what = file.sealed(buffer); what && what->point.step > doubt.trusted_step)
+        file.open(buffer);
   }
   if (world_.rank() == 0) {
     log::error("silent data corruption: {}", doubt.why);

@@ -117,8 +117,8 @@ TEST_F(CkptTool, tellsWhatLiesInTheLocalLevel) {
   const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_ls(run, true, out); });
   const auto json = nlohmann::json::parse(text2);
   EXPECT_EQ(json["local"]["files"].size(), 2u);
-  EXPECT_EQ(json["local"]["files"][0]["slots"][1]["step"], 11);
-  EXPECT_EQ(json["local"]["files"][1]["slots"][1]["sealed"], false);
+  EXPECT_EQ(json["local"]["files"][0]["buffers"][1]["step"], 11);
+  EXPECT_EQ(json["local"]["files"][1]["buffers"][1]["sealed"], false);
   const auto [code3, text3] = output_of([&](auto& out) { return tool::ckpt_show(run, false, out); });
   EXPECT_THAT(text3, HasSubstr("levels        shared, local here (2 of 2 ranks)"));
 }

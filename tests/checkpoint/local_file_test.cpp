@@ -29,8 +29,8 @@ constexpr LocalIdentity identity{1, 2, 3, 8};
 class LocalFileTest : public ::testing::Test {
  protected:
   fs::path path(const std::string& name = "rank-00003.own") const { return folder_.path() / "state" / name; }
-  LocalFile make(bool reset = false, std::int64_t bytes = 10'000, int slots = 2) const {
-    return LocalFile(path(), identity, bytes, slots, reset, 4000);
+  LocalFile make(bool reset = false, std::int64_t bytes = 10'000, int buffers = 2) const {
+    return LocalFile(path(), identity, bytes, buffers, reset, 4000);
   }
   testing::Folder folder_;
 };
@@ -40,28 +40,28 @@ Sealed at_step(std::int64_t step) {
           {~std::uint64_t{0}, static_cast<std::uint64_t>(step)}};
 }
 
-void fill(std::span<std::byte> slot, std::int64_t step) {
-  for (std::size_t i = 0; i < slot.size(); ++i)
-    slot[i] = static_cast<std::byte>(mix64(static_cast<std::uint64_t>(step) * 1'000'003 + i));
+void fill(std::span<std::byte> buffer, std::int64_t step) {
+  for (std::size_t i = 0; i < buffer.size(); ++i)
+    buffer[i] = static_cast<std::byte>(mix64(static_cast<std::uint64_t>(step) * 1'000'003 + i));
 }
 
-/// A slot as one tensor.
-State view(std::span<std::byte> slot) {
-  const auto n = static_cast<std::int64_t>(slot.size() / sizeof(float));
-  return {{{"model/all", 1, n, DType::fp32}}, {{0, 0, n, slot.data()}}};
+/// A buffer as one tensor.
+State view(std::span<std::byte> buffer) {
+  const auto n = static_cast<std::int64_t>(buffer.size() / sizeof(float));
+  return {{{"model/all", 1, n, DType::fp32}}, {{0, 0, n, buffer.data()}}};
 }
 
-TEST_F(LocalFileTest, WhatIsSealedIsFoundAgainUntilTheSlotIsOpened) {
+TEST_F(LocalFileTest, WhatIsSealedIsFoundAgainUntilTheBufferIsOpened) {
   {
     LocalFile file = make();
-    EXPECT_EQ(file.slots(), 2);
+    EXPECT_EQ(file.buffers(), 2);
     EXPECT_EQ(file.sealed(0), std::nullopt);
-    for (int slot : {0, 1}) {
-      ASSERT_EQ(file.slot(slot).size(), 10'000u);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(file.slot(slot).data()) % 4096, 0u);
-      file.open(slot);
-      fill(file.slot(slot), slot);
-      file.seal(slot, at_step(slot));
+    for (int buffer : {0, 1}) {
+      ASSERT_EQ(file.buffer(buffer).size(), 10'000u);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(file.buffer(buffer).data()) % 4096, 0u);
+      file.open(buffer);
+      fill(file.buffer(buffer), buffer);
+      file.seal(buffer, at_step(buffer));
     }
     EXPECT_EQ(file.sealed(0), at_step(0));
   }
@@ -70,7 +70,7 @@ TEST_F(LocalFileTest, WhatIsSealedIsFoundAgainUntilTheSlotIsOpened) {
   EXPECT_EQ(file.sealed(1), at_step(1));
   std::vector<std::byte> expected(10'000);
   fill(expected, 1);
-  EXPECT_TRUE(std::ranges::equal(file.slot(1), expected));
+  EXPECT_TRUE(std::ranges::equal(file.buffer(1), expected));
   file.open(0);
   EXPECT_EQ(file.sealed(0), std::nullopt);
   EXPECT_EQ(file.sealed(1), at_step(1));
@@ -88,10 +88,10 @@ TEST_F(LocalFileTest, IsThisUsersAlone) {
 }
 
 TEST_F(LocalFileTest, AnotherIdentityOrSizeStartsAnew) {
-  const auto sealed_after = [&](const LocalIdentity& other, std::int64_t bytes, int slots, bool reset) {
+  const auto sealed_after = [&](const LocalIdentity& other, std::int64_t bytes, int buffers, bool reset) {
     fs::remove(path());
     make().seal(1, at_step(7));
-    return LocalFile(path(), other, bytes, slots, reset, 4000).sealed(1).has_value();
+    return LocalFile(path(), other, bytes, buffers, reset, 4000).sealed(1).has_value();
   };
   EXPECT_TRUE(sealed_after(identity, 10'000, 2, false));
   EXPECT_FALSE(sealed_after(identity, 10'000, 2, true));
@@ -112,7 +112,7 @@ TEST_F(LocalFileTest, FindsOnlyWhatFitsAndOnlyReads) {
   EXPECT_FALSE(LocalFile::find(path().parent_path(), identity, 10'000));
   auto found = LocalFile::find(path(), identity, 10'000);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->slots(), 3);
+  EXPECT_EQ(found->buffers(), 3);
   EXPECT_EQ(LocalFile::find(path())->identity(), identity);
   EXPECT_EQ(found->sealed(2), at_step(5));
   EXPECT_THROW(found->open(2), std::logic_error);
@@ -123,7 +123,7 @@ TEST_F(LocalFileTest, FindsOnlyWhatFitsAndOnlyReads) {
 TEST_F(LocalFileTest, LivesOnWhenItsFolderGoes) {
   LocalFile file = make();
   fs::remove_all(path().parent_path());
-  fill(file.slot(0), 1);
+  fill(file.buffer(0), 1);
   file.seal(0, at_step(1));
   EXPECT_EQ(file.sealed(0), at_step(1));
   EXPECT_FALSE(LocalFile::find(path(), identity, 10'000));
@@ -134,7 +134,7 @@ TEST_F(LocalFileTest, SomebodyWhoStillReadsItIsLeftInPeaceByANewOne) {
   const auto reader = LocalFile::find(path(), identity, 10'000);
   const LocalFile other(path(), {5, 5, 3, 8}, 50, 2, false);
   EXPECT_EQ(reader->sealed(0), at_step(1));
-  EXPECT_EQ(reader->slot(1).back(), std::byte{0});
+  EXPECT_EQ(reader->buffer(1).back(), std::byte{0});
 }
 
 TEST_F(LocalFileTest, ARecordThatDoesNotFitIsRefused) {
@@ -215,15 +215,15 @@ TEST_F(LocalFileTest, DigestsAreThoseOfThePieces) {
 
 // ---- killed
 
-/// Steps as training does them: write the other slot, seal it, tell the others, go on when all have it. Tells
-/// by a byte, and waits for one.
+/// Steps as training does them: write the other buffer, seal it, tell the others, go on when all have it.
+/// Tells by a byte, and waits for one.
 [[noreturn]] void step_on(const fs::path& path, int rank, int tell, int go) {
   LocalFile file(path, {1, 2, rank, 4}, 64 << 10, 2, false);
   for (std::int64_t step = 1;; ++step) {
-    const int slot = static_cast<int>(step % 2);
-    file.open(slot);
-    fill(file.slot(slot), step);
-    file.seal(slot, {{step, 0, 0}, piece_digests(view(file.slot(slot)))});
+    const int buffer = static_cast<int>(step % 2);
+    file.open(buffer);
+    fill(file.buffer(buffer), step);
+    file.seal(buffer, {{step, 0, 0}, piece_digests(view(file.buffer(buffer)))});
     char byte = 0;
     if (::write(tell, &byte, 1) != 1 || ::read(go, &byte, 1) != 1) ::_exit(1);
   }
@@ -264,13 +264,13 @@ TEST_F(LocalFileTest, RanksThatStepTogetherAlwaysHaveACommonStepWhenTheyAreKille
       auto file = LocalFile::find(path(std::to_string(rank)), {1, 2, rank, 4}, 64 << 10);
       ASSERT_TRUE(file);
       std::set<std::int64_t> steps;
-      for (int slot : {0, 1}) {
-        const auto what = file->sealed(slot);
+      for (int buffer : {0, 1}) {
+        const auto what = file->sealed(buffer);
         if (!what) {
           ++opened;
           continue;
         }
-        EXPECT_EQ(piece_digests(view(file->slot(slot))), what->digests);
+        EXPECT_EQ(piece_digests(view(file->buffer(buffer))), what->digests);
         steps.insert(what->point.step);
       }
       std::set<std::int64_t> both;
@@ -280,7 +280,7 @@ TEST_F(LocalFileTest, RanksThatStepTogetherAlwaysHaveACommonStepWhenTheyAreKille
     ASSERT_FALSE(common.empty());
     EXPECT_GE(*common.rbegin(), done);
   }
-  EXPECT_GT(opened, 0) << "no kill ever hit a slot that was being written";
+  EXPECT_GT(opened, 0) << "no kill ever hit a buffer that was being written";
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ void sleep_forever() {
   for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
-class Holder : public Folder {
-  void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
+class Holder : public OrderedReducer {
+  void reduce(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
     sleep_forever();
   }
 };
@@ -56,7 +56,7 @@ void end_badly(const std::string& how, MpiSession& session, Communicator& world)
   }
   const Extent one[] = {{mine, 1, 1, DType::fp32}};
   if (how == "held") {
-    alone->fold_leaves(one, holder);
+    alone->ordered_reduce_scatter(one, holder);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     session.abort(9);
   }

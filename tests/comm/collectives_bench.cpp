@@ -49,11 +49,11 @@ __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default"))) voi
   }
 }
 
-class Sum : public Folder {
+class Sum : public OrderedReducer {
  public:
   Sum(DType type, std::vector<float>& sum) : type_(type), sum_(sum) {}
-  void fold(tensor::Stream&, int, std::int64_t first, std::int64_t count,
-            std::span<const void* const> sources) override {
+  void reduce(tensor::Stream&, int, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override {
     if (type_ == DType::fp32)
       add_sources<float>(sum_.data() + first, count, sources);
     else
@@ -141,18 +141,18 @@ void inside_a_node(MpiSession& session, int rounds) {
       return Extent{memory.data(), n, n / size, type};
     };
     const Extent fp32[] = {extent(DType::fp32)}, half[] = {extent(DType::bf16)};
-    Sum fold32(DType::fp32, sum), fold16(DType::bf16, sum);
+    Sum sum32(DType::fp32, sum), sum16(DType::bf16, sum);
     const std::vector<int> counts32(static_cast<std::size_t>(size), static_cast<int>(fp32[0].part)),
         counts16(static_cast<std::size_t>(size), static_cast<int>(half[0].part));
     const int part = static_cast<int>(bytes / size);
     const auto t = measure(
-        {{"fold fp32", [&] { world->fold_leaves(fp32, fold32).wait(); }},
+        {{"reduce-scatter fp32", [&] { world->ordered_reduce_scatter(fp32, sum32).wait(); }},
          {"MPI_Reduce_scatter fp32",
           [&] {
             MPI_Reduce_scatter(theirs.data(), ours.data(), counts32.data(), MPI_FLOAT, MPI_SUM,
                                MPI_COMM_WORLD);
           }},
-         {"fold bf16", [&] { world->fold_leaves(half, fold16).wait(); }},
+         {"reduce-scatter bf16", [&] { world->ordered_reduce_scatter(half, sum16).wait(); }},
          {"MPI_Reduce_scatter bf16",
           [&] {
             MPI_Reduce_scatter(theirs.data(), ours.data(), counts16.data(), bf16, add, MPI_COMM_WORLD);
@@ -170,10 +170,10 @@ void inside_a_node(MpiSession& session, int rounds) {
     const double bus = static_cast<double>(bytes) * (size - 1) / size * 1e-9;
     if (rank != 0) continue;
     std::printf("{\"ranks\": %d, \"MiB\": %ld", size, static_cast<long>(megabytes));
-    print_ratio("fold_fp32_GBps", bus, t[0]);
-    print_ratio("fold_fp32_over_mpi", t[1], t[0]);
-    print_ratio("fold_bf16_GBps", bus, t[2]);
-    print_ratio("fold_bf16_over_mpi", t[3], t[2]);
+    print_ratio("ordered_reduce_scatter_fp32_GBps", bus, t[0]);
+    print_ratio("ordered_reduce_scatter_fp32_over_mpi", t[1], t[0]);
+    print_ratio("ordered_reduce_scatter_bf16_GBps", bus, t[2]);
+    print_ratio("ordered_reduce_scatter_bf16_over_mpi", t[3], t[2]);
     print_ratio("gather_GBps", bus, t[4]);
     print_ratio("memcpy_GBps", bus, t[5]);
     print_ratio("gather_over_memcpy", t[5], t[4]);
@@ -192,7 +192,7 @@ void between_nodes(MpiSession& session, int rounds) {
   const auto memory = world->symmetric_memory(2 * largest);
   TcpStream stream(rank);
   std::vector<float> sum(largest / 4);
-  Sum fold(DType::fp32, sum);
+  Sum adds(DType::fp32, sum);
   for (std::int64_t megabytes : {1, 16, 64}) {
     const std::int64_t bytes = megabytes << 20, n = bytes / 4;
     // All of it is rank 0's part: one way, like the stream. And both ways at once, as a step does it.
@@ -201,7 +201,7 @@ void between_nodes(MpiSession& session, int rounds) {
     const auto t = measure({{"all_gather", [&] { world->all_gather(one_way).wait(); }},
                             {"stream", [&] { stream.send(memory.data(), static_cast<std::size_t>(bytes)); }},
                             {"both ways", [&] { world->all_gather(both).wait(); }},
-                            {"fold", [&] { world->fold_leaves(both, fold).wait(); }}},
+                            {"reduce-scatter", [&] { world->ordered_reduce_scatter(both, adds).wait(); }}},
                            rounds);
     const double gigabytes = static_cast<double>(bytes) * 1e-9;
     if (rank != 0) continue;
@@ -210,7 +210,7 @@ void between_nodes(MpiSession& session, int rounds) {
     print_ratio("tcp_GBps", gigabytes, t[1]);
     print_ratio("message_over_tcp", t[1], t[0]);
     print_ratio("both_ways_GBps", 2 * gigabytes, t[2]);
-    print_ratio("fold_GBps", 2 * gigabytes, t[3]);
+    print_ratio("ordered_reduce_scatter_GBps", 2 * gigabytes, t[3]);
     std::printf("}\n");
   }
 }

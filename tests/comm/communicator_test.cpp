@@ -57,17 +57,17 @@ std::int64_t part_of(const Extent& tensor, int member) {
 }
 
 /// Checks what comes against value(), and that every element comes once.
-class CheckingFolder : public Folder {
+class CheckingReducer : public OrderedReducer {
  public:
-  CheckingFolder(std::span<const Extent> tensors, int rank, std::vector<int> arrays_of)
+  CheckingReducer(std::span<const Extent> tensors, int rank, std::vector<int> arrays_of)
       : tensors_(tensors.begin(), tensors.end()), rank_(rank), arrays_of_(std::move(arrays_of)) {
     for (const Extent& tensor : tensors_)
       seen_.emplace_back(static_cast<std::size_t>(part_of(tensor, rank_)), 0);
   }
-  void fold(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
-            std::span<const void* const> sources) override {
+  void reduce(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override {
     const auto t = static_cast<std::size_t>(tensor);
-    if (count <= 0 || count > Communicator::largest_fold) ++wrong;
+    if (count <= 0 || count > Communicator::largest_reduction) ++wrong;
     std::size_t source = 0;
     for (std::size_t member = 0; member < arrays_of_.size(); ++member)
       for (int k = 0; k < arrays_of_[member]; ++k, ++source)
@@ -126,46 +126,46 @@ TEST_P(CommunicatorTest, AllGatherFillsInThePartsOfOthers) {
   }
 }
 
-TEST_P(CommunicatorTest, LeavesArriveInOrderOfMembersAndEachElementOnce) {
+TEST_P(CommunicatorTest, GradientsArriveInOrderOfMembersAndEachElementOnce) {
   for (DType type : {DType::fp32, DType::bf16}) {
-    std::vector<Extent> leaves;
+    std::vector<Extent> gradients;
     std::int64_t bytes = 0;
     for (std::int64_t n : sizes_) {
-      leaves.push_back(memory_.tensor(n, size_, type));
-      const auto t = static_cast<std::int64_t>(leaves.size()) - 1;
-      for (std::int64_t i = 0; i < n; ++i) put(leaves.back(), i, value(rank_, 0, i + t));
-      bytes += (n - part_of(leaves.back(), rank_)) * bytes_of(type);
+      gradients.push_back(memory_.tensor(n, size_, type));
+      const auto t = static_cast<std::int64_t>(gradients.size()) - 1;
+      for (std::int64_t i = 0; i < n; ++i) put(gradients.back(), i, value(rank_, 0, i + t));
+      bytes += (n - part_of(gradients.back(), rank_)) * bytes_of(type);
     }
-    CheckingFolder folder(leaves, rank_, std::vector<int>(static_cast<std::size_t>(size_), 1));
-    const std::int64_t before = world_->wire().fold_leaves;
-    world_->fold_leaves(leaves, folder).wait();
-    EXPECT_TRUE(folder.complete()) << folder.wrong;
-    EXPECT_EQ(world_->wire().fold_leaves - before, bytes);
+    CheckingReducer reducer(gradients, rank_, std::vector<int>(static_cast<std::size_t>(size_), 1));
+    const std::int64_t before = world_->wire().ordered_reduce_scatter;
+    world_->ordered_reduce_scatter(gradients, reducer).wait();
+    EXPECT_TRUE(reducer.complete()) << reducer.wrong;
+    EXPECT_EQ(world_->wire().ordered_reduce_scatter - before, bytes);
   }
 }
 
 TEST_P(CommunicatorTest, NodesArriveInOrderThoughMembersHoldDifferentNumbersOfThem) {
-  std::vector<int> nodes_of;
-  for (int m = 0; m < size_; ++m) nodes_of.push_back(m == 1 ? 0 : 1 + m % 3);
+  std::vector<int> sums_of;
+  for (int m = 0; m < size_; ++m) sums_of.push_back(m == 1 ? 0 : 1 + m % 3);
   std::vector<Extent> tensors;
   std::int64_t bytes = 0, stride = 0;
   for (std::int64_t n : sizes_) {
     tensors.push_back(memory_.tensor(n, size_, DType::fp32));
     stride += tensors.back().part * size_;
-    bytes += (n - part_of(tensors.back(), rank_)) * 4 * nodes_of[static_cast<std::size_t>(rank_)];
+    bytes += (n - part_of(tensors.back(), rank_)) * 4 * sums_of[static_cast<std::size_t>(rank_)];
   }
-  memory_.tensor(stride, 1, DType::fp32, 2);  // nodes 1 and 2 lie behind
-  for (int k = 0; k < nodes_of[static_cast<std::size_t>(rank_)]; ++k)
+  memory_.tensor(stride, 1, DType::fp32, 2);  // the second and third partial sum lie behind
+  for (int k = 0; k < sums_of[static_cast<std::size_t>(rank_)]; ++k)
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       Extent there = tensors[t];
       there.data = static_cast<float*>(there.data) + k * stride;
       for (std::int64_t i = 0; i < there.elements; ++i)
         put(there, i, value(rank_, k, i + static_cast<std::int64_t>(t)));
     }
-  CheckingFolder folder(tensors, rank_, nodes_of);
-  world_->exchange_nodes(tensors, stride, nodes_of, folder).wait();
-  EXPECT_TRUE(folder.complete()) << folder.wrong;
-  EXPECT_EQ(world_->wire().exchange_nodes, bytes);
+  CheckingReducer reducer(tensors, rank_, sums_of);
+  world_->exchange_partial_sums(tensors, stride, sums_of, reducer).wait();
+  EXPECT_TRUE(reducer.complete()) << reducer.wrong;
+  EXPECT_EQ(world_->wire().exchange_partial_sums, bytes);
 }
 
 TEST_P(CommunicatorTest, IntegersAddModuloTwoTo64AndMaximaAreMaxima) {
@@ -201,11 +201,11 @@ TEST_P(CommunicatorTest, TextOfAnyLengthReachesEverybody) {
 TEST_P(CommunicatorTest, GroupsAreOrderedByKeyAndAGroupOfOneWorks) {
   auto alone = world_->split(rank_, 0, "alone");
   EXPECT_EQ(alone->size(), 1);
-  const Extent leaf = memory_.tensor(100, 1, DType::fp32);
-  for (std::int64_t i = 0; i < 100; ++i) put(leaf, i, value(0, 0, i));
-  CheckingFolder folder({&leaf, 1}, 0, {1});
-  alone->fold_leaves({&leaf, 1}, folder).wait();
-  EXPECT_TRUE(folder.complete());
+  const Extent gradient = memory_.tensor(100, 1, DType::fp32);
+  for (std::int64_t i = 0; i < 100; ++i) put(gradient, i, value(0, 0, i));
+  CheckingReducer reducer({&gradient, 1}, 0, {1});
+  alone->ordered_reduce_scatter({&gradient, 1}, reducer).wait();
+  EXPECT_TRUE(reducer.complete());
   EXPECT_EQ(alone->wire().total(), 0);
   auto reversed = world_->split(0, -rank_, "reversed");
   EXPECT_EQ(reversed->rank(), size_ - 1 - rank_);

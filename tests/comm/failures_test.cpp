@@ -17,9 +17,9 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Ignore : public Folder {
+class Ignore : public OrderedReducer {
  public:
-  void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
+  void reduce(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
 };
 
 std::string error_of(const std::function<void()>& call) {
@@ -57,20 +57,21 @@ class FailuresTest : public ::testing::TestWithParam<int> {
   std::unique_ptr<Communicator> together_, world_;
   std::span<std::byte> memory_;
   int rank_ = 0, size_ = 1, away_ = 0;
-  Ignore folder_;
+  Ignore reducer_;
 };
 INSTANTIATE_TEST_SUITE_P(Nodes, FailuresTest, ::testing::Values(0, 1, 2),
                          [](const auto& of) { return "ranks_per_node_" + std::to_string(of.param); });
 
 // Everything at once, so that the test waits for one time limit.
 TEST_P(FailuresTest, WhoHasNotComeIsNamedAndOthersGoOn) {
-  auto gathers = world_->split(0, rank_, "the gathers"), folds = world_->split(0, rank_, "the folds"),
-       later = world_->split(0, rank_, "the later"),
+  auto gathers = world_->split(0, rank_, "the gathers"),
+       reductions = world_->split(0, rank_, "the reductions"), later = world_->split(0, rank_, "the later"),
        whole = world_->split(rank_ == away_, rank_, "those who are here");
   const std::string missing = "(rank " + std::to_string(away_) + " has not arrived)";
   const Extent all[] = {tensor()};
   if (rank_ != away_) {
-    const Event gather = gathers->all_gather(all), fold = folds->fold_leaves(all, folder_),
+    const Event gather = gathers->all_gather(all),
+                reduction = reductions->ordered_reduce_scatter(all, reducer_),
                 never = later->all_gather(all, gather);
     std::uint64_t word[] = {1};
     whole->all_reduce(word, Scalar::sum);
@@ -79,8 +80,9 @@ TEST_P(FailuresTest, WhoHasNotComeIsNamedAndOthersGoOn) {
     const std::string first = error_of([&] { gather.wait(); });
 
     EXPECT_THAT(first, HasSubstr("all-gather #1 over the gathers did not finish within 2 s " + missing));
-    EXPECT_THAT(error_of([&] { fold.wait(); }),
-                HasSubstr("leaf exchange #1 over the folds did not finish within 2 s " + missing));
+    EXPECT_THAT(
+        error_of([&] { reduction.wait(); }),
+        HasSubstr("ordered reduce-scatter #1 over the reductions did not finish within 2 s " + missing));
     EXPECT_THAT(small, ContainsRegex("all-reduce #[0-9]+ over the world did not finish"));
     if (one_node() || rank_ / GetParam() == away_ / GetParam())
       EXPECT_THAT(small, HasSubstr(missing));
@@ -92,7 +94,7 @@ TEST_P(FailuresTest, WhoHasNotComeIsNamedAndOthersGoOn) {
     EXPECT_EQ(error_of([&] { gathers->barrier(); }), first);
     EXPECT_EQ(error_of([&] { gathers->all_gather(all); }), first);
     EXPECT_EQ(error_of([&] { never.wait(); }), first);
-    EXPECT_FALSE(gather.passed() || fold.passed() || never.passed());
+    EXPECT_FALSE(gather.passed() || reduction.passed() || never.passed());
     whole->barrier();
   }
   together_->barrier();
@@ -100,8 +102,9 @@ TEST_P(FailuresTest, WhoHasNotComeIsNamedAndOthersGoOn) {
 
 TEST_P(FailuresTest, MembersThatDoDifferentThingsAreTold) {
   const Extent whole[] = {tensor()};
-  const std::string error = error_of(
-      [&] { (rank_ == away_ ? world_->all_gather(whole) : world_->fold_leaves(whole, folder_)).wait(); });
+  const std::string error = error_of([&] {
+    (rank_ == away_ ? world_->all_gather(whole) : world_->ordered_reduce_scatter(whole, reducer_)).wait();
+  });
   if (one_node())
     EXPECT_THAT(error, HasSubstr("the members of the world do not do the same"));
   else
@@ -117,7 +120,7 @@ TEST_P(FailuresTest, AnExceptionIsNotHeldUpByItsCommunicators) {
     const auto world = std::move(world_);
     Ignore gone;  // destroyed with the rest, while the exchange waits for the one that is away
     const Extent whole[] = {tensor()};
-    world->fold_leaves(whole, gone);
+    world->ordered_reduce_scatter(whole, gone);
     throw std::runtime_error("something else");
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "something else");
@@ -126,14 +129,14 @@ TEST_P(FailuresTest, AnExceptionIsNotHeldUpByItsCommunicators) {
 }
 
 TEST_P(FailuresTest, AFolderThatThrowsEndsTheCollective) {
-  class Thrower : public Folder {
-    void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
+  class Thrower : public OrderedReducer {
+    void reduce(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
       throw std::runtime_error("no room for it");
     }
   } thrower;
   const Extent whole[] = {tensor()};
-  EXPECT_THAT(error_of([&] { world_->fold_leaves(whole, thrower).wait(); }),
-              ContainsRegex("leaf exchange #[0-9]+ over the world failed \\(no room for it\\)"));
+  EXPECT_THAT(error_of([&] { world_->ordered_reduce_scatter(whole, thrower).wait(); }),
+              ContainsRegex("ordered reduce-scatter #[0-9]+ over the world failed \\(no room for it\\)"));
 }
 
 TEST_P(FailuresTest, MoreMemoryThanThereIsIsAnError) {

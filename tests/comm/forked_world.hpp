@@ -70,9 +70,11 @@ class ForkedWorld final : public Communicator {
 
   std::span<std::byte> symmetric_memory(std::int64_t) override { return unused(), std::span<std::byte>(); }
   Event all_gather(std::span<const Extent>, const Event&) override { return unused(); }
-  Event fold_leaves(std::span<const Extent>, Folder&, const Event&) override { return unused(); }
-  Event exchange_nodes(std::span<const Extent>, std::int64_t, std::span<const int>, Folder&,
-                       const Event&) override {
+  Event ordered_reduce_scatter(std::span<const Extent>, OrderedReducer&, const Event&) override {
+    return unused();
+  }
+  Event exchange_partial_sums(std::span<const Extent>, std::int64_t, std::span<const int>, OrderedReducer&,
+                              const Event&) override {
     return unused();
   }
   void broadcast(std::span<std::byte>, int) override { unused(); }

@@ -28,11 +28,11 @@ namespace holdfast::comm {
 namespace {
 
 /// Adds what comes to `sum`, in order; the first of all is copied.
-class Adder : public Folder {
+class Adder : public OrderedReducer {
  public:
   explicit Adder(std::vector<std::vector<float>>& sums) : sums_(sums) {}
-  void fold(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
-            std::span<const void* const> sources) override {
+  void reduce(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override {
     float* sum = sums_[static_cast<std::size_t>(tensor)].data() + first;
     for (std::size_t s = 0; s < sources.size(); ++s) {
       const auto* source = static_cast<const float*>(sources[s]);
@@ -46,11 +46,11 @@ class Adder : public Folder {
 };
 
 /// Copies the sum of all sources to a place in symmetric memory.
-class SumTo : public Folder {
+class SumTo : public OrderedReducer {
  public:
   explicit SumTo(float* to) : to_(to) {}
-  void fold(tensor::Stream&, int, std::int64_t first, std::int64_t count,
-            std::span<const void* const> sources) override {
+  void reduce(tensor::Stream&, int, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override {
     for (std::int64_t i = 0; i < count; ++i) {
       float sum = 0;
       for (const void* source : sources) sum += static_cast<const float*>(source)[i];
@@ -112,10 +112,11 @@ TEST_P(GroupsTest, MoreCanBeUnderWayThanTheQueueHolds) {
   const Extent tensor{floats(0), n, slice_stride(n, size_), DType::fp32};
   for (std::int64_t i = 0; i < n; ++i) floats(0)[i] = static_cast<float>(i);
   std::vector<float> sum(n);
-  SumTo folder(sum.data());
+  SumTo reducer(sum.data());
   Event last;
   for (int round = 0; round < 400; ++round)
-    last = round % 3 == 0 ? world_->fold_leaves({&tensor, 1}, folder) : world_->all_gather({&tensor, 1});
+    last = round % 3 == 0 ? world_->ordered_reduce_scatter({&tensor, 1}, reducer)
+                          : world_->all_gather({&tensor, 1});
   last.wait();
   const std::int64_t first = std::min(n, rank_ * tensor.part);
   for (std::int64_t i = first; i < std::min(n, first + tensor.part); ++i)
@@ -127,14 +128,14 @@ TEST_P(GroupsTest, NothingIsAllocatedOnceTheLongestListHasBeenSeen) {
   for (int t = 0; t < 20; ++t)
     tensors.push_back({floats(t * 4096), 1000 + t, slice_stride(1000 + t, size_), DType::fp32});
   std::vector<float> sum(4096);
-  SumTo folder(sum.data());
-  const std::vector<int> nodes_of(static_cast<std::size_t>(size_), 2);
+  SumTo reducer(sum.data());
+  const std::vector<int> sums_of(static_cast<std::size_t>(size_), 2);
   const auto step = [&](std::size_t count) {
     const auto list = std::span(tensors).first(count);
     std::uint64_t words[] = {1, 2};
     world_->all_gather(list);
-    world_->fold_leaves(list, folder);
-    world_->exchange_nodes(list, 100'000, nodes_of, folder).wait();
+    world_->ordered_reduce_scatter(list, reducer);
+    world_->exchange_partial_sums(list, 100'000, sums_of, reducer).wait();
     world_->all_reduce(words, Scalar::sum);
   };
   step(20);
@@ -143,20 +144,20 @@ TEST_P(GroupsTest, NothingIsAllocatedOnceTheLongestListHasBeenSeen) {
   EXPECT_EQ(allocations, before);
 }
 
-// A fold writes what a fold of another group takes over, which a gather spreads, which the next fold reads:
+// A reduction writes what one of another group takes over, which a gather spreads, which the next one reads:
 // ten times, with no wait in between.
 TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   constexpr std::int64_t n = 30'011;
   const std::int64_t part = slice_stride(n, size_);
-  const Extent leaf{floats(0), n, part, DType::fp32};
+  const Extent micro_batch{floats(0), n, part, DType::fp32};
   std::fill_n(floats(0), n, 1.0f);
   std::vector<float> mine(static_cast<std::size_t>(part));
-  SumTo fold(mine.data());
-  class TakeOver : public Folder {
+  SumTo adds(mine.data());
+  class TakeOver : public OrderedReducer {
    public:
     TakeOver(const std::vector<float>& from, float* to) : from_(from), to_(to) {}
-    void fold(tensor::Stream&, int, std::int64_t first, std::int64_t count,
-              std::span<const void* const>) override {
+    void reduce(tensor::Stream&, int, std::int64_t first, std::int64_t count,
+                std::span<const void* const>) override {
       std::memcpy(to_ + first, from_.data() + first, static_cast<std::size_t>(count) * sizeof(float));
     }
 
@@ -170,9 +171,9 @@ TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   Event ready;
   const int rounds = size_ == 1 ? 5 : 10;
   for (int round = 0; round < rounds; ++round) {
-    const Event folded = world_->fold_leaves({&leaf, 1}, fold, ready);
-    const Event taken = alone->fold_leaves({&own_part, 1}, take_over, folded);
-    ready = world_->all_gather({&leaf, 1}, taken);
+    const Event reduced = world_->ordered_reduce_scatter({&micro_batch, 1}, adds, ready);
+    const Event taken = alone->ordered_reduce_scatter({&own_part, 1}, take_over, reduced);
+    ready = world_->all_gather({&micro_batch, 1}, taken);
   }
   ready.wait();
   float expected = 1;
@@ -182,12 +183,13 @@ TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Numbers of very different size that cancel: any other order of additions gives other bits. 12 leaves, dealt
-// to the members in turn (numerics rule 4), give the bits of one rank that adds them one after another.
-TEST_P(GroupsTest, TheSumOfLeavesDoesNotDependOnTheLayout) {
-  constexpr std::int64_t sizes[] = {1, 63, 65, 10'007}, leaves = 12;
-  const auto element = [](std::int64_t leaf, std::int64_t t, std::int64_t i) {
-    std::uint64_t h = static_cast<std::uint64_t>((leaf * 4 + t) * 100'003 + i) * 0x9e3779b97f4a7c15u;
+// Numbers of very different size that cancel: any other order of additions gives other bits. 12
+// micro-batches, dealt to the members in turn (numerics rule 4), give the bits of one rank that adds them one
+// after another.
+TEST_P(GroupsTest, TheSumOfMicroBatchesDoesNotDependOnTheLayout) {
+  constexpr std::int64_t sizes[] = {1, 63, 65, 10'007}, micro_batches = 12;
+  const auto element = [](std::int64_t micro_batch, std::int64_t t, std::int64_t i) {
+    std::uint64_t h = static_cast<std::uint64_t>((micro_batch * 4 + t) * 100'003 + i) * 0x9e3779b97f4a7c15u;
     h ^= h >> 32, h *= 0xbf58476d1ce4e5b9u, h ^= h >> 29;
     const auto exponent = static_cast<std::uint32_t>(97 + (h >> 40) % 44);
     return i % 97 == 0 ? -0.0f
@@ -202,13 +204,13 @@ TEST_P(GroupsTest, TheSumOfLeavesDoesNotDependOnTheLayout) {
     sums.emplace_back(static_cast<std::size_t>(tensors.back().part));
   }
   Adder adder(sums);
-  ASSERT_EQ(leaves % size_, 0);
-  for (std::int64_t step = 0; step < leaves / size_; ++step) {
+  ASSERT_EQ(micro_batches % size_, 0);
+  for (std::int64_t step = 0; step < micro_batches / size_; ++step) {
     for (std::size_t t = 0; t < tensors.size(); ++t)
       for (std::int64_t i = 0; i < tensors[t].elements; ++i)
         static_cast<float*>(tensors[t].data)[i] =
             element(step * size_ + rank_, static_cast<std::int64_t>(t), i);
-    world_->fold_leaves(tensors, adder).wait();  // then the leaf may be overwritten
+    world_->ordered_reduce_scatter(tensors, adder).wait();  // then the micro-batch may be overwritten
     adder.fresh = false;
   }
   std::int64_t wrong = 0, differs_in_other_order = 0;
@@ -216,10 +218,10 @@ TEST_P(GroupsTest, TheSumOfLeavesDoesNotDependOnTheLayout) {
     for (std::int64_t k = 0; k < tensors[t].part && rank_ * tensors[t].part + k < tensors[t].elements; ++k) {
       const std::int64_t i = rank_ * tensors[t].part + k;
       float sum = element(0, static_cast<std::int64_t>(t), i),
-            backwards = element(leaves - 1, static_cast<std::int64_t>(t), i);
-      for (std::int64_t leaf = 1; leaf < leaves; ++leaf) {
-        sum += element(leaf, static_cast<std::int64_t>(t), i);
-        backwards += element(leaves - 1 - leaf, static_cast<std::int64_t>(t), i);
+            backwards = element(micro_batches - 1, static_cast<std::int64_t>(t), i);
+      for (std::int64_t micro_batch = 1; micro_batch < micro_batches; ++micro_batch) {
+        sum += element(micro_batch, static_cast<std::int64_t>(t), i);
+        backwards += element(micro_batches - 1 - micro_batch, static_cast<std::int64_t>(t), i);
       }
       wrong += std::bit_cast<std::uint32_t>(sum) !=
                std::bit_cast<std::uint32_t>(sums[t][static_cast<std::size_t>(k)]);

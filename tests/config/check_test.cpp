@@ -52,17 +52,27 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
       {"shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)",
        [](auto& c, auto&) { c.shard.group = 3; }},
       {"shard.group must not be negative", [](auto& c, auto&) { c.shard.group = -2; }},
-      {"train.leaves is not a whole number of lanes (8 leaves, 3 lanes). Use 9 leaves?",
+      {"the micro-batches of a step are not a whole number of lanes (8 micro-batches, 3 lanes). Use "
+       "train.global_batch = 9?",
        [](auto& c, auto&) { c.train.lanes = 3; }},
-      {"there are too few lanes for the replicas (1 lanes of 8 leaves, 2 replicas of 2 ranks",
+      {"there are too few lanes for the replicas (1 lanes of 8 micro-batches, 2 replicas of 2 ranks",
        [](auto& c, auto&) { c.train.lanes = 1; }},
-      {"train.leaves is not a multiple of the ranks of a shard group (7 leaves, groups of 2 ranks; they "
-       "compute "
-       "equally many). Use 8 leaves?",
-       [](auto& c, auto&) { c.train.leaves = 7; }},
-      {"there are fewer leaves than ranks (1 leaves, 4 ranks; each rank computes at least one in a step). "
-       "Use 4",
-       [](auto& c, auto&) { c.train.leaves = 1, c.shard.strategy = Strategy::no_shard; }},
+      {"the micro-batches of a step are not a multiple of the ranks of a shard group (7 micro-batches, "
+       "groups "
+       "of 2 ranks; they compute equally many). Use train.global_batch = 8?",
+       [](auto& c, auto&) { c.train.global_batch = 7; }},
+      {"there are fewer micro-batches than ranks (1 micro-batches, 4 ranks; each rank computes at least one "
+       "in "
+       "a step). Use train.global_batch = 4, or fewer ranks?",
+       [](auto& c, auto&) { c.train.global_batch = 1, c.shard.strategy = Strategy::no_shard; }},
+      {"train.micro_batch does not divide train.global_batch (the 8 sequences of a step are no whole number "
+       "of "
+       "micro-batches of 3). Use train.global_batch = 9?",
+       [](auto& c, auto&) { c.train.micro_batch = 3; }},
+      {"the micro-batches of a step are not a multiple of the ranks of a shard group (9 micro-batches, "
+       "groups "
+       "of 2 ranks; they compute equally many). Use train.global_batch = 40?",
+       [](auto& c, auto&) { c.train.global_batch = 36, c.train.micro_batch = 4; }},
       {"train.sequence is out of range (it is 513; model tiny takes 1 to 512 tokens)",
        [](auto& c, auto&) { c.train.sequence = 513; }},
       {"train.steps must be at least 1", [](auto& c, auto&) { c.train.steps = 0; }},
@@ -86,7 +96,9 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
          c.precision.products = Products::fp8, c.precision.parameters = Precision::fp32;
        }},
       {"fp8 needs sizes that are multiples of 16, and train.micro_batch * train.sequence is not (it is 72)",
-       [](auto& c, auto&) { eight_bit(c), c.train.sequence = 24, c.train.micro_batch = 3; }},
+       [](auto& c, auto&) {
+         eight_bit(c), c.train.sequence = 24, c.train.global_batch = 24, c.train.micro_batch = 3;
+       }},
       {"fp8 needs sizes that are multiples of 16, and model.ffn is not (it is 344)",
        [](auto& c, auto& m) { eight_bit(c), m.ffn = 344; }},
       {"fp8 needs sizes that are multiples of 16, and the width of q, k and v is not (it is 200)",
@@ -125,7 +137,7 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.shard.strategy = Strategy::no_shard, c.shard.group = 2; }},
       {"shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)",
        [](auto& c, auto&) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 3; }},
-      {"there are too few lanes for the replicas (2 lanes of 4 leaves, 4 replicas of 1 ranks",
+      {"there are too few lanes for the replicas (2 lanes of 4 micro-batches, 4 replicas of 1 ranks",
        [](auto& c, auto&) { c.shard.strategy = Strategy::hfsdp, c.shard.group = 1, c.train.lanes = 2; }},
       {"shard.keep_across_micro_steps is set but no block is kept",
        [](auto& c, auto&) { c.shard.keep_across_micro_steps = true; }},
@@ -183,7 +195,7 @@ TEST(Check, ResolveFillsWhatWasLeftOpen) {
   const auto hybrid = resolve(c, facts);
   EXPECT_EQ(hybrid.cluster.ranks_per_node, 8);
   EXPECT_EQ(hybrid.shard.group, 8);
-  EXPECT_EQ(hybrid.train.lanes, 8) << "one per leaf, on however many ranks";
+  EXPECT_EQ(hybrid.train.lanes, 8) << "one per micro-batch, on however many ranks";
   c.shard.strategy = Strategy::hfsdp;
   EXPECT_EQ(resolve(c, facts).shard.group, 8);
   EXPECT_EQ(resolve(c, facts).train.lanes, 8);
@@ -227,7 +239,7 @@ TEST(Check, JobsForGpusComputeInBf16) {
 TEST(Check, WhatAnotherProgramComputesIsItsBusiness) {
   RunConfig c = good();
   c.cluster.nodes = 64;
-  EXPECT_THAT(test::refusal_of([&] { check(c, {}); }).text, HasSubstr("fewer leaves than ranks"));
+  EXPECT_THAT(test::refusal_of([&] { check(c, {}); }).text, HasSubstr("fewer micro-batches than ranks"));
   c.rank.command = {"python3", "train.py"};
   check(c, {});
 }
@@ -243,7 +255,7 @@ TEST(Numerics, ACheckpointsIdentityIsComparedAsFarAsSettingsSayIt) {
   RunConfig other = good();
   other.train.sequence = 64;
   EXPECT_EQ(arithmetic_difference(mine, arithmetic_of(resolve(other, {}))),
-            "was \"leaf 1x128\", now \"leaf 1x64\"");
+            "was \"micro-batch 1x128\", now \"micro-batch 1x64\"");
   EXPECT_EQ(arithmetic_difference(mine, mine), "");
   EXPECT_EQ(
       std::string(other_arithmetic("/c", "was \"a\", now \"b\"").what()),

@@ -41,13 +41,13 @@ TEST(Files, ClustersLoad) {
   for (const char* name : {"minipod", "jeroboam", "nabuchodonosor"}) {
     const auto facts = load_cluster(name);
     EXPECT_EQ(facts.name, name);
-    EXPECT_EQ(facts.slots.size(), 8u);
+    EXPECT_EQ(facts.gpus.size(), 8u);
     EXPECT_FALSE(facts.control_interface.empty());
   }
   const auto n = load_cluster("nabuchodonosor");
   EXPECT_EQ(n.units.size(), 4u);
-  EXPECT_EQ(n.slots[5].nic, "mlx5_9");
-  EXPECT_EQ(n.slots[5].rail, 5);
+  EXPECT_EQ(n.gpus[5].nic, "mlx5_9");
+  EXPECT_EQ(n.gpus[5].rail, 5);
   EXPECT_EQ(n.storage_write_bytes_s, 1.95e12);
 }
 
@@ -116,7 +116,7 @@ TEST(Files, ClustersAreStrict) {
   const auto says = [&](const std::string& text) {
     return refusal_of([file = write(text)] { load_cluster(file); }).text;
   };
-  EXPECT_EQ(load_cluster(write(head + unit + gpus)).slots[1].gpu, 1);
+  EXPECT_EQ(load_cluster(write(head + unit + gpus)).gpus[1].gpu, 1);
   EXPECT_THAT(says(head + "nams = 1\n"), HasSubstr("unknown key cluster.nams"));
   EXPECT_THAT(says(head + gpus), HasSubstr("a cluster has no nodes"));
   EXPECT_THAT(says(head + unit), HasSubstr("the [[gpu]] tables do not list GPUs 0 to 1 once each"));

@@ -20,64 +20,65 @@ using testing::HasSubstr;
 constexpr int elements = 20;
 
 /// 44 binades, so that almost every change of order changes the sum.
-float gradient(int leaf, int element) {
-  const std::uint64_t h = mix64(static_cast<std::uint64_t>(leaf + 1000 * element) + 17);
+float gradient(int micro_batch, int element) {
+  const std::uint64_t h = mix64(static_cast<std::uint64_t>(micro_batch + 1000 * element) + 17);
   return std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) |
                               static_cast<std::uint32_t>(97 + (h >> 40) % 44) << 23);
 }
 
-void apply(const std::vector<LaneOp>& additions, std::vector<float>& slots,
-           const std::vector<float>& leaves) {
+void apply(const std::vector<LaneOp>& additions, std::vector<float>& accumulators,
+           const std::vector<float>& micro_batches) {
   for (const LaneOp& op : additions) {
-    auto at = static_cast<std::size_t>(op.slot);
-    if (slots.size() < at + 2) slots.resize(at + 2);
-    if (op.kind == LaneOp::Kind::copy_leaf) slots[at] = leaves[static_cast<std::size_t>(op.leaf)];
-    if (op.kind == LaneOp::Kind::add_leaf) slots[at] += leaves[static_cast<std::size_t>(op.leaf)];
-    if (op.kind == LaneOp::Kind::merge) slots[at] += slots[at + 1];
+    auto at = static_cast<std::size_t>(op.accumulator);
+    if (accumulators.size() < at + 2) accumulators.resize(at + 2);
+    if (op.kind == LaneOp::Kind::copy) accumulators[at] = micro_batches[static_cast<std::size_t>(op.source)];
+    if (op.kind == LaneOp::Kind::add) accumulators[at] += micro_batches[static_cast<std::size_t>(op.source)];
+    if (op.kind == LaneOp::Kind::merge) accumulators[at] += accumulators[at + 1];
   }
 }
 
-/// The sum as `replicas` groups of `group` ranks compute it; -0 in every leaf when `negative_zero`.
+/// The sum as `replicas` groups of `group` ranks compute it; -0 in every micro-batch when `negative_zero`.
 float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, bool negative_zero = false) {
-  std::vector<float> nodes;
+  std::vector<float> sums;
   for (int g = 0; g < replicas; ++g) {
-    std::vector<float> slots;
+    std::vector<float> accumulators;
     for (int step = 0; step < plan.micro_steps(g); ++step) {
-      std::vector<float> leaves;
+      std::vector<float> micro_batches;
       for (int m = 0; m < group; ++m)
-        leaves.push_back(negative_zero ? -0.f : gradient(plan.leaf(g, step, m), element));
-      apply(plan.additions(g, step), slots, leaves);
-      EXPECT_LE(slots_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
-      for (auto slot = static_cast<std::size_t>(plan.accumulators()); slot < slots.size(); ++slot)
-        slots[slot] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
+        micro_batches.push_back(negative_zero ? -0.f : gradient(plan.micro_batch(g, step, m), element));
+      apply(plan.additions(g, step), accumulators, micro_batches);
+      EXPECT_LE(accumulators_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
+      for (auto accumulator = static_cast<std::size_t>(plan.accumulators());
+           accumulator < accumulators.size(); ++accumulator)
+        accumulators[accumulator] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
     }
-    EXPECT_LE(plan.nodes(g).size(), static_cast<std::size_t>(plan.accumulators()));
-    nodes.insert(nodes.end(), slots.begin(),
-                 slots.begin() + static_cast<std::ptrdiff_t>(plan.nodes(g).size()));
+    EXPECT_LE(plan.partial_sums(g).size(), static_cast<std::size_t>(plan.accumulators()));
+    sums.insert(sums.end(), accumulators.begin(),
+                accumulators.begin() + static_cast<std::ptrdiff_t>(plan.partial_sums(g).size()));
   }
   std::vector<float> total;
-  apply(plan.final_additions(), total, nodes);
+  apply(plan.final_additions(), total, sums);
   return total[0];
 }
 
 TEST(LanePlan, SumIsTheSameForEveryLayout) {
   struct Case {
-    int leaves, lanes;
+    int micro_batches, lanes;
   };
-  for (const auto [leaves, lanes] :
+  for (const auto [micro_batches, lanes] :
        {Case{8, 8}, Case{24, 24}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
     std::vector<float> expected;
     for (int element = 0; element < elements; ++element)
-      expected.push_back(sum_of(LanePlan(leaves, lanes, 1, 1), 1, 1, element));
+      expected.push_back(sum_of(LanePlan(micro_batches, lanes, 1, 1), 1, 1, element));
     int tried = 0;
     for (int replicas = 1; replicas <= lanes; ++replicas)
       for (int group = 1; group <= 8; ++group) {
         try {
-          const LanePlan plan(leaves, lanes, replicas, group);
+          const LanePlan plan(micro_batches, lanes, replicas, group);
           for (int element = 0; element < elements; ++element)
             EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(plan, replicas, group, element)),
                       std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(element)]))
-                << leaves << ' ' << lanes << ' ' << replicas << 'x' << group;
+                << micro_batches << ' ' << lanes << ' ' << replicas << 'x' << group;
           ++tried;
         } catch (const Error& error) {
           EXPECT_EQ(error.exit(), Exit::usage);
@@ -98,12 +99,12 @@ TEST(LanePlan, NegativeZeroStays) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(LanePlan(8, 4, 2, 2), 2, 2, 0, true)), 0x80000000u);
 }
 
-TEST(LanePlan, EveryLeafIsComputedOnce) {
+TEST(LanePlan, EveryMicroBatchIsComputedOnce) {
   const LanePlan plan(48, 8, 2, 3);
   std::vector<int> seen(48);
   for (int g = 0; g < 2; ++g)
     for (int step = 0; step < plan.micro_steps(g); ++step)
-      for (int m = 0; m < 3; ++m) ++seen[static_cast<std::size_t>(plan.leaf(g, step, m))];
+      for (int m = 0; m < 3; ++m) ++seen[static_cast<std::size_t>(plan.micro_batch(g, step, m))];
   EXPECT_EQ(seen, std::vector<int>(48, 1));
 }
 
@@ -111,7 +112,8 @@ TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
   EXPECT_EQ(LanePlan(64, 8, 8, 1).accumulators(), 1);
   EXPECT_EQ(LanePlan(64, 8, 8, 1).temporaries(), 0);
   EXPECT_EQ(LanePlan(64, 8, 1, 1).accumulators(), 4);  // 1 + log2(8 / 1)
-  // A lane for each leaf: log2 of the micro-steps, since what a micro-step adds up by itself is not kept.
+  // A lane for each micro-batch: log2 of the micro-steps, since what a micro-step adds up by itself is not
+  // kept.
   EXPECT_EQ(LanePlan(8, 0, 1, 1).accumulators(), 3);
   EXPECT_EQ(LanePlan(8, 0, 1, 1).temporaries(), 1);
   EXPECT_EQ(LanePlan(992, 0, 124, 8).accumulators(), 1);
@@ -122,19 +124,19 @@ TEST(LanePlan, AccumulatorsAreFewAndOneWhereEveryReplicaIsALane) {
   EXPECT_EQ(LanePlan(64, 8, 8, 1).added_at_once(1000), 0);
 }
 
-TEST(LanePlan, ByDefaultEveryLayoutFitsThatSharesTheLeavesOut) {
-  for (const int leaves : {1, 8, 12, 30, 64})
-    for (int group = 1; group <= leaves; ++group)
-      for (int replicas = 1; replicas * group <= leaves; ++replicas) {
-        if (leaves % group != 0) continue;
-        const LanePlan plan(leaves, 0, replicas, group);
-        EXPECT_EQ(plan.lanes(), leaves) << "not of the layout";
+TEST(LanePlan, ByDefaultEveryLayoutFitsThatSharesTheMicroBatchesOut) {
+  for (const int micro_batches : {1, 8, 12, 30, 64})
+    for (int group = 1; group <= micro_batches; ++group)
+      for (int replicas = 1; replicas * group <= micro_batches; ++replicas) {
+        if (micro_batches % group != 0) continue;
+        const LanePlan plan(micro_batches, 0, replicas, group);
+        EXPECT_EQ(plan.lanes(), micro_batches) << "not of the layout";
         int computed = 0;
         for (int g = 0; g < replicas; ++g) {
           EXPECT_GE(plan.micro_steps(g), 1);
           computed += plan.micro_steps(g) * group;
         }
-        EXPECT_EQ(computed, leaves) << replicas << 'x' << group;
+        EXPECT_EQ(computed, micro_batches) << replicas << 'x' << group;
       }
 }
 
@@ -142,7 +144,7 @@ TEST(LanePlan, ACounterKnowsWhatWasPushed) {
   for (int first = 0; first < 20; ++first) {
     Counter counter;
     for (int end = first; end < 60; ++end) {
-      EXPECT_EQ(Counter(first, end).nodes(), counter.nodes()) << first << ' ' << end;
+      EXPECT_EQ(Counter(first, end).sums(), counter.sums()) << first << ' ' << end;
       counter.push({end, 1});
     }
   }
@@ -150,23 +152,28 @@ TEST(LanePlan, ACounterKnowsWhatWasPushed) {
 
 TEST(LanePlan, NodesOfAReplicaAreAlignedPowersOfTwo) {
   const LanePlan plan(5, 5, 2, 1);  // lanes 0,1 | 2,3,4
-  EXPECT_EQ(plan.nodes(0), (std::vector<TreeNode>{{0, 2}}));
-  EXPECT_EQ(plan.nodes(1), (std::vector<TreeNode>{{2, 2}, {4, 1}}));
+  EXPECT_EQ(plan.partial_sums(0), (std::vector<PartialSum>{{0, 2}}));
+  EXPECT_EQ(plan.partial_sums(1), (std::vector<PartialSum>{{2, 2}, {4, 1}}));
 }
 
 TEST(LanePlan, RefusesWhatCannotBeShared) {
-  const auto says = [](int leaves, int lanes, int replicas, int group) {
-    const auto refusal = test::refusal_of([&] { LanePlan(leaves, lanes, replicas, group); });
+  const auto says = [](int micro_batches, int lanes, int replicas, int group) {
+    const auto refusal = test::refusal_of([&] { LanePlan(micro_batches, lanes, replicas, group); });
     EXPECT_EQ(refusal.exit, Exit::usage);
     return refusal.text;
   };
   EXPECT_THAT(says(8, 2, 4, 1),
-              HasSubstr("too few lanes for the replicas (2 lanes of 4 leaves, 4 replicas of 1"));
+              HasSubstr("too few lanes for the replicas (2 lanes of 4 micro-batches, 4 replicas of 1"));
   EXPECT_THAT(says(12, 4, 3, 2),
-              HasSubstr("too few lanes for the replicas (4 lanes of 3 leaves, 3 replicas of 2"));
-  EXPECT_THAT(says(8, 3, 1, 1), HasSubstr("not a whole number of lanes (8 leaves, 3 lanes). Use 9 leaves?"));
-  EXPECT_THAT(says(8, 8, 1, 3), HasSubstr("(8 leaves, groups of 3 ranks; they compute equally many). Use 9"));
-  EXPECT_THAT(says(1, 0, 2, 1), HasSubstr("fewer leaves than ranks (1 leaves, 2 ranks"));
+              HasSubstr("too few lanes for the replicas (4 lanes of 3 micro-batches, 3 replicas of 2"));
+  EXPECT_THAT(
+      says(8, 3, 1, 1),
+      HasSubstr("not a whole number of lanes (8 micro-batches, 3 lanes). Use train.global_batch = 9?"));
+  EXPECT_THAT(
+      says(8, 8, 1, 3),
+      HasSubstr(
+          "(8 micro-batches, groups of 3 ranks; they compute equally many). Use train.global_batch = 9?"));
+  EXPECT_THAT(says(1, 0, 2, 1), HasSubstr("fewer micro-batches than ranks (1 micro-batches, 2 ranks"));
 }
 
 }  // namespace

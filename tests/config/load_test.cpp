@@ -36,7 +36,7 @@ nodes = 4
 command = ["sleep", "1"]
 [train]
 seed = 9007199254740993
-recompute = "attention"
+activation_checkpointing = "attention"
 [shard]
 strategy = "hfsdp"
 keep_gathered = "0,3"
@@ -58,7 +58,7 @@ flight_recorder = false
   EXPECT_EQ(c.cluster.nodes, 4);
   EXPECT_EQ(c.rank.command, (std::vector<std::string>{"sleep", "1"}));
   EXPECT_EQ(c.train.seed, 9007199254740993u);
-  EXPECT_EQ(c.train.recompute, Recompute::attention);
+  EXPECT_EQ(c.train.activation_checkpointing, ActivationCheckpointing::attention);
   EXPECT_EQ(c.shard.strategy, Strategy::hfsdp);
   EXPECT_EQ(c.shard.keep_gathered, "0,3");
   EXPECT_EQ(c.precision.parameters, Precision::bf16);
@@ -94,7 +94,8 @@ TEST(Load, RefusesWithFileLineAndSuggestion) {
       {"[train]\nsteps = \"3\"\n", {"train.steps must be a whole number, not \"3\" (", "job.toml:2"}},
       {"[train]\nsteps = 3.5\n", {"train.steps must be a whole number, not 3.5"}},
       {"[train]\nsteps = 0\n", {"train.steps must be at least 1, not 0 ("}},
-      {"[train]\nleaves = 99999999999\n", {"train.leaves must be between 1 and 2147483647, not 99999999999"}},
+      {"[train]\nglobal_batch = 99999999999\n",
+       {"train.global_batch must be between 1 and 2147483647, not 99999999999"}},
       {"[train]\nsteps = 1979-05-27\n", {"train.steps must be a whole number, not a date or time"}},
       {"[cluster]\nspares = -1\n", {"cluster.spares must be between 0 and 65536, not -1", "job.toml:2"}},
       {"[cluster]\nnodes = 0\n", {"cluster.nodes must be between 1 and 65536, not 0"}},
@@ -339,7 +340,7 @@ TEST(Load, EveryChoiceHasItsNameAndComesBack) {
   }
   EXPECT_EQ(name_of(Strategy::shard_grad_op), "shard_grad_op");
   EXPECT_EQ(name_of(Precision::bf16), "bf16");
-  EXPECT_EQ(name_of(Recompute::full), "full");
+  EXPECT_EQ(name_of(ActivationCheckpointing::full), "full");
   EXPECT_EQ(name_of(Schedule::constant), "constant");
   EXPECT_EQ(name_of(GuardAction::skip), "skip");
 }

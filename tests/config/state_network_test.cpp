@@ -10,7 +10,7 @@ TEST(StateNetwork, TheSettingThenTheNicOfTheRankThenTheControlInterface) {
   ClusterFacts facts;
   EXPECT_EQ(state_network(config, facts, 0), "");
   facts.control_interface = "bond0";
-  facts.slots = {{0, "mlx5_0", "", 0, 0}, {1, "mlx5_3", "", 0, 1}, {2, "", "", 0, 2}};
+  facts.gpus = {{0, "mlx5_0", "", 0, 0}, {1, "mlx5_3", "", 0, 1}, {2, "", "", 0, 2}};
   EXPECT_EQ(state_network(config, facts, 0), "mlx5_0:1");
   EXPECT_EQ(state_network(config, facts, 1), "mlx5_3:1");
   EXPECT_EQ(state_network(config, facts, 2), "bond0");

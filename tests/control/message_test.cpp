@@ -280,7 +280,7 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(flight, "/groups/0/size", 0);
   refused(flight, "/groups/0/member", 4);
   refused(flight, "/groups/0/member", -1);
-  const Message doubt = RankDoubt{0, 2, 4, {1}, "leaf", ""};
+  const Message doubt = RankDoubt{0, 2, 4, {1}, "micro_batch", ""};
   for (const json& rank : {json(-1), json((1 << 20) + 1), json(1.0), json("1"), json(UINT64_MAX)})
     refused(doubt, "/accused/0", rank);
   const Message signs = NodeSigns{{{"xid", 3, 79, 1200, "text"}}};
@@ -332,7 +332,7 @@ TEST(Message, LastWordsAreCutAndNotRefused) {
     for (const Message& said :
          {Message(RankFailed{1, 2, 1, why}), Message(CommitOutcome{2, 3, false, why}),
           Message(RankRestored{1, 2, {3, "shared", "00", why}}), Message(Drain{true, why}),
-          Message(RankDoubt{0, 2, 3, {1}, "leaf", why}), Message(NodeSigns{{{why, 1, 2, 3, why}}}),
+          Message(RankDoubt{0, 2, 3, {1}, "micro_batch", why}), Message(NodeSigns{{{why, 1, 2, 3, why}}}),
           Message(NodeHealth{NodeHealth::Fitness::warning, why, ""}), Message(Stacks{2, 1, why + why}),
           Message(Order{"1", Order::Verb::save, "", why}), Message(OrderTaken{"1", true, why + why})}) {
       std::string refused;

@@ -1,7 +1,8 @@
 #pragma once
 // What a trainer does with its communicators, in small: on the host and on a GPU the same program, which must
-// leave the same bits. Parameters are gathered, every rank makes a leaf of them, leaves are folded, replicas
-// exchange tree nodes and gather the sums, and parameters move. Sums are of floats whose order matters.
+// leave the same bits. Parameters are gathered, every rank makes a gradient of them, gradients are added,
+// replicas exchange partial sums and gather the sums, and parameters move. Sums are of floats whose order
+// matters.
 #include <cstring>
 #include <initializer_list>
 #include <span>
@@ -65,12 +66,12 @@ class SimMachine final : public Machine {
 };
 
 /// sum = a0 + a1 + ... in this order, or with `add` sum + a0 + a1 + ...
-class OrderedSum final : public comm::Folder {
+class OrderedSum final : public comm::OrderedReducer {
  public:
   OrderedSum(Machine& machine, std::vector<float*> sums, DType type, bool add)
       : machine_(machine), sums_(std::move(sums)), type_(type), add_(add) {}
-  void fold(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
-            std::span<const void* const> sources) override {
+  void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
+              std::span<const void* const> sources) override {
     float* sum = sums_[static_cast<std::size_t>(tensor)] + first;
     std::vector<Access> accesses{writes(sum, count * 4)};
     for (const void* source : sources) accesses.push_back(reads(source, count * bytes_of(type_)));
@@ -85,10 +86,10 @@ class OrderedSum final : public comm::Folder {
             sum[i] = x;
           }
         });
-    ++folds;
+    ++reductions;
     if (count > largest) largest = count;
   }
-  int folds = 0;
+  int reductions = 0;
   std::int64_t largest = 0;
 
  private:
@@ -118,20 +119,20 @@ class Program {
  public:
   static constexpr int nodes_most = 2;
 
-  Program(Machine& machine, comm::Communicator& world, int members, DType leaf_type)
+  Program(Machine& machine, comm::Communicator& world, int members, DType gradient_type)
       : machine_(machine),
         members_(members),
         replicas_(world.size() / members),
         member_(world.rank() % members),
         replica_(world.rank() / members),
-        leaf_type_(leaf_type),
+        gradient_type_(gradient_type),
         gathers_(world.split(replica_, member_, "the gathers")),
         reductions_(world.split(replica_, member_, "the reductions")),
         replicas_group_(world.split(member_, replica_, "the replicas")) {
     std::int64_t elements = 0;
     for (const std::int64_t n : sizes) elements += slice_stride(n, members_, replicas_) * members_;
-    node_stride_ = elements / members_;
-    std::span<std::byte> memory = world.symmetric_memory(elements * 4 * 2 + node_stride_ * 4 * nodes_most);
+    array_stride_ = elements / members_;
+    std::span<std::byte> memory = world.symmetric_memory(elements * 4 * 2 + array_stride_ * 4 * nodes_most);
     const auto take = [&](std::int64_t bytes) {
       std::byte* at = memory.data();
       memory = memory.subspan(static_cast<std::size_t>(bytes));
@@ -140,7 +141,7 @@ class Program {
     for (const std::int64_t n : sizes) {
       const std::int64_t stride = slice_stride(n, members_, replicas_);
       whole_.push_back({take(stride * members_ * 4), n, stride, DType::fp32});
-      leaves_.push_back({take(stride * members_ * 4), n, stride, leaf_type_});
+      gradients_.push_back({take(stride * members_ * 4), n, stride, gradient_type_});
     }
     for (const std::int64_t n : sizes) {
       const std::int64_t stride = slice_stride(n, members_, replicas_);
@@ -153,21 +154,22 @@ class Program {
       parameters_.push_back(machine_.memory(std::max<std::int64_t>(1, sums_[t].elements)));
       start(t);
     }
-    take(node_stride_ * 4);  // node 1, behind all of node 0
-    for (int replica = 0; replica < replicas_; ++replica) nodes_of_.push_back(1 + replica % nodes_most);
+    take(array_stride_ * 4);  // the second partial sum, behind all of the first
+    for (int replica = 0; replica < replicas_; ++replica) sums_of_.push_back(1 + replica % nodes_most);
   }
 
   void step(int number, bool waits) {
     gather();
-    leaf(number);
-    OrderedSum leaves(machine_, accumulators_, leaf_type_, false);
+    gradient(number);
+    OrderedSum gradients(machine_, accumulators_, gradient_type_, false);
     // Not kept longer than the call on a GPU, but on the host until the event.
-    const tensor::Event folded = reductions_->fold_leaves(leaves_, leaves, machine_.stream().record());
-    machine_.stream().wait(folded);
+    const tensor::Event reduced =
+        reductions_->ordered_reduce_scatter(gradients_, gradients, machine_.stream().record());
+    machine_.stream().wait(reduced);
     second_node();
-    OrderedSum nodes(machine_, parts_, DType::fp32, false);
-    const tensor::Event exchanged =
-        replicas_group_->exchange_nodes(sums_, node_stride_, nodes_of_, nodes, machine_.stream().record());
+    OrderedSum partial_sums(machine_, parts_, DType::fp32, false);
+    const tensor::Event exchanged = replicas_group_->exchange_partial_sums(
+        sums_, array_stride_, sums_of_, partial_sums, machine_.stream().record());
     machine_.stream().wait(exchanged);
     own_sum();
     machine_.stream().wait(replicas_group_->all_gather(sums_, machine_.stream().record()));
@@ -185,7 +187,7 @@ class Program {
   }
 
  private:
-  // Odd sizes, empty parts, and one whose parts are folded in pieces.
+  // Odd sizes, empty parts, and one whose parts are added in pieces.
   static constexpr std::int64_t sizes[] = {1, 63, 65, 1003, 7001, 140'003};
 
   void start(std::size_t t) {
@@ -201,37 +203,38 @@ class Program {
                              sums_[t].elements * 4);
     machine_.stream().wait(gathers_->all_gather(whole_, machine_.stream().record()));
   }
-  void leaf(int number) {
+  void gradient(int number) {
     const int rank = replica_ * members_ + member_;
     for (std::size_t t = 0; t < whole_.size(); ++t) {
       const auto* x = static_cast<const float*>(whole_[t].data);
-      void* to = leaves_[t].data;
+      void* to = gradients_[t].data;
       const std::int64_t n = whole_[t].elements;
-      machine_.compute(
-          machine_.stream(), {reads(x, n * 4), writes(to, n * bytes_of(leaf_type_))}, [=, type = leaf_type_] {
-            for (std::int64_t i = 0; i < n; ++i) {
-              const float y = x[(i + rank + number) % n] * (0.1f + 0.37f * static_cast<float>(rank)) -
-                              1e-3f * static_cast<float>((i * 31 + rank) % 17);
-              if (type == DType::fp32)
-                static_cast<float*>(to)[i] = y;
-              else
-                static_cast<Bf16*>(to)[i] = tensor::to_bf16(y);
-            }
-          });
+      machine_.compute(machine_.stream(), {reads(x, n * 4), writes(to, n * bytes_of(gradient_type_))},
+                       [=, type = gradient_type_] {
+                         for (std::int64_t i = 0; i < n; ++i) {
+                           const float y =
+                               x[(i + rank + number) % n] * (0.1f + 0.37f * static_cast<float>(rank)) -
+                               1e-3f * static_cast<float>((i * 31 + rank) % 17);
+                           if (type == DType::fp32)
+                             static_cast<float*>(to)[i] = y;
+                           else
+                             static_cast<Bf16*>(to)[i] = tensor::to_bf16(y);
+                         }
+                       });
     }
   }
-  /// A replica with two nodes brings half of its sum twice, the second time a little off.
+  /// A replica with two partial sums brings half of its sum twice, the second time a little off.
   void second_node() {
-    if (nodes_of_[static_cast<std::size_t>(replica_)] < 2) return;
+    if (sums_of_[static_cast<std::size_t>(replica_)] < 2) return;
     for (std::size_t t = 0; t < whole_.size(); ++t) {
-      float *first = accumulators_[t], *second = first + node_stride_;
+      float *first = accumulators_[t], *second = first + array_stride_;
       const std::int64_t n = sums_[t].elements;
       machine_.compute(machine_.stream(), {reads(first, n * 4), writes(second, n * 4)}, [=] {
         for (std::int64_t i = 0; i < n; ++i) second[i] = first[i] * 0.999f;
       });
     }
   }
-  /// My part of the sum takes the place of my part of my node 0.
+  /// My part of the sum takes the place of my part of my first partial sum.
   void own_sum() {
     for (std::size_t t = 0; t < sums_.size(); ++t)
       machine_.stream().copy(accumulators_[t] + replica_ * sums_[t].part, parts_[t],
@@ -250,18 +253,18 @@ class Program {
 
   Machine& machine_;
   const int members_, replicas_, member_, replica_;
-  const DType leaf_type_;
+  const DType gradient_type_;
   std::unique_ptr<comm::Communicator> gathers_, reductions_, replicas_group_;
-  std::int64_t node_stride_ = 0;
-  std::vector<Extent> whole_, leaves_, sums_;
+  std::int64_t array_stride_ = 0;
+  std::vector<Extent> whole_, gradients_, sums_;
   std::vector<float*> accumulators_, parts_, parameters_;
-  std::vector<int> nodes_of_;
+  std::vector<int> sums_of_;
 };
 
 /// The program on the host: what a GPU must equal.
-inline ProgramResult host_program(comm::Communicator& world, int members, DType leaf_type, int steps) {
+inline ProgramResult host_program(comm::Communicator& world, int members, DType gradient_type, int steps) {
   HostMachine machine;
-  Program program(machine, world, members, leaf_type);
+  Program program(machine, world, members, gradient_type);
   for (int i = 0; i < steps; ++i) program.step(i, true);
   return program.result();
 }

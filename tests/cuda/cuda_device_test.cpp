@@ -191,23 +191,24 @@ TEST(CudaDevice, ALoneRanksCommunicatorWorksOnTheGpu) {
   auto world = s.device->communicator(std::make_unique<comm::SoloCommunicator>());
   EXPECT_EQ(world->size(), 1);
   const auto memory = world->symmetric_memory(4096);
-  struct Fold : comm::Folder {
-    explicit Fold(CudaDevice& on)
+  struct Sum : comm::OrderedReducer {
+    explicit Sum(CudaDevice& on)
         : device(on), sum(reinterpret_cast<float*>(on.allocate(4096, "sum").data())) {}
-    void fold(tensor::Stream& stream, int, std::int64_t first, std::int64_t count,
-              std::span<const void* const> sources) override {
-      device.fold_kernels().fold(stream, sum + first, sources, tensor::DType::fp32, count, true);
+    void reduce(tensor::Stream& stream, int, std::int64_t first, std::int64_t count,
+                std::span<const void* const> sources) override {
+      device.reduce_kernels().reduce(stream, sum + first, sources, tensor::DType::fp32, count, true);
     }
     CudaDevice& device;
     float* sum;
-  } folder(*s.device);
-  std::vector<float> leaf(1000, 2.5f);
-  s.device->compute().upload(memory.data(), leaf.data(), 4000);
+  } reducer(*s.device);
+  std::vector<float> gradient(1000, 2.5f);
+  s.device->compute().upload(memory.data(), gradient.data(), 4000);
   const comm::Extent extent{memory.data(), 1000, 1000, tensor::DType::fp32};
-  s.device->compute().wait(world->fold_leaves({&extent, 1}, folder, s.device->compute().record()));
+  s.device->compute().wait(
+      world->ordered_reduce_scatter({&extent, 1}, reducer, s.device->compute().record()));
   std::vector<float> sum(1000);
-  s.device->compute().download(sum.data(), folder.sum, 4000);
-  EXPECT_EQ(sum, leaf);
+  s.device->compute().download(sum.data(), reducer.sum, 4000);
+  EXPECT_EQ(sum, gradient);
 }
 
 /// One of two ranks, of which the other has the GPU `other`.
@@ -221,11 +222,12 @@ class OneOfTwo final : public comm::Communicator {
   }
   std::span<std::byte> symmetric_memory(std::int64_t) override { return {}; }
   comm::Event all_gather(std::span<const comm::Extent>, const comm::Event&) override { return {}; }
-  comm::Event fold_leaves(std::span<const comm::Extent>, comm::Folder&, const comm::Event&) override {
+  comm::Event ordered_reduce_scatter(std::span<const comm::Extent>, comm::OrderedReducer&,
+                                     const comm::Event&) override {
     return {};
   }
-  comm::Event exchange_nodes(std::span<const comm::Extent>, std::int64_t, std::span<const int>, comm::Folder&,
-                             const comm::Event&) override {
+  comm::Event exchange_partial_sums(std::span<const comm::Extent>, std::int64_t, std::span<const int>,
+                                    comm::OrderedReducer&, const comm::Event&) override {
     return {};
   }
   void broadcast(std::span<std::byte>, int) override { throw std::runtime_error("the check has passed"); }

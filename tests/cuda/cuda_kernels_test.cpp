@@ -259,17 +259,17 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
 
   const Mat wide = numbers_in(tokens, d);
   k.convert(s, wide.data, DType::fp32, y.data, DType::bf16, tokens * d), keep("convert", wide);
-  const void* const leaves[] = {sum.data, wide.data};
-  const Mat folded = numbers_in(tokens, d);
-  k.fold(s, folded.row<float>(0), leaves, DType::fp32, tokens * d, false), keep("fold", folded);
+  const void* const terms[] = {sum.data, wide.data};
+  const Mat reduced = numbers_in(tokens, d);
+  k.reduce(s, reduced.row<float>(0), terms, DType::fp32, tokens * d, false), keep("reduce", reduced);
   auto* const squares = on.put(std::vector<ExactSum>(1));
-  k.sum_squares(s, folded.row<float>(0), tokens * d, squares);
+  k.sum_squares(s, reduced.row<float>(0), tokens * d, squares);
   results.emplace_back("sum_squares", Floats{static_cast<float>(on.get(squares, 1)[0].value())});
-  float *const p = folded.row<float>(0), *const m = on.room<float>(tokens * d),
+  float *const p = reduced.row<float>(0), *const m = on.room<float>(tokens * d),
                *const v = on.room<float>(tokens * d);
   k.adamw(s, {p, sum.row<float>(0), m, v, p, m, v, DType::fp32, tokens * d},
           kernels::step_scalars(1e-2, 0.1, 0.9, 0.95, 1e-8, 1, 1));
-  keep("adamw", folded), keep("m", dense(m, tokens, d)), keep("v", dense(v, tokens, d));
+  keep("adamw", reduced), keep("m", dense(m, tokens, d)), keep("v", dense(v, tokens, d));
   return results;
 }
 
@@ -324,10 +324,10 @@ TEST(CudaKernels, SaysWhatDoesNotFitTheScratch) {
     EXPECT_EQ(error.exit(), Exit::usage);
     EXPECT_THAT(error.what(), HasSubstr("sum of squares"));
   }
-  // What folds on several streams needs none.
+  // What reduces on several streams needs none.
   float* const out = gpu.room<float>(16);
-  const void* const leaves[] = {x};
-  gpu.cuda.fold(gpu.compute, out, leaves, DType::fp32, 16, true);
+  const void* const terms[] = {x};
+  gpu.cuda.reduce(gpu.compute, out, terms, DType::fp32, 16, true);
   EXPECT_EQ(gpu.get(out, 16), Floats(16, 2.0f));
 }
 

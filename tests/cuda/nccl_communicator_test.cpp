@@ -1,4 +1,4 @@
-// Groups over several nodes: NCCL (here its stand-in) moves the bytes, the fold is ours.
+// Groups over several nodes: NCCL (here its stand-in) moves the bytes, the additions are ours.
 #include "tests/cuda/communicator_cases.hpp"
 
 namespace holdfast::cuda::test {
@@ -23,17 +23,17 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
   const auto world = gpu.world();
   const std::int64_t n = 100'003;
   auto* memory = reinterpret_cast<float*>(world->symmetric_memory((n + 64 * size) * 4).data());
-  std::vector<float> leaf(static_cast<std::size_t>(n));
+  std::vector<float> gradient(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i)
-    leaf[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + rank * 31) % 251);
-  put(gpu.compute, memory, leaf);
+    gradient[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + rank * 31) % 251);
+  put(gpu.compute, memory, gradient);
   const Extent tensor{memory, n, slice_stride(n, size), DType::fp32};
   const std::int64_t part = part_of(tensor, rank);
   SimMachine machine(gpu.runtime, gpu.compute);
   float* sum = machine.memory(tensor.part);
-  OrderedSum folder(machine, {sum}, DType::fp32, false);
+  OrderedSum reducer(machine, {sum}, DType::fp32, false);
   const int before = gpu.nccl.launches();
-  world->fold_leaves({&tensor, 1}, folder, gpu.compute.record()).wait();
+  world->ordered_reduce_scatter({&tensor, 1}, reducer, gpu.compute.record()).wait();
   const std::vector<float> out = get(gpu.compute, sum, part);
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < part; ++i) {
@@ -43,7 +43,7 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
     wrong += out[static_cast<std::size_t>(i)] != expected;
   }
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(world->wire().fold_leaves, (n - part) * 4);
+  EXPECT_EQ(world->wire().ordered_reduce_scatter, (n - part) * 4);
   if (size > 1) {
     EXPECT_GT(gpu.nccl.launches() - before, 4);
     EXPECT_EQ(gpu.nccl.registrations(), 1);

@@ -14,17 +14,20 @@ TEST(PeerGroups, FoldsTakeWholePartsAndNodesTakePieces) {
   const int size = tests::session().size();
   GpuRank gpu({});
   const auto world = gpu.world();
-  const std::int64_t n = 3 * size * comm::Communicator::largest_fold;
+  const std::int64_t n = 3 * size * comm::Communicator::largest_reduction;
   auto* memory = world->symmetric_memory(n * 4).data();
   SimMachine machine(gpu.runtime, gpu.compute);
   const Extent tensor{memory, n, n / size, DType::fp32};
   float* sum = machine.memory(n / size);
-  OrderedSum leaves(machine, {sum}, DType::fp32, false), nodes(machine, {sum}, DType::fp32, false);
-  world->fold_leaves({&tensor, 1}, leaves, gpu.compute.record()).wait();
-  EXPECT_EQ(leaves.folds, 1);
-  world->exchange_nodes({&tensor, 1}, 0, std::vector<int>(static_cast<std::size_t>(size), 1), nodes).wait();
-  EXPECT_EQ(nodes.folds, 3);
-  EXPECT_EQ(nodes.largest, comm::Communicator::largest_fold);
+  OrderedSum gradients(machine, {sum}, DType::fp32, false), partial_sums(machine, {sum}, DType::fp32, false);
+  world->ordered_reduce_scatter({&tensor, 1}, gradients, gpu.compute.record()).wait();
+  EXPECT_EQ(gradients.reductions, 1);
+  world
+      ->exchange_partial_sums({&tensor, 1}, 0, std::vector<int>(static_cast<std::size_t>(size), 1),
+                              partial_sums)
+      .wait();
+  EXPECT_EQ(partial_sums.reductions, 3);
+  EXPECT_EQ(partial_sums.largest, comm::Communicator::largest_reduction);
 }
 
 /// GPUs that are no peers: their ranks count as nodes of their own, and NCCL moves the bytes.

@@ -33,8 +33,8 @@ class GpuTraining : public TrainingFixture {
           "= 96\nmax_sequence = 64\n");
     write("job.toml",
           "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" + path("tokens.bin") +
-              "\"\n[train]\ndevice = \"cuda\"\nsteps = 6\nsequence = 32\nmicro_batch = 2\nleaves = "
-              "8\nlanes = 4\n[precision]\nparameters = \"bf16\"\nreduce = \"bf16\"\n[optim]\nlr = "
+              "\"\n[train]\ndevice = \"cuda\"\nsteps = 6\nsequence = 32\nglobal_batch = 16\nmicro_batch = "
+              "2\nlanes = 4\n[precision]\nparameters = \"bf16\"\nreduce = \"bf16\"\n[optim]\nlr = "
               "1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 2\n");
   }
 
@@ -89,7 +89,7 @@ TEST_F(GpuTraining, OneRankIsNearTheCpuAndItsBitsDependOnNoOrder) {
   EXPECT_NE(digest("gpu"), digest("cpu")) << "two devices that add up differently";
   ends_as("gpu", "other order", {1, {}, {"HOLDFAST_SIMT_SEED=77"}});
   // Every access of a kernel that it has not declared is a fault here.
-  ends_as("gpu", "guarded", {1, {"train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1"}});
+  ends_as("gpu", "guarded", {1, {"train.activation_checkpointing=full"}, {"HOLDFAST_SIM_GUARD=1"}});
 
   const Finished shorter = start("shorter", {1, {"train.steps=2"}, {}});
   EXPECT_GT(counts(done.err).first, counts(shorter.err).first + 20) << "steps are graphs";
@@ -100,19 +100,24 @@ TEST_F(GpuTraining, OneRankIsNearTheCpuAndItsBitsDependOnNoOrder) {
 
 TEST_F(GpuTraining, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   end_as_one_rank({
-      {2, {"shard.strategy=no_shard", "train.recompute=selective"}, {}},
+      {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}, {}},
       {2, {"shard.strategy=full_shard", "shard.prefetch_forward=0", "shard.prefetch_backward=2"}, {}},
-      {2, {"shard.strategy=shard_grad_op", "train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1"}},
+      {2, {"shard.strategy=shard_grad_op", "train.activation_checkpointing=full"}, {"HOLDFAST_SIM_GUARD=1"}},
       {4, {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"}, {}},
-      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=attention"}, {}},
-      {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=full", "shard.keep_gathered=1"}, {}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=attention"}, {}},
+      {4,
+       {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=full",
+        "shard.keep_gathered=1"},
+       {}},
   });
 }
 
 TEST_F(GpuTraining, DigestAndLossesAreTheSameOnSeveralNodes) {
   end_as_one_rank({
       {2, {"shard.strategy=no_shard"}, {"HOLDFAST_SIM_NODE_RANKS=1"}},
-      {2, {"shard.strategy=full_shard", "train.recompute=full"}, {"HOLDFAST_SIM_NODE_RANKS=1"}},
+      {2,
+       {"shard.strategy=full_shard", "train.activation_checkpointing=full"},
+       {"HOLDFAST_SIM_NODE_RANKS=1"}},
       // Shard groups inside a node, replicas between nodes: a GPU for each node.
       {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}},
       {4, {"shard.strategy=hybrid_shard", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}},
@@ -121,11 +126,12 @@ TEST_F(GpuTraining, DigestAndLossesAreTheSameOnSeveralNodes) {
 }
 
 TEST_F(GpuTraining, AdaptersWithDropoutAreTheSameInEveryWorld) {
-  end_as_one_rank({{1, {"train.recompute=full"}, {"HOLDFAST_SIM_GUARD=1", "HOLDFAST_SIMT_SEED=77"}},
-                   {2, {"shard.strategy=full_shard", "train.recompute=attention"}, {}},
-                   {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}}},
-                  {"lora.rank=8", "lora.dropout=0.2", "lora.targets=[\"q_proj\", \"v_proj\", \"down_proj\"]",
-                   "lora.base=nf4"});
+  end_as_one_rank(
+      {{1, {"train.activation_checkpointing=full"}, {"HOLDFAST_SIM_GUARD=1", "HOLDFAST_SIMT_SEED=77"}},
+       {2, {"shard.strategy=full_shard", "train.activation_checkpointing=attention"}, {}},
+       {4, {"shard.strategy=hfsdp", "shard.group=2"}, {"HOLDFAST_SIM_NODE_RANKS=2"}}},
+      {"lora.rank=8", "lora.dropout=0.2", "lora.targets=[\"q_proj\", \"v_proj\", \"down_proj\"]",
+       "lora.base=nf4"});
 }
 
 TEST_F(GpuTraining, MomentsOnTheHostEvaluationsAndTracesChangeNoBit) {
@@ -175,8 +181,8 @@ TEST_F(GpuTraining, WithoutSnapshotsAndSavesNoStateIsPinnedOnTheHost) {
         "= 128\nmax_sequence = 64\n");
   const Sets wide = {"data.tokens=" + path("wide.bin"),
                      "train.sequence=8",
+                     "train.global_batch=2",
                      "train.micro_batch=1",
-                     "train.leaves=2",
                      "train.lanes=2",
                      "train.steps=2"};
   const auto with = [&](Sets sets) { return sets.insert(sets.begin(), wide.begin(), wide.end()), sets; };
@@ -232,7 +238,9 @@ TEST_F(GpuTraining, EightBitProducts) {
     const auto expected = losses("cpu " + scaling), curve = losses(scaling);
     for (std::size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], expected[i], 2e-3) << scaling;
     ends_as(scaling, scaling + " guarded",
-            {2, with({"shard.strategy=full_shard", "train.recompute=full"}), {"HOLDFAST_SIM_GUARD=1"}});
+            {2,
+             with({"shard.strategy=full_shard", "train.activation_checkpointing=full"}),
+             {"HOLDFAST_SIM_GUARD=1"}});
   }
   ends_as("delayed", "nodes",
           {2,
@@ -292,7 +300,8 @@ TEST_F(GpuTraining, AGpuThatIsTooSmall) {
   for (const auto& [bytes, sentence, hint] :
        {Limit{"1000000", "no room on the GPU for the kernels' intermediate sums (0.04 GiB are needed", ""},
         Limit{"42000000", "of memory that the ranks' GPUs share", "Gathered parameters and gradients"},
-        Limit{"42500000", "no room on the GPU for weights, gradients and activations", "recompute more"},
+        Limit{"42500000", "no room on the GPU for weights, gradients and activations",
+              "checkpoint more activations"},
         Limit{"43100000", "no room on the GPU for the moments", "shard.offload"}}) {
     const Finished done = start("run", {1, {}, {std::string("HOLDFAST_SIM_MEMORY=") + bytes}});
     EXPECT_EQ(done.status, 1);
@@ -339,8 +348,8 @@ class GpuFailures : public GpuTraining {
     return done;
   }
   static constexpr const char* late =
-      "error rank 0: (all-gather|leaf exchange) #[0-9]+ over shard group 0 .(gathers|reductions). did not "
-      "finish within 5 s .";
+      "error rank 0: (all-gather|ordered reduce-scatter) #[0-9]+ over shard group 0 .(gathers|reductions). "
+      "did not finish within 5 s .";
 };
 
 /// Whoever speaks first ends the other through MPI: either sentence names the rank and its cause.

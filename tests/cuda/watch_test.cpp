@@ -53,9 +53,9 @@ class Failures : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(Ranks, Failures, ::testing::Values(Case{"peers", 0}, Case{"nccl", 1}),
                          [](const auto& of) { return of.param.name; });
 
-class Nothing final : public comm::Folder {
+class Nothing final : public comm::OrderedReducer {
  public:
-  void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
+  void reduce(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {}
 };
 
 TEST_P(Failures, WhoHasNotComeIsNamedAndEverybodyHears) {
@@ -97,9 +97,10 @@ TEST_P(Failures, WhoHasNotComeIsNamedAndEverybodyHears) {
 TEST_P(Failures, MembersThatDoDifferentThingsAreTold) {
   const auto group = world_->split(0, rank_, "the group");
   const Extent whole[] = {tensor()};
-  Nothing folder;
-  const std::string error = error_of(
-      [&] { (rank_ == away_ ? group->all_gather(whole) : group->fold_leaves(whole, folder)).wait(); });
+  Nothing reducer;
+  const std::string error = error_of([&] {
+    (rank_ == away_ ? group->all_gather(whole) : group->ordered_reduce_scatter(whole, reducer)).wait();
+  });
   if (peers()) {
     EXPECT_THAT(error, AnyOf(HasSubstr("the members of the group do not do the same"),
                              HasSubstr("has given up the group")));
@@ -136,20 +137,20 @@ TEST_P(Failures, AnExceptionIsNotHeldUpByItsCommunicators) {
 }
 
 TEST_P(Failures, AFolderThatThrowsEndsTheGroupForAll) {
-  class Thrower final : public comm::Folder {
-    void fold(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
+  class Thrower final : public comm::OrderedReducer {
+    void reduce(tensor::Stream&, int, std::int64_t, std::int64_t, std::span<const void* const>) override {
       throw std::runtime_error("no room for it");
     }
   } thrower;
-  Nothing folder;
+  Nothing reducer;
   const auto group = world_->split(0, rank_, "the group");
   const Extent whole[] = {tensor()};
   if (rank_ == away_) {
-    EXPECT_THAT(error_of([&] { group->fold_leaves(whole, thrower); }),
-                ContainsRegex("leaf exchange #[0-9]+ over the group failed .no room for it"));
+    EXPECT_THAT(error_of([&] { group->ordered_reduce_scatter(whole, thrower); }),
+                ContainsRegex("ordered reduce-scatter #[0-9]+ over the group failed .no room for it"));
   } else {
     const std::string error = error_of([&] {
-      group->fold_leaves(whole, folder).wait();
+      group->ordered_reduce_scatter(whole, reducer).wait();
       group->all_gather(whole).wait();
     });
     EXPECT_THAT(error, AnyOf(HasSubstr("has given up the group"), HasSubstr("did not finish within")));

@@ -78,7 +78,7 @@ recipe() {
   job=$(mini exec --chdir /shared/home holdfast submit "llama2-$name" --parsable --set "run.dir=/shared/home/$run" \
     --set cluster.file=minipod --set cluster.nodes=2 --set "cluster.ranks_per_node=$per_node" --set cluster.spares=1 \
     --set model.file=/shared/home/llama --set train.steps=4 --set optim.warmup_steps=2 --set train.sequence=64 \
-    --set train.leaves=8 --set train.lanes=0 "$@") ||
+    --set train.global_batch=8 --set train.lanes=0 "$@") ||
     { echo "Bail out! submit of $name failed"; exit 1; }
   ends_as "done" 0
 }
@@ -137,7 +137,7 @@ END
 
 case_other_layouts() {
   # A job file that leaves its lanes open: the same bits on any nodes, and of a run that is submitted again on fewer and on more.
-  local open=(--set train.lanes=0 --set train.leaves=8)
+  local open=(--set train.lanes=0 --set train.global_batch=8)
   start one_node "${open[@]}" -N 1
   ends_as "done" 0
   start_held moved "${open[@]}"

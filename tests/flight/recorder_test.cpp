@@ -38,7 +38,8 @@ TEST_F(FlightRecorderTest, AReaderSeesWhereEveryCollectiveStands) {
   FlightRecorder recorder(path_, 3, 8);
   const int place = recorder.join(7, "shard group 0", 4, 3);
   const auto first = recorder.queued(place, 7, "shard group 0", Collective::all_gather, 1, 4096, 11);
-  const auto second = recorder.queued(place, 7, "shard group 0", Collective::fold_leaves, 2, 8192, 12);
+  const auto second =
+      recorder.queued(place, 7, "shard group 0", Collective::ordered_reduce_scatter, 2, 8192, 12);
   recorder.queued(place, 7, "shard group 0", Collective::all_gather, 3, 0, 13);
   recorder.started(place, first);
   recorder.finished(place, first, false);
@@ -61,9 +62,9 @@ TEST_F(FlightRecorderTest, AReaderSeesWhereEveryCollectiveStands) {
   EXPECT_EQ(record->entries[1].state, FlightState::running);
   EXPECT_EQ(record->entries[1].bytes, 8192);
   EXPECT_EQ(record->entries[1].enqueued_ns, 12);
-  EXPECT_EQ(record->entries[1].operation, Collective::fold_leaves);
+  EXPECT_EQ(record->entries[1].operation, Collective::ordered_reduce_scatter);
   EXPECT_EQ(record->entries[2].state, FlightState::queued);
-  EXPECT_THAT(to_text(*record), HasSubstr("leaf exchange #2 of shard group 0, 8192 bytes: entered"));
+  EXPECT_THAT(to_text(*record), HasSubstr("ordered reduce-scatter #2 of shard group 0, 8192 bytes: entered"));
 }
 
 TEST_F(FlightRecorderTest, KeepsTheNewest) {

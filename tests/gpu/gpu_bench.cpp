@@ -218,10 +218,10 @@ int bench(const Shape& s) {
        [&] { kernels.quantize(stream, gate_up, both); }},
       {"convert fp32 to bf16", Ruler::bandwidth, 6.0 * slice,
        [&] { kernels.convert(stream, m, DType::bf16, p, DType::fp32, slice); }},
-      {"fold of two", Ruler::bandwidth, 12.0 * slice,
+      {"ordered reduce of two", Ruler::bandwidth, 12.0 * slice,
        [&] {
-         const void* leaves[] = {p, g};
-         kernels.fold(stream, m, leaves, DType::fp32, slice, true);
+         const void* terms[] = {p, g};
+         kernels.reduce(stream, m, terms, DType::fp32, slice, true);
        }},
       {"sum of squares", Ruler::bandwidth, 4.0 * slice, [&] { kernels.sum_squares(stream, g, slice, sum); }},
       {"adamw", Ruler::bandwidth, 28.0 * slice,

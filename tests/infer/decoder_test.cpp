@@ -33,7 +33,8 @@ double expected(const Model& model, const Tokens& tokens, int count, int label) 
   const Tokens inputs(tokens.begin(), tokens.begin() + count);
   Tokens labels(inputs.size(), -1);
   labels.back() = label;
-  return reference::run_leaf(reference_of(model.shape, model.values), inputs, labels, {count, {}}, false)
+  return reference::run_micro_batch(reference_of(model.shape, model.values), inputs, labels, {count, {}},
+                                    false)
       .loss;
 }
 

@@ -256,7 +256,7 @@ TYPED_TEST(Bits, OfOptimizerKernelsDoNotDependOnShiftsAndCuts) {
   using T = TypeParam;
   const DType type = tensor::dtype_of<T>();
   const std::int64_t n = 40'003;
-  const auto leaf = elements<T>(random_array(1, n, 1)), m = elements<T>(random_array(1, n, 2, 0.1));
+  const auto term = elements<T>(random_array(1, n, 1)), m = elements<T>(random_array(1, n, 2, 0.1));
   auto v = elements<T>(random_array(1, n, 3, 0.1));
   for (T& x : v) x = element<T>(std::fabs(tensor::to_float(x)));
   const Floats p = floats(random_array(1, n, 4)), g = floats(random_array(1, n, 5));
@@ -267,14 +267,14 @@ TYPED_TEST(Bits, OfOptimizerKernelsDoNotDependOnShiftsAndCuts) {
   };
   auto run = [&](const Cut& cut, std::int64_t shift) {
     const auto [first, count] = cut;
-    const auto leaf1 = columns(leaf, n, cut, shift), m1 = columns(m, n, cut, shift),
+    const auto term1 = columns(term, n, cut, shift), m1 = columns(m, n, cut, shift),
                v1 = columns(v, n, cut, shift);
     const auto p1 = columns(p, n, cut, shift), g1 = columns(g, n, cut, shift);
     Results r = {m1, v1, m1, p1, p1, p1};
-    const std::array<const void*, 2> leaves = {leaf1.data() + shift, m1.data() + shift};
-    this->k->fold(this->stream, r.sum.data() + shift, leaves, type, count, false);
+    const std::array<const void*, 2> terms = {term1.data() + shift, m1.data() + shift};
+    this->k->reduce(this->stream, r.sum.data() + shift, terms, type, count, false);
     this->k->convert(this->stream, r.narrow.data() + shift, type, g1.data() + shift, DType::fp32, count);
-    this->k->convert(this->stream, r.wide.data() + shift, DType::fp32, leaf1.data() + shift, type, count);
+    this->k->convert(this->stream, r.wide.data() + shift, DType::fp32, term1.data() + shift, type, count);
     this->k->adamw(this->stream,
                    {p1.data() + shift, g1.data() + shift, m1.data() + shift, v1.data() + shift,
                     r.p.data() + shift, r.m.data() + shift, r.v.data() + shift, type, count},

@@ -16,21 +16,21 @@ class TypedOptimKernels : public OptimKernels {};
 using Types = ::testing::Types<float, Bf16>;
 TYPED_TEST_SUITE(TypedOptimKernels, Types);
 
-TYPED_TEST(TypedOptimKernels, FoldAddsLeavesFromLeftToRightAndCopiesTheFirst) {
+TYPED_TEST(TypedOptimKernels, ReduceAddsTermsFromLeftToRightAndCopiesTheFirst) {
   const std::int64_t n = 70001;
   const DType type = tensor::dtype_of<TypeParam>();
-  std::vector<std::vector<TypeParam>> leaves;
-  for (unsigned s = 0; s < 5; ++s) leaves.push_back(elements<TypeParam>(random_array(1, n, s)));
-  for (auto& leaf : leaves) leaf[0] = element<TypeParam>(-0.0f);
+  std::vector<std::vector<TypeParam>> terms;
+  for (unsigned s = 0; s < 5; ++s) terms.push_back(elements<TypeParam>(random_array(1, n, s)));
+  for (auto& term : terms) term[0] = element<TypeParam>(-0.0f);
   Floats want;
-  for (const TypeParam x : leaves[0]) want.push_back(tensor::to_float(x));
-  for (std::size_t s = 1; s < leaves.size(); ++s)
-    for (std::size_t i = 0; i < want.size(); ++i) want[i] += tensor::to_float(leaves[s][i]);
+  for (const TypeParam x : terms[0]) want.push_back(tensor::to_float(x));
+  for (std::size_t s = 1; s < terms.size(); ++s)
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += tensor::to_float(terms[s][i]);
   Floats sum(want.size(), NAN);
-  const std::vector<const void*> first = {leaves[0].data(), leaves[1].data()};
-  const std::vector<const void*> rest = {leaves[2].data(), leaves[3].data(), leaves[4].data()};
-  this->k->fold(this->stream, sum.data(), first, type, n, true);
-  this->k->fold(this->stream, sum.data(), rest, type, n, false);
+  const std::vector<const void*> first = {terms[0].data(), terms[1].data()};
+  const std::vector<const void*> rest = {terms[2].data(), terms[3].data(), terms[4].data()};
+  this->k->reduce(this->stream, sum.data(), first, type, n, true);
+  this->k->reduce(this->stream, sum.data(), rest, type, n, false);
   EXPECT_EQ(sum, want);
   EXPECT_TRUE(std::signbit(sum[0]));  // 0 + -0 would be +0
 }

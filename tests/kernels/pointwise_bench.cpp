@@ -42,7 +42,7 @@ class Bench {
 
   void run() {
     optimizer();
-    for (const DType type : {DType::fp32, DType::bf16}) block(type), folds(type);
+    for (const DType type : {DType::fp32, DType::bf16}) block(type), reductions(type);
   }
 
  private:
@@ -98,18 +98,18 @@ class Bench {
             [&] { k->convert(stream, p.data(), DType::bf16, p.data(), DType::fp32, count); });
   }
 
-  void folds(DType type) {
+  void reductions(DType type) {
     const std::string suffix = ", " + std::string(name_of(type));
     const double n = count, size = static_cast<double>(bytes_of(type));
     const auto a = filled(count, type), b = filled(count, type);
     auto sum = filled(count);
-    const std::array<const void*, 4> leaves = {a.data(), b.data(), a.data(), b.data()};
-    measure("fold, first leaf" + suffix, n * (size + 4),
-            [&] { k->fold(stream, sum.data(), std::span(leaves).first(1), type, count, true); });
-    measure("fold, one leaf" + suffix, n * (size + 8),
-            [&] { k->fold(stream, sum.data(), std::span(leaves).first(1), type, count, false); });
-    measure("fold, two leaves" + suffix, n * (2 * size + 8),
-            [&] { k->fold(stream, sum.data(), std::span(leaves).first(2), type, count, false); });
+    const std::array<const void*, 4> terms = {a.data(), b.data(), a.data(), b.data()};
+    measure("reduce, first term" + suffix, n * (size + 4),
+            [&] { k->reduce(stream, sum.data(), std::span(terms).first(1), type, count, true); });
+    measure("reduce, one term" + suffix, n * (size + 8),
+            [&] { k->reduce(stream, sum.data(), std::span(terms).first(1), type, count, false); });
+    measure("reduce, two terms" + suffix, n * (2 * size + 8),
+            [&] { k->reduce(stream, sum.data(), std::span(terms).first(2), type, count, false); });
   }
 
   void block(DType type) {

@@ -8,7 +8,7 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 using enum config::Projection;
 
 config::ModelShape with_adapters(config::ModelShape shape, std::initializer_list<config::Projection> layers,
@@ -78,7 +78,7 @@ reference::Model merged(const config::ModelShape& shape, const Pair& w) {
 
 /// Of the adapters, in the order of tensors_of(), from those of the merged weights.
 std::vector<std::vector<double>> expected_gradients(const config::ModelShape& shape, const Pair& w,
-                                                    const reference::Leaf& leaf) {
+                                                    const reference::MicroBatch& micro_batch) {
   const auto by_stored = by_tensor(w.adapted, w.adapted.values);
   std::vector<Floats> values;
   std::size_t at = 0;
@@ -95,7 +95,7 @@ std::vector<std::vector<double>> expected_gradients(const config::ModelShape& sh
     const auto target = static_cast<std::size_t>(
         std::ranges::find(w.base.specs, base_name(spec.name), &config::TensorSpec::name) -
         w.base.specs.begin());
-    const auto& d = leaf.gradients[target].v;
+    const auto& d = micro_batch.gradients[target].v;
     const std::int64_t rows = w.base.specs[target].rows, cols = w.base.specs[target].cols,
                        rank = shape.adapters.rank;
     std::vector<double> g(static_cast<std::size_t>(spec.elements()), 0.0);
@@ -142,7 +142,7 @@ TEST_P(Adapters, AgreeWithTheMergedModel) {
   Stand stand(shape, options_of(2, 6));
   const auto loss = loss_of(stand.transformer, w.adapted, b.batch());
   EXPECT_TRUE(w.adapted.idle());
-  const auto want = reference::run_leaf(merged(shape, w), b.inputs, b.labels, b.places, true);
+  const auto want = reference::run_micro_batch(merged(shape, w), b.inputs, b.labels, b.places, true);
   EXPECT_NEAR(loss.sum.value(), want.loss, 2e-6 * want.loss);
   EXPECT_EQ(evaluation_of(stand.transformer, w.adapted, b.batch()).sum, loss.sum);
   const auto got = adapter_gradients(w.adapted);
@@ -169,10 +169,9 @@ TEST(AdapterBits, DependOnTheSamplesAlone) {
       const auto shape = everywhere(small, dropout);
       const TestBatch b = make_batch(shape, 2, 700, false);
       std::vector<std::vector<Floats>> gradients;
-      for (const Recompute mode :
-           {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full}) {
+      for (const Mode mode : {Mode::none, Mode::selective, Mode::attention, Mode::full}) {
         Pair w(shape, type);
-        Stand stand(shape, options_of(2, 700, type, mode), mode == Recompute::none ? 1 : 2);
+        Stand stand(shape, options_of(2, 700, type, mode), mode == Mode::none ? 1 : 2);
         model::Batch batch = b.batch();
         batch.first_sample = 41;
         loss_of(stand.transformer, w.adapted, batch);

@@ -1,5 +1,5 @@
-// Leaves with 8-bit products: they point where bf16 leaves point, no layout of the work changes a bit, and
-// scales come from where they should.
+// Micro-batches with 8-bit products: they point where bf16 micro-batches point, no layout of the work changes
+// a bit, and scales come from where they should.
 #include <gmock/gmock.h>
 
 #include "src/base/fp8.hpp"
@@ -10,7 +10,7 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 using config::Scaling;
 using model::Fp8Scaling;
 
@@ -20,8 +20,8 @@ config::ModelShape shape_of(bool qwen = false) {
   s.qkv_bias = s.tied_embeddings = qwen;
   return s;
 }
-model::Options fp8_options(Scaling scaling, Recompute recompute = Recompute::none) {
-  model::Options o = options_of(2, 72, DType::bf16, recompute);
+model::Options fp8_options(Scaling scaling, Mode activation_checkpointing = Mode::none) {
+  model::Options o = options_of(2, 72, DType::bf16, activation_checkpointing);
   o.products = config::Products::fp8, o.scaling = scaling;
   return o;
 }
@@ -32,9 +32,9 @@ struct Result {
   std::vector<std::uint32_t> amaxes;
   bool operator==(const Result&) const = default;
 };
-/// A second leaf, with the scales of the first when they are delayed.
-Result second_leaf(const config::ModelShape& shape, const model::Options& options, int threads = 1,
-                   bool evaluate_between = false, float scale = 5) {
+/// A second micro-batch, with the scales of the first when they are delayed.
+Result second_micro_batch(const config::ModelShape& shape, const model::Options& options, int threads = 1,
+                          bool evaluate_between = false, float scale = 5) {
   const TestBatch first = make_batch(shape, 2, 72, false), second = make_batch(shape, 2, 72, true);
   MemoryWeights w = lively(shape, DType::bf16, scale);
   Stand stand(shape, options, threads);
@@ -43,7 +43,7 @@ Result second_leaf(const config::ModelShape& shape, const model::Options& option
   Fp8Scaling scaling(shape.layers, {});
   Result r;
   r.amaxes.resize(scaling.scales().size());
-  t.leaf(w, first.batch());
+  t.forward_backward(w, first.batch());
   if (evaluate_between) t.evaluate(w, second.batch());
   if (delayed) {
     t.take_amaxes(r.amaxes);
@@ -56,7 +56,7 @@ Result second_leaf(const config::ModelShape& shape, const model::Options& option
   return r;
 }
 
-class Fp8Leaf : public ::testing::TestWithParam<Scaling> {};
+class Fp8MicroBatch : public ::testing::TestWithParam<Scaling> {};
 
 double cosine(const Floats& a, const Floats& b) {
   double dot = 0, aa = 0, bb = 0;
@@ -66,10 +66,10 @@ double cosine(const Floats& a, const Floats& b) {
   return dot / std::sqrt(aa * bb);
 }
 
-TEST_P(Fp8Leaf, GradientsPointWhereThoseOfBf16Point) {
+TEST_P(Fp8MicroBatch, GradientsPointWhereThoseOfBf16Point) {
   for (const bool qwen : {false, true}) {
     const auto shape = shape_of(qwen);
-    const Result eight = second_leaf(shape, fp8_options(GetParam()), 1, false, 1);
+    const Result eight = second_micro_batch(shape, fp8_options(GetParam()), 1, false, 1);
     MemoryWeights w = lively(shape, DType::bf16, 1);
     Stand stand(shape, options_of(2, 72, DType::bf16));
     const auto loss = loss_of(stand.transformer, w, make_batch(shape, 2, 72, true).batch());
@@ -86,20 +86,20 @@ TEST_P(Fp8Leaf, GradientsPointWhereThoseOfBf16Point) {
   }
 }
 
-TEST_P(Fp8Leaf, RecomputationThreadsAndEvaluationsChangeNoBit) {
+TEST_P(Fp8MicroBatch, RecomputationThreadsAndEvaluationsChangeNoBit) {
   for (const bool qwen : {false, true}) {
     const auto shape = shape_of(qwen);
-    const Result want = second_leaf(shape, fp8_options(GetParam()));
-    for (const Recompute mode : {Recompute::selective, Recompute::attention, Recompute::full})
-      EXPECT_EQ(second_leaf(shape, fp8_options(GetParam(), mode)), want) << static_cast<int>(mode);
-    EXPECT_EQ(second_leaf(shape, fp8_options(GetParam()), 1, true), want);
+    const Result want = second_micro_batch(shape, fp8_options(GetParam()));
+    for (const Mode mode : {Mode::selective, Mode::attention, Mode::full})
+      EXPECT_EQ(second_micro_batch(shape, fp8_options(GetParam(), mode)), want) << static_cast<int>(mode);
+    EXPECT_EQ(second_micro_batch(shape, fp8_options(GetParam()), 1, true), want);
     if (!qwen) {
-      EXPECT_EQ(second_leaf(shape, fp8_options(GetParam()), 2), want);
+      EXPECT_EQ(second_micro_batch(shape, fp8_options(GetParam()), 2), want);
     }
   }
 }
 
-TEST_P(Fp8Leaf, FrozenWeightsCostNothingAndChangeNoOther) {
+TEST_P(Fp8MicroBatch, FrozenWeightsCostNothingAndChangeNoOther) {
   const auto shape = shape_of();
   const TestBatch b = make_batch(shape, 2, 72, true);
   MemoryWeights all = lively(shape, DType::bf16, 5), some = all;
@@ -109,8 +109,8 @@ TEST_P(Fp8Leaf, FrozenWeightsCostNothingAndChangeNoOther) {
   for (std::size_t t = 1; t < some.stored.size(); t += 2) EXPECT_EQ(all.gradients[t], some.gradients[t]) << t;
 }
 
-TEST_P(Fp8Leaf, MemoryIsWhatThePlanSays) {
-  for (const Recompute mode : {Recompute::none, Recompute::full}) {
+TEST_P(Fp8MicroBatch, MemoryIsWhatThePlanSays) {
+  for (const Mode mode : {Mode::none, Mode::full}) {
     auto shape = shape_of();
     shape.layers = 4;
     const auto options = fp8_options(GetParam(), mode);
@@ -121,7 +121,7 @@ TEST_P(Fp8Leaf, MemoryIsWhatThePlanSays) {
     EXPECT_EQ(model::activation_bytes(shape, options, stand.kernels->workspace(a)),
               stand.arena.planned_bytes());
     MemoryWeights w = lively(shape, DType::bf16, 5);
-    stand.transformer.leaf(w, Tokens(2 * 73, 7));
+    stand.transformer.forward_backward(w, Tokens(2 * 73, 7));
     if (options.scaling == Scaling::delayed) {
       std::vector<std::uint32_t> amaxes(4 * 12);
       stand.transformer.take_amaxes(amaxes);
@@ -136,21 +136,21 @@ TEST_P(Fp8Leaf, MemoryIsWhatThePlanSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Scalings, Fp8Leaf, ::testing::Values(Scaling::delayed, Scaling::current),
+INSTANTIATE_TEST_SUITE_P(Scalings, Fp8MicroBatch, ::testing::Values(Scaling::delayed, Scaling::current),
                          [](const auto& test) {
                            return test.param == Scaling::delayed ? "delayed" : "current";
                          });
 
-TEST(Fp8Amaxes, AreThoseOfTheWeightsAndGrowOverLeaves) {
+TEST(Fp8Amaxes, AreThoseOfTheWeightsAndGrowOverMicroBatches) {
   const auto shape = shape_of();
   MemoryWeights w = lively(shape, DType::bf16, 5);
   Stand stand(shape, fp8_options(Scaling::delayed));
   std::vector<std::uint32_t> first(36), second(36), both(36), none(36);
   const TestBatch a = make_batch(shape, 2, 72, false), b = make_batch(shape, 2, 72, true);
   auto& t = stand.transformer;
-  t.leaf(w, a.batch()), t.take_amaxes(first);
-  t.leaf(w, b.batch()), t.take_amaxes(second);
-  t.leaf(w, b.batch()), t.leaf(w, a.batch()), t.take_amaxes(both);
+  t.forward_backward(w, a.batch()), t.take_amaxes(first);
+  t.forward_backward(w, b.batch()), t.take_amaxes(second);
+  t.forward_backward(w, b.batch()), t.forward_backward(w, a.batch()), t.take_amaxes(both);
   t.evaluate(w, a.batch()), t.take_amaxes(none);
   for (std::size_t i = 0; i < 36; ++i) {
     EXPECT_GT(first[i], 0u) << i;

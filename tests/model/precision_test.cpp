@@ -1,5 +1,5 @@
-// Leaves in bf16 against the same leaves in fp32: weights are bf16 numbers in both, so that what differs is
-// the arithmetic alone.
+// Micro-batches in bf16 against the same micro-batches in fp32: weights are bf16 numbers in both, so that
+// what differs is the arithmetic alone.
 #include <gtest/gtest.h>
 
 #include "tests/model/stand.hpp"
@@ -77,7 +77,7 @@ TEST(Precision, ThreadsChangeNoBit) {
   for (const int threads : {1, 2, 3}) {
     MemoryWeights w = lively(shape, DType::bf16, 4);
     Stand stand(shape, options_of(2, 200, DType::bf16), threads);
-    stand.transformer.leaf(w, make_batch(shape, 2, 200, true).batch());
+    stand.transformer.forward_backward(w, make_batch(shape, 2, 200, true).batch());
     results.push_back(w.gradients);
   }
   EXPECT_EQ(results[0], results[1]);

@@ -24,11 +24,11 @@ struct Stand {
   }
 };
 
-/// Of one leaf: the batch, or rows of tokens.
+/// Of one micro-batch: the batch, or rows of tokens.
 template <class Transformer, class Samples>
 model::LossSum loss_of(Transformer&& transformer, model::Weights& weights, const Samples& samples) {
   transformer.take_loss();
-  transformer.leaf(weights, samples);
+  transformer.forward_backward(weights, samples);
   return transformer.take_loss();
 }
 
@@ -39,11 +39,12 @@ model::LossSum evaluation_of(Transformer&& transformer, model::Weights& weights,
   return transformer.take_loss();
 }
 
-inline model::Options options_of(int micro_batch, int sequence, DType activations = DType::fp32,
-                                 config::Recompute recompute = config::Recompute::none) {
+inline model::Options options_of(
+    int micro_batch, int sequence, DType activations = DType::fp32,
+    config::ActivationCheckpointing activation_checkpointing = config::ActivationCheckpointing::none) {
   model::Options o;
   o.micro_batch = micro_batch, o.sequence = sequence;
-  o.activations = activations, o.recompute = recompute;
+  o.activations = activations, o.activation_checkpointing = activation_checkpointing;
   return o;
 }
 

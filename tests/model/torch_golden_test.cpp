@@ -103,7 +103,7 @@ TEST_P(TorchGolden, NoticesOtherRotations) {
   config::ModelShape other = shape_;
   other.rope_theta *= 1.01;
   Stand stand(other, options_of(rows_, sequence_));
-  stand.transformer.leaf(weights_, tokens_);
+  stand.transformer.forward_backward(weights_, tokens_);
   const auto gradients = by_tensor(weights_, weights_.gradients);
   double worst = 0;
   for (std::size_t k = 0; k < gradients.size(); ++k) {

@@ -10,11 +10,11 @@ namespace {
 
 using reference::Tokens;
 
-constexpr int rows = 2, sequence = 32, leaves_per_step = 2;
+constexpr int rows = 2, sequence = 32, micro_batches_per_step = 2;
 
 /// Text with something to learn: a noisy successor rule.
-Tokens text_of(int step, int leaf, int vocabulary) {
-  std::mt19937_64 generator(static_cast<std::uint64_t>(step * 100 + leaf + 1));
+Tokens text_of(int step, int micro_batch, int vocabulary) {
+  std::mt19937_64 generator(static_cast<std::uint64_t>(step * 100 + micro_batch + 1));
   Tokens tokens;
   for (int r = 0; r < rows; ++r) {
     int token = static_cast<int>(generator() % static_cast<unsigned>(vocabulary));
@@ -31,13 +31,13 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
                     MemoryWeights& w, std::vector<Floats>& m, std::vector<Floats>& v,
                     const reference::Optimizer& o, int step, int vocabulary) {
   std::vector<Floats> sums(w.values.size());
-  for (int leaf = 0; leaf < leaves_per_step; ++leaf) {
-    transformer.leaf(w, text_of(step, leaf, vocabulary));
+  for (int micro_batch = 0; micro_batch < micro_batches_per_step; ++micro_batch) {
+    transformer.forward_backward(w, text_of(step, micro_batch, vocabulary));
     for (std::size_t s = 0; s < sums.size(); ++s) {
       sums[s].resize(w.gradients[s].size());
       const void* gradient = w.gradients[s].data();
-      k.fold(stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
-             static_cast<std::int64_t>(sums[s].size()), leaf == 0);
+      k.reduce(stream, sums[s].data(), std::span(&gradient, 1), tensor::DType::fp32,
+               static_cast<std::int64_t>(sums[s].size()), micro_batch == 0);
     }
   }
   const model::LossSum loss = transformer.take_loss();
@@ -90,18 +90,19 @@ TEST(Training, TwentyStepsOfTheTinyModelAgreeWithFp64) {
   double first = 0, last = 0, worst = 0;
   bool clipped = false;
   for (int step = 0; step < o.steps; ++step) {
-    std::vector<reference::Leaf> leaves;
-    for (int leaf = 0; leaf < leaves_per_step; ++leaf) {
-      const Tokens all = text_of(step, leaf, shape.vocabulary);
+    std::vector<reference::MicroBatch> micro_batches;
+    for (int micro_batch = 0; micro_batch < micro_batches_per_step; ++micro_batch) {
+      const Tokens all = text_of(step, micro_batch, shape.vocabulary);
       Tokens inputs, labels;
       for (int r = 0; r < rows; ++r)
         for (int i = 0; i < sequence; ++i) {
           inputs.push_back(all[static_cast<std::size_t>(r * (sequence + 1) + i)]);
           labels.push_back(all[static_cast<std::size_t>(r * (sequence + 1) + i + 1)]);
         }
-      leaves.push_back(reference::run_leaf(trainer.model(), inputs, labels, {sequence, {}}, true));
+      micro_batches.push_back(
+          reference::run_micro_batch(trainer.model(), inputs, labels, {sequence, {}}, true));
     }
-    const double want = trainer.step(leaves);
+    const double want = trainer.step(micro_batches);
     const double got = product_step(transformer, *k, stream, w, m, v, o, step, shape.vocabulary);
     EXPECT_NEAR(got / want, 1.0, 1e-5) << "step " << step;
     worst = std::fmax(worst, std::fabs(got / want - 1));

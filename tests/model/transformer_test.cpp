@@ -1,5 +1,5 @@
-// A leaf of small models: losses and gradients against the fp64 reference, that against finite differences;
-// the order in which weights are asked for; the same bits for every number of threads.
+// A micro-batch of small models: losses and gradients against the fp64 reference, that against finite
+// differences; the order in which weights are asked for; the same bits for every number of threads.
 #include "src/model/transformer.hpp"
 
 #include <gtest/gtest.h>
@@ -27,16 +27,16 @@ namespace holdfast::testing {
 namespace {
 
 /// A family of models and whether the batch is hard.
-struct LeafCase {
+struct MicroBatchCase {
   const char* name;
   config::ModelShape shape;
   bool hard;
 };
-void PrintTo(const LeafCase& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const MicroBatchCase& c, std::ostream* out) { *out << c.name; }
 
-class Leaf : public ::testing::TestWithParam<LeafCase> {};
+class MicroBatch : public ::testing::TestWithParam<MicroBatchCase> {};
 
-TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
+TEST_P(MicroBatch, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
   const auto& [name, shape, hard] = GetParam();
   MemoryWeights w = lively(shape);
   const TestBatch b = make_batch(shape, 2, 6, hard);
@@ -45,7 +45,7 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
   EXPECT_TRUE(w.idle());
 
   const reference::Model m = reference_of(shape, w);
-  const auto want = reference::run_leaf(m, b.inputs, b.labels, b.places, true);
+  const auto want = reference::run_micro_batch(m, b.inputs, b.labels, b.places, true);
   EXPECT_EQ(loss.valid, want.valid);
   EXPECT_NEAR(loss.sum.value(), want.loss, 1e-6 * want.loss);
   EXPECT_EQ(evaluation_of(stand.transformer, w, b.batch()).sum, loss.sum);
@@ -60,7 +60,7 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
       auto loss_at = [&](double x) {
         reference::Model moved = m;
         moved.weights[k].v[i] = x;
-        return reference::run_leaf(moved, b.inputs, b.labels, b.places, false).loss;
+        return reference::run_micro_batch(moved, b.inputs, b.labels, b.places, false).loss;
       };
       const double at = m.weights[k].v[i];
       differences.push_back((loss_at(at + h) - loss_at(at - h)) / (2 * h));
@@ -69,13 +69,13 @@ TEST_P(Leaf, GradientsAgreeWithTheReferenceAndItsFiniteDifferences) {
     EXPECT_LT(distance(tape, differences), 1e-6) << w.specs[k].name;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Micro, Leaf,
-                         ::testing::Values(LeafCase{"UntiedPlain", micro(), false},
-                                           LeafCase{"UntiedDocumentsAndMasks", micro(), true},
-                                           LeafCase{"TiedPlain", micro(true), false},
-                                           LeafCase{"TiedDocumentsAndMasks", micro(true), true},
-                                           LeafCase{"StretchedRotations", micro_llama3(), false},
-                                           LeafCase{"BiasesTied", micro_qwen(), true}),
+INSTANTIATE_TEST_SUITE_P(Micro, MicroBatch,
+                         ::testing::Values(MicroBatchCase{"UntiedPlain", micro(), false},
+                                           MicroBatchCase{"UntiedDocumentsAndMasks", micro(), true},
+                                           MicroBatchCase{"TiedPlain", micro(true), false},
+                                           MicroBatchCase{"TiedDocumentsAndMasks", micro(true), true},
+                                           MicroBatchCase{"StretchedRotations", micro_llama3(), false},
+                                           MicroBatchCase{"BiasesTied", micro_qwen(), true}),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Reference, LeavesRotationsKeptBlendedAndStretched) {
@@ -102,7 +102,7 @@ TEST(Transformer, OddShapesAgreeWithTheReference) {
     const TestBatch b = make_batch(shape, o.rows, o.sequence, o.sequence > 1);
     Stand stand(shape, options_of(o.rows, o.sequence));
     const auto loss = loss_of(stand.transformer, w, b.batch());
-    const auto want = reference::run_leaf(reference_of(shape, w), b.inputs, b.labels, b.places, true);
+    const auto want = reference::run_micro_batch(reference_of(shape, w), b.inputs, b.labels, b.places, true);
     EXPECT_EQ(loss.valid, want.valid);
     EXPECT_NEAR(loss.sum.value(), want.loss, 1e-5 * want.loss);
     const auto got = by_tensor(w, w.gradients);
@@ -129,19 +129,20 @@ TEST(Transformer, TokensWithTheirSuccessorsAsLabels) {
 }
 
 TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
-  for (const auto& [tied, recompute] :
-       {std::pair(false, config::Recompute::none), std::pair(true, config::Recompute::none),
-        std::pair(false, config::Recompute::selective), std::pair(true, config::Recompute::full)}) {
+  for (const auto& [tied, mode] : {std::pair(false, config::ActivationCheckpointing::none),
+                                   std::pair(true, config::ActivationCheckpointing::none),
+                                   std::pair(false, config::ActivationCheckpointing::selective),
+                                   std::pair(true, config::ActivationCheckpointing::full)}) {
     const auto shape = micro(tied);
     MemoryWeights w(shape, 1);
-    Stand stand(shape, options_of(1, 4, DType::fp32, recompute));
+    Stand stand(shape, options_of(1, 4, DType::fp32, mode));
     std::string progress;
     stand.transformer.on_progress([&](model::Phase phase, int unit) {
       progress += phase == model::Phase::forward ? "f" : "b";
       progress += std::to_string(unit);
     });
     const Tokens tokens = {1, 2, 3, 4, 5};
-    stand.transformer.leaf(w, tokens);
+    stand.transformer.forward_backward(w, tokens);
     EXPECT_EQ(w.calls, tied ? "a0r0a1r1a2r2a0a3g3r3r0a2g2r2a1g1r1g0" : "a0r0a1r1a2r2a3g3r3a2g2r2a1g1r1g0");
     EXPECT_EQ(progress, "f0f1f2f3b3b2b1b0");
     w.calls.clear();
@@ -151,20 +152,20 @@ TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
   }
 }
 
-TEST(Transformer, AllocatesNothingAfterItsFirstLeaf) {
+TEST(Transformer, AllocatesNothingAfterItsFirstMicroBatch) {
   const auto shape = micro_qwen();
   const Tokens tokens(16, 3);
   const TestBatch b = make_batch(shape, 2, 7, true);
   for (const DType type : {DType::fp32, DType::bf16})
-    for (const auto recompute : {config::Recompute::none, config::Recompute::full}) {
+    for (const auto mode : {config::ActivationCheckpointing::none, config::ActivationCheckpointing::full}) {
       MemoryWeights w(shape, 1, type);
       PlainWeights plain(w);  // MemoryWeights keeps a diary
-      Stand stand(shape, options_of(2, 7, type, recompute));
-      stand.transformer.leaf(plain, tokens);
+      Stand stand(shape, options_of(2, 7, type, mode));
+      stand.transformer.forward_backward(plain, tokens);
       EXPECT_EQ(stand.arena.used_bytes(), stand.arena.planned_bytes());
       const long before = allocations;
-      stand.transformer.leaf(plain, b.batch());
-      stand.transformer.leaf(plain, tokens);
+      stand.transformer.forward_backward(plain, b.batch());
+      stand.transformer.forward_backward(plain, tokens);
       evaluation_of(stand.transformer, plain, tokens);
       EXPECT_EQ(allocations, before) << name_of(type);
     }
@@ -178,7 +179,7 @@ TEST(Transformer, AFrozenTensorChangesNoOtherGradient) {
     shape.qkv_bias = true;
     const TestBatch b = make_batch(shape, 2, 7, true);
     MemoryWeights free = lively(shape);
-    Stand stand(shape, options_of(2, 7, DType::fp32, config::Recompute::selective));
+    Stand stand(shape, options_of(2, 7, DType::fp32, config::ActivationCheckpointing::selective));
     const auto loss = loss_of(stand.transformer, free, b.batch()).sum;
     const int count = static_cast<int>(free.stored.size());
     for (int which = 0; which <= count; ++which) {
@@ -201,13 +202,13 @@ TEST(Transformer, NamesATokenOutsideTheVocabulary) {
   MemoryWeights w(shape, 1);
   Stand stand(shape, options_of(1, 3));
   try {
-    stand.transformer.leaf(w, Tokens{1, 2, 11, 3});
+    stand.transformer.forward_backward(w, Tokens{1, 2, 11, 3});
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.exit(), Exit::usage);
     EXPECT_EQ(e.problem(), "token 11 is outside the model's vocabulary of 11");
   }
-  EXPECT_THROW(stand.transformer.leaf(w, Tokens{1, 2}), std::logic_error);
+  EXPECT_THROW(stand.transformer.forward_backward(w, Tokens{1, 2}), std::logic_error);
 }
 
 TEST(Transformer, BitsDoNotDependOnThreads) {

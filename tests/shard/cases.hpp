@@ -5,14 +5,15 @@
 namespace holdfast::shard {
 
 struct Sum {
-  int leaves, lanes;
+  int micro_batches, lanes;
 };
 
 /// Returns how many fit the world.
 inline int every_strategy(Bench& bench, std::initializer_list<Sum> sums) {
   int tried = 0;
-  for (const auto [leaves, lanes] : sums)
-    for (const Choice choice : bench.choices()) tried += bench.run(choice, {}, leaves, lanes, leaves == 36);
+  for (const auto [micro_batches, lanes] : sums)
+    for (const Choice choice : bench.choices())
+      tried += bench.run(choice, {}, micro_batches, lanes, micro_batches == 36);
   return tried;
 }
 

@@ -19,12 +19,13 @@ class Lonely final : public comm::Communicator, tensor::Timeline {
   comm::Event all_gather(std::span<const comm::Extent>, const comm::Event&) override {
     return event("gather");
   }
-  comm::Event fold_leaves(std::span<const comm::Extent>, comm::Folder&, const comm::Event&) override {
-    return event("leaves");
+  comm::Event ordered_reduce_scatter(std::span<const comm::Extent>, comm::OrderedReducer&,
+                                     const comm::Event&) override {
+    return event("gradients");
   }
-  comm::Event exchange_nodes(std::span<const comm::Extent>, std::int64_t, std::span<const int>, comm::Folder&,
-                             const comm::Event&) override {
-    return event("nodes");
+  comm::Event exchange_partial_sums(std::span<const comm::Extent>, std::int64_t, std::span<const int>,
+                                    comm::OrderedReducer&, const comm::Event&) override {
+    return event("partial sums");
   }
   void all_reduce(std::span<std::uint64_t>, comm::Scalar) override {}
   void broadcast(std::span<std::byte>, int) override {}
@@ -53,7 +54,7 @@ struct Failing {
     symmetric.commit();
     own.commit();
   }
-  void leaf() {
+  void micro_batch() {
     for (int unit = layout.layers + 1; unit >= 0; --unit) {
       for (int stored : layout.unit_stored[static_cast<std::size_t>(unit)]) weights.gradient(stored);
       weights.reduce(unit);
@@ -82,7 +83,7 @@ TEST(Failure, OfAPublishIsThrownByTheGatherThatNeedsIt) {
 }
 
 TEST(Failure, OfAFoldIsThrownByWhoeverNeedsTheBuffer) {
-  Failing run("leaves");
+  Failing run("gradients");
   run.weights.publish();
   run.weights.begin_step();
   run.weights.reduce(4);
@@ -91,10 +92,10 @@ TEST(Failure, OfAFoldIsThrownByWhoeverNeedsTheBuffer) {
 }
 
 TEST(Failure, OfAnExchangeIsThrownAtTheEndOfTheStep) {
-  Failing run("nodes");
+  Failing run("partial sums");
   run.weights.publish();
   run.weights.begin_step();
-  EXPECT_NO_THROW(run.leaf());
+  EXPECT_NO_THROW(run.micro_batch());
   EXPECT_THROW(run.weights.finish_step(), Error);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// A run without a model: weights and leaf gradients are pure functions of (step, leaf, tensor, element), so
-// that everything a rank gathers and sums can be compared, bit for bit, with what one loop computes. Sizes
-// are odd, gradients cover 44 binades, and some are -0 in every leaf.
+// A run without a model: weights and micro-batch gradients are pure functions of (step, micro-batch, tensor,
+// element), so that everything a rank gathers and sums can be compared, bit for bit, with what one loop
+// computes. Sizes are odd, gradients cover 44 binades, and some are -0 in every micro-batch.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -37,8 +37,8 @@ inline float number(std::uint64_t stream, std::int64_t element) {
 inline float parameter(int step, std::size_t tensor, std::int64_t element) {
   return number(1'000'000 + static_cast<std::uint64_t>(step) * 1000 + tensor, element);
 }
-inline float leaf_gradient(int step, int leaf, std::size_t tensor, std::int64_t element) {
-  return number(static_cast<std::uint64_t>((step * 1000 + leaf) * 100) + tensor, element);
+inline float micro_batch_gradient(int step, int micro_batch, std::size_t tensor, std::int64_t element) {
+  return number(static_cast<std::uint64_t>((step * 1000 + micro_batch) * 100) + tensor, element);
 }
 /// As it is stored in `type`.
 inline float stored_as(tensor::DType type, float x) {
@@ -50,40 +50,40 @@ inline bool same_bits(float a, float b) {
 
 /// The canonical sum of one element, written as the rules read: lanes from left to right, then equal
 /// neighbours as a binary counter, the rest from right to left.
-inline float canonical_sum(int step, int leaves, int lanes, tensor::DType reduce, std::size_t tensor,
+inline float canonical_sum(int step, int micro_batches, int lanes, tensor::DType reduce, std::size_t tensor,
                            std::int64_t element) {
-  struct Node {
+  struct Sum {
     int lanes;
     float value;
   };
-  std::vector<Node> nodes;
-  for (int lane = 0, leaf = 0; lane < lanes; ++lane) {
-    float sum = stored_as(reduce, leaf_gradient(step, leaf++, tensor, element));
-    for (int i = 1; i < leaves / lanes; ++i)
-      sum += stored_as(reduce, leaf_gradient(step, leaf++, tensor, element));
-    nodes.push_back({1, sum});
-    while (nodes.size() > 1 && nodes[nodes.size() - 2].lanes == nodes.back().lanes) {
-      const Node right = nodes.back();
-      nodes.pop_back();
-      nodes.back() = {2 * right.lanes, nodes.back().value + right.value};
+  std::vector<Sum> sums;
+  for (int lane = 0, micro_batch = 0; lane < lanes; ++lane) {
+    float sum = stored_as(reduce, micro_batch_gradient(step, micro_batch++, tensor, element));
+    for (int i = 1; i < micro_batches / lanes; ++i)
+      sum += stored_as(reduce, micro_batch_gradient(step, micro_batch++, tensor, element));
+    sums.push_back({1, sum});
+    while (sums.size() > 1 && sums[sums.size() - 2].lanes == sums.back().lanes) {
+      const Sum right = sums.back();
+      sums.pop_back();
+      sums.back() = {2 * right.lanes, sums.back().value + right.value};
     }
   }
-  float sum = nodes.back().value;
-  for (std::size_t i = nodes.size() - 1; i-- > 0;) sum = nodes[i].value + sum;
+  float sum = sums.back().value;
+  for (std::size_t i = sums.size() - 1; i-- > 0;) sum = sums[i].value + sum;
   return sum;
 }
 
 /// One rank's shards and everything they need.
 struct Rank {
-  Rank(const config::ModelShape& shape, const Mesh& mesh, const Policy& chosen, int leaves_per_step,
+  Rank(const config::ModelShape& shape, const Mesh& mesh, const Policy& chosen, int micro_batches_per_step,
        int lane_count, const Groups& made, std::span<std::byte> symmetric_memory)
       : layout(layout_of(shape, mesh)),
         policy(chosen),
-        leaves(leaves_per_step),
+        micro_batches(micro_batches_per_step),
         lane_number(lane_count),
-        lanes(leaves, lane_number, mesh.replicas, mesh.group),
+        lanes(micro_batches, lane_number, mesh.replicas, mesh.group),
         groups(made),
-        weights(layout, lanes, policy, {groups, *kernels, *fold_kernels, stream, symmetric, own}) {
+        weights(layout, lanes, policy, {groups, *kernels, *reduce_kernels, stream, symmetric, own}) {
     // What a run finds zeroed is anything but zero here.
     std::memset(symmetric_memory.data(), 0xff, symmetric_memory.size());
     symmetric.commit(symmetric_memory);
@@ -106,22 +106,22 @@ struct Rank {
     weights.begin_step();
     for (int i = 0; i < lanes.micro_steps(replica); ++i) {
       weights.begin_micro_step(i);
-      const int leaf = lanes.leaf(replica, i, layout.mesh.member());
+      const int micro_batch = lanes.micro_batch(replica, i, layout.mesh.member());
       wrong += forward(number);
       if (layout.tied) weights.acquire(0);
       wrong += use(head, number);
-      if (layout.tied) write_gradients(0, number, leaf + 1);  // begun here, completed at the end
-      write_gradients(head, number, leaf);
+      if (layout.tied) write_gradients(0, number, micro_batch + 1);  // begun here, completed at the end
+      write_gradients(head, number, micro_batch);
       weights.reduce(head);
       weights.release(head);
       if (layout.tied) weights.release(0);
       for (int unit = layout.layers; unit >= 1; --unit) {
         wrong += use(unit, number);
-        write_gradients(unit, number, leaf);
+        write_gradients(unit, number, micro_batch);
         weights.reduce(unit);
         weights.release(unit);
       }
-      write_gradients(0, number, leaf);
+      write_gradients(0, number, micro_batch);
       weights.reduce(0);
     }
     weights.finish_step();
@@ -143,9 +143,9 @@ struct Rank {
     for (std::size_t t = 0; t < layout.slices.size(); ++t) {
       const StoredSlice& s = layout.slices[t];
       for (std::int64_t i = 0; i < s.optimized.count; ++i)
-        wrong +=
-            !same_bits(weights.gradients()[s.optimizer_offset + i],
-                       canonical_sum(number, leaves, lane_number, policy.reduce, t, s.optimized.first + i));
+        wrong += !same_bits(
+            weights.gradients()[s.optimizer_offset + i],
+            canonical_sum(number, micro_batches, lane_number, policy.reduce, t, s.optimized.first + i));
     }
     return wrong;
   }
@@ -174,23 +174,23 @@ struct Rank {
     }
     return wrong;
   }
-  void write_gradients(int unit, int step, int leaf) {
+  void write_gradients(int unit, int step, int micro_batch) {
     for (std::size_t t = 0; t < layout.slices.size(); ++t) {
       if (layout.slices[t].unit != unit) continue;
       float* gradient = weights.gradient(static_cast<int>(t));
       for (std::int64_t e = 0; e < layout.slices[t].elements; ++e)
-        gradient[e] = leaf_gradient(step, leaf, t, e);
+        gradient[e] = micro_batch_gradient(step, micro_batch, t, e);
     }
   }
 
  public:
   Layout layout;
   Policy policy;
-  int leaves, lane_number;
+  int micro_batches, lane_number;
   LanePlan lanes;
   const Groups& groups;
   std::unique_ptr<kernels::Kernels> kernels = kernels::make_cpu_kernels(1),
-                                    fold_kernels = kernels::make_cpu_kernels(1);
+                                    reduce_kernels = kernels::make_cpu_kernels(1);
   tensor::InlineStream stream;
   tensor::Arena symmetric{"symmetric memory"}, own{"own memory"};
   ShardedWeights weights;
@@ -211,9 +211,9 @@ inline std::vector<Choice> choices_for(int world) {
   return out;
 }
 
-inline bool fits(int leaves, int lanes, const Mesh& mesh) {
+inline bool fits(int micro_batches, int lanes, const Mesh& mesh) {
   try {
-    LanePlan(leaves, lanes, mesh.replicas, mesh.group);
+    LanePlan(micro_batches, lanes, mesh.replicas, mesh.group);
     return true;
   } catch (const Error&) {
     return false;
@@ -243,22 +243,23 @@ class Bench {
   std::span<std::byte> memory() const { return memory_; }
 
   /// Two steps, an evaluation between them, and everything that must hold. False: does not fit this world.
-  bool run(Choice choice, Policy policy, int leaves, int lanes, bool tied = false) {
+  bool run(Choice choice, Policy policy, int micro_batches, int lanes, bool tied = false) {
     const Mesh mesh = mesh_for(choice);
-    if (!fits(leaves, lanes, mesh)) return false;
+    if (!fits(micro_batches, lanes, mesh)) return false;
     const auto shape = odd_shape(tied);
     if (choice.strategy == config::Strategy::shard_grad_op)
       policy.kept.assign(static_cast<std::size_t>(shape.layers), true);
     SCOPED_TRACE(fmt::format(
-        "rank {} of {}, strategy {} group {} types {}/{} prefetch {}/{} limit {} kept {} across {} leaves {} "
+        "rank {} of {}, strategy {} group {} types {}/{} prefetch {}/{} limit {} kept {} across {} "
+        "micro-batches {} "
         "lanes {} "
         "tied {}",
         world_.rank(), world_.size(), static_cast<int>(choice.strategy), choice.group,
         name_of(policy.parameters), name_of(policy.reduce), policy.prefetch_forward, policy.prefetch_backward,
         policy.gathered_limit, std::count(policy.kept.begin(), policy.kept.end(), true),
-        policy.keep_across_micro_steps, leaves, lanes, tied));
+        policy.keep_across_micro_steps, micro_batches, lanes, tied));
     const Groups& groups = groups_for(mesh);
-    Rank here(shape, mesh, policy, leaves, lanes, groups, memory_);
+    Rank here(shape, mesh, policy, micro_batches, lanes, groups, memory_);
     EXPECT_EQ(here.step(0), 0) << "weights";
     EXPECT_EQ(here.wrong_sums(0), 0) << "sums";
     EXPECT_EQ(here.evaluate(1), 0) << "weights of an evaluation";
@@ -271,8 +272,10 @@ class Bench {
 
     const WirePlan plan = wire_plan(here.layout, here.lanes, policy);
     EXPECT_EQ(after.all_gather - before.all_gather, plan.gathers.all_gather + plan.replicas.all_gather);
-    EXPECT_EQ(after.fold_leaves - before.fold_leaves, plan.reductions.fold_leaves);
-    EXPECT_EQ(after.exchange_nodes - before.exchange_nodes, plan.replicas.exchange_nodes);
+    EXPECT_EQ(after.ordered_reduce_scatter - before.ordered_reduce_scatter,
+              plan.reductions.ordered_reduce_scatter);
+    EXPECT_EQ(after.exchange_partial_sums - before.exchange_partial_sums,
+              plan.replicas.exchange_partial_sums);
 
     const MemoryPlan bytes = memory_plan(here.layout, here.lanes, policy);
     EXPECT_EQ(here.symmetric.planned_bytes(), bytes.symmetric_bytes());
@@ -288,8 +291,9 @@ class Bench {
     comm::Wire sum;
     for (auto* group : {all.gathers.get(), all.reductions.get(), all.replicas.get()}) {
       group->barrier();
-      sum.all_gather += group->wire().all_gather, sum.fold_leaves += group->wire().fold_leaves;
-      sum.exchange_nodes += group->wire().exchange_nodes;
+      sum.all_gather += group->wire().all_gather,
+          sum.ordered_reduce_scatter += group->wire().ordered_reduce_scatter;
+      sum.exchange_partial_sums += group->wire().exchange_partial_sums;
     }
     return sum;
   }

@@ -17,7 +17,7 @@ config::ModelShape llama2_7b() {
   return m;
 }
 /// N and the parameters that are gathered a second time, for the backward pass: neither the embedding, which
-/// it does not need, nor what the forward pass has left in the rooms: the head and the last blocks.
+/// it does not need, nor what the forward pass has left in the buffers: the head and the last blocks.
 struct Sizes {
   double all = 0, again = 0;
 };
@@ -26,7 +26,7 @@ Sizes sizes_of(const config::ModelShape& m, const Policy& policy) {
   for (const auto& t : config::tensors_of(m)) {
     const auto n = static_cast<double>(t.elements());
     out.all += n;
-    const int ring = rooms_of(m.layers, policy).ring;
+    const int ring = gather_buffers_of(m.layers, policy).ring;
     if (t.unit > 0 && t.unit <= m.layers - ring) out.again += n;
   }
   return out;
@@ -37,13 +37,13 @@ constexpr double within = 0.01;  // of the formula
 
 /// Bytes that the ranks of one node send on average: the formulas are per GPU, and slices end unevenly.
 template <class Count>
-double mean_over_node(Strategy strategy, int replicas, const Policy& policy, int leaves_per_rank,
+double mean_over_node(Strategy strategy, int replicas, const Policy& policy, int micro_batches_per_rank,
                       Count count) {
   double sum = 0;
   const int world = S * replicas;
   for (int rank = 0; rank < S; ++rank) {
     const Layout layout = layout_of(llama2_7b(), mesh_of(strategy, S, S, world, rank));
-    const LanePlan lanes(world * leaves_per_rank, layout.mesh.replicas, layout.mesh.replicas,
+    const LanePlan lanes(world * micro_batches_per_rank, layout.mesh.replicas, layout.mesh.replicas,
                          layout.mesh.group);
     sum += static_cast<double>(count(wire_plan(layout, lanes, policy)));
   }
@@ -77,7 +77,7 @@ TEST(WirePlan, AgreesWithTheFormulasForLlama2OfSevenBillion) {
                                                       [](const WirePlan&w) { return w.gathers.total(); });
     EXPECT_LT(once_where_it_stays, twice);
     EXPECT_GT(once_where_it_stays, 0.94 * twice);
-    // Replicas exchange tree nodes in fp32, once per step; then HYBRID gathers sums, HFSDP new parameters.
+    // Replicas exchange partial sums in fp32, once per step; then HYBRID gathers sums, HFSDP new parameters.
     expect_close(mean_over_node(Strategy::hybrid_shard, R, policy, k,
                                 [](const WirePlan& w) { return w.replicas.total(); }),
                  2 * (n / S) * nodes * outer);
@@ -101,12 +101,12 @@ TEST(WirePlan, AgreesWithTheFormulasForLlama2OfSevenBillion) {
 
 TEST(WirePlan, MicroStepsRepeatTheShardGroupsWorkAndNotTheReplicas) {
   const Policy policy;
-  auto plan = [&](int leaves) {
+  auto plan = [&](int micro_batches) {
     const Layout layout = layout_of(llama2_7b(), mesh_of(Strategy::hybrid_shard, 2, 2, 4, 1));
-    return wire_plan(layout, LanePlan(leaves, 2, 2, 2), policy);
+    return wire_plan(layout, LanePlan(micro_batches, 2, 2, 2), policy);
   };
   const WirePlan one = plan(4), three = plan(12);
-  EXPECT_EQ(three.reductions.fold_leaves, 3 * one.reductions.fold_leaves);
+  EXPECT_EQ(three.reductions.ordered_reduce_scatter, 3 * one.reductions.ordered_reduce_scatter);
   EXPECT_EQ(three.replicas, one.replicas);
   EXPECT_LT(three.gathers.all_gather, 3 * one.gathers.all_gather) << "embedding and head are gathered once";
 }
@@ -137,8 +137,8 @@ TEST(MemoryPlan, IsWhatTheStrategiesPromise) {
   EXPECT_NEAR(static_cast<double>(full.parameters), 4 * n / (S * R), 4 * n / (S * R) * within);
   EXPECT_NEAR(static_cast<double>(full.accumulators), 4 * n / (S * R), 4 * n / (S * R) * within);
   EXPECT_NEAR(static_cast<double>(none.published), 2 * n, 2 * n * within);
-  EXPECT_TRUE(none.rooms.empty());
-  EXPECT_EQ(hybrid.rooms.size(), 4u) << "embedding, head, and two for the blocks";
+  EXPECT_TRUE(none.gather_buffers.empty());
+  EXPECT_EQ(hybrid.gather_buffers.size(), 4u) << "embedding, head, and two for the blocks";
   EXPECT_EQ(hybrid.published, 0);
 }
 

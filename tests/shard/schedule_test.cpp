@@ -1,5 +1,5 @@
-// A schedule is replayed by hand: every use finds its unit, no room is taken from a unit that is in use, and
-// never more is gathered ahead than the policy allows.
+// A schedule is replayed by hand: every use finds its unit, no buffer is taken from a unit that is in use,
+// and never more is gathered ahead than the policy allows.
 #include "src/shard/schedule.hpp"
 
 #include <gtest/gtest.h>
@@ -24,24 +24,24 @@ struct Replay {
 };
 
 /// Walks the schedule as a rank does; checks what must hold at every moment.
-Replay replay(const Schedule& schedule, const Rooms& rooms) {
+Replay replay(const Schedule& schedule, const GatherBuffers& buffers) {
   Replay out;
-  std::vector<int> in_room(static_cast<std::size_t>(rooms.count), -1);
+  std::vector<int> in_buffer(static_cast<std::size_t>(buffers.count), -1);
   std::vector<int> waiting;  // first uses of gathers not yet used
   std::size_t next = 0;
   for (int now = -1; now < static_cast<int>(schedule.uses.size()); ++now) {
     for (; next < schedule.gathers.size() && schedule.gathers[next].at == now; ++next) {
       const Gather& g = schedule.gathers[next];
       EXPECT_GE(g.use, now);
-      const int own = rooms.of_unit[static_cast<std::size_t>(g.unit)];
+      const int own = buffers.of_unit[static_cast<std::size_t>(g.unit)];
       if (own >= 0)
-        EXPECT_EQ(g.room, own);
+        EXPECT_EQ(g.buffer, own);
       else
-        EXPECT_TRUE(rooms.in_ring(g.room));
+        EXPECT_TRUE(buffers.in_ring(g.buffer));
       for (int use = std::max(now, 0); use < g.use; ++use)  // whoever is needed before stays where it is
-        EXPECT_NE(schedule.uses[static_cast<std::size_t>(use)].room, g.room)
-            << "use " << use << " loses its room";
-      in_room[static_cast<std::size_t>(g.room)] = g.unit;
+        EXPECT_NE(schedule.uses[static_cast<std::size_t>(use)].buffer, g.buffer)
+            << "use " << use << " loses its buffer";
+      in_buffer[static_cast<std::size_t>(g.buffer)] = g.unit;
       ++out.gathers, ++out.of_unit[g.unit];
       if (g.use > now) waiting.push_back(g.use);
       out.most_ahead = std::max(out.most_ahead, g.use - now);
@@ -50,7 +50,7 @@ Replay replay(const Schedule& schedule, const Rooms& rooms) {
     out.most_waiting = std::max(out.most_waiting, static_cast<int>(waiting.size()));
     if (now < 0) continue;
     const Use& use = schedule.uses[static_cast<std::size_t>(now)];
-    EXPECT_EQ(in_room[static_cast<std::size_t>(use.room)], use.unit) << "use " << now;
+    EXPECT_EQ(in_buffer[static_cast<std::size_t>(use.buffer)], use.unit) << "use " << now;
   }
   EXPECT_EQ(next, schedule.gathers.size()) << "a gather that nobody enqueues";
   EXPECT_TRUE(waiting.empty()) << "a gather that nobody uses";
@@ -58,8 +58,8 @@ Replay replay(const Schedule& schedule, const Rooms& rooms) {
 }
 
 Replay replay(int layers, bool tied, int micro_steps, const Policy& policy, bool backward = true) {
-  const Rooms rooms = rooms_of(layers, policy);
-  return replay(schedule_of(uses_of(layers, tied, micro_steps, backward), rooms, policy), rooms);
+  const GatherBuffers buffers = gather_buffers_of(layers, policy);
+  return replay(schedule_of(uses_of(layers, tied, micro_steps, backward), buffers, policy), buffers);
 }
 
 TEST(Schedule, UsesAreThoseOfTheModel) {
@@ -86,20 +86,20 @@ TEST(Schedule, EveryUseFindsItsUnitWhateverThePolicy) {
                 const int depth = std::max(forward, backward);
                 EXPECT_LE(seen.most_ahead, std::max(depth, 1));
                 EXPECT_LE(seen.most_waiting, limit > 0 ? std::min(limit, depth) : depth);
-                EXPECT_EQ(seen.of_unit.at(0), 1) << "the embedding has a room of its own";
+                EXPECT_EQ(seen.of_unit.at(0), 1) << "the embedding has a buffer of its own";
                 EXPECT_EQ(seen.of_unit.at(layers + 1), 1);
               }
 }
 
 TEST(Schedule, WithoutPrefetchEveryGatherIsForTheUseThatAsks) {
   const Policy policy = policy_with(0, 0);
-  const Rooms rooms = rooms_of(4, policy);
-  EXPECT_EQ(rooms.ring, 1);
-  const Schedule schedule = schedule_of(uses_of(4, false, 2), rooms, policy);
+  const GatherBuffers buffers = gather_buffers_of(4, policy);
+  EXPECT_EQ(buffers.ring, 1);
+  const Schedule schedule = schedule_of(uses_of(4, false, 2), buffers, policy);
   for (const Gather& g : schedule.gathers) EXPECT_EQ(g.at, g.use);
   // Forward 1..4, backward 3..1 (4 is still there), and the same again but for 1, where the backward pass
   // ends.
-  EXPECT_EQ(replay(schedule, rooms).gathers, 2 + 7 + 6);
+  EXPECT_EQ(replay(schedule, buffers).gathers, 2 + 7 + 6);
 }
 
 TEST(Schedule, PrefetchStartsBeforeTheFirstUseAndCrossesMicroSteps) {
@@ -110,14 +110,14 @@ TEST(Schedule, PrefetchStartsBeforeTheFirstUseAndCrossesMicroSteps) {
     });
   };
   const Policy policy = policy_with(3, 3);
-  const Schedule schedule = schedule_of(uses_of(6, false, 2), rooms_of(6, policy), policy);
+  const Schedule schedule = schedule_of(uses_of(6, false, 2), gather_buffers_of(6, policy), policy);
   ASSERT_GE(schedule.gathers.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(schedule.gathers[i].at, -1);
   // Blocks 1 to 4 are still in the ring when the second micro-step begins: nothing is needed so early.
   EXPECT_FALSE(crosses(schedule));
   // Block 2, kept and to be gathered anew, is free while block 1 goes backward.
   const Policy kept = policy_with(3, 3, 0, {false, true, false, false, false, false});
-  EXPECT_TRUE(crosses(schedule_of(uses_of(6, false, 2), rooms_of(6, kept), kept)));
+  EXPECT_TRUE(crosses(schedule_of(uses_of(6, false, 2), gather_buffers_of(6, kept), kept)));
 }
 
 TEST(Schedule, KeptBlocksAreGatheredOncePerMicroStepOrOncePerStep) {
@@ -143,9 +143,9 @@ TEST(Schedule, TheLimitCountsUnitsGatheredButNotYetUsed) {
   EXPECT_EQ(replay(8, false, 1, policy_with(3, 3)).most_waiting, 3);
   EXPECT_EQ(replay(8, false, 1, policy_with(3, 3, 2)).most_waiting, 2);
   EXPECT_EQ(replay(8, false, 1, policy_with(3, 3, 1)).most_waiting, 1);
-  EXPECT_EQ(rooms_of(8, policy_with(3, 3, 1)).ring, 2);
-  EXPECT_EQ(rooms_of(8, policy_with(3, 1)).ring, 4);
-  EXPECT_EQ(rooms_of(2, policy_with(16, 16)).ring, 2) << "never more rooms than blocks";
+  EXPECT_EQ(gather_buffers_of(8, policy_with(3, 3, 1)).ring, 2);
+  EXPECT_EQ(gather_buffers_of(8, policy_with(3, 1)).ring, 4);
+  EXPECT_EQ(gather_buffers_of(2, policy_with(16, 16)).ring, 2) << "never more buffers than blocks";
 }
 
 TEST(Schedule, EvaluationGathersEachUnitOnce) {

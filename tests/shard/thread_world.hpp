@@ -37,14 +37,14 @@ class ThreadWorld {
   }
 
  private:
-  enum class Kind { gather, leaves, nodes };
+  enum class Kind { gather, gradients, partial_sums };
   struct Operation {
     Kind kind{};
     std::uint64_t ticket = 0;
     std::vector<comm::Extent> tensors;
-    std::int64_t node_stride = 0;
+    std::int64_t array_stride = 0;
     std::vector<int> arrays_of;
-    comm::Folder* folder = nullptr;
+    comm::OrderedReducer* reducer = nullptr;
     comm::Event after;
   };
   /// What the members of a group know of each other.
@@ -131,30 +131,30 @@ class ThreadWorld {
         wire_.all_gather += part_of(t, rank_).second * tensor::bytes_of(t.type) * (size() - 1);
       return enqueue({Kind::gather, 0, {tensors.begin(), tensors.end()}, 0, {}, nullptr, after});
     }
-    comm::Event fold_leaves(std::span<const comm::Extent> tensors, comm::Folder& folder,
-                            const comm::Event& after) override {
+    comm::Event ordered_reduce_scatter(std::span<const comm::Extent> tensors, comm::OrderedReducer& reducer,
+                                       const comm::Event& after) override {
       for (const auto& t : tensors)
-        wire_.fold_leaves += (t.elements - part_of(t, rank_).second) * tensor::bytes_of(t.type);
-      return enqueue({Kind::leaves,
+        wire_.ordered_reduce_scatter += (t.elements - part_of(t, rank_).second) * tensor::bytes_of(t.type);
+      return enqueue({Kind::gradients,
                       0,
                       {tensors.begin(), tensors.end()},
                       0,
                       std::vector<int>(static_cast<std::size_t>(size()), 1),
-                      &folder,
+                      &reducer,
                       after});
     }
-    comm::Event exchange_nodes(std::span<const comm::Extent> tensors, std::int64_t node_stride,
-                               std::span<const int> nodes_of, comm::Folder& folder,
-                               const comm::Event& after) override {
+    comm::Event exchange_partial_sums(std::span<const comm::Extent> tensors, std::int64_t array_stride,
+                                      std::span<const int> sums_of, comm::OrderedReducer& reducer,
+                                      const comm::Event& after) override {
       for (const auto& t : tensors)
-        wire_.exchange_nodes +=
-            (t.elements - part_of(t, rank_).second) * 4 * nodes_of[static_cast<std::size_t>(rank_)];
-      return enqueue({Kind::nodes,
+        wire_.exchange_partial_sums +=
+            (t.elements - part_of(t, rank_).second) * 4 * sums_of[static_cast<std::size_t>(rank_)];
+      return enqueue({Kind::partial_sums,
                       0,
                       {tensors.begin(), tensors.end()},
-                      node_stride,
-                      {nodes_of.begin(), nodes_of.end()},
-                      &folder,
+                      array_stride,
+                      {sums_of.begin(), sums_of.end()},
+                      &reducer,
                       after});
     }
     void all_reduce(std::span<std::uint64_t>, comm::Scalar) override { expects(false, "not used here"); }
@@ -261,8 +261,8 @@ class ThreadWorld {
           tensor::InlineStream inline_stream;
           for (int member = 0; member < size(); ++member)
             for (int k = 0; k < op.arrays_of[static_cast<std::size_t>(member)]; ++k)
-              sources.push_back(of(op, member, t) + (begin + at + k * op.node_stride) * bytes);
-          op.folder->fold(inline_stream, static_cast<int>(t), at, count, sources);
+              sources.push_back(of(op, member, t) + (begin + at + k * op.array_stride) * bytes);
+          op.reducer->reduce(inline_stream, static_cast<int>(t), at, count, sources);
         }
       }
     }

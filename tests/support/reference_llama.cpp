@@ -73,8 +73,8 @@ Var swiglu(Tape& t, Var gate, Var up) {
   return t.multiply(silu, up);
 }
 
-Leaf run_leaf(const Model& model, const Tokens& inputs, const Tokens& labels, const Places& places,
-              bool gradients) {
+MicroBatch run_micro_batch(const Model& model, const Tokens& inputs, const Tokens& labels,
+                           const Places& places, bool gradients) {
   const auto& shape = model.shape;
   Tape t;
   std::vector<Var> weights;
@@ -114,15 +114,15 @@ Leaf run_leaf(const Model& model, const Tokens& inputs, const Tokens& labels, co
   const Var loss =
       t.cross_entropy(t.matmul_transposed(normed, shape.tied_embeddings ? table : weight()), labels);
 
-  Leaf leaf;
-  leaf.loss = t.value(loss).v[0];
-  for (const auto label : labels) leaf.valid += label >= 0 ? 1 : 0;
-  if (!gradients) return leaf;
+  MicroBatch micro_batch;
+  micro_batch.loss = t.value(loss).v[0];
+  for (const auto label : labels) micro_batch.valid += label >= 0 ? 1 : 0;
+  if (!gradients) return micro_batch;
   Array one(1, 1);
   one.v[0] = 1;
   t.backward(loss, one);
-  for (const Var w : weights) leaf.gradients.push_back(t.gradient(w));
-  return leaf;
+  for (const Var w : weights) micro_batch.gradients.push_back(t.gradient(w));
+  return micro_batch;
 }
 
 double learning_rate(const Optimizer& o, int step) {
@@ -135,13 +135,14 @@ Trainer::Trainer(Model model, Optimizer optimizer) : model_(std::move(model)), o
   for (const Array& w : model_.weights) m_.emplace_back(w.rows, w.cols), v_.emplace_back(w.rows, w.cols);
 }
 
-double Trainer::step(const std::vector<Leaf>& leaves) {
+double Trainer::step(const std::vector<MicroBatch>& micro_batches) {
   const auto specs = config::tensors_of(model_.shape);
   double loss = 0, valid = 0, squares = 0;
-  for (const Leaf& leaf : leaves) loss += leaf.loss, valid += static_cast<double>(leaf.valid);
+  for (const MicroBatch& micro_batch : micro_batches)
+    loss += micro_batch.loss, valid += static_cast<double>(micro_batch.valid);
   auto gradient = [&](std::size_t tensor, std::size_t i) {
     double sum = 0;
-    for (const Leaf& leaf : leaves) sum += leaf.gradients[tensor].v[i];
+    for (const MicroBatch& micro_batch : micro_batches) sum += micro_batch.gradients[tensor].v[i];
     return sum / valid;
   };
   for (std::size_t k = 0; k < m_.size(); ++k)

@@ -41,12 +41,13 @@ struct Model {
   config::ModelShape shape;
   std::vector<Array> weights;
 };
-struct Leaf {
+struct MicroBatch {
   double loss = 0;  ///< sum over valid labels
   std::int64_t valid = 0;
   std::vector<Array> gradients;  ///< of the sum; like Model::weights
 };
-Leaf run_leaf(const Model&, const Tokens& inputs, const Tokens& labels, const Places&, bool gradients);
+MicroBatch run_micro_batch(const Model&, const Tokens& inputs, const Tokens& labels, const Places&,
+                           bool gradients);
 
 struct Optimizer {
   double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1,
@@ -60,8 +61,8 @@ double learning_rate(const Optimizer&, int step);
 class Trainer {
  public:
   Trainer(Model model, Optimizer optimizer);
-  /// One update with the summed gradients of a step's leaves; returns the mean loss before it.
-  double step(const std::vector<Leaf>& leaves);
+  /// One update with the summed gradients of a step's micro-batches; returns the mean loss before it.
+  double step(const std::vector<MicroBatch>& micro_batches);
   const Model& model() const { return model_; }
   double norm() const { return norm_; }  ///< of the latest step's mean gradient, before clipping
 

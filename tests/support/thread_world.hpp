@@ -28,11 +28,12 @@ class ThreadWorld {
     int size() const override { return world_.size_; }
     std::span<std::byte> symmetric_memory(std::int64_t) override { never(); }
     comm::Event all_gather(std::span<const comm::Extent>, const comm::Event&) override { never(); }
-    comm::Event fold_leaves(std::span<const comm::Extent>, comm::Folder&, const comm::Event&) override {
+    comm::Event ordered_reduce_scatter(std::span<const comm::Extent>, comm::OrderedReducer&,
+                                       const comm::Event&) override {
       never();
     }
-    comm::Event exchange_nodes(std::span<const comm::Extent>, std::int64_t, std::span<const int>,
-                               comm::Folder&, const comm::Event&) override {
+    comm::Event exchange_partial_sums(std::span<const comm::Extent>, std::int64_t, std::span<const int>,
+                                      comm::OrderedReducer&, const comm::Event&) override {
       never();
     }
     void all_reduce(std::span<std::uint64_t> words, comm::Scalar how) override {

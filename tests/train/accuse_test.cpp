@@ -31,35 +31,35 @@ TEST(AccuseReplicas, OfTwoBothUnlessOneContradictsItself) {
       << "two against two";
 }
 
-TEST(AccuseLeaf, ARestoredStateIsTrustedUpToTheComparisonBeforeIt) {
-  EXPECT_EQ(vouched_by_leaf(0, 4), 0) << "nothing was computed";
-  EXPECT_EQ(vouched_by_leaf(3, 4), 0) << "none was compared yet";
-  EXPECT_EQ(vouched_by_leaf(4, 4), 3) << "step 4 was compared before it changed the state of step 3";
-  EXPECT_EQ(vouched_by_leaf(7, 4), 3);
-  EXPECT_EQ(vouched_by_leaf(8, 4), 7);
-  EXPECT_EQ(vouched_by_leaf(5, 1), 4);
-  EXPECT_EQ(vouched_by_leaf(5, 0), 5);
+TEST(AccuseMicroBatch, ARestoredStateIsTrustedUpToTheComparisonBeforeIt) {
+  EXPECT_EQ(vouched_by_micro_batch(0, 4), 0) << "nothing was computed";
+  EXPECT_EQ(vouched_by_micro_batch(3, 4), 0) << "none was compared yet";
+  EXPECT_EQ(vouched_by_micro_batch(4, 4), 3) << "step 4 was compared before it changed the state of step 3";
+  EXPECT_EQ(vouched_by_micro_batch(7, 4), 3);
+  EXPECT_EQ(vouched_by_micro_batch(8, 4), 7);
+  EXPECT_EQ(vouched_by_micro_batch(5, 1), 4);
+  EXPECT_EQ(vouched_by_micro_batch(5, 0), 5);
 }
 
-TEST(AccuseLeaf, WhoContradictsItselfElseWhomTheThirdOneContradicts) {
+TEST(AccuseMicroBatch, WhoContradictsItselfElseWhomTheThirdOneContradicts) {
   struct Row {
-    LeafHashes hashes;
+    MicroBatchHashes hashes;
     bool owner, other;
   };
   for (const Row& row : {Row{{1, 2, 2, 2, {}}, true, false}, Row{{1, 2, 1, 1, {}}, false, true},
                          Row{{1, 2, 3, 4, {}}, true, true}, Row{{1, 2, 1, 2, {}}, true, true},
                          Row{{1, 2, 1, 2, 1}, false, true}, Row{{1, 2, 1, 2, 2}, true, false},
                          Row{{1, 2, 1, 2, 3}, true, true}}) {
-    const LeafBlame blame = accuse_leaf(row.hashes);
+    const MicroBatchBlame blame = accuse_micro_batch(row.hashes);
     EXPECT_EQ(blame.owner, row.owner);
     EXPECT_EQ(blame.other, row.other);
   }
 }
 
-TEST(LeafDistance, LeadsToOtherNodes) {
-  EXPECT_EQ(leaf_distance(1, 1), 0);
-  EXPECT_EQ(leaf_distance(4, 4), 1);
-  EXPECT_EQ(leaf_distance(16, 8), 8);
+TEST(SecondDistance, LeadsToOtherNodes) {
+  EXPECT_EQ(second_distance(1, 1), 0);
+  EXPECT_EQ(second_distance(4, 4), 1);
+  EXPECT_EQ(second_distance(16, 8), 8);
   EXPECT_EQ(third_distance(16, 8), std::nullopt);
   EXPECT_EQ(third_distance(24, 8), 16);
 }

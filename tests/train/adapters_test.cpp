@@ -33,9 +33,9 @@ TEST_F(Adapters, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
     EXPECT_LT(losses(name).back(), losses(name).front() - 0.01) << "it should learn something";
     int run = 0;
     for (const auto& [world, sets] : std::vector<std::pair<int, Sets>>{
-             {2, {"shard.strategy=full_shard", "train.recompute=full"}},
-             {2, {"shard.strategy=no_shard", "train.recompute=selective"}},
-             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=attention"}},
+             {2, {"shard.strategy=full_shard", "train.activation_checkpointing=full"}},
+             {2, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}},
+             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=attention"}},
              {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
              {4, {"shard.strategy=shard_grad_op"}}}) {
       const std::string dir = name + std::to_string(run++);
@@ -64,7 +64,7 @@ TEST_F(Adapters, OnAQuantizedBaseAreTheSameInEveryWorld) {
     int run = 0;
     for (const auto& [world, more] : std::vector<std::pair<int, Sets>>{
              {2, {"shard.strategy=full_shard", "shard.keep_gathered=0"}},
-             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=full"}},
+             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=full"}},
              {2, {"shard.strategy=no_shard"}}}) {
       const std::string dir = base + std::to_string(run++);
       const Finished done = train(world, dir, with(more));

@@ -56,7 +56,7 @@ TEST_F(BadInput, TokensOfAnotherTokenizer) {
 }
 
 TEST_F(BadInput, WorldsThatDoNotFit) {
-  refuses(3, {"shard.strategy=full_shard"}, "16 leaves");
+  refuses(3, {"shard.strategy=full_shard"}, "16 micro-batches");
   refuses(2, {"shard.strategy=no_shard", "train.lanes=1"}, "replicas");
   refuses(3, {"shard.strategy=hybrid_shard", "shard.group=2"}, "group");
 }
@@ -65,7 +65,8 @@ TEST_F(BadInput, AResumeWithOtherArithmeticUnlessItIsAskedFor) {
   ASSERT_EQ(train(1, "other", {"train.steps=5"}).status, 0);
   const Finished refused = train(1, "other", {"train.lanes=4"});
   EXPECT_EQ(refused.status, 2) << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("was \"16 leaves in 8 lanes\", now \"16 leaves in 4 lanes\""));
+  EXPECT_THAT(refused.err,
+              HasSubstr("was \"16 micro-batches in 8 lanes\", now \"16 micro-batches in 4 lanes\""));
   const Finished type = train(1, "other", {"precision.parameters=bf16"});
   EXPECT_EQ(type.status, 2) << type.err;
   EXPECT_THAT(type.err, HasSubstr("parameters bf16"));

@@ -8,7 +8,7 @@ namespace holdfast::train::testing {
 namespace {
 
 constexpr std::uint64_t this_run = 42;
-constexpr int slots = 2;
+constexpr int buffers = 2;
 
 config::ModelShape shape_of(int vocabulary) {
   config::ModelShape shape;
@@ -88,21 +88,21 @@ checkpoint::LocalFile DisruptedRun::open(int node, int of, bool copy, std::uint6
   fs::create_directories(folder(node).parent_path());
   auto identity = local_identity_of(local_run(of), of);
   if (run != 0) identity.run = run;
-  return {file(node, of, copy),      identity, slot_shape_of(local_run(of), of).bytes, slots, false,
+  return {file(node, of, copy),      identity, buffer_shape_of(local_run(of), of).bytes, buffers, false,
           local_run(of).record_bytes};
 }
 
-void DisruptedRun::snapshot(int node, int of, bool copy, int slot, std::int64_t step,
+void DisruptedRun::snapshot(int node, int of, bool copy, int buffer, std::int64_t step,
                             std::uint64_t run) const {
   checkpoint::LocalFile local = open(node, of, copy, run);
-  const checkpoint::State view = slot_view_of(local_run(of), of, local.slot(slot).data());
+  const checkpoint::State view = buffer_view_of(local_run(of), of, local.buffer(buffer).data());
   checkpoint::testing::Whole truth(tensors_, step);
   const checkpoint::State from = truth.view(spans_[static_cast<std::size_t>(of)]);
-  local.open(slot);
+  local.open(buffer);
   for (std::size_t i = 0; i < view.pieces.size(); ++i)
     std::memcpy(view.pieces[i].data, from.pieces[i].data,
                 static_cast<std::size_t>(checkpoint::bytes_of(view.pieces[i].span(), tensors_)));
-  local.seal(slot, {point(step), checkpoint::piece_digests(view)});
+  local.seal(buffer, {point(step), checkpoint::piece_digests(view)});
 }
 
 void DisruptedRun::save(std::int64_t step) const {
@@ -110,15 +110,17 @@ void DisruptedRun::save(std::int64_t step) const {
   checkpoint::testing::save(dir().checkpoints(), truth, step, {1, 1}, writers_, 10);
 }
 
-void DisruptedRun::flip(int node, int of, bool copy, int slot, int piece, std::uint64_t bit) const {
+void DisruptedRun::flip(int node, int of, bool copy, int buffer, int piece, std::uint64_t bit) const {
   const checkpoint::LocalFile local = open(node, of, copy);
-  const auto view = slot_view_of(local_run(of), of, local.slot(slot).data());
+  const auto view = buffer_view_of(local_run(of), of, local.buffer(buffer).data());
   const auto& p = view.pieces[static_cast<std::size_t>(piece)];
   bit %= 8 * static_cast<std::uint64_t>(checkpoint::bytes_of(p.span(), tensors_));
   static_cast<std::byte*>(p.data)[bit / 8] ^= std::byte{1} << (bit % 8);
 }
 
-void DisruptedRun::unseal(int node, int of, bool copy, int slot) const { open(node, of, copy).open(slot); }
+void DisruptedRun::unseal(int node, int of, bool copy, int buffer) const {
+  open(node, of, copy).open(buffer);
+}
 
 fs::path DisruptedRun::shard(std::int64_t step, int writer) const {
   return checkpoint::committed_path(dir().checkpoints(), step) / checkpoint::shard_file_name(writer);
@@ -164,7 +166,7 @@ RankAfter DisruptedRun::restart_rank(int rank, int node, const RestartOptions& o
   std::unique_ptr<LocalLevel> local;
   if (options.local)
     local = make_host_local_level(
-        {open(node, rank, false), run, rank, 1, [&](std::span<std::byte> slot) { live = slot; }});
+        {open(node, rank, false), run, rank, 1, [&](std::span<std::byte> buffer) { live = buffer; }});
   RestoreContext context{run, local.get()};
   if (options.network)
     context.open_exchange = [&]() -> std::unique_ptr<comm::PeerExchange> {
@@ -181,12 +183,12 @@ RankAfter DisruptedRun::restart_rank(int rank, int node, const RestartOptions& o
     after.holds_truth = holds(views.held, step);
     return after;
   }
-  for (int slot = 0; slot < local->file().slots(); ++slot)
-    if (local->file().slot(slot).data() == live.data()) after.slot = slot;
-  after.holds_truth = holds(local->view(after.slot), step);
-  const auto what = local->file().sealed(after.slot);
+  for (int buffer = 0; buffer < local->file().buffers(); ++buffer)
+    if (local->file().buffer(buffer).data() == live.data()) after.buffer = buffer;
+  after.holds_truth = holds(local->view(after.buffer), step);
+  const auto what = local->file().sealed(after.buffer);
   after.sealed = what && what->point == after.from.point &&
-                 what->digests == checkpoint::piece_digests(local->view(after.slot));
+                 what->digests == checkpoint::piece_digests(local->view(after.buffer));
   return after;
 }
 

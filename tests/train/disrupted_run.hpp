@@ -28,8 +28,8 @@ struct Cluster {
 struct RankAfter {
   RestoredFrom from;
   bool holds_truth = false;  ///< all its pieces are those of the step that it says
-  bool sealed = false;       ///< its live slot is a snapshot of that point
-  int slot = -1;             ///< its live slot; -1: no local level
+  bool sealed = false;       ///< its live buffer is a snapshot of that point
+  int buffer = -1;           ///< its live buffer; -1: no local level
 };
 
 struct RestartOptions {
@@ -57,12 +57,13 @@ class DisruptedRun {
   }
   std::int64_t state_bytes() const;
 
-  /// Seals the state of `step` in a slot of a file; `run`: identity of another run than this one, when given.
-  void snapshot(int node, int of, bool copy, int slot, std::int64_t step, std::uint64_t run = 0) const;
+  /// Seals the state of `step` in a buffer of a file; `run`: identity of another run than this one, when
+  /// given.
+  void snapshot(int node, int of, bool copy, int buffer, std::int64_t step, std::uint64_t run = 0) const;
   void save(std::int64_t step) const;
   /// One bit of a piece changes.
-  void flip(int node, int of, bool copy, int slot, int piece, std::uint64_t bit) const;
-  void unseal(int node, int of, bool copy, int slot) const;
+  void flip(int node, int of, bool copy, int buffer, int piece, std::uint64_t bit) const;
+  void unseal(int node, int of, bool copy, int buffer) const;
   /// One bit of the payload of a shard; false: it has none.
   bool flip_shard(std::int64_t step, int writer, std::uint64_t bit) const;
   fs::path shard(std::int64_t step, int writer) const;

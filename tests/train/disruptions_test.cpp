@@ -21,14 +21,14 @@ using testing::DisruptedRun;
 using testing::RestartOptions;
 namespace fs = std::filesystem;
 
-struct Slot {
+struct Buffer {
   std::int64_t step = -1;  ///< -1: nothing is sealed here
   std::set<int> bad;
 };
 struct File {
   int node = 0, of = 0;
   bool copy = false;
-  Slot slots[2];
+  Buffer buffers[2];
 };
 struct Shared {
   std::int64_t step = 0;
@@ -56,8 +56,8 @@ struct Model {
       const Level level = file.copy                      ? Level::partner
                           : file.of == rank && same_node ? Level::local
                                                          : Level::peer;
-      for (const Slot& slot : file.slots)
-        if (slot.step == step && !slot.bad.contains(piece)) out = std::min(level, out.value_or(level));
+      for (const Buffer& buffer : file.buffers)
+        if (buffer.step == step && !buffer.bad.contains(piece)) out = std::min(level, out.value_or(level));
     }
     for (const Shared& s : shared)
       if (!out && s.step == step && !s.bad.contains({run.kind(rank), piece})) out = Level::shared;
@@ -77,8 +77,8 @@ struct Model {
   std::optional<std::pair<std::int64_t, Level>> newest() const {
     std::set<std::int64_t, std::greater<>> steps;
     for (const File& file : files)
-      for (const Slot& slot : file.slots)
-        if (slot.step >= 0) steps.insert(slot.step);
+      for (const Buffer& buffer : file.buffers)
+        if (buffer.step >= 0) steps.insert(buffer.step);
     for (const Shared& s : shared) steps.insert(s.step);
     for (const std::int64_t step : steps)
       if (const auto level = whole(step)) return std::pair(step, *level);
@@ -150,15 +150,15 @@ class Case {
 
  private:
   int below(int n) { return static_cast<int>(random_() % static_cast<std::uint64_t>(n)); }
-  /// Two slots, as a run that was stopped anywhere leaves them.
+  /// Two buffers, as a run that was stopped anywhere leaves them.
   void write(int node, int of, bool copy, bool behind) {
     File file{node, of, copy, {}};
     const std::int64_t newest = behind && below(3) == 0 ? 99 : 100;
     const int first = below(2);
-    file.slots[first].step = newest;
-    if (below(4) != 0) file.slots[1 - first].step = newest - 1;
-    for (int slot = 0; slot < 2; ++slot)
-      if (file.slots[slot].step >= 0) run_.snapshot(node, of, copy, slot, file.slots[slot].step);
+    file.buffers[first].step = newest;
+    if (below(4) != 0) file.buffers[1 - first].step = newest - 1;
+    for (int buffer = 0; buffer < 2; ++buffer)
+      if (file.buffers[buffer].step >= 0) run_.snapshot(node, of, copy, buffer, file.buffers[buffer].step);
     model_.files.push_back(file);
   }
 
@@ -168,7 +168,7 @@ class Case {
       return;
     }
     if (model_.files.empty()) return;
-    const int i = below(static_cast<int>(model_.files.size())), slot = below(2);
+    const int i = below(static_cast<int>(model_.files.size())), buffer = below(2);
     File& file = model_.files[static_cast<std::size_t>(i)];
     story_ << " " << (file.copy ? "copy" : "own") << " of " << file.of << " on " << file.node;
     const fs::path path = run_.file(file.node, file.of, file.copy);
@@ -179,9 +179,9 @@ class Case {
         model_.files.erase(model_.files.begin() + i);
         return;
       case 1:
-        story_ << " unsealed in " << slot << ";";
-        run_.unseal(file.node, file.of, file.copy, slot);
-        file.slots[slot] = {};
+        story_ << " unsealed in " << buffer << ";";
+        run_.unseal(file.node, file.of, file.copy, buffer);
+        file.buffers[buffer] = {};
         return;
       case 2:
         story_ << " with a bad head;";
@@ -190,7 +190,7 @@ class Case {
         return;
       case 3:
         story_ << " replaced by one of another run;";
-        run_.snapshot(file.node, file.of, file.copy, slot, 200, 43);
+        run_.snapshot(file.node, file.of, file.copy, buffer, 200, 43);
         model_.files.erase(model_.files.begin() + i);
         return;
       case 4: {
@@ -201,12 +201,12 @@ class Case {
         return;
       }
       default: {
-        if (file.slots[slot].step < 0 || run_.pieces(file.of) == 0) return;
+        if (file.buffers[buffer].step < 0 || run_.pieces(file.of) == 0) return;
         for (int n = 1 + below(3); n > 0; --n) {
           const int piece = below(run_.pieces(file.of));
-          if (!file.slots[slot].bad.insert(piece).second) continue;  // twice would be as before
-          story_ << " piece " << piece << " of slot " << slot;
-          run_.flip(file.node, file.of, file.copy, slot, piece, random_());
+          if (!file.buffers[buffer].bad.insert(piece).second) continue;  // twice would be as before
+          story_ << " piece " << piece << " of buffer " << buffer;
+          run_.flip(file.node, file.of, file.copy, buffer, piece, random_());
         }
         story_ << " flipped;";
       }

@@ -46,8 +46,8 @@ TEST_F(Documents, DigestAndLossesAreTheSameInEveryWorld) {
     ASSERT_EQ(alone.status, 0) << alone.err;
     int run = 0;
     for (const auto& [world, sets] : std::vector<std::pair<int, Sets>>{
-             {2, {"shard.strategy=full_shard", "train.recompute=full"}},
-             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=attention"}}}) {
+             {2, {"shard.strategy=full_shard", "train.activation_checkpointing=full"}},
+             {4, {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=attention"}}}) {
       const std::string dir = name + std::to_string(run++);
       const Finished done = train(world, dir, with(sets));
       ASSERT_EQ(done.status, 0) << done.err;

@@ -6,23 +6,25 @@ namespace {
 
 class Equality : public TrainingFixture {};
 
-/// The part of scripts/bits_matrix.sh that there is always time for: every strategy, recomputation mode,
-/// prefetch depth and way of keeping units, in both types.
+/// The part of scripts/bits_matrix.sh that there is always time for: every strategy, mode of activation
+/// checkpointing, prefetch depth and way of keeping units, in both types.
 TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   const std::vector<std::pair<int, Sets>> layouts = {
-      {1, {"shard.strategy=no_shard", "train.recompute=selective"}},
-      {1, {"shard.strategy=full_shard", "train.recompute=full"}},
-      {2, {"shard.strategy=no_shard", "train.recompute=attention"}},
+      {1, {"shard.strategy=no_shard", "train.activation_checkpointing=selective"}},
+      {1, {"shard.strategy=full_shard", "train.activation_checkpointing=full"}},
+      {2, {"shard.strategy=no_shard", "train.activation_checkpointing=attention"}},
       {2, {"shard.strategy=full_shard", "shard.prefetch_forward=0", "shard.prefetch_backward=3"}},
-      {2, {"shard.strategy=shard_grad_op", "train.recompute=full", "shard.keep_across_micro_steps=true"}},
+      {2,
+       {"shard.strategy=shard_grad_op", "train.activation_checkpointing=full",
+        "shard.keep_across_micro_steps=true"}},
       {2, {"shard.strategy=hfsdp", "shard.group=1"}},
-      {2, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=selective"}},
+      {2, {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=selective"}},
       {4, {"shard.strategy=no_shard"}},
       {4, {"shard.strategy=full_shard", "shard.prefetch_forward=2", "shard.prefetch_backward=0"}},
       {4, {"shard.strategy=full_shard", "shard.keep_gathered=1", "shard.gathered_limit=1"}},
-      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=full"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=full"}},
       {4, {"shard.strategy=hfsdp", "shard.group=2", "shard.prefetch_forward=3"}},
-      {8, {"shard.strategy=hybrid_shard", "shard.group=4", "train.recompute=attention"}},
+      {8, {"shard.strategy=hybrid_shard", "shard.group=4", "train.activation_checkpointing=attention"}},
       {8, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=all"}},
       {8, {"shard.strategy=shard_grad_op"}},
   };
@@ -48,11 +50,11 @@ TEST_F(Equality, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   EXPECT_NE(digest("fp32"), digest("bf16"));
 }
 
-TEST_F(Equality, HoldsForLeavesThatAreNotAPowerOfTwoAndATiedModel) {
+TEST_F(Equality, HoldsForMicroBatchesThatAreNotAPowerOfTwoAndATiedModel) {
   write("model.toml",
         "[model]\nname = \"odd\"\nvocabulary = 128\nwidth = 36\nlayers = 1\nheads = 3\nkv_heads = 1\nffn = "
         "50\nmax_sequence = 64\ntied_embeddings = true\n");
-  const Sets shape = {"train.leaves=12", "train.lanes=6", "train.steps=4", "train.micro_batch=1",
+  const Sets shape = {"train.global_batch=12", "train.micro_batch=1", "train.lanes=6", "train.steps=4",
                       "train.sequence=21"};
   auto with = [&](Sets sets) { return sets.insert(sets.end(), shape.begin(), shape.end()), sets; };
   ASSERT_EQ(train(1, "alone", shape).status, 0);
@@ -75,9 +77,9 @@ TEST_F(Equality, ByDefaultTheLayoutDoesNotMatter) {
   const std::vector<std::pair<int, Sets>> layouts = {
       {2, {"shard.strategy=no_shard"}},
       {2, {"shard.strategy=full_shard"}},
-      {3, {"shard.strategy=no_shard"}},  // 5, 5 and 6 leaves
+      {3, {"shard.strategy=no_shard"}},  // 5, 5 and 6 micro-batches
       {4, {"shard.strategy=hybrid_shard", "shard.group=2"}},
-      {6, {"shard.strategy=hybrid_shard", "shard.group=2"}},  // 4, 6 and 6 leaves
+      {6, {"shard.strategy=hybrid_shard", "shard.group=2"}},  // 4, 6 and 6 micro-batches
       {8, {"shard.strategy=hfsdp", "shard.group=2"}},
       {8, {"shard.strategy=no_shard"}},
   };

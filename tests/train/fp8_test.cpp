@@ -36,10 +36,12 @@ class Fp8Training : public TrainingFixture {
 
 TEST_F(Fp8Training, DigestAndLossesAreTheSameInEveryWorldAndStrategy) {
   const std::vector<std::pair<int, Sets>> layouts = {
-      {1, {"shard.strategy=full_shard", "train.recompute=full"}},
-      {2, {"shard.strategy=no_shard", "train.recompute=attention"}},
-      {2, {"shard.strategy=full_shard", "train.recompute=selective", "shard.prefetch_backward=3"}},
-      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.recompute=full"}},
+      {1, {"shard.strategy=full_shard", "train.activation_checkpointing=full"}},
+      {2, {"shard.strategy=no_shard", "train.activation_checkpointing=attention"}},
+      {2,
+       {"shard.strategy=full_shard", "train.activation_checkpointing=selective",
+        "shard.prefetch_backward=3"}},
+      {4, {"shard.strategy=hybrid_shard", "shard.group=2", "train.activation_checkpointing=full"}},
       {4, {"shard.strategy=hfsdp", "shard.group=2", "shard.keep_gathered=1"}},
   };
   for (const std::string scaling : {"delayed", "current"}) {
@@ -130,7 +132,7 @@ TEST_F(Fp8Training, MemoryIsPlannedAndNothingIsAllocatedLater) {
 
 /// 150 steps; the mean of the last 30.
 TEST_F(Fp8Training, LearnsAsFarAsBf16) {
-  const Sets longer = {"train.steps=150", "train.leaves=4", "train.lanes=4", "optim.lr=3e-3",
+  const Sets longer = {"train.steps=150", "train.global_batch=8", "train.lanes=4", "optim.lr=3e-3",
                        "checkpoint.every=0"};
   auto end_of = [&](const std::string& dir) {
     const auto curve = losses(dir);

@@ -14,7 +14,7 @@ class GuardTest : public TrainingFixture {
   /// A step counts as a spike already when its gradient is a little below the usual: in a short run, some are
   /// not, and some are.
   static Sets jumpy(const std::string& action) {
-    return {"train.steps=24",         "train.leaves=8",        "optim.schedule=constant",
+    return {"train.steps=24",         "train.global_batch=16", "optim.schedule=constant",
             "optim.warmup_steps=0",   "checkpoint.every=4",    "guard.window=4",
             "guard.norm_factor=1.05", "guard.most_skips=1000", "guard.on_spike=" + action};
   }

@@ -54,7 +54,7 @@ class Killed : public TrainingFixture {
 TEST_F(Killed, AtAnyMomentTheEndIsTheSame) {
   const int kills = std::stoi(env::get_or("HOLDFAST_KILLS", "3"));
   constexpr int every = 7;
-  const Sets sets = {"train.steps=600", "train.leaves=8", "train.micro_batch=1",
+  const Sets sets = {"train.steps=600", "train.global_batch=8", "train.micro_batch=1",
                      "checkpoint.every=" + std::to_string(every), "shard.strategy=full_shard"};
   ASSERT_EQ(train(1, "whole", sets).status, 0);
   std::mt19937 random(2026);

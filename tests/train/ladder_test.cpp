@@ -16,8 +16,8 @@ LadderWorld two_replicas() { return {{0, 0, 2, 2}, {0, 1, 0, 1}, {{8, 8, 8}, {8,
 /// Everybody holds something else.
 LadderWorld no_replicas() { return {{0, 0, 2, 2}, {0, 1, 2, 3}, {{8, 8}, {8, 8}, {8, 8}, {8, 8}}}; }
 
-Offer own(int rank, PointId point, int slot = 0, std::set<int> bad = {}) {
-  return {rank, rank, false, slot, point, 1, std::move(bad)};
+Offer own(int rank, PointId point, int buffer = 0, std::set<int> bad = {}) {
+  return {rank, rank, false, buffer, point, 1, std::move(bad)};
 }
 Offer copy(int reader, int of, PointId point) { return {reader, of, true, 0, point, 1, {}}; }
 

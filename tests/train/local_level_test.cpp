@@ -60,7 +60,8 @@ TEST(LocalIdentity, FollowsFromEverySettingThatDecidesBitsAndFromNoOther) {
   EXPECT_EQ(hash([](auto& c) { c.checkpoint.every = 7; }), plain);
   EXPECT_EQ(hash([](auto& c) { c.run.resume = "none"; }), plain);
   EXPECT_EQ(hash([](auto& c) { c.shard.prefetch_forward = 3; }), plain);
-  EXPECT_EQ(hash([](auto& c) { c.train.recompute = config::Recompute::full; }), plain);
+  EXPECT_EQ(hash([](auto& c) { c.train.activation_checkpointing = config::ActivationCheckpointing::full; }),
+            plain);
   EXPECT_NE(hash([](auto& c) { c.train.seed = 7; }), plain);
   EXPECT_NE(hash([](auto& c) { c.train.steps = 7; }), plain) << "the learning rate may depend on it";
   EXPECT_NE(hash([](auto& c) { c.optim.lr = 7; }), plain);
@@ -69,7 +70,7 @@ TEST(LocalIdentity, FollowsFromEverySettingThatDecidesBitsAndFromNoOther) {
   EXPECT_EQ(some_run({}, "numerics").hash, plain);
 }
 
-TEST(SlotShape, HasRoomForEveryPieceAndNoneTwice) {
+TEST(BufferShape, HasRoomForEveryPieceAndNoneTwice) {
   for (const auto moments : {config::Precision::fp32, config::Precision::bf16})
     for (const auto& [strategy, group] : {std::pair{config::Strategy::full_shard, 0},
                                           {config::Strategy::hfsdp, 2},
@@ -78,14 +79,15 @@ TEST(SlotShape, HasRoomForEveryPieceAndNoneTwice) {
       config.precision.moments = moments;
       const LocalRun run = local_run_of(config, micro(), mesh(strategy, group, 4), "numerics", "data");
       for (int rank = 0; rank < 4; ++rank) {
-        std::vector<std::byte> slot(static_cast<std::size_t>(slot_shape_of(run, rank).bytes), std::byte{0});
-        const checkpoint::State view = slot_view_of(run, rank, slot.data());
+        std::vector<std::byte> buffer(static_cast<std::size_t>(buffer_shape_of(run, rank).bytes),
+                                      std::byte{0});
+        const checkpoint::State view = buffer_view_of(run, rank, buffer.data());
         std::int64_t bytes = 0;
         for (const checkpoint::PieceView& piece : view.pieces) {
           const std::int64_t n = checkpoint::bytes_of(piece.span(), view.tensors);
           auto* data = static_cast<std::byte*>(piece.data);
-          ASSERT_GE(data, slot.data());
-          ASSERT_LE(data + n, slot.data() + slot.size());
+          ASSERT_GE(data, buffer.data());
+          ASSERT_LE(data + n, buffer.data() + buffer.size());
           for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(std::exchange(data[i], std::byte{1}), std::byte{0});
           bytes += n;
         }
@@ -121,21 +123,21 @@ class HostLevel : public ::testing::Test {
     level_.reset();
     std::filesystem::remove_all(folder_);
   }
-  void start(int slots = 2) {
+  void start(int buffers = 2) {
     level_.reset();
     LocalFile file(folder_ / "state" / "rank-00000.own", local_identity_of(run_, 0),
-                   slot_shape_of(run_, 0).bytes, slots, false, run_.record_bytes);
+                   buffer_shape_of(run_, 0).bytes, buffers, false, run_.record_bytes);
     level_ = make_host_local_level(
-        {std::move(file), run_, 0, 1, [this](std::span<std::byte> slot) { live_ = slot; }});
+        {std::move(file), run_, 0, 1, [this](std::span<std::byte> buffer) { live_ = buffer; }});
   }
-  /// Fills a slot with what step `step` would leave.
-  void write(std::span<std::byte> slot, std::int64_t step) const {
-    const checkpoint::State view = slot_view_of(run_, 0, slot.data());
+  /// Fills a buffer with what step `step` would leave.
+  void write(std::span<std::byte> buffer, std::int64_t step) const {
+    const checkpoint::State view = buffer_view_of(run_, 0, buffer.data());
     for (const checkpoint::PieceView& piece : view.pieces)
       std::memset(piece.data, static_cast<int>(step),
                   static_cast<std::size_t>(checkpoint::bytes_of(piece.span(), view.tensors)));
   }
-  /// Returns the slot that was written.
+  /// Returns the buffer that was written.
   std::span<std::byte> update(std::int64_t step) {
     const auto next = level_->next();
     write(next.empty() ? live_ : next, step);
@@ -143,9 +145,9 @@ class HostLevel : public ::testing::Test {
     return live_;
   }
   void snapshot(std::int64_t step) { level_->begin({step, 0, 0}), level_->join(); }
-  int slot_of(std::int64_t step) {
-    for (int slot = 0; slot < level_->file().slots(); ++slot)
-      if (const auto what = level_->file().sealed(slot); what && what->point.step == step) return slot;
+  int buffer_of(std::int64_t step) {
+    for (int buffer = 0; buffer < level_->file().buffers(); ++buffer)
+      if (const auto what = level_->file().sealed(buffer); what && what->point.step == step) return buffer;
     return -1;
   }
 
@@ -159,17 +161,17 @@ TEST_F(HostLevel, SnapshotsTakeTurnsAndHaveTheirDigests) {
   write(live_, 0);
   for (std::int64_t step = 1; step <= 4; ++step) {
     update(step);
-    EXPECT_EQ(slot_of(step), -1) << "not before it is sealed";
+    EXPECT_EQ(buffer_of(step), -1) << "not before it is sealed";
     snapshot(step);
-    ASSERT_NE(slot_of(step), -1);
+    ASSERT_NE(buffer_of(step), -1);
     if (step == 1) continue;
-    EXPECT_NE(slot_of(step - 1), -1) << "the one before is still whole";
+    EXPECT_NE(buffer_of(step - 1), -1) << "the one before is still whole";
   }
-  for (int slot : {0, 1}) {
-    const auto what = level_->file().sealed(slot);
+  for (int buffer : {0, 1}) {
+    const auto what = level_->file().sealed(buffer);
     ASSERT_TRUE(what);
-    EXPECT_EQ(what->digests, checkpoint::piece_digests(level_->view(slot)));
-    EXPECT_EQ(what->digests.size(), level_->view(slot).pieces.size());
+    EXPECT_EQ(what->digests, checkpoint::piece_digests(level_->view(buffer)));
+    EXPECT_EQ(what->digests.size(), level_->view(buffer).pieces.size());
   }
 }
 
@@ -177,10 +179,10 @@ TEST_F(HostLevel, ChangesInPlaceBetweenSnapshots) {
   update(1), snapshot(1);
   const auto second = update(2).data();
   EXPECT_EQ(update(3).data(), second);
-  EXPECT_NE(slot_of(1), -1);
+  EXPECT_NE(buffer_of(1), -1);
   snapshot(3);
   EXPECT_NE(update(4).data(), second);
-  EXPECT_NE(slot_of(3), -1);
+  EXPECT_NE(buffer_of(3), -1);
 }
 
 TEST_F(HostLevel, TheNextProcessAdoptsASnapshotWithoutCopyingIt) {
@@ -188,37 +190,37 @@ TEST_F(HostLevel, TheNextProcessAdoptsASnapshotWithoutCopyingIt) {
   update(2), snapshot(2);
   update(3);  // unfinished
   start();
-  ASSERT_NE(slot_of(2), -1);
-  EXPECT_EQ(slot_of(1), -1);
-  const int slot = slot_of(2);
-  level_->adopt(slot);
-  EXPECT_EQ(live_.data(), level_->file().slot(slot).data());
+  ASSERT_NE(buffer_of(2), -1);
+  EXPECT_EQ(buffer_of(1), -1);
+  const int buffer = buffer_of(2);
+  level_->adopt(buffer);
+  EXPECT_EQ(live_.data(), level_->file().buffer(buffer).data());
   EXPECT_EQ(live_.front(), std::byte{2});
   snapshot(2);  // sealed as it was found
-  EXPECT_NE(update(3).data(), level_->file().slot(slot).data());
-  EXPECT_NE(slot_of(2), -1) << "until step 3 is a snapshot, this is the newest";
+  EXPECT_NE(update(3).data(), level_->file().buffer(buffer).data());
+  EXPECT_NE(buffer_of(2), -1) << "until step 3 is a snapshot, this is the newest";
 }
 
-TEST_F(HostLevel, WhatComesFromElsewhereGoesToASpareSlot) {
+TEST_F(HostLevel, WhatComesFromElsewhereGoesToASpareBuffer) {
   update(1), snapshot(1);
   update(2), snapshot(2);
-  const std::array needed = {slot_of(2)};
-  const int spare = level_->spare_slot(needed);
+  const std::array needed = {buffer_of(2)};
+  const int spare = level_->spare_buffer(needed);
   EXPECT_NE(spare, needed[0]);
-  EXPECT_EQ(slot_of(1), -1);
-  write(level_->file().slot(spare), 7);
+  EXPECT_EQ(buffer_of(1), -1);
+  write(level_->file().buffer(spare), 7);
   level_->adopt(spare);
   EXPECT_EQ(live_.front(), std::byte{7});
-  EXPECT_EQ(update(8).data(), level_->file().slot(spare).data()) << "it is no snapshot";
+  EXPECT_EQ(update(8).data(), level_->file().buffer(spare).data()) << "it is no snapshot";
   snapshot(8);
-  EXPECT_NE(slot_of(8), -1);
-  EXPECT_NE(slot_of(2), -1);
+  EXPECT_NE(buffer_of(8), -1);
+  EXPECT_NE(buffer_of(2), -1);
 }
 
 TEST_F(HostLevel, InitialWeightsAreNotTakenForTheSnapshotThatLayThere) {
   update(1), snapshot(1);
   level_->invalidate();
-  EXPECT_EQ(slot_of(1), -1);
+  EXPECT_EQ(buffer_of(1), -1);
   const auto* before = live_.data();
   EXPECT_EQ(update(1).data(), before);
 }
@@ -226,15 +228,15 @@ TEST_F(HostLevel, InitialWeightsAreNotTakenForTheSnapshotThatLayThere) {
 TEST_F(HostLevel, CallsTheHookAfterTheSealAndKeepsWhatItSays) {
   start(3);
   std::vector<std::int64_t> copied;
-  level_->after_seal([&](int slot, const checkpoint::Sealed& what) {
-    EXPECT_EQ(slot_of(what.point.step), slot);
+  level_->after_seal([&](int buffer, const checkpoint::Sealed& what) {
+    EXPECT_EQ(buffer_of(what.point.step), buffer);
     if (what.point.step % 3 != 0) return;
     copied.push_back(what.point.step);
-    level_->keep(slot);
+    level_->keep(buffer);
   });
   for (std::int64_t step = 1; step <= 8; ++step) {
     update(step);
-    EXPECT_TRUE(copied.empty() || slot_of(copied.back()) >= 0) << step;
+    EXPECT_TRUE(copied.empty() || buffer_of(copied.back()) >= 0) << step;
     snapshot(step);
   }
   EXPECT_EQ(copied, (std::vector<std::int64_t>{3, 6}));
@@ -242,7 +244,7 @@ TEST_F(HostLevel, CallsTheHookAfterTheSealAndKeepsWhatItSays) {
       [](int, const checkpoint::Sealed&) { throw Error(Exit::runtime, "the partner is gone"); });
   update(9);
   EXPECT_THROW(snapshot(9), Error);
-  EXPECT_NE(slot_of(9), -1) << "sealed all the same";
+  EXPECT_NE(buffer_of(9), -1) << "sealed all the same";
 }
 
 // ---- which folder, and what counts

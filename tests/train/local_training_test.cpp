@@ -1,5 +1,5 @@
-// Training in the slots of the local level: the same bits as without it, and whoever is killed leaves a
-// snapshot that all ranks have.
+// Training in the snapshot buffers of the local level: the same bits as without it, and whoever is killed
+// leaves a snapshot that all ranks have.
 #include <signal.h>
 
 #include <algorithm>
@@ -66,10 +66,11 @@ class LocalTraining : public TrainingFixture {
 /// Three replicas of two ranks, then two, then three again: whatever is left of the run's nodes holds its
 /// state.
 TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
-  const Sets sets = with_local({"train.steps=60", "train.leaves=12", "train.lanes=6", "checkpoint.every=0",
-                                "shard.strategy=hybrid_shard", "shard.group=2"});
+  const Sets sets = with_local({"train.steps=60", "train.global_batch=24", "train.lanes=6",
+                                "checkpoint.every=0", "shard.strategy=hybrid_shard", "shard.group=2"});
   ASSERT_EQ(
-      train(1, "whole", {"train.steps=60", "train.leaves=12", "train.lanes=6", "checkpoint.every=0"}).status,
+      train(1, "whole", {"train.steps=60", "train.global_batch=24", "train.lanes=6", "checkpoint.every=0"})
+          .status,
       0);
   const auto folder = local_level_folder(path("local"), folder_ / "run");
   for (const auto& [world, until] : {std::pair{6, 5}, {4, 15}, {6, 25}}) {
@@ -106,7 +107,7 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
     const Sets precision = {"precision.parameters=" + type,
                             "precision.reduce=" + type,
                             "precision.moments=" + type,
-                            "train.leaves=12",
+                            "train.global_batch=24",
                             "train.lanes=6",
                             "train.steps=7",
                             "checkpoint.every=0"};
@@ -121,8 +122,8 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
       ASSERT_EQ(done.status, 0) << what << "\n" << done.err;
       EXPECT_EQ(digest(dir), digest(type)) << what;
       EXPECT_EQ(losses(dir), losses(type)) << what;
-      const auto slots = numbers(done.err, "local level: (\\d+) slots");
-      ASSERT_EQ(slots.size(), 1u) << done.err;
+      const auto buffers = numbers(done.err, "local level: (\\d+) snapshot buffers");
+      ASSERT_EQ(buffers.size(), 1u) << done.err;
       const auto planned = numbers(done.err, "planned per rank: (\\d+) bytes of memory, (\\d+) bytes sent");
       const auto used = numbers(done.err, "memory: (\\d+) bytes used of (\\d+) planned");
       ASSERT_EQ(planned.size(), 2u) << done.err;
@@ -137,7 +138,7 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
 }
 
 TEST_F(LocalTraining, RollsBackAsItDoesWithoutIt) {
-  const Sets jumpy = {"train.steps=16",           "train.leaves=8",        "optim.schedule=constant",
+  const Sets jumpy = {"train.steps=16",           "train.global_batch=16", "optim.schedule=constant",
                       "optim.warmup_steps=0",     "checkpoint.every=4",    "guard.window=4",
                       "guard.norm_factor=1.05",   "guard.most_skips=1000", "guard.on_spike=rollback",
                       "shard.strategy=full_shard"};
@@ -173,10 +174,10 @@ TEST_F(LocalTraining, AKilledRunLeavesACommonStepAndGoesOnFromThere) {
     for (int rank = 0; rank < world; ++rank) {
       const auto file = checkpoint::LocalFile::find(folder / local_level_file(rank, false));
       ASSERT_TRUE(file) << rank;
-      for (int slot = 0; slot < file->slots(); ++slot)
-        if (const auto what = file->sealed(slot)) {
+      for (int buffer = 0; buffer < file->buffers(); ++buffer)
+        if (const auto what = file->sealed(buffer)) {
           EXPECT_EQ(what->digests,
-                    checkpoint::piece_digests(slot_view_of(run, rank, file->slot(slot).data())));
+                    checkpoint::piece_digests(buffer_view_of(run, rank, file->buffer(buffer).data())));
           ++ranks_with[what->point.step];
         }
     }

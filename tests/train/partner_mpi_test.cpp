@@ -21,7 +21,7 @@ TEST(PartnerCopies, ArriveOverTcpAndOutliveTheRanks) {
                    comm::open_exchange(*world, {.network = "lo", .shared_memory = false}));
     for (int step = 1; step <= 4; ++step) me.step(10 * start + step);
     EXPECT_EQ(me.copies().counts().copies, 4);
-    EXPECT_GE(me.copies().counts().bytes, 4 * slot_shape_of(run, rank).bytes);
+    EXPECT_GE(me.copies().counts().bytes, 4 * buffer_shape_of(run, rank).bytes);
     EXPECT_EQ(me.copies().describe(), "tcp/lo");
   }
   world->barrier();

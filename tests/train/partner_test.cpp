@@ -119,7 +119,7 @@ TEST_F(PartnerCopiesTest, TheLastTwoSnapshotsAreOnAnotherNodeToTheBit) {
   expect_copies(5);
   expect_copies(4);
   EXPECT_EQ(net_.moved(0, 1), 0) << "they share a node";
-  EXPECT_GT(net_.moved(0, 2), 5 * slot_shape_of(run_, 0).bytes);
+  EXPECT_GT(net_.moved(0, 2), 5 * buffer_shape_of(run_, 0).bytes);
 }
 
 TEST_F(PartnerCopiesTest, SnapshotsBetweenTwoCopiesStayAtHome) {
@@ -134,11 +134,11 @@ TEST_F(PartnerCopiesTest, SnapshotsBetweenTwoCopiesStayAtHome) {
   for (int r = 0; r < world; ++r) {
     const auto own =
         checkpoint::LocalFile::find(node_folder(scratch_, r, ranks_per_node) / local_level_file(r, false),
-                                    local_identity_of(run_, r), slot_shape_of(run_, r).bytes);
+                                    local_identity_of(run_, r), buffer_shape_of(run_, r).bytes);
     ASSERT_TRUE(own);
     std::set<std::int64_t> steps;
-    for (int slot = 0; slot < own->slots(); ++slot)
-      if (const auto what = own->sealed(slot)) steps.insert(what->point.step);
+    for (int buffer = 0; buffer < own->buffers(); ++buffer)
+      if (const auto what = own->sealed(buffer)) steps.insert(what->point.step);
     EXPECT_THAT(steps, ElementsAre(6, 7, 8)) << "rank " << r;
   }
 }

@@ -26,7 +26,7 @@ inline std::filesystem::path node_folder(const std::filesystem::path& scratch, i
 }
 
 inline std::vector<std::byte> state_of(const LocalRun& run, int rank, std::int64_t step) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(slot_shape_of(run, rank).bytes));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(buffer_shape_of(run, rank).bytes));
   for (std::size_t at = 0; at < bytes.size(); ++at)
     bytes[at] = static_cast<std::byte>(
         mix64(at ^ static_cast<std::uint64_t>(rank) << 40 ^ static_cast<std::uint64_t>(step) << 50));
@@ -41,8 +41,8 @@ class PartnerRank {
       : run_(run), rank_(rank) {
     const auto folder = node_folder(scratch, rank, ranks_per_node);
     checkpoint::LocalFile file(folder / local_level_file(rank, false), local_identity_of(run, rank),
-                               slot_shape_of(run, rank).bytes, every > 1 ? 3 : 2, false, run.record_bytes);
-    local_ = make_host_local_level({std::move(file), run, rank, 1, [this](auto slot) { live_ = slot; }});
+                               buffer_shape_of(run, rank).bytes, every > 1 ? 3 : 2, false, run.record_bytes);
+    local_ = make_host_local_level({std::move(file), run, rank, 1, [this](auto buffer) { live_ = buffer; }});
     copies_ =
         std::make_unique<PartnerCopies>(PartnerParts{partners_of(rank, keepers_of(run.mesh, ranks_per_node)),
                                                      run, rank, folder, every, limit, std::move(exchange)},
@@ -73,17 +73,17 @@ inline void expect_copy(const LocalRun& run, int rank, int ranks_per_node,
   const Partners who = partners_of(rank, keepers_of(run.mesh, ranks_per_node));
   const auto file = checkpoint::LocalFile::find(
       node_folder(scratch, who.keeper, ranks_per_node) / local_level_file(rank, true),
-      local_identity_of(run, rank), slot_shape_of(run, rank).bytes);
+      local_identity_of(run, rank), buffer_shape_of(run, rank).bytes);
   ASSERT_TRUE(file) << "rank " << rank;
   std::vector<std::byte> state = state_of(run, rank, step);
-  const auto digests = piece_digests(slot_view_of(run, rank, state.data()));
-  for (int slot = 0; slot < file->slots(); ++slot) {
-    const auto what = file->sealed(slot);
+  const auto digests = piece_digests(buffer_view_of(run, rank, state.data()));
+  for (int buffer = 0; buffer < file->buffers(); ++buffer) {
+    const auto what = file->sealed(buffer);
     if (!what || what->point.step != step) continue;
     EXPECT_EQ(what->point.tokens, 10 * step);
     EXPECT_EQ(what->digests, digests) << "rank " << rank;
-    EXPECT_EQ(piece_digests(slot_view_of(run, rank, file->slot(slot).data())), digests);
-    EXPECT_EQ(std::memcmp(file->slot(slot).data(), state.data(), state.size()), 0) << "rank " << rank;
+    EXPECT_EQ(piece_digests(buffer_view_of(run, rank, file->buffer(buffer).data())), digests);
+    EXPECT_EQ(std::memcmp(file->buffer(buffer).data(), state.data(), state.size()), 0) << "rank " << rank;
     return;
   }
   ADD_FAILURE() << "rank " << rank << " has no copy of step " << step;

@@ -31,11 +31,12 @@ class Restoring : public ::testing::Test {
     for (int rank = 0; rank < run_->world(); ++rank) node_of_.push_back(rank / cluster.ranks_per_node);
     run_->save(90);
     for (int rank = 0; rank < run_->world(); ++rank)
-      for (const std::int64_t step : {99, 100}) run_->snapshot(home(rank), rank, false, slot_of(step), step);
+      for (const std::int64_t step : {99, 100})
+        run_->snapshot(home(rank), rank, false, buffer_of(step), step);
     network_.emplace(run_->world());
   }
   int home(int rank) const { return node_of_[static_cast<std::size_t>(rank)]; }
-  static int slot_of(std::int64_t step) { return static_cast<int>(step % 2); }
+  static int buffer_of(std::int64_t step) { return static_cast<int>(step % 2); }
   std::vector<RankAfter> restart(const RestartOptions& options = {}) {
     return run_->restart(node_of_, options, *network_);
   }
@@ -59,7 +60,7 @@ TEST_F(Restoring, OwnSnapshotsAreAdoptedWhereTheyLie) {
   const auto after = restart();
   expect_at(after, 100, "local");
   for (const RankAfter& rank : after) {
-    EXPECT_EQ(rank.slot, slot_of(100));
+    EXPECT_EQ(rank.buffer, buffer_of(100));
     EXPECT_TRUE(rank.sealed);
     EXPECT_EQ(rank.from.note, "");
     EXPECT_EQ(rank.from.bytes_received, 0);
@@ -70,14 +71,14 @@ TEST_F(Restoring, OwnSnapshotsAreAdoptedWhereTheyLie) {
 
 TEST_F(Restoring, ADamagedPieceComesFromTheReplicaAndNothingElse) {
   begin({});
-  run_->flip(0, 1, false, slot_of(100), 4, 77);
+  run_->flip(0, 1, false, buffer_of(100), 4, 77);
   const auto after = restart();
   expect_at(after, 100, "peer");
   const RestoredFrom& from = after[0].from;
   EXPECT_EQ(from.pieces[static_cast<int>(Level::peer)], 1);
   EXPECT_THAT(from.note, HasSubstr("rank 1's piece 4 of step 100 is damaged at the level local"));
   EXPECT_LT(from.bytes_received, run_->state_bytes() / 4);
-  EXPECT_EQ(after[1].slot, slot_of(100)) << "repaired in its place";
+  EXPECT_EQ(after[1].buffer, buffer_of(100)) << "repaired in its place";
   EXPECT_TRUE(after[1].sealed);
   expect_at(restart(), 100, "local");  // and it stays repaired
 }

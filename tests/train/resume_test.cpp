@@ -196,7 +196,8 @@ TEST_F(Resume, RefusesACheckpointOfAnotherModel) {
 }
 
 TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
-  const Sets longer = {"train.steps=300", "train.leaves=8", "train.micro_batch=1", "checkpoint.every=20"};
+  const Sets longer = {"train.steps=300", "train.global_batch=8", "train.micro_batch=1",
+                       "checkpoint.every=20"};
   ASSERT_EQ(train(1, "long", longer).status, 0);
   for (int world : {1, 2}) {
     const std::string dir = "killed" + std::to_string(world);
@@ -222,7 +223,8 @@ TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
 }
 
 TEST_F(Resume, AskedToStopItSavesAndIsContinuedAsIfNothingHadHappened) {
-  const Sets longer = {"train.steps=400", "train.leaves=8", "train.micro_batch=1", "checkpoint.every=0"};
+  const Sets longer = {"train.steps=400", "train.global_batch=8", "train.micro_batch=1",
+                       "checkpoint.every=0"};
   ASSERT_EQ(train(1, "long", longer).status, 0);
   for (const auto& [world, signal, name] : {std::tuple{1, SIGTERM, "SIGTERM"}, {2, SIGUSR1, "SIGUSR1"}}) {
     const std::string dir = std::string("stopped by ") + name;
@@ -247,7 +249,7 @@ TEST_F(Resume, AskedToStopItSavesAndIsContinuedAsIfNothingHadHappened) {
 }
 
 TEST_F(Resume, ASecondSigtermEndsItAtOnce) {
-  const pid_t child = spawn(command(1, "run", {"train.leaves=1048576"}));  // a step takes minutes
+  const pid_t child = spawn(command(1, "run", {"train.global_batch=2097152"}));  // a step takes minutes
   wait_for_metrics("run");
   for (int i = 0; i < 2; ++i) {
     ::kill(child, SIGTERM);
@@ -259,7 +261,8 @@ TEST_F(Resume, ASecondSigtermEndsItAtOnce) {
 }
 
 TEST_F(Resume, AFullDiskCostsTheCheckpointAndNothingElse) {
-  const Sets longer = {"train.steps=300", "train.leaves=8", "train.micro_batch=1", "checkpoint.every=40"};
+  const Sets longer = {"train.steps=300", "train.global_batch=8", "train.micro_batch=1",
+                       "checkpoint.every=40"};
   ASSERT_EQ(train(1, "long", longer).status, 0);
   Command c = command(1, "run", longer, {"/bin/sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"});
   c.output = path("log");

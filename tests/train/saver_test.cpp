@@ -230,7 +230,7 @@ struct LazyDevice final : device::Device {
   std::string describe() const override { return "lazy"; }
   bool is_host() const override { return false; }
   kernels::Kernels& kernels() override { return host->kernels(); }
-  kernels::Kernels& fold_kernels() override { return host->fold_kernels(); }
+  kernels::Kernels& reduce_kernels() override { return host->reduce_kernels(); }
   tensor::Stream& compute() override { return compute_; }
   tensor::Stream& side() override { return side_; }
   std::span<std::byte> allocate(std::int64_t n, std::string_view what) override {

@@ -89,10 +89,10 @@ class SilentCorruption : public ::testing::Test {
       std::ofstream(folder_ / "job.toml")
           << "[model]\nfile = \"" << (folder_ / "model.toml").string() << "\"\n[data]\ntokens = \""
           << (folder_ / "tokens.bin").string()
-          << "\"\n[train]\nsteps = 8\nsequence = 32\nmicro_batch = 1\nleaves = 12\nlanes = 6\n"
+          << "\"\n[train]\nsteps = 8\nsequence = 32\nglobal_batch = 12\nmicro_batch = 1\nlanes = 6\n"
              "[optim]\nlr = 1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 4\n"
              "[shard]\nstrategy = \"hybrid_shard\"\ngroup = 2\n"
-             "[verify]\nreplicas_every = 2\nleaf_every = 2\n[drill]\nallowed = true\n";
+             "[verify]\nreplicas_every = 2\nmicro_batch_every = 2\n[drill]\nallowed = true\n";
       data::TokenFileWriter writer((folder_ / "tokens.bin").string(), 128);
       writer.append(learnable_tokens(128, 5000));
       writer.finish();
@@ -155,9 +155,9 @@ class SilentCorruption : public ::testing::Test {
 TEST_F(SilentCorruption, ChecksChangeNoBit) {
   for (const std::string strategy : {"hybrid_shard", "hfsdp", "full_shard"}) {
     const Sets off = {"shard.strategy=" + strategy, "train.steps=4", "verify.replicas_every=0",
-                      "verify.leaf_every=0"},
+                      "verify.micro_batch_every=0"},
                on = {"shard.strategy=" + strategy, "train.steps=4", "verify.replicas_every=1",
-                     "verify.leaf_every=1"};
+                     "verify.micro_batch_every=1"};
     const Outcome without = train("off " + strategy, off), with = train("on " + strategy, on);
     ASSERT_EQ(with.exit, Exit::done) << with.why;
     ASSERT_FALSE(with.digest.empty());
@@ -186,7 +186,7 @@ TEST_F(SilentCorruption, AFlippedBitOfTheStateIsFoundAndItsRankNamed) {
 
 TEST_F(SilentCorruption, AWrongStateIsNeverSaved) {
   ScriptedLink link;
-  const Sets rarely = {"verify.replicas_every=100", "verify.leaf_every=0"};
+  const Sets rarely = {"verify.replicas_every=100", "verify.micro_batch_every=0"};
   const Outcome doubted = broken("run", link, "flip_state", 0, 3, rarely);
   EXPECT_EQ(doubted.exit, Exit::unhealthy);
   if (rank_ == 0) {
@@ -201,7 +201,7 @@ TEST_F(SilentCorruption, AWrongStateIsNeverSaved) {
 
 TEST_F(SilentCorruption, OfTwoReplicasNeitherCanBeToldUnlessOneContradictsItself) {
   ScriptedLink link;
-  const Sets two = {"shard.group=3", "verify.replicas_every=1", "verify.leaf_every=0"};
+  const Sets two = {"shard.group=3", "verify.replicas_every=1", "verify.micro_batch_every=0"};
   EXPECT_EQ(broken("run", link, "flip_state", 4, 3, two).exit, Exit::unhealthy);
   if (rank_ == 0) {
     EXPECT_THAT(link.accused, ElementsAre(1, 4));
@@ -216,17 +216,17 @@ TEST_F(SilentCorruption, OfTwoReplicasNeitherCanBeToldUnlessOneContradictsItself
   }
 }
 
-TEST_F(SilentCorruption, AWrongLeafIsFoundAndItsRankNamed) {
+TEST_F(SilentCorruption, AWrongMicroBatchIsFoundAndItsRankNamed) {
   const std::string whole = undisturbed();
   for (const std::string strategy : {"hybrid_shard", "full_shard"}) {
     ScriptedLink link;
-    // Leaves of the step to 6 are computed again.
-    const Outcome doubted = broken(strategy, link, "flip_leaf", 5, 5, {"shard.strategy=" + strategy});
+    // Micro-batches of the step to 6 are computed again.
+    const Outcome doubted = broken(strategy, link, "flip_gradient", 5, 5, {"shard.strategy=" + strategy});
     EXPECT_EQ(doubted.exit, Exit::unhealthy);
     EXPECT_THAT(doubted.why, HasSubstr("rank 5 may compute wrong"));
     if (rank_ == 0) {
       EXPECT_THAT(link.accused, ElementsAre(5));
-      EXPECT_EQ(link.check, "leaf");
+      EXPECT_EQ(link.check, "micro_batch");
       EXPECT_EQ(link.trusted, 3);
     }
     EXPECT_EQ(train(strategy, {"shard.strategy=" + strategy}).digest, whole);

@@ -22,11 +22,11 @@ class StaticMemory : public TrainingFixture {
 TEST_F(StaticMemory, PlansHoldInEveryStrategy) {
   const std::vector<std::pair<int, Sets>> layouts = {
       {1, {"shard.strategy=no_shard"}},
-      {1, {"shard.strategy=no_shard", "train.recompute=full"}},
-      {2, {"shard.strategy=full_shard", "train.recompute=selective"}},
+      {1, {"shard.strategy=no_shard", "train.activation_checkpointing=full"}},
+      {2, {"shard.strategy=full_shard", "train.activation_checkpointing=selective"}},
       {2, {"shard.strategy=shard_grad_op", "shard.keep_across_micro_steps=true"}},
       {4, {"shard.strategy=hybrid_shard", "shard.group=2", "shard.prefetch_forward=2"}},
-      {4, {"shard.strategy=hfsdp", "shard.group=2", "train.recompute=attention"}},
+      {4, {"shard.strategy=hfsdp", "shard.group=2", "train.activation_checkpointing=attention"}},
       {1, {"shard.strategy=no_shard", "train.lanes=0"}},
       {3, {"shard.strategy=no_shard", "train.lanes=0"}},
       {6, {"shard.strategy=hybrid_shard", "shard.group=2", "train.lanes=0"}},

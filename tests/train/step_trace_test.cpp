@@ -45,7 +45,7 @@ TEST(StepTrace, JsonHasComputeAndOneThreadPerGroup) {
   const auto json = nlohmann::json::parse(
       trace_json(3, {{Work::attention, "attention", at, at + std::chrono::microseconds(250)}},
                  {{"all-gather", "shard group 0", 1'100'000, 1'200'000, 64},
-                  {"leaf exchange", "reductions 0", 1'300'000, 1'350'000, 32},
+                  {"ordered reduce-scatter", "reductions 0", 1'300'000, 1'350'000, 32},
                   {"all-gather", "shard group 0", 1'400'000, 1'500'000, 64}}));
   std::vector<nlohmann::json> spans;
   for (const auto& event : json["traceEvents"])

@@ -32,10 +32,10 @@ class TrainingFixture : public ::testing::Test {
     write("model.toml",
           "[model]\nname = \"micro\"\nvocabulary = 128\nwidth = 32\nlayers = 2\nheads = 4\nkv_heads = 2\nffn "
           "= 88\nmax_sequence = 64\n");
-    write("job.toml", "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" +
-                          path("tokens.bin") +
-                          "\"\n[train]\nsteps = 10\nsequence = 32\nmicro_batch = 2\nleaves = 16\nlanes = 8\n"
-                          "[optim]\nlr = 1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 5\n");
+    write("job.toml",
+          "[model]\nfile = \"" + path("model.toml") + "\"\n[data]\ntokens = \"" + path("tokens.bin") +
+              "\"\n[train]\nsteps = 10\nsequence = 32\nglobal_batch = 32\nmicro_batch = 2\nlanes = 8\n"
+              "[optim]\nlr = 1e-2\nwarmup_steps = 2\n[checkpoint]\nevery = 5\n");
     write_tokens("tokens.bin", vocabulary, 5000);
   }
   void TearDown() override {

@@ -48,7 +48,8 @@ class FlightsTest : public testing::Test {
 TEST_F(FlightsTest, NothingWhileAllMoveThenAllOnceASecond) {
   FlightRecorder recorder(flight_record(folder_.path, 2, 5), 5, 8);
   const int place = recorder.join(7, "shard group 1", 4, 1);
-  recorder.started(place, recorder.queued(place, 7, "shard group 1", Collective::fold_leaves, 1, 0, 0));
+  recorder.started(place,
+                   recorder.queued(place, 7, "shard group 1", Collective::ordered_reduce_scatter, 1, 0, 0));
   speaking(4, start_), speaking(5, start_);
   EXPECT_TRUE(report(start_ + 5s).empty()) << "half of the limit is not more than half of it";
   beat(start_ + 5s, 4);
@@ -64,7 +65,7 @@ TEST_F(FlightsTest, NothingWhileAllMoveThenAllOnceASecond) {
   EXPECT_EQ(said[1].silent_ms, 1);
   ASSERT_EQ(said[1].groups.size(), 1u);
   EXPECT_EQ(said[1].groups[0].started, 1u);
-  EXPECT_EQ(said[1].groups[0].operation, Collective::fold_leaves);
+  EXPECT_EQ(said[1].groups[0].operation, Collective::ordered_reduce_scatter);
 
   EXPECT_TRUE(report(start_ + 6000ms).empty()) << "a second has not passed";
   EXPECT_EQ(report(start_ + 6001ms).size(), 2u);

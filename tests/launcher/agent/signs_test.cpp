@@ -187,7 +187,7 @@ TEST_F(SignsTest, InjectedSignsNeedADrill) {
   config.drill.allowed = true;
   EXPECT_EQ(sign_places({folder_}, "dgx007", config, {}).injected, "/tmp/signs.dgx007.jsonl");
   config::ClusterFacts cluster;
-  cluster.slots = {{0, "mlx5_0", "ib0", 0, 0}, {1, "mlx5_0", "ib0", 0, 0}, {2, "", "", 0, 0}};
+  cluster.gpus = {{0, "mlx5_0", "ib0", 0, 0}, {1, "mlx5_0", "ib0", 0, 0}, {2, "", "", 0, 0}};
   cluster.control_interface = "eth0";
   const SignPlaces places = sign_places({folder_}, "dgx007", config, cluster);
   EXPECT_THAT(places.interfaces, ElementsAre("eth0", "ib0"));

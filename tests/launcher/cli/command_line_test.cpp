@@ -104,7 +104,7 @@ TEST(CommandLine, PlanTakesSlurmsSpelling) {
   const auto json = holdfast({"plan", "quickstart", "--json", "-w", "dgx[005-006,010-011]"});
   EXPECT_EQ(json.status, 0) << json.err;
   const auto plan = nlohmann::json::parse(json.out);
-  EXPECT_EQ(plan.at("schema_version"), 6);
+  EXPECT_EQ(plan.at("schema_version"), 7);
   EXPECT_EQ(plan.at("nodes").at(0).at("name"), "dgx006");
   EXPECT_EQ(plan.at("nodes").at(0).at("unit"), "su3");
   EXPECT_THAT(holdfast({"plan", "quickstart", "--ranks"}).out, HasSubstr("replica group"));
@@ -122,7 +122,7 @@ TEST(CommandLine, NothingOfASettingIsEvaluated) {
 TEST(CommandLine, ConfigShowTellsOrigins) {
   const test::Scratch dir;
   const auto job = dir.write("job.toml", "[train]\nsteps = 1\nsequence = 64\n");
-  const auto show = holdfast({"config", "show", job.string(), "--origin", "--set", "train.leaves=16"},
+  const auto show = holdfast({"config", "show", job.string(), "--origin", "--set", "train.global_batch=16"},
                              {"HOLDFAST_SET_TRAIN__SEQUENCE=32"});
   EXPECT_EQ(show.status, 0) << show.err;
   const auto line = [](const std::string& setting, const std::string& origin) {
@@ -130,7 +130,7 @@ TEST(CommandLine, ConfigShowTellsOrigins) {
   };
   EXPECT_THAT(show.out, line("steps = 1", job.string() + ":2"));
   EXPECT_THAT(show.out, line("sequence = 32", "environment HOLDFAST_SET_TRAIN__SEQUENCE"));
-  EXPECT_THAT(show.out, line("leaves = 16", "flag"));
+  EXPECT_THAT(show.out, line("global_batch = 16", "flag"));
   EXPECT_THAT(show.out, line("micro_batch = 1", "default"));
   const auto json =
       nlohmann::json::parse(holdfast({"config", "show", job.string(), "--origin", "--json"}).out);

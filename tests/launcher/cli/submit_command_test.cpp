@@ -148,7 +148,7 @@ TEST_F(SubmitCommand, refuses_nonsense_before_anything_happens) {
     EXPECT_EQ(done.status, 2) << words.front() << done.err;
     EXPECT_THAT(done.out, IsEmpty());
   }
-  EXPECT_EQ(submit({"-N", "500", "--set", "train.lanes=0", "--set", "train.leaves=1000"}).status, 3)
+  EXPECT_EQ(submit({"-N", "500", "--set", "train.lanes=0", "--set", "train.global_batch=2000"}).status, 3)
       << "more nodes than the cluster has";
   EXPECT_EQ(tools.calls(), "");
   EXPECT_FALSE(fs::exists(run.path));
@@ -178,14 +178,15 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
   for (const auto& [words, says] : std::vector<Case>{
            {fp32, "attention on the GPU computes in bf16 only"},
            {heads, "attention on the GPU has no heads of 256 elements"},
-           {{"--set", "train.leaves=9", "--set", "train.lanes=0"},
+           {{"--set", "train.global_batch=18", "--set", "train.lanes=0"},
             "not a multiple of the ranks of a shard group"},
-           {{"-N", "3"}, "too few lanes for the replicas (2 lanes of 4 leaves, 3 replicas of 2 ranks)"},
+           {{"-N", "3"},
+            "too few lanes for the replicas (2 lanes of 4 micro-batches, 3 replicas of 2 ranks)"},
            {{"--set", "data.tokens=" + large}, "has another vocabulary than the model (5000 tokens"},
            {{"--set", "data.tokens=" + text},
             "not a token file). Make it again with `holdfast data prepare`"},
            {{"--set", "rank.command=[\"" + script + "\"]"}, "no file that may be executed"},
-           {{"--set", "train.sequence=64"}, "was \"leaf 2x128\", now \"leaf 2x64\""},
+           {{"--set", "train.sequence=64"}, "was \"micro-batch 2x128\", now \"micro-batch 2x64\""},
            {{"--resume", run.path.string()}, "It is a run directory; name one of its checkpoints"},
        })
     for (const std::string verb : {"plan", "submit"}) {
@@ -241,7 +242,7 @@ TEST_F(SubmitCommand, a_job_goes_on_in_any_layout_by_default) {
   // Without the flag the job file says 2, which is another order of additions.
   const auto other = submit({});
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("was \"8 leaves in 8 lanes\", now \"8 leaves in 2 lanes\""));
+  EXPECT_THAT(other.err, HasSubstr("was \"8 micro-batches in 8 lanes\", now \"8 micro-batches in 2 lanes\""));
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
   o.last = saved.view;
   EXPECT_THAT(differences_of(o, baseline), IsEmpty());
   // A flip must be found where it was made.
-  o = node_killed(), o.injected[0].what.fault = fault_called("leaf_flipped");
+  o = node_killed(), o.injected[0].what.fault = fault_called("gradient_flipped");
   const auto accuse = [&](const char* node) {
     CaseRecord out = o;
     out.last.events.push_back(

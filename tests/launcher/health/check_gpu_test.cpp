@@ -127,9 +127,9 @@ TEST_F(Gpus, get_the_nic_on_their_own_switch) {
   nic("mlx5_2", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0");
   node.sys("devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:00.0/0000:9a:00.0/numa_node", "1");
   const auto site = look_at_site(node.roots, "dgx001", "");
-  ASSERT_EQ(site.slots.size(), 2u);
-  EXPECT_EQ(site.slots[0], (config::GpuSlot{0, "mlx5_2", "net_mlx5_2", 0, 0}));
-  EXPECT_EQ(site.slots[1], (config::GpuSlot{1, "mlx5_0", "net_mlx5_0", 1, 1}));
+  ASSERT_EQ(site.gpu_facts.size(), 2u);
+  EXPECT_EQ(site.gpu_facts[0], (config::GpuFacts{0, "mlx5_2", "net_mlx5_2", 0, 0}));
+  EXPECT_EQ(site.gpu_facts[1], (config::GpuFacts{1, "mlx5_0", "net_mlx5_0", 1, 1}));
   EXPECT_THAT(site.other_nics, ::testing::ElementsAre("mlx5_1"));
   EXPECT_EQ(site.gpu_memory_bytes, 85899345920);
 }

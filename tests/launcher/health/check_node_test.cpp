@@ -21,14 +21,14 @@ TEST(Rdma, is_up_and_fast) {
   EXPECT_EQ(check_rdma(node.roots, {}).front().fitness, Fitness::unknown) << "none here, none asked for";
   node.rdma("mlx5_0"), node.rdma("mlx5_3"), node.rdma("mlx5_1", "1: DOWN");
   const auto findings = check_rdma(node.roots, dgx({"mlx5_0", "mlx5_3"}));
-  EXPECT_EQ(worst(findings), Fitness::ok) << "mlx5_1 is in no slot";
+  EXPECT_EQ(worst(findings), Fitness::ok) << "mlx5_1 is of no GPU";
   EXPECT_EQ(found(findings, "nic.state").says, "2 RDMA devices up");
   EXPECT_EQ(found(findings, "nic.rate").says, "400 Gb/s each");
   EXPECT_EQ(check_rdma(node.roots, {}).front().fitness, Fitness::warning)
       << "without a cluster file it may be unused";
 }
 
-TEST(Rdma, that_a_slot_names_must_be_there_up_and_as_fast_as_the_others) {
+TEST(Rdma, that_a_gpu_names_must_be_there_up_and_as_fast_as_the_others) {
   FakeNode node;
   node.rdma("mlx5_0"), node.rdma("mlx5_1", "1: DOWN"),
       node.rdma("mlx5_2", "4: ACTIVE", "200 Gb/sec (2X NDR)");

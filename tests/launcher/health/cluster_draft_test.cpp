@@ -52,8 +52,8 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
   EXPECT_THAT(facts.units,
               ElementsAre(config::ScalableUnit{"su1", "dgx[001-002]"}, config::ScalableUnit{"su2", "dgx003"},
                           config::ScalableUnit{"rest", "dgx004"}));
-  EXPECT_EQ(facts.slots.size(), 8u);
-  EXPECT_EQ(facts.slots[3].rail, 3);
+  EXPECT_EQ(facts.gpus.size(), 8u);
+  EXPECT_EQ(facts.gpus[3].rail, 3);
   EXPECT_THAT(draft.text, HasSubstr("left out, of another shape: cpu1"));
   EXPECT_THAT(draft.doubts, Contains(HasSubstr("NICs are not known")));
   EXPECT_THAT(draft.doubts, Contains(HasSubstr("control_interface is a guess")));
@@ -63,12 +63,12 @@ TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
   LocalSite local;
   local.node = "dgx001", local.interface = "bond0", local.gpus = 8, local.gpu_memory_bytes = 85899345920;
   for (int i = 0; i < 8; ++i)
-    local.slots.push_back({i, "mlx5_" + std::to_string(i), "ib" + std::to_string(i), i / 4, i});
+    local.gpu_facts.push_back({i, "mlx5_" + std::to_string(i), "ib" + std::to_string(i), i / 4, i});
   const auto draft = draft_cluster(super_pod(), local, "batch");
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.control_interface, "bond0");
   EXPECT_EQ(facts.gpu_memory_bytes, 85899345920);
-  EXPECT_EQ(facts.slots[5], (config::GpuSlot{5, "mlx5_5", "ib5", 1, 5}));
+  EXPECT_EQ(facts.gpus[5], (config::GpuFacts{5, "mlx5_5", "ib5", 1, 5}));
   EXPECT_THAT(draft.doubts, ElementsAre(HasSubstr("Rails are numbered as GPUs are")));
 }
 

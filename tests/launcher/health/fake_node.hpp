@@ -58,7 +58,7 @@ inline Expected dgx(const std::vector<std::string>& nics) {
   facts.gpu = "h100", facts.gpus_per_node = static_cast<int>(nics.size());
   facts.cpus_per_node = 4, facts.control_interface = "bond0";
   for (int i = 0; i < facts.gpus_per_node; ++i)
-    facts.slots.push_back({i, nics[static_cast<std::size_t>(i)], "", 0, i});
+    facts.gpus.push_back({i, nics[static_cast<std::size_t>(i)], "", 0, i});
   Expected expected;
   expected.cluster = facts;
   return expected;

@@ -229,8 +229,8 @@ TEST_F(RunDirSetup, refuses_a_checkpoint_of_other_arithmetic_as_ranks_would) {
   EXPECT_EQ(refusal().exit, Exit::usage);
   EXPECT_THAT(refusal().text,
               HasSubstr("the checkpoint " + step.string() +
-                        " was computed with other arithmetic than this run's (was \"leaf 1x256\", now "
-                        "\"leaf 1x128\"). Set it back, or run.other_numerics = \"continue\""));
+                        " was computed with other arithmetic than this run's (was \"micro-batch 1x256\", now "
+                        "\"micro-batch 1x128\"). Set it back, or run.other_numerics = \"continue\""));
   wanted.config.run.other_numerics = "continue";
   check_run_dir(run, wanted);
   wanted = good;
@@ -272,7 +272,7 @@ TEST_F(RunDirSetup, a_run_keeps_its_lanes) {
   EXPECT_EQ(with_lanes_of({}, open).train.lanes, 0);
   open.train.lanes = 4;
   EXPECT_EQ(with_lanes_of(run, open).train.lanes, 4) << "asked for by name";
-  open.train.lanes = 0, open.train.leaves = 16;
+  open.train.lanes = 0, open.train.global_batch = 32;
   EXPECT_EQ(with_lanes_of(run, open).train.lanes, 0) << "of another batch";
 }
 

@@ -40,7 +40,7 @@ TEST(HostMemory, EachSettingCostsItsCopiesOfTheState) {
   EXPECT_NEAR(static_cast<double>(usual.state), 80.9e9, 0.1e9);
   EXPECT_EQ(usual.snapshots, 2 * usual.state);
   EXPECT_NEAR(static_cast<double>(usual.saves), 2.0 * static_cast<double>(usual.state), 1e6);
-  EXPECT_EQ(usual.passing, 0) << "arenas are there, and a restore goes to a slot";
+  EXPECT_EQ(usual.passing, 0) << "arenas are there, and a restore goes to a buffer";
   EXPECT_EQ(usual.total(), usual.snapshots + usual.saves + usual.programs);
   EXPECT_EQ(usual.capacity, 2000 * giga);
 
@@ -88,7 +88,7 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
 /// 7B on a machine with one H200 and 128 GB.
 TEST(HostMemory, OneGpuAndLittleHostMemorySufficeWithoutSnapshotsAndSaves) {
   const std::vector<std::string> one = {"cluster.ranks_per_node=1", "shard.strategy=no_shard",
-                                        "train.leaves=8", "train.lanes=1", "train.sequence=1024"};
+                                        "train.global_batch=8", "train.lanes=1", "train.sequence=1024"};
   Job job = seven_b(one);
   job.facts.gpu_memory_bytes = 150'754'820'096, job.facts.node_memory_bytes = 128 * giga;
   EXPECT_THROW(job.host(), Error);
@@ -113,7 +113,7 @@ TEST(HostMemory, OfAnotherProgramIsNotKnown) {
   EXPECT_TRUE(host_memory_says({}).empty());
 }
 
-/// On the CPU the state lies in one of the slots.
+/// On the CPU the state lies in one of the buffers.
 TEST(HostMemory, RanksOnTheCpu) {
   const Job job("quickstart", {});
   const HostMemory local = job.host(), none = Job("quickstart", {"checkpoint.local=none"}).host();

@@ -13,8 +13,8 @@
 namespace holdfast::launcher {
 namespace {
 
+using config::ActivationCheckpointing;
 using config::Precision;
-using config::Recompute;
 using config::Strategy;
 
 config::ModelShape odd_shape() {
@@ -31,15 +31,15 @@ void expect_equal(const config::RunConfig& c, const config::ModelShape& shape, i
   for (int rank = 0; rank < world; ++rank) {
     const auto layout =
         shard::layout_of(shape, shard::mesh_of(c.shard.strategy, c.shard.group, group, world, rank));
-    const config::LanePlan lanes(c.train.leaves, c.train.lanes, replicas, group);
+    const config::LanePlan lanes(c.train, replicas, group);
     const auto real = shard::memory_plan(layout, lanes, shard::policy_of(c, shape.layers));
     const auto moments = 2 * layout.arena_elements * (c.precision.moments == Precision::bf16 ? 2 : 4);
     EXPECT_EQ(planned.state.optimizer, moments);
     EXPECT_EQ(planned.state.parameters, real.parameters);
     EXPECT_EQ(planned.state.copies, real.published);
     EXPECT_EQ(planned.state.frozen, real.frozen);
-    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.leaf_scratch + real.sums);
-    EXPECT_EQ(planned.state.total() + planned.gathered + planned.leaf,
+    EXPECT_EQ(planned.state.accumulators, real.accumulators + real.lane_scratch + real.sums);
+    EXPECT_EQ(planned.state.total() + planned.gathered + planned.gradients,
               real.symmetric_bytes() + real.own_bytes() - real.scratch + moments);
   }
 }
@@ -63,7 +63,7 @@ TEST(Memory, ShardsTakeWhatThePlanSays) {
             c.shard.gathered_limit = world == 6 ? 3 : 0;
             c.precision.parameters = type;
             if (world % 2 == 0) c.precision.moments = type;
-            c.train.leaves = 48, c.train.lanes = world == 3 || world == 6 ? 24 : 16;
+            c.train.global_batch = 48, c.train.lanes = world == 3 || world == 6 ? 24 : 16;
             SCOPED_TRACE(strategy + " of " + std::to_string(world) + ", groups of " + std::to_string(group) +
                          ", keeping " + kept);
             expect_equal(c, odd_shape(), world);
@@ -88,10 +88,10 @@ TEST(Memory, AccumulatorsAreThoseOfTheReplicaThatNeedsMost) {
   for (const int world : {1, 2, 3, 5, 7, 8})
     for (int lanes = world; lanes <= 40; ++lanes) {
       SCOPED_TRACE(std::to_string(lanes) + " lanes, " + std::to_string(world) + " replicas");
-      c.train.lanes = c.train.leaves = lanes;
+      c.train.lanes = c.train.global_batch = lanes;
       expect_equal(c, {}, world);
     }
-  c.shard.strategy = Strategy::hybrid_shard, c.shard.group = 4, c.train.lanes = 0, c.train.leaves = 40;
+  c.shard.strategy = Strategy::hybrid_shard, c.shard.group = 4, c.train.lanes = 0, c.train.global_batch = 40;
   for (const int world : {4, 8, 12, 28, 40}) expect_equal(c, {}, world);
 }
 
@@ -102,19 +102,25 @@ TEST(Memory, ActivationsAreThoseOfTheTransformer) {
     Products products = Products::bf16;
     Scaling scaling = Scaling::delayed;
   };
-  for (const auto& name : config::names_of<Recompute>())
+  for (const auto& name : config::names_of<ActivationCheckpointing>())
     for (const auto& [type, products, scaling] :
          {Numbers{Precision::fp32}, Numbers{Precision::bf16}, Numbers{Precision::bf16, Products::fp8},
           Numbers{Precision::bf16, Products::fp8, Scaling::current}}) {
       config::RunConfig c;
       c.precision.products = products, c.fp8.scaling = scaling;
-      c.train.recompute = *config::choice_called<Recompute>(name);
+      c.train.activation_checkpointing = *config::choice_called<ActivationCheckpointing>(name);
       c.precision.parameters = type;
       c.train.micro_batch = 2, c.train.sequence = 512;
       const auto shape = config::load_model("llama-124m");
       const auto dtype = type == Precision::bf16 ? tensor::DType::bf16 : tensor::DType::fp32;
-      const model::Options options{c.train.micro_batch, c.train.sequence, dtype,   tensor::DType::fp32,
-                                   c.train.recompute,   products,         scaling, 1};
+      const model::Options options{c.train.micro_batch,
+                                   c.train.sequence,
+                                   dtype,
+                                   tensor::DType::fp32,
+                                   c.train.activation_checkpointing,
+                                   products,
+                                   scaling,
+                                   1};
       const auto estimate = static_cast<double>(activation_bytes(c, shape));
       const auto real = static_cast<double>(model::activation_bytes(shape, options, 0));
       EXPECT_NEAR(estimate / real, 1, 1e-3) << name;

@@ -128,7 +128,7 @@ TEST(Plan, OtherNaturalSplitsOfNabuchodonosor) {
     auto in = inputs_of(
         "llama2-7b-nabuchodonosor",
         {"cluster.nodes=" + std::to_string(active), "cluster.spares=" + std::to_string(127 - active),
-         "train.lanes=0", "train.leaves=" + std::to_string(8 * active)});
+         "train.lanes=0", "train.global_batch=" + std::to_string(8 * active)});
     expect_sound(in.plan());
   }
 }
@@ -180,7 +180,7 @@ TEST(Plan, TypesAndStrategiesChangeTheBytesTheyShould) {
   EXPECT_EQ(narrow.state, base.state) << "master weights and moments stay fp32";
   EXPECT_NEAR(static_cast<double>(narrow.gathered), static_cast<double>(base.gathered) / 2, 4 * 4096)
       << "embedding, head and two blocks begin on pages";
-  EXPECT_EQ(narrow.leaf, base.leaf);
+  EXPECT_EQ(narrow.gradients, base.gradients);
   EXPECT_LT(narrow.activations, base.activations);
   EXPECT_EQ(2 * memory({"precision.moments=bf16"}).state.optimizer, base.state.optimizer);
   EXPECT_EQ(inputs_of("quickstart", {"precision.moments=bf16"}).plan().checkpoint_bytes, 8 * 1262720);
@@ -217,7 +217,7 @@ TEST(Plan, TypesAndStrategiesChangeTheBytesTheyShould) {
 
   std::int64_t before = base.activations + 1;
   for (const char* mode : {"none", "selective", "attention", "full"}) {
-    const auto bytes = memory({std::string("train.recompute=") + mode}).activations;
+    const auto bytes = memory({std::string("train.activation_checkpointing=") + mode}).activations;
     EXPECT_LT(bytes, before) << mode;
     before = bytes;
   }
@@ -295,7 +295,7 @@ TEST(Plan, CountsTheMemoryOfTheLocalLevel) {
   };
   const auto state = [](const Plan& p) { return p.memory.state.parameters + p.memory.state.optimizer; };
   auto p = local({});
-  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 2 * 2 * state(p)})) << "two slots of two ranks";
+  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 2 * 2 * state(p)})) << "two snapshot buffers of two ranks";
   p = local({"shard.strategy=full_shard"});
   EXPECT_EQ(p.local.node_bytes, 4 * 2 * state(p)) << "and two of each copy";
   p = local({"shard.strategy=full_shard", "checkpoint.partner_every=2"});
@@ -340,7 +340,7 @@ TEST(Plan, Warnings) {
   warns("1 of 2 spares: the allocation has 3 nodes");
   in.nodes = {"dgx001", "dgx002", "elsewhere", "dgx003"};
   warns("node elsewhere is in no scalable unit of cluster minipod");
-  in = inputs_of("quickstart", {"cluster.nodes=3", "shard.group=3", "train.leaves=12"});
+  in = inputs_of("quickstart", {"cluster.nodes=3", "shard.group=3", "train.global_batch=24"});
   warns("shard groups of 3 ranks cross nodes of 2 ranks unevenly");
   in = inputs_of("quickstart");
   in.facts.units = {{"one", "a[1-2]"}, {"two", "b[1-3]"}};
@@ -376,11 +376,11 @@ TEST(Plan, Refuses) {
        Exit::usage,
        "shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)"},
       {"quickstart",
-       {"cluster.ranks_per_node=9", "train.leaves=18"},
+       {"cluster.ranks_per_node=9", "train.global_batch=36"},
        Exit::impossible,
        "9 ranks do not fit a node (a node of minipod has 8 places for ranks). Use ranks_per_node = 8?"},
       {nabu.c_str(),
-       {"cluster.ranks_per_node=9", "train.leaves=1116"},
+       {"cluster.ranks_per_node=9", "train.global_batch=1116"},
        Exit::impossible,
        "9 ranks do not fit a node (a node of nabuchodonosor has 8 GPUs)"},
       {nabu.c_str(),
@@ -394,14 +394,15 @@ TEST(Plan, Refuses) {
        Exit::impossible,
        "the largest are the optimizer state)"},
       {nabu.c_str(),
-       {"train.leaves=100"},
+       {"train.global_batch=100"},
        Exit::usage,
-       "there are fewer leaves than ranks (100 leaves, 992 ranks; each rank computes at least one in a "
-       "step)"},
+       "there are fewer micro-batches than ranks (100 micro-batches, 992 ranks; each rank computes at "
+       "least one in a step). Use train.global_batch = 992, or fewer ranks?"},
       {nabu.c_str(),
-       {"train.leaves=1001"},
+       {"train.global_batch=1001"},
        Exit::usage,
-       "train.leaves is not a multiple of the ranks of a shard group (1001 leaves, groups of 8 ranks"},
+       "the micro-batches of a step are not a multiple of the ranks of a shard group (1001 micro-batches, "
+       "groups of 8 ranks"},
       {nabu.c_str(),
        {"precision.parameters=fp32"},
        Exit::usage,
@@ -410,7 +411,10 @@ TEST(Plan, Refuses) {
        {"train.device=cuda", "precision.parameters=fp32"},
        Exit::usage,
        "attention on the GPU computes in bf16 only"},
-      {"quickstart", {"train.micro_batch=2000"}, Exit::impossible, "a rank's activations need about "},
+      {"quickstart",
+       {"train.global_batch=16000", "train.micro_batch=2000"},
+       Exit::impossible,
+       "a rank's activations need about "},
       {"quickstart",
        {"train.sequence=1024"},
        Exit::usage,

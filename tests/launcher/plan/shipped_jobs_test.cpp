@@ -35,8 +35,7 @@ void as_a_rank(const config::RunConfig& config, const config::ModelShape& shape,
   for (const int rank : {0, world / 2, world - 1}) {
     const auto layout = shard::layout_of(shape, shard::mesh_of(config.shard.strategy, config.shard.group,
                                                                config.cluster.ranks_per_node, world, rank));
-    const config::LanePlan lanes(config.train.leaves, config.train.lanes, layout.mesh.replicas,
-                                 layout.mesh.group);
+    const config::LanePlan lanes(config.train, layout.mesh.replicas, layout.mesh.group);
     EXPECT_GE(lanes.micro_steps(layout.mesh.replica()), 1);
     shard::memory_plan(layout, lanes, policy);
     shard::wire_plan(layout, lanes, policy);

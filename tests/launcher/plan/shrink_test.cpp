@@ -20,7 +20,7 @@ config::RunConfig run_of(int nodes, int ranks_per_node, int group, int lanes,
   c.shard.strategy = strategy, c.shard.group = group;
   c.train.lanes = lanes, c.train.steps = 500;
   // As many as fill all ranks of the largest world here, and are a whole number of lanes and groups.
-  c.train.leaves = std::lcm(lanes, group > 0 ? group : 1) * 32;
+  c.train.global_batch = std::lcm(lanes, group > 0 ? group : 1) * 32;
   return c;
 }
 
@@ -44,14 +44,14 @@ TEST(Shrinking, TheReplicaWithTheMostPartsDecides) {
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(4, 8, 8, 12)), 2), 2);
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(run_of(8, 8, 16, 12)), 6), 4.0 / 3);
   config::RunConfig c = run_of(4, 8, 8, 0);
-  c.train.leaves = 96;
+  c.train.global_batch = 96;
   EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 4.0 / 3)
-      << "a lane for each leaf: 12 for each rank of a group";
-  c.train.leaves = 32;
-  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 2) << "a leaf for each rank";
+      << "a lane for each micro-batch: 12 for each rank of a group";
+  c.train.global_batch = 32;
+  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 2) << "a micro-batch for each rank";
   c.rank.command = {"python3"};
-  c.train.leaves = 1;
-  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 2) << "another program has no leaves";
+  c.train.global_batch = 1;
+  EXPECT_DOUBLE_EQ(slowdown(shrinking_of(c), 3), 2) << "another program has no micro-batches";
 }
 
 TEST(Shrinking, CostsAgainstTheQueue) {
@@ -68,15 +68,16 @@ TEST(Shrinking, Says) {
   config::Supervise limits;
   const auto says = [&](const config::RunConfig& c) {
     Plan plan;
-    plan.shrinking = shrinking_of(c), plan.leaves = c.train.leaves;
+    plan.shrinking = shrinking_of(c), plan.global_batch = c.train.global_batch;
     return when_short_says(plan, limits);
   };
   EXPECT_THAT(says(run_of(4, 8, 0, 1, config::Strategy::full_shard)),
               ElementsAre(HasSubstr("no smaller world would hold all of the state")));
   EXPECT_THAT(
       says(run_of(4, 8, 8, 12)),
-      ElementsAre("the run goes back into the queue: supervise.min_nodes = 0 allows no smaller world",
-                  "on 3 nodes each step takes 1.33 times as long: 768 leaves over 24 ranks, the same bits"));
+      ElementsAre(
+          "the run goes back into the queue: supervise.min_nodes = 0 allows no smaller world",
+          "on 3 nodes each step takes 1.33 times as long: 768 micro-batches over 24 ranks, the same bits"));
   limits.min_nodes = 3;
   EXPECT_THAT(
       says(run_of(4, 8, 8, 4)),

@@ -186,7 +186,7 @@ TEST(Overdue, WhoWaitsIsExcusedByTheOneItWaitsForUntilThatIsLateItself) {
       {"for too long", {0, 8, Phase::forward, 29}, {1, 8, Phase::checkpoint, 30.1}, false},
       {"one is a step behind", {0, 8, Phase::forward, 9}, {1, 7, Phase::optimizer, 4}, true},
       {"and hangs there", {0, 8, Phase::forward, 9}, {1, 7, Phase::optimizer, 6}, false},
-      {"one computes more leaves", {0, 8, Phase::collective, 9}, {1, 8, Phase::backward, 0.2}, true},
+      {"one computes more micro-batches", {0, 8, Phase::collective, 9}, {1, 8, Phase::backward, 0.2}, true},
       {"one waits as well, a step behind", {0, 8, Phase::forward, 9}, {1, 7, Phase::collective, 4}, false},
       {"one is ahead", {0, 8, Phase::forward, 9}, {1, 9, Phase::data, 1}, false},
       {"both compute the same step", {0, 8, Phase::forward, 9}, {1, 8, Phase::backward, 4}, false},

@@ -353,13 +353,15 @@ TEST(Doubt, TheAccusedNodeLeavesAndWhatItMayHaveSpoiltIsNotUsed) {
 TEST(Doubt, WhenItCannotBeToldWhoIsWrong) {
   FakeCluster c(Shape{});
   ASSERT_TRUE(c.until([&] { return c.reached == 25; }, 20));
-  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 15, {0, 2}, "leaf", ""}); });
+  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 15, {0, 2}, "micro_batch", ""}); });
   ASSERT_TRUE(c.training(2));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
   EXPECT_EQ(c.leader->state().suspects, (std::set<std::string>{"n0", "n1"}));
   EXPECT_EQ(c.result()["attempts"][1]["restored_from"]["step"], 10);
   EXPECT_TRUE(c.leader->state().evicted.empty());
-  c.tell(0, [](Supervisor& s) { s.rank_doubt(0, {0, 1, 20, {0}, "leaf", "of an attempt that is over"}); });
+  c.tell(0, [](Supervisor& s) {
+    s.rank_doubt(0, {0, 1, 20, {0}, "micro_batch", "of an attempt that is over"});
+  });
   c.run(0.2);
   EXPECT_EQ(c.leader->attempt(), 2);
 }

@@ -168,8 +168,8 @@ class Chaos {
     cluster_.tell(n, [n, what = control::NodeSigns{{{kinds[below(6)], -1, 0, below(90000), "text"}}}](
                          Supervisor& s) { s.node_signs(n, what); });
     if (below(6) != 0 || !cluster_.leader) return;
-    control::RankDoubt doubt{0,  cluster_.leader->attempt(),     cluster_.reached,
-                             {}, below(2) ? "leaf" : "replicas", ""};
+    control::RankDoubt doubt{
+        0, cluster_.leader->attempt(), cluster_.reached, {}, below(2) ? "micro_batch" : "replicas", ""};
     for (int i = below(3); i >= 0; --i) doubt.accused.push_back(below(8));
     cluster_.tell(n, [n, doubt](Supervisor& s) { s.rank_doubt(n, doubt); });
   }

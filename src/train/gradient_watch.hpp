@@ -1,6 +1,6 @@
 #pragma once
-// Between the model and the shards for the one leaf of a step that is looked at: hashes its gradients before
-// anybody reduces them. It changes no bit, unless a fault is to be acted out.
+// Between the model and the shards for the one micro-batch of a step that is looked at: hashes its gradients
+// before anybody reduces them. It changes no bit, unless a fault is to be acted out.
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -11,21 +11,21 @@
 
 namespace holdfast::train {
 
-/// What a drill does to one element of a leaf's gradient; `seed` says to which.
-struct LeafFault {
+/// What a drill does to one element of a micro-batch's gradient; `seed` says to which.
+struct GradientFault {
   bool nan = false;  ///< it becomes NaN; else one bit of its fraction changes
   std::uint64_t seed = 0;
 };
 
-class LeafWatch final : public model::Weights {
+class GradientWatch final : public model::Weights {
  public:
-  /// `weights`: where the leaf's weights are and its gradients go, as `layout` says. All outlive it.
-  LeafWatch(model::Weights& weights, const shard::Layout& layout, const device::Device& device,
-            tensor::Stream& stream);
+  /// `weights`: where the micro-batch's weights are and its gradients go, as `layout` says. All outlive it.
+  GradientWatch(model::Weights& weights, const shard::Layout& layout, const device::Device& device,
+                tensor::Stream& stream);
 
-  /// The next leaf. Not `reduced`: its gradients are hashed and then of no use to anybody.
-  void begin(bool reduced, const std::optional<LeafFault>& fault = {});
-  /// Of all gradients of the leaf, fp32: equal gradients, equal hash.
+  /// The next micro-batch. Not `reduced`: its gradients are hashed and then of no use to anybody.
+  void begin(bool reduced, const std::optional<GradientFault>& fault = {});
+  /// Of all gradients of the micro-batch, fp32: equal gradients, equal hash.
   std::uint64_t hash() const { return hash_; }
 
   void acquire(int unit) override { weights_.acquire(unit); }
@@ -43,7 +43,7 @@ class LeafWatch final : public model::Weights {
   const bool is_host_;
   tensor::Stream& stream_;
   bool reduced_ = true;
-  std::optional<LeafFault> fault_;
+  std::optional<GradientFault> fault_;
   std::uint64_t hash_ = 0;
   std::vector<float> room_;  ///< a gradient's way to the host, a part at a time
 };

@@ -1,5 +1,5 @@
 // Whatever the order in which ranks come along, a snapshot of one common step is whole.
-#include "src/train/slot_rotation.hpp"
+#include "src/train/buffer_rotation.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 namespace holdfast::train {
 namespace {
 
-TEST(SlotRotation, StaysWhileTheLiveSlotIsNoSnapshot) {
-  SlotRotation r(2, 1);
+TEST(BufferRotation, StaysWhileTheLiveBufferIsNoSnapshot) {
+  BufferRotation r(2, 1);
   EXPECT_EQ(r.next(), 1);
   r.snapshot();
   EXPECT_EQ(r.next(), 0);
@@ -20,8 +20,8 @@ TEST(SlotRotation, StaysWhileTheLiveSlotIsNoSnapshot) {
   EXPECT_EQ(r.next(), 1);
 }
 
-TEST(SlotRotation, KeepsWhatIsToBeKeptWhereThereIsRoom) {
-  SlotRotation r(3, 0);
+TEST(BufferRotation, KeepsWhatIsToBeKeptWhereThereIsRoom) {
+  BufferRotation r(3, 0);
   const auto step = [&] {
     r.move(r.next());
     r.snapshot();
@@ -36,15 +36,15 @@ TEST(SlotRotation, KeepsWhatIsToBeKeptWhereThereIsRoom) {
   EXPECT_EQ(step(), 0);
   EXPECT_EQ(step(), 2);
 
-  SlotRotation two(2, 0);
+  BufferRotation two(2, 0);
   two.snapshot();
   two.keep(1);
   EXPECT_EQ(two.next(), 1) << "the newest snapshot comes first";
 }
 
-/// What one rank has in its slots.
+/// What one rank has in its buffers.
 struct Rank {
-  Rank(int slots) : rotation(slots, 0), sealed(static_cast<std::size_t>(slots), -1) {}
+  Rank(int buffers) : rotation(buffers, 0), sealed(static_cast<std::size_t>(buffers), -1) {}
   /// The optimizer step that leads to `step`.
   void update() {
     const int to = rotation.next();
@@ -60,20 +60,20 @@ struct Rank {
     out.erase(-1);
     return out;
   }
-  SlotRotation rotation;
+  BufferRotation rotation;
   std::vector<long> sealed;
 };
 
 /// Each rank does its parts of a step in order; between ranks any order, but for the decision of the next
 /// step, which waits for all. Looked at after every part.
-TEST(SlotRotation, ACommonStepAlwaysExistsAndIsAtMostOneSnapshotOld) {
+TEST(BufferRotation, ACommonStepAlwaysExistsAndIsAtMostOneSnapshotOld) {
   std::mt19937 random(3);
   struct Case {
-    int slots;
+    int buffers;
     long every, partner_every;
   };
   for (const Case c : {Case{2, 1, 1}, Case{2, 3, 3}, Case{3, 1, 1}, Case{3, 1, 4}, Case{3, 2, 6}}) {
-    std::vector<Rank> ranks(5, Rank(c.slots));
+    std::vector<Rank> ranks(5, Rank(c.buffers));
     long on_partner = -1;  // newest step that all have on their partners
     for (long step = 1; step <= 60; ++step) {
       const bool snapshot = step % c.every == 0, copied = snapshot && step % c.partner_every == 0;

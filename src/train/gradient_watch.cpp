@@ -1,4 +1,4 @@
-#include "src/train/leaf_watch.hpp"
+#include "src/train/gradient_watch.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -14,17 +14,17 @@ constexpr int fraction_bits = 23;
 
 }  // namespace
 
-LeafWatch::LeafWatch(model::Weights& weights, const shard::Layout& layout, const device::Device& device,
-                     tensor::Stream& stream)
+GradientWatch::GradientWatch(model::Weights& weights, const shard::Layout& layout,
+                             const device::Device& device, tensor::Stream& stream)
     : weights_(weights), layout_(layout), is_host_(device.is_host()), stream_(stream) {
   if (!is_host_) room_.resize(most_at_once);
 }
 
-void LeafWatch::begin(bool reduced, const std::optional<LeafFault>& fault) {
+void GradientWatch::begin(bool reduced, const std::optional<GradientFault>& fault) {
   reduced_ = reduced, fault_ = fault, hash_ = 0;
 }
 
-void LeafWatch::reduce(int unit) {
+void GradientWatch::reduce(int unit) {
   if (fault_) spoil(unit);
   for (const int stored : layout_.unit_trained[static_cast<std::size_t>(unit)]) {
     const std::int64_t count = layout_.slices[static_cast<std::size_t>(stored)].elements;
@@ -33,7 +33,7 @@ void LeafWatch::reduce(int unit) {
   if (reduced_) weights_.reduce(unit);
 }
 
-void LeafWatch::spoil(int unit) {
+void GradientWatch::spoil(int unit) {
   const std::uint64_t seed = fault_->seed;
   std::vector<int> units;  // with something that is trained
   for (int u = 0; u < layout_.units(); ++u)
@@ -53,7 +53,7 @@ void LeafWatch::spoil(int unit) {
   fault_.reset();
 }
 
-std::uint64_t LeafWatch::digest(const float* gradient, std::int64_t count) {
+std::uint64_t GradientWatch::digest(const float* gradient, std::int64_t count) {
   if (is_host_) return digest_part(0, gradient, DType::fp32, count);
   std::uint64_t sum = 0;
   for (std::int64_t at = 0; at < count; at += most_at_once) {

@@ -1,5 +1,5 @@
-// How fast a leaf is and how much it keeps, by type and by mode of recomputation: printed, never judged,
-// because machines and their neighbours differ.
+// How fast a micro-batch is and how much it keeps, by type and by mode of activation checkpointing: printed,
+// never judged, because machines and their neighbours differ.
 #include <gtest/gtest.h>
 
 #include "src/base/clock.hpp"
@@ -8,7 +8,7 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 
 constexpr const char* mode_names[] = {"none", "selective", "attention", "full"};
 
@@ -24,38 +24,38 @@ void measure(const char* name, const config::ModelShape& shape, const model::Opt
   double best = 1e9;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto from = Clock::now();
-    stand.transformer.leaf(weights, tokens);
+    stand.transformer.forward_backward(weights, tokens);
     best = std::min(best, std::chrono::duration<double>(Clock::now() - from).count());
   }
   const auto count = static_cast<double>(options.tokens()),
              parameters = static_cast<double>(config::parameters_of(shape));
   std::printf(
-      "%-6s %d x %4d tokens, %s, recompute %-9s %d threads: %8.2f ms, %8.0f tokens/s, %7.1f GFLOP/s, "
+      "%-6s %d x %4d tokens, %s, checkpointing %-9s %d threads: %8.2f ms, %8.0f tokens/s, %7.1f GFLOP/s, "
       "activations %7.1f MB\n",
       name, options.micro_batch, options.sequence, std::string(name_of(options.activations)).c_str(),
-      mode_names[static_cast<std::size_t>(options.recompute)], threads, best * 1e3, count / best,
-      6 * parameters * count / best * 1e-9, static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
+      mode_names[static_cast<std::size_t>(options.activation_checkpointing)], threads, best * 1e3,
+      count / best, 6 * parameters * count / best * 1e-9,
+      static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
 }
 
-TEST(Bench, Leaf) {
+TEST(Bench, MicroBatch) {
   config::ModelShape small;
   small.vocabulary = 2048, small.width = 256, small.layers = 4, small.heads = 8, small.kv_heads = 4,
   small.ffn = 688;
   for (const DType type : {DType::fp32, DType::bf16}) {
     MemoryWeights weights(small, 1, type);
     for (const int threads : {1, 2}) measure("small", small, options_of(1, 256, type), threads, weights, 12);
-    for (const Recompute mode :
-         {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full})
+    for (const Mode mode : {Mode::none, Mode::selective, Mode::attention, Mode::full})
       measure("small", small, options_of(4, 256, type, mode), 2, weights, 12);
   }
 }
 
-TEST(Bench, LeafOf124MParameters) {
+TEST(Bench, MicroBatchOf124MParameters) {
   config::ModelShape shape;
   shape.vocabulary = 50304, shape.width = 768, shape.layers = 12, shape.heads = shape.kv_heads = 12,
   shape.ffn = 2048, shape.max_sequence = 1024, shape.tied_embeddings = true;
   MemoryWeights weights(shape, 1, DType::bf16);
-  for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full})
+  for (const Mode mode : {Mode::none, Mode::selective, Mode::attention, Mode::full})
     measure("124M", shape, options_of(1, 1024, DType::bf16, mode), 2, weights, 3);
 }
 

@@ -9,9 +9,9 @@
 namespace holdfast::train {
 
 /// Each call gives a batch that is valid until the next one.
-class LeafBatch {
+class MicroBatch {
  public:
-  LeafBatch(int micro_batch, int sequence, bool boundaries);
+  MicroBatch(int micro_batch, int sequence, bool boundaries);
 
   /// Samples [first, first + micro_batch) of the run.
   model::Batch read(const data::Samples& samples, std::int64_t first);

@@ -7,9 +7,9 @@
 namespace holdfast::testing {
 namespace {
 
-using config::Recompute;
+using Mode = config::ActivationCheckpointing;
 
-constexpr Recompute modes[] = {Recompute::none, Recompute::selective, Recompute::attention, Recompute::full};
+constexpr Mode modes[] = {Mode::none, Mode::selective, Mode::attention, Mode::full};
 
 /// Sizes that give several tasks and odd tails to every kernel.
 config::ModelShape several(bool qwen) {
@@ -27,10 +27,10 @@ TEST_P(Recomputed, EveryModeHasTheSameBits) {
     const TestBatch b = make_batch(shape, 2, 70, true);
     std::vector<std::vector<Floats>> gradients;
     std::vector<tensor::ExactSum> losses;
-    for (const Recompute mode : modes) {
+    for (const Mode mode : modes) {
       MemoryWeights w = lively(shape, GetParam(), 5);
       Stand stand(shape, options_of(2, 70, GetParam(), mode));
-      stand.transformer.leaf(w, Tokens(2 * 71, 7));  // leaves rubbish in every buffer
+      stand.transformer.forward_backward(w, Tokens(2 * 71, 7));  // leaves rubbish in every buffer
       losses.push_back(loss_of(stand.transformer, w, b.batch()).sum);
       EXPECT_EQ(evaluation_of(stand.transformer, w, b.batch()).sum, losses.back());
       EXPECT_EQ(stand.arena.used_bytes(), stand.arena.planned_bytes()) << static_cast<int>(mode);
@@ -45,7 +45,7 @@ TEST_P(Recomputed, EveryModeHasTheSameBits) {
 
 TEST_P(Recomputed, MemoryIsWhatThePlanSays) {
   const auto kernels = kernels::make_cpu_kernels(1);
-  for (const Recompute mode : modes) {
+  for (const Mode mode : modes) {
     const auto shape = several(false);
     const auto options = options_of(2, 70, GetParam(), mode);
     Stand stand(shape, options);
@@ -67,7 +67,7 @@ TEST(Activations, ALayerCostsWhatTheFormulasSay) {
   const std::int64_t per_token[] = {12 * d + 4 * kv + 6 * f + log_sum + inverse_rms,
                                     8 * d + 4 * kv + 4 * f + log_sum + inverse_rms,
                                     6 * d + 4 * kv + 4 * f + inverse_rms, 2 * d};
-  for (const Recompute mode : modes) {
+  for (const Mode mode : modes) {
     const auto options = options_of(2, 2048, DType::bf16, mode);
     auto bytes_with = [&](int layers) {
       shape.layers = layers;
@@ -77,7 +77,7 @@ TEST(Activations, ALayerCostsWhatTheFormulasSay) {
     EXPECT_EQ(bytes_with(33) - bytes_with(32), tokens * per_token[i]) << i;
     auto twice = options;
     twice.activations = DType::fp32;
-    if (mode == Recompute::full) {
+    if (mode == Mode::full) {
       shape.layers = 1;
       const auto one = model::activation_bytes(shape, twice, 0);
       shape.layers = 2;
@@ -101,7 +101,7 @@ TEST(Activations, SharedRoomIsCountedByHand) {
   const std::int64_t kept_fp32[] = {16 + rms, 16 + rms, rms, 0};
   const std::int64_t live[] = {0, 2 * d + f, 3 * d + f, 4 * d + packed + 3 * f};
   const std::int64_t live_fp32[] = {0, 0, 16, 16 + rms};
-  for (const Recompute mode : modes) {
+  for (const Mode mode : modes) {
     const auto i = static_cast<std::size_t>(mode);
     const auto options = options_of(2, 256, DType::bf16, mode);
     EXPECT_EQ(model::activation_bytes(shape, options, 4096),

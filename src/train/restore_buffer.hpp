@@ -1,8 +1,8 @@
 #pragma once
-// Where a rank's state is put together. Without a local level: where the views show it. With one, a slot of
-// it: the slot that has the state already, of which only damaged pieces are replaced; or, where there is
-// none, the slot whose content is worth least, so that the next older point can still be had if this one
-// fails.
+// Where a rank's state is put together. Without a local level: where the views show it. With one, a snapshot
+// buffer of it: the buffer that has the state already, of which only damaged pieces are replaced; or, where
+// there is none, the buffer whose content is worth least, so that the next older point can still be had if
+// this one fails.
 #include <optional>
 #include <vector>
 
@@ -12,17 +12,17 @@
 
 namespace holdfast::train {
 
-class RestoreSlot {
+class RestoreBuffer {
  public:
   /// References outlive the object. `local` may be null.
-  RestoreSlot(const StateViews& views, LocalLevel* local);
+  RestoreBuffer(const StateViews& views, LocalLevel* local);
 
-  /// The state of `point` begins to be put together; `has_it`: the slot of this rank's file that holds it.
+  /// The state of `point` begins to be put together; `has_it`: the buffer of this rank's file that holds it.
   void begin(const PointId& point, std::optional<int> has_it);
-  /// The pieces of this sealed slot stay where they are.
-  std::optional<int> in_place() const { return in_place_ ? std::optional(slot_) : std::nullopt; }
-  /// In place: this piece is replaced. Other ranks of the node may still be reading the slot, so the new one
-  /// lies elsewhere until finish().
+  /// The pieces of this sealed buffer stay where they are.
+  std::optional<int> in_place() const { return in_place_ ? std::optional(buffer_) : std::nullopt; }
+  /// In place: this piece is replaced. Other ranks of the node may still be reading the buffer, so the new
+  /// one lies elsewhere until finish().
   void replace(int piece);
 
   const checkpoint::PieceView& piece(int i) const { return held_.pieces[static_cast<std::size_t>(i)]; }
@@ -40,7 +40,7 @@ class RestoreSlot {
   const StateViews& views_;
   LocalLevel* const local_;
   checkpoint::State held_;
-  int slot_ = -1;
+  int buffer_ = -1;
   bool in_place_ = false;
   std::vector<std::vector<std::byte>> replaced_;  ///< by piece
 };

@@ -1,23 +1,23 @@
-#include "src/train/leaf_batch.hpp"
+#include "src/train/micro_batch.hpp"
 
 #include <algorithm>
 
 namespace holdfast::train {
 
-LeafBatch::LeafBatch(int micro_batch, int sequence, bool boundaries)
+MicroBatch::MicroBatch(int micro_batch, int sequence, bool boundaries)
     : rows_(micro_batch), sequence_(sequence), boundaries_(boundaries) {
   const auto n = static_cast<std::size_t>(micro_batch) * static_cast<std::size_t>(sequence);
   for (auto* part : {&inputs_, &labels_, &document_start_}) part->resize(n);
 }
 
-model::Batch LeafBatch::read(const data::Samples& samples, std::int64_t first) {
+model::Batch MicroBatch::read(const data::Samples& samples, std::int64_t first) {
   for (int r = 0; r < rows_; ++r) samples.read(first + r, row(r));
   model::Batch out = batch(samples.has_boundaries());
   out.first_sample = first;
   return out;
 }
 
-model::Batch LeafBatch::read(const data::TokenFile& file, std::int64_t first, std::int64_t end) {
+model::Batch MicroBatch::read(const data::TokenFile& file, std::int64_t first, std::int64_t end) {
   for (int r = 0; r < rows_; ++r) {
     const data::Row to = row(r);
     if (first + r < end) {
@@ -30,18 +30,18 @@ model::Batch LeafBatch::read(const data::TokenFile& file, std::int64_t first, st
   return batch(boundaries_ && file.documents() > 1);
 }
 
-model::Batch LeafBatch::blank() {
+model::Batch MicroBatch::blank() {
   for (auto* part : {&inputs_, &labels_, &document_start_}) std::ranges::fill(*part, 0);
   return batch(false);
 }
 
-data::Row LeafBatch::row(int number) {
+data::Row MicroBatch::row(int number) {
   const auto n = static_cast<std::size_t>(sequence_), at = static_cast<std::size_t>(number) * n;
   const auto part = [&](std::vector<std::int32_t>& all) { return std::span(all).subspan(at, n); };
   return {part(inputs_), part(labels_), part(document_start_)};
 }
 
-model::Batch LeafBatch::batch(bool boundaries) const {
+model::Batch MicroBatch::batch(bool boundaries) const {
   if (!boundaries) return {inputs_, labels_, {}, 0};
   return {inputs_, labels_, document_start_, 0};
 }

@@ -1,0 +1,64 @@
+#pragma once
+// Which snapshot buffer of a local file comes next. Pure.
+//
+//   a buffer is  while                                     and the next state
+//   live         it holds the newest state                 goes to it, unless it is a snapshot
+//   kept         it is the newest snapshot with a copy on  goes elsewhere, when there is an elsewhere
+//                another node
+//   free         else: an older snapshot, or nothing       goes to the one that has been free longest
+//
+// The newest snapshot is live or was left last, and is written over only after the next one is whole. Ranks
+// that wait for each other between "my snapshot of step t is sealed" and the step after it (the decision of
+// a step is such a point) therefore always have a snapshot of one common step: while some write t + 1, t is
+// sealed everywhere.
+#include <algorithm>
+#include <vector>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::train {
+
+class BufferRotation {
+ public:
+  /// `live`: where the state lies at first; nothing there needs to stay.
+  BufferRotation(int buffers, int live) : live_(live), left_(static_cast<std::size_t>(buffers), 0) {
+    expects(buffers >= 2 && live >= 0 && live < buffers, "a rotation has two buffers at least");
+  }
+
+  int live() const { return live_; }
+  bool live_is_snapshot() const { return snapshot_; }
+
+  /// Where the next state is written: the live buffer itself while it is no snapshot.
+  int next() const {
+    if (!snapshot_) return live_;
+    int best = -1;
+    for (int buffer = 0; buffer < static_cast<int>(left_.size()); ++buffer)
+      if (buffer != live_ && (best < 0 || before(buffer, best))) best = buffer;
+    return best;
+  }
+  /// The newest state lies in `buffer` from now on, and is no snapshot yet.
+  void move(int buffer) {
+    left_.at(static_cast<std::size_t>(live_)) = ++clock_;
+    live_ = buffer, snapshot_ = false;
+  }
+  /// What the live buffer holds now is a snapshot.
+  void snapshot() { snapshot_ = true; }
+  /// Instead of what was kept so far.
+  void keep(int buffer) {
+    expects(buffer >= 0 && buffer < static_cast<int>(left_.size()), "a buffer of the local file");
+    kept_ = buffer;
+  }
+
+ private:
+  bool before(int a, int b) const {
+    if ((a == kept_) != (b == kept_)) return b == kept_;
+    return left_[static_cast<std::size_t>(a)] < left_[static_cast<std::size_t>(b)];
+  }
+
+  int live_, kept_ = -1;
+  bool snapshot_ = false;
+  long clock_ = 0;
+  std::vector<long> left_;  ///< when a buffer was live last
+};
+
+}  // namespace holdfast::train
