@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
-#include <thread>
+
+#include "src/base/parallel.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -16,18 +16,14 @@ class Scan {
  public:
   Scan(const fs::path& step_dir, const Manifest& manifest, std::span<const BlockRun> runs,
        const BlockUse& use)
-      : step_dir_(step_dir), manifest_(manifest), runs_(runs), use_(use), first_failed_(runs.size()) {}
+      : step_dir_(step_dir), manifest_(manifest), runs_(runs), use_(use) {}
 
   std::int64_t run() {
-    const int workers = static_cast<int>(std::min<std::size_t>(scan_workers, runs_.size()));
-    std::vector<std::thread> others;
-    try {
-      for (int worker = 1; worker < workers; ++worker) others.emplace_back([this, worker] { work(worker); });
-    } catch (const std::system_error&) {  // no more threads to be had: fewer do it all
-    }
-    if (workers > 0) work(0);
-    for (std::thread& other : others) other.join();
-    if (failure_) std::rethrow_exception(failure_);
+    parallel_for(runs_.size(), scan_workers, [this](int worker) {
+      return [this, worker, room = std::make_shared<AlignedBuffer>(largest_run())](std::size_t run) {
+        read(worker, run, room->span());
+      };
+    });
     return bytes_read_;
   }
 
@@ -41,37 +37,11 @@ class Scan {
     std::exception_ptr why_not;
   };
 
-  void work(int worker) {
-    std::size_t run = 0;
-    try {
-      const AlignedBuffer room(largest_run());
-      while (take(run)) read(worker, run, room.span());
-    } catch (...) {
-      fail(run);
-    }
-  }
-
   std::int64_t largest_run() const {
     std::int64_t largest = 0;
     for (const BlockRun& run : runs_)
       largest = std::max(largest, run.count * blocks_of(manifest_.shards[run.shard]).each);
     return largest;
-  }
-
-  bool take(std::size_t& run) {
-    const std::scoped_lock hold(lock_);
-    if (failure_ || next_ == runs_.size()) return false;
-    run = next_++;
-    return true;
-  }
-
-  /// The failure of the earliest run counts, so that the same damage always gives the same message: all runs
-  /// before it were taken before it, and are finished.
-  void fail(std::size_t run) {
-    const std::scoped_lock hold(lock_);
-    if (failure_ && run >= first_failed_) return;
-    first_failed_ = run;
-    failure_ = std::current_exception();
   }
 
   std::shared_ptr<const ShardReader> open(std::size_t shard) {
@@ -137,11 +107,8 @@ class Scan {
   const std::span<const BlockRun> runs_;
   const BlockUse& use_;
 
-  std::mutex lock_;  // of the next four
-  std::size_t next_ = 0;
+  std::mutex lock_;  // of the next
   std::int64_t bytes_read_ = 0;
-  std::exception_ptr failure_;
-  std::size_t first_failed_;
   std::array<Open, scan_workers + 1> open_;
 };
 

@@ -3,11 +3,11 @@
 #include <time.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "checkpoint/crc32c.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/parallel.hpp"
 
 namespace holdfast::checkpoint {
 
@@ -36,19 +36,23 @@ ImagePass::ImagePass(const ShardInfo& shard, std::span<const LogicalTensor> tens
 }
 
 void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t> table, NewFile& file) {
-  Job job{payload, table, file};
   for (Lane& lane : lanes_) {
     std::fill(lane.digests.begin(), lane.digests.end(), 0);
-    lane.failure = nullptr;
+    lane.cpu_seconds = 0;
   }
-  {
-    std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < lanes_.size(); ++i) others.emplace_back([&, i] { work(job, lanes_[i]); });
-    work(job, lanes_.front());
-  }
+  const std::int64_t bytes = std::ssize(payload), chunks = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
+  parallel_for(static_cast<std::size_t>(chunks), static_cast<int>(lanes_.size()), [&](int worker) {
+    Lane& lane = lanes_[static_cast<std::size_t>(worker)];
+    return [&, begun = thread_cpu_seconds()](std::size_t chunk) {
+      const std::int64_t from = static_cast<std::int64_t>(chunk) * chunk_bytes_;
+      const std::int64_t to = std::min(from + chunk_bytes_, bytes);
+      checksum(payload, table, from, to, lane);
+      file.write(payload.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
+                 payload_offset_ + from);
+      lane.cpu_seconds = thread_cpu_seconds() - begun;
+    };
+  });
   cpu_seconds_ = 0;
-  for (const Lane& lane : lanes_)
-    if (lane.failure) std::rethrow_exception(lane.failure);
   for (std::size_t i = 1; i < lanes_.size(); ++i) {
     cpu_seconds_ += lanes_[i].cpu_seconds;
     for (std::size_t piece = 0; piece < lanes_[i].digests.size(); ++piece)
@@ -56,38 +60,21 @@ void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t>
   }
 }
 
-void ImagePass::work(Job& job, Lane& lane) {
-  const double begun = thread_cpu_seconds();
-  try {
-    while (!job.failed) {
-      const std::int64_t from = job.next_chunk++ * chunk_bytes_;
-      const std::int64_t to = std::min(from + chunk_bytes_, std::ssize(job.payload));
-      if (from >= to) break;
-      checksum(job, from, to, lane);
-      job.file.write(job.payload.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
-                     payload_offset_ + from);
-    }
-  } catch (...) {
-    lane.failure = std::current_exception();
-    job.failed = true;
-  }
-  lane.cpu_seconds = thread_cpu_seconds() - begun;
-}
-
 /// Block by block, so that the digest finds in the cache what the checksum has just read.
-void ImagePass::checksum(const Job& job, std::int64_t from, std::int64_t to, Lane& lane) {
+void ImagePass::checksum(std::span<const std::byte> payload, std::span<std::uint32_t> table,
+                         std::int64_t from, std::int64_t to, Lane& lane) {
   auto piece = std::upper_bound(placed_.begin(), placed_.end(), from,
                                 [](std::int64_t at, const Placed& p) { return at < p.to; });
   for (std::int64_t at = from; at < to; at += block_bytes) {
     const std::int64_t end = std::min(at + block_bytes, to);
-    job.table[static_cast<std::size_t>(at / block_bytes)] =
-        crc32c(job.payload.data() + at, static_cast<std::size_t>(end - at));
+    table[static_cast<std::size_t>(at / block_bytes)] =
+        crc32c(payload.data() + at, static_cast<std::size_t>(end - at));
     for (; piece != placed_.end() && piece->from < end; ++piece) {
       const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
       const std::int64_t element = bytes_of(piece->type);
       lane.digests[piece->piece] +=
           digest_part(static_cast<std::uint64_t>(piece->first + (first - piece->from) / element),
-                      job.payload.data() + first, piece->type, (last - first) / element);
+                      payload.data() + first, piece->type, (last - first) / element);
       if (piece->to > end) break;  // goes on in the next block
     }
   }

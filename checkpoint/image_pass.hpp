@@ -2,10 +2,8 @@
 // The one pass over the payload of a shard image that a save makes: checksums and digests of what is in
 // memory, then the writes. A few threads take chunks in turn, so that one computes while another waits for
 // the disk. Internal to checkpoint/.
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <vector>
 
@@ -43,17 +41,9 @@ class ImagePass {
   struct Lane {
     std::vector<std::uint64_t> digests;
     double cpu_seconds = 0;
-    std::exception_ptr failure;
   };
-  struct Job {
-    std::span<const std::byte> payload;
-    std::span<std::uint32_t> table;
-    NewFile& file;
-    std::atomic<std::int64_t> next_chunk = 0;
-    std::atomic<bool> failed = false;
-  };
-  void work(Job& job, Lane& lane);
-  void checksum(const Job& job, std::int64_t from, std::int64_t to, Lane& lane);
+  void checksum(std::span<const std::byte> payload, std::span<std::uint32_t> table, std::int64_t from,
+                std::int64_t to, Lane& lane);
 
   std::int64_t payload_offset_, chunk_bytes_;
   std::vector<Placed> placed_;

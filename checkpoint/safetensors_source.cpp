@@ -4,9 +4,9 @@
 #include <set>
 #include <system_error>
 
-#include "checkpoint/workers.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/parallel.hpp"
 
 namespace holdfast::checkpoint::safetensors {
 namespace {
@@ -156,7 +156,7 @@ std::int64_t Source::read(std::span<const Wanted> wanted) const {
     room = std::max(room, pages_of(run).second);
     bytes += pages_of(run).second;
   }
-  work_through(runs.size(), workers, [&] {
+  parallel_for(runs.size(), workers, [&](int) {
     return [&, buffer = std::make_shared<AlignedBuffer>(room)](std::size_t index) {
       const Run& run = runs[index];
       const File& file = files_[parts[run.first].file];

@@ -11,14 +11,11 @@
 #include <vector>
 
 #include "checkpoint/state.hpp"
+#include "src/base/read_back.hpp"
 
 namespace holdfast::checkpoint {
 
 namespace fs = std::filesystem;
-
-/// How much of its file a writer reads again before it says yes. sample: the head, the first and the last
-/// block, and every 64th, others at each step.
-enum class ReadBack { none, sample, full };
 
 struct WriteOptions {
   ReadBack read_back = ReadBack::sample;

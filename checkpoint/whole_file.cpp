@@ -8,8 +8,8 @@
 
 #include "checkpoint/aside_file.hpp"
 #include "checkpoint/direct_reader.hpp"
-#include "checkpoint/workers.hpp"
 #include "src/base/error.hpp"
+#include "src/base/parallel.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -111,7 +111,7 @@ void write_whole_files(TensorSource& source, std::span<const NamedFile> files, c
   std::mutex lock;  // of `done`
   const auto caller = std::this_thread::get_id();
   const auto write = [&](const std::vector<Window>& windows) {
-    work_through(windows.size(), options.workers, [&] {
+    parallel_for(windows.size(), options.workers, [&](int) {
       return [&, filler = std::make_shared<Filler>(source),
               room = std::make_shared<AlignedBuffer>(options.window_bytes)](std::size_t index) {
         const Window& window = windows[index];

@@ -9,6 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 table='
 src/base:
 src/flight: src/base
+src/nvml: src/base
 src/config: src/base
 src/control: src/flight src/base
 slurm: src/base
@@ -16,7 +17,7 @@ src/tensor: src/base
 src/kernels: src/tensor src/base
 src/comm: src/flight src/tensor src/base
 src/device: src/comm src/kernels src/tensor src/flight src/base
-src/cuda: src/device src/comm src/kernels src/tensor src/flight src/base
+src/cuda: src/device src/comm src/kernels src/tensor src/nvml src/flight src/base
 src/shard: src/comm src/kernels src/tensor src/config src/base
 src/model: src/kernels src/tensor src/config src/base
 src/data: src/base
@@ -32,9 +33,9 @@ src/infer: checkpoint checkpoint_index src/data src/text src/model src/kernels s
 src/tool: src/infer src/weights checkpoint checkpoint_index src/corpus src/chat src/text src/data src/model src/kernels src/tensor src/config src/base
 launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/flight src/base
-launcher/health: slurm src/control src/config src/base
+launcher/health: slurm src/control src/config src/nvml src/base
 launcher/supervise: launcher/diagnose launcher/plan src/control src/config src/flight src/base
-launcher/agent: launcher/supervise launcher/diagnose slurm checkpoint_index src/control src/config src/flight src/base
+launcher/agent: launcher/supervise launcher/diagnose slurm checkpoint_index src/control src/config src/nvml src/flight src/base
 launcher/job: launcher/agent launcher/supervise launcher/plan slurm checkpoint_index src/data src/control src/config src/base
 launcher/drill: launcher/supervise slurm src/control src/config src/base
 launcher/cli: launcher/health launcher/drill launcher/job launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base

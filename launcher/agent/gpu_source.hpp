@@ -1,16 +1,19 @@
 #pragma once
-// Signs of the node's GPUs, by NVIDIA's management library, which is loaded where there is one. Everything of
-// it is optional: what an older library does not have is not asked.
+// Signs of the node's GPUs, by NVIDIA's management library where there is one.
 #include <memory>
 
 #include "launcher/agent/sign_sources.hpp"
+
+namespace holdfast::nvml {
+class Library;
+}
 
 namespace holdfast::launcher {
 
 class GpuSigns : public SignSource {
  public:
   /// Loads the library at the first look: with a sick GPU that may take long.
-  explicit GpuSigns(std::string library = "libnvidia-ml.so.1");
+  explicit GpuSigns(std::string library);
   ~GpuSigns() override;
   /// Xids and double-bit errors as the driver tells them; recovery action, row remaps, links, heat and loss
   /// of each GPU when they change.
@@ -18,7 +21,6 @@ class GpuSigns : public SignSource {
   bool barren() const override { return tried_ && !library_; }
 
  private:
-  struct Library;
   struct Gpu;
   bool load();
   void take_events(std::vector<control::Sign>& out);
@@ -27,9 +29,8 @@ class GpuSigns : public SignSource {
   std::string name_;
   bool tried_ = false;
   int looks_ = 0;
-  std::unique_ptr<Library> library_;
+  std::unique_ptr<nvml::Library> library_;
   std::vector<Gpu> gpus_;
-  void* events_ = nullptr;
 };
 
 }  // namespace holdfast::launcher

@@ -12,6 +12,7 @@
 #include "src/config/run_config.hpp"
 #include "src/control/loop.hpp"
 #include "src/control/worker.hpp"
+#include "src/nvml/library.hpp"
 
 namespace holdfast::launcher {
 
@@ -24,7 +25,7 @@ struct SignPlaces {
   std::vector<std::string> interfaces;       ///< of the network
   std::vector<std::string> devices;          ///< RDMA
   std::filesystem::path rdma = "/sys/class/infiniband";
-  std::string nvml = "libnvidia-ml.so.1";
+  std::string nvml = holdfast::nvml::default_library;
   std::filesystem::path injected;  ///< signs of a drill
 };
 /// This node's. In a run whose drill.allowed is set, HOLDFAST_SIGNS names the file of injected signs; %N in

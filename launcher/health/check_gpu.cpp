@@ -1,10 +1,12 @@
 #include "launcher/health/check_gpu.hpp"
-#include "src/base/files.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+
+#include "src/base/files.hpp"
+#include "src/nvml/library.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -90,10 +92,10 @@ void check_slowed(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) 
     const char* says;
   };
   static constexpr std::array reasons = {
-      Reason{0x08, Fitness::critical, "is slowed down by its hardware"},
-      Reason{0x40, Fitness::critical, "is slowed down by its hardware for heat"},
-      Reason{0x80, Fitness::critical, "is slowed down by the power supply's brake"},
-      Reason{0x20, Fitness::warning, "is slowed down by its driver for heat"}};
+      Reason{nvml::hardware_slowdown, Fitness::critical, "is slowed down by its hardware"},
+      Reason{nvml::thermal_by_hardware, Fitness::critical, "is slowed down by its hardware for heat"},
+      Reason{nvml::power_brake, Fitness::critical, "is slowed down by the power supply's brake"},
+      Reason{nvml::thermal_by_driver, Fitness::warning, "is slowed down by its driver for heat"}};
   Tally tally("gpu.clocks", "Look at cooling, power supplies and power limits");
   for (const auto& gpu : gpus) {
     if (gpu.slowed || gpu.sm_clock_max_mhz) tally.asked();

@@ -10,12 +10,13 @@
 
 #include "launcher/health/finding.hpp"
 #include "src/config/cluster_facts.hpp"
+#include "src/nvml/library.hpp"
 
 namespace holdfast::launcher {
 
 struct Roots {
   std::filesystem::path sys = "/sys", proc = "/proc", shm = "/dev/shm";
-  std::string nvml = "libnvidia-ml.so.1";  ///< library or path, for dlopen
+  std::string nvml = holdfast::nvml::default_library;  ///< library or path, for dlopen
 };
 
 /// How much is looked at: fast disturbs nobody and takes milliseconds; normal also times disks and asks

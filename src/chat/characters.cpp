@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+
+#include "src/base/utf8.hpp"
 
 namespace holdfast::chat {
 namespace {
@@ -38,7 +41,7 @@ void put_upper(std::string& out, char32_t c, bool title) {
       return;
     }
   const auto code = static_cast<utf8proc_int32_t>(c);
-  put_character(out, static_cast<char32_t>(title ? utf8proc_totitle(code) : utf8proc_toupper(code)));
+  utf8::append(out, static_cast<char32_t>(title ? utf8proc_totitle(code) : utf8proc_toupper(code)));
 }
 
 std::string title_of(char32_t character) {
@@ -82,26 +85,10 @@ std::vector<Range> rsplit_spaces(std::string_view text, std::int64_t most) {
 }  // namespace
 
 char32_t next_character(std::string_view text, std::size_t& at) {
-  const auto byte = [&](std::size_t i) -> char32_t {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
-  };
-  const char32_t lead = byte(at);
-  const std::size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
-  char32_t character = length == 1 ? lead : lead & (0x7F >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xC0) != 0x80) return ++at, lead;
-    character = character << 6 | (byte(at + i) & 0x3F);
-  }
-  at += length;
-  return character;
-}
-
-void put_character(std::string& text, char32_t c) {
-  const auto put = [&](char32_t byte) { text += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 0x3F));
-  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
-  put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 0x3F)), put(0x80 | (c >> 6 & 0x3F)), put(0x80 | (c & 0x3F));
+  const utf8::Sequence next = utf8::first_sequence(text.substr(at));
+  if (!next.whole()) return static_cast<unsigned char>(text[at++]);
+  const std::size_t first = std::exchange(at, at + next.bytes);
+  return utf8::code_point(text.data() + first);
 }
 
 bool is_space(char32_t c) {
@@ -152,7 +139,7 @@ Range stripped(std::string_view text, const std::string_view* chars, bool left, 
   }
   while (right && first < end) {
     std::size_t last = end - 1;
-    while (last > first && end - last < 4 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
+    while (last > first && end - last < 4 && utf8::continues(text[last])) --last;
     std::size_t behind = last;
     char32_t character = next_character(text, behind);
     if (behind != end) {  // no UTF-8: its last byte alone
@@ -224,11 +211,11 @@ std::string lower(std::string_view text) {
     std::size_t behind = at;
     const bool ends = at == text.size() || !is_cased(next_character(text, behind));
     if (c == sigma && in_word && ends)
-      put_character(out, final_sigma);
+      utf8::append(out, final_sigma);
     else if (c == dotted_i)
       out += "i\xCC\x87";
     else
-      put_character(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+      utf8::append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
     in_word = is_cased(c);
   }
   return out;

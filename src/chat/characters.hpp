@@ -13,7 +13,6 @@ namespace holdfast::chat {
 
 /// The character at `at`, which moves behind it. A byte that is no UTF-8 is a character of its own.
 char32_t next_character(std::string_view text, std::size_t& at);
-void put_character(std::string& text, char32_t character);
 
 /// str.isspace() of one character.
 bool is_space(char32_t character);

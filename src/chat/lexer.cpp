@@ -4,6 +4,7 @@
 #include <array>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/chat/characters.hpp"
 
 namespace holdfast::chat {
@@ -220,7 +221,7 @@ class Lexer {
       if (base == 16 && end != first + most) refuse(position_, "an escape in this string is cut");
       if (number > 0x10FFFF || (number >= 0xD800 && number < 0xE000))
         refuse(position_, "an escape in this string is no character");
-      put_character(value, number);
+      utf8::append(value, number);
       return end - 1;
     };
     if (c >= '0' && c <= '7') return digits(i, 3, 8);

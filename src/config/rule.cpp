@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::config {
 namespace {
@@ -16,7 +17,7 @@ std::string describe(const Value& value) {
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const { return fmt::format("{}", v); }
-    std::string operator()(const std::string& v) const { return is_utf8(v) ? spell(v) : "a text"; }
+    std::string operator()(const std::string& v) const { return utf8::valid(v) ? spell(v) : "a text"; }
     std::string operator()(const std::vector<std::string>&) const { return "a list"; }
     std::string operator()(const Unusable& v) const { return v.what; }
   };
@@ -31,7 +32,7 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
                 where, hint);
   };
   const auto check_text = [&](const std::string& text) {
-    if (!is_utf8(text)) refuse("valid UTF-8");
+    if (!utf8::valid(text)) refuse("valid UTF-8");
     if (text.find('\0') != std::string::npos) refuse("free of NUL characters");
   };
   switch (rule.kind) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/read_back.hpp"
+
 namespace holdfast::config {
 
 enum class Strategy { no_shard, full_shard, hybrid_shard, shard_grad_op, hfsdp };
@@ -21,7 +23,6 @@ enum class Offload { none, moments };
 enum class Base { parameters, int8, nf4 };
 enum class Interval { fixed, automatic };
 enum class WhenBusy { wait, skip };
-enum class ReadBack { none, sample, full };
 enum class Partner { automatic, none };
 /// What becomes of a rank whose own compute time is far above the others'.
 enum class OnStraggler { report, substitute };

@@ -9,6 +9,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::config {
 namespace {
@@ -58,7 +59,8 @@ void collect(const toml::table& table, const std::string& name, int element, std
 }
 
 std::string quote(std::string_view text) {
-  if (!is_utf8(text)) throw Error(Exit::usage, "a text is not valid UTF-8", "a settings file cannot hold it");
+  if (!utf8::valid(text))
+    throw Error(Exit::usage, "a text is not valid UTF-8", "a settings file cannot hold it");
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -142,28 +144,6 @@ std::string spell(const Value& value) {
     std::string operator()(const Unusable& v) const { return v.what; }
   };
   return std::visit(Speller{}, value);
-}
-
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const int length = lead < 0x80                   ? 1
-                       : lead >= 0xc2 && lead < 0xe0 ? 2
-                       : lead >= 0xe0 && lead < 0xf0 ? 3
-                       : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                     : 0;
-    if (length == 0 || i + static_cast<std::size_t>(length) > text.size()) return false;
-    std::uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
-    for (int k = 1; k < length; ++k) {
-      const auto byte = static_cast<unsigned char>(text[i + static_cast<std::size_t>(k)]);
-      if ((byte & 0xc0) != 0x80) return false;
-      code = code << 6 | (byte & 0x3fu);
-    }
-    const bool too_long = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-    if (too_long || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) return false;
-    i += static_cast<std::size_t>(length);
-  }
-  return true;
 }
 
 }  // namespace holdfast::config

@@ -43,6 +43,5 @@ std::optional<Value> parse_value(std::string_view text);
 /// The TOML spelling of a value; whatever a string holds comes back from `parse_value`. Strings must be
 /// UTF-8.
 std::string spell(const Value& value);
-bool is_utf8(std::string_view text);
 
 }  // namespace holdfast::config

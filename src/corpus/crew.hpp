@@ -38,13 +38,10 @@ class Tally {
   std::atomic<bool> stop_ = false;
 };
 
-/// Calls `work(number, tally)` for each of `numbers`, on `workers` threads (0: usable_cores()), and returns
-/// when all are done. When one throws, the others are stopped, and what the lowest number threw is thrown.
-/// `all`: bytes that all of them are, for `watch`.
+/// Calls `work(number, tally)` for each of `numbers`, ascending, on `workers` threads (0: usable_cores()),
+/// and returns when all are done. When one throws, the others are stopped, and what the lowest number threw
+/// is thrown. `all`: bytes that all of them are, for `watch`.
 void share_out(const std::string& stage, const std::vector<std::size_t>& numbers, int workers,
                std::uint64_t all, const Watch& watch, const std::function<void(std::size_t, Tally&)>& work);
-
-/// Cores that this process may run on.
-int usable_cores();
 
 }  // namespace holdfast::corpus

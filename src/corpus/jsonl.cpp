@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "src/base/error.hpp"
-#include "src/corpus/utf8.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::corpus {
 namespace {
@@ -90,7 +90,7 @@ std::optional<std::string> JsonText::read(std::string_view padded_line, std::str
   auto problem = parser_->parse(padded_line.data(), padded_line.size(), false).get(root);
   if (problem == simdjson::UTF8_ERROR) {
     repaired_line_ = padded_line;
-    repaired += repair_utf8(repaired_line_);
+    repaired += utf8::repair(repaired_line_);
     const std::size_t bytes = repaired_line_.size();
     repaired_line_.append(padding, ' ');
     problem = parser_->parse(repaired_line_.data(), bytes, false).get(root);

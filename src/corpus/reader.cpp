@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/chat/conversation.hpp"
 #include "src/corpus/text_documents.hpp"
-#include "src/corpus/utf8.hpp"
 
 namespace holdfast::corpus {
 namespace {
@@ -21,7 +21,7 @@ std::optional<std::string> read_conversation(std::string text, std::string& mess
                                              std::uint64_t& repaired) {
   constexpr int deepest = 64;
   bool too_deep = false;
-  repaired += repair_utf8(text);
+  repaired += utf8::repair(text);
   const auto line = nlohmann::ordered_json::parse(
       text,
       [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
@@ -76,7 +76,7 @@ bool Reader::next(Document& document) {
     }
     document.text = read_document(input.path, input.compression);
     document.line = document.begin = 0;
-    counts_.repaired += repair_utf8(document.text);
+    counts_.repaired += utf8::repair(document.text);
     tally_.add(input.bytes);
     if (document.text.empty()) {
       ++counts_.empty;

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::corpus {
 namespace {
 
 /// The place at or before `at` where a character begins.
 std::size_t character_border(std::string_view text, std::size_t at) {
-  while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+  while (at > 0 && at < text.size() && utf8::continues(text[at])) --at;
   return at;
 }
 

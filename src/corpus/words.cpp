@@ -3,6 +3,7 @@
 #include <array>
 
 #include "src/base/digest.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::corpus {
 namespace {
@@ -94,18 +95,15 @@ constexpr Kind kind_of(char32_t c) {
 
 struct Character {
   char32_t code = 0;
-  int bytes = 1;
+  std::size_t bytes = 1;
 };
 
 /// The character that begins at `at` with a byte of 0x80 or more. What is no UTF-8 is read as something, but
 /// never past `end`.
-Character beyond_ascii(const unsigned char* at, const unsigned char* end) {
-  const unsigned char lead = *at;
-  const int bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-  if (bytes > end - at) return {lead, 1};
-  char32_t code = lead & (0xffu >> (bytes + 1));
-  for (int i = 1; i < bytes; ++i) code = code << 6 | (at[i] & 0x3fu);
-  return {code, bytes};
+Character beyond_ascii(const char* at, const char* end) {
+  const std::size_t bytes = utf8::continues(*at) ? 1 : utf8::character_bytes(*at);
+  if (bytes == 1 || bytes > static_cast<std::size_t>(end - at)) return {static_cast<unsigned char>(*at), 1};
+  return {utf8::code_point(at), bytes};
 }
 
 // FNV-1a over characters; mix64 at the end spreads its weak low bits.
@@ -138,8 +136,8 @@ constexpr std::array<unsigned char, 256> ascii_letters = table_of_letters();
 }  // namespace
 
 std::size_t Words::next(std::span<std::uint64_t> out) {
-  const auto* at = reinterpret_cast<const unsigned char*>(rest_.data());
-  const auto* const end = at + rest_.size();
+  const char* at = rest_.data();
+  const char* const end = at + rest_.size();
   std::size_t count = 0;
   std::uint64_t word = begin_word;
   bool in_word = false;
@@ -149,11 +147,12 @@ std::size_t Words::next(std::span<std::uint64_t> out) {
     word = begin_word, in_word = false;
   };
   while (at < end && count < out.size()) {
-    if (const unsigned char letter = ascii_letters[*at]; letter != 0) {
+    const auto byte = static_cast<unsigned char>(*at);
+    if (const unsigned char letter = ascii_letters[byte]; letter != 0) {
       word = add(word, letter), in_word = true, ++at;
       continue;
     }
-    const Character here = *at < 0x80 ? Character{*at, 1} : beyond_ascii(at, end);
+    const Character here = byte < 0x80 ? Character{byte, 1} : beyond_ascii(at, end);
     const Kind kind = kind_of(here.code);
     if (kind == Kind::word && in_word) {
       close();  // and come back for the character
@@ -168,7 +167,7 @@ std::size_t Words::next(std::span<std::uint64_t> out) {
     }
   }
   if (at == end && count < out.size()) close();
-  rest_ = std::string_view(reinterpret_cast<const char*>(at), static_cast<std::size_t>(end - at));
+  rest_ = std::string_view(at, static_cast<std::size_t>(end - at));
   return count;
 }
 

@@ -9,7 +9,7 @@
 #include "src/cuda/cuda_device.hpp"
 #include "src/cuda/cuda_error.hpp"
 #include "src/cuda/cuda_runtime.hpp"
-#include "src/cuda/nvml.hpp"
+#include "src/cuda/gpu_health.hpp"
 #include "src/cuda/real_nccl.hpp"
 #include "src/cuda/which_gpu.hpp"
 #include "src/device/build_stamp.hpp"
@@ -21,12 +21,12 @@ namespace {
 constexpr const char* sysfs = "/sys";
 
 /// Touches no GPU: a context exists only once one was chosen.
-VisibleGpus look(const Nvml& nvml) {
+VisibleGpus look(const nvml::Library& library) {
   VisibleGpus visible;
   visible.cuda_of_build = CUDART_VERSION;
   check(cudaDriverGetVersion(&visible.cuda_of_driver), "cudaDriverGetVersion");
-  visible.driver = nvml.driver();
-  visible.on_node = nvml.count();
+  visible.driver = library.driver();
+  visible.on_node = library.count().value_or(-1);
   const auto shown = env::get("CUDA_VISIBLE_DEVICES");
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -51,19 +51,22 @@ VisibleGpus look(const Nvml& nvml) {
   return visible;
 }
 
-std::vector<int> cpus_near(const Nvml& nvml, const std::string& bus) {
+std::vector<int> cpus_near(const nvml::Library& library, const std::string& bus) {
   auto cpus = near_cpus(sysfs, bus);
-  return cpus.empty() ? nvml.near_cpus(bus) : cpus;
+  if (!cpus.empty()) return cpus;
+  const auto gpu = library.by_bus(bus);
+  return gpu ? library.near_cpus(*gpu) : cpus;
 }
 
 /// Binds this thread, and those that it starts, to CPUs near the GPU. What was done, for the log.
-std::string bind_cpus(const Nvml& nvml, const VisibleGpus& visible, const device::DeviceOptions& options) {
+std::string bind_cpus(const nvml::Library& library, const VisibleGpus& visible,
+                      const device::DeviceOptions& options) {
   std::vector<std::string> buses;
   for (const auto& gpu : visible.gpus) buses.push_back(gpu.bus);
   const Users users =
       users_of(buses, visible.one_was_given, options.local_rank, options.local_ranks, gpus_of(sysfs));
   std::vector<std::vector<int>> near;
-  for (const auto& bus : users.gpus) near.push_back(cpus_near(nvml, bus));
+  for (const auto& bus : users.gpus) near.push_back(cpus_near(library, bus));
   const auto allowed = allowed_cpus();
   const auto cpus = cpus_to_bind(near[users.me], share_of(sysfs, near, users.me), allowed);
   if (cpus.empty()) return fmt::format("CPUs {} as before", cpus_text(allowed));
@@ -90,19 +93,19 @@ void prepare_environment() {
 
 device::Device* open(const device::DeviceOptions& options) {
   prepare_environment();
-  const Nvml nvml;
-  const VisibleGpus visible = look(nvml);
+  const nvml::Library library;
+  const VisibleGpus visible = look(library);
   const bool share = env::get_or("HOLDFAST_SHARE_GPU", "") == "1";
   const int index = which_gpu(visible, options, share);
-  const std::string cpus = bind_cpus(nvml, visible, options);  // before the driver starts threads
-  const std::string nics = choose_nics();                      // before NCCL reads it
+  const std::string cpus = bind_cpus(library, visible, options);  // before the driver starts threads
+  const std::string nics = choose_nics();                         // before NCCL reads it
   CudaParts parts;
   parts.runtime = make_cuda_runtime(index, visible.driver.empty()
                                                ? fmt::format("for CUDA {}", visible.cuda_of_driver / 1000)
                                                : visible.driver);
   const GpuFacts& facts = parts.runtime->facts();
   const std::string name = describe_gpu(index, facts.uuid, facts.bus);
-  const GpuHealth health = nvml.health(facts.bus);
+  const GpuHealth health = health_of(library, facts.bus);
   const std::string state = to_text(health);
   log::info("{}: {}{}; {}; {}", name, facts.name, state.empty() ? "" : ", " + state, cpus, nics);
   for (const auto& warning : warnings(health)) log::warn("{}: {}", name, warning);

@@ -1,11 +1,10 @@
 #include "src/infer/parameters.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <future>
 #include <string_view>
 
 #include "src/base/error.hpp"
+#include "src/base/parallel.hpp"
 #include "src/infer/threads.hpp"
 
 namespace holdfast::infer {
@@ -72,25 +71,13 @@ void Parameters::fill(const std::vector<config::TensorSpec>& specs, const Read& 
     for (std::int64_t first = 0; first < spec.elements(); first += piece_elements)
       whole.pieces.push_back({tensor, first, std::min(piece_elements, spec.elements() - first), nullptr});
   }
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    checkpoint::State part{whole.tensors, {{}}};
-    std::vector<float> room;
-    try {
-      for (std::size_t i = next++; i < whole.pieces.size(); i = next++) {
-        part.pieces[0] = whole.pieces[i];
-        fill(part, room, read);
-      }
-    } catch (...) {
-      next = whole.pieces.size();  // the others stop too
-      throw;
-    }
-  };
-  std::vector<std::future<void>> workers;
-  for (int i = 1; i < std::min(most_threads(), most_readers); ++i)
-    workers.push_back(std::async(std::launch::async, work));
-  work();
-  for (auto& worker : workers) worker.get();
+  parallel_for(whole.pieces.size(), std::min(most_threads(), most_readers), [&](int) {
+    return [&, part = checkpoint::State{whole.tensors, {{}}},
+            room = std::vector<float>()](std::size_t i) mutable {
+      part.pieces[0] = whole.pieces[i];
+      fill(part, room, read);
+    };
+  });
 }
 
 }  // namespace holdfast::infer

@@ -10,10 +10,6 @@
 
 namespace holdfast::infer {
 
-/// Moves what of `bytes` is settled to the result: whole characters, and U+FFFD for each part that no
-/// following byte can make one. What may still become a character stays.
-std::string take_whole_characters(std::string& bytes);
-
 class TextStream {
  public:
   /// What comes continues a text that ends with `last`, if it has a token.

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "src/text/unicode.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -32,8 +32,8 @@ char32_t spelled(unsigned char byte) { return alphabet.character[byte]; }
 
 std::optional<std::string> unspelled(std::string_view piece) {
   std::string bytes;
-  for (std::size_t at = 0; at < piece.size(); at += character_bytes(piece[at])) {
-    const std::uint32_t c = code_point(piece.data() + at);
+  for (std::size_t at = 0; at < piece.size(); at += utf8::character_bytes(piece[at])) {
+    const std::uint32_t c = utf8::code_point(piece.data() + at);
     if (c >= alphabet.byte.size() || alphabet.byte[c] < 0) return std::nullopt;
     bytes.push_back(static_cast<char>(alphabet.byte[c]));
   }
@@ -42,7 +42,7 @@ std::optional<std::string> unspelled(std::string_view piece) {
 
 std::string spelled(std::string_view bytes) {
   std::string piece;
-  for (const char byte : bytes) append_utf8(piece, spelled(static_cast<unsigned char>(byte)));
+  for (const char byte : bytes) utf8::append(piece, spelled(static_cast<unsigned char>(byte)));
   return piece;
 }
 

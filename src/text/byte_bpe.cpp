@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/byte_alphabet.hpp"
 #include "src/text/nfc.hpp"
 #include "src/text/small_file.hpp"
@@ -109,7 +110,7 @@ class ByteBpe::Encoding {
     for (std::size_t at = 0; at < piece.size();) {
       const std::size_t end = now.pattern.match(piece, at, steps_);
       if (end == Pattern::none) {
-        at += character_bytes(piece[at]);
+        at += utf8::character_bytes(piece[at]);
         continue;
       }
       if (kept < at && now.keep_others) cut(step + 1, piece.substr(kept, at - kept));
@@ -217,14 +218,14 @@ void ByteBpe::encode(std::string_view text, std::vector<Token>& out, Specials sp
 }
 
 void ByteBpe::encode_template(std::string_view text, Ranges parsed, std::vector<Token>& out) const {
-  expects(valid_utf8(text), "text is UTF-8");
+  expects(utf8::valid(text), "text is UTF-8");
   const auto scratch = scratch_.borrow([this] { return std::make_unique<Scratch>(merges_); });
   Encoding(*this, *scratch, text, parsed, out, nullptr).whole();
 }
 
 void ByteBpe::encode_template_at(std::string_view text, Ranges parsed, std::vector<Token>& out,
                                  std::vector<std::size_t>& begins) const {
-  expects(valid_utf8(text), "text is UTF-8");
+  expects(utf8::valid(text), "text is UTF-8");
   const auto scratch = scratch_.borrow([this] { return std::make_unique<Scratch>(merges_); });
   Encoding(*this, *scratch, text, parsed, out, &begins).whole();
 }
@@ -243,7 +244,7 @@ std::optional<Token> ByteBpe::find(std::string_view piece) const {
   for (const AddedToken& token : model_.added) {
     if (token.content == piece) return token.id;
   }
-  if (!valid_utf8(piece)) return std::nullopt;
+  if (!utf8::valid(piece)) return std::nullopt;
   const auto bytes = unspelled(piece);
   const auto& names = bytes ? model_.words : model_.odd;
   const auto found = names.find(bytes ? *bytes : std::string(piece));

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/base/utf8.hpp"
 #include "src/text/unicode.hpp"
 
 namespace holdfast::text {
@@ -89,7 +90,7 @@ bool sound_charsmap(std::string_view charsmap) {
   charsmap.remove_prefix(sizeof bytes);
   if (bytes == 0 || bytes % (block * sizeof(Unit)) != 0 || bytes >= charsmap.size()) return false;
   const std::string_view texts = charsmap.substr(bytes);
-  if (texts.back() != '\0' || !valid_utf8(texts)) return false;
+  if (texts.back() != '\0' || !utf8::valid(texts)) return false;
   std::vector<Unit> units(bytes / sizeof(Unit));
   std::memcpy(units.data(), charsmap.data(), bytes);
   Trie trie(std::move(units));

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/unicode.hpp"
 
 namespace holdfast::text {
@@ -55,11 +56,12 @@ bool decomposes(std::uint32_t c) {
 /// takes quadratic time.
 void compose(std::string_view segment, std::vector<utf8proc_int32_t>& scratch, std::string& out) {
   scratch.clear();
-  for (std::size_t at = 0; at < segment.size(); at += character_bytes(segment[at])) {
+  for (std::size_t at = 0; at < segment.size(); at += utf8::character_bytes(segment[at])) {
     std::array<utf8proc_int32_t, 8> parts = {};
     int boundary = 0;
-    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(code_point(segment.data() + at)),
-                                               parts.data(), parts.size(), UTF8PROC_DECOMPOSE, &boundary);
+    const auto count =
+        utf8proc_decompose_char(static_cast<utf8proc_int32_t>(utf8::code_point(segment.data() + at)),
+                                parts.data(), parts.size(), UTF8PROC_DECOMPOSE, &boundary);
     expects(count > 0 && count <= std::ssize(parts), "a character has a decomposition of a few characters");
     scratch.insert(scratch.end(), parts.begin(), parts.begin() + count);
   }
@@ -75,7 +77,7 @@ void compose(std::string_view segment, std::vector<utf8proc_int32_t>& scratch, s
                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   expects(size >= 0, "code points can be composed");
   for (auto i = 0; i < size; ++i)
-    append_utf8(out, static_cast<std::uint32_t>(scratch[static_cast<std::size_t>(i)]));
+    utf8::append(out, static_cast<std::uint32_t>(scratch[static_cast<std::size_t>(i)]));
 }
 
 }  // namespace
@@ -95,14 +97,14 @@ std::optional<Normalized> nfc(std::string_view text) {
   std::string composed;
   std::size_t copied = 0;  // [0, copied) of `text` is in the result
   for (std::size_t at = 0; at < text.size();) {
-    const std::uint32_t first = code_point(text.data() + at);
-    std::size_t end = at + character_bytes(text[at]);
+    const std::uint32_t first = utf8::code_point(text.data() + at);
+    std::size_t end = at + utf8::character_bytes(text[at]);
     bool many = false;
     if (!is_late(first)) {
       while (end < text.size() && static_cast<unsigned char>(text[end]) >= 0xCC) {  // U+0300 and above
-        const std::uint32_t next = code_point(text.data() + end);
+        const std::uint32_t next = utf8::code_point(text.data() + end);
         if (!attaches(next) || is_late(next)) break;
-        end += character_bytes(text[end]);
+        end += utf8::character_bytes(text[end]);
         many = true;
       }
       if (many || decomposes(first)) {

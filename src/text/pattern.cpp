@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -43,7 +44,7 @@ class Matcher {
           if (found != none || end == least_end) return found;
           spend(1);
           do --end;
-          while (continues(text_[end]));
+          while (utf8::continues(text_[end]));
         }
       }
       if (now.kind == Kind::group) {
@@ -76,21 +77,21 @@ class Matcher {
   }
   bool fits(const CharacterSet& set, std::size_t at) const {
     const auto byte = static_cast<unsigned char>(text_[at]);
-    return byte < 0x80 ? set.has_ascii(byte) : set.has(code_point(text_.data() + at));
+    return byte < 0x80 ? set.has_ascii(byte) : set.has(utf8::code_point(text_.data() + at));
   }
   /// Behind exactly `count` characters of the set, or none.
   std::size_t run(const CharacterSet& set, std::size_t at, std::uint32_t count) {
     if (count > 1) spend(count);
     for (; count > 0; --count) {
       if (at == text_.size() || !fits(set, at)) return none;
-      at += character_bytes(text_[at]);
+      at += utf8::character_bytes(text_[at]);
     }
     return at;
   }
   /// Behind as many as there are, at most `most`.
   std::size_t run_on(const CharacterSet& set, std::size_t at, std::uint32_t most) {
     const std::size_t first = at;
-    for (; most > 0 && at < text_.size() && fits(set, at); --most) at += character_bytes(text_[at]);
+    for (; most > 0 && at < text_.size() && fits(set, at); --most) at += utf8::character_bytes(text_[at]);
     spend(at - first);
     return at;
   }
@@ -180,9 +181,9 @@ Pattern Pattern::literal(std::string_view text) {
     throw Error(Exit::usage, "cannot cut at the tokenizer's pattern",
                 "it is longer than " + std::to_string(longest_pattern) + " bytes");
   PatternBranch branch;
-  for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
+  for (std::size_t at = 0; at < text.size(); at += utf8::character_bytes(text[at])) {
     PatternItem item;
-    item.set.add(code_point(text.data() + at), code_point(text.data() + at));
+    item.set.add(utf8::code_point(text.data() + at), utf8::code_point(text.data() + at));
     item.set.finish();
     branch.push_back(std::move(item));
   }

@@ -1,6 +1,7 @@
 #include <optional>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/pattern.hpp"
 
 namespace holdfast::text {
@@ -30,7 +31,7 @@ class Parser {
   std::vector<PatternBranch> whole() {
     if (expression_.size() > longest_pattern)
       refuse("it is longer than " + std::to_string(longest_pattern) + " bytes");
-    if (!valid_utf8(expression_)) refuse("it is not UTF-8");
+    if (!utf8::valid(expression_)) refuse("it is not UTF-8");
     std::vector<PatternBranch> branches = alternatives(0);
     if (at_ < expression_.size()) refuse("a ')' too many");
     return branches;
@@ -49,8 +50,8 @@ class Parser {
   bool more() const { return at_ < expression_.size(); }
   std::uint32_t next_character() {
     if (!more()) refuse("it ends too early");
-    const std::uint32_t c = code_point(expression_.data() + at_);
-    at_ += character_bytes(expression_[at_]);
+    const std::uint32_t c = utf8::code_point(expression_.data() + at_);
+    at_ += utf8::character_bytes(expression_[at_]);
     return c;
   }
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "src/text/unicode.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/word_cache.hpp"
 
 namespace holdfast::text {
@@ -38,13 +38,13 @@ class SentencePieceBpe::Encoding {
  private:
   void words(std::size_t first, std::size_t end) {
     while (first < end) {
-      std::uint32_t left = code_point(text_.data() + first);
-      std::size_t at = first + character_bytes(text_[first]);
+      std::uint32_t left = utf8::code_point(text_.data() + first);
+      std::size_t at = first + utf8::character_bytes(text_[first]);
       while (at < end) {
-        const std::uint32_t right = code_point(text_.data() + at);
+        const std::uint32_t right = utf8::code_point(text_.data() + at);
         if (!bpe_.joined(left, right)) break;
         left = right;
-        at += character_bytes(text_[at]);
+        at += utf8::character_bytes(text_[at]);
       }
       word(first, at);
       first = at;
@@ -72,8 +72,8 @@ class SentencePieceBpe::Encoding {
   void merge(std::string_view text) {
     scratch_.word.clear();
     scratch_.symbols.clear();
-    for (std::size_t at = 0; at < text.size(); at += character_bytes(text[at])) {
-      const Token symbol = bpe_.symbol(code_point(text.data() + at));
+    for (std::size_t at = 0; at < text.size(); at += utf8::character_bytes(text[at])) {
+      const Token symbol = bpe_.symbol(utf8::code_point(text.data() + at));
       if (symbol < 0) {  // it is a word of its own: no piece has it
         spell(text, scratch_.word);
         return;
@@ -139,8 +139,8 @@ std::vector<MergeRule> SentencePieceBpe::rules_of(const std::vector<Piece>& piec
   for (const Piece& piece : pieces) {
     symbols.emplace(piece.text, piece.id);
     ranks[-piece.score] = 0;
-    if (piece.text.size() == character_bytes(piece.text.front()))
-      symbols_.emplace(code_point(piece.text.data()), piece.id);
+    if (piece.text.size() == utf8::character_bytes(piece.text.front()))
+      symbols_.emplace(utf8::code_point(piece.text.data()), piece.id);
   }
   std::uint32_t next = 0;
   for (auto& [score, rank] : ranks) rank = next++;
@@ -148,13 +148,14 @@ std::vector<MergeRule> SentencePieceBpe::rules_of(const std::vector<Piece>& piec
 
   const auto symbol_of = [&](std::string_view text) -> std::optional<Token> {
     if (const auto found = symbols.find(text); found != symbols.end()) return found->second;
-    if (text.size() == character_bytes(text.front())) return symbols_.at(code_point(text.data()));
+    if (text.size() == utf8::character_bytes(text.front())) return symbols_.at(utf8::code_point(text.data()));
     return std::nullopt;
   };
   std::vector<MergeRule> rules;
   for (const Piece& piece : pieces) {
     const std::string_view text = piece.text;
-    for (std::size_t at = character_bytes(text.front()); at < text.size(); at += character_bytes(text[at])) {
+    for (std::size_t at = utf8::character_bytes(text.front()); at < text.size();
+         at += utf8::character_bytes(text[at])) {
       const auto left = symbol_of(text.substr(0, at)), right = symbol_of(text.substr(at));
       if (left && right) rules.push_back({*left, *right, piece.id, ranks[-piece.score]});
     }
@@ -165,10 +166,10 @@ std::vector<MergeRule> SentencePieceBpe::rules_of(const std::vector<Piece>& piec
 /// Its characters become symbols, and its neighbours known.
 void SentencePieceBpe::add_characters(std::string_view piece) {
   std::optional<std::uint32_t> left;
-  for (std::size_t at = 0; at < piece.size(); at += character_bytes(piece[at])) {
-    const std::uint32_t right = code_point(piece.data() + at);
+  for (std::size_t at = 0; at < piece.size(); at += utf8::character_bytes(piece[at])) {
+    const std::uint32_t right = utf8::code_point(piece.data() + at);
     if (symbols_.emplace(right, vocabulary_ + static_cast<Token>(loose_.size())).second)
-      loose_.emplace_back(piece.substr(at, character_bytes(piece[at])));
+      loose_.emplace_back(piece.substr(at, utf8::character_bytes(piece[at])));
     if (left && *left < 128 && right < 128) ascii_neighbours_.set(*left * 128 + right);
     if (left) neighbours_.insert(static_cast<std::uint64_t>(*left) << 32 | right);
     left = right;

@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/nfc.hpp"
-#include "src/text/unicode.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -107,7 +107,7 @@ std::unique_ptr<SentencePieceBpe> SentencePieceTokenizer::fast_bpe() const {
     if (kinds_[index] == Kind::byte) bytes[static_cast<unsigned char>(bytes_[index].front())] = id;
     if (kinds_[index] != Kind::text) continue;
     // Spaces mean something else in a piece of the user, and unused pieces are taken apart again.
-    const bool odd = piece.empty() || !valid_utf8(piece) || piece.find(' ') != std::string::npos;
+    const bool odd = piece.empty() || !utf8::valid(piece) || piece.find(' ') != std::string::npos;
     if (odd || model_->IsUnused(id) || (user_defined && bytes_[index] != piece)) return nullptr;
     pieces.push_back({bytes_[index], id, model_->GetScore(id), user_defined});
   }
@@ -135,7 +135,7 @@ void SentencePieceTokenizer::encode_template_at(std::string_view text,
 void SentencePieceTokenizer::split(std::string_view text,
                                    std::span<const std::pair<std::size_t, std::size_t>> parsed,
                                    std::vector<Token>& out, std::vector<std::size_t>* begins) const {
-  expects(valid_utf8(text), "text is UTF-8");
+  expects(utf8::valid(text), "text is UTF-8");
   std::size_t done = 0;
   for (const auto& [first, end] : parsed) {
     // Only whole control pieces of the range count, so it is searched as a text of its own.

@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/infer/text_stream.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/writer.hpp"
@@ -39,7 +40,7 @@ std::string title_of(const Prompt& prompt) {
   for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   if (out.size() <= most) return out;
   std::size_t cut = most;
-  while ((static_cast<unsigned char>(out[cut]) & 0xC0) == 0x80) --cut;
+  while (utf8::continues(out[cut])) --cut;
   return out.substr(0, cut) + "...";
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/chat/conversation.hpp"
 #include "src/corpus/byte_stream.hpp"
 #include "src/corpus/text_documents.hpp"
-#include "src/corpus/utf8.hpp"
 
 namespace holdfast::tool {
 
@@ -20,8 +20,7 @@ constexpr int deepest = 64;
 
 void require_utf8(const std::string& text, const std::string& name) {
   std::string repaired = text;
-  if (corpus::repair_utf8(repaired) > 0)
-    throw Error(Exit::usage, name + " is no text", "it is not valid UTF-8");
+  if (utf8::repair(repaired) > 0) throw Error(Exit::usage, name + " is no text", "it is not valid UTF-8");
 }
 
 Json message(const char* role, const std::string& content) {

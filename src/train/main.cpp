@@ -1,6 +1,5 @@
 // holdfast-train: one rank of a training run. Links MPI and HDF5, and nothing of SLURM.
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/parallel.hpp"
 #include "src/comm/mpi_session.hpp"
 #include "src/config/choices.hpp"
 #include "src/device/load.hpp"
@@ -34,9 +34,7 @@ Place find_place(const comm::MpiSession& session, const std::optional<RankEnv>& 
 /// Threads of one rank: what the environment says, else its share of the cores it may use.
 int threads_of(const Place& place) {
   if (env::get("OMP_NUM_THREADS")) return 0;
-  cpu_set_t cores;
-  const int usable = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-  return std::max(1, usable / place.ranks_per_node);
+  return std::max(1, usable_cores() / place.ranks_per_node);
 }
 
 constexpr Millis last_lines{2000};  // to write them, before this process ends

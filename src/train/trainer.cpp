@@ -80,9 +80,7 @@ Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow
                          WriteQueue& records) {
   const auto& c = setup.config.checkpoint;
   checkpoint::WriteOptions options;
-  options.read_back = c.read_back == config::ReadBack::none     ? checkpoint::ReadBack::none
-                      : c.read_back == config::ReadBack::sample ? checkpoint::ReadBack::sample
-                                                                : checkpoint::ReadBack::full;
+  options.read_back = c.read_back;
   // One that is asked for now and then waits for nothing before it. For a GPU's the host then keeps no
   // memory.
   const bool rare = c.every == 0, passing = rare && !device.is_host();

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::config {
 namespace {
@@ -56,7 +57,7 @@ TEST(TomlDocument, EveryCharacterComesBack) {
       if (c >= 0xd800 && c <= 0xdfff) c = 0xd7ff;
       text += encode(c);
     }
-    ASSERT_TRUE(is_utf8(text));
+    ASSERT_TRUE(utf8::valid(text));
     ASSERT_EQ(parse_value(spell(text)), Value(text)) << spell(text);
   }
 }
@@ -64,8 +65,8 @@ TEST(TomlDocument, EveryCharacterComesBack) {
 TEST(TomlDocument, KnowsUtf8) {
   for (const char* bad : {"\xff", "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80",
                           "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "a\xc3", "\xe2\x98"})
-    EXPECT_FALSE(is_utf8(bad)) << bad;
-  EXPECT_TRUE(is_utf8("plain, ü, ☃, 😀"));
+    EXPECT_FALSE(utf8::valid(bad)) << bad;
+  EXPECT_TRUE(utf8::valid("plain, ü, ☃, 😀"));
   EXPECT_THROW(spell(std::string("\xff")), Error);
 }
 

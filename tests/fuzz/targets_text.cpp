@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/byte_alphabet.hpp"
 #include "src/text/byte_bpe.hpp"
-#include "src/text/unicode.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace holdfast::fuzz {
@@ -61,8 +61,7 @@ void try_tokenizer(std::string_view bytes) {
   const std::size_t nul = bytes.find('\0');
   std::string sample =
       "I'll say\r\n\t 12345\xC2\xB2 times:  e\xCC\x81\xEF\xAC\x81 \xED\x95\x9C\xEA\xB8\x80 <|end|>'S  ";
-  if (nul != std::string_view::npos && text::valid_utf8(bytes.substr(nul + 1)))
-    sample = bytes.substr(nul + 1);
+  if (nul != std::string_view::npos && utf8::valid(bytes.substr(nul + 1))) sample = bytes.substr(nul + 1);
   const std::string given(bytes.substr(0, nul));
   Json changed = Json::parse(given, nullptr, false);
   try {

@@ -10,6 +10,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/tokenizer.hpp"
 #include "src/text/unicode.hpp"
 
@@ -22,7 +23,7 @@ double megabytes_per_second(const text::Tokenizer& tokenizer, std::string_view t
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t first = 0, end = 0; first < text.size(); first = end) {
     end = std::min(text.size(), first + document);
-    while (end < text.size() && text::continues(text[end])) ++end;
+    while (end < text.size() && utf8::continues(text[end])) ++end;
     tokens.clear();
     tokenizer.encode(text.substr(first, end - first), tokens);
   }

@@ -1,4 +1,5 @@
 #include "src/text/nfc.hpp"
+#include "src/base/utf8.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@ namespace {
 
 std::string utf8(std::initializer_list<std::uint32_t> characters) {
   std::string text;
-  for (const std::uint32_t c : characters) append_utf8(text, c);
+  for (const std::uint32_t c : characters) utf8::append(text, c);
   return text;
 }
 std::string normalized(const std::string& text) {
@@ -46,9 +47,10 @@ TEST(Nfc, SaysWhereBytesCameFrom) {
 
 TEST(Nfc, ManyMarksOnALetterTakeNoQuadraticTime) {
   std::string text = "a";
-  for (int i = 0; i < 200'000; ++i) append_utf8(text, i % 2 == 0 ? 0x301 : 0x323);
+  for (int i = 0; i < 200'000; ++i) utf8::append(text, i % 2 == 0 ? 0x301 : 0x323);
   const std::string changed = normalized(text);
-  EXPECT_EQ(code_point(changed.data()), 0x1EA1u);  // a with a dot below; acute ones follow the other dots
+  EXPECT_EQ(utf8::code_point(changed.data()),
+            0x1EA1u);  // a with a dot below; acute ones follow the other dots
   EXPECT_EQ(changed.size(), text.size() - 1 - 2 + 3);
   EXPECT_EQ(normalized(changed), changed);
 }
@@ -60,16 +62,6 @@ TEST(Unicode, KnowsItsCategories) {
   EXPECT_EQ(categories()[0x1CCF0], Category::Nd);  // of Unicode 16
   EXPECT_EQ(categories()[0xD800], Category::Cs);
   EXPECT_EQ(categories()[0x10FFFF], Category::Cn);
-}
-
-TEST(Unicode, KnowsWhatIsUtf8) {
-  for (const char* good :
-       {"", "a", "abcdefgh\xC3\xA9", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"})
-    EXPECT_TRUE(valid_utf8(good));
-  for (const char* bad :
-       {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-        "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "abcdefgh\xC3", "\xE2\x82", "\xE2\x28\xA1", "\xFF"})
-    EXPECT_FALSE(valid_utf8(bad));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -20,7 +21,7 @@ std::vector<std::string> matches(const Pattern& pattern, std::string_view text) 
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = pattern.match(text, at, steps);
     if (end == Pattern::none) {
-      at += character_bytes(text[at]);
+      at += utf8::character_bytes(text[at]);
     } else {
       found.emplace_back(text.substr(at, end - at));
       at = end;

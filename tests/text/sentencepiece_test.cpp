@@ -8,9 +8,9 @@
 
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/utf8.hpp"
 #include "src/text/sentencepiece_tokenizer.hpp"
 #include "src/text/train_sentencepiece.hpp"
-#include "src/text/unicode.hpp"
 
 namespace holdfast::text {
 namespace {
@@ -113,7 +113,7 @@ TEST_P(Models, GiveTheIdsOfTheWholeText) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
     const std::string text = mixture(random, round == 0 ? 5000 : random() % 12);
-    if (!valid_utf8(text)) continue;  // cut inside a character
+    if (!utf8::valid(text)) continue;  // cut inside a character
     const std::vector<Token> ids = encoded(tokenizer, text);
     ASSERT_EQ(ids, theirs.EncodeAsIds(text)) << text;
     EXPECT_EQ(tokenizer.decode(ids, false), theirs.DecodeIds(ids)) << text;

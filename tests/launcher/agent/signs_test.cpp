@@ -11,6 +11,7 @@
 
 #include "launcher/agent/gpu_source.hpp"
 #include "src/base/env.hpp"
+#include "tests/nvml/fake_nvml.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -245,24 +246,25 @@ TEST_F(SignsTest, AsManyGoIntoOneMessageAsTheCodecTakes) {
 }
 
 TEST_F(SignsTest, GpusFallIll) {
-  GpuSigns gpus(HOLDFAST_FAKE_GPUS);
+  const nvml::FakeVariable one("GPUS", "1");
+  GpuSigns gpus(FAKE_NVML);
   EXPECT_THAT(gpus.look(), IsEmpty());
-  env::set("FAKE_GPU_XID", "79");
-  env::set("FAKE_GPU_RECOVERY", "2");
+  const nvml::FakeVariable xid("XID", "79");
+  const nvml::FakeVariable recovery("RECOVERY", "2");
   auto signs = gpus.look();
   ASSERT_THAT(kinds(signs), ElementsAre("xid", "gpu_recovery"));
   EXPECT_EQ(signs[0].code, 79);
-  EXPECT_EQ(signs[0].text, "Xid 79 of GPU 0 (0000:3b:00, GPU-5f1b0a77-0001)");
+  EXPECT_EQ(signs[0].text, "Xid 79 of GPU 0 (0000:18:00, GPU-5f1b0a77-0001)");
   EXPECT_EQ(signs[1].code, 2);
   EXPECT_THAT(gpus.look(), IsEmpty());
-  env::set("FAKE_GPU_SLOWDOWNS", "0x40");
+  const nvml::FakeVariable slowdowns("SLOWDOWNS", "0x40");
   EXPECT_THAT(kinds(gpus.look()), ElementsAre("thermal"));
-  env::set("FAKE_GPU_LINKS", "17");
+  const nvml::FakeVariable links("LINKS", "17");
   std::vector<std::string> told;
   for (int look = 0; look < 20; ++look)
     for (auto& kind : kinds(gpus.look())) told.push_back(kind);
   EXPECT_THAT(told, ElementsAre("nvlink_error")) << "once, when it stays down";
-  env::set("FAKE_GPU_LOST", "1");
+  const nvml::FakeVariable lost("LOST", "1");
   EXPECT_THAT(kinds(gpus.look()), ElementsAre("gpu_lost"));
   EXPECT_THAT(gpus.look(), IsEmpty());
 }
@@ -273,7 +275,7 @@ TEST_F(SignsTest, ANodeWithoutGpusHasNoSignsOfThem) {
   EXPECT_THAT(gpus.look(), IsEmpty());
   EXPECT_TRUE(gpus.barren());
   EXPECT_THAT(gpus.look(), IsEmpty());
-  GpuSigns some(HOLDFAST_FAKE_GPUS);
+  GpuSigns some(FAKE_NVML);
   (void)some.look();
   EXPECT_FALSE(some.barren());
 }

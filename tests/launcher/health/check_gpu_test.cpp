@@ -4,6 +4,7 @@
 
 #include "launcher/health/local_site.hpp"
 #include "tests/launcher/health/fake_node.hpp"
+#include "tests/nvml/fake_nvml.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -18,10 +19,8 @@ using ::testing::IsEmpty;
 class Gpus : public ::testing::Test {
  protected:
   Gpus() { node.roots.nvml = FAKE_NVML; }
-  ~Gpus() override { ::unsetenv("FAKE_GPUS"), ::unsetenv("FAKE_BROKEN"), ::unsetenv("FAKE_NO_DRIVER"); }
-  std::vector<Finding> look(int gpus, const std::string& broken = "") {
-    ::setenv("FAKE_GPUS", std::to_string(gpus).c_str(), 1);
-    ::setenv("FAKE_BROKEN", broken.c_str(), 1);
+  std::vector<Finding> look(int gpus) {
+    const nvml::FakeVariable count("GPUS", std::to_string(gpus));
     return check_gpus(node.roots, dgx({"mlx5_0", "mlx5_3"}));
   }
   test::FakeNode node;
@@ -32,31 +31,35 @@ TEST_F(Gpus, that_are_all_there_and_well) {
   EXPECT_EQ(worst(findings), Fitness::ok);
   for (const auto& finding : findings)
     EXPECT_EQ(finding.fitness, Fitness::ok) << finding.check << finding.says;
-  EXPECT_EQ(found(findings, "gpu.driver").says, "version 570.1");
+  EXPECT_EQ(found(findings, "gpu.driver").says, "version 580.65.06");
   EXPECT_EQ(found(findings, "gpu.count").says, "2 of 2 GPUs, NVIDIA H100 80GB HBM3");
   EXPECT_EQ(found(findings, "gpu.nvlink").says, "18 NVLinks up on every GPU");
 }
 
 TEST_F(Gpus, each_with_its_own_trouble) {
   struct Row {
-    const char* broken;
+    const char* variable;
+    const char* value;
     const char* check;
     Fitness fitness;
     const char* says;
   };
   for (const Row& row :
-       {Row{"lost", "gpu.count", Fitness::critical, "1 of 2 GPUs, NVIDIA H100 80GB HBM3; GPU 1: GPU is lost"},
-        Row{"ecc", "gpu.ecc", Fitness::warning, "GPU 1 had 3 uncorrected memory errors"},
-        Row{"remap", "gpu.remap", Fitness::warning, "GPU 1 has a row remap pending"},
-        Row{"pcie", "gpu.pcie", Fitness::critical, "GPU 1 has 8 of 16 PCIe lanes"},
-        Row{"nvlink", "gpu.nvlink", Fitness::critical, "GPU 1 has 17 of 18 NVLinks"},
-        Row{"power", "gpu.clocks", Fitness::critical, "GPU 1 is slowed down by the power supply's brake"},
-        Row{"reboot", "gpu.recovery", Fitness::critical, "GPU 1 needs a reboot of the node"}}) {
-    const auto findings = look(2, row.broken);
-    EXPECT_EQ(worst(findings), row.fitness) << row.broken;
-    EXPECT_EQ(found(findings, row.check).fitness, row.fitness) << row.broken;
+       {Row{"LOST", "1", "gpu.count", Fitness::critical,
+            "1 of 2 GPUs, NVIDIA H100 80GB HBM3; GPU 0: GPU is lost"},
+        Row{"UNCORRECTED", "3", "gpu.ecc", Fitness::warning, "GPU 0 had 3 uncorrected memory errors"},
+        Row{"REMAP_PENDING", "1", "gpu.remap", Fitness::warning, "GPU 0 has a row remap pending"},
+        Row{"PCIE_WIDTH", "8", "gpu.pcie", Fitness::critical, "GPU 0 has 8 of 16 PCIe lanes"},
+        Row{"LINKS", "17", "gpu.nvlink", Fitness::critical, "GPU 0 has 17 of 18 NVLinks"},
+        Row{"SLOWDOWNS", "0x80", "gpu.clocks", Fitness::critical,
+            "GPU 0 is slowed down by the power supply's brake"},
+        Row{"RECOVERY", "2", "gpu.recovery", Fitness::critical, "GPU 0 needs a reboot of the node"}}) {
+    const nvml::FakeVariable broken(row.variable, row.value);
+    const auto findings = look(2);
+    EXPECT_EQ(worst(findings), row.fitness) << row.variable;
+    EXPECT_EQ(found(findings, row.check).fitness, row.fitness) << row.variable;
     EXPECT_EQ(found(findings, row.check).says, row.says);
-    EXPECT_NE(found(findings, row.check).advice, "") << row.broken;
+    EXPECT_NE(found(findings, row.check).advice, "") << row.variable;
   }
 }
 
@@ -71,7 +74,7 @@ TEST_F(Gpus, that_are_missing_are_critical_only_where_they_must_be) {
   EXPECT_EQ(gpus_on_bus(node.roots), 1);
   EXPECT_EQ(check_gpus(node.roots, {}).front().fitness, Fitness::warning) << "one on the bus, no driver";
   node.roots.nvml = FAKE_NVML;
-  ::setenv("FAKE_NO_DRIVER", "1", 1);
+  const nvml::FakeVariable refuses("INIT", "9");
   const auto finding = look(1).front();
   EXPECT_EQ(finding.fitness, Fitness::critical);
   EXPECT_THAT(finding.says, HasSubstr("does not start (Driver Not Loaded)"));
@@ -112,7 +115,6 @@ TEST(GpuFindings, take_boards_without_any_link_for_unconnected_ones) {
 }
 
 TEST_F(Gpus, get_the_nic_on_their_own_switch) {
-  ::setenv("FAKE_GPUS", "2", 1);
   // Two switches with a GPU and a NIC each, and a storage NIC on a root port of its own.
   node.pci("pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0");
   node.pci("pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:00.0/0000:9a:00.0");

@@ -1,6 +1,5 @@
 #pragma once
-// Many pieces of work for a few threads. Internal to checkpoint/.
-#include <algorithm>
+// Many pieces of work for a few threads.
 #include <cstddef>
 #include <exception>
 #include <mutex>
@@ -8,14 +7,18 @@
 #include <thread>
 #include <vector>
 
-namespace holdfast::checkpoint {
+namespace holdfast {
+
+/// Cores that this process may run on.
+int usable_cores();
 
 /// Does `work(0) ... work(count - 1)`, each once, begun in this order, by up to `workers` threads, the
-/// caller's among them, and returns when all are done. `make()` is called by each thread that takes part and
-/// gives its `work`, with what memory it needs. Throws what the earliest piece that failed threw; none is
-/// begun after a failure.
+/// caller's among them, and returns when all are done. `make(worker)` is called by each thread that takes
+/// part (the caller's is worker 0) and gives its `work`, with what memory it needs. Throws what the earliest
+/// piece that failed threw, so that the same trouble always gives the same message; none is begun after a
+/// failure.
 template <class Make>
-void work_through(std::size_t count, int workers, Make make) {
+void parallel_for(std::size_t count, int workers, Make make) {
   std::mutex lock;
   std::size_t next = 0, failed = count;
   std::exception_ptr failure;
@@ -25,10 +28,10 @@ void work_through(std::size_t count, int workers, Make make) {
     piece = next++;
     return true;
   };
-  const auto run = [&] {
+  const auto run = [&](int worker) {
     std::size_t piece = 0;
     try {
-      auto work = make();
+      auto work = make(worker);
       while (take(piece)) work(piece);
     } catch (...) {
       const std::scoped_lock hold(lock);
@@ -38,13 +41,13 @@ void work_through(std::size_t count, int workers, Make make) {
   };
   std::vector<std::thread> others;
   try {
-    for (std::size_t i = 1; i < std::min(static_cast<std::size_t>(workers), count); ++i)
-      others.emplace_back(run);
+    for (int worker = 1; worker < workers && static_cast<std::size_t>(worker) < count; ++worker)
+      others.emplace_back(run, worker);
   } catch (const std::system_error&) {  // no more threads to be had: fewer do it all
   }
-  if (count > 0) run();
+  if (count > 0) run(0);
   for (std::thread& other : others) other.join();
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace holdfast::checkpoint
+}  // namespace holdfast
