@@ -186,27 +186,7 @@ void Agent::accept(ChannelPtr channel) {
   const std::weak_ptr<Peer> weak = peer;
   channel->handle({nullptr,
                    [this, weak](std::string_view line) {
-                     const auto g = weak.lock();
-                     if (!g) return;
-                     std::string why;
-                     const auto message = decode(line, why);
-                     if (!message) return log::warn("a malformed message was refused: {}", why);
-                     if (!g->known) {
-                       if (const auto* hello = std::get_if<Hello>(&*message))
-                         g->known = true, g->hello = *hello, on_hello(g, *hello);
-                       return;
-                     }
-                     if (g->hello.role == Hello::Role::leader) {
-                       if (g->channel == leader_) from_leader(*message);
-                     } else if (g->hello.role == Hello::Role::spawner) {
-                       if (const auto* exec = std::get_if<Exec>(&*message)) run_daemon(g, exec->command);
-                     } else if (g->hello.role == Hello::Role::job_monitor) {
-                       if (const auto* asked = std::get_if<Drain>(&*message)) request_drain(*asked);
-                     } else if (g->hello.role == Hello::Role::caller) {
-                       from_caller(g, *message);
-                     } else {
-                       from_rank(g, *message);
-                     }
+                     if (const auto g = weak.lock()) hear(g, line);
                    },
                    [this, weak](const std::string&) {
                      if (const auto g = weak.lock()) {
@@ -214,6 +194,41 @@ void Agent::accept(ChannelPtr channel) {
                        peers_.erase(g->channel.get());
                      }
                    }});
+}
+
+/// The first message says who speaks, and with that what else may come.
+void Agent::hear(const std::shared_ptr<Peer>& peer, std::string_view line) {
+  std::string why;
+  const auto hear_as = [&]<class Heard>(std::type_identity<Heard>, const auto& take) {
+    if (const auto message = decode<Heard>(line, why))
+      take(*message);
+    else
+      log::warn("a message was refused: {}", why);
+  };
+  if (!peer->known)
+    return hear_as(std::type_identity<Hello>(), [&](const Hello& hello) {
+      peer->known = true;
+      peer->hello = hello;
+      on_hello(peer, hello);
+    });
+  switch (peer->hello.role) {
+    case Hello::Role::leader:
+      if (peer->channel != leader_) return;
+      return hear_as(std::type_identity<LeaderToAgent>(), [&](const auto& message) { from_leader(message); });
+    case Hello::Role::rank:
+    case Hello::Role::shim:
+      return hear_as(std::type_identity<RankToAgent>(),
+                     [&](const auto& message) { from_rank(peer, message); });
+    case Hello::Role::caller:
+      return hear_as(std::type_identity<CallerToAgent>(),
+                     [&](const auto& message) { from_caller(peer, message); });
+    case Hello::Role::spawner:
+      return hear_as(std::type_identity<Exec>(), [&](const Exec& exec) { run_daemon(peer, exec.command); });
+    case Hello::Role::job_monitor:
+      return hear_as(std::type_identity<Drain>(), [&](const Drain& asked) { request_drain(asked); });
+    case Hello::Role::candidate:
+      return;  // has its answer
+  }
 }
 
 void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {

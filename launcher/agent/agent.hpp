@@ -57,6 +57,7 @@ class Agent {
 
   // agent.cpp
   void accept(control::ChannelPtr channel);
+  void hear(const std::shared_ptr<Peer>& peer, std::string_view line);
   void on_hello(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
   void accept_leader(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
   void accept_rank(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
@@ -72,17 +73,17 @@ class Agent {
   // agent_orders.cpp
   void tell_leader(const control::Message& message);
   control::Beat beat() const;
-  void from_leader(const control::Message& message);
+  void from_leader(const control::LeaderToAgent& message);
   void clear(int attempt);
   void clear_on();
   void dump_stacks_of(int attempt, int rank);
-  void from_caller(const std::shared_ptr<Peer>& peer, const control::Message& message);
+  void from_caller(const std::shared_ptr<Peer>& peer, const control::CallerToAgent& message);
   void answer_caller(const control::OrderTaken& answer);
   void leader_is_gone();
   std::string inject_fault(const control::Inject& fault);
 
   // agent_ranks.cpp
-  void from_rank(const std::shared_ptr<Peer>& peer, const control::Message& message);
+  void from_rank(const std::shared_ptr<Peer>& peer, const control::RankToAgent& message);
   void run_daemon(const std::shared_ptr<Peer>& peer, const std::string& command);
   void start_ranks(const control::StartRanks& order);
   void start_mpirun(const control::StartMpirun& order);

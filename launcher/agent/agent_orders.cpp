@@ -30,28 +30,31 @@ Beat Agent::beat() const {
 
 // --- the leader's ---
 
-void Agent::from_leader(const Message& message) {
+void Agent::from_leader(const LeaderToAgent& message) {
   leadership_.leader_spoke(steady_seconds());
-  if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
-  if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
-  if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
-  if (const auto* outcome = std::get_if<CommitOutcome>(&message)) return ranks_.tell(*outcome);
-  if (const auto* drain = std::get_if<Drain>(&message)) {
-    drain_ = *drain;
-    ranks_.tell(*drain, leadership_.attempt());
-    if (drain->stop) ask_ranks_to_end();
-    return;
-  }
-  if (const auto* pause = std::get_if<Pause>(&message)) {
-    // Passed on even if it is no news here: ranks may have been told by the agent before this one.
-    paused_ = pause->on;
-    return ranks_.tell(*pause, leadership_.attempt());
-  }
-  if (std::holds_alternative<CheckNode>(message))
-    return care_.check([this](const NodeHealth& health) { tell_leader(health); });
-  if (const auto* dump = std::get_if<DumpStacks>(&message)) return dump_stacks_of(dump->attempt, dump->rank);
-  if (const auto* answer = std::get_if<OrderTaken>(&message)) return answer_caller(*answer);
-  if (const auto* finish = std::get_if<Finish>(&message)) return leave(finish->exit_code);
+  std::visit(
+      Overloaded{
+          [](const LeaderBeat&) {},
+          [&](const Clear& order) { clear(order.attempt); },
+          [&](const StartRanks& order) { start_ranks(order); },
+          [&](const StartMpirun& order) { start_mpirun(order); },
+          [&](const CommitOutcome& outcome) { ranks_.tell(outcome); },
+          [&](const Drain& drain) {
+            drain_ = drain;
+            ranks_.tell(drain, leadership_.attempt());
+            if (drain.stop) ask_ranks_to_end();
+          },
+          [&](const Pause& pause) {
+            // Passed on even if it is no news here: ranks may have been told by the agent before this one.
+            paused_ = pause.on;
+            ranks_.tell(pause, leadership_.attempt());
+          },
+          [&](const CheckNode&) { care_.check([this](const NodeHealth& health) { tell_leader(health); }); },
+          [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
+          [&](const OrderTaken& answer) { answer_caller(answer); },
+          [&](const Finish& finish) { leave(finish.exit_code); },
+      },
+      message);
 }
 
 void Agent::clear(int attempt) {
@@ -89,18 +92,22 @@ void Agent::dump_stacks_of(int attempt, int number) {
 
 // --- those of people ---
 
-void Agent::from_caller(const std::shared_ptr<Peer>& peer, const Message& message) {
-  if (const auto* order = std::get_if<Order>(&message)) {
-    if (!leader_ || !leader_->open())
-      return peer->channel->send(
-          encode(OrderTaken{order->id, false, "no leader is known on " + node_ + "; try again", true}));
-    callers_[order->id] = peer;
-    tell_leader(*order);
-  } else if (const auto* fault = std::get_if<Inject>(&message)) {
-    const std::string why_not = inject_fault(*fault);
-    if (why_not.empty()) log::warn("drill: {} on rank {}", fault->fault, fault->rank);
-    peer->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
-  }
+void Agent::from_caller(const std::shared_ptr<Peer>& peer, const CallerToAgent& message) {
+  std::visit(Overloaded{
+                 [&](const Order& order) {
+                   if (!leader_ || !leader_->open())
+                     return peer->channel->send(encode(OrderTaken{
+                         order.id, false, "no leader is known on " + node_ + "; try again", true}));
+                   callers_[order.id] = peer;
+                   tell_leader(order);
+                 },
+                 [&](const Inject& fault) {
+                   const std::string why_not = inject_fault(fault);
+                   if (why_not.empty()) log::warn("drill: {} on rank {}", fault.fault, fault.rank);
+                   peer->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
+                 },
+             },
+             message);
 }
 
 void Agent::answer_caller(const OrderTaken& answer) {

@@ -111,32 +111,43 @@ void Agent::ask_its_children(const LocalRank& rank) const {
 
 void Agent::forget_drain() { drain_.reset(), asked_at_.reset(), ask_timer_.reset(); }
 
-void Agent::from_rank(const std::shared_ptr<Peer>& peer, const Message& message) {
+void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& message) {
   const int number = peer->hello.rank, attempt = peer->hello.attempt;
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
+  const auto taken = [&] { peer->channel->send(encode(Taken{})); };
   // The hello says who speaks; a message cannot speak for another rank.
-  if (const auto* m = std::get_if<RankProgress>(&message)) {
-    LocalRanks::take(*rank, *m, Clock::now());
-  } else if (const auto* restored = std::get_if<RankRestored>(&message)) {
-    rank->restored = RankRestored{number, attempt, restored->from};
-    tell_leader(*rank->restored);
-  } else if (const auto* vote = std::get_if<RankVote>(&message)) {
-    tell_leader(rank->votes[vote->step] = RankVote{number, attempt, vote->step, vote->ok, vote->payload});
-  } else if (const auto* doubt = std::get_if<RankDoubt>(&message)) {
-    tell_leader(
-        *(rank->doubt = RankDoubt{number, attempt, doubt->step, doubt->accused, doubt->check, doubt->why}));
-    peer->channel->send(encode(Taken{}));
-  } else if (const auto* finished = std::get_if<RankFinished>(&message)) {
-    tell_leader(*(rank->finished = RankFinished{number, attempt, finished->state}));
-    peer->channel->send(encode(Taken{}));
-  } else if (const auto* failed = std::get_if<RankFailed>(&message)) {
-    tell_leader(*(rank->failed = RankFailed{number, attempt, failed->exit_code, failed->why}));
-    peer->channel->send(encode(Taken{}));
-  } else if (const auto* exited = std::get_if<RankExited>(&message)) {
-    rank_is_gone(number, attempt, exited->status);
-    peer->channel->send(encode(Taken{}));
-  }
+  std::visit(Overloaded{
+                 [&](const RankProgress& m) { LocalRanks::take(*rank, m, Clock::now()); },
+                 [&](const RankRestored& m) {
+                   rank->restored = RankRestored{number, attempt, m.from};
+                   tell_leader(*rank->restored);
+                 },
+                 [&](const RankVote& m) {
+                   rank->votes[m.step] = RankVote{number, attempt, m.step, m.ok, m.payload};
+                   tell_leader(rank->votes[m.step]);
+                 },
+                 [&](const RankDoubt& m) {
+                   rank->doubt = RankDoubt{number, attempt, m.step, m.accused, m.check, m.why};
+                   tell_leader(*rank->doubt);
+                   taken();
+                 },
+                 [&](const RankFinished& m) {
+                   rank->finished = RankFinished{number, attempt, m.state};
+                   tell_leader(*rank->finished);
+                   taken();
+                 },
+                 [&](const RankFailed& m) {
+                   rank->failed = RankFailed{number, attempt, m.exit_code, m.why};
+                   tell_leader(*rank->failed);
+                   taken();
+                 },
+                 [&](const RankExited& m) {
+                   rank_is_gone(number, attempt, m.status);
+                   taken();
+                 },
+             },
+             message);
 }
 
 Command Agent::attempt_command(std::vector<std::string> argv, int term, int attempt, int world,

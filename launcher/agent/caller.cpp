@@ -37,9 +37,7 @@ Answered ask(const Roster::Node& node, const Key& secret, const Message& questio
                  line->send(encode(question));
                },
                [&](std::string_view text) {
-                 auto message = decode(text, out.why);
-                 if (message && std::holds_alternative<OrderTaken>(*message))
-                   out.answer = std::get<OrderTaken>(std::move(*message));
+                 out.answer = decode<OrderTaken>(text, out.why);
                  loop.stop();
                },
                [&](const std::string& why) {

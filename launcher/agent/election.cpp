@@ -28,9 +28,9 @@ Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self
          },
          [this, n](std::string_view line) {
            std::string why;
-           const auto message = decode(line, why);
-           if (!message || !std::holds_alternative<Answer>(*message)) return;
-           answers_.answered(n, std::get<Answer>(*message));
+           const auto answer = decode<Answer>(line, why);
+           if (!answer) return;
+           answers_.answered(n, *answer);
            count(false);
          },
          nullptr});

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t too_hot = nvml::thermal_by_driver | nvml::thermal_by_hardware;
 constexpr int max_gpus = 64;
-constexpr int max_events = 256;     // in one look
+constexpr int max_events = 256;      // in one look
 constexpr int thorough = 5;          // every so many looks, and after an event
 constexpr int looks_for_a_link = 2;  // thorough ones
 

@@ -123,16 +123,16 @@ void Leader::resign(const std::string& why) {
 void Leader::connect(int n) {
   Connection& connection = connections_[static_cast<std::size_t>(n)];
   connection.greeted = false;
-  connection.channel =
-      dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
-           {[this, n] { greet(n); },
-            [this, n](std::string_view text) {
-              std::string why;
-              const auto message = decode(text, why);
-              if (!message) return log::warn("a malformed message of {} was refused: {}", node(n).name, why);
-              take(n, *message);
-            },
-            [this, n](const std::string&) { connection_lost(n); }});
+  connection.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
+                            {[this, n] { greet(n); },
+                             [this, n](std::string_view text) {
+                               std::string why;
+                               const auto message = decode<AgentToLeader>(text, why);
+                               if (!message)
+                                 return log::warn("a message of {} was refused: {}", node(n).name, why);
+                               take(n, *message);
+                             },
+                             [this, n](const std::string&) { connection_lost(n); }});
 }
 
 /// An agent that was restarted or cut off meanwhile does not know what was ordered.
@@ -153,47 +153,36 @@ void Leader::connection_lost(int n) {
   connection.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
 }
 
-void Leader::take(int n, const Message& message) {
+void Leader::take(int n, const AgentToLeader& message) {
   if (over_) return;
   supervisor_.at(steady_seconds());
-  if (const auto* m = std::get_if<Beat>(&message)) {
-    connections_[static_cast<std::size_t>(n)].greeted = true;
-    supervisor_.agent_here(n, *m);
-  } else if (const auto* cleared = std::get_if<Cleared>(&message)) {
-    supervisor_.cleared(n, cleared->attempt);
-  } else if (const auto* started = std::get_if<RankStarted>(&message)) {
-    supervisor_.rank_started(n, *started);
-  } else if (const auto* signs = std::get_if<NodeSigns>(&message)) {
-    supervisor_.node_signs(n, *signs);
-  } else if (const auto* exited = std::get_if<RankExited>(&message)) {
-    supervisor_.rank_exited(n, *exited);
-  } else if (const auto* failed = std::get_if<RankFailed>(&message)) {
-    supervisor_.rank_failed(n, *failed);
-  } else if (const auto* finished = std::get_if<RankFinished>(&message)) {
-    supervisor_.rank_finished(*finished);
-  } else if (const auto* restored = std::get_if<RankRestored>(&message)) {
-    supervisor_.rank_restored(*restored);
-  } else if (const auto* flight = std::get_if<RankFlight>(&message)) {
-    supervisor_.rank_flight(n, *flight);
-  } else if (const auto* doubt = std::get_if<RankDoubt>(&message)) {
-    supervisor_.rank_doubt(n, *doubt);
-  } else if (const auto* health = std::get_if<NodeHealth>(&message)) {
-    supervisor_.node_health(n, *health);
-  } else if (const auto* stacks = std::get_if<Stacks>(&message)) {
-    keep_stacks(n, *stacks);
-    supervisor_.stacks(n, *stacks);
-  } else if (const auto* ended = std::get_if<MpirunExited>(&message)) {
-    supervisor_.mpirun_exited(n, *ended);
-  } else if (const auto* drain = std::get_if<Drain>(&message)) {
-    supervisor_.drain(*drain);
-  } else if (const auto* order = std::get_if<Order>(&message)) {
-    // Answered once its consequences are on record.
-    const OrderTaken answer = supervisor_.order(*order);
-    return act([this, n, answer] { send(n, answer); });
-  } else if (const auto* vote = std::get_if<RankVote>(&message)) {
-    coordinator_->vote(*vote);
-  }
-  act();
+  std::function<void()> answer;  // once the consequences are on record
+  std::visit(Overloaded{
+                 [&](const Beat& m) {
+                   connections_[static_cast<std::size_t>(n)].greeted = true;
+                   supervisor_.agent_here(n, m);
+                 },
+                 [&](const Cleared& m) { supervisor_.cleared(n, m.attempt); },
+                 [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
+                 [&](const RankRestored& m) { supervisor_.rank_restored(m); },
+                 [&](const RankVote& m) { coordinator_->vote(m); },
+                 [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
+                 [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
+                 [&](const RankFinished& m) { supervisor_.rank_finished(m); },
+                 [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
+                 [&](const RankExited& m) { supervisor_.rank_exited(n, m); },
+                 [&](const MpirunExited& m) { supervisor_.mpirun_exited(n, m); },
+                 [&](const NodeSigns& m) { supervisor_.node_signs(n, m); },
+                 [&](const NodeHealth& m) { supervisor_.node_health(n, m); },
+                 [&](const Stacks& m) {
+                   keep_stacks(n, m);
+                   supervisor_.stacks(n, m);
+                 },
+                 [&](const Drain& m) { supervisor_.drain(m); },
+                 [&](const Order& m) { answer = [this, n, says = supervisor_.order(m)] { send(n, says); }; },
+             },
+             message);
+  act(std::move(answer));
 }
 
 void Leader::send(int n, const Message& message) {

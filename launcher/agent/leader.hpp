@@ -54,7 +54,7 @@ class Leader {
   // leader.cpp
   void connect(int node);
   void greet(int node);
-  void take(int node, const control::Message& message);
+  void take(int node, const control::AgentToLeader& message);
   void connection_lost(int node);
   void tick();
   void send(int node, const control::Message& message);

@@ -81,37 +81,43 @@ void Leader::carry_out(std::size_t count) {
 }
 
 void Leader::carry_out(const Action& action) {
-  if (const auto* record = std::get_if<Record>(&action)) {
-    log::info("{}", text_of(record->event));
-    remember(record->event);
-  } else if (const auto* clear = std::get_if<ClearAll>(&action)) {
-    ordered_.attempt = clear->attempt;
-    ordered_.drain.reset();  // the next attempt is told anew
-    coordinator_->begin({term_, clear->attempt}, supervisor_.world());
-    send_all(Clear{term_, clear->attempt});
-  } else if (const auto* start = std::get_if<Launch>(&action)) {
-    launch(*start);
-  } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
-    ordered_.drain = tell->what;
-    send_all(tell->what);
-  } else if (const auto* pause = std::get_if<PauseRanks>(&action)) {
-    ordered_.paused = pause->on;
-    send_all(Pause{pause->on});
-  } else if (const auto* dump = std::get_if<DumpRank>(&action)) {
-    send(dump->node, DumpStacks{supervisor_.attempt(), dump->rank});
-  } else if (const auto* check = std::get_if<CheckNodes>(&action)) {
-    for (const int n : check->nodes) send(n, CheckNode{});
-  } else if (const auto* finish = std::get_if<FinishRun>(&action)) {
-    ordered_.finish = finish->exit_code;
-    send_all(Finish{finish->exit_code});
-    if (script_is_lost()) {
-      const auto& outcome = supervisor_.state().outcome;
-      script_.conclude(finish->exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
-                       static_cast<int>(roster_.nodes.size()));
-    }
-  } else if (const auto* resignation = std::get_if<Resign>(&action)) {
-    resign(resignation->why);
-  }
+  std::visit(Overloaded{
+                 [&](const Record& record) {
+                   log::info("{}", text_of(record.event));
+                   remember(record.event);
+                 },
+                 [&](const ClearAll& clear) {
+                   ordered_.attempt = clear.attempt;
+                   ordered_.drain.reset();  // the next attempt is told anew
+                   coordinator_->begin({term_, clear.attempt}, supervisor_.world());
+                   send_all(Clear{term_, clear.attempt});
+                 },
+                 [&](const Launch& start) { launch(start); },
+                 [&](const TellRanks& tell) {
+                   ordered_.drain = tell.what;
+                   send_all(tell.what);
+                 },
+                 [&](const PauseRanks& pause) {
+                   ordered_.paused = pause.on;
+                   send_all(Pause{pause.on});
+                 },
+                 [&](const DumpRank& dump) {
+                   send(dump.node, DumpStacks{supervisor_.attempt(), dump.rank});
+                 },
+                 [&](const CheckNodes& check) {
+                   for (const int n : check.nodes) send(n, CheckNode{});
+                 },
+                 [&](const FinishRun& finish) {
+                   ordered_.finish = finish.exit_code;
+                   send_all(Finish{finish.exit_code});
+                   if (!script_is_lost()) return;
+                   const auto& outcome = supervisor_.state().outcome;
+                   script_.conclude(finish.exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
+                                    static_cast<int>(roster_.nodes.size()));
+                 },
+                 [&](const Resign& resignation) { resign(resignation.why); },
+             },
+             action);
 }
 
 void Leader::launch(const Launch& what) {

@@ -79,7 +79,7 @@ class Shim {
          },
          [this](std::string_view line) {
            std::string why;
-           const auto message = decode(line, why);
+           const auto message = decode<AgentToRank>(line, why);
            if (!message) return;
            if (std::holds_alternative<Drain>(*message)) ask_to_end();
            if (!over_ || !std::holds_alternative<Taken>(*message)) return;

@@ -42,9 +42,9 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
                   },
                   [&](std::string_view text) {
                     std::string why;
-                    const auto message = decode(text, why);
-                    if (!message || !std::holds_alternative<Exited>(*message)) return;
-                    status = std::get<Exited>(*message).status;
+                    const auto exited = decode<Exited>(text, why);
+                    if (!exited) return;
+                    status = exited->status;
                     loop.stop();
                   },
                   [&](const std::string& why) {

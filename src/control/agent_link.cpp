@@ -149,25 +149,28 @@ class AgentLink final : public RankLink {
 
   void take(std::string_view line) {
     std::string why;
-    const auto message = decode(line, why);
-    if (!message) return log::warn("the agent said something malformed: {}", why);
+    const auto message = decode<AgentToRank>(line, why);
+    if (!message) return log::warn("a message of the agent was refused: {}", why);
     const std::scoped_lock lock(mutex_);
-    if (const auto* outcome = std::get_if<CommitOutcome>(&*message)) {
-      commit_outcomes_[outcome->step] = outcome->durable;
-      votes_.erase(outcome->step);
-      if (!outcome->durable && place_.rank == 0)
-        log::warn("checkpoint {} was dropped: {}", outcome->step, outcome->why);
-    } else if (const auto* drain = std::get_if<Drain>(&*message)) {
-      // An agent that was restarted says it again; once the run is to stop, nothing more can be asked of it.
-      if (heard_ && (heard_->stop || *heard_ == *drain)) return;
-      heard_ = drain_ = *drain;
-    } else if (const auto* pause = std::get_if<Pause>(&*message)) {
-      paused_.store(pause->on, std::memory_order_relaxed);
-    } else if (const auto* inject = std::get_if<Inject>(&*message)) {
-      injection_ = Injection{inject->fault, inject->seconds, inject->seed};
-    } else if (std::holds_alternative<Taken>(*message)) {
-      taken_ = true;
-    }
+    std::visit(Overloaded{
+                   [&](const CommitOutcome& outcome) {
+                     commit_outcomes_[outcome.step] = outcome.durable;
+                     votes_.erase(outcome.step);
+                     if (!outcome.durable && place_.rank == 0)
+                       log::warn("checkpoint {} was dropped: {}", outcome.step, outcome.why);
+                   },
+                   [&](const Drain& drain) {
+                     // An agent that was restarted says it again; once the run is to stop, nothing more can
+                     // be asked of it.
+                     if (!heard_ || !(heard_->stop || *heard_ == drain)) heard_ = drain_ = drain;
+                   },
+                   [&](const Pause& pause) { paused_.store(pause.on, std::memory_order_relaxed); },
+                   [&](const Inject& fault) {
+                     injection_ = Injection{fault.fault, fault.seconds, fault.seed};
+                   },
+                   [&](const Taken&) { taken_ = true; },
+               },
+               *message);
     changed_.notify_all();
   }
 

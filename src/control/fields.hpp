@@ -1,6 +1,7 @@
 #pragma once
-// Inside the codec: what a message's list of fields (message_fields.hpp) is walked by. FieldWriter makes a JSON
-// object of it. FieldReader fills it in, and refuses whatever is missing, of another type or out of bounds.
+// Inside the codec: what a message's list of fields (message_fields.hpp) is walked by. FieldWriter makes a
+// JSON object of it. FieldReader fills it in, and refuses whatever is missing, of another type or out of
+// bounds.
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -68,7 +69,9 @@ class FieldWriter {
   }
   static json written(const std::string& text, Words bounds) { return text.substr(0, bounds.max_bytes); }
   static json written(const char* text, Ascii) { return text; }
-  static json written(double value, Measurement) { return std::isfinite(value) ? json(value) : json(nullptr); }
+  static json written(double value, Measurement) {
+    return std::isfinite(value) ? json(value) : json(nullptr);
+  }
   template <class Enum, std::size_t n>
   static json written(Enum value, Names<n> bounds) {
     return bounds.names[static_cast<std::size_t>(value)];
@@ -113,8 +116,9 @@ class FieldReader {
 
   template <class Integer>
   void read(const json& field, Integer& value, Range bounds) const {
-    require(field.is_number_integer() && !(field.is_number_unsigned() && field.get<std::uint64_t>() > INT64_MAX),
-            "is not a whole number");
+    require(
+        field.is_number_integer() && !(field.is_number_unsigned() && field.get<std::uint64_t>() > INT64_MAX),
+        "is not a whole number");
     const auto number = field.get<std::int64_t>();
     require(number >= bounds.low && number <= bounds.high, "is out of bounds");
     value = static_cast<Integer>(number);

@@ -5,22 +5,27 @@
 namespace holdfast::control {
 namespace {
 
-/// Reads `body` into `out` if it is a T.
-template <class T>
-bool read_as(const std::string& name, const json& body, std::optional<Message>& out) {
-  if (name != name_on_wire<T>) return false;
-  T message;
-  FieldReader reader(body);
-  fields(reader, message);
-  out = std::move(message);
-  return true;
-}
-template <class... T>
-void read_any(std::variant<T...>*, const std::string& name, const json& body, std::optional<Message>& out) {
-  static_assert(((name_on_wire<T> != nullptr) && ...), "every message has a name on the wire");
-  if (!(read_as<T>(name, body, out) || ...))
-    throw Refused("no message is called '" + name.substr(0, 64) + "'");
-}
+/// What may be read: one message, or one of several.
+template <class Heard>
+struct Reading {
+  static_assert(name_on_wire<Heard> != nullptr, "every message has a name on the wire");
+  template <class Out>
+  static bool read(const std::string& name, const json& object, std::optional<Out>& out) {
+    if (name != name_on_wire<Heard>) return false;
+    Heard message;
+    FieldReader reader(object);
+    fields(reader, message);
+    out = std::move(message);
+    return true;
+  }
+};
+template <class... Message>
+struct Reading<std::variant<Message...>> {
+  template <class Out>
+  static bool read(const std::string& name, const json& object, std::optional<Out>& out) {
+    return (Reading<Message>::read(name, object, out) || ...);
+  }
+};
 
 }  // namespace
 
@@ -38,19 +43,32 @@ std::string encode(const Message& message) {
       message);
 }
 
-std::optional<Message> decode(std::string_view line, std::string& why) {
-  std::optional<Message> out;
+template <class Heard>
+std::optional<Heard> decode(std::string_view line, std::string& why) {
+  std::optional<Heard> out;
   const json object = json::parse(line, nullptr, false);
   if (object.is_discarded() || !object.is_object()) return why = "it is not a JSON object", out;
   try {
     std::string name;
     FieldReader{object}("m", name, a_word);
-    read_any(static_cast<Message*>(nullptr), name, object, out);
+    if (!Reading<Heard>::read(name, object, out)) throw Refused("no message here is called '" + name + "'");
   } catch (const Refused& refused) {
     out.reset();
     why = refused.what();
   }
   return out;
 }
+template std::optional<Message> decode(std::string_view, std::string&);
+template std::optional<AgentToLeader> decode(std::string_view, std::string&);
+template std::optional<LeaderToAgent> decode(std::string_view, std::string&);
+template std::optional<RankToAgent> decode(std::string_view, std::string&);
+template std::optional<AgentToRank> decode(std::string_view, std::string&);
+template std::optional<CallerToAgent> decode(std::string_view, std::string&);
+template std::optional<Hello> decode(std::string_view, std::string&);
+template std::optional<Drain> decode(std::string_view, std::string&);
+template std::optional<OrderTaken> decode(std::string_view, std::string&);
+template std::optional<Answer> decode(std::string_view, std::string&);
+template std::optional<Exec> decode(std::string_view, std::string&);
+template std::optional<Exited> decode(std::string_view, std::string&);
 
 }  // namespace holdfast::control

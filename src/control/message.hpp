@@ -206,14 +206,34 @@ struct Exited {
   int status = 0;
 };
 
+/// All there are.
 using Message =
     std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed,
                  RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, Beat, LeaderBeat,
                  Clear, Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode,
                  DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
 
+// What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
+using AgentToLeader =
+    std::variant<Beat, Cleared, RankStarted, RankRestored, RankVote, RankDoubt, RankFlight, RankFinished,
+                 RankFailed, RankExited, MpirunExited, NodeSigns, NodeHealth, Stacks, Drain, Order>;
+using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, StartMpirun, CommitOutcome, Drain, Pause,
+                                   CheckNode, DumpStacks, OrderTaken, Finish>;
+using RankToAgent =  ///< a rank or its shim
+    std::variant<RankProgress, RankRestored, RankVote, RankDoubt, RankFinished, RankFailed, RankExited>;
+using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;
+using CallerToAgent = std::variant<Order, Inject>;
+
 std::string encode(const Message& message);
-/// Nothing when `json` is not a well-formed message; `why` then names the field.
-std::optional<Message> decode(std::string_view json, std::string& why);
+/// `Heard`: one message or a variant of those above. Nothing when `json` is none of them, or not well-formed;
+/// `why` then names the field.
+template <class Heard = Message>
+std::optional<Heard> decode(std::string_view json, std::string& why);
+
+/// Functions for the alternatives of a variant, for std::visit: one that is forgotten does not compile.
+template <class... Function>
+struct Overloaded : Function... {
+  using Function::operator()...;
+};
 
 }  // namespace holdfast::control

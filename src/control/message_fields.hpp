@@ -1,6 +1,6 @@
 #pragma once
-// Every message on the wire: its name, and the list of its fields with their bounds. Both directions of the codec
-// walk the same list (fields.hpp). docs/protocol.md says what the messages are for.
+// Every message on the wire: its name, and the list of its fields with their bounds. Both directions of the
+// codec walk the same list (fields.hpp). docs/protocol.md says what the messages are for.
 #include "src/control/fields.hpp"
 #include "src/control/message.hpp"
 
@@ -23,7 +23,7 @@ inline constexpr std::array phase_names = {"starting",   "restoring", "data",   
                                            "collective", "optimizer", "checkpoint", "finishing", "paused"};
 inline constexpr std::array collective_names = {
     "all_gather", "ordered_reduce_scatter", "exchange_partial_sums", "all_reduce", "broadcast", "barrier"};
-inline constexpr std::array role_names = {"rank",    "shim",   "leader", "candidate",
+inline constexpr std::array role_names = {"rank",    "shim",        "leader", "candidate",
                                           "spawner", "job_monitor", "caller"};
 inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
@@ -186,9 +186,7 @@ void fields(auto& f, Is<Drain> auto& m) {
 
 template <>
 inline constexpr const char* name_on_wire<Pause> = "pause";
-void fields(auto& f, Is<Pause> auto& m) {
-  f("on", m.on, Flag{});
-}
+void fields(auto& f, Is<Pause> auto& m) { f("on", m.on, Flag{}); }
 
 template <>
 inline constexpr const char* name_on_wire<Inject> = "inject";
@@ -212,9 +210,7 @@ void fields(auto& f, Is<Beat> auto& m) {
 
 template <>
 inline constexpr const char* name_on_wire<LeaderBeat> = "leader_beat";
-void fields(auto& f, Is<LeaderBeat> auto& m) {
-  f("term", m.term, a_count);
-}
+void fields(auto& f, Is<LeaderBeat> auto& m) { f("term", m.term, a_count); }
 
 template <>
 inline constexpr const char* name_on_wire<Clear> = "clear";
@@ -225,9 +221,7 @@ void fields(auto& f, Is<Clear> auto& m) {
 
 template <>
 inline constexpr const char* name_on_wire<Cleared> = "cleared";
-void fields(auto& f, Is<Cleared> auto& m) {
-  f("attempt", m.attempt, a_count);
-}
+void fields(auto& f, Is<Cleared> auto& m) { f("attempt", m.attempt, a_count); }
 
 template <>
 inline constexpr const char* name_on_wire<StartRanks> = "start_ranks";
@@ -262,15 +256,11 @@ void fields(auto& f, Is<MpirunExited> auto& m) {
 
 template <>
 inline constexpr const char* name_on_wire<Finish> = "finish";
-void fields(auto& f, Is<Finish> auto& m) {
-  f("exit_code", m.exit_code, Range{0, 255});
-}
+void fields(auto& f, Is<Finish> auto& m) { f("exit_code", m.exit_code, Range{0, 255}); }
 
 template <>
 inline constexpr const char* name_on_wire<NodeSigns> = "signs";
-void fields(auto& f, Is<NodeSigns> auto& m) {
-  f("signs", m.signs, up_to(256, Object{}));
-}
+void fields(auto& f, Is<NodeSigns> auto& m) { f("signs", m.signs, up_to(256, Object{})); }
 
 template <>
 inline constexpr const char* name_on_wire<NodeHealth> = "health";
@@ -329,14 +319,10 @@ void fields(auto& f, Is<Answer> auto& m) {
 
 template <>
 inline constexpr const char* name_on_wire<Exec> = "exec";
-void fields(auto& f, Is<Exec> auto& m) {
-  f("command", m.command, Text{1 << 20});
-}
+void fields(auto& f, Is<Exec> auto& m) { f("command", m.command, Text{1 << 20}); }
 
 template <>
 inline constexpr const char* name_on_wire<Exited> = "exited";
-void fields(auto& f, Is<Exited> auto& m) {
-  f("status", m.status, a_status);
-}
+void fields(auto& f, Is<Exited> auto& m) { f("status", m.status, a_status); }
 
 }  // namespace holdfast::control
