@@ -206,11 +206,11 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("shard.group", &C::shard, &Shard::group,
         "ranks of a hybrid_shard or hfsdp group; 0: those of one node", at_least(0));
   t.add("shard.prefetch_forward", &C::shard, &Shard::prefetch_forward,
-        "units gathered ahead in the forward pass", between(0, 16));
+        "sharding units gathered ahead in the forward pass", between(0, 16));
   t.add("shard.prefetch_backward", &C::shard, &Shard::prefetch_backward,
-        "units gathered ahead in the backward pass", between(0, 16));
+        "sharding units gathered ahead in the backward pass", between(0, 16));
   t.add("shard.gathered_limit", &C::shard, &Shard::gathered_limit,
-        "units gathered but not yet used; 0: the prefetch depth", between(0, 16));
+        "sharding units gathered but not yet used; 0: the prefetch depth", between(0, 16));
   t.add("shard.keep_gathered", &C::shard, &Shard::keep_gathered,
         "blocks kept from forward to backward: none, all, or \"0,3,5-7\"");
   t.add("shard.keep_across_micro_steps", &C::shard, &Shard::keep_across_micro_steps,
@@ -362,7 +362,7 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   return std::move(t.settings);
 }
 
-std::vector<Setting<ScalableUnit>> make_unit_settings() {
+std::vector<Setting<ScalableUnit>> make_scalable_unit_settings() {
   Table<ScalableUnit> t;
   t.add("unit.name", &ScalableUnit::name, "for example su1");
   t.add("unit.nodes", &ScalableUnit::nodes, "hostlist, for example dgx[001-032]");
@@ -397,8 +397,8 @@ const std::vector<Setting<AdapterFacts>>& adapter_settings() {
   static const auto settings = make_adapter_settings();
   return settings;
 }
-const std::vector<Setting<ScalableUnit>>& unit_settings() {
-  static const auto settings = make_unit_settings();
+const std::vector<Setting<ScalableUnit>>& scalable_unit_settings() {
+  static const auto settings = make_scalable_unit_settings();
   return settings;
 }
 const std::vector<Setting<GpuFacts>>& gpu_settings() {

@@ -175,8 +175,8 @@ struct Shard {
   Strategy strategy = Strategy::hybrid_shard;
   int group = 0;  ///< ranks of a shard group under hybrid_shard and hfsdp; 0: the ranks of one node
   int prefetch_forward = 1,
-      prefetch_backward = 1;             ///< units gathered ahead of the one that is computed, 0 to 16
-  int gathered_limit = 0;                ///< units gathered but not yet used, at most; 0: the prefetch depth
+      prefetch_backward = 1;  ///< sharding units gathered ahead of the one that is computed, 0 to 16
+  int gathered_limit = 0;     ///< sharding units gathered but not yet used, at most; 0: the prefetch depth
   std::string keep_gathered = "none";    ///< blocks that stay gathered from the forward to the backward pass:
                                          ///< none, all, or numbers from 0: "0,3,5-7"
   bool keep_across_micro_steps = false;  ///< kept blocks stay gathered until the optimizer changes them

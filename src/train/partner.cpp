@@ -135,7 +135,7 @@ std::unique_ptr<PartnerCopies> make_partner_copies(
   plan = comm::broadcast_text(world, std::move(plan), 0);
   const int ranks_per_node = setup.place.ranks_per_node;
   const auto keepers =
-      keepers_of(run.mesh, ranks_per_node, units_of_slots(plan, run.mesh.world / ranks_per_node));
+      keepers_of(run.mesh, ranks_per_node, scalable_units_of_slots(plan, run.mesh.world / ranks_per_node));
   if (keepers.empty()) return nullptr;
   return std::make_unique<PartnerCopies>(
       PartnerParts{partners_of(setup.place.rank, keepers), run, setup.place.rank, *folder,
