@@ -29,7 +29,7 @@ using nlohmann::json;
 constexpr std::int64_t page = 4096;
 constexpr int most_buffers = 16;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;  // beyond it a head is nonsense
-constexpr std::uint64_t magic = 0x004c41434f4c4648;         // "HFLOCAL"
+constexpr std::uint64_t magic = 0x004c41434f4c4648;        // "HFLOCAL"
 constexpr std::uint64_t format_version = 1;
 
 static_assert(std::endian::native == std::endian::little, "the file has the machine's own integers");

@@ -17,7 +17,7 @@ namespace holdfast::log {
 namespace {
 
 constexpr std::size_t most_waiting = 1 << 20;  // bytes
-constexpr Millis farewell{2000};               // for lines that are left when the process ends
+constexpr Millis farewell{2000};              // for lines that are left when the process ends
 
 /// Hands every line to another sink, in a thread of its own.
 class BackgroundSink final : public spdlog::sinks::sink {

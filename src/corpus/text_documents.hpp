@@ -27,8 +27,7 @@ Halves cut_text(std::string_view text, std::uint64_t at);
 /// Pieces for a tokenizer's training: lines, long ones in several pieces.
 class Pieces {
  public:
-  static constexpr std::size_t most_bytes = 1
-                                            << 16;  ///< a longer line is cut, before a space if there is one
+  static constexpr std::size_t most_bytes = 1 << 16;  ///< a longer line is cut, before a space if there is one
   explicit Pieces(std::string_view text) : left_(text) {}
   /// False at the end. "a\nb\n" gives "a", "b", "".
   bool next(std::string_view& piece);

@@ -166,8 +166,7 @@ std::vector<int> Nvml::near_cpus(const std::string& bus) const {
   std::vector<int> cpus;
   Handle gpu = find(bus);
   std::array<unsigned long, most_cpu_words> words{};
-  if (!gpu || !functions_->cpus || functions_->cpus(gpu, most_cpu_words, words.data()) != success)
-    return cpus;
+  if (!gpu || !functions_->cpus || functions_->cpus(gpu, most_cpu_words, words.data()) != success) return cpus;
   constexpr int bits = 8 * sizeof(unsigned long);
   for (int i = 0; i < static_cast<int>(most_cpu_words) * bits; ++i)
     if (words[static_cast<std::size_t>(i / bits)] >> i % bits & 1) cpus.push_back(i);

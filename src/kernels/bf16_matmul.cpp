@@ -52,9 +52,8 @@ Bf16Matmul::Bf16Matmul(const Bf16Blocks& blocks, Bf16Scratch& scratch, int threa
   std::int64_t most_rows = Bf16Scratch::left_bytes / blocks.left_bytes(left_width, k) * left_width;
   const bool keeps_sums = k_steps_ > 1 && !direct_;
   if (keeps_sums)
-    most_rows =
-        std::clamp(Bf16Scratch::most_sums / std::max<std::int64_t>(1, y.cols) / left_width * left_width,
-                   left_width, most_rows);
+    most_rows = std::clamp(Bf16Scratch::most_sums / std::max<std::int64_t>(1, y.cols) / left_width * left_width,
+                          left_width, most_rows);
   row_steps_ = blocks_of(y.rows, most_rows);
   step_rows_ = row_steps_ == 0 ? left_width : rounded_up(blocks_of(y.rows, row_steps_), left_width);
   if (keeps_sums) sums_ = scratch.sums(step_rows_ * y.cols);

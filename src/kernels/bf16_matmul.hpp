@@ -18,8 +18,8 @@ class Bf16Scratch {
  public:
   static constexpr std::int64_t left_bytes = 8 << 20;     ///< shared by all threads
   static constexpr std::int64_t right_bytes = 512 << 10;  ///< per thread: half of a small second-level cache
-  static constexpr std::int64_t most_k = 4096;            ///< packed at a time
-  static constexpr std::int64_t most_sums = 1 << 20;      ///< fp32, shared, for longer sums
+  static constexpr std::int64_t most_k = 4096;             ///< packed at a time
+  static constexpr std::int64_t most_sums = 1 << 20;       ///< fp32, shared, for longer sums
 
   explicit Bf16Scratch(int threads);
   std::byte* left() { return left_.get(); }

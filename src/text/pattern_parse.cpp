@@ -6,8 +6,8 @@
 namespace holdfast::text {
 namespace {
 
-constexpr int deepest = 32;                 // groups in groups
-constexpr std::uint32_t no_limit = ~0u;     // of a repetition
+constexpr int deepest = 32;                // groups in groups
+constexpr std::uint32_t no_limit = ~0u;    // of a repetition
 constexpr std::uint32_t most_times = 1000;  // a number in braces
 constexpr std::uint32_t decimal = bit(Category::Nd);
 

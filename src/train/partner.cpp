@@ -19,7 +19,7 @@ using checkpoint::Sealed;
 
 constexpr int buffers = 2;
 /// Tags of the exchange.
-enum Tag : std::uint64_t { record, state, verdict };
+enum Tag : std::uint64_t { record, state, answer_tag };
 
 LocalFile open_copy(const PartnerParts& parts) {
   expects(parts.who.keeper >= 0 && parts.who.kept >= 0, "there is somebody to copy to and from");
@@ -85,8 +85,8 @@ void PartnerCopies::copy(int buffer, const Sealed& what) {
   else
     ++counts_.refused;
   // Its own snapshot must stay where it is until the copy is whole on the other side.
-  const comm::PieceOut answer{parts_.who.kept, verdict, {&whole, 1}};
-  const comm::PieceIn answered{parts_.who.keeper, verdict, {&kept, 1}};
+  const comm::PieceOut answer{parts_.who.kept, answer_tag, {&whole, 1}};
+  const comm::PieceIn answered{parts_.who.keeper, answer_tag, {&kept, 1}};
   parts_.exchange->run({&answer, 1}, {&answered, 1}, deadline);
   if (kept == std::byte{1}) {
     ++counts_.copies;
