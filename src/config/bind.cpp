@@ -218,7 +218,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("shard.offload", &C::shard, &Shard::offload, "what lies in host memory while a GPU trains");
 
   t.add("lora.rank", &C::lora, &Lora::rank,
-        "train adapters of this rank instead of the model; 0: the model itself", between(0, most_rank));
+        "train adapters of this rank instead of the model; 0: the model itself", between(0, max_rank));
   t.add("lora.alpha", &C::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
   t.add("lora.dropout", &C::lora, &Lora::dropout,
         "probability with which an element of an adapter's input is left out, below 1", between(0, 1));
@@ -254,7 +254,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("guard.norm_factor", &C::guard, &Guard::norm_factor, "times the median is a spike; 0: none is",
         at_least(0));
   t.add("guard.window", &C::guard, &Guard::window, "steps of the median", between(4, 128));
-  t.add("guard.most_skips", &C::guard, &Guard::most_skips, "skips and rollbacks of a run; then it ends",
+  t.add("guard.max_skips", &C::guard, &Guard::max_skips, "skips and rollbacks of a run; then it ends",
         at_least(0));
 
   t.add("checkpoint.every", &C::checkpoint, &Checkpoint::every,
@@ -329,7 +329,7 @@ std::vector<Setting<ModelShape>> make_model_settings() {
 std::vector<Setting<AdapterFacts>> make_adapter_settings() {
   using F = AdapterFacts;
   Table<F> t;
-  t.add("adapters.rank", &F::lora, &Lora::rank, "of the adapters", between(1, most_rank));
+  t.add("adapters.rank", &F::lora, &Lora::rank, "of the adapters", between(1, max_rank));
   t.add("adapters.alpha", &F::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
   t.add("adapters.dropout", &F::lora, &Lora::dropout, "of their input, while training", between(0, 1));
   t.add("adapters.targets", &F::lora, &Lora::targets, "linear layers that have them");

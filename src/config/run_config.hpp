@@ -184,7 +184,7 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-constexpr int most_rank = 1024;  ///< of adapters
+constexpr int max_rank = 1024;  ///< of adapters
 
 /// [lora]: low-rank adapters are trained instead of the model (config::Adapters)
 struct Lora {
@@ -224,7 +224,7 @@ struct Guard {
                                             ///< and on from there with the samples behind these
   double loss_factor = 0, norm_factor = 0;  ///< a spike is above so many times the median; 0: none is
   int window = 64;                          ///< steps that the median is taken over
-  int most_skips = 10;                       ///< skips and rollbacks of a run; one more ends it with exit 93
+  int max_skips = 10;                       ///< skips and rollbacks of a run; one more ends it with exit 93
   bool operator==(const Guard&) const = default;
 };
 

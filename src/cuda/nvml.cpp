@@ -17,8 +17,8 @@ struct Memory {
 };
 constexpr int clock_of_multiprocessors = 1, temperature_of_gpu = 0;
 constexpr int corrected_errors = 0, uncorrected_errors = 1, since_driver_load = 0;
-constexpr unsigned most_links = 18;
-constexpr std::size_t most_cpu_words = 64;  ///< 4096 logical CPUs
+constexpr unsigned max_links = 18;
+constexpr std::size_t max_cpu_words = 64;  ///< 4096 logical CPUs
 constexpr unsigned text_bytes = 128;
 
 struct Slowdown {
@@ -157,7 +157,7 @@ GpuHealth Nvml::health(const std::string& bus) const {
       as<std::uint64_t>(ask<unsigned long long>(f.errors, gpu, uncorrected_errors, since_driver_load));
   unsigned current = 0, pending = 0;
   if (f.slices && f.slices(gpu, &current, &pending) == success) health.slices = current != 0;
-  for (unsigned i = 0; i < most_links; ++i)
+  for (unsigned i = 0; i < max_links; ++i)
     if (const auto active = ask<unsigned>(f.link, gpu, i)) ++health.links, health.links_down += *active == 0;
   return health;
 }
@@ -165,10 +165,10 @@ GpuHealth Nvml::health(const std::string& bus) const {
 std::vector<int> Nvml::near_cpus(const std::string& bus) const {
   std::vector<int> cpus;
   Handle gpu = find(bus);
-  std::array<unsigned long, most_cpu_words> words{};
-  if (!gpu || !functions_->cpus || functions_->cpus(gpu, most_cpu_words, words.data()) != success) return cpus;
+  std::array<unsigned long, max_cpu_words> words{};
+  if (!gpu || !functions_->cpus || functions_->cpus(gpu, max_cpu_words, words.data()) != success) return cpus;
   constexpr int bits = 8 * sizeof(unsigned long);
-  for (int i = 0; i < static_cast<int>(most_cpu_words) * bits; ++i)
+  for (int i = 0; i < static_cast<int>(max_cpu_words) * bits; ++i)
     if (words[static_cast<std::size_t>(i / bits)] >> i % bits & 1) cpus.push_back(i);
   return cpus;
 }

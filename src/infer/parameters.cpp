@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view prefix = "model/";
 constexpr std::int64_t piece_elements = 8 << 20;
-constexpr int most_readers = 8;  // with 32 MiB of fp32 each beside the model, where that is bf16
+constexpr int max_readers = 8;  // with 32 MiB of fp32 each beside the model, where that is bf16
 
 }  // namespace
 
@@ -87,7 +87,7 @@ void Parameters::fill(const std::vector<config::TensorSpec>& specs, const Read& 
     }
   };
   std::vector<std::future<void>> workers;
-  for (int i = 1; i < std::min(most_threads(), most_readers); ++i)
+  for (int i = 1; i < std::min(max_threads(), max_readers); ++i)
     workers.push_back(std::async(std::launch::async, work));
   work();
   for (auto& worker : workers) worker.get();

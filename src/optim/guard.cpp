@@ -17,9 +17,9 @@ using Action = GuardFinding::Action;
 
 /// Of the newest `window` values of a ring. Of an even number the lower one of the two in the middle: always
 /// a value that was there.
-double median(const std::array<double, most_guard_steps>& ring, std::uint64_t steps, std::size_t window) {
-  std::array<double, most_guard_steps> sorted;
-  for (std::size_t i = 0; i < window; ++i) sorted[i] = ring[(steps - 1 - i) % most_guard_steps];
+double median(const std::array<double, max_guard_steps>& ring, std::uint64_t steps, std::size_t window) {
+  std::array<double, max_guard_steps> sorted;
+  for (std::size_t i = 0; i < window; ++i) sorted[i] = ring[(steps - 1 - i) % max_guard_steps];
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((window - 1) / 2);
   std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(window));
   return *middle;
@@ -38,13 +38,13 @@ GuardFinding carry_out(GuardAction wanted, std::string text, const GuardState& s
                        const config::Guard& settings) {
   if (wanted == GuardAction::report) return {Action::report, std::move(text)};
   if (wanted == GuardAction::stop) return {Action::stop, std::move(text)};
-  if (state.skips >= static_cast<std::uint64_t>(settings.most_skips))
-    return {Action::stop, fmt::format("{}; the run has skipped {} times, as often as guard.most_skips allows",
+  if (state.skips >= static_cast<std::uint64_t>(settings.max_skips))
+    return {Action::stop, fmt::format("{}; the run has skipped {} times, as often as guard.max_skips allows",
                                       text, state.skips)};
   const bool back = wanted == GuardAction::rollback;
   return {back ? Action::rollback : Action::skip,
           fmt::format("{}; {} {} of at most {}", text, back ? "rollback, skip" : "skip", state.skips + 1,
-                      settings.most_skips)};
+                      settings.max_skips)};
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ GuardFinding assess(const GuardState& state, const config::Guard& settings, doub
 GuardState after(GuardState state, const GuardFinding& finding, double loss, double norm) {
   if (finding.action == Action::skip || finding.action == Action::rollback) ++state.skips;
   if (finding.action != Action::ok && finding.action != Action::report) return state;
-  const std::size_t at = state.steps++ % most_guard_steps;
+  const std::size_t at = state.steps++ % max_guard_steps;
   state.losses[at] = loss, state.norms[at] = norm;
   return state;
 }

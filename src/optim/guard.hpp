@@ -9,13 +9,13 @@
 
 namespace holdfast::optim {
 
-constexpr std::size_t most_guard_steps = 128;  ///< guard.window is at most this
+constexpr std::size_t max_guard_steps = 128;  ///< guard.window is at most this
 
 /// What is remembered; a part of the run's state, so that a run goes on from a checkpoint with the same
 /// findings. Trivially copyable.
 struct GuardState {
-  /// Of the last steps that updated the state, as rings: number n (from 0) lies at n % most_guard_steps.
-  std::array<double, most_guard_steps> losses{}, norms{};
+  /// Of the last steps that updated the state, as rings: number n (from 0) lies at n % max_guard_steps.
+  std::array<double, max_guard_steps> losses{}, norms{};
   std::uint64_t steps = 0;  ///< that were ever written
   std::uint64_t skips = 0;  ///< skips and rollbacks of the run so far; a rollback does not take them back
   bool operator==(const GuardState&) const = default;

@@ -14,7 +14,7 @@ namespace holdfast::optim {
 
 /// What one optimizer step does, computed on logical rank 0 and broadcast as bits. Trivially copyable.
 struct StepUpdate {
-  std::array<kernels::StepScalars, most_groups> scalars;  ///< by group; unused ones are defaults
+  std::array<kernels::StepScalars, max_groups> scalars;  ///< by group; unused ones are defaults
   double gradient_norm = 0;                              ///< of the mean gradient, before clipping
   double lr = 0;                                         ///< of the base group
   bool update = true;  ///< false: there was no valid token, the state stays as it is

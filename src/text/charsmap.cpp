@@ -17,7 +17,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "code units are read as they lie");
 
 constexpr std::size_t block = 256;    // of code units: what follows a node lies in one of them
-constexpr int most_prefixes = 32;      // of a text that are keys: SentencePiece has room for so many
+constexpr int max_prefixes = 32;      // of a text that are keys: SentencePiece has room for so many
 constexpr int longest_key = 1 << 10;  // bytes; beyond it is a circle
 
 /// A node of the trie, or, where `is_value`, a number: where a text begins.
@@ -53,7 +53,7 @@ class Trie {
   }
   bool keys_are_few() {
     const auto keys = keys_along(units_[0].next(0), 0);
-    return keys && *keys <= most_prefixes;
+    return keys && *keys <= max_prefixes;
   }
 
  private:

@@ -71,7 +71,7 @@ double resident_mib() {
   return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-constexpr std::size_t most_records = 64 << 20;  // bytes that wait: some 150,000 steps
+constexpr std::size_t max_records = 64 << 20;  // bytes that wait: some 150,000 steps
 constexpr Millis records_patience{10000};      // before a checkpoint, and at the end
 
 Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow& window,
@@ -129,7 +129,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       silent_(setup, engine_, world),
       injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
                                            : std::nullopt),
-      records_(most_records, records_patience),
+      records_(max_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
              saver_parts(setup, device, engine_.window(), views_, facts_, generation_, injector_, records_),
              device, world, link),

@@ -19,7 +19,7 @@ const double nan_value = std::numeric_limits<double>::quiet_NaN();
 
 config::Guard settings(GuardAction on_spike = GuardAction::skip) {
   config::Guard g;
-  g.window = 8, g.loss_factor = 2, g.norm_factor = 4, g.on_spike = on_spike, g.most_skips = 3;
+  g.window = 8, g.loss_factor = 2, g.norm_factor = 4, g.on_spike = on_spike, g.max_skips = 3;
   return g;
 }
 
@@ -134,10 +134,10 @@ TEST(Guard, StopsAfterMaxSkips) {
   }
   const auto last = assess(state, g, 100, 1);
   EXPECT_EQ(last.action, Action::stop);
-  EXPECT_THAT(last.text, HasSubstr("the run has skipped 3 times, as often as guard.most_skips allows"));
+  EXPECT_THAT(last.text, HasSubstr("the run has skipped 3 times, as often as guard.max_skips allows"));
   EXPECT_EQ(assess(state, g, 12, 1).action, Action::ok);
   auto none = settings(GuardAction::rollback);
-  none.most_skips = 0;
+  none.max_skips = 0;
   EXPECT_EQ(assess(steady(8), none, 100, 1).action, Action::stop);
 }
 
