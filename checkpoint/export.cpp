@@ -161,12 +161,12 @@ std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Elem
 }
 
 std::vector<ModelFile> plan_model_files(Tensors tensors, std::span<const Element> types,
-                                        std::int64_t most_bytes) {
+                                        std::int64_t max_bytes) {
   std::vector<std::vector<PlacedTensor>> parts(1);
   std::int64_t bytes = 0;
   for (const PlacedTensor& placed : model_of(tensors, types)) {
     const std::int64_t more = bytes_in_file(tensors, placed);
-    if (!parts.back().empty() && more > most_bytes - bytes) parts.emplace_back(), bytes = 0;
+    if (!parts.back().empty() && more > max_bytes - bytes) parts.emplace_back(), bytes = 0;
     parts.back().push_back(placed);
     bytes += more;
   }

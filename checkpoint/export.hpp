@@ -23,10 +23,10 @@ struct ModelFile {
   WholeFile file;
 };
 /// Model weights ("model/NAME" of `tensors`) under their Hugging Face names, in as many files as it takes
-/// when none is to hold tensors of more than `most_bytes`, unless it holds one alone. `types`: one for each.
+/// when none is to hold tensors of more than `max_bytes`, unless it holds one alone. `types`: one for each.
 /// This and the next two throw Error (usage) when there are none.
 std::vector<ModelFile> plan_model_files(std::span<const LogicalTensor> tensors,
-                                        std::span<const Element> types, std::int64_t most_bytes);
+                                        std::span<const Element> types, std::int64_t max_bytes);
 
 /// What the header of a safetensors file says beside the tensors.
 struct SafetensorsLabels {

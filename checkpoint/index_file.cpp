@@ -9,12 +9,12 @@
 
 namespace holdfast::checkpoint {
 
-bool is_indexed(const LogicalTensor& tensor, std::int64_t pieces, std::int64_t most_pieces) {
-  return pieces <= most_pieces || tensor.name.starts_with("model/");
+bool is_indexed(const LogicalTensor& tensor, std::int64_t pieces, std::int64_t max_pieces) {
+  return pieces <= max_pieces || tensor.name.starts_with("model/");
 }
 
 std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayout& layout,
-                       std::int64_t most_pieces) {
+                       std::int64_t max_pieces) {
   std::vector<std::vector<h5::Source>> sources(tensors.size());
   std::int64_t pieces = 0;
   for (std::size_t rank = 0; rank < layout.of_rank.size(); ++rank)
@@ -29,7 +29,7 @@ std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayou
   h5::Id h5_file = h5::create_file(file.path(), 4096);
   h5::write_attribute(h5_file.get(), "holdfast_format", format_version);
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    if (is_indexed(tensors[t], pieces, most_pieces))
+    if (is_indexed(tensors[t], pieces, max_pieces))
       h5::create_virtual(h5_file.get(), tensors[t].name, h5::element_of(tensors[t].type), tensors[t].rows,
                          tensors[t].cols, sources[t]);
   h5::close_file(std::move(h5_file));

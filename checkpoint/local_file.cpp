@@ -27,9 +27,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t page = 4096;
-constexpr int most_buffers = 16;
-constexpr std::int64_t most_bytes = std::int64_t{1} << 50;  // beyond it a head is nonsense
-constexpr std::uint64_t magic = 0x004c41434f4c4648;         // "HFLOCAL"
+constexpr int max_buffers = 16;
+constexpr std::int64_t max_bytes = std::int64_t{1} << 50;  // beyond it a head is nonsense
+constexpr std::uint64_t magic = 0x004c41434f4c4648;        // "HFLOCAL"
 constexpr std::uint64_t format_version = 1;
 
 static_assert(std::endian::native == std::endian::little, "the file has the machine's own integers");
@@ -53,8 +53,8 @@ struct Head {
   std::int64_t file_bytes() const { return buffer_at(static_cast<int>(buffers)); }
   bool whole() const {
     return magic == checkpoint::magic && version == format_version && xxh3 == hash() && buffers >= 1 &&
-           buffers <= most_buffers && buffer_bytes >= 0 && buffer_bytes <= most_bytes && record_bytes >= 0 &&
-           record_bytes <= most_bytes;
+           buffers <= max_buffers && buffer_bytes >= 0 && buffer_bytes <= max_bytes && record_bytes >= 0 &&
+           record_bytes <= max_bytes;
   }
   /// Whatever the worlds: what the file holds follows from its pieces alone, see LocalIdentity.
   bool same_file_as(const Head& other) const {
@@ -162,7 +162,7 @@ struct LocalFile::Map {
 
 LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers,
                      bool reset, std::int64_t record_bytes) {
-  expects(buffers >= 1 && buffers <= most_buffers && buffer_bytes >= 0 && record_bytes >= 0,
+  expects(buffers >= 1 && buffers <= max_buffers && buffer_bytes >= 0 && record_bytes >= 0,
           "sizes of a local file");
   const Head head = head_for(identity, buffer_bytes, buffers, record_bytes);
   make_private(path.parent_path());

@@ -14,7 +14,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "block tables are little-endian, and so are we");
 
 /// Far above any model, far below overflow in bytes.
-constexpr std::int64_t most_elements = std::int64_t{1} << 56;
+constexpr std::int64_t max_elements = std::int64_t{1} << 56;
 
 [[noreturn]] void refuse(const std::string& why) { throw Damaged("the manifest is not usable", why); }
 
@@ -37,7 +37,7 @@ void prove_tensors(const Manifest& m) {
   for (const LogicalTensor& tensor : m.tensors) {
     prove_name(tensor.name);
     if (!seen.insert(tensor.name).second) refuse("tensor " + tensor.name + " is named twice");
-    if (tensor.rows < 0 || tensor.cols < 0 || (tensor.cols > 0 && tensor.rows > most_elements / tensor.cols))
+    if (tensor.rows < 0 || tensor.cols < 0 || (tensor.cols > 0 && tensor.rows > max_elements / tensor.cols))
       refuse("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
              std::to_string(tensor.cols));
   }
@@ -47,7 +47,7 @@ void prove_tensors(const Manifest& m) {
 
 /// Where the extents of a shard lie, up to version 3: metadata, then record and pieces under the blocks.
 void prove_extents_to_3(const ShardInfo& shard) {
-  if (shard.bytes > most_elements || shard.bytes - record_bytes < shard.data_offset)
+  if (shard.bytes > max_elements || shard.bytes - record_bytes < shard.data_offset)
     refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
   const std::int64_t blocks = blocks_of(shard).count();
   if (static_cast<std::int64_t>(shard.block_crc32c.size()) != blocks)
@@ -59,7 +59,7 @@ void prove_extents_to_3(const ShardInfo& shard) {
 
 /// Since version 4: metadata, head, payload. The root is compared with the table when the head is read.
 void prove_extents(const ShardInfo& shard) {
-  if (shard.bytes > most_elements || shard.bytes % page_bytes != 0 || shard.bytes < shard.payload_offset)
+  if (shard.bytes > max_elements || shard.bytes % page_bytes != 0 || shard.bytes < shard.payload_offset)
     refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
   if (shard.payload_offset <= shard.data_offset ||
       shard.payload_offset - shard.data_offset != head_bytes(blocks_of(shard).count()))

@@ -8,7 +8,7 @@
 namespace holdfast::checkpoint {
 namespace {
 
-constexpr std::size_t most_open = 256;
+constexpr std::size_t max_open = 256;
 
 }  // namespace
 
@@ -16,7 +16,7 @@ PieceReader::PieceReader(fs::path step_dir, const Manifest& manifest)
     : step_dir_(std::move(step_dir)),
       manifest_(manifest),
       stored_(where_stored(manifest)),
-      places_(std::min(most_open, std::max<std::size_t>(1, manifest.shards.size()))) {
+      places_(std::min(max_open, std::max<std::size_t>(1, manifest.shards.size()))) {
   for (const ShardInfo& shard : manifest.shards) {
     const std::int64_t each = blocks_of(shard).each;
     room_bytes_ = std::max(room_bytes_, whole_pages(each * blocks_per_run(each)));

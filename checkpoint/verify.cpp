@@ -21,7 +21,7 @@ namespace holdfast::checkpoint {
 namespace {
 
 /// Sentences per shard; more of them say nothing new.
-constexpr std::size_t most_sentences = 16;
+constexpr std::size_t max_sentences = 16;
 
 /// Pieces in the order of their offsets, so that those of a block are found at once.
 std::vector<StoredPiece> by_offset(const ShardInfo& shard) {
@@ -142,8 +142,8 @@ class Verifier {
            const std::map<std::pair<std::size_t, std::int64_t>, std::string>& places) {
     std::size_t said = 0;
     for (const auto& [place, why] : places) {
-      if (said++ == most_sentences)
-        return problem(file + ": and " + std::to_string(places.size() - most_sentences) + " more places");
+      if (said++ == max_sentences)
+        return problem(file + ": and " + std::to_string(places.size() - max_sentences) + " more places");
       if (result_.problems.empty() || result_.problems.back() != why) problem(why);
     }
   }

@@ -111,7 +111,7 @@ void look_at(const fs::path& step_dir, const Manifest& m, const std::string& fil
 }
 
 /// What HDF5 may take on top of what we have: files that lie about sizes must not empty the machine.
-constexpr std::uint64_t most_memory = std::uint64_t{4} << 30;
+constexpr std::uint64_t max_memory = std::uint64_t{4} << 30;
 
 /// Address space of this process in bytes.
 std::uint64_t memory_now() {
@@ -138,7 +138,7 @@ void say(int pipe, char what, std::string text) {
   std::signal(SIGALRM, SIG_DFL);
   ::alarm(600);           // HDF5 may also loop for ever
   limit(RLIMIT_CORE, 0);  // a crash is an answer, not something to look into
-  limit(RLIMIT_AS, memory_now() + most_memory);
+  limit(RLIMIT_AS, memory_now() + max_memory);
   try {
     for (const std::string& file : names) {
       say(pipe, 'F', file);

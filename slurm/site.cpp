@@ -138,8 +138,8 @@ std::vector<NodeShape> read_shapes(std::string_view out) {
   return nodes;
 }
 
-std::vector<TopologyUnit> read_topology(std::string_view out) {
-  std::vector<TopologyUnit> units;
+std::vector<ScalableUnit> read_topology(std::string_view out) {
+  std::vector<ScalableUnit> units;
   for (const auto line : split(out, '\n')) {
     const auto block = value_of(line, "BlockName"), leaf = value_of(line, "SwitchName");
     if (!block && (!leaf || value_of(line, "Level") != "0")) continue;
@@ -209,7 +209,9 @@ SiteFacts probe_site(milliseconds limit) {
     }
   };
   try_to("settings", [&] { site.settings = read_settings(answer({"scontrol", "show", "config"}, limit)); });
-  try_to("topology", [&] { site.units = read_topology(answer({"scontrol", "show", "topology"}, limit)); });
+  try_to("topology", [&] {
+    site.scalable_units = read_topology(answer({"scontrol", "show", "topology"}, limit));
+  });
   try_to("MPI plugins", [&] { site.mpi = mpi_plugins(limit); });
   return site;
 }

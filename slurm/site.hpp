@@ -32,7 +32,7 @@ struct NodeShape {
 };
 
 /// Nodes that are near each other: a leaf switch of topology/tree, a block of topology/block.
-struct TopologyUnit {
+struct ScalableUnit {
   std::string name;
   std::vector<std::string> nodes;
 };
@@ -41,7 +41,7 @@ struct SiteFacts {
   std::string version;  ///< "22.05.8"
   std::vector<Partition> partitions;
   std::vector<NodeShape> nodes;                 ///< each once
-  std::vector<TopologyUnit> units;              ///< empty: SLURM was told no topology
+  std::vector<ScalableUnit> scalable_units;     ///< empty: SLURM was told no topology
   std::vector<std::string> mpi;                 ///< plugins, for example pmix, pmi2
   std::map<std::string, std::string> settings;  ///< of `show config`: ClusterName, SlurmdTimeout, ...
   std::vector<std::string> unknown;             ///< what could not be asked, and why
@@ -52,7 +52,7 @@ struct SiteFacts {
 std::vector<Partition> read_partitions(std::string_view out);
 std::vector<NodeShape> read_shapes(std::string_view out);
 /// Leaf switches or blocks, in SLURM's order.
-std::vector<TopologyUnit> read_topology(std::string_view out);
+std::vector<ScalableUnit> read_topology(std::string_view out);
 std::map<std::string, std::string> read_settings(std::string_view out);
 /// The names of a list of MPI plugins: one a line, in the spelling of any release since 20.11.
 std::vector<std::string> read_mpi_plugins(std::string_view out);

@@ -48,8 +48,8 @@ std::string caller_name() {
 }
 
 std::string text_of_spares(const json& nodes) {
-  std::string text = fmt::format("{:<16} {:<8} {:<10} {:<9} {:>8} {:>9}\n", "node", "role", "unit", "fitness",
-                                 "failures", "heard");
+  std::string text = fmt::format("{:<16} {:<8} {:<13} {:<9} {:>8} {:>9}\n", "node", "role", "scalable unit",
+                                 "fitness", "failures", "heard");
   const auto word = [](const json& n, const char* key) {
     const auto it = n.find(key);
     return it == n.end() || it->is_null() ? std::string("-")
@@ -57,10 +57,10 @@ std::string text_of_spares(const json& nodes) {
                                           : it->dump();
   };
   for (const auto& n : nodes)
-    text +=
-        fmt::format("{:<16} {:<8} {:<10} {:<9} {:>8} {:>9}\n", word(n, "node"),
-                    n.value("slot", -1) >= 0 ? fmt::format("slot {}", n.value("slot", -1)) : word(n, "role"),
-                    word(n, "unit"), word(n, "fitness"), word(n, "past_failures"), word(n, "heard_s"));
+    text += fmt::format(
+        "{:<16} {:<8} {:<13} {:<9} {:>8} {:>9}\n", word(n, "node"),
+        n.value("slot", -1) >= 0 ? fmt::format("slot {}", n.value("slot", -1)) : word(n, "role"),
+        word(n, "scalable_unit"), word(n, "fitness"), word(n, "past_failures"), word(n, "heard_s"));
   return text;
 }
 

@@ -96,16 +96,16 @@ Chosen choose_nodes(const slurm::SiteFacts& site, const slurm::Partition& partit
   return best;
 }
 
-std::vector<slurm::TopologyUnit> units_of(const slurm::SiteFacts& site, const Chosen& chosen) {
+std::vector<slurm::ScalableUnit> units_of(const slurm::SiteFacts& site, const Chosen& chosen) {
   std::set<std::string> left(chosen.nodes.begin(), chosen.nodes.end());
-  std::vector<slurm::TopologyUnit> units;
-  for (const auto& unit : site.units) {
-    slurm::TopologyUnit mine{plain(unit.name), {}};
+  std::vector<slurm::ScalableUnit> units;
+  for (const auto& unit : site.scalable_units) {
+    slurm::ScalableUnit mine{plain(unit.name), {}};
     for (const auto& node : unit.nodes)
       if (left.erase(node) > 0) mine.nodes.push_back(node);
     if (!mine.nodes.empty()) units.push_back(std::move(mine));
   }
-  slurm::TopologyUnit rest{units.empty() ? "su1" : "rest", {}};
+  slurm::ScalableUnit rest{units.empty() ? "su1" : "rest", {}};
   for (const auto& node : chosen.nodes)
     if (left.contains(node)) rest.nodes.push_back(node);
   if (!rest.nodes.empty()) units.push_back(std::move(rest));
@@ -247,12 +247,12 @@ class Writer {
 
   std::string units() {
     std::string out =
-        "\n# One unit: nodes that are near each other. Neighbours in a ring are placed in the same unit, "
-        "spares spread over all.\n";
-    if (site_.units.empty())
+        "\n# One [[unit]] is a scalable unit: nodes that are near each other. Neighbours in a ring are "
+        "placed in the same one, spares spread over all.\n";
+    if (site_.scalable_units.empty())
       doubt(
-          "SLURM knows no topology: all nodes are one unit. Split it by leaf switches or racks, if there are "
-          "several.");
+          "SLURM knows no topology: all nodes are one scalable unit. Split it by leaf switches or racks, if "
+          "there are several.");
     for (const auto& unit : units_of(site_, chosen_))
       out += "[[unit]]\nname = " + toml_text(unit.name) +
              "\nnodes = " + toml_text(slurm::compress(unit.nodes)) + "\n";
@@ -264,8 +264,8 @@ class Writer {
     const int count = gpus_per_node();
     const bool seen = static_cast<int>(local_.gpu_facts.size()) == count;
     std::string out =
-        "\n# GPU i, the NIC on the same PCIe switch, and its rail: the leaf switch of the unit that it hangs "
-        "on.\n";
+        "\n# GPU i, the NIC on the same PCIe switch, and its rail: the leaf switch of the scalable unit that "
+        "it hangs on.\n";
     if (!seen)
       doubt(fmt::format(
           "NICs are not known, for this is no node with all {} GPUs: run `holdfast init` in a step on one.",

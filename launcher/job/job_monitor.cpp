@@ -83,7 +83,7 @@ Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port) {
     const auto& node = plan.nodes[i];
     const auto known = addresses.find(node.name);
     roster.nodes.push_back(
-        {node.name, known == addresses.end() ? node.name : known->second, port, node.unit});
+        {node.name, known == addresses.end() ? node.name : known->second, port, node.scalable_unit});
     if (node.slot >= 0) roster.first_placement[static_cast<std::size_t>(node.slot)] = static_cast<int>(i);
     if (node.batch_host) roster.batch_host = static_cast<int>(i);
   }

@@ -28,11 +28,11 @@ void check_ranks_per_node(int ranks_per_node, const ClusterFacts& facts) {
                 fmt::format("Use ranks_per_node = {}?", facts.gpus_per_node));
 }
 
-/// Active nodes by unit and name, so that neighbours in a ring share a unit; then the spares in the same
-/// order.
+/// Active nodes by scalable unit and name, so that neighbours in a ring share one; then the spares in the
+/// same order.
 void place_nodes(Plan& plan, const ClusterFacts& facts, const std::vector<std::string>& nodes,
                  const std::string& batch_host) {
-  const auto units = by_unit(facts, nodes);
+  const auto units = by_scalable_unit(facts, nodes);
   const auto spares = spread_spares(units, plan.spares, batch_host);
   const std::set<std::string> spare_names(spares.begin(), spares.end());
   for (const bool spare : {false, true}) {
@@ -40,7 +40,7 @@ void place_nodes(Plan& plan, const ClusterFacts& facts, const std::vector<std::s
       for (const auto& node : unit.nodes) {
         if (spare_names.contains(node) != spare) continue;
         plan.nodes.push_back(
-            {node, unit.unit, spare ? -1 : static_cast<int>(plan.nodes.size()), node == batch_host});
+            {node, unit.scalable_unit, spare ? -1 : static_cast<int>(plan.nodes.size()), node == batch_host});
       }
     }
   }
@@ -116,15 +116,15 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
                     plan.nodes.size()));
   std::map<std::string, int> spares_of, active_of;
   for (const auto& node : plan.nodes) {
-    ++(node.slot < 0 ? spares_of : active_of)[node.unit];
+    ++(node.slot < 0 ? spares_of : active_of)[node.scalable_unit];
     if (node.batch_host && node.slot >= 0)
       say(fmt::format("the batch host {} is active since there are no spares: its loss takes mpirun along",
                       node.name));
-    if (node.unit.empty())
+    if (node.scalable_unit.empty())
       say(fmt::format("node {} is in no scalable unit of cluster {}", node.name, plan.cluster));
   }
   if (plan.spares > 1 && spares_of.size() == 1 && active_of.size() > 1)
-    say(fmt::format("all spares share unit {}: its loss leaves none", spares_of.begin()->first));
+    say(fmt::format("all spares share scalable unit {}: its loss leaves none", spares_of.begin()->first));
   if (plan.group_size > plan.ranks_per_node ? plan.group_size % plan.ranks_per_node != 0
                                             : plan.ranks_per_node % plan.group_size != 0)
     say(fmt::format(

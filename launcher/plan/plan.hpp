@@ -18,9 +18,9 @@ namespace holdfast::launcher {
 
 struct PlannedNode {
   std::string name;
-  std::string unit;         ///< scalable unit; "": not in the cluster file
-  int slot = -1;            ///< logical slot of an active node; -1: a spare
-  bool batch_host = false;  ///< runs the batch script and mpirun
+  std::string scalable_unit;  ///< "": not in the cluster file
+  int slot = -1;              ///< logical slot of an active node; -1: a spare
+  bool batch_host = false;    ///< runs the batch script and mpirun
   bool operator==(const PlannedNode&) const = default;
 };
 
@@ -95,7 +95,7 @@ struct Plan {
   int ranks_per_node = 0;
   int group_size = 0;  ///< ranks of a shard group
   int global_batch = 0, micro_batch = 1, lanes = 0, sequence = 0;
-  std::vector<PlannedNode> nodes;  ///< active by slot, then spares by unit and name
+  std::vector<PlannedNode> nodes;  ///< active by slot, then spares by scalable unit and name
   std::vector<PlannedRank> ranks;
   std::vector<int>
       leaders;  ///< nodes (indices) in the order in which they may lead: batch host, spares, active

@@ -31,7 +31,10 @@ Choice choice_in(const json& j, const char* key) {
 json to_json(const Plan& p) {
   json nodes = json::array(), ranks = json::array();
   for (const auto& n : p.nodes)
-    nodes.push_back({{"name", n.name}, {"unit", n.unit}, {"slot", n.slot}, {"batch_host", n.batch_host}});
+    nodes.push_back({{"name", n.name},
+                     {"scalable_unit", n.scalable_unit},
+                     {"slot", n.slot},
+                     {"batch_host", n.batch_host}});
   for (const auto& r : p.ranks)
     ranks.push_back({{"rank", r.rank},
                      {"slot", r.slot},
@@ -142,7 +145,7 @@ Plan plan_from_json(const json& j) {
     p.global_batch = step.at("global_batch"), p.micro_batch = step.at("micro_batch"),
     p.lanes = step.at("lanes"), p.sequence = step.at("sequence");
     for (const auto& n : j.at("nodes"))
-      p.nodes.push_back({n.at("name"), n.at("unit"), n.at("slot"), n.at("batch_host")});
+      p.nodes.push_back({n.at("name"), n.at("scalable_unit"), n.at("slot"), n.at("batch_host")});
     for (const auto& r : j.at("ranks"))
       p.ranks.push_back({r.at("rank"), r.at("slot"), r.at("local"), r.at("shard_group"),
                          r.at("replica_group"), r.at("gpu"), r.at("nic"), r.at("numa"), r.at("rail")});

@@ -50,16 +50,17 @@ std::string paragraph(const std::string& label, const std::vector<std::string>& 
 }
 
 std::string node_table(const Plan& p) {
-  std::vector<Row> rows = {{"unit", "active nodes", "slots", "ranks", "spares"}};
+  std::vector<Row> rows = {{"scalable unit", "active nodes", "slots", "ranks", "spares"}};
   std::vector<std::string> units;
   for (const auto& n : p.nodes)
-    if (std::find(units.begin(), units.end(), n.unit) == units.end()) units.push_back(n.unit);
+    if (std::find(units.begin(), units.end(), n.scalable_unit) == units.end())
+      units.push_back(n.scalable_unit);
   for (const auto& unit : units) {
     std::vector<std::string> active, spares;
     std::string host;
     int first = -1, last = -1;
     for (const auto& n : p.nodes) {
-      if (n.unit != unit) continue;
+      if (n.scalable_unit != unit) continue;
       (n.slot < 0 ? spares : active).push_back(n.name);
       if (n.slot < 0 && n.batch_host) host = n.name;
       if (n.slot < 0) continue;
@@ -202,12 +203,12 @@ std::string to_text(const Plan& p) {
 }
 
 std::string rank_table(const Plan& p) {
-  std::vector<Row> rows = {{"rank", "slot", "node", "unit", "local", "GPU", "NIC", "NUMA", "rail",
+  std::vector<Row> rows = {{"rank", "slot", "node", "scalable unit", "local", "GPU", "NIC", "NUMA", "rail",
                             "shard group", "replica group"}};
   for (const auto& r : p.ranks) {
     const auto& node = p.nodes[static_cast<std::size_t>(r.slot)];
     const auto text = [](int v) { return std::to_string(v); };
-    rows.push_back({text(r.rank), text(r.slot), node.name, node.unit, text(r.local), text(r.gpu),
+    rows.push_back({text(r.rank), text(r.slot), node.name, node.scalable_unit, text(r.local), text(r.gpu),
                     r.nic.empty() ? "-" : r.nic, text(r.numa), text(r.rail), text(r.shard_group),
                     text(r.replica_group)});
   }

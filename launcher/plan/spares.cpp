@@ -4,7 +4,7 @@
 
 namespace holdfast::launcher {
 
-std::vector<std::string> spread_spares(const std::vector<UnitNodes>& units, int count,
+std::vector<std::string> spread_spares(const std::vector<ScalableUnitNodes>& units, int count,
                                        const std::string& batch_host) {
   struct Giver {
     std::vector<std::string> left;

@@ -8,11 +8,11 @@
 
 namespace holdfast::launcher {
 
-/// `count` of the nodes, spread over the units: one unit after the other gives one, the larger first, so that
-/// every unit keeps a spare near and no unit bleeds. The batch host comes first, since losing it costs more
-/// than losing another: it should not hold ranks too. Every other unit gives its last node by name.
-/// `batch_host` may be "".
-std::vector<std::string> spread_spares(const std::vector<UnitNodes>& units, int count,
+/// `count` of the nodes, spread over the scalable units: one after the other gives one, the larger first, so
+/// that each keeps a spare near and none bleeds. The batch host comes first, since losing it costs more than
+/// losing another: it should not hold ranks too. Every other one gives its last node by name. `batch_host`
+/// may be "".
+std::vector<std::string> spread_spares(const std::vector<ScalableUnitNodes>& units, int count,
                                        const std::string& batch_host);
 
 }  // namespace holdfast::launcher

@@ -22,14 +22,15 @@ std::string_view number_at(std::string_view text, std::size_t at) {
   return text.substr(at, end - at);
 }
 
-std::unordered_map<std::string, std::size_t> unit_of_node(const config::ClusterFacts& facts) {
+std::unordered_map<std::string, std::size_t> scalable_unit_of_node(const config::ClusterFacts& facts) {
   std::unordered_map<std::string, std::size_t> out;
-  for (std::size_t unit = 0; unit < facts.units.size(); ++unit) {
-    for (auto& node : slurm::expand(facts.units[unit].nodes)) {
+  for (std::size_t unit = 0; unit < facts.scalable_units.size(); ++unit) {
+    for (auto& node : slurm::expand(facts.scalable_units[unit].nodes)) {
       const auto [at, fresh] = out.emplace(std::move(node), unit);
       if (!fresh)
         throw Error(Exit::usage, fmt::format("cluster {} has node {} twice", facts.name, at->first),
-                    fmt::format("in units {} and {}", facts.units[at->second].name, facts.units[unit].name));
+                    fmt::format("in units {} and {}", facts.scalable_units[at->second].name,
+                                facts.scalable_units[unit].name));
     }
   }
   return out;
@@ -55,25 +56,26 @@ bool name_before(std::string_view a, std::string_view b) {
   return a < b;  // the same numbers with other zeros
 }
 
-std::vector<UnitNodes> by_unit(const config::ClusterFacts& facts, const std::vector<std::string>& nodes) {
-  const auto unit_of = unit_of_node(facts);
-  std::vector<UnitNodes> units;
-  for (const auto& unit : facts.units) units.push_back({unit.name, {}});
+std::vector<ScalableUnitNodes> by_scalable_unit(const config::ClusterFacts& facts,
+                                                const std::vector<std::string>& nodes) {
+  const auto unit_of = scalable_unit_of_node(facts);
+  std::vector<ScalableUnitNodes> units;
+  for (const auto& unit : facts.scalable_units) units.push_back({unit.name, {}});
   units.push_back({"", {}});
   std::set<std::string> seen;
   for (const auto& node : nodes) {
     if (!seen.insert(node).second) throw Error(Exit::usage, "node " + node + " is listed twice");
     const auto at = unit_of.find(node);
-    units[at == unit_of.end() ? facts.units.size() : at->second].nodes.push_back(node);
+    units[at == unit_of.end() ? facts.scalable_units.size() : at->second].nodes.push_back(node);
   }
-  std::erase_if(units, [](const UnitNodes& unit) { return unit.nodes.empty(); });
+  std::erase_if(units, [](const ScalableUnitNodes& unit) { return unit.nodes.empty(); });
   for (auto& unit : units) std::sort(unit.nodes.begin(), unit.nodes.end(), name_before);
   return units;
 }
 
 std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, int active, int spares) {
   std::vector<std::string> all;
-  for (const auto& unit : facts.units)
+  for (const auto& unit : facts.scalable_units)
     for (auto& node : slurm::expand(unit.nodes)) all.push_back(std::move(node));
   const auto wanted = static_cast<std::size_t>(active) + static_cast<std::size_t>(spares);
   if (wanted > all.size())
@@ -84,7 +86,8 @@ std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, i
                     ? fmt::format("Use at most {} spares?", all.size() - static_cast<std::size_t>(active))
                     : fmt::format("Use at most {} nodes?", all.size()));
   std::vector<std::string> out;
-  for (const auto& unit : by_unit(facts, all)) out.insert(out.end(), unit.nodes.begin(), unit.nodes.end());
+  for (const auto& unit : by_scalable_unit(facts, all))
+    out.insert(out.end(), unit.nodes.begin(), unit.nodes.end());
   out.resize(wanted);
   return out;
 }

@@ -9,21 +9,22 @@
 namespace holdfast::launcher {
 
 /// Nodes of one scalable unit, by name. A name of "" stands for nodes that the cluster file does not know.
-struct UnitNodes {
-  std::string unit;
+struct ScalableUnitNodes {
+  std::string scalable_unit;
   std::vector<std::string> nodes;
 };
 
 /// Order of names as people count: dgx2 before dgx10.
 bool name_before(std::string_view a, std::string_view b);
 
-/// `nodes` by unit, units in the cluster file's order, empty ones left out, unknown nodes last.
-/// Throws Error (usage) when the file puts a node into two units or a name is given twice.
-std::vector<UnitNodes> by_unit(const config::ClusterFacts& facts, const std::vector<std::string>& nodes);
+/// `nodes` by scalable unit, these in the cluster file's order, empty ones left out, unknown nodes last.
+/// Throws Error (usage) when the file puts a node into two of them or a name is given twice.
+std::vector<ScalableUnitNodes> by_scalable_unit(const config::ClusterFacts& facts,
+                                                const std::vector<std::string>& nodes);
 
-/// The first `count` nodes of the cluster by unit and name: what a plan assumes before SLURM has picked.
-/// Throws Error (impossible) when the cluster has fewer; `active` and `spares` add up to the count and are
-/// for the message.
+/// The first `count` nodes of the cluster by scalable unit and name: what a plan assumes before SLURM has
+/// picked. Throws Error (impossible) when the cluster has fewer; `active` and `spares` add up to the count
+/// and are for the message.
 std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, int active, int spares);
 
 }  // namespace holdfast::launcher

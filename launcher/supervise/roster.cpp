@@ -16,7 +16,7 @@ std::string to_json_text(const Roster& roster) {
     nodes.push_back({{"name", n.name},
                      {"address", n.address},
                      {"port", n.port},
-                     {"unit", n.unit},
+                     {"scalable_unit", n.scalable_unit},
                      {"past_failures", n.past_failures}});
   return json{{"schema_version", 1},
               {"job", roster.job},
@@ -36,7 +36,7 @@ Roster read_roster(const RunDir& run) {
     roster.job = j.at("job").get<std::string>();
     for (const auto& n : j.at("nodes"))
       roster.nodes.push_back({n.at("name").get<std::string>(), n.at("address").get<std::string>(),
-                              n.at("port").get<int>(), n.at("unit").get<std::string>(),
+                              n.at("port").get<int>(), n.at("scalable_unit").get<std::string>(),
                               n.value("past_failures", 0)});
     roster.first_placement = j.at("placement").get<std::vector<int>>();
     roster.candidates = j.at("candidates").get<std::vector<int>>();

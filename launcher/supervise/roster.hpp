@@ -14,8 +14,8 @@ struct Roster {
     std::string name;
     std::string address;  ///< host or number that other nodes reach its agent by
     int port = 0;
-    std::string unit;       ///< scalable unit, for the choice of a spare
-    int past_failures = 0;  ///< of earlier jobs, by the ledger
+    std::string scalable_unit;  ///< for the choice of a spare
+    int past_failures = 0;      ///< of earlier jobs, by the ledger
   };
   std::vector<Node> nodes;
   std::vector<int> first_placement;  ///< slot -> node, as planned

@@ -21,7 +21,8 @@ int best_spare(const Roster& roster, const RunState& state, const std::vector<in
     if (n == failed || placed || state.lost.contains(node.name) || !view.numerics_agree ||
         view.fitness == Fitness::critical)
       continue;
-    const bool elsewhere = failed >= 0 && node.unit != roster.nodes[static_cast<std::size_t>(failed)].unit;
+    const bool elsewhere =
+        failed >= 0 && node.scalable_unit != roster.nodes[static_cast<std::size_t>(failed)].scalable_unit;
     const std::tuple key{!view.fresh,
                          state.suspects.contains(node.name),
                          view.fitness == Fitness::warning,

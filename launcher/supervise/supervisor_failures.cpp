@@ -186,7 +186,7 @@ void Supervisor::carry_out(Decision decision, const Failure& failure) {
             {"slot", p.slot},
             {"from", p.from < 0 ? json(nullptr) : json(name(p.from))},
             {"to", name(p.to)},
-            {"unit", roster_.nodes[static_cast<std::size_t>(p.to)].unit}});
+            {"scalable_unit", roster_.nodes[static_cast<std::size_t>(p.to)].scalable_unit}});
   }
   if (decision.placement.size() != placement_.size())
     record({{"event", decision.placement.size() < placement_.size() ? "run_shrunk" : "run_grown"},

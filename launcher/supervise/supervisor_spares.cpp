@@ -30,8 +30,8 @@ const char* name_of(Fitness fitness) {
 }  // namespace
 
 /// The state for the choice of a spare: one that has not been heard of is none, one that is late comes last
-/// (NodeView::fresh). A unit's switch takes a node and the spare beside it together, and the spare's silence
-/// may be the shorter by one heartbeat.
+/// (NodeView::fresh). A scalable unit's switch takes a node and the spare beside it together, and the spare's
+/// silence may be the shorter by one heartbeat.
 RunState Supervisor::with_doubts() const {
   RunState state = state_;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
@@ -121,7 +121,7 @@ std::string Supervisor::spares_text() const {
                             : state_.suspects.contains(known.name) ? "suspect"
                                                                    : "spare"},
                    {"slot", slot >= 0 && !is_lost ? json(slot) : json(-1)},
-                   {"unit", known.unit},
+                   {"scalable_unit", known.scalable_unit},
                    {"batch_host", n == roster_.batch_host},
                    {"fitness", name_of(node.health.fitness)},
                    {"why", node.health.why.substr(0, max_of_why)},

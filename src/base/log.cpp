@@ -16,8 +16,8 @@
 namespace holdfast::log {
 namespace {
 
-constexpr std::size_t most_waiting = 1 << 20;  // bytes
-constexpr Millis farewell{2000};               // for lines that are left when the process ends
+constexpr std::size_t max_waiting = 1 << 20;  // bytes
+constexpr Millis farewell{2000};              // for lines that are left when the process ends
 
 /// Hands every line to another sink, in a thread of its own.
 class BackgroundSink final : public spdlog::sinks::sink {
@@ -64,7 +64,7 @@ class BackgroundSink final : public spdlog::sinks::sink {
   }
 
   spdlog::sink_ptr to_;
-  WriteQueue queue_{most_waiting, Millis(0)};
+  WriteQueue queue_{max_waiting, Millis(0)};
   std::mutex mutex_;
   std::int64_t dropped_ = 0;  ///< since it was said last
 };

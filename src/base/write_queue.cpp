@@ -41,8 +41,8 @@ struct WriteQueue::State {
   }
 };
 
-WriteQueue::WriteQueue(std::size_t most_bytes, Millis farewell)
-    : state_(std::make_shared<State>()), most_bytes_(most_bytes), farewell_(farewell) {}
+WriteQueue::WriteQueue(std::size_t max_bytes, Millis farewell)
+    : state_(std::make_shared<State>()), max_bytes_(max_bytes), farewell_(farewell) {}
 
 WriteQueue::~WriteQueue() {
   const bool empty = flush(farewell_);
@@ -62,7 +62,7 @@ WriteQueue::~WriteQueue() {
 bool WriteQueue::add(std::size_t bytes, std::function<void()> write) {
   {
     const std::scoped_lock lock(state_->mutex);
-    if (bytes > 0 && !state_->writes.empty() && state_->bytes + bytes > most_bytes_) return false;
+    if (bytes > 0 && !state_->writes.empty() && state_->bytes + bytes > max_bytes_) return false;
     state_->writes.push_back({bytes, std::move(write)});
     state_->bytes += bytes;
     ++state_->added;

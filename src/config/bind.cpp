@@ -206,11 +206,11 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("shard.group", &C::shard, &Shard::group,
         "ranks of a hybrid_shard or hfsdp group; 0: those of one node", at_least(0));
   t.add("shard.prefetch_forward", &C::shard, &Shard::prefetch_forward,
-        "units gathered ahead in the forward pass", between(0, 16));
+        "sharding units gathered ahead in the forward pass", between(0, 16));
   t.add("shard.prefetch_backward", &C::shard, &Shard::prefetch_backward,
-        "units gathered ahead in the backward pass", between(0, 16));
+        "sharding units gathered ahead in the backward pass", between(0, 16));
   t.add("shard.gathered_limit", &C::shard, &Shard::gathered_limit,
-        "units gathered but not yet used; 0: the prefetch depth", between(0, 16));
+        "sharding units gathered but not yet used; 0: the prefetch depth", between(0, 16));
   t.add("shard.keep_gathered", &C::shard, &Shard::keep_gathered,
         "blocks kept from forward to backward: none, all, or \"0,3,5-7\"");
   t.add("shard.keep_across_micro_steps", &C::shard, &Shard::keep_across_micro_steps,
@@ -218,7 +218,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("shard.offload", &C::shard, &Shard::offload, "what lies in host memory while a GPU trains");
 
   t.add("lora.rank", &C::lora, &Lora::rank,
-        "train adapters of this rank instead of the model; 0: the model itself", between(0, most_rank));
+        "train adapters of this rank instead of the model; 0: the model itself", between(0, max_rank));
   t.add("lora.alpha", &C::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
   t.add("lora.dropout", &C::lora, &Lora::dropout,
         "probability with which an element of an adapter's input is left out, below 1", between(0, 1));
@@ -254,7 +254,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("guard.norm_factor", &C::guard, &Guard::norm_factor, "times the median is a spike; 0: none is",
         at_least(0));
   t.add("guard.window", &C::guard, &Guard::window, "steps of the median", between(4, 128));
-  t.add("guard.most_skips", &C::guard, &Guard::most_skips, "skips and rollbacks of a run; then it ends",
+  t.add("guard.max_skips", &C::guard, &Guard::max_skips, "skips and rollbacks of a run; then it ends",
         at_least(0));
 
   t.add("checkpoint.every", &C::checkpoint, &Checkpoint::every,
@@ -329,7 +329,7 @@ std::vector<Setting<ModelShape>> make_model_settings() {
 std::vector<Setting<AdapterFacts>> make_adapter_settings() {
   using F = AdapterFacts;
   Table<F> t;
-  t.add("adapters.rank", &F::lora, &Lora::rank, "of the adapters", between(1, most_rank));
+  t.add("adapters.rank", &F::lora, &Lora::rank, "of the adapters", between(1, max_rank));
   t.add("adapters.alpha", &F::lora, &Lora::alpha, "what an adapter adds is scaled by alpha / rank");
   t.add("adapters.dropout", &F::lora, &Lora::dropout, "of their input, while training", between(0, 1));
   t.add("adapters.targets", &F::lora, &Lora::targets, "linear layers that have them");
@@ -362,7 +362,7 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   return std::move(t.settings);
 }
 
-std::vector<Setting<ScalableUnit>> make_unit_settings() {
+std::vector<Setting<ScalableUnit>> make_scalable_unit_settings() {
   Table<ScalableUnit> t;
   t.add("unit.name", &ScalableUnit::name, "for example su1");
   t.add("unit.nodes", &ScalableUnit::nodes, "hostlist, for example dgx[001-032]");
@@ -397,8 +397,8 @@ const std::vector<Setting<AdapterFacts>>& adapter_settings() {
   static const auto settings = make_adapter_settings();
   return settings;
 }
-const std::vector<Setting<ScalableUnit>>& unit_settings() {
-  static const auto settings = make_unit_settings();
+const std::vector<Setting<ScalableUnit>>& scalable_unit_settings() {
+  static const auto settings = make_scalable_unit_settings();
   return settings;
 }
 const std::vector<Setting<GpuFacts>>& gpu_settings() {

@@ -22,9 +22,9 @@ struct Setting : Rule {
 /// Every setting, in the order they are written to a file.
 const std::vector<Setting<RunConfig>>& run_settings();
 const std::vector<Setting<ModelShape>>& model_settings();
-const std::vector<Setting<AdapterFacts>>& adapter_settings();  ///< of what checkpoints keep
-const std::vector<Setting<ClusterFacts>>& cluster_settings();  ///< tables outside [[unit]] and [[gpu]]
-const std::vector<Setting<ScalableUnit>>& unit_settings();     ///< [[unit]]
-const std::vector<Setting<GpuFacts>>& gpu_settings();          ///< [[gpu]]
+const std::vector<Setting<AdapterFacts>>& adapter_settings();        ///< of what checkpoints keep
+const std::vector<Setting<ClusterFacts>>& cluster_settings();        ///< tables outside [[unit]] and [[gpu]]
+const std::vector<Setting<ScalableUnit>>& scalable_unit_settings();  ///< [[unit]]
+const std::vector<Setting<GpuFacts>>& gpu_settings();                ///< [[gpu]]
 
 }  // namespace holdfast::config

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int deepest = 16;
 constexpr std::int64_t largest_file = 16 << 20;
-constexpr int most_layers = 4096, largest_size = 1 << 23;  // products of them stay far below 2^63
+constexpr int max_layers = 4096, largest_size = 1 << 23;  // products of them stay far below 2^63
 
 enum class Family { llama, qwen2, mistral };
 
@@ -204,7 +204,7 @@ void read_sizes(const Reader& in, Family family, ModelShape& shape) {
   shape.vocabulary = in.size("vocab_size", largest_size);
   shape.width = in.size("hidden_size", largest_size);
   shape.ffn = in.size("intermediate_size", largest_size);
-  shape.layers = in.size("num_hidden_layers", most_layers);
+  shape.layers = in.size("num_hidden_layers", max_layers);
   shape.heads = in.size("num_attention_heads", shape.width);
   shape.max_sequence = in.size("max_position_embeddings", any);
   // Llama's classes take as many as there are heads; the others' defaults belong to one size of model.

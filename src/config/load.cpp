@@ -255,7 +255,7 @@ ClusterFacts load_cluster(const std::string& name_or_path) {
   facts.name = std::filesystem::path(document.name).stem().string();
   for (const auto& entry : document.entries) {
     if (entry.table == "unit") {
-      apply_element(facts.units, unit_settings(), document, entry);
+      apply_element(facts.scalable_units, scalable_unit_settings(), document, entry);
     } else if (entry.table == "gpu") {
       apply_element(facts.gpus, gpu_settings(), document, entry);
     } else {
@@ -264,9 +264,9 @@ ClusterFacts load_cluster(const std::string& name_or_path) {
     }
   }
   require(document, "cluster", {"gpu", "gpus_per_node", "control_interface"});
-  if (facts.units.empty())
+  if (facts.scalable_units.empty())
     throw Error(Exit::usage, "a cluster has no nodes", document.name, "Add a [[unit]] with name and nodes?");
-  for (int i = 0; i < static_cast<int>(facts.units.size()); ++i)
+  for (int i = 0; i < static_cast<int>(facts.scalable_units.size()); ++i)
     require(document, "unit", {"name", "nodes"}, i);
   for (int i = 0; i < static_cast<int>(facts.gpus.size()); ++i) require(document, "gpu", {"gpu", "rail"}, i);
   complete_gpu_table(facts, document.name);
@@ -296,7 +296,7 @@ std::string to_toml(const AdapterFacts& facts) {
 std::string to_toml(const ClusterFacts& facts) {
   std::string out = "# What was known of the cluster at submission.\n";
   write(out, cluster_settings(), facts);
-  for (const auto& unit : facts.units) write(out, unit_settings(), unit, true);
+  for (const auto& unit : facts.scalable_units) write(out, scalable_unit_settings(), unit, true);
   for (const auto& gpu : facts.gpus) write(out, gpu_settings(), gpu, true);
   return out;
 }

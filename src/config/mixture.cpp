@@ -37,10 +37,9 @@ std::vector<MixturePart> mixture_of(const Data& data) {
     throw Error(Exit::usage, "data.tokens and data.mixture are both set",
                 "a run trains on one token file or on a mixture",
                 "Make the token file a part of the mixture?");
-  if (data.mixture.size() > most_mixture_parts)
+  if (data.mixture.size() > max_mixture_parts)
     throw Error(Exit::usage, fmt::format("data.mixture has {} parts", data.mixture.size()),
-                fmt::format("there can be {}", most_mixture_parts),
-                "Prepare some of them as one token file?");
+                fmt::format("there can be {}", max_mixture_parts), "Prepare some of them as one token file?");
   std::vector<MixturePart> out;
   for (const std::string& text : data.mixture) out.push_back(parse(text));
   return out;

@@ -13,7 +13,7 @@ struct MixturePart {
   bool operator==(const MixturePart&) const = default;
 };
 
-constexpr std::size_t most_mixture_parts = 256;
+constexpr std::size_t max_mixture_parts = 256;
 
 /// data.tokens as the only part, or the texts "PATH WEIGHT" of data.mixture in their order; empty when
 /// neither is set. Throws Error (usage): both are, a weight is not a number above 0, too many parts.

@@ -56,9 +56,9 @@ OptimGroup parse(const std::string& text) {
 }  // namespace
 
 std::vector<OptimGroup> optim_groups(const Optim& optim) {
-  if (optim.groups.size() > most_optim_groups)
+  if (optim.groups.size() > max_optim_groups)
     throw Error(Exit::usage, fmt::format("optim.groups has {} groups", optim.groups.size()),
-                fmt::format("there can be {}", most_optim_groups), "Let one glob match more tensors?");
+                fmt::format("there can be {}", max_optim_groups), "Let one glob match more tensors?");
   std::vector<OptimGroup> out;
   for (const auto& text : optim.groups) out.push_back(parse(text));
   return out;

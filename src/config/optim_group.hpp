@@ -17,7 +17,7 @@ struct OptimGroup {
   bool operator==(const OptimGroup&) const = default;
 };
 
-constexpr int most_optim_groups = 7;  ///< beside group 0, the tensors that no text matches
+constexpr int max_optim_groups = 7;  ///< beside group 0, the tensors that no text matches
 
 /// The groups in their order, group 1 first. Throws Error (usage): not of the form above, a number below 0,
 /// too many groups.

@@ -126,8 +126,8 @@ AdapterFacts parse_peft_config(std::string_view text, const std::string& path) {
   refuse_what_we_lack(in, json);
   AdapterFacts out;
   const Json& rank = in.get("r");
-  if (!rank.is_number_integer() || rank < 1 || rank > most_rank)
-    in.refuse(fmt::format("r is {}, not a rank from 1 to {}", shown(rank), most_rank));
+  if (!rank.is_number_integer() || rank < 1 || rank > max_rank)
+    in.refuse(fmt::format("r is {}, not a rank from 1 to {}", shown(rank), max_rank));
   out.lora.rank = rank.get<int>();
   out.lora.alpha = in.number("lora_alpha");
   // There adapters are scaled by alpha / sqrt(r).

@@ -176,8 +176,8 @@ struct Shard {
   Strategy strategy = Strategy::hybrid_shard;
   int group = 0;  ///< ranks of a shard group under hybrid_shard and hfsdp; 0: the ranks of one node
   int prefetch_forward = 1,
-      prefetch_backward = 1;             ///< units gathered ahead of the one that is computed, 0 to 16
-  int gathered_limit = 0;                ///< units gathered but not yet used, at most; 0: the prefetch depth
+      prefetch_backward = 1;  ///< sharding units gathered ahead of the one that is computed, 0 to 16
+  int gathered_limit = 0;     ///< sharding units gathered but not yet used, at most; 0: the prefetch depth
   std::string keep_gathered = "none";    ///< blocks that stay gathered from the forward to the backward pass:
                                          ///< none, all, or numbers from 0: "0,3,5-7"
   bool keep_across_micro_steps = false;  ///< kept blocks stay gathered until the optimizer changes them
@@ -185,7 +185,7 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-constexpr int most_rank = 1024;  ///< of adapters
+constexpr int max_rank = 1024;  ///< of adapters
 
 /// [lora]: low-rank adapters are trained instead of the model (config::Adapters)
 struct Lora {
@@ -225,7 +225,7 @@ struct Guard {
                                             ///< and on from there with the samples behind these
   double loss_factor = 0, norm_factor = 0;  ///< a spike is above so many times the median; 0: none is
   int window = 64;                          ///< steps that the median is taken over
-  int most_skips = 10;                      ///< skips and rollbacks of a run; one more ends it with exit 93
+  int max_skips = 10;                       ///< skips and rollbacks of a run; one more ends it with exit 93
   bool operator==(const Guard&) const = default;
 };
 

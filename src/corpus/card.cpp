@@ -61,7 +61,7 @@ Totals total(const Plan& plan, const std::vector<PartResult>& results, Removed r
       if (input != file) lines_before = 0;
       file = input;
       for (const Broken& line : result.broken)
-        if (line.range == range && all.broken.size() < Reader::most_listed)
+        if (line.range == range && all.broken.size() < Reader::max_listed)
           all.broken.push_back({plan.inputs[input].path, lines_before + line.line, line.why});
       lines_before += result.lines.at(range);
     }

@@ -21,7 +21,7 @@ struct Totals {
     std::uint64_t line = 0;  ///< of the file, from 1
     std::string why;
   };
-  std::vector<BrokenLine> broken;   ///< the first Reader::most_listed
+  std::vector<BrokenLine> broken;   ///< the first Reader::max_listed
   std::vector<std::string> hashes;  ///< of each input, in hex
 };
 

@@ -136,7 +136,7 @@ std::vector<Part> parts_of(const std::vector<Input>& inputs) {
   // Small corpora are cut finer, so that all cores have something to do.
   const std::uint64_t most =
       std::clamp<std::uint64_t>(total_bytes(inputs) / 256, std::uint64_t{1} << 20, std::uint64_t{64} << 20);
-  constexpr std::size_t most_files = 4096;
+  constexpr std::size_t max_files = 4096;
   std::vector<Part> parts;
   Part part;
   std::uint64_t bytes = 0;
@@ -154,7 +154,7 @@ std::vector<Part> parts_of(const std::vector<Input>& inputs) {
         parts.push_back({{number, at, std::min(at + most, input.bytes)}});
       continue;
     }
-    if (bytes + input.bytes > most || part.size() == most_files) close();
+    if (bytes + input.bytes > most || part.size() == max_files) close();
     part.push_back({number, 0, input.bytes});
     bytes += input.bytes;
   }

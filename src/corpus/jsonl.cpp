@@ -28,7 +28,7 @@ bool Lines::refill() {
     have_ -= given_;
     given_ = 0;
   }
-  if (have_ + padding == buffer_.size()) buffer_.resize(std::min(2 * have_, most_bytes + 1) + padding);
+  if (have_ + padding == buffer_.size()) buffer_.resize(std::min(2 * have_, max_bytes + 1) + padding);
   const std::size_t got = stream_->read(buffer_.data() + have_, buffer_.size() - padding - have_);
   have_ += got;
   return got > 0;
@@ -63,7 +63,7 @@ bool Lines::next(Line& line) {
       place_ += line.text.size() + 1;
       return true;
     }
-    if (looked > most_bytes) {
+    if (looked > max_bytes) {
       line.too_long = true;
       line.text = {};
       skip_line();
@@ -79,7 +79,7 @@ bool Lines::next(Line& line) {
 }
 
 JsonText::JsonText(std::string key)
-    : key_(std::move(key)), parser_(std::make_unique<simdjson::dom::parser>(Lines::most_bytes * 4)) {}
+    : key_(std::move(key)), parser_(std::make_unique<simdjson::dom::parser>(Lines::max_bytes * 4)) {}
 
 JsonText::~JsonText() = default;
 

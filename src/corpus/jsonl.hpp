@@ -19,12 +19,12 @@ struct Line {
   std::string_view text;    ///< without its line feed; more bytes than simdjson reads ahead are behind it.
                             ///< Until the next call
   std::uint64_t begin = 0;  ///< its first byte's place in the file, before compression
-  bool too_long = false;    ///< of more than Lines::most_bytes; `text` is empty then
+  bool too_long = false;    ///< of more than Lines::max_bytes; `text` is empty then
 };
 
 class Lines {
  public:
-  static constexpr std::size_t most_bytes = 64 << 20;  ///< parsing takes ten times as much memory
+  static constexpr std::size_t max_bytes = 64 << 20;  ///< parsing takes ten times as much memory
 
   /// The lines that begin in bytes [begin, end) of a stream that was opened at byte begin - 1, or at 0 when
   /// `begin` is 0.

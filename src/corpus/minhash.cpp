@@ -25,7 +25,7 @@ std::uint32_t hash_shingle(std::span<const std::uint64_t> words) {
 
 void check(const MinHashShape& shape) {
   expects(shape.shingle >= 1 && shape.shingle <= longest_shingle, "a shingle of 1 to 64 words");
-  expects(shape.bands >= 1 && shape.rows >= 1 && shape.rows <= most_hashes / shape.bands,
+  expects(shape.bands >= 1 && shape.rows >= 1 && shape.rows <= max_hashes / shape.bands,
           "bands and rows of at most 1024 hashes");
 }
 
@@ -33,7 +33,7 @@ void check(const MinHashShape& shape) {
 
 MinHashShape shape_for(double similarity, int most) {
   expects(similarity > 0 && similarity < 1, "a similarity between 0 and 1");
-  expects(most >= 2 && most <= most_hashes, "2 to 1024 hashes");
+  expects(most >= 2 && most <= max_hashes, "2 to 1024 hashes");
   MinHashShape best;
   double nearest = std::numeric_limits<double>::infinity();
   for (int rows = 2; rows <= most; ++rows) {
@@ -50,7 +50,7 @@ void band_hashes(std::string_view text, const MinHashShape& shape, std::span<std
   const auto shingle = static_cast<std::size_t>(shape.shingle);
   const auto rows = static_cast<std::size_t>(shape.rows), hashes = out.size() * rows;
 
-  alignas(64) std::array<std::uint32_t, most_hashes> least;
+  alignas(64) std::array<std::uint32_t, max_hashes> least;
   const std::size_t padded = (hashes + signature_step - 1) / signature_step * signature_step;
   const std::span signature(least.data(), padded);
   std::fill(signature.begin(), signature.end(), ~std::uint32_t{0});

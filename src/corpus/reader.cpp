@@ -11,7 +11,7 @@
 namespace holdfast::corpus {
 namespace {
 
-constexpr std::size_t most_conversation = 8 << 20;  // as values, JSON takes up to forty times its bytes
+constexpr std::size_t max_conversation = 8 << 20;  // as values, JSON takes up to forty times its bytes
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
@@ -91,11 +91,11 @@ bool Reader::next(Document& document) {
 }
 
 std::optional<std::string> Reader::text_of(const Line& line, std::string& text) {
-  if (line.too_long) return "it is longer than " + std::to_string(Lines::most_bytes >> 20) + " MiB";
+  if (line.too_long) return "it is longer than " + std::to_string(Lines::max_bytes >> 20) + " MiB";
   if (inputs_[part_[range_].input].format != Format::chat)
     return json_.read(line.text, text, counts_.repaired);
-  if (line.text.size() > most_conversation)
-    return "it is longer than " + std::to_string(most_conversation >> 20) + " MiB";
+  if (line.text.size() > max_conversation)
+    return "it is longer than " + std::to_string(max_conversation >> 20) + " MiB";
   return read_conversation(std::string(line.text), text, counts_.repaired);
 }
 
@@ -145,7 +145,7 @@ void Reader::note(std::uint64_t line, std::uint64_t begin, const std::string& wh
     throw Error(Exit::usage, "line " + std::to_string(before) + " of " + path.string() + " is broken", why,
                 "Leave --strict out to count such lines and go on?");
   }
-  if (broken_.size() < most_listed) broken_.push_back({static_cast<std::uint32_t>(range_), line, why});
+  if (broken_.size() < max_listed) broken_.push_back({static_cast<std::uint32_t>(range_), line, why});
 }
 
 }  // namespace holdfast::corpus

@@ -30,7 +30,7 @@ struct ReadCounts {
 /// Texts and conversations, not own tokens. `inputs`, `part` and `tally` must outlive it.
 class Reader {
  public:
-  static constexpr std::size_t most_listed = 20;
+  static constexpr std::size_t max_listed = 20;
 
   Reader(const Settings& settings, const std::vector<Input>& inputs, const Part& part, Tally& tally);
   /// The next document that is not empty; a conversation's text is JSON with its
@@ -41,7 +41,7 @@ class Reader {
   void reject(const Document& document, const std::string& why);
 
   const ReadCounts& counts() const { return counts_; }
-  /// The first `most_listed`.
+  /// The first `max_listed`.
   const std::vector<Broken>& broken() const { return broken_; }
   /// Of each range, 0 for texts.
   const std::vector<std::uint64_t>& lines() const { return lines_; }

@@ -11,12 +11,12 @@ namespace holdfast::corpus {
 namespace {
 
 struct Permutations {
-  std::array<std::uint32_t, most_hashes> flip{}, times{};
+  std::array<std::uint32_t, max_hashes> flip{}, times{};
 };
 
 constexpr Permutations permutations = [] {
   Permutations made;
-  for (std::size_t i = 0; i < most_hashes; ++i) {
+  for (std::size_t i = 0; i < max_hashes; ++i) {
     const std::uint64_t bits = mix64((i + 1) * digest_stride);
     made.flip[i] = static_cast<std::uint32_t>(bits >> 32);
     made.times[i] = static_cast<std::uint32_t>(bits) | 1;
@@ -74,7 +74,7 @@ Lanes widest_lanes() {
 }
 
 void lower(std::span<std::uint32_t> signature, std::span<const std::uint32_t> elements, Lanes lanes) {
-  expects(signature.size() % signature_step == 0 && signature.size() <= most_hashes,
+  expects(signature.size() % signature_step == 0 && signature.size() <= max_hashes,
           "a signature of whole vectors");
   switch (lanes) {
     case Lanes::avx2:

@@ -13,7 +13,7 @@
 namespace holdfast::corpus {
 
 /// Most permutations there are.
-inline constexpr int most_hashes = 1024;
+inline constexpr int max_hashes = 1024;
 /// Signatures are multiples of this long, the longest vector's lanes.
 inline constexpr int signature_step = 8;
 
@@ -23,7 +23,7 @@ enum class Lanes { plain, avx2 };
 Lanes widest_lanes();
 
 /// signature[i] = min(signature[i], permutation i of each of `elements`). `signature`: a multiple of
-/// signature_step, at most most_hashes; all ones stand for the empty set.
+/// signature_step, at most max_hashes; all ones stand for the empty set.
 void lower(std::span<std::uint32_t> signature, std::span<const std::uint32_t> elements,
            Lanes lanes = widest_lanes());
 

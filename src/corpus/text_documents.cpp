@@ -37,7 +37,7 @@ std::string read_document(const std::filesystem::path& path, Compression compres
 Halves cut_text(std::string_view text, std::uint64_t at) {
   if (at == 0) return {{}, text};
   if (at >= text.size()) return {text, {}};
-  const std::string_view near = text.substr(0, std::min<std::uint64_t>(text.size(), at + Pieces::most_bytes));
+  const std::string_view near = text.substr(0, std::min<std::uint64_t>(text.size(), at + Pieces::max_bytes));
   if (const std::size_t feed = near.find('\n', at - 1); feed != std::string_view::npos)
     return {text.substr(0, feed), text.substr(feed + 1)};
   if (const std::size_t space = near.find(' ', at); space != std::string_view::npos)
@@ -48,20 +48,20 @@ Halves cut_text(std::string_view text, std::uint64_t at) {
 
 bool Pieces::next(std::string_view& piece) {
   if (done_) return false;
-  const std::size_t feed = left_.substr(0, most_bytes + 1).find('\n');
+  const std::size_t feed = left_.substr(0, max_bytes + 1).find('\n');
   if (feed != std::string_view::npos) {
     piece = left_.substr(0, feed);
     left_.remove_prefix(feed + 1);
     return true;
   }
-  if (left_.size() <= most_bytes) {
+  if (left_.size() <= max_bytes) {
     piece = left_;
     done_ = true;
     return true;
   }
-  const std::size_t space = left_.rfind(' ', most_bytes - 1);
+  const std::size_t space = left_.rfind(' ', max_bytes - 1);
   const std::size_t cut =
-      space != std::string_view::npos && space > 0 ? space : character_border(left_, most_bytes);
+      space != std::string_view::npos && space > 0 ? space : character_border(left_, max_bytes);
   piece = left_.substr(0, cut);
   left_.remove_prefix(cut);
   return true;

@@ -10,11 +10,11 @@
 namespace holdfast::corpus {
 
 /// A document is held in memory while it is tokenized.
-constexpr std::uint64_t most_document_bytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t max_document_bytes = std::uint64_t{1} << 30;
 
 /// All of a file, as it is. Error (usage) when it has more than `most` bytes.
 std::string read_document(const std::filesystem::path& path, Compression compression,
-                          std::uint64_t most = most_document_bytes);
+                          std::uint64_t most = max_document_bytes);
 
 /// A text in two: the first ends before, the second begins behind what separated them.
 struct Halves {
@@ -27,8 +27,7 @@ Halves cut_text(std::string_view text, std::uint64_t at);
 /// Pieces for a tokenizer's training: lines, long ones in several pieces.
 class Pieces {
  public:
-  static constexpr std::size_t most_bytes = 1
-                                            << 16;  ///< a longer line is cut, before a space if there is one
+  static constexpr std::size_t max_bytes = 1 << 16;  ///< a longer line is cut, before a space if there is one
   explicit Pieces(std::string_view text) : left_(text) {}
   /// False at the end. "a\nb\n" gives "a", "b", "".
   bool next(std::string_view& piece);

@@ -24,11 +24,11 @@ std::vector<std::array<std::int64_t, 2>> even_ranges(std::int64_t count, std::in
   return ranges;
 }
 
-std::vector<AttentionPart> parts_of(const AttentionShape& shape, std::int64_t most_rows,
-                                    std::int64_t most_kv_heads) {
+std::vector<AttentionPart> parts_of(const AttentionShape& shape, std::int64_t max_rows,
+                                    std::int64_t max_kv_heads) {
   std::vector<AttentionPart> parts;
-  for (const auto& [row, rows] : even_ranges(shape.rows, most_rows))
-    for (const auto& [kv_head, kv_heads] : even_ranges(shape.kv_heads, most_kv_heads))
+  for (const auto& [row, rows] : even_ranges(shape.rows, max_rows))
+    for (const auto& [kv_head, kv_heads] : even_ranges(shape.kv_heads, max_kv_heads))
       parts.push_back({row, rows, kv_head, kv_heads});
   return parts;
 }

@@ -14,13 +14,13 @@
 namespace holdfast::cuda {
 
 namespace {
-constexpr int most_candidates = 24;
+constexpr int max_candidates = 24;
 constexpr int turns = 7;
 constexpr double near_enough = 1.25;  // slower by more than this in its first turn: no more turns
-constexpr std::int64_t fewest_launches = 4, most_launches = 64;
+constexpr std::int64_t fewest_launches = 4, max_launches = 64;
 constexpr double turn_microseconds = 2000;
 constexpr std::int64_t host_bytes = 4 << 20;
-constexpr std::int64_t most_copies = 32;
+constexpr std::int64_t max_copies = 32;
 
 cudaStream_t native(StreamHandle stream) {
   return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(stream));
@@ -93,7 +93,7 @@ class CublasSearch::Operands {
       : runtime_(search.runtime_), plan_(plan), scratch_bytes_(search.rules_.workspace) {
     copy_bytes_ = bytes(plan.a) + bytes(plan.b) + bytes(plan.d) + bias_bytes();
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(2 * search.cache_bytes_ / copy_bytes_ + 1, 2, most_copies);
+        std::clamp<std::int64_t>(2 * search.cache_bytes_ / copy_bytes_ + 1, 2, max_copies);
     const std::int64_t room = runtime_.free_bytes() / 10 * 9 - scratch_bytes_ - scale_bytes;
     copies_ = std::min(wanted, room / copy_bytes_);
     if (copies_ < 1) return;
@@ -160,7 +160,7 @@ Algorithm CublasSearch::best(const ProductPlan& plan) {
   CublasProblem problem(handle_, plan);
   problem.set_pointers(operands.copies() > 0 ? operands.copy(0) : question(plan));
   std::vector<Entrant> entrants;
-  for (const Algorithm& algorithm : problem.candidates(rules_, most_candidates))
+  for (const Algorithm& algorithm : problem.candidates(rules_, max_candidates))
     entrants.push_back({algorithm, {}});
   if (entrants.empty())
     throw Error(Exit::runtime, fmt::format("{} has no algorithm for {}", cublas_version(), describe(plan)),
@@ -241,7 +241,7 @@ void CublasSearch::race(CublasProblem& problem, const Operands& operands, std::v
     if (entrant.near) entrant.microseconds.clear();
   }
   const auto launches = std::clamp(static_cast<std::int64_t>(turn_microseconds / std::max(fastest, 1.0)),
-                                   fewest_launches, most_launches);
+                                   fewest_launches, max_launches);
   for (int i = 0; i < turns; ++i) turn(launches);
   for (Entrant& entrant : entrants)
     entrant.algorithm.microseconds = std::round(median(entrant.microseconds) * 100) / 100;

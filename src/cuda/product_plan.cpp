@@ -9,11 +9,11 @@
 namespace holdfast::cuda {
 
 namespace {
-constexpr std::uintptr_t most_alignment = 16;
+constexpr std::uintptr_t max_alignment = 16;
 
 int alignment_of(const void* address) {
   const auto value = reinterpret_cast<std::uintptr_t>(address);
-  return static_cast<int>(value == 0 ? most_alignment : std::min(most_alignment, value & -value));
+  return static_cast<int>(value == 0 ? max_alignment : std::min(max_alignment, value & -value));
 }
 
 PlanMatrix by_columns(const ConstMat& matrix) {

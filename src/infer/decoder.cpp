@@ -38,21 +38,21 @@ struct Decoder::State {
   const config::ModelShape& shape;
   const DType type;
   const int batch;
-  const std::int64_t positions, most_rows;
+  const std::int64_t positions, max_rows;
   const model::Roles roles;
   tensor::InlineStream stream;
   tensor::Arena arena{"the decoder"};
   Buffer cosine, sine, residual, normed, qkv, attended, branch, gate_up, activated, inverse_rms, last,
       last_added;
 
-  State(Parameters& w, kernels::Kernels& k, int most_texts, std::int64_t most_positions)
+  State(Parameters& w, kernels::Kernels& k, int max_texts, std::int64_t max_positions)
       : weights(w),
         kernels(k),
         shape(w.shape()),
         type(w.type()),
-        batch(most_texts),
-        positions(most_positions),
-        most_rows(std::max<std::int64_t>(chunk, most_texts)),
+        batch(max_texts),
+        positions(max_positions),
+        max_rows(std::max<std::int64_t>(chunk, max_texts)),
         roles(w.shape()) {
     expects(!shape.adapters.any(), "a decoder's adapters are added to its weights");
     const std::int64_t d = shape.width, f = shape.ffn, half = shape.head_size() / 2;
@@ -60,10 +60,10 @@ struct Decoder::State {
       b = {arena.plan<std::byte>("decoder", rows * cols * tensor::bytes_of(of)), of, cols};
     };
     plan(cosine, DType::fp32, positions, half), plan(sine, DType::fp32, positions, half);
-    for (Buffer* b : {&residual, &normed, &attended, &branch}) plan(*b, type, most_rows, d);
-    plan(qkv, type, most_rows, d + 2 * kv_width());
-    plan(gate_up, type, most_rows, 2 * f), plan(activated, type, most_rows, f);
-    plan(inverse_rms, DType::fp32, 1, most_rows);
+    for (Buffer* b : {&residual, &normed, &attended, &branch}) plan(*b, type, max_rows, d);
+    plan(qkv, type, max_rows, d + 2 * kv_width());
+    plan(gate_up, type, max_rows, 2 * f), plan(activated, type, max_rows, f);
+    plan(inverse_rms, DType::fp32, 1, max_rows);
     for (Buffer* b : {&last, &last_added}) plan(*b, type, batch, d);
     arena.commit();
     kernels::rope_table(mat(cosine, positions), mat(sine, positions), shape.rope_theta,

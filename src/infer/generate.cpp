@@ -49,7 +49,7 @@ class Generation {
 
   void begin(std::size_t number) {
     Running text{number, decoder_.begin()};
-    if (settings_.most_tokens == 0) return end(number, Stop::length);
+    if (settings_.max_tokens == 0) return end(number, Stop::length);
     if (!decoder_.prefill(text.text, prompts_[number], std::span(logits_).first(vocabulary_),
                           listener_.stopped))
       return end(number, Stop::interrupted);
@@ -78,7 +78,7 @@ class Generation {
     if (listener_.token) listener_.token(text.number, text.newest);
     if (std::ranges::find(settings_.ends, text.newest) != settings_.ends.end())
       return end(text.number, Stop::end), false;
-    if (static_cast<std::int64_t>(answer.tokens.size()) == settings_.most_tokens)
+    if (static_cast<std::int64_t>(answer.tokens.size()) == settings_.max_tokens)
       return end(text.number, Stop::length), false;
     if (static_cast<std::int64_t>(position) + 1 == decoder_.positions())
       return end(text.number, Stop::full), false;

@@ -12,7 +12,7 @@ namespace holdfast::infer {
 
 struct Settings {
   Sampling sampling;
-  std::int64_t most_tokens = 256;  ///< of an answer
+  std::int64_t max_tokens = 256;   ///< of an answer
   std::vector<std::int32_t> ends;  ///< tokens that end a text
   std::uint64_t first_number = 0;  ///< of the first prompt, see choose(): each has a number of its own
 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view prefix = "model/";
 constexpr std::int64_t piece_elements = 8 << 20;
-constexpr int most_readers = 8;  // with 32 MiB of fp32 each beside the model, where that is bf16
+constexpr int max_readers = 8;  // with 32 MiB of fp32 each beside the model, where that is bf16
 
 }  // namespace
 
@@ -71,7 +71,7 @@ void Parameters::fill(const std::vector<config::TensorSpec>& specs, const Read& 
     for (std::int64_t first = 0; first < spec.elements(); first += piece_elements)
       whole.pieces.push_back({tensor, first, std::min(piece_elements, spec.elements() - first), nullptr});
   }
-  parallel_for(whole.pieces.size(), std::min(most_threads(), most_readers), [&](int) {
+  parallel_for(whole.pieces.size(), std::min(max_threads(), max_readers), [&](int) {
     return [&, part = checkpoint::State{whole.tensors, {{}}},
             room = std::vector<float>()](std::size_t i) mutable {
       part.pieces[0] = whole.pieces[i];

@@ -7,7 +7,7 @@
 namespace holdfast::infer {
 
 /// How many; one under the thread sanitizer, which does not see how OpenMP's runtime orders them.
-inline int most_threads() {
+inline int max_threads() {
 #ifdef __SANITIZE_THREAD__
   return 1;
 #else
@@ -18,7 +18,7 @@ inline int most_threads() {
 /// task(i) for i in [0, tasks), in any order: tasks write disjoint results. They do not throw.
 template <class Task>
 void spread(std::int64_t tasks, const Task& task) {
-  if (tasks <= 1 || most_threads() == 1) {
+  if (tasks <= 1 || max_threads() == 1) {
     for (std::int64_t i = 0; i < tasks; ++i) task(i);
     return;
   }

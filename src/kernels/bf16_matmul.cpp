@@ -10,7 +10,7 @@ namespace holdfast::kernels {
 namespace {
 
 constexpr std::int64_t group_rows = 96;  // packed or multiplied at once; all paths' left panels divide it
-constexpr std::int64_t most_cols = 4 * Bf16Blocks::right_width;  // of a task
+constexpr std::int64_t max_cols = 4 * Bf16Blocks::right_width;  // of a task
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 std::int64_t rounded_up(std::int64_t count, std::int64_t size) { return blocks_of(count, size) * size; }
@@ -25,7 +25,7 @@ Bf16Scratch::Memory Bf16Scratch::allocate(std::int64_t bytes) {
       ::operator new[](static_cast<std::size_t>(bytes), std::align_val_t(Bf16Blocks::alignment))));
 }
 Bf16Scratch::Bf16Scratch(int threads)
-    : left_(allocate(left_bytes)), right_(allocate(threads * right_bytes)), sums_(allocate(most_sums * 4)) {}
+    : left_(allocate(left_bytes)), right_(allocate(threads * right_bytes)), sums_(allocate(max_sums * 4)) {}
 float* Bf16Scratch::sums(std::int64_t count) {
   if (count > sums_count_) sums_ = allocate(count * 4), sums_count_ = count;
   return reinterpret_cast<float*>(sums_.get());
@@ -45,23 +45,22 @@ Bf16Matmul::Bf16Matmul(const Bf16Blocks& blocks, Bf16Scratch& scratch, int threa
       direct_(y.type == DType::fp32 && write == Write::replace && !bias),
       k_(transpose_a ? a.rows : a.cols) {
   const std::int64_t left_width = blocks.left_width(), right_width = Bf16Blocks::right_width;
-  const std::int64_t k = std::clamp<std::int64_t>(k_, 1, Bf16Scratch::most_k);
-  k_steps_ = std::max<std::int64_t>(1, blocks_of(k_, Bf16Scratch::most_k));
+  const std::int64_t k = std::clamp<std::int64_t>(k_, 1, Bf16Scratch::max_k);
+  k_steps_ = std::max<std::int64_t>(1, blocks_of(k_, Bf16Scratch::max_k));
 
   // As many rows per step as the shared memory holds, in equal steps: each packs the whole right operand.
-  std::int64_t most_rows = Bf16Scratch::left_bytes / blocks.left_bytes(left_width, k) * left_width;
+  std::int64_t max_rows = Bf16Scratch::left_bytes / blocks.left_bytes(left_width, k) * left_width;
   const bool keeps_sums = k_steps_ > 1 && !direct_;
   if (keeps_sums)
-    most_rows =
-        std::clamp(Bf16Scratch::most_sums / std::max<std::int64_t>(1, y.cols) / left_width * left_width,
-                   left_width, most_rows);
-  row_steps_ = blocks_of(y.rows, most_rows);
+    max_rows = std::clamp(Bf16Scratch::max_sums / std::max<std::int64_t>(1, y.cols) / left_width * left_width,
+                          left_width, max_rows);
+  row_steps_ = blocks_of(y.rows, max_rows);
   step_rows_ = row_steps_ == 0 ? left_width : rounded_up(blocks_of(y.rows, row_steps_), left_width);
   if (keeps_sums) sums_ = scratch.sums(step_rows_ * y.cols);
 
   // Enough tasks for the threads: narrower ones first, then fewer rows in each.
   block_cols_ = std::clamp(Bf16Scratch::right_bytes / blocks.right_bytes(k, right_width) * right_width,
-                           right_width, most_cols);
+                           right_width, max_cols);
   const auto col_tasks = [&] { return blocks_of(std::max<std::int64_t>(1, y.cols), block_cols_); };
   while (threads > 1 && block_cols_ > right_width && col_tasks() < 4 * threads)
     block_cols_ = rounded_up(block_cols_ / 2, right_width);
@@ -70,8 +69,8 @@ Bf16Matmul::Bf16Matmul(const Bf16Blocks& blocks, Bf16Scratch& scratch, int threa
 }
 
 Bf16Matmul::Step Bf16Matmul::at(std::int64_t step) const {
-  const std::int64_t row = step / k_steps_ * step_rows_, first_k = step % k_steps_ * Bf16Scratch::most_k;
-  return {row, std::min(step_rows_, y_.rows - row), first_k, std::min(Bf16Scratch::most_k, k_ - first_k)};
+  const std::int64_t row = step / k_steps_ * step_rows_, first_k = step % k_steps_ * Bf16Scratch::max_k;
+  return {row, std::min(step_rows_, y_.rows - row), first_k, std::min(Bf16Scratch::max_k, k_ - first_k)};
 }
 
 std::int64_t Bf16Matmul::pack_tasks(std::int64_t step) const { return blocks_of(at(step).rows, group_rows); }
@@ -101,7 +100,7 @@ void Bf16Matmul::multiply(std::int64_t step, std::int64_t task, int thread) cons
   const Bf16Panels left{scratch_.left(), Bf16Blocks::depth_of(s.k)};
 
   const bool accumulate = s.first_k > 0, last = s.first_k + s.k == k_;
-  alignas(Bf16Blocks::alignment) float own[group_rows * most_cols];
+  alignas(Bf16Blocks::alignment) float own[group_rows * max_cols];
   for (std::int64_t row = first; row < end; row += group_rows) {
     const std::int64_t rows = std::min(group_rows, end - row);
     float* sums = direct_            ? y_.row<float>(s.row + row) + col

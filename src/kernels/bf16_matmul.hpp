@@ -13,13 +13,13 @@
 namespace holdfast::kernels {
 
 /// Memory for products, allocated once: its size follows from the number of threads. (Only sums over k above
-/// most_k with more than most_sums / 32 columns make it grow.)
+/// max_k with more than max_sums / 32 columns make it grow.)
 class Bf16Scratch {
  public:
   static constexpr std::int64_t left_bytes = 8 << 20;     ///< shared by all threads
   static constexpr std::int64_t right_bytes = 512 << 10;  ///< per thread: half of a small second-level cache
-  static constexpr std::int64_t most_k = 4096;            ///< packed at a time
-  static constexpr std::int64_t most_sums = 1 << 20;      ///< fp32, shared, for longer sums
+  static constexpr std::int64_t max_k = 4096;             ///< packed at a time
+  static constexpr std::int64_t max_sums = 1 << 20;       ///< fp32, shared, for longer sums
 
   explicit Bf16Scratch(int threads);
   std::byte* left() { return left_.get(); }
@@ -34,7 +34,7 @@ class Bf16Scratch {
   static Memory allocate(std::int64_t bytes);
 
   Memory left_, right_, sums_;
-  std::int64_t sums_count_ = most_sums;
+  std::int64_t sums_count_ = max_sums;
 };
 
 /// One product; arguments as for Kernels::matmul. For each step in order: all pack() tasks, then all

@@ -32,13 +32,13 @@ HOLDFAST_VECTOR_WIDTHS void finish_row(float* y, const float* product, const flo
 }  // namespace
 
 #ifdef __SANITIZE_THREAD__
-constexpr int most_threads = 1;  // the sanitizer does not see how OpenMP's runtime orders its threads
+constexpr int max_threads = 1;  // the sanitizer does not see how OpenMP's runtime orders its threads
 #else
-constexpr int most_threads = 1024;
+constexpr int max_threads = 1024;
 #endif
 
 CpuKernels::CpuKernels(int threads, const Bf16Blocks& blocks)
-    : threads_(std::min(most_threads, threads > 0 ? threads : omp_get_max_threads())),
+    : threads_(std::min(max_threads, threads > 0 ? threads : omp_get_max_threads())),
       blocks_(blocks),
       bf16_scratch_(threads_) {
   // Other builds than the OpenMP one have threads of their own, which SerialBlas does not reach.

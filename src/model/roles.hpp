@@ -20,13 +20,13 @@ inline Stored as_row(Stored t) { return {t.index, 1, t.rows * t.cols}; }
 
 /// Adapters of a linear layer that consists of up to three (q|k|v).
 struct AdapterRoles {
-  static constexpr int most_parts = 3;
+  static constexpr int max_parts = 3;
   struct Part {
     Stored b;
     std::int64_t first_col = 0;  ///< of the layer's output
   };
   Stored a;  ///< all parts' A, one below the other; none: no adapters here
-  std::array<Part, most_parts> parts;
+  std::array<Part, max_parts> parts;
   int count = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace holdfast::optim {
 
-constexpr std::size_t most_groups = config::most_optim_groups + 1;  ///< with group 0, the base
+constexpr std::size_t max_groups = config::max_optim_groups + 1;  ///< with group 0, the base
 
 /// A group with everything filled in.
 struct GroupSettings {
@@ -19,7 +19,7 @@ struct GroupSettings {
 
 /// Pure: a function of the settings and of the tensors' names and kinds.
 struct TensorGroups {
-  std::vector<GroupSettings> settings;  ///< [0] is the base; at most `most_groups`
+  std::vector<GroupSettings> settings;  ///< [0] is the base; at most `max_groups`
   std::vector<int> of;                  ///< by logical tensor (an index of config::tensors_of)
   std::vector<bool> decays;             ///< by logical tensor
 };

@@ -13,13 +13,13 @@ namespace {
 static_assert(std::is_trivially_copyable_v<GuardState>);
 
 using config::GuardAction;
-using Action = Verdict::Action;
+using Action = GuardFinding::Action;
 
 /// Of the newest `window` values of a ring. Of an even number the lower one of the two in the middle: always
 /// a value that was there.
-double median(const std::array<double, most_guard_steps>& ring, std::uint64_t steps, std::size_t window) {
-  std::array<double, most_guard_steps> sorted;
-  for (std::size_t i = 0; i < window; ++i) sorted[i] = ring[(steps - 1 - i) % most_guard_steps];
+double median(const std::array<double, max_guard_steps>& ring, std::uint64_t steps, std::size_t window) {
+  std::array<double, max_guard_steps> sorted;
+  for (std::size_t i = 0; i < window; ++i) sorted[i] = ring[(steps - 1 - i) % max_guard_steps];
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>((window - 1) / 2);
   std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(window));
   return *middle;
@@ -34,22 +34,22 @@ std::string spike(const char* name, double value, double factor, double usual, s
 }
 
 /// The action as the settings want it, or stop once there were enough skips.
-Verdict carry_out(GuardAction wanted, std::string text, const GuardState& state,
-                  const config::Guard& settings) {
+GuardFinding carry_out(GuardAction wanted, std::string text, const GuardState& state,
+                       const config::Guard& settings) {
   if (wanted == GuardAction::report) return {Action::report, std::move(text)};
   if (wanted == GuardAction::stop) return {Action::stop, std::move(text)};
-  if (state.skips >= static_cast<std::uint64_t>(settings.most_skips))
-    return {Action::stop, fmt::format("{}; the run has skipped {} times, as often as guard.most_skips allows",
+  if (state.skips >= static_cast<std::uint64_t>(settings.max_skips))
+    return {Action::stop, fmt::format("{}; the run has skipped {} times, as often as guard.max_skips allows",
                                       text, state.skips)};
   const bool back = wanted == GuardAction::rollback;
   return {back ? Action::rollback : Action::skip,
           fmt::format("{}; {} {} of at most {}", text, back ? "rollback, skip" : "skip", state.skips + 1,
-                      settings.most_skips)};
+                      settings.max_skips)};
 }
 
 }  // namespace
 
-Verdict verdict(const GuardState& state, const config::Guard& settings, double loss, double norm) {
+GuardFinding assess(const GuardState& state, const config::Guard& settings, double loss, double norm) {
   std::string text;
   if (!std::isfinite(loss)) add(text, fmt::format("loss is {}", loss));
   if (!std::isfinite(norm)) add(text, fmt::format("gradient norm is {}", norm));
@@ -64,10 +64,10 @@ Verdict verdict(const GuardState& state, const config::Guard& settings, double l
   return carry_out(settings.on_spike, text, state, settings);
 }
 
-GuardState after(GuardState state, const Verdict& verdict, double loss, double norm) {
-  if (verdict.action == Action::skip || verdict.action == Action::rollback) ++state.skips;
-  if (verdict.action != Action::ok && verdict.action != Action::report) return state;
-  const std::size_t at = state.steps++ % most_guard_steps;
+GuardState after(GuardState state, const GuardFinding& finding, double loss, double norm) {
+  if (finding.action == Action::skip || finding.action == Action::rollback) ++state.skips;
+  if (finding.action != Action::ok && finding.action != Action::report) return state;
+  const std::size_t at = state.steps++ % max_guard_steps;
   state.losses[at] = loss, state.norms[at] = norm;
   return state;
 }

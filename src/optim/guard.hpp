@@ -1,6 +1,6 @@
 #pragma once
 // Watches loss and gradient norm for what is not a number and for spikes. Pure and deterministic: every rank
-// and every repetition of the run comes to the same verdict from the same two numbers.
+// and every repetition of the run comes to the same finding from the same two numbers.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace holdfast::optim {
 
-constexpr std::size_t most_guard_steps = 128;  ///< guard.window is at most this
+constexpr std::size_t max_guard_steps = 128;  ///< guard.window is at most this
 
 /// What is remembered; a part of the run's state, so that a run goes on from a checkpoint with the same
-/// verdicts. Trivially copyable.
+/// findings. Trivially copyable.
 struct GuardState {
-  /// Of the last steps that updated the state, as rings: number n (from 0) lies at n % most_guard_steps.
-  std::array<double, most_guard_steps> losses{}, norms{};
+  /// Of the last steps that updated the state, as rings: number n (from 0) lies at n % max_guard_steps.
+  std::array<double, max_guard_steps> losses{}, norms{};
   std::uint64_t steps = 0;  ///< that were ever written
   std::uint64_t skips = 0;  ///< skips and rollbacks of the run so far; a rollback does not take them back
   bool operator==(const GuardState&) const = default;
 };
 
-struct Verdict {
+struct GuardFinding {
   enum class Action {
     ok,
     report,    ///< update, and say `text`
@@ -32,17 +32,17 @@ struct Verdict {
   };
   Action action = Action::ok;
   std::string text;  ///< what was seen and what follows: "loss 9.1 is 3.8 times the median of 64 steps, ..."
-  bool operator==(const Verdict&) const = default;
+  bool operator==(const GuardFinding&) const = default;
 };
 
 /// Before the update of a step with at least one valid token. `loss`: mean over its tokens; `norm`: of the
 /// mean gradient before clipping. NaN and infinity count as guard.on_nan; a value above factor times the
 /// median, once guard.window steps are remembered, as guard.on_spike. Where both apply, and where both values
-/// are spikes, one verdict names all.
-Verdict verdict(const GuardState& state, const config::Guard& settings, double loss, double norm);
+/// are spikes, one finding names all.
+GuardFinding assess(const GuardState& state, const config::Guard& settings, double loss, double norm);
 
 /// The state after the step. A step without an update leaves no trace in the statistics. After a rollback,
 /// give it the state of the checkpoint but `skips` of the state before.
-GuardState after(GuardState state, const Verdict& verdict, double loss, double norm);
+GuardState after(GuardState state, const GuardFinding& finding, double loss, double norm);
 
 }  // namespace holdfast::optim

@@ -8,11 +8,11 @@
 
 namespace holdfast::optim {
 
-static_assert(std::is_trivially_copyable_v<StepDecision>);
+static_assert(std::is_trivially_copyable_v<StepUpdate>);
 
-StepDecision decide(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
-                    std::int64_t steps, double squares, std::int64_t valid) {
-  StepDecision out;
+StepUpdate step_update(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
+                       std::int64_t steps, double squares, std::int64_t valid) {
+  StepUpdate out;
   out.lr = learning_rate(settings, step, steps);
   out.update = valid > 0;
   if (!out.update) return out;
@@ -55,12 +55,12 @@ tensor::ExactSum ShardedAdamW::squares(const float* gradients) {
   return sum;
 }
 
-void ShardedAdamW::update(const StateArenas& from, const float* gradients, const StepDecision& decision,
+void ShardedAdamW::update(const StateArenas& from, const float* gradients, const StepUpdate& step,
                           const StateArenas& to) {
-  if (!decision.update) return copy(from, to);
+  if (!step.update) return copy(from, to);
   for (const shard::Piece& piece : layout_.held) {
     const auto tensor = static_cast<std::size_t>(piece.tensor);
-    kernels::StepScalars scalars = decision.scalars[static_cast<std::size_t>(groups_.of[tensor])];
+    kernels::StepScalars scalars = step.scalars[static_cast<std::size_t>(groups_.of[tensor])];
     if (!groups_.decays[tensor]) scalars.lr_decay = 0;
     const std::int64_t at = piece.offset, moment_at = at * tensor::bytes_of(type_);
     kernels_.adamw(

@@ -12,18 +12,18 @@
 
 namespace holdfast::optim {
 
-/// What one optimizer step does, decided on logical rank 0 and broadcast as bits. Trivially copyable.
-struct StepDecision {
-  std::array<kernels::StepScalars, most_groups> scalars;  ///< by group; unused ones are defaults
-  double gradient_norm = 0;                               ///< of the mean gradient, before clipping
-  double lr = 0;                                          ///< of the base group
+/// What one optimizer step does, computed on logical rank 0 and broadcast as bits. Trivially copyable.
+struct StepUpdate {
+  std::array<kernels::StepScalars, max_groups> scalars;  ///< by group; unused ones are defaults
+  double gradient_norm = 0;                              ///< of the mean gradient, before clipping
+  double lr = 0;                                         ///< of the base group
   bool update = true;  ///< false: there was no valid token, the state stays as it is
 };
 
 /// `squares`: sum of squares of the gradient of the *sum* of losses; `valid`: tokens it was summed over;
 /// `step` from 0. Does not allocate.
-StepDecision decide(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
-                    std::int64_t steps, double squares, std::int64_t valid);
+StepUpdate step_update(const config::Optim& settings, const TensorGroups& groups, std::int64_t step,
+                       std::int64_t steps, double squares, std::int64_t valid);
 
 /// Where the three arenas of an optimizer state lie.
 struct StateArenas {
@@ -48,8 +48,7 @@ class ShardedAdamW {
   tensor::ExactSum squares(const float* gradients);
   /// Updates everything held here. `to` is `from`, or lies apart from it: then it also gets what does not
   /// change.
-  void update(const StateArenas& from, const float* gradients, const StepDecision& decision,
-              const StateArenas& to);
+  void update(const StateArenas& from, const float* gradients, const StepUpdate& step, const StateArenas& to);
 
  private:
   void copy(const StateArenas& from, const StateArenas& to);

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t most_cuts = 32;
+constexpr std::size_t max_cuts = 32;
 /// GPT-2's own (encoder.py), which ByteLevel applies when it is asked to.
 constexpr std::string_view byte_level_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -58,7 +58,7 @@ class CutReader {
     if (part.is_null()) return;
     const std::string type = type_of(part);
     if (byte_level_) throw unsupported_json(name_, "pre-tokenizer " + type + " behind ByteLevel");
-    if (model_.cuts.size() >= most_cuts) throw unsupported_json(name_, "so long a pre-tokenizer");
+    if (model_.cuts.size() >= max_cuts) throw unsupported_json(name_, "so long a pre-tokenizer");
     if (type == "Sequence") {
       for (const json& inner : list(part, "pretokenizers")) pre_tokenizer(inner);
     } else if (type == "ByteLevel") {

@@ -15,21 +15,21 @@
 namespace holdfast::text {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "units are read as they lie");
+static_assert(std::endian::native == std::endian::little, "code units are read as they lie");
 
-constexpr std::size_t block = 256;    // of units: what follows a node lies in one of them
-constexpr int most_prefixes = 32;     // of a text that are keys: SentencePiece has room for so many
+constexpr std::size_t block = 256;    // of code units: what follows a node lies in one of them
+constexpr int max_prefixes = 32;      // of a text that are keys: SentencePiece has room for so many
 constexpr int longest_key = 1 << 10;  // bytes; beyond it is a circle
 
 /// A node of the trie, or, where `is_value`, a number: where a text begins.
-struct Unit {
+struct CodeUnit {
   std::uint32_t bits = 0;
 
   bool is_value() const { return bits >> 31 != 0; }
   std::uint32_t value() const { return bits & 0x7FFFFFFF; }
   /// The last byte of the keys that come here.
   std::uint32_t label() const { return bits & 0xFF; }
-  /// A key ends here; its value is the unit at `next`.
+  /// A key ends here; its value is the code unit at `next`.
   bool ends_key() const { return (bits >> 8 & 1) != 0; }
   /// The nodes that follow that at `own` are at next ^ label.
   std::uint32_t next(std::uint32_t own) const { return own ^ ((bits >> 10) << ((bits >> 9 & 1) * 8)); }
@@ -37,7 +37,7 @@ struct Unit {
 
 class Trie {
  public:
-  explicit Trie(std::vector<Unit> units) : units_(std::move(units)), nodes_(units_.size()) {
+  explicit Trie(std::vector<CodeUnit> units) : units_(std::move(units)), nodes_(units_.size()) {
     std::iota(nodes_.begin(), nodes_.end(), 0U);
     std::erase_if(nodes_, [&](std::uint32_t node) { return units_[node].is_value(); });
     std::ranges::sort(nodes_, {}, [&](std::uint32_t node) { return first_of(node); });
@@ -54,7 +54,7 @@ class Trie {
   }
   bool keys_are_few() {
     const auto keys = keys_along(units_[0].next(0), 0);
-    return keys && *keys <= most_prefixes;
+    return keys && *keys <= max_prefixes;
   }
 
  private:
@@ -76,7 +76,7 @@ class Trie {
     return keys_[first] = most;
   }
 
-  std::vector<Unit> units_;
+  std::vector<CodeUnit> units_;
   std::vector<std::uint32_t> nodes_;             ///< siblings beside each other
   std::unordered_map<std::uint32_t, int> keys_;  ///< keys_along() of siblings
 };
@@ -88,10 +88,10 @@ bool sound_charsmap(std::string_view charsmap) {
   if (charsmap.size() < sizeof bytes) return false;
   std::memcpy(&bytes, charsmap.data(), sizeof bytes);
   charsmap.remove_prefix(sizeof bytes);
-  if (bytes == 0 || bytes % (block * sizeof(Unit)) != 0 || bytes >= charsmap.size()) return false;
+  if (bytes == 0 || bytes % (block * sizeof(CodeUnit)) != 0 || bytes >= charsmap.size()) return false;
   const std::string_view texts = charsmap.substr(bytes);
   if (texts.back() != '\0' || !utf8::valid(texts)) return false;
-  std::vector<Unit> units(bytes / sizeof(Unit));
+  std::vector<CodeUnit> units(bytes / sizeof(CodeUnit));
   std::memcpy(units.data(), charsmap.data(), bytes);
   Trie trie(std::move(units));
   return trie.stays_inside(texts) && trie.keys_are_few();

@@ -7,9 +7,9 @@
 namespace holdfast::text {
 namespace {
 
-constexpr int deepest = 32;                 // groups in groups
-constexpr std::uint32_t no_limit = ~0u;     // of a repetition
-constexpr std::uint32_t most_times = 1000;  // a number in braces
+constexpr int deepest = 32;                // groups in groups
+constexpr std::uint32_t no_limit = ~0u;    // of a repetition
+constexpr std::uint32_t max_times = 1000;  // a number in braces
 constexpr std::uint32_t decimal = bit(Category::Nd);
 
 /// White_Space of PropList.txt; it has not changed since Unicode 6.3.
@@ -142,9 +142,9 @@ class Parser {
   std::uint32_t number() {
     std::uint32_t value = 0;
     const std::size_t first = at_;
-    while (more() && expression_[at_] >= '0' && expression_[at_] <= '9' && value <= most_times)
+    while (more() && expression_[at_] >= '0' && expression_[at_] <= '9' && value <= max_times)
       value = value * 10 + static_cast<std::uint32_t>(expression_[at_++] - '0');
-    if (at_ == first || value > most_times) refuse("a wrong number of times");
+    if (at_ == first || value > max_times) refuse("a wrong number of times");
     return value;
   }
 

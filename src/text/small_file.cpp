@@ -7,7 +7,7 @@ namespace holdfast::text {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uintmax_t most_bytes = 128 << 20;
+constexpr std::uintmax_t max_bytes = 128 << 20;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ std::string read_small_file(const fs::path& path) {
   }
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (error) throw Error(Exit::usage, "cannot use tokenizer " + path.string(), error.message());
-  if (bytes > most_bytes) {
+  if (bytes > max_bytes) {
     throw Error(Exit::usage, "cannot use tokenizer " + path.string(),
                 "it has " + std::to_string(bytes) + " bytes; tokenizers are smaller");
   }

@@ -10,7 +10,7 @@
 namespace holdfast::text {
 namespace {
 
-constexpr std::uint64_t most_training_bytes = 64 << 20;  // SentencePiece holds its training text in memory
+constexpr std::uint64_t max_training_bytes = 64 << 20;  // SentencePiece holds its training text in memory
 constexpr int special_pieces = 3 + 256;
 constexpr int longest_line = 256 << 10;  // bytes
 
@@ -75,7 +75,7 @@ std::string train_sentencepiece(int vocabulary, std::uint64_t text_bytes,
     throw Error(Exit::usage, "a vocabulary of " + std::to_string(vocabulary) + " is too small",
                 "3 control pieces and 256 bytes come first", "Use --train-vocabulary 512 or more?");
   }
-  Lines lines(next, text_bytes / most_training_bytes + 1);
+  Lines lines(next, text_bytes / max_training_bytes + 1);
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(
       {{"model_type", "bpe"},

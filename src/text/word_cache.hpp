@@ -17,7 +17,7 @@ namespace holdfast::text {
 class WordCache {
  public:
   using Key = std::array<std::uint64_t, 4>;  ///< the word, zeros, and its length in the last byte
-  static constexpr std::size_t longest = sizeof(Key) - 1, most_tokens = 7;
+  static constexpr std::size_t longest = sizeof(Key) - 1, max_tokens = 7;
 
   static Key key_of(std::string_view word) {
     Key key = {};
@@ -30,7 +30,7 @@ class WordCache {
     return entry.key == key ? std::span(entry.tokens).first(entry.count) : std::span<const Token>();
   }
   void keep(const Key& key, std::span<const Token> tokens) {
-    if (tokens.empty() || tokens.size() > most_tokens) return;
+    if (tokens.empty() || tokens.size() > max_tokens) return;
     Entry& entry = entries_[place(key)];
     entry.key = key;
     entry.count = static_cast<std::uint32_t>(tokens.size());
@@ -41,7 +41,7 @@ class WordCache {
   static constexpr std::size_t size = 1 << 16;
   struct alignas(64) Entry {
     Key key = {};
-    std::array<Token, most_tokens> tokens = {};
+    std::array<Token, max_tokens> tokens = {};
     std::uint32_t count = 0;
   };
   static std::size_t place(const Key& key) {

@@ -57,11 +57,11 @@ void print_card(const ordered_json& card) {
   line("unknown tokens", "unknown");
   if (card.contains("settings")) fmt::print("{:<17}{}\n", "settings", card["settings"].dump());
   if (!card.contains("inputs")) return;
-  constexpr std::size_t most_shown = 20;
+  constexpr std::size_t max_shown = 20;
   const auto& inputs = card["inputs"];
   fmt::print("{:<17}{} files{}\n", "inputs", inputs.size(),
-             inputs.size() > most_shown ? fmt::format(", of which the first {}:", most_shown) : "");
-  for (std::size_t i = 0; i < std::min(inputs.size(), most_shown); ++i)
+             inputs.size() > max_shown ? fmt::format(", of which the first {}:", max_shown) : "");
+  for (std::size_t i = 0; i < std::min(inputs.size(), max_shown); ++i)
     fmt::print("  {}  {}  {}\n", inputs[i].value("xxh3_128", ""), inputs[i].value("bytes", std::uint64_t{0}),
                inputs[i].value("path", ""));
 }

@@ -121,7 +121,7 @@ int generate(const GenerateOrder& order, std::istream& in, std::ostream& out) {
     longest = std::max(longest, tokens.back().size());
   }
   note_interrupts();
-  writer.load(static_cast<std::int64_t>(longest) + order.most_tokens);
+  writer.load(static_cast<std::int64_t>(longest) + order.max_tokens);
   stop_if_interrupted();
   infer::Listener listener;
   listener.stopped = [] { return interrupted() != 0; };

@@ -16,7 +16,7 @@ struct GenerateOrder {
   std::vector<std::string> prompts;  ///< these, and those of `file`; without any, what comes from `in`
   bool chat = false, json = false;
   std::string system, dtype = "fp32";
-  std::int64_t most_tokens = 256;
+  std::int64_t max_tokens = 256;
   int batch = 8;
   infer::Sampling sampling;
 };

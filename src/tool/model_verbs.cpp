@@ -40,7 +40,7 @@ void add_input(CLI::App& verb, GenerateOrder& o) {
 }
 
 void add_writing(CLI::App& verb, GenerateOrder& o) {
-  verb.add_option("--max-tokens", o.most_tokens, "Of an answer, at most (256)")
+  verb.add_option("--max-tokens", o.max_tokens, "Of an answer, at most (256)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
   verb.add_option("--temperature", o.sampling.temperature,

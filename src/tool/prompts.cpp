@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;  // of a file of prompts
+constexpr std::uint64_t max_bytes = std::uint64_t{256} << 20;  // of a file of prompts
 constexpr int deepest = 64;
 
 void require_utf8(const std::string& text, const std::string& name) {
@@ -92,7 +92,7 @@ Prompt prompt_of(std::string text, bool chat, const std::string& system, const s
 std::vector<Prompt> read_prompts(const fs::path& path, bool chat, const std::string& system) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw Error(Exit::usage, "there is no file " + path.string());
-  const std::string text = corpus::read_document(path, corpus::compression_of(path), most_bytes);
+  const std::string text = corpus::read_document(path, corpus::compression_of(path), max_bytes);
   const bool json = is_jsonl(path);
   std::vector<Prompt> prompts;
   std::size_t number = 1;

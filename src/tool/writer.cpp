@@ -86,7 +86,7 @@ std::vector<infer::Answer> Writer::answer(std::span<const std::vector<text::Toke
                                           std::uint64_t first_number, const infer::Listener& listener) {
   expects(decoder_.has_value(), "the model is loaded");
   infer::Settings settings;
-  settings.sampling = order_.sampling, settings.most_tokens = order_.most_tokens;
+  settings.sampling = order_.sampling, settings.max_tokens = order_.max_tokens;
   settings.ends = ends_, settings.first_number = first_number;
   const auto begin = Clock::now();
   auto answers = infer::generate(*decoder_, files_.shape().vocabulary, prompts, settings, listener);

@@ -8,9 +8,9 @@
 //   free         else: an older snapshot, or nothing       goes to the one that has been free longest
 //
 // The newest snapshot is live or was left last, and is written over only after the next one is whole. Ranks
-// that wait for each other between "my snapshot of step t is sealed" and the step after it (the decision of
-// a step is such a point) therefore always have a snapshot of one common step: while some write t + 1, t is
-// sealed everywhere.
+// that wait for each other between "my snapshot of step t is sealed" and the step after it (agreeing on the
+// update of a step is such a point) therefore always have a snapshot of one common step: while some write
+// t + 1, t is sealed everywhere.
 #include <algorithm>
 #include <vector>
 

@@ -256,25 +256,25 @@ model::Batch Engine::read_micro_batch(std::int64_t first_sample, std::int64_t mi
   return batch;
 }
 
-optim::StepDecision Engine::decide(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders) {
+optim::StepUpdate Engine::agree_on_update(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders) {
   struct {
-    optim::StepDecision decision;
+    optim::StepUpdate update;
     StepOrders orders;
-  } both{optim::decide(setup_.config.optim, tensor_groups_, step, setup_.config.train.steps,
-                       sums.squares.value(), sums.valid),
+  } both{optim::step_update(setup_.config.optim, tensor_groups_, step, setup_.config.train.steps,
+                            sums.squares.value(), sums.valid),
          orders};
-  profile_.time(Work::waiting, "decision",
+  profile_.time(Work::waiting, "update of rank 0",
                 [&] { world_.broadcast(std::as_writable_bytes(std::span(&both, 1)), 0); });
   orders = both.orders;
-  return both.decision;
+  return both.update;
 }
 
-void Engine::update(const optim::StepDecision& decision) {
+void Engine::update(const optim::StepUpdate& step) {
   const std::span<std::byte> next = local_ ? local_->next() : std::span<std::byte>{};
-  adamw_.update(arenas(), weights_.gradients(), decision, next.empty() ? arenas() : in_buffer(next));
+  adamw_.update(arenas(), weights_.gradients(), step, next.empty() ? arenas() : in_buffer(next));
   if (!next.empty()) local_->moved();
   weights_.publish();
-  if (scaling_ && decision.update) {
+  if (scaling_ && step.update) {
     scaling_->advance(amaxes_);
     transformer_.set_scales(scaling_->scales());
   }

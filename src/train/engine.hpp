@@ -72,11 +72,11 @@ class Engine {
   /// Seconds that the newest gradients() waited for the seal of the snapshot before it, see
   /// LocalLevel::join().
   double waited_for_seal() const { return waited_for_seal_; }
-  /// The one decision of a step, made on logical rank 0 and taken over by the others bit by bit; with it,
+  /// The one update of a step, computed on logical rank 0 and taken over by the others bit by bit; with it,
   /// what else rank 0 orders for the step (`orders` of the others are overwritten). Collective.
-  optim::StepDecision decide(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders);
+  optim::StepUpdate agree_on_update(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders);
   /// The optimizer step, and scales for the next. Collective.
-  void update(const optim::StepDecision& decision);
+  void update(const optim::StepUpdate& step);
   /// Collective: loss over the first `samples` samples of `held_out` (fewer when it has fewer), forward only.
   MicroBatchSums evaluate(const data::TokenFile& held_out, std::int64_t samples, const Progress& progress);
 

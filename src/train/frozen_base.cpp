@@ -15,7 +15,7 @@
 namespace holdfast::train {
 namespace {
 
-constexpr std::int64_t most_at_once = std::int64_t{1} << 23;  // elements, whole blocks
+constexpr std::int64_t max_at_once = std::int64_t{1} << 23;  // elements, whole blocks
 
 /// Elements on their way into the frozen arena, as what they are kept.
 class Frozen {
@@ -80,8 +80,8 @@ FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const sh
     for (int stored = 0; stored < static_cast<int>(layout.slices.size()); ++stored) {
       const shard::StoredSlice& s = layout.slices[static_cast<std::size_t>(stored)];
       if (!s.frozen) continue;
-      for (std::int64_t at = 0; at < s.slice.count; at += most_at_once) {
-        const std::int64_t n = std::min(most_at_once, s.slice.count - at);
+      for (std::int64_t at = 0; at < s.slice.count; at += max_at_once) {
+        const std::int64_t n = std::min(max_at_once, s.slice.count - at);
         // Behind the last element zeros fill up its block.
         values.assign(static_cast<std::size_t>((n + code_block - 1) / code_block * code_block), 0.0f);
         checkpoint::State part{tensors, {}};

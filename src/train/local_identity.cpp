@@ -53,7 +53,7 @@ BufferShape buffer_shape_of(const shard::Layout& layout, DType moments) {
 }
 
 /// The text of the largest record: all that detector and scaling can remember, and a digest per piece.
-std::int64_t most_record_bytes(const config::RunConfig& config, const config::ModelShape& shape) {
+std::int64_t max_record_bytes(const config::RunConfig& config, const config::ModelShape& shape) {
   constexpr std::int64_t names_and_numbers = 1024, digest = 21;  // a number of 20 digits, and a comma
   const auto pieces = 3 * static_cast<std::int64_t>(config::tensors_of(shape).size());
   const std::int64_t detector = 2 * static_cast<std::int64_t>(sizeof(optim::GuardState)),
@@ -68,7 +68,7 @@ LocalRun local_run_of(const config::RunConfig& config, const config::ModelShape&
   return {shape, mesh, shard::type_of(config.precision.moments),
           hash_text(fmt::format("{}\n{}\n{}\n{}", config::to_toml(shape), numerics, data,
                                 deciding_settings(config))),
-          most_record_bytes(config, shape)};
+          max_record_bytes(config, shape)};
 }
 
 int kind_of(const LocalRun& run, int rank) { return run.mesh.split_optimizer ? rank : rank % run.mesh.group; }

@@ -30,8 +30,8 @@ class LocalLevel {
   /// After the optimizer step (or the load) that led to `point`, when a snapshot is due: begins to seal the
   /// live buffer.
   virtual void begin(const checkpoint::RunPoint& point) = 0;
-  /// Before the optimizer step, after join() and the decision: opens the buffer that the new state goes to.
-  /// Empty: it goes where the old one is.
+  /// Before the optimizer step, after join() and agree_on_update(): opens the buffer that the new state goes
+  /// to. Empty: it goes where the old one is.
   virtual std::span<std::byte> next() = 0;
   /// The new state lies in next(), which is live from now on.
   virtual void moved() = 0;

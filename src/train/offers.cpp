@@ -137,12 +137,12 @@ LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world) {
   return out;
 }
 
-Strikes agree_on(const Strikes& mine, comm::Communicator& world) {
+BadPieces agree_on(const BadPieces& mine, comm::Communicator& world) {
   const json text = mine.none() && mine.reasons.empty()
                         ? json()
                         : json::array({mine.pieces, mine.shared, mine.reasons, mine.refused, mine.network,
                                        mine.refused_code});
-  Strikes out;
+  BadPieces out;
   const auto append = [](auto& to, const json& from) {
     const auto values = from.get<std::decay_t<decltype(to)>>();
     to.insert(to.end(), values.begin(), values.end());

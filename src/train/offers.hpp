@@ -13,8 +13,8 @@
 
 #include "checkpoint/local_file.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/train/ladder.hpp"
 #include "src/train/local_identity.hpp"
+#include "src/train/restore_choice.hpp"
 
 namespace holdfast::train {
 
@@ -57,7 +57,7 @@ struct LocalOffers {
 LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world);
 
 /// What went wrong in a round of a restore; the same on every rank after agree_on().
-struct Strikes {
+struct BadPieces {
   std::vector<std::pair<int, int>> pieces;  ///< offer and piece
   std::vector<std::array<int, 3>> shared;   ///< shared checkpoint, kind and piece
   std::vector<std::string> reasons;         ///< for people
@@ -67,6 +67,6 @@ struct Strikes {
   bool none() const { return pieces.empty() && shared.empty() && refused.empty() && network.empty(); }
 };
 /// Collective: those of all ranks, in their order.
-Strikes agree_on(const Strikes& mine, comm::Communicator& world);
+BadPieces agree_on(const BadPieces& mine, comm::Communicator& world);
 
 }  // namespace holdfast::train

@@ -19,7 +19,7 @@ using checkpoint::Sealed;
 
 constexpr int buffers = 2;
 /// Tags of the exchange.
-enum Tag : std::uint64_t { record, state, verdict };
+enum Tag : std::uint64_t { record, state, answer_tag };
 
 LocalFile open_copy(const PartnerParts& parts) {
   expects(parts.who.keeper >= 0 && parts.who.kept >= 0, "there is somebody to copy to and from");
@@ -85,8 +85,8 @@ void PartnerCopies::copy(int buffer, const Sealed& what) {
   else
     ++counts_.refused;
   // Its own snapshot must stay where it is until the copy is whole on the other side.
-  const comm::PieceOut answer{parts_.who.kept, verdict, {&whole, 1}};
-  const comm::PieceIn answered{parts_.who.keeper, verdict, {&kept, 1}};
+  const comm::PieceOut answer{parts_.who.kept, answer_tag, {&whole, 1}};
+  const comm::PieceIn answered{parts_.who.keeper, answer_tag, {&kept, 1}};
   parts_.exchange->run({&answer, 1}, {&answered, 1}, deadline);
   if (kept == std::byte{1}) {
     ++counts_.copies;
@@ -135,7 +135,7 @@ std::unique_ptr<PartnerCopies> make_partner_copies(
   plan = comm::broadcast_text(world, std::move(plan), 0);
   const int ranks_per_node = setup.place.ranks_per_node;
   const auto keepers =
-      keepers_of(run.mesh, ranks_per_node, units_of_slots(plan, run.mesh.world / ranks_per_node));
+      keepers_of(run.mesh, ranks_per_node, scalable_units_of_slots(plan, run.mesh.world / ranks_per_node));
   if (keepers.empty()) return nullptr;
   return std::make_unique<PartnerCopies>(
       PartnerParts{partners_of(setup.place.rank, keepers), run, setup.place.rank, *folder,

@@ -21,16 +21,18 @@ bool needs_partners(const shard::Mesh& mesh, int ranks_per_node) {
   return false;
 }
 
-std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node, std::span<const int> unit_of_node) {
+std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
+                            std::span<const int> scalable_unit_of_node) {
   expects(ranks_per_node > 0, "nodes have ranks");
   const int nodes = mesh.world / ranks_per_node;
   if (nodes < 2 || mesh.world % ranks_per_node != 0 || !needs_partners(mesh, ranks_per_node)) return {};
-  expects(unit_of_node.empty() || std::ssize(unit_of_node) == nodes, "a unit for every node");
+  expects(scalable_unit_of_node.empty() || std::ssize(scalable_unit_of_node) == nodes,
+          "a scalable unit for every node");
   const auto unit = [&](int node) {
-    return unit_of_node.empty() ? 0 : unit_of_node[static_cast<std::size_t>(node)];
+    return scalable_unit_of_node.empty() ? 0 : scalable_unit_of_node[static_cast<std::size_t>(node)];
   };
-  // With the nodes of a unit beside each other, a step as wide as the largest unit leaves every unit that can
-  // be left: nobody else is as many nodes ahead.
+  // With the nodes of a scalable unit beside each other, a step as wide as the largest one leaves every one
+  // that can be left: nobody else is as many nodes ahead.
   std::vector<int> order(static_cast<std::size_t>(nodes));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return unit(a) < unit(b); });
@@ -47,13 +49,13 @@ std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node, std::sp
   return keepers;
 }
 
-std::vector<int> units_of_slots(std::string_view plan_json, int nodes) {
+std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes) {
   std::vector<std::string> names(static_cast<std::size_t>(nodes));
   try {
     const auto plan = nlohmann::json::parse(plan_json);
     for (const auto& node : plan.at("plan").at("nodes"))
       if (const int slot = node.at("slot"); slot >= 0)
-        names.at(static_cast<std::size_t>(slot)) = node.at("unit").get<std::string>();
+        names.at(static_cast<std::size_t>(slot)) = node.at("scalable_unit").get<std::string>();
   } catch (const std::exception&) {
     return {};
   }

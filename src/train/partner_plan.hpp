@@ -18,16 +18,16 @@ struct Partners {
 /// that replicas share out, or replicas on one node. `ranks_per_node`: of ranks 0, 1, ... each.
 bool needs_partners(const shard::Mesh& mesh, int ranks_per_node);
 
-/// For every rank, who keeps its copy: the rank with the same place on another node, in another unit where
-/// there are such nodes. A permutation without fixed points. Empty where no copies are needed or there is no
-/// other node, or where nodes have different numbers of ranks. `unit_of_node`: the failure domain of each
-/// slot; empty: not known, and the next node it is.
+/// For every rank, who keeps its copy: the rank with the same place on another node, in another scalable unit
+/// where there are such nodes. A permutation without fixed points. Empty where no copies are needed or there
+/// is no other node, or where nodes have different numbers of ranks. `scalable_unit_of_node`: the failure
+/// domain of each slot; empty: not known, and the next node it is.
 std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
-                            std::span<const int> unit_of_node = {});
+                            std::span<const int> scalable_unit_of_node = {});
 
-/// The unit of each of `nodes` slots, as numbers, by the text of the run directory's plan.json; empty where
-/// it does not say it of all of them.
-std::vector<int> units_of_slots(std::string_view plan_json, int nodes);
+/// The scalable unit of each of `nodes` slots, as numbers, by the text of the run directory's plan.json;
+/// empty where it does not say it of all of them.
+std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes);
 
 /// Of one rank; of nobody where `keepers` is empty.
 Partners partners_of(int rank, std::span<const int> keepers);

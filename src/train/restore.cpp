@@ -76,9 +76,9 @@ std::vector<std::vector<PieceSpan>> pieces_of_kinds(const LocalRun& run) {
 }
 
 /// Until the nodes are known, every rank is on one of its own.
-LadderWorld ladder_world(const LocalRun& run, const std::vector<std::vector<PieceSpan>>& pieces,
-                         std::span<const checkpoint::LogicalTensor> tensors) {
-  LadderWorld out;
+RestoreWorld restore_world(const LocalRun& run, const std::vector<std::vector<PieceSpan>>& pieces,
+                           std::span<const checkpoint::LogicalTensor> tensors) {
+  RestoreWorld out;
   for (int rank = 0; rank < run.mesh.world; ++rank) {
     out.node_of.push_back(rank);
     out.kind_of.push_back(kind_of(run, rank));
@@ -103,7 +103,7 @@ class Restore {
         named_(order.resume != "auto" && order.resume != "none"),
         at_path_(named_ && !order.restarted),
         spans_of_kind_(pieces_of_kinds(context.run)),
-        ranks_(ladder_world(context.run, spans_of_kind_, views.held.tensors)),
+        ranks_(restore_world(context.run, spans_of_kind_, views.held.tensors)),
         shared_(dir, facts, order.other_numerics, order.trusted_step < 0 ? INT64_MAX : order.trusted_step + 1,
                 order.durable, context.patience, world) {
     expects(context.run.mesh.world == world.size(), "the run is that of the world");
@@ -114,14 +114,14 @@ class Restore {
   void gather();
   void complete_list();
   SharedLevel::Parts parts_of_writer(int writer) const;
-  std::optional<Decision> next_decision(const Fill& fill);
-  void strike(const Strikes& strikes);
+  std::optional<RestoreChoice> next_choice(const Fill& fill);
+  void rule_out(const BadPieces& bad);
   void refuse(const PointId& point, const std::string& why);
   void say(const std::string& reason);
   bool replicas_agree(const std::vector<std::uint64_t>& digests);
-  std::optional<std::string> why_another(const Decision& decision, const checkpoint::State& held,
+  std::optional<std::string> why_another(const RestoreChoice& choice, const checkpoint::State& held,
                                          const std::vector<std::uint64_t>& digests, const StateDigest& found);
-  checkpoint::RunPoint point_of(const Decision& decision);
+  checkpoint::RunPoint point_of(const RestoreChoice& choice);
   void count(const FillCounts& mine, RestoredFrom& out);
 
   const RunDir& dir_;
@@ -132,14 +132,14 @@ class Restore {
   const bool named_;
   bool at_path_;  ///< the state is that of run.resume, or there is an error
   const std::vector<std::vector<PieceSpan>> spans_of_kind_;
-  LadderWorld ranks_;
+  RestoreWorld ranks_;
   SharedLevel shared_;
   std::optional<NodeFiles> files_;
   std::vector<Offer> offers_;
   /// Of the offers that this rank reads, as they were offered: a buffer may since have been taken for what is
   /// restored.
   std::map<PointId, checkpoint::RunPoint> points_;
-  LadderRules rules_;
+  RestoreRules rules_;
   bool list_ended_ = false;
   std::vector<std::string> said_;
 };
@@ -159,8 +159,8 @@ void Restore::gather() {
         points_.emplace(offer.point, what->point);
 }
 
-/// The ladder sees the newest checkpoint that nothing is known against, and all newer ones; or those that are
-/// newer than one of which nothing is known.
+/// The choice is among the newest checkpoint that nothing is known against, and all newer ones; or those that
+/// are newer than one of which nothing is known.
 void Restore::complete_list() {
   std::set<PointId> offered;
   for (const Offer& offer : offers_) offered.insert(offer.point);
@@ -185,22 +185,22 @@ SharedLevel::Parts Restore::parts_of_writer(int writer) const {
   return out;
 }
 
-std::optional<Decision> Restore::next_decision(const Fill& fill) {
+std::optional<RestoreChoice> Restore::next_choice(const Fill& fill) {
   for (;;) {
     complete_list();
     rules_.network = fill.network();
-    Decision decision = decide(ranks_, offers_, shared_.offers(), rules_);
+    RestoreChoice choice = choose(ranks_, offers_, shared_.offers(), rules_);
     // What lies in memory may be as new as the checkpoint that cannot be read. Nothing older is taken.
     const auto& blocked = shared_.blocked();
-    if (decision.found && (!blocked || decision.point.step >= blocked->step)) {
+    if (choice.found && (!blocked || choice.point.step >= blocked->step)) {
       if (blocked) say(blocked->why.what());
-      return decision;
+      return choice;
     }
     if (blocked) {
       shared_.wait();
       continue;
     }
-    for (const std::string& reason : decision.reasons) say(reason);
+    for (const std::string& reason : choice.reasons) say(reason);
     if (!at_path_ && shared_.newest_known() >= 0) {
       auto why = shared_.notes();
       why.insert(why.end(), said_.begin(), said_.end());
@@ -218,15 +218,15 @@ void Restore::say(const std::string& reason) {
   if (world_.rank() == 0) log::warn("restore: {}", reason);
 }
 
-void Restore::strike(const Strikes& strikes) {
-  if (!strikes.refused.empty()) throw Error(static_cast<Exit>(strikes.refused_code), strikes.refused);
-  for (const std::string& reason : strikes.reasons) say(reason);
-  if (!strikes.network.empty()) say("ranks could not send each other pieces: " + strikes.network);
-  for (const auto& [offer, piece] : strikes.pieces) offers_[index(offer)].bad.insert(piece);
-  for (const auto& [checkpoint, kind, piece] : strikes.shared)
+void Restore::rule_out(const BadPieces& bad) {
+  if (!bad.refused.empty()) throw Error(static_cast<Exit>(bad.refused_code), bad.refused);
+  for (const std::string& reason : bad.reasons) say(reason);
+  if (!bad.network.empty()) say("ranks could not send each other pieces: " + bad.network);
+  for (const auto& [offer, piece] : bad.pieces) offers_[index(offer)].bad.insert(piece);
+  for (const auto& [checkpoint, kind, piece] : bad.shared)
     shared_.offers()[index(checkpoint)].bad.insert({kind, piece});
-  if (!strikes.shared.empty() && at_path_)
-    throw cannot_resume(order_.resume, strikes.reasons.empty() ? "it is damaged" : strikes.reasons.front());
+  if (!bad.shared.empty() && at_path_)
+    throw cannot_resume(order_.resume, bad.reasons.empty() ? "it is damaged" : bad.reasons.front());
 }
 
 void Restore::refuse(const PointId& point, const std::string& why) {
@@ -247,7 +247,7 @@ bool Restore::replicas_agree(const std::vector<std::uint64_t>& digests) {
 }
 
 /// Collective: every piece was sound; is the whole the state that was saved?
-std::optional<std::string> Restore::why_another(const Decision& decision, const checkpoint::State& held,
+std::optional<std::string> Restore::why_another(const RestoreChoice& choice, const checkpoint::State& held,
                                                 const std::vector<std::uint64_t>& digests,
                                                 const StateDigest& found) {
   // One rank of each kind brings what it holds: over the kinds, every element once.
@@ -261,9 +261,9 @@ std::optional<std::string> Restore::why_another(const Decision& decision, const 
   if (sum != found.tensors)
     failure = Failure{1, world_.rank(),
                       fmt::format("what the ranks own of step {} (digest {}) is not what they hold",
-                                  decision.point.step, found.text())};
+                                  choice.point.step, found.text())};
   try {
-    if (const auto shared = decision.shared(); shared && !failure) {
+    if (const auto shared = choice.shared(); shared && !failure) {
       const checkpoint::Manifest& manifest = shared_.manifest(*shared);
       if (found.tensors != manifest.digests)
         failure = Failure{1, world_.rank(),
@@ -282,20 +282,20 @@ std::optional<std::string> Restore::why_another(const Decision& decision, const 
 }
 
 /// Collective.
-checkpoint::RunPoint Restore::point_of(const Decision& decision) {
+checkpoint::RunPoint Restore::point_of(const RestoreChoice& choice) {
   std::string text;
   int root = 0;
-  if (const auto shared = decision.shared()) {
+  if (const auto shared = choice.shared()) {
     together(world_, world_.rank() == root, [&] {
       text = checkpoint::to_text(checkpoint::Sealed{shared_.manifest(*shared).point, {}});
     });
   } else {
-    const auto offer = std::find_if(offers_.begin(), offers_.end(),
-                                    [&](const Offer& o) { return o.point == decision.point; });
+    const auto offer =
+        std::find_if(offers_.begin(), offers_.end(), [&](const Offer& o) { return o.point == choice.point; });
     expects(offer != offers_.end(), "the point was offered");
     root = offer->reader;
     together(world_, world_.rank() == root, [&] {
-      const auto known = points_.find(decision.point);
+      const auto known = points_.find(choice.point);
       if (known == points_.end())
         throw Error(Exit::runtime, "a local file changed while the run was restored");
       text = checkpoint::to_text(checkpoint::Sealed{known->second, {}});
@@ -330,36 +330,36 @@ RestoredFrom Restore::run() {
              context_.limit},
             world_);
   bool shares = true;
-  std::optional<Decision> decision;
+  std::optional<RestoreChoice> choice;
   for (;;) {  // each time around, something less is left to choose from
-    decision = next_decision(fill);
-    if (!decision) break;
-    const Strikes strikes = fill.round(*decision, offers_);
-    if (!strikes.none()) {
-      strike(strikes);
+    choice = next_choice(fill);
+    if (!choice) break;
+    const BadPieces bad = fill.round(*choice, offers_);
+    if (!bad.none()) {
+      rule_out(bad);
       continue;
     }
     const auto digests = fill.digests();
     if (!replicas_agree(digests)) {
-      const std::string why = fmt::format("replicas got different states of step {}", decision->point.step);
-      if (!std::exchange(shares, false)) refuse(decision->point, why);
+      const std::string why = fmt::format("replicas got different states of step {}", choice->point.step);
+      if (!std::exchange(shares, false)) refuse(choice->point, why);
       say(why);
       fill.stop_sharing();
       continue;
     }
     const StateDigest found = digest_state(parts_in(fill.held(), views_.owned.pieces), world_);
-    if (const auto why = why_another(*decision, fill.held(), digests, found)) {
-      refuse(decision->point, *why);
+    if (const auto why = why_another(*choice, fill.held(), digests, found)) {
+      refuse(choice->point, *why);
       continue;
     }
     out.fresh = false;
     out.digest = found.text();
     break;
   }
-  if (decision) {
-    for (const std::string& reason : decision->reasons) say(reason);
-    out.point = point_of(*decision);
-    out.level = name_of(decision->slowest());
+  if (choice) {
+    for (const std::string& reason : choice->reasons) say(reason);
+    out.point = point_of(*choice);
+    out.level = name_of(choice->slowest());
     count(fill.counts(), out);
     fill.finish(out.point);
     out.network = fill.network_text();

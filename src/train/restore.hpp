@@ -1,7 +1,7 @@
 #pragma once
 // Where the run goes on: the newest point whose state is somewhere in full, and turns out to be the state
-// that was saved. See ladder.hpp for the order in which places are asked; what is damaged is named, and had
-// from the next.
+// that was saved. See restore_choice.hpp for the order in which places are asked; what is damaged is named,
+// and had from the next.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -16,9 +16,9 @@
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/comm/peer_exchange.hpp"
-#include "src/train/ladder.hpp"
 #include "src/train/local_identity.hpp"
 #include "src/train/local_level.hpp"
+#include "src/train/restore_choice.hpp"
 #include "src/train/state_views.hpp"
 
 namespace holdfast::train {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "src/train/ladder.hpp"
 #include "src/train/local_level.hpp"
+#include "src/train/restore_choice.hpp"
 #include "src/train/state_views.hpp"
 
 namespace holdfast::train {

@@ -39,15 +39,15 @@ Fill::Fill(FillParts parts, comm::Communicator& world)
         if (span.count > 0) owners_[index(held.piece(span))].push_back({rank, span});
 }
 
-Strikes Fill::round(const Decision& decision, std::span<const Offer> offers) {
-  begin(decision, offers);
-  Strikes mine;
-  take_from_node(decision, offers, mine);
-  take_from_shared(decision, mine);
-  Strikes all = agree_on(mine, world_);
+BadPieces Fill::round(const RestoreChoice& choice, std::span<const Offer> offers) {
+  begin(choice, offers);
+  BadPieces mine;
+  take_from_node(choice, offers, mine);
+  take_from_shared(choice, mine);
+  BadPieces all = agree_on(mine, world_);
   if (!all.none()) return all;
   mine = {};
-  exchange(decision, offers, mine);
+  exchange(choice, offers, mine);
   return agree_on(mine, world_);
 }
 
@@ -56,15 +56,15 @@ void Fill::stop_sharing() {
   start_over();
 }
 
-void Fill::begin(const Decision& decision, std::span<const Offer> offers) {
+void Fill::begin(const RestoreChoice& choice, std::span<const Offer> offers) {
   sealed_.resize(offers.size());
-  if (point_ != decision.point) {
-    point_ = decision.point;
+  if (point_ != choice.point) {
+    point_ = choice.point;
     std::optional<int> has_it;
     for (int i = 0; i < std::ssize(pieces_) && !has_it; ++i)
-      if (const Source& source = decision.source(rank_, i); source.level == Level::local)
+      if (const Source& source = choice.source(rank_, i); source.level == Level::local)
         has_it = offers[index(source.offer)].buffer;
-    buffer_.begin(decision.point, has_it);
+    buffer_.begin(choice.point, has_it);
     pieces_.assign(pieces_.size(), {});
     delivered_.reset();
   }
@@ -72,22 +72,22 @@ void Fill::begin(const Decision& decision, std::span<const Offer> offers) {
   for (int i = 0; i < std::ssize(pieces_); ++i) {
     bool all = network_ && sharing_ && same > 1;
     for (int rank = 0; rank < world_.size() && all; ++rank)
-      if (parts_.ranks.kind_of[index(rank)] == kind()) all = decision.source(rank, i).level == Level::shared;
+      if (parts_.ranks.kind_of[index(rank)] == kind()) all = choice.source(rank, i).level == Level::shared;
     Piece& piece = pieces_[index(i)];
     if (piece.shared_read != all && piece.loaded) piece = {};
     piece.shared_read = all;
   }
 }
 
-void Fill::check(int piece, const Source& source, std::uint64_t expected, Strikes& strikes) {
+void Fill::check(int piece, const Source& source, std::uint64_t expected, BadPieces& bad) {
   Piece& p = pieces_[index(piece)];
   if (buffer_.digest(piece) == expected) {
     p.done = source, p.digest = expected;
     return;
   }
-  strikes.pieces.emplace_back(source.offer, piece);
-  strikes.reasons.push_back(fmt::format("rank {}'s piece {} of step {} is damaged at the level {}", rank_,
-                                        piece, point_->step, name_of(source.level)));
+  bad.pieces.emplace_back(source.offer, piece);
+  bad.reasons.push_back(fmt::format("rank {}'s piece {} of step {} is damaged at the level {}", rank_, piece,
+                                    point_->step, name_of(source.level)));
 }
 
 const checkpoint::Sealed* Fill::sealed(int offer, std::span<const Offer> offers) {
@@ -97,16 +97,16 @@ const checkpoint::Sealed* Fill::sealed(int offer, std::span<const Offer> offers)
   return known ? &*known : nullptr;
 }
 
-void Fill::take_from_node(const Decision& decision, std::span<const Offer> offers, Strikes& strikes) {
+void Fill::take_from_node(const RestoreChoice& choice, std::span<const Offer> offers, BadPieces& bad) {
   std::map<int, checkpoint::State> views;  // by offer
   for (int i = 0; i < std::ssize(pieces_); ++i) {
-    const Source& source = decision.source(rank_, i);
+    const Source& source = choice.source(rank_, i);
     if (source.level == Level::shared || pieces_[index(i)].done == source) continue;
     const Offer& offer = offers[index(source.offer)];
     if (!same_node(offer.reader, rank_)) continue;
     const checkpoint::Sealed* what = sealed(source.offer, offers);
     if (what == nullptr) {
-      strikes.pieces.emplace_back(source.offer, i);
+      bad.pieces.emplace_back(source.offer, i);
       continue;
     }
     if (source.level != Level::local || buffer_.in_place() != offer.buffer) {
@@ -115,16 +115,16 @@ void Fill::take_from_node(const Decision& decision, std::span<const Offer> offer
       buffer_.replace(i);
       std::ranges::copy(bytes_of_piece(views.at(source.offer), i), buffer_.bytes(i).begin());
     }
-    check(i, source, what->digests[index(i)], strikes);
+    check(i, source, what->digests[index(i)], bad);
   }
 }
 
-void Fill::take_from_shared(const Decision& decision, Strikes& strikes) {
+void Fill::take_from_shared(const RestoreChoice& choice, BadPieces& bad) {
   checkpoint::State into{buffer_.held().tensors, {}};
   std::vector<int> piece_of;  // of each piece of `into`
   int checkpoint = -1;
   for (int i = 0; i < std::ssize(pieces_); ++i) {
-    const Source& source = decision.source(rank_, i);
+    const Source& source = choice.source(rank_, i);
     if (source.level != Level::shared || pieces_[index(i)].loaded == source) continue;
     checkpoint = source.offer;
     buffer_.replace(i);
@@ -142,22 +142,22 @@ void Fill::take_from_shared(const Decision& decision, Strikes& strikes) {
     pieces_[index(i)].loaded = source;
   }
   if (checkpoint < 0) return;
-  std::set<int> bad;
+  std::set<int> damaged;
   try {
     const checkpoint::Salvaged salvaged = parts_.shared.load(checkpoint, into);
     read_ += salvaged.bytes_read;
     for (std::size_t k = 0; k < piece_of.size(); ++k)
-      if (!salvaged.whole[k]) bad.insert(piece_of[k]);
+      if (!salvaged.whole[k]) damaged.insert(piece_of[k]);
     const std::string where = parts_.shared.path(checkpoint).filename().string();
-    for (const std::string& problem : salvaged.problems) strikes.reasons.push_back(where + ", " + problem);
+    for (const std::string& problem : salvaged.problems) bad.reasons.push_back(where + ", " + problem);
   } catch (const checkpoint::Damaged& error) {
-    bad.insert(piece_of.begin(), piece_of.end());
-    strikes.reasons.emplace_back(error.what());
+    damaged.insert(piece_of.begin(), piece_of.end());
+    bad.reasons.emplace_back(error.what());
   } catch (const Error& error) {
-    strikes.refused = error.what(), strikes.refused_code = static_cast<int>(error.exit());
+    bad.refused = error.what(), bad.refused_code = static_cast<int>(error.exit());
   }
-  for (const int i : bad) {
-    strikes.shared.push_back({checkpoint, kind(), i});
+  for (const int i : damaged) {
+    bad.shared.push_back({checkpoint, kind(), i});
     pieces_[index(i)].loaded.reset();
   }
   for (int i = 0; i < std::ssize(pieces_); ++i)
@@ -165,10 +165,10 @@ void Fill::take_from_shared(const Decision& decision, Strikes& strikes) {
       pieces_[index(i)].done = pieces_[index(i)].loaded;
 }
 
-std::vector<Fill::Transfer> Fill::transfers_to(int rank, const Decision& decision,
+std::vector<Fill::Transfer> Fill::transfers_to(int rank, const RestoreChoice& choice,
                                                std::span<const Offer> offers) const {
   std::vector<Transfer> out;
-  if (decision.all_own(rank)) return out;
+  if (choice.all_own(rank)) return out;
   std::map<int, std::uint64_t> next_tag;  // by sender
   std::set<int> announced;                // offers
   const auto add = [&](Transfer transfer) {
@@ -178,7 +178,7 @@ std::vector<Fill::Transfer> Fill::transfers_to(int rank, const Decision& decisio
   const int kind_of_rank = parts_.ranks.kind_of[index(rank)];
   const auto count = static_cast<int>(parts_.ranks.piece_bytes[index(kind_of_rank)].size());
   for (int i = 0; i < count; ++i) {
-    const Source& source = decision.source(rank, i);
+    const Source& source = choice.source(rank, i);
     const bool as_before = delivered_ && delivered_->source(rank, i) == source;
     if (source.level == Level::shared) {
       if (kind_of_rank != kind() || !pieces_[index(i)].shared_read) continue;
@@ -195,12 +195,12 @@ std::vector<Fill::Transfer> Fill::transfers_to(int rank, const Decision& decisio
   return out;
 }
 
-std::vector<comm::PieceOut> Fill::outgoing(const Decision& decision, std::span<const Offer> offers) {
+std::vector<comm::PieceOut> Fill::outgoing(const RestoreChoice& choice, std::span<const Offer> offers) {
   std::vector<comm::PieceOut> out;
   std::map<int, checkpoint::State> views;  // by offer
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (rank == rank_) continue;
-    for (const Transfer& t : transfers_to(rank, decision, offers)) {
+    for (const Transfer& t : transfers_to(rank, choice, offers)) {
       if (t.from != rank_) continue;
       if (t.offer < 0) {
         out.push_back({rank, t.tag, part_bytes(t.piece, t.part)});
@@ -209,7 +209,7 @@ std::vector<comm::PieceOut> Fill::outgoing(const Decision& decision, std::span<c
       const Offer& offer = offers[index(t.offer)];
       if (t.piece < 0) {
         auto& known = sealed_[index(t.offer)];
-        // What is gone since it was offered is sent as what it cannot be: the receiver strikes it off.
+        // What is gone since it was offered is sent as what it cannot be: the receiver finds it bad.
         if (sealed(t.offer, offers) == nullptr)
           known =
               checkpoint::Sealed{{},
@@ -226,7 +226,7 @@ std::vector<comm::PieceOut> Fill::outgoing(const Decision& decision, std::span<c
   return out;
 }
 
-bool Fill::open(Strikes& strikes) {
+bool Fill::open(BadPieces& bad) {
   if (exchange_) return true;
   std::optional<Failure> failure;
   constexpr std::uint64_t failed = 1, refused = 2;
@@ -241,18 +241,18 @@ bool Fill::open(Strikes& strikes) {
   exchange_.reset();
   network_ = false;
   if (worst->severity == refused)
-    strikes.refused = worst->text, strikes.refused_code = static_cast<int>(Exit::usage);
+    bad.refused = worst->text, bad.refused_code = static_cast<int>(Exit::usage);
   else
-    strikes.network = worst->text;
+    bad.network = worst->text;
   return false;
 }
 
-void Fill::exchange(const Decision& decision, std::span<const Offer> offers, Strikes& strikes) {
-  const std::vector<Transfer> arriving = transfers_to(rank_, decision, offers);
-  const std::vector<comm::PieceOut> out = outgoing(decision, offers);
+void Fill::exchange(const RestoreChoice& choice, std::span<const Offer> offers, BadPieces& bad) {
+  const std::vector<Transfer> arriving = transfers_to(rank_, choice, offers);
+  const std::vector<comm::PieceOut> out = outgoing(choice, offers);
   std::uint64_t needed[] = {arriving.empty() && out.empty() ? 0U : 1U};
   world_.all_reduce(needed, comm::Scalar::max);
-  if (needed[0] == 0 || !open(strikes)) return;
+  if (needed[0] == 0 || !open(bad)) return;
 
   std::map<int, std::vector<std::uint64_t>> digests;  // by offer
   std::vector<comm::PieceIn> in;
@@ -278,20 +278,20 @@ void Fill::exchange(const Decision& decision, std::span<const Offer> offers, Str
   if (const auto worst = worst_failure(world_, failure)) {
     exchange_.reset();
     network_ = false;
-    strikes.network = worst->text;
+    bad.network = worst->text;
     return;
   }
-  delivered_ = decision;
+  delivered_ = choice;
   for (Piece& piece : pieces_) piece.delivered = piece.shared_read;
   for (const Transfer& t : arriving) {
     if (t.piece < 0) continue;
-    const Source& source = decision.source(rank_, t.piece);
+    const Source& source = choice.source(rank_, t.piece);
     if (t.offer < 0) {
       pieces_[index(t.piece)].done = source;
     } else if (seal_of(digests[t.offer]) != offers[index(t.offer)].seal) {
-      strikes.pieces.emplace_back(t.offer, t.piece);
+      bad.pieces.emplace_back(t.offer, t.piece);
     } else {
-      check(t.piece, source, digests[t.offer][index(t.piece)], strikes);
+      check(t.piece, source, digests[t.offer][index(t.piece)], bad);
     }
   }
 }

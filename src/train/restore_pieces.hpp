@@ -1,7 +1,7 @@
 #pragma once
-// Filling a rank's state as the ladder decided: a round at a time, until nothing that was used turned out to
-// be bad. Every piece of a local file is checked against the digest that it was sealed with, where it
-// arrives.
+// Filling a rank's state as was chosen (restore_choice.hpp): a round at a time, until nothing that was used
+// turned out to be bad. Every piece of a local file is checked against the digest that it was sealed with,
+// where it arrives.
 //
 // Ranks that hold the same share the reading of a checkpoint: each reads what it owns and gets the rest from
 // the others.
@@ -28,7 +28,7 @@ struct FillCounts {
 };
 
 struct FillParts {
-  const LadderWorld& ranks;
+  const RestoreWorld& ranks;
   const StateViews& views;
   SharedLevel& shared;
   NodeFiles* files = nullptr;   ///< null: no offers
@@ -42,8 +42,8 @@ class Fill {
  public:
   Fill(FillParts parts, comm::Communicator& world);
 
-  /// Collective: what is bad of what was used, anywhere. Nothing bad: the state of `decision.point` is whole.
-  Strikes round(const Decision& decision, std::span<const Offer> offers);
+  /// Collective: what is bad of what was used, anywhere. Nothing bad: the state of `choice.point` is whole.
+  BadPieces round(const RestoreChoice& choice, std::span<const Offer> offers);
   /// Ranks can send each other pieces.
   bool network() const { return network_; }
   /// From now on each rank reads all that it needs.
@@ -68,15 +68,16 @@ class Fill {
     int offer = -1;  ///< -1: a part of a piece that was read from the shared level
     checkpoint::PieceSpan part = {};
   };
-  void begin(const Decision& decision, std::span<const Offer> offers);
-  void take_from_node(const Decision& decision, std::span<const Offer> offers, Strikes& strikes);
-  void take_from_shared(const Decision& decision, Strikes& strikes);
+  void begin(const RestoreChoice& choice, std::span<const Offer> offers);
+  void take_from_node(const RestoreChoice& choice, std::span<const Offer> offers, BadPieces& bad);
+  void take_from_shared(const RestoreChoice& choice, BadPieces& bad);
   /// Collective.
-  void exchange(const Decision& decision, std::span<const Offer> offers, Strikes& strikes);
-  bool open(Strikes& strikes);
-  std::vector<Transfer> transfers_to(int rank, const Decision& decision, std::span<const Offer> offers) const;
-  std::vector<comm::PieceOut> outgoing(const Decision& decision, std::span<const Offer> offers);
-  void check(int piece, const Source& source, std::uint64_t expected, Strikes& strikes);
+  void exchange(const RestoreChoice& choice, std::span<const Offer> offers, BadPieces& bad);
+  bool open(BadPieces& bad);
+  std::vector<Transfer> transfers_to(int rank, const RestoreChoice& choice,
+                                     std::span<const Offer> offers) const;
+  std::vector<comm::PieceOut> outgoing(const RestoreChoice& choice, std::span<const Offer> offers);
+  void check(int piece, const Source& source, std::uint64_t expected, BadPieces& bad);
   const checkpoint::Sealed* sealed(int offer, std::span<const Offer> offers);
   std::span<std::byte> part_bytes(int piece, const checkpoint::PieceSpan& part) const;
   bool same_node(int a, int b) const;
@@ -102,11 +103,11 @@ class Fill {
     std::optional<Source> loaded;  ///< from the shared level: this rank's part of it, or all
     std::optional<Source> done;    ///< it is whole, and checked as far as that can be done here
     std::optional<std::uint64_t> digest;
-    bool shared_read = false;  ///< by the decision: the ranks of the kind read a part each
+    bool shared_read = false;  ///< by the choice: the ranks of the kind read a part each
     bool delivered = false;    ///< and have sent each other these parts
   };
   std::vector<Piece> pieces_;
-  std::optional<Decision> delivered_;                      ///< by which pieces were last exchanged
+  std::optional<RestoreChoice> delivered_;                 ///< by which pieces were last exchanged
   std::vector<std::optional<checkpoint::Sealed>> sealed_;  ///< by offer, when it was looked up
   std::int64_t read_ = 0, received_ = 0;
   double seconds_exchanging_ = 0;

@@ -46,7 +46,7 @@ void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expect
               expected.data_identity);
 }
 
-/// What the other ranks need to know of a checkpoint to decide.
+/// What the other ranks need to know of a checkpoint to choose.
 struct Announced {
   std::string path;  ///< "": there is none
   PointId point;

@@ -15,7 +15,7 @@
 #include "src/base/error.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/train/ladder.hpp"
+#include "src/train/restore_choice.hpp"
 
 namespace holdfast::train {
 

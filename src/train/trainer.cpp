@@ -71,8 +71,8 @@ double resident_mib() {
   return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-constexpr std::size_t most_records = 64 << 20;  // bytes that wait: some 150,000 steps
-constexpr Millis records_patience{10000};       // before a checkpoint, and at the end
+constexpr std::size_t max_records = 64 << 20;  // bytes that wait: some 150,000 steps
+constexpr Millis records_patience{10000};      // before a checkpoint, and at the end
 
 Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow& window,
                          const StateViews& views, const checkpoint::Facts& facts,
@@ -127,7 +127,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       silent_(setup, engine_, world),
       injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
                                            : std::nullopt),
-      records_(most_records, records_patience),
+      records_(max_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
              saver_parts(setup, device, engine_.window(), views_, facts_, generation_, injector_, records_),
              device, world, link),
@@ -277,21 +277,21 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   double waited = engine_.waited_for_seal();  // for other ranks
   check_silently();
   if (policy_) orders = orders_of_this_step();
-  const optim::StepDecision decision = engine_.decide(sums, point_.step, orders);
+  const optim::StepUpdate update = engine_.agree_on_update(sums, point_.step, orders);
   const double saving = saver_.join();
   waited += saving;
   const double loss = sums.mean_loss();
-  const optim::Verdict verdict =
-      decision.update ? optim::verdict(guard_, setup_.config.guard, loss, decision.gradient_norm)
-                      : optim::Verdict{};
-  if (decision.update) guard_ = optim::after(guard_, verdict, loss, decision.gradient_norm);
-  if (!verdict.text.empty() && world_.rank() == 0) log::warn("step {}: {}", point_.step + 1, verdict.text);
-  using Action = optim::Verdict::Action;
-  switch (verdict.action) {
+  const optim::GuardFinding finding =
+      update.update ? optim::assess(guard_, setup_.config.guard, loss, update.gradient_norm)
+                    : optim::GuardFinding{};
+  if (update.update) guard_ = optim::after(guard_, finding, loss, update.gradient_norm);
+  if (!finding.text.empty() && world_.rank() == 0) log::warn("step {}: {}", point_.step + 1, finding.text);
+  using Action = optim::GuardFinding::Action;
+  switch (finding.action) {
     case Action::stop:
       saver_.wait_durable();  // what was begun is what the next run begins with
       throw Error(Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
-                  verdict.text + "; the same step would do so again",
+                  finding.text + "; the same step would do so again",
                   "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
     case Action::skip:
       point_.samples += samples;
@@ -308,7 +308,7 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   }
   if (injector_) injector_->before_update();
   progress(control::Phase::optimizer);
-  engine_.update(decision);
+  engine_.update(update);
   point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
 
   const double seconds = seconds_since(start);
@@ -318,8 +318,8 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   const std::uint64_t allocations = counted.so_far();
   trace_.end(point_.step);
   keep(local && point_.step % local->every() == 0, orders);
-  StepMetrics metrics{point_.step, loss,          decision.gradient_norm,
-                      decision.lr, point_.tokens, static_cast<double>(tokens) / seconds,
+  StepMetrics metrics{point_.step, loss,          update.gradient_norm,
+                      update.lr,   point_.tokens, static_cast<double>(tokens) / seconds,
                       seconds,     allocations,   sent_by_step,
                       waited};
   if (orders.save && policy_) metrics.saving = policy_->in_metrics(saver_.totals());

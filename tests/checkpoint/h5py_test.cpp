@@ -130,8 +130,8 @@ TEST(H5py, seesTheModelAloneInAnIndexOfTooManyPieces) {
                  whole.as_floats(t));
   const Finished seen = python("h5py_values.py", {expected.list().string()});
   EXPECT_EQ(seen.status, 0) << seen.out << seen.err;
-  EXPECT_TRUE(is_indexed(whole.tensors.back(), most_indexed_pieces));
-  EXPECT_FALSE(is_indexed(whole.tensors.back(), most_indexed_pieces + 1));
+  EXPECT_TRUE(is_indexed(whole.tensors.back(), max_indexed_pieces));
+  EXPECT_FALSE(is_indexed(whole.tensors.back(), max_indexed_pieces + 1));
 }
 
 TEST(H5py, theComparisonNoticesAWrongValue) {

@@ -45,7 +45,7 @@ TEST(Files, ClustersLoad) {
     EXPECT_FALSE(facts.control_interface.empty());
   }
   const auto n = load_cluster("nabuchodonosor");
-  EXPECT_EQ(n.units.size(), 4u);
+  EXPECT_EQ(n.scalable_units.size(), 4u);
   EXPECT_EQ(n.gpus[5].nic, "mlx5_9");
   EXPECT_EQ(n.gpus[5].rail, 5);
   EXPECT_EQ(n.storage_write_bytes_s, 1.95e12);

@@ -58,7 +58,7 @@ class EndlessLine final : public ByteStream {
   }
 
  private:
-  std::size_t left_ = Lines::most_bytes + (10 << 20);
+  std::size_t left_ = Lines::max_bytes + (10 << 20);
 };
 
 TEST(LongLines, are_skipped_without_being_held) {

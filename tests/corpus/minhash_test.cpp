@@ -29,7 +29,7 @@ TEST(Signature, IsTheSameWhateverTheVectors) {
   Dice dice(1);
   // plain twice where there is nothing wider: still a test that parts of a set add up.
   const std::vector<Lanes> all = {Lanes::plain, widest_lanes()};
-  for (std::size_t length = 8; length <= most_hashes; length += length < 160 ? 8 : 288)
+  for (std::size_t length = 8; length <= max_hashes; length += length < 160 ? 8 : 288)
     for (const std::size_t count : {0, 1, 5, 300}) {
       std::vector<std::uint32_t> elements(count);
       for (auto& element : elements) element = static_cast<std::uint32_t>(dice.next());

@@ -26,7 +26,7 @@ TEST(Pieces, long_lines_are_cut_and_nothing_is_lost) {
   for (const std::string& text : {words, std::string(200'000, 'x'), letters}) {
     std::string joined;
     for (const std::string& piece : pieces_of(text)) {
-      EXPECT_LE(piece.size(), Pieces::most_bytes);
+      EXPECT_LE(piece.size(), Pieces::max_bytes);
       EXPECT_NE(static_cast<unsigned char>(piece.front()) & 0xC0, 0x80);
       joined += piece;
     }

@@ -220,7 +220,7 @@ TEST_F(GpuTraining, WithoutSnapshotsAndSavesNoStateIsPinnedOnTheHost) {
 TEST_F(GpuTraining, RollsBackAsOneRankDoes) {
   const Sets jumpy = {"train.steps=10",         "optim.schedule=constant", "optim.warmup_steps=0",
                       "optim.lr=2e-2",          "checkpoint.every=4",      "guard.window=4",
-                      "guard.norm_factor=1.12", "guard.most_skips=50",     "guard.on_spike=rollback"};
+                      "guard.norm_factor=1.12", "guard.max_skips=50",      "guard.on_spike=rollback"};
   const Finished alone = start("one", {1, jumpy, {}});
   ASSERT_EQ(alone.status, 0) << alone.err;
   EXPECT_THAT(alone.err, HasSubstr("rolled back to step 4"));

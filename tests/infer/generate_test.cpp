@@ -29,7 +29,7 @@ class Generate : public ::testing::Test {
 TEST_F(Generate, WritesTheSameWhateverTheBatch) {
   for (const double temperature : {0.0, 1.0}) {
     Settings settings;
-    settings.sampling.temperature = temperature, settings.most_tokens = 12, settings.ends = {7};
+    settings.sampling.temperature = temperature, settings.max_tokens = 12, settings.ends = {7};
     const auto one = write(1, settings);
     for (const int batch : {2, 3, 8}) EXPECT_EQ(tokens_of(write(batch, settings)), tokens_of(one)) << batch;
     for (const Answer& answer : one) {
@@ -47,7 +47,7 @@ TEST_F(Generate, WritesTheSameWhateverTheBatch) {
 
 TEST_F(Generate, EndsWhereNoPositionIsLeft) {
   Settings settings;
-  settings.most_tokens = 100;
+  settings.max_tokens = 100;
   const auto answers = write(3, settings, {}, 16);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     EXPECT_EQ(answers[i].stop, Stop::full);
@@ -57,7 +57,7 @@ TEST_F(Generate, EndsWhereNoPositionIsLeft) {
 
 TEST_F(Generate, TellsWhileItWritesAndStopsWhenAsked) {
   Settings settings;
-  settings.most_tokens = 6;
+  settings.max_tokens = 6;
   std::vector<Tokens> heard(prompts.size());
   std::vector<std::size_t> done;
   Listener listener;

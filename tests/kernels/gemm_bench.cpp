@@ -28,7 +28,7 @@ double peak(Bf16Path path, int threads) { return testing::peak(path, threads) * 
 
 struct Layer {
   const char* name;
-  std::int64_t in, out, most_tokens;  ///< more tokens take several products
+  std::int64_t in, out, max_tokens;  ///< more tokens take several products
 };
 constexpr Layer layers[] = {{"qkv", 768, 2304, 1 << 20},
                             {"attention out", 768, 768, 1 << 20},
@@ -63,7 +63,7 @@ void run(std::int64_t tokens, const Memory& memory) {
   const auto one = kernels::make_cpu_kernels(1), two = kernels::make_cpu_kernels(2);
   tensor::InlineStream stream;
   for (const Layer& layer : layers) {
-    const std::int64_t t = std::min(tokens, layer.most_tokens);
+    const std::int64_t t = std::min(tokens, layer.max_tokens);
     const auto x = tensor::dense(static_cast<const Bf16*>(memory.x), t, layer.in);
     const auto w = tensor::dense(static_cast<const Bf16*>(memory.w), layer.out, layer.in);
     const auto dy = tensor::dense(static_cast<const Bf16*>(memory.dy), t, layer.out);

@@ -19,7 +19,7 @@ Policy policy_with(int forward, int backward, int limit = 0, std::vector<bool> k
 }
 
 struct Replay {
-  int gathers = 0, most_waiting = 0, most_ahead = 0;
+  int gathers = 0, max_waiting = 0, max_ahead = 0;
   std::map<int, int> of_unit;
 };
 
@@ -44,10 +44,10 @@ Replay replay(const Schedule& schedule, const GatherBuffers& buffers) {
       in_buffer[static_cast<std::size_t>(g.buffer)] = g.unit;
       ++out.gathers, ++out.of_unit[g.unit];
       if (g.use > now) waiting.push_back(g.use);
-      out.most_ahead = std::max(out.most_ahead, g.use - now);
+      out.max_ahead = std::max(out.max_ahead, g.use - now);
     }
     std::erase(waiting, now);
-    out.most_waiting = std::max(out.most_waiting, static_cast<int>(waiting.size()));
+    out.max_waiting = std::max(out.max_waiting, static_cast<int>(waiting.size()));
     if (now < 0) continue;
     const Use& use = schedule.uses[static_cast<std::size_t>(now)];
     EXPECT_EQ(in_buffer[static_cast<std::size_t>(use.buffer)], use.unit) << "use " << now;
@@ -84,8 +84,8 @@ TEST(Schedule, EveryUseFindsItsUnitWhateverThePolicy) {
                 const Replay seen =
                     replay(layers, tied, 3, policy_with(forward, backward, limit, kept, across));
                 const int depth = std::max(forward, backward);
-                EXPECT_LE(seen.most_ahead, std::max(depth, 1));
-                EXPECT_LE(seen.most_waiting, limit > 0 ? std::min(limit, depth) : depth);
+                EXPECT_LE(seen.max_ahead, std::max(depth, 1));
+                EXPECT_LE(seen.max_waiting, limit > 0 ? std::min(limit, depth) : depth);
                 EXPECT_EQ(seen.of_unit.at(0), 1) << "the embedding has a buffer of its own";
                 EXPECT_EQ(seen.of_unit.at(layers + 1), 1);
               }
@@ -140,9 +140,9 @@ TEST(Schedule, OneKeptBlockAmongOthers) {
 }
 
 TEST(Schedule, TheLimitCountsUnitsGatheredButNotYetUsed) {
-  EXPECT_EQ(replay(8, false, 1, policy_with(3, 3)).most_waiting, 3);
-  EXPECT_EQ(replay(8, false, 1, policy_with(3, 3, 2)).most_waiting, 2);
-  EXPECT_EQ(replay(8, false, 1, policy_with(3, 3, 1)).most_waiting, 1);
+  EXPECT_EQ(replay(8, false, 1, policy_with(3, 3)).max_waiting, 3);
+  EXPECT_EQ(replay(8, false, 1, policy_with(3, 3, 2)).max_waiting, 2);
+  EXPECT_EQ(replay(8, false, 1, policy_with(3, 3, 1)).max_waiting, 1);
   EXPECT_EQ(gather_buffers_of(8, policy_with(3, 3, 1)).ring, 2);
   EXPECT_EQ(gather_buffers_of(8, policy_with(3, 1)).ring, 4);
   EXPECT_EQ(gather_buffers_of(2, policy_with(16, 16)).ring, 2) << "never more buffers than blocks";

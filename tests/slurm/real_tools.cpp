@@ -210,7 +210,7 @@ TEST_F(Owner, asks_about_the_site) {
   ASSERT_THAT(site.nodes, SizeIs(4));
   EXPECT_EQ(site.nodes.front().threads_per_core, 2);
   EXPECT_EQ(site.nodes.front().gpus, 8);
-  EXPECT_THAT(site.units, SizeIs(2));
+  EXPECT_THAT(site.scalable_units, SizeIs(2));
   EXPECT_THAT(site.mpi, Not(IsEmpty()));
   EXPECT_EQ(site.setting("ClusterName"), "minipod");
 }

@@ -64,7 +64,7 @@ struct Rank {
   std::vector<long> sealed;
 };
 
-/// Each rank does its parts of a step in order; between ranks any order, but for the decision of the next
+/// Each rank does its parts of a step in order; between ranks any order, but for agreeing on the next
 /// step, which waits for all. Looked at after every part.
 TEST(BufferRotation, ACommonStepAlwaysExistsAndIsAtMostOneSnapshotOld) {
   std::mt19937 random(3);

@@ -16,7 +16,7 @@ class GuardTest : public TrainingFixture {
   static Sets jumpy(const std::string& action) {
     return {"train.steps=24",         "train.global_batch=16", "optim.schedule=constant",
             "optim.warmup_steps=0",   "checkpoint.every=4",    "guard.window=4",
-            "guard.norm_factor=1.05", "guard.most_skips=1000", "guard.on_spike=" + action};
+            "guard.norm_factor=1.05", "guard.max_skips=1000",  "guard.on_spike=" + action};
   }
   static int count(const std::string& text, const std::string& what) {
     int n = 0;
@@ -59,7 +59,7 @@ TEST_F(GuardTest, SkippingAndRollingBackAreTheSameInEveryLayoutAndAfterARestart)
 }
 
 TEST_F(GuardTest, TooManySkipsEndTheRunForGood) {
-  const Finished done = train(1, "run", with(jumpy("skip"), {"guard.norm_factor=0.5", "guard.most_skips=3"}));
+  const Finished done = train(1, "run", with(jumpy("skip"), {"guard.norm_factor=0.5", "guard.max_skips=3"}));
   EXPECT_EQ(done.status, 93) << done.err;
   EXPECT_THAT(done.err, HasSubstr("the median of 4 steps"));
 }

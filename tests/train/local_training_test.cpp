@@ -140,7 +140,7 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
 TEST_F(LocalTraining, RollsBackAsItDoesWithoutIt) {
   const Sets jumpy = {"train.steps=16",           "train.global_batch=16", "optim.schedule=constant",
                       "optim.warmup_steps=0",     "checkpoint.every=4",    "guard.window=4",
-                      "guard.norm_factor=1.05",   "guard.most_skips=1000", "guard.on_spike=rollback",
+                      "guard.norm_factor=1.05",   "guard.max_skips=1000",  "guard.on_spike=rollback",
                       "shard.strategy=full_shard"};
   const Finished without = train(2, "without", jumpy), with = train(2, "with", with_local(jumpy));
   ASSERT_EQ(without.status, 0) << without.err;

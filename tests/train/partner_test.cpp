@@ -63,30 +63,30 @@ TEST(PartnerPlan, EverybodyKeepsOneOfAnotherNodeAndOfAnotherUnitWhereThatCanBe) 
             keepers_of(mesh(Strategy::full_shard, 0, ranks_per_node, world), ranks_per_node, unit);
         ASSERT_EQ(std::ssize(keepers), world);
         EXPECT_EQ(std::ssize(std::set<int>(keepers.begin(), keepers.end())), world);
-        int same_unit = 0;
+        int same_scalable_unit = 0;
         for (int rank = 0; rank < world; ++rank) {
           const int keeper = keepers[static_cast<std::size_t>(rank)];
           EXPECT_NE(keeper / ranks_per_node, rank / ranks_per_node);
           EXPECT_EQ(keeper % ranks_per_node, rank % ranks_per_node);
           EXPECT_EQ(partners_of(keeper, keepers).kept, rank);
-          same_unit += unit[static_cast<std::size_t>(keeper / ranks_per_node)] ==
-                       unit[static_cast<std::size_t>(rank / ranks_per_node)];
+          same_scalable_unit += unit[static_cast<std::size_t>(keeper / ranks_per_node)] ==
+                                unit[static_cast<std::size_t>(rank / ranks_per_node)];
         }
         // Of a unit that is larger than all others together, so many must stay inside.
         const int largest = *std::max_element(count.begin(), count.end());
-        EXPECT_EQ(same_unit, std::max(0, 2 * largest - nodes) * ranks_per_node) << nodes << " nodes";
+        EXPECT_EQ(same_scalable_unit, std::max(0, 2 * largest - nodes) * ranks_per_node) << nodes << " nodes";
       }
 }
 
 TEST(PartnerPlan, UnitsAreThoseOfThePlan) {
   const char* const plan = R"({"plan": {"nodes": [
-    {"name": "a", "unit": "su2", "slot": 1}, {"name": "b", "unit": "su1", "slot": -1},
-    {"name": "c", "unit": "su1", "slot": 0}, {"name": "d", "unit": "su2", "slot": 2}]}})";
-  EXPECT_THAT(units_of_slots(plan, 3), ElementsAre(0, 1, 1));
-  EXPECT_THAT(units_of_slots(plan, 4), IsEmpty()) << "nothing is said of one";
-  EXPECT_THAT(units_of_slots(plan, 2), IsEmpty());
-  EXPECT_THAT(units_of_slots("", 2), IsEmpty());
-  EXPECT_THAT(units_of_slots(R"({"plan": 3})", 2), IsEmpty());
+    {"name": "a", "scalable_unit": "su2", "slot": 1}, {"name": "b", "scalable_unit": "su1", "slot": -1},
+    {"name": "c", "scalable_unit": "su1", "slot": 0}, {"name": "d", "scalable_unit": "su2", "slot": 2}]}})";
+  EXPECT_THAT(scalable_units_of_slots(plan, 3), ElementsAre(0, 1, 1));
+  EXPECT_THAT(scalable_units_of_slots(plan, 4), IsEmpty()) << "nothing is said of one";
+  EXPECT_THAT(scalable_units_of_slots(plan, 2), IsEmpty());
+  EXPECT_THAT(scalable_units_of_slots("", 2), IsEmpty());
+  EXPECT_THAT(scalable_units_of_slots(R"({"plan": 3})", 2), IsEmpty());
 }
 
 class PartnerCopiesTest : public ::testing::Test {

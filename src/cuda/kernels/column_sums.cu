@@ -11,10 +11,10 @@ namespace holdfast::cuda {
 namespace {
 
 constexpr int lanes = 32, lines = 8, threads = lanes * lines;
-constexpr std::int64_t least_tokens = 64, most_blocks = 64;
+constexpr std::int64_t least_tokens = 64, max_blocks = 64;
 
 std::int64_t tokens_per_block(std::int64_t tokens) {
-  return std::max(least_tokens, (tokens + most_blocks - 1) / most_blocks);
+  return std::max(least_tokens, (tokens + max_blocks - 1) / max_blocks);
 }
 std::int64_t blocks_of(std::int64_t tokens) {
   const std::int64_t per_block = tokens_per_block(tokens);

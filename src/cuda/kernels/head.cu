@@ -14,7 +14,7 @@ namespace holdfast::cuda {
 
 namespace {
 
-constexpr int most_threads = 1024, sum_threads = 256;
+constexpr int max_threads = 1024, sum_threads = 256;
 constexpr int pack = 4, packs = 8;
 constexpr int batch = pack * packs;  ///< elements per thread that stay in registers: 32768 of a row in all
 constexpr float log2_e = 1.44269504f;
@@ -89,10 +89,10 @@ struct Rows {
 /// same batch and of earlier ones only, all of which every thread has read before the barrier that comes
 /// before the batch is written.
 template <class T, bool whole>
-__global__ void __launch_bounds__(most_threads) cross_entropy_kernel(Rows a) {
+__global__ void __launch_bounds__(max_threads) cross_entropy_kernel(Rows a) {
   constexpr bool with_gradient = !std::is_void_v<T>;
   using Result = Pack<std::conditional_t<with_gradient, T, float>, pack>;
-  SIMT_SHARED(Softmax, room, most_threads / warp_size);
+  SIMT_SHARED(Softmax, room, max_threads / warp_size);
   float* const row = a.logits + blockIdx.x * a.stride;
   T* const gradient = reinterpret_cast<T*>(row);
   const int width = batch * static_cast<int>(blockDim.x);
@@ -172,7 +172,7 @@ void cross_entropy(Runtime& runtime, StreamHandle stream, const Mat& logits, con
   const Rows a{reinterpret_cast<float*>(logits.data), logits.stride, static_cast<int>(logits.cols), labels,
                losses};
   // As few batches as possible, and threads for whole ones.
-  const std::int64_t batches = (logits.cols + most_threads * batch - 1) / (most_threads * batch);
+  const std::int64_t batches = (logits.cols + max_threads * batch - 1) / (max_threads * batch);
   const std::int64_t per_warp = warp_size * batch * batches;
   const auto threads = static_cast<unsigned>((logits.cols + per_warp - 1) / per_warp * warp_size);
   const auto grid = static_cast<unsigned>(logits.rows);

@@ -18,7 +18,7 @@ using kernels::Norm;
 using kernels::NormGradient;
 using kernels::Write;
 
-constexpr int packs = 2, most_threads = 1024;
+constexpr int packs = 2, max_threads = 1024;
 
 /// Blocks of threads that an SM of a Hopper GPU holds at the 64 registers per thread that
 /// norm_backward_kernel has, times its SMs: all blocks of the backward pass run at once. A constant, because
@@ -46,7 +46,7 @@ HOLDFAST_DEVICE int place(int k) {
 }
 
 template <class T, class Copy, bool whole>
-__global__ void __launch_bounds__(most_threads, 1) norm_kernel(ForwardRows a) {
+__global__ void __launch_bounds__(max_threads, 1) norm_kernel(ForwardRows a) {
   using P = Pack<T>;
   const int d = static_cast<int>(a.d);
   SIMT_SHARED(float, warp_sums, block_sum_words);
@@ -121,7 +121,7 @@ struct BackwardRows {
 };
 
 template <class T, bool whole, bool add>
-__global__ void __launch_bounds__(most_threads, 1) norm_backward_kernel(BackwardRows a) {
+__global__ void __launch_bounds__(max_threads, 1) norm_backward_kernel(BackwardRows a) {
   using P = Pack<T>;
   const int d = static_cast<int>(a.d);
   SIMT_SHARED(float, warp_sums, 2 * block_sum_words);
@@ -274,7 +274,7 @@ void norm(Runtime& runtime, StreamHandle stream, const Norm& n) {
              {.out = {}, .transposed = q->transposed, .scale = q->scale, .amax = nullptr});
 }
 
-std::int64_t norm_widest(DType type) { return most_threads * packs * 16 / bytes_of(type); }
+std::int64_t norm_widest(DType type) { return max_threads * packs * 16 / bytes_of(type); }
 
 std::int64_t norm_backward_scratch(std::int64_t tokens, std::int64_t d) {
   check_width(d, DType::bf16);

@@ -16,7 +16,7 @@ constexpr int side = 64;                             ///< of a tile
 constexpr int pack = 8, packs_of_row = side / pack;  ///< elements per thread and step
 constexpr int steps = side * packs_of_row / threads;
 constexpr int column_part = 16;  ///< elements of a column per thread
-constexpr unsigned most_blocks = 1056;
+constexpr unsigned max_blocks = 1056;
 
 /// The word of a tile's row at which 4 columns lie. An odd stride, and two words more every 16 rows: the 8
 /// columns and 4 groups of 16 rows that a warp reads at once lie in different banks.
@@ -190,9 +190,9 @@ void amax(Runtime& runtime, StreamHandle stream, const ConstMat& x, std::uint32_
   with_element(x.type, [&]<class T>() {
     const std::int64_t per_block = threads * Pack<T>::size * 4;
     const auto across =
-        static_cast<unsigned>(std::min<std::int64_t>((m.cols + per_block - 1) / per_block, most_blocks));
+        static_cast<unsigned>(std::min<std::int64_t>((m.cols + per_block - 1) / per_block, max_blocks));
     const auto down =
-        static_cast<unsigned>(std::min<std::int64_t>(m.rows, std::max(1u, most_blocks / across)));
+        static_cast<unsigned>(std::min<std::int64_t>(m.rows, std::max(1u, max_blocks / across)));
     const dim3 grid(across, down);
     const T* const data = m.row<const T>(0);
     if (whole_packs(m, Pack<T>::size))
@@ -207,7 +207,7 @@ void scales(Runtime& runtime, StreamHandle stream, float* scale, float* inverse,
   expects(is_fp8(type) && count >= 0, "scales: of 8-bit numbers");
   if (count == 0) return;
   const auto blocks =
-      static_cast<unsigned>(std::min((count + threads - 1) / threads, static_cast<int>(most_blocks)));
+      static_cast<unsigned>(std::min((count + threads - 1) / threads, static_cast<int>(max_blocks)));
   runtime.declare(stream, "scales",
                   {reads(amax, 4 * std::int64_t{count}), writes(scale, 4 * std::int64_t{count}),
                    writes(inverse, 4 * std::int64_t{count})});

@@ -23,10 +23,10 @@ constexpr std::int64_t tile = threads * batch;
 // unit; the finest is that of ExactSum, whose terms are cut off, not rounded, so one too much is taken back.
 //
 // Two units do for |x| < 2^10, a third one for |x| < 2^31. A thread's integers stay below 2^63 for
-// `most_batches`.
+// `max_batches`.
 constexpr int finest = -exact::fraction_bits, middle = -30, high = 20;  // log2 of the units
 constexpr float limit_of_two = 0x1p10f, limit_of_three = 0x1p31f;
-constexpr int most_batches = 256;
+constexpr int max_batches = 256;
 
 constexpr std::uint64_t magic_bits(int unit) {
   return static_cast<std::uint64_t>(1023 + 52 + unit) << 52 | std::uint64_t{1} << 51;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(threads)
         exact::add_square(mine, chosen);
       }
     }
-    if (++batches == most_batches) {
+    if (++batches == max_batches) {
       flush(mine, part);
       batches = 0;
     }
@@ -144,12 +144,12 @@ std::int64_t sum_squares_scratch() {
 }
 
 void sum_squares(Runtime& runtime, StreamHandle stream, const float* x, std::int64_t count,
-                 tensor::ExactSum* sum, std::byte* scratch, int most_blocks) {
+                 tensor::ExactSum* sum, std::byte* scratch, int max_blocks) {
   expects(count >= 0 && sum != nullptr, "sum_squares: a sum to add to");
-  expects(0 < most_blocks && most_blocks <= sum_squares_blocks,
+  expects(0 < max_blocks && max_blocks <= sum_squares_blocks,
           "sum_squares: as many blocks as there is scratch for");
   if (count == 0) return;
-  const auto blocks = static_cast<int>(std::min<std::int64_t>((count + tile - 1) / tile, most_blocks));
+  const auto blocks = static_cast<int>(std::min<std::int64_t>((count + tile - 1) / tile, max_blocks));
   const bool aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
   auto* const words = reinterpret_cast<ExactWords*>(sum);
   auto* const parts = reinterpret_cast<ExactWords*>(scratch);

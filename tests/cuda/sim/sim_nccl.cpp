@@ -23,7 +23,7 @@ struct Ring {
 
 struct Shared {
   std::atomic<int> joined;
-  Ring rings[SimNccl::most_members][SimNccl::most_members];  ///< from, to
+  Ring rings[SimNccl::max_members][SimNccl::max_members];  ///< from, to
 };
 
 /// Before every message: both sides must mean the same.
@@ -94,7 +94,7 @@ NcclId SimNccl::unique_id() {
 
 NcclHandle SimNccl::init(const NcclId& id, int size, int rank, const std::string& name,
                          std::chrono::milliseconds limit) {
-  expects(size <= most_members && rank >= 0 && rank < size, "a member of a group that is not too large");
+  expects(size <= max_members && rank >= 0 && rank < size, "a member of a group that is not too large");
   comm::SharedMemory::Handle handle;
   std::memcpy(&handle, id.data(), sizeof handle);
   auto memory = comm::SharedMemory::open(handle);
@@ -188,7 +188,7 @@ void SimNccl::end(NcclHandle comm, std::chrono::milliseconds) {
 /// A little of everything. What goes from one member to another goes in order.
 bool SimNccl::move(Member& member, std::vector<Transfer>& transfers) {
   bool all = true;
-  bool held[2][most_members] = {};
+  bool held[2][max_members] = {};
   for (Transfer& transfer : transfers) {
     if (transfer.done()) continue;
     bool& behind = held[transfer.sends][transfer.peer];

@@ -17,7 +17,7 @@ namespace holdfast::cuda::sim {
 
 class SimNccl final : public Nccl {
  public:
-  static constexpr int most_members = 8;
+  static constexpr int max_members = 8;
 
   explicit SimNccl(SimRuntime& runtime, int version = 22809);
   ~SimNccl() override;

@@ -106,7 +106,7 @@ TEST(CommandLine, PlanTakesSlurmsSpelling) {
   const auto plan = nlohmann::json::parse(json.out);
   EXPECT_EQ(plan.at("schema_version"), 7);
   EXPECT_EQ(plan.at("nodes").at(0).at("name"), "dgx006");
-  EXPECT_EQ(plan.at("nodes").at(0).at("unit"), "su3");
+  EXPECT_EQ(plan.at("nodes").at(0).at("scalable_unit"), "su3");
   EXPECT_THAT(holdfast({"plan", "quickstart", "--ranks"}).out, HasSubstr("replica group"));
 }
 

@@ -27,7 +27,7 @@ slurm::SiteFacts super_pod() {
   for (const char* name : {"dgx001", "dgx002", "dgx003", "dgx004"}) site.nodes.push_back(dgx_node(name));
   site.nodes.push_back({"cpu1", 2, 32, 2, std::int64_t{1} << 38, "", "", 0});
   site.nodes.push_back({"login1", 1, 8, 2, std::int64_t{1} << 36, "", "", 0});
-  site.units = {{"su1", {"dgx001", "dgx002"}}, {"su2", {"dgx003"}}};
+  site.scalable_units = {{"su1", {"dgx001", "dgx002"}}, {"su2", {"dgx003"}}};
   site.settings = {{"ClusterName", "Pod \"7\""}, {"SlurmdTimeout", "300 sec"}};
   return site;
 }
@@ -49,7 +49,7 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
   EXPECT_EQ(facts.gpu_memory_bytes, 80000000000);
   EXPECT_EQ(facts.cpus_per_node, 112);
   EXPECT_EQ(facts.node_memory_bytes, std::int64_t{2} << 40);
-  EXPECT_THAT(facts.units,
+  EXPECT_THAT(facts.scalable_units,
               ElementsAre(config::ScalableUnit{"su1", "dgx[001-002]"}, config::ScalableUnit{"su2", "dgx003"},
                           config::ScalableUnit{"rest", "dgx004"}));
   EXPECT_EQ(facts.gpus.size(), 8u);
@@ -84,11 +84,11 @@ TEST(Draft, does_not_believe_in_gpus_that_no_driver_sees) {
 
 TEST(Draft, without_gpus_or_topology_is_one_unit_of_cpu_ranks) {
   auto site = super_pod();
-  site.units.clear(), site.unknown = {"topology: it said\nnothing"};
+  site.scalable_units.clear(), site.unknown = {"topology: it said\nnothing"};
   const auto draft = draft_cluster(site, {}, "debug");
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.gpu, "none");
-  EXPECT_EQ(facts.units, (std::vector<config::ScalableUnit>{{"su1", "login1"}}));
+  EXPECT_EQ(facts.scalable_units, (std::vector<config::ScalableUnit>{{"su1", "login1"}}));
   EXPECT_THAT(draft.doubts, Contains(HasSubstr("SLURM knows no topology")));
   EXPECT_THAT(draft.text, HasSubstr("# SLURM did not tell topology: it said nothing"))
       << "still one line of comment";

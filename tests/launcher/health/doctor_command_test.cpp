@@ -74,7 +74,7 @@ TEST(InitCommand, writes_a_file_once_that_config_reads) {
   EXPECT_THAT(done.err, HasSubstr("look at this"));
   const auto facts = config::load_cluster(file.string());
   EXPECT_EQ(facts.name, "test");
-  EXPECT_EQ(facts.units, (std::vector<config::ScalableUnit>{{"leaf1", "n[1-2]"}}));
+  EXPECT_EQ(facts.scalable_units, (std::vector<config::ScalableUnit>{{"leaf1", "n[1-2]"}}));
   EXPECT_EQ(holdfast({"init", "-o", file.string()}).status, 2) << "it is there";
   EXPECT_EQ(holdfast({"init", "-o", file.string(), "--force"}).status, 0);
   EXPECT_EQ(holdfast({"init"}, here.folder()).out, "test.toml\n");

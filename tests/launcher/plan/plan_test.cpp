@@ -104,7 +104,7 @@ TEST(Plan, NabuchodonosorInMilliseconds) {
   EXPECT_EQ(p.world(), 992);
   EXPECT_EQ(p.replicas(), 124);
   std::map<std::string, int> active, spares;
-  for (const auto& node : p.nodes) ++(node.slot < 0 ? spares : active)[node.unit];
+  for (const auto& node : p.nodes) ++(node.slot < 0 ? spares : active)[node.scalable_unit];
   EXPECT_EQ(active, (std::map<std::string, int>{{"su1", 31}, {"su2", 31}, {"su3", 31}, {"su4", 31}}));
   EXPECT_EQ(spares, (std::map<std::string, int>{{"su1", 1}, {"su2", 1}, {"su3", 1}}));
   for (const auto& rank : p.ranks) {
@@ -115,8 +115,8 @@ TEST(Plan, NabuchodonosorInMilliseconds) {
   }
   int borders = 0;
   for (int slot = 1; slot < p.active; ++slot)
-    borders +=
-        p.nodes[static_cast<std::size_t>(slot)].unit != p.nodes[static_cast<std::size_t>(slot) - 1].unit;
+    borders += p.nodes[static_cast<std::size_t>(slot)].scalable_unit !=
+               p.nodes[static_cast<std::size_t>(slot) - 1].scalable_unit;
   EXPECT_EQ(borders, 3) << "ring neighbours share a unit";
   EXPECT_TRUE(p.warnings.empty()) << p.warnings.front();
   EXPECT_THAT(p.environment,
@@ -343,7 +343,7 @@ TEST(Plan, Warnings) {
   in = inputs_of("quickstart", {"cluster.nodes=3", "shard.group=3", "train.global_batch=24"});
   warns("shard groups of 3 ranks cross nodes of 2 ranks unevenly");
   in = inputs_of("quickstart");
-  in.facts.units = {{"one", "a[1-2]"}, {"two", "b[1-3]"}};
+  in.facts.scalable_units = {{"one", "a[1-2]"}, {"two", "b[1-3]"}};
   in.nodes = {"b1", "b2", "b3", "a1"}, in.batch_host = "a1", in.config.cluster.nodes = 3,
   in.config.cluster.spares = 1, in.config.train.lanes = 4;
   EXPECT_TRUE(in.plan().warnings.empty());

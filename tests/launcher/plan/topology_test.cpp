@@ -26,20 +26,20 @@ TEST(Topology, NamesAreOrderedAsPeopleCount) {
 config::ClusterFacts two_units() {
   config::ClusterFacts facts;
   facts.name = "c";
-  facts.units = {{"east", "n[1-4]"}, {"west", "n[5-6]"}};
+  facts.scalable_units = {{"east", "n[1-4]"}, {"west", "n[5-6]"}};
   return facts;
 }
 
 TEST(Topology, NodesByUnit) {
-  const auto units = by_unit(two_units(), {"n6", "x1", "n3", "n1"});
+  const auto units = by_scalable_unit(two_units(), {"n6", "x1", "n3", "n1"});
   ASSERT_EQ(units.size(), 3u);
-  EXPECT_EQ(units[0].unit, "east");
+  EXPECT_EQ(units[0].scalable_unit, "east");
   EXPECT_EQ(units[0].nodes, (std::vector<std::string>{"n1", "n3"}));
-  EXPECT_EQ(units[2].unit, "");
-  EXPECT_THROW(by_unit(two_units(), {"n1", "n1"}), Error);
+  EXPECT_EQ(units[2].scalable_unit, "");
+  EXPECT_THROW(by_scalable_unit(two_units(), {"n1", "n1"}), Error);
   auto twice = two_units();
-  twice.units[1].nodes = "n[4-6]";
-  EXPECT_THROW(by_unit(twice, {"n1"}), Error);
+  twice.scalable_units[1].nodes = "n[4-6]";
+  EXPECT_THROW(by_scalable_unit(twice, {"n1"}), Error);
 }
 
 TEST(Topology, HypotheticalNodesAreTheFirst) {
@@ -63,7 +63,7 @@ TEST(Topology, HypotheticalNodesAreTheFirst) {
   }
 }
 
-std::string spares_of(const std::vector<UnitNodes>& units, int count, const std::string& host) {
+std::string spares_of(const std::vector<ScalableUnitNodes>& units, int count, const std::string& host) {
   auto spares = spread_spares(units, count, host);
   std::sort(spares.begin(), spares.end(), name_before);
   return slurm::compress(spares);
@@ -71,7 +71,7 @@ std::string spares_of(const std::vector<UnitNodes>& units, int count, const std:
 
 TEST(Spares, AreSpreadOverTheUnits) {
   const auto facts = config::load_cluster("nabuchodonosor");
-  const auto all = by_unit(facts, hypothetical_nodes(facts, 127, 0));
+  const auto all = by_scalable_unit(facts, hypothetical_nodes(facts, 127, 0));
   EXPECT_EQ(spares_of(all, 3, "dgx001"), "dgx[001,064,096]");
   EXPECT_EQ(spares_of(all, 3, ""), "dgx[032,064,096]");
   EXPECT_EQ(spares_of(all, 3, "dgx100"), "dgx[032,064,100]");
@@ -83,13 +83,14 @@ TEST(Spares, AreSpreadOverTheUnits) {
       const auto given = std::count_if(spares.begin(), spares.end(), [&](const auto& s) {
         return std::count(unit.nodes.begin(), unit.nodes.end(), s) > 0;
       });
-      EXPECT_EQ(static_cast<int>(unit.nodes.size()) - given, (127 - count) / 4) << count << " " << unit.unit;
+      EXPECT_EQ(static_cast<int>(unit.nodes.size()) - given, (127 - count) / 4)
+          << count << " " << unit.scalable_unit;
     }
   }
 }
 
 TEST(Spares, SmallCases) {
-  const std::vector<UnitNodes> units = {{"a", {"n1", "n2"}}, {"b", {"n3", "n4"}}};
+  const std::vector<ScalableUnitNodes> units = {{"a", {"n1", "n2"}}, {"b", {"n3", "n4"}}};
   EXPECT_EQ(spares_of(units, 2, "n1"), "n[1,4]");
   EXPECT_EQ(spares_of(units, 1, "n3"), "n3");
   EXPECT_EQ(spares_of(units, 4, "n1"), "n[1-4]");

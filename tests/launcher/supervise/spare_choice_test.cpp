@@ -12,7 +12,7 @@ namespace {
 using Fitness = control::NodeHealth::Fitness;
 using testing::ElementsAre;
 
-/// Nodes 0 to 2 are placed (units A, B, B), 3 is the batch host, 4 to 7 are spares.
+/// Nodes 0 to 2 are placed (scalable units A, B, B), 3 is the batch host, 4 to 7 are spares.
 class SpareChoice : public testing::Test {
  protected:
   Roster roster =

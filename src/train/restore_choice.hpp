@@ -1,10 +1,10 @@
 #pragma once
-// The ladder: which point of the run the ranks go on from, and where each piece of their state comes from. A
-// pure function of what is offered; every rank computes it for all and comes to the same.
+// The restore order: which point of the run the ranks go on from, and where each piece of their state comes
+// from. A pure function of what is offered; every rank computes it for all and comes to the same.
 //
-// A rung is taken piece by piece, from the top: the rank's own local file, a replica's, a partner's copy, the
-// shared checkpoint of the same step. Only when a piece is on none of them, the next older point is tried.
-// Pieces of different points are never joined.
+// Sources are asked piece by piece, in this order: the rank's own local file, a replica's, a partner's copy,
+// the shared checkpoint of the same step. Only when a piece is on none of them, the next older point is
+// tried. Pieces of different points are never joined.
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -33,7 +33,7 @@ struct PointId {
 PointId id_of(const checkpoint::RunPoint& point);
 
 /// Who is where and has what.
-struct LadderWorld {
+struct RestoreWorld {
   std::vector<int> node_of;  ///< rank -> node: those of one node read each other's files in its memory
   std::vector<int> kind_of;  ///< rank -> kind: ranks of one kind hold the same pieces
   std::vector<std::vector<std::int64_t>> piece_bytes;  ///< kind -> bytes of its pieces
@@ -69,7 +69,7 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
-struct Decision {
+struct RestoreChoice {
   bool found = false;  ///< false: there is no whole state at all
   PointId point;
   /// One for each piece of the rank; just one when all come from its own file.
@@ -87,14 +87,14 @@ struct Decision {
   std::optional<int> shared() const;
 };
 
-struct LadderRules {
+struct RestoreRules {
   bool network = true;             ///< nodes can send each other pieces
   std::set<PointId> refused = {};  ///< points that turned out not to be what they should be
 };
 
 /// The newest point that is whole, and its sources. Where several are equally near, the bytes that each gives
 /// are balanced.
-Decision decide(const LadderWorld& world, std::span<const Offer> offers, std::span<const SharedOffer> shared,
-                const LadderRules& rules = {});
+RestoreChoice choose(const RestoreWorld& world, std::span<const Offer> offers,
+                     std::span<const SharedOffer> shared, const RestoreRules& rules = {});
 
 }  // namespace holdfast::train

@@ -1,4 +1,4 @@
-#include "src/train/ladder.hpp"
+#include "src/train/restore_choice.hpp"
 
 #include <fmt/format.h>
 
@@ -15,11 +15,11 @@ namespace {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-/// The ladder at one point.
-class Rungs {
+/// Where the pieces of one point come from.
+class PointSources {
  public:
-  Rungs(const LadderWorld& world, std::span<const Offer> offers, std::span<const SharedOffer> shared,
-        const PointId& point, bool network)
+  PointSources(const RestoreWorld& world, std::span<const Offer> offers, std::span<const SharedOffer> shared,
+               const PointId& point, bool network)
       : world_(world),
         offers_(offers),
         network_(network),
@@ -104,7 +104,7 @@ class Rungs {
                : fmt::format("nobody has rank {}'s state of it", rank);
   }
 
-  const LadderWorld& world_;
+  const RestoreWorld& world_;
   std::span<const Offer> offers_;
   const bool network_;
   std::vector<std::vector<int>> of_kind_;  ///< offers of this point
@@ -125,39 +125,40 @@ PointId id_of(const checkpoint::RunPoint& point) {
   return {point.samples, point.step, point.tokens, hash_name(memory.data(), memory.size())};
 }
 
-const Source& Decision::source(int rank, int piece) const {
+const Source& RestoreChoice::source(int rank, int piece) const {
   const auto& row = of_rank[index(rank)];
   return row.size() == 1 ? row.front() : row[index(piece)];
 }
 
-Level Decision::slowest() const {
+Level RestoreChoice::slowest() const {
   Level out = Level::local;
   for (const auto& row : of_rank)
     for (const Source& source : row) out = std::max(out, source.level);
   return out;
 }
 
-std::optional<int> Decision::shared() const {
+std::optional<int> RestoreChoice::shared() const {
   for (const auto& row : of_rank)
     for (const Source& source : row)
       if (source.level == Level::shared) return source.offer;
   return std::nullopt;
 }
 
-Decision decide(const LadderWorld& world, std::span<const Offer> offers, std::span<const SharedOffer> shared,
-                const LadderRules& rules) {
+RestoreChoice choose(const RestoreWorld& world, std::span<const Offer> offers,
+                     std::span<const SharedOffer> shared, const RestoreRules& rules) {
   expects(world.node_of.size() == world.kind_of.size(), "every rank has a node and a kind");
   std::set<PointId, std::greater<>> points;
   for (const Offer& offer : offers) points.insert(offer.point);
   for (const SharedOffer& offer : shared) points.insert(offer.point);
-  Decision out;
+  RestoreChoice out;
   for (const PointId& point : points) {
     if (rules.refused.contains(point)) continue;
-    Rungs rungs(world, offers, shared, point, rules.network);
-    auto why = rungs.contradiction();
+    PointSources sources(world, offers, shared, point, rules.network);
+    auto why = sources.contradiction();
     out.of_rank.assign(world.node_of.size(), {});
     for (std::size_t rank = 0; rank < out.of_rank.size() && !why; ++rank)
-      if (auto none = rungs.place(static_cast<int>(rank), out.of_rank[rank])) why = "is not whole: " + *none;
+      if (auto none = sources.place(static_cast<int>(rank), out.of_rank[rank]))
+        why = "is not whole: " + *none;
     if (!why) {
       out.found = true, out.point = point;
       return out;

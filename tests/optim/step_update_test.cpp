@@ -15,30 +15,30 @@ const std::vector<config::TensorSpec>& tensors() {
   return out;
 }
 
-StepDecision decide_base(const config::Optim& o, std::int64_t step, double squares, std::int64_t valid) {
-  return decide(o, tensor_groups(o, tensors()), step, 100, squares, valid);
+StepUpdate base_update(const config::Optim& o, std::int64_t step, double squares, std::int64_t valid) {
+  return step_update(o, tensor_groups(o, tensors()), step, 100, squares, valid);
 }
 
-TEST(Decide, ScalesBySumOfTokensAndClipsTheGlobalNorm) {
+TEST(StepUpdate, ScalesBySumOfTokensAndClipsTheGlobalNorm) {
   config::Optim o;
   o.clip_norm = 1.0;
-  const auto calm = decide_base(o, 0, 0.25 * 64 * 64, 64);  // norm of the mean gradient: 0.5
+  const auto calm = base_update(o, 0, 0.25 * 64 * 64, 64);  // norm of the mean gradient: 0.5
   EXPECT_DOUBLE_EQ(calm.gradient_norm, 0.5);
   EXPECT_FLOAT_EQ(calm.scalars[0].gradient_scale, 1.f / 64);
-  const auto wild = decide_base(o, 0, 16.0 * 64 * 64, 64);
+  const auto wild = base_update(o, 0, 16.0 * 64 * 64, 64);
   EXPECT_DOUBLE_EQ(wild.gradient_norm, 4.0);
   EXPECT_FLOAT_EQ(wild.scalars[0].gradient_scale, 1.f / 256);
   o.clip_norm = 0;
-  EXPECT_FLOAT_EQ(decide_base(o, 0, 16.0 * 64 * 64, 64).scalars[0].gradient_scale, 1.f / 64);
+  EXPECT_FLOAT_EQ(base_update(o, 0, 16.0 * 64 * 64, 64).scalars[0].gradient_scale, 1.f / 64);
 }
 
-TEST(Decide, WithoutValidTokensNothingIsUpdated) { EXPECT_FALSE(decide_base({}, 3, 0, 0).update); }
+TEST(StepUpdate, WithoutValidTokensNothingIsUpdated) { EXPECT_FALSE(base_update({}, 3, 0, 0).update); }
 
-TEST(Decide, EveryGroupHasItsRateAndItsDecay) {
+TEST(StepUpdate, EveryGroupHasItsRateAndItsDecay) {
   config::Optim o;
   o.warmup_steps = 0, o.weight_decay = 0.1;
   o.groups = {"*norm* weight_decay=0.02", "*embed* lr_scale=0.5", "lm_head* lr_scale=4 weight_decay=0"};
-  const auto d = decide_base(o, 7, 64, 64);
+  const auto d = base_update(o, 7, 64, 64);
   const auto lr = learning_rate(o, 7, 100);
   EXPECT_EQ(d.lr, lr);
   const auto expect = [&](std::size_t group, double rate, double decay) {
@@ -73,7 +73,7 @@ struct Fixture {
     moments_arena.commit(), arena.commit();
   }
   StateArenas arenas() { return {parameters.data(), adamw.exp_avg(), adamw.exp_avg_sq()}; }
-  void update(const StepDecision& decision) { adamw.update(arenas(), gradients.data(), decision, arenas()); }
+  void update(const StepUpdate& step) { adamw.update(arenas(), gradients.data(), step, arenas()); }
   float first(const shard::Piece& piece) const { return parameters[static_cast<std::size_t>(piece.offset)]; }
   float last(const shard::Piece& piece) const {
     return parameters[static_cast<std::size_t>(piece.offset + piece.count - 1)];
@@ -97,7 +97,7 @@ TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
   std::int64_t owned = 0;
   for (const auto& piece : f.layout.owned) owned += piece.count;
   EXPECT_DOUBLE_EQ(f.adamw.squares(f.gradients.data()).value(), 4.0 * static_cast<double>(owned));
-  f.update(decide_base(o, 0, 0, 1));
+  f.update(base_update(o, 0, 0, 1));
   for (const auto& piece : f.layout.held) {  // first step: p - lr * wd * p - lr * g / |g|
     const bool matrix = tensors()[static_cast<std::size_t>(piece.tensor)].kind == config::TensorKind::matrix;
     const float expected = matrix ? 0.85f : 0.9f;
@@ -110,7 +110,7 @@ TEST(ShardedAdamW, WritesElsewhereWhatItWouldWriteInPlace) {
   const auto o = plain();
   for (const auto moments : {kernels::DType::fp32, kernels::DType::bf16}) {
     Fixture there(o, no_shard(1, 0), moments), here(o, no_shard(1, 0), moments);
-    here.update(decide_base(o, 0, 0, 1)), there.update(decide_base(o, 0, 0, 1));
+    here.update(base_update(o, 0, 0, 1)), there.update(base_update(o, 0, 0, 1));
     const std::vector<float> before = there.parameters;
     const auto bytes = static_cast<std::size_t>(there.layout.arena_elements * tensor::bytes_of(moments));
     std::vector<float> p(before.size());
@@ -120,14 +120,14 @@ TEST(ShardedAdamW, WritesElsewhereWhatItWouldWriteInPlace) {
       return p == here.parameters && std::memcmp(m.data(), here.adamw.exp_avg(), bytes) == 0 &&
              std::memcmp(v.data(), here.adamw.exp_avg_sq(), bytes) == 0;
     };
-    const StepDecision second = decide_base(o, 1, 0, 1);
+    const StepUpdate second = base_update(o, 1, 0, 1);
     here.update(second);
     EXPECT_FALSE(same());
     there.adamw.update(there.arenas(), there.gradients.data(), second, to);
     EXPECT_TRUE(same());
     EXPECT_EQ(there.parameters, before);
     // A step without a valid token: the state as it was, also where it goes to.
-    StepDecision nothing = second;
+    StepUpdate nothing = second;
     nothing.update = false;
     std::ranges::fill(p, 7.f);
     here.update(nothing);
@@ -139,10 +139,10 @@ TEST(ShardedAdamW, WritesElsewhereWhatItWouldWriteInPlace) {
 TEST(ShardedAdamW, GroupsChangeTheirTensorsOnly) {
   auto o = plain();
   Fixture base(o, no_shard(1, 0));
-  base.update(decide_base(o, 0, 0, 1));
+  base.update(base_update(o, 0, 0, 1));
   o.groups = {"*norm* weight_decay=1", "*embed* lr_scale=0.5"};
   Fixture f(o, no_shard(1, 0));
-  f.update(decide_base(o, 0, 0, 1));
+  f.update(base_update(o, 0, 0, 1));
   int norms = 0, embeddings = 0;
   for (const auto& piece : f.layout.held) {
     const auto& name = tensors()[static_cast<std::size_t>(piece.tensor)].name;
@@ -169,7 +169,7 @@ TEST(ShardedAdamW, NarrowMomentsTakeHalfTheRoomAndStayNear) {
     for (std::size_t i = 0; i < wide.gradients.size(); ++i)
       wide.gradients[i] = narrow.gradients[i] =
           std::sin(static_cast<float>(i) + 0.7f * static_cast<float>(step));
-    const auto d = decide_base(o, step, 0, 1);
+    const auto d = base_update(o, step, 0, 1);
     wide.update(d);
     narrow.update(d);
     if (step == 0) {
@@ -196,7 +196,7 @@ TEST(ShardedAdamW, ASliceIsUpdatedAsItsTensorIsElsewhere) {
         f.parameters[at] = value(piece.tensor, piece.first + i);
         f.gradients[at] = value(piece.tensor + 100, piece.first + i);
       }
-    f.update(decide_base(o, 0, 0, 1));
+    f.update(base_update(o, 0, 0, 1));
   };
   run(whole);
   for (const auto& piece : whole.layout.held) {
