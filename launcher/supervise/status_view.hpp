@@ -1,6 +1,6 @@
 #pragma once
-// What `holdfast status` shows: the state replayed from the event log and the last line of the metrics, as text and as
-// JSON. Pure.
+// The output of `holdfast status`: the state replayed from the event log and the last line of the metrics, as
+// text and as JSON. Pure.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
