@@ -11,8 +11,8 @@
 namespace holdfast::launcher {
 namespace {
 
-/// Those that wait for somebody stopped at about the same time, a heartbeat earlier or later: whoever has
-/// not moved for half of the limit may be the one.
+/// Ranks that wait for another one stopped at about the same time as it, a heartbeat earlier or later: every
+/// rank that has not moved for half of the limit may be the culprit.
 const StillRank& by_phase(std::span<const StillRank> ranks, double limit_s) {
   const auto key = [&](const StillRank& r) {
     return std::tuple(r.still_s <= 0.5 * limit_s, r.step, r.phase == control::Phase::collective);
@@ -22,17 +22,17 @@ const StillRank& by_phase(std::span<const StillRank> ranks, double limit_s) {
 }
 
 std::string joined(const std::vector<flight::StuckRank>& stuck) {
-  constexpr std::size_t most = 4;
+  constexpr std::size_t limit = 4;
   std::string text;
-  for (std::size_t i = 0; i < std::min(most, stuck.size()); ++i) text += (i > 0 ? "; " : "") + stuck[i].why;
-  if (stuck.size() > most) text += fmt::format("; and {} more", stuck.size() - most);
+  for (std::size_t i = 0; i < std::min(limit, stuck.size()); ++i) text += (i > 0 ? "; " : "") + stuck[i].why;
+  if (stuck.size() > limit) text += fmt::format("; and {} more", stuck.size() - limit);
   return text;
 }
 
 }  // namespace
 
 Culprit who_hangs(std::span<const StillRank> ranks, double limit_s) {
-  expects(!ranks.empty(), "somebody hangs");
+  expects(!ranks.empty(), "at least one rank hangs");
   std::vector<flight::FlightRecord> records;
   std::vector<flight::StuckRank> silent;
   for (const StillRank& r : ranks) {
@@ -46,7 +46,8 @@ Culprit who_hangs(std::span<const StillRank> ranks, double limit_s) {
   }
   std::vector<flight::StuckRank> stuck = flight::stuck_ranks(records);
   if (!silent.empty()) {
-    // A stopped process may have entered what the others wait in: its record then speaks for it, wrongly.
+    // A stopped process may have entered the collective that the others wait in: then its record does not
+    // show that it is the culprit.
     const int first = silent.front().rank;
     std::erase_if(stuck, [&](const flight::StuckRank& s) {
       return std::none_of(silent.begin(), silent.end(), [&](const auto& q) { return q.rank == s.rank; });

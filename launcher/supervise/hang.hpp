@@ -1,5 +1,5 @@
 #pragma once
-// Nobody moves: who holds the others up? Pure.
+// No rank makes progress: which rank holds the others up? Pure.
 #include <optional>
 #include <span>
 #include <string>
@@ -14,18 +14,18 @@ struct StillRank {
   std::int64_t step = -1;
   control::Phase phase = control::Phase::starting;
   double still_s = 0;                           ///< since it last moved
-  const control::RankFlight* flight = nullptr;  ///< its newest report, if that is new enough to count
-  bool unheard = false;                         ///< its agent lives, and has never heard it
+  const control::RankFlight* flight = nullptr;  ///< its newest report, if that is recent enough
+  bool unheard = false;                         ///< its agent lives, and has never heard from it
 };
 
 struct Culprit {
   int rank = 0;
-  std::string why;  ///< what speaks against it; empty: only its phase does
+  std::string why;  ///< the evidence against it; empty: only its phase
 };
 
-/// `ranks` hang: one of them at least has been still for `limit_s`. In this order: a process that does not
-/// even say that it is still there; one for which others wait by the flight records; the rank that is
-/// furthest behind and does not itself wait, by what they last said.
+/// `ranks` hang: at least one of them has not moved for `limit_s`. The culprit is, in this order: a process
+/// that sends nothing at all; a rank that others wait for according to the flight records; the rank that is
+/// furthest behind and does not itself wait, according to their last reports.
 Culprit who_hangs(std::span<const StillRank> ranks, double limit_s);
 
 }  // namespace holdfast::launcher

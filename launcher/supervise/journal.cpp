@@ -23,7 +23,7 @@ std::string four_digits(int number) {
 
 std::string file_of(int term) { return four_digits(term) + ".jsonl"; }
 
-/// Sorted; empty when there is no such folder, and an Error for whatever else may hide its files.
+/// Sorted; empty when there is no such folder. Throws Error on every other failure to list it.
 std::vector<std::string> list_strictly(const files::fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -11,9 +11,9 @@
 
 namespace holdfast::launcher {
 
-/// The highest term that anybody has taken; 0: none.
+/// The highest term that was taken; 0: none.
 int highest_term(const RunDir& run);
-/// Takes term `number`; false when somebody else has it. Throws Error when the shared file system does not
+/// Takes term `number`; false when another node has it. Throws Error when the shared file system does not
 /// answer.
 bool take_term(const RunDir& run, int number, const std::string& node);
 
@@ -24,8 +24,8 @@ class Journal {
   /// Completes the event with schema_version, term, seq, time and (unless it has one) unix, writes it and
   /// syncs. Returns what was written.
   nlohmann::json write(nlohmann::json event);
-  /// Several at once, with one sync. After an Error nothing of them counts: the next call takes back what had
-  /// been written of them, and the file's readers leave out a torn last line.
+  /// Several events at once, with one sync. After an Error none of them counts: the next call removes the
+  /// part that was written, and readers of the file leave out a torn last line.
   void write_all(const std::vector<nlohmann::json>& events);
 
  private:
@@ -36,13 +36,14 @@ class Journal {
   int term_;
   int seq_ = 0;
   std::uint64_t good_ = 0;  ///< bytes that are synced
-  bool torn_ = false;       ///< more may lie behind them
+  bool torn_ = false;       ///< an incomplete write may follow them
 };
 
-/// All events of all terms in order. A torn last line of a file (its writer died) is left out, and so is
-/// what was written after a successor had read the log (valid_events.hpp). `own_term`: of a leader that has
-/// just opened its file; a folder that does not show it does not show the others' files either. Throws Error
-/// when the folder or a file cannot be read: whoever took that for an empty log would void everything in it.
+/// All events of all terms in order. A torn last line of a file (its writer died) is left out, and so are
+/// events that were written after the next leader had read the log (valid_events.hpp). `own_term`: of a
+/// leader that has just opened its file; a listing without that file may lack other files too. Throws Error
+/// when the folder or a file cannot be read: a leader that took that for an empty log would make all earlier
+/// events void.
 std::vector<nlohmann::json> read_events(const RunDir& run, int own_term = 0);
 RunState replay(const RunDir& run);
 

@@ -25,20 +25,21 @@ constexpr std::size_t max_evidence = 1024;   // bytes, before JSON escapes
 constexpr std::size_t max_read = 256 << 10;  // of a file's end: a thousand failures
 constexpr std::size_t last_kept = 5;
 
-/// A file name and nothing else: others write into a shared ledger, and names come from SLURM.
+/// Accepts only names that are plain file names: names come from SLURM, and the ledger may be shared.
 fs::path file_of(const fs::path& folder, const std::string& node) {
   const bool plain = !node.empty() && node.size() <= 255 && node.front() != '.' &&
                      std::all_of(node.begin(), node.end(), [](unsigned char c) {
                        return std::isalnum(c) || c == '-' || c == '_' || c == '.';
                      });
   if (!plain)
-    throw Error(Exit::runtime, "the ledger cannot keep a node called '" + node + "'", "it is no host name");
+    throw Error(Exit::runtime, "the ledger cannot keep a node called '" + node + "'",
+                "it is not a host name");
   return folder / (node + ".jsonl");
 }
 
-/// Text that others wrote, for logs and terminals.
-std::string printable(std::string text, std::size_t most) {
-  if (text.size() > most) text.resize(most);
+/// Makes text that others wrote safe for logs and terminals.
+std::string printable(std::string text, std::size_t limit) {
+  if (text.size() > limit) text.resize(limit);
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   return text;
@@ -58,15 +59,15 @@ std::string to_line(const LedgerEntry& e) {
   return text + "\n";
 }
 
-/// Nothing for a line that is torn, strange or from the future.
+/// False for a line that is torn, malformed or from the future.
 bool read_line(std::string_view text, double now, LedgerEntry& e) {
   const json line = json::parse(text, nullptr, false);
   if (!line.is_object() || !line.contains("time") || !line["time"].is_number() || !line.contains("cause") ||
       !line["cause"].is_string() || !line.contains("hardware") || !line["hardware"].is_boolean())
     return false;
-  const auto words = [&](const char* key, std::size_t most) {
+  const auto words = [&](const char* key, std::size_t limit) {
     const auto found = line.find(key);
-    return found != line.end() && found->is_string() ? printable(found->get<std::string>(), most)
+    return found != line.end() && found->is_string() ? printable(found->get<std::string>(), limit)
                                                      : std::string();
   };
   e.time = line["time"].get<double>();
@@ -126,17 +127,18 @@ void append_to_ledger(const fs::path& folder, const LedgerEntry& entry) {
       ::open(file.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!fd) throw system_error("cannot write " + file.string(), errno);
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode))
-    throw Error(Exit::runtime, "cannot write " + file.string(), "it is no ordinary file");
-  // Whatever the umask of whoever comes first.
+    throw Error(Exit::runtime, "cannot write " + file.string(), "it is not a regular file");
+  // Independent of the umask of the first writer.
   if (of_group && facts.st_uid == ::geteuid() && (facts.st_mode & 0777) == 0600) ::fchmod(fd.get(), 0660);
   std::string line = to_line(entry);
-  char last = '\n';  // of a torn line, or of one that is being written: then an empty line is the price
+  char last =
+      '\n';  // another byte ends a torn line, or one that is being written: then an empty line may result
   if (facts.st_size > 0 && ::pread(fd.get(), &last, 1, facts.st_size - 1) == 1 && last != '\n')
     line.insert(0, 1, '\n');
   const ssize_t written = ::write(fd.get(), line.data(), line.size());
   if (written < 0) throw system_error("cannot write " + file.string(), errno);
   if (static_cast<std::size_t>(written) != line.size())
-    throw Error(Exit::runtime, "cannot write " + file.string(), "only a part of the line found room");
+    throw Error(Exit::runtime, "cannot write " + file.string(), "only a part of the line was written");
 }
 
 int NodeHistory::past_failures() const {

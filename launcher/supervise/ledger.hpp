@@ -1,8 +1,7 @@
 #pragma once
 // Failures of nodes across jobs: one file of JSON lines per node, in a folder that the site or the user
-// names. Every line is one append of at most 4 KiB, so that jobs write without asking each other; a line that
-// is torn or strange is passed over. Evidence for choices, never a condition: a ledger that cannot be read is
-// an empty one.
+// names. Every line is one append of at most 4 KiB, so that jobs write without locks; a line that is torn or
+// malformed is skipped. The ledger only influences choices: one that cannot be read counts as empty.
 #include <filesystem>
 #include <map>
 #include <set>
@@ -28,11 +27,12 @@ void append_to_ledger(const std::filesystem::path& folder, const LedgerEntry& en
 struct NodeHistory {
   /// Hardware failures, each fading with exp(-age / 7 days).
   double weight = 0;
-  std::vector<LedgerEntry> last;  ///< of hardware, newest first, a few
-  /// Of the ledger as Roster::Node has it: failures that still weigh something, rounded up.
+  std::vector<LedgerEntry> last;  ///< the newest hardware failures, newest first
+  /// Roster::Node::past_failures: `weight`, rounded up.
   int past_failures() const;
 };
-/// By name, for every one of `nodes`. What cannot be read counts as nothing, and `problem` then says why.
+/// By name, for every one of `nodes`. A file that cannot be read counts as empty, and `problem` then says
+/// why.
 std::map<std::string, NodeHistory> read_ledger(const std::filesystem::path& folder,
                                                const std::vector<std::string>& nodes, double now,
                                                std::string& problem);

@@ -14,8 +14,8 @@ constexpr double half_life = 100;                  // rounds after which a long 
 constexpr double young_allowance = 2;              // for the first rounds of an attempt
 constexpr double too_short = 0.8, too_long = 1.5;  // of a recorded deadline, over the one that is known
 
-/// Phases of a step come again and again and can be learned. Others happen once in an attempt, and take what
-/// the state's size and level make of them.
+/// Phases of a step recur and can be learned. Others happen once in an attempt, and their time depends on the
+/// size of the state and the level that it comes from.
 bool is_learned(Phase phase) {
   switch (phase) {
     case Phase::data:
@@ -36,7 +36,7 @@ bool is_learned(Phase phase) {
 
 std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
 
-/// Does `other` hold `waiting` up by being where it is?
+/// Does `waiting` have to wait for `other`?
 bool holds_up(const StillRank& other, const StillRank& waiting) {
   if (other.rank == waiting.rank || other.phase == Phase::collective || other.step > waiting.step)
     return false;
@@ -45,12 +45,12 @@ bool holds_up(const StillRank& other, const StillRank& waiting) {
          other.phase == Phase::finishing || other.phase == Phase::paused;
 }
 
-constexpr double newest_weighs = 0.2;  // in the smoothed time
-constexpr double max_of_one_step = 4;  // medians: one step alone, however slow, makes no straggler
+constexpr double newest_weight = 0.2;  // in the smoothed time
+constexpr double max_of_one_step = 4;  // in medians: one slow step alone makes no straggler
 constexpr int steps_in_a_row = 10;
 constexpr double noise = 4;  // times the usual distance from the median
 
-/// The lower one of two: of a world whose one half is slow, the other half says what is usual.
+/// The lower of the two middle values: where half of the world is slow, the other half is the norm.
 double lower_median(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -63,7 +63,7 @@ Pace::Pace(const config::Supervise& limits, int world)
     : limits_(limits),
       enough_(std::int64_t{first_rounds} * world),
       fade_(std::exp2(-1 / (half_life * world))) {
-  expects(world >= 1, "somebody trains");
+  expects(world >= 1, "the world has at least one rank");
 }
 
 void Pace::left(Phase phase, double seconds) {
@@ -73,7 +73,7 @@ void Pace::left(Phase phase, double seconds) {
 void Pace::stepped(double seconds) { learn(steps_, seconds); }
 
 void Pace::learn(Learned& l, double seconds) {
-  // The first ones of an attempt would hide a hang for many rounds after it.
+  // The first rounds of an attempt are slow, and would hide a hang for many rounds after them.
   if (young(l)) {
     l.longest_young = std::max(l.longest_young, seconds);
     if (!known(l)) l.longest = std::max(l.longest, seconds);
@@ -84,13 +84,13 @@ void Pace::learn(Learned& l, double seconds) {
 }
 
 double Pace::deadline_s(Phase phase) const {
-  const double most = limits_.step_s;
-  if (!is_learned(phase)) return most;
+  const double longest = limits_.step_s;
+  if (!is_learned(phase)) return longest;
   const Learned* l = &phases_[index_of(phase)];
   if (!known(*l) && phase != Phase::checkpoint) l = &steps_;
-  if (!known(*l)) return most;
+  if (!known(*l)) return longest;
   return std::min(
-      most, young(*l) ? young_allowance * rule(std::max(l->longest, l->longest_young)) : rule(l->longest));
+      longest, young(*l) ? young_allowance * rule(std::max(l->longest, l->longest_young)) : rule(l->longest));
 }
 
 double Pace::rule(double seconds) const {
@@ -172,22 +172,22 @@ void Stragglers::computed(int rank, std::int64_t step, double seconds) {
   if (own.step < 0) own.smoothed = seconds;
   own.step = step;
   if (median_ > 0) seconds = std::min(seconds, max_of_one_step * median_);
-  own.jitter += newest_weighs * (std::abs(seconds - own.smoothed) - own.jitter);
-  own.smoothed += newest_weighs * (seconds - own.smoothed);
-  if (++told_ >= ranks_.size()) weigh();
+  own.jitter += newest_weight * (std::abs(seconds - own.smoothed) - own.jitter);
+  own.smoothed += newest_weight * (seconds - own.smoothed);
+  if (++reports_ >= ranks_.size()) update_median();
   if (median_ <= 0) return;
   const double above = own.smoothed - median_;
   if (own.smoothed > ratio_ * median_ && above > noise * spread_ && above > own.jitter) {
-    if (++own.above >= steps_in_a_row && !own.said) own.said = true, found_.push_back(rank);
+    if (++own.above >= steps_in_a_row && !own.reported) own.reported = true, found_.push_back(rank);
   } else {
     own.above = 0;
-    if (own.smoothed < 0.5 * (1 + ratio_) * median_) own.said = false;
+    if (own.smoothed < 0.5 * (1 + ratio_) * median_) own.reported = false;
   }
 }
 
-/// Once a round is enough, and cheap for any world.
-void Stragglers::weigh() {
-  told_ = 0;
+/// Called once per round, which is cheap for any world.
+void Stragglers::update_median() {
+  reports_ = 0;
   sorted_.clear();
   for (const Own& own : ranks_)
     if (own.step >= 0) sorted_.push_back(own.smoothed);

@@ -1,6 +1,6 @@
 #pragma once
-// How long phases of a step take, learned as the run goes: from it, when a rank is hung, and who is slow.
-// Pure.
+// How long phases of a step take, learned during the run. From this follows when a rank is hung, and which
+// rank is slow. Pure.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -20,29 +20,29 @@ class Pace {
  public:
   static constexpr int first_rounds = 3;  ///< of an attempt, which take longer than others
 
-  /// `world`: ranks whose phases it is told of; what is enough to know a phase, and how fast it is forgotten,
-  /// goes by rounds of all of them.
+  /// `world`: ranks whose phases are reported. How many reports make a phase known, and how fast old ones
+  /// fade, is counted in rounds of all ranks.
   explicit Pace(const config::Supervise& limits, int world = 1);
 
-  /// A rank has left `phase` after `seconds`, as seen in beats: shorter phases may be missed, and need not be
-  /// known.
+  /// A rank has left `phase` after `seconds`, as seen in heartbeats: shorter phases may be missed, and need
+  /// not be known.
   void left(control::Phase phase, double seconds);
-  /// A rank has come to another step after `seconds`, as seen in beats.
+  /// A rank has come to another step after `seconds`, as seen in heartbeats.
   void stepped(double seconds);
-  /// A rank that has been in `phase` for longer is hung: max(hang_factor * what it took so far,
-  /// hang_floor_s), never more than step_s. A part of every step that has not been seen often enough may take
-  /// what whole steps took; step_s as long as these are not known either. Twice as long while an attempt is
-  /// young: caches are cold and connections are being made. Seconds. While ranks hold on order, nobody asks.
+  /// Seconds after which a rank in `phase` is hung: max(hang_factor * longest time so far, hang_floor_s),
+  /// never more than step_s. A phase of every step that has not been seen often enough may take as long as
+  /// whole steps took, and step_s while these are not known either. Twice as long at the beginning of an
+  /// attempt: caches are cold and connections are being made. Not used while ranks hold on order.
   double deadline_s(control::Phase phase) const;
-  /// Another attempt, other nodes: what was learned stays, what was cut short does not count.
+  /// A new attempt, on other nodes: known times stay, unfinished phases do not count.
   void new_attempt();
 
-  /// What is known, for the leaders to come: by the phase's name, and "step" for whole steps.
+  /// All known times, for later leaders: by the name of the phase, and "step" for whole steps.
   std::map<std::string, KnownPace> known() const;
-  /// Whole steps are known, and a leader that knows no more than `recorded` would set other deadlines: it
-  /// would not know a phase, or its deadline would be too short by a fifth or too long by half.
+  /// Whole steps are known, and a leader that knows only `recorded` would set other deadlines: it would not
+  /// know a phase, or its deadline would be too short by a fifth or too long by half.
   bool is_news(const std::map<std::string, KnownPace>& recorded) const;
-  /// What an earlier leader has put on record is known.
+  /// Takes over the times that an earlier leader has recorded.
   void recall(const std::map<std::string, KnownPace>& recorded);
   /// The attempt is past its first rounds, under an earlier leader.
   void settled();
@@ -68,24 +68,24 @@ class Pace {
   Learned steps_;
 };
 
-/// Somebody is hung: the deadline that ran out, in seconds; nothing while all may still be at work. Who waits
-/// is as late as the one it waits for, and is excused while somebody who holds it up is within its own
-/// deadline: one that is a step behind, that still writes a checkpoint, or that still computes while the
-/// other has come to the collective.
+/// A rank is hung: the deadline that has passed, in seconds; nothing while all may still be working. A rank
+/// that waits is as late as the one it waits for, and is excused while a rank that holds it up is within its
+/// own deadline: one that is a step behind, that still writes a checkpoint, or that still computes while the
+/// other is in the collective.
 std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace);
 
 struct Straggler {
   int rank = -1;
   double ratio = 0;  ///< its compute time over the median
 };
-/// Ranks' own compute time of the newest steps.
+/// Compares the ranks' own compute times of the newest steps.
 class Stragglers {
  public:
   Stragglers(const config::Supervise& limits, int world);
-  /// The same step may be told again, as beats do; 0 seconds say nothing.
+  /// The same step may be reported again, as heartbeats do; 0 seconds: unknown.
   void computed(int rank, std::int64_t step, double seconds);
-  /// A rank that has been far above the median for many steps in a row, and slower than noise explains; each
-  /// once until it has been at ease again.
+  /// A rank that has been far above the median for many steps in a row, and slower than noise explains.
+  /// Reported once, until it has been near the median again.
   std::optional<Straggler> take();
 
  private:
@@ -94,16 +94,16 @@ class Stragglers {
     double smoothed = 0;
     double jitter = 0;  ///< smoothed distance of a step from `smoothed`
     int above = 0;      ///< steps in a row
-    bool said = false;
+    bool reported = false;
   };
-  void weigh();
+  void update_median();
 
   double ratio_;
   std::vector<Own> ranks_;
   std::vector<double> sorted_;  ///< for the median, kept to save the allocation
   double median_ = 0;           ///< of the smoothed times; 0: not known yet
   double spread_ = 0;           ///< usual distance of a rank from it
-  std::size_t told_ = 0;        ///< since median_ was taken
+  std::size_t reports_ = 0;     ///< reports since median_ was computed
   std::vector<int> found_;      ///< to be taken
 };
 

@@ -8,15 +8,14 @@
 
 namespace holdfast::launcher {
 
-/// Fewer slots, on nodes that are left: of the replicas that lost nodes, those that lost most go first, and
-/// their other nodes take the free slots of the rest. The last replica moves into the gap, so that no other
-/// slot changes. Nothing when fewer than `fewest` nodes, or not one whole replica, would be left.
+/// Fewer slots, on the nodes that are left: the replicas that lost most nodes are removed first, and their
+/// other nodes take the free slots of the rest. The last replica moves into the gap, so that no other slot
+/// changes. Nothing when fewer than `fewest` nodes, or not one whole replica, would be left.
 std::optional<std::vector<int>> shrunk(const Roster& roster, const RunState& state,
                                        std::vector<int> placement, const std::vector<NodeView>& views,
                                        const Shrinking& shrinking, int fewest);
 
-/// As many more slots, up to the planned number, as spares that were heard just now can fill in whole
-/// replicas.
+/// More slots, up to the planned number: as many whole replicas as recently heard spares can fill.
 std::vector<int> grown(const Roster& roster, const RunState& state, std::vector<int> placement,
                        const std::vector<NodeView>& views, const Shrinking& shrinking);
 

@@ -17,7 +17,7 @@ using Kind = Failure::Kind;
 
 constexpr int code(Exit exit) { return static_cast<int>(exit); }
 
-// Walked from the top; the first row that holds is the answer.
+// The first row that holds gives the answer.
 constexpr std::array table = {
     PolicyRow{"the exit code says that every try fails", [](const Facts& f) { return f.final_code != 0; },
               Answer::stop, 0},
@@ -27,13 +27,13 @@ constexpr std::array table = {
               [](const Facts& f) { return f.same_step; }, Answer::stop, code(Exit::no_requeue)},
     PolicyRow{"attempt after attempt brings neither a new step nor a checkpoint",
               [](const Facts& f) { return f.no_progress; }, Answer::stop, code(Exit::no_requeue)},
-    PolicyRow{"a checkpoint stays out of reach", [](const Facts& f) { return f.later; }, Answer::requeue,
+    PolicyRow{"a checkpoint still cannot be read", [](const Facts& f) { return f.later; }, Answer::requeue,
               code(Exit::transient)},
     PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, Answer::stop,
               code(Exit::runtime)},
     PolicyRow{"the infrastructure ends attempt after attempt before a new step",
               [](const Facts& f) { return f.setbacks_used; }, Answer::stop, code(Exit::transient)},
-    PolicyRow{"a suspect node, and a better one is there",
+    PolicyRow{"a suspect node, and a better one is available",
               [](const Facts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
               Answer::substitute, 0},
     PolicyRow{"every slot has its node", [](const Facts& f) { return !f.short_of_nodes; }, Answer::restart,
@@ -65,7 +65,7 @@ int final_code(const Failure& f) {
   return 0;
 }
 
-/// Another spare than a suspect one: there is no gain in changing one suspect for another.
+/// The placement with a spare that is not a suspect itself: replacing one suspect by another gains nothing.
 std::optional<std::vector<int>> without_suspect(const Situation& s, const Failure& failure) {
   const auto slot = std::find(s.placement.begin(), s.placement.end(), failure.node);
   if (failure.node < 0 || slot == s.placement.end()) return std::nullopt;
@@ -272,7 +272,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
       d.stop = outcome_of(row, facts, s, failure);
       return d;
     case Answer::requeue:
-      // Nodes that are left may hold all of the state, in memory that goes with this job.
+      // Nodes that are left may hold all of the state, in memory that is lost with this job.
       if (worth_saving && smaller && !facts.later)
         d.placement = *smaller;
       else

@@ -1,6 +1,6 @@
 #pragma once
-// What to do when an attempt has ended: a table (policy.cpp), walked from its first row, over plain facts;
-// and the placements that its answers mean.
+// Decides what to do when an attempt has ended: a table (policy.cpp) over plain facts, whose first row that
+// holds gives the answer; and the placements that follow from the answers.
 #include <optional>
 #include <span>
 #include <string>
@@ -17,49 +17,49 @@ namespace holdfast::launcher {
 
 struct Failure {
   enum class Kind {
-    node_lost,       ///< silence, or it could not end its old ranks
+    node_lost,       ///< no heartbeat, or it could not end its old ranks
     node_idle_lost,  ///< the same, of a node that hosts mpirun only
     rank_exited,     ///< a rank ended with a code or a signal, on a node that answers
     rank_hung,       ///< alive, no progress
-    start_failed,    ///< not all ranks called home in time
-    misplaced,       ///< a rank runs where the plan does not say
-    mpirun_ended,    ///< mpirun gave up while the ranks' nodes answer
-    leader_changed,  ///< the new leader found the attempt not whole
+    start_failed,    ///< not all ranks connected in time
+    misplaced,       ///< a rank runs on another node than planned
+    mpirun_ended,    ///< mpirun ended while the nodes of the ranks answer
+    leader_changed,  ///< the new leader found that ranks of the attempt are missing
     evicted,         ///< a node leaves on order; the ranks have saved
     corrupted,       ///< a comparison that must be equal was not
   };
   Kind kind = Kind::rank_exited;
-  int node = -1;  ///< culprit; -1: nobody in particular
+  int node = -1;  ///< culprit; -1: none in particular
   int rank = -1;
   int status = 0;        ///< rank_exited: exit code or 128 + signal
-  bool later = false;    ///< ranks have waited for a checkpoint that cannot be read: no more now
+  bool later = false;    ///< ranks have waited in vain for a checkpoint that cannot be read
   std::string evidence;  ///< in words
   double silent_s = 0;   ///< node_lost: since its last sign of life
-  /// What diagnosis adds, where there is one.
+  /// The diagnosis, where there is one.
   Blame blame = Blame::nothing;
   bool ends_node = false, same_again = false;
-  std::vector<int> ended_nodes;  ///< all that must not be used again
+  std::vector<int> ended_nodes;  ///< all nodes that must not be used again
   std::string cause;             ///< short; "": name_of(kind)
   std::string advice;
   std::string gpu;                ///< UUID or PCI address, where the evidence names one
   std::vector<std::string> seen;  ///< further evidence
-  bool lost_peers = false;        ///< rank_exited: the ranks complain of each other, and nobody else is named
+  bool lost_peers = false;        ///< rank_exited: ranks have lost each other, and no other cause is known
   int failed_host = -1;           ///< the node whose mpirun did not start the ranks; -1: none
 };
 const char* name_of(Failure::Kind kind);
-/// What starts the ranks, the network, storage or a node ended the attempt, and not the program. (The loss of
-/// a whole node has kinds of its own.)
+/// The attempt was ended by the start of ranks, the network, storage or a node, and not by the program. (The
+/// loss of a whole node has kinds of its own.)
 bool by_infrastructure(const Failure& failure);
-/// On hardware that did nothing wrong: the same end again at the same step is the program's doing.
+/// The hardware was sound: if the next attempt ends at the same step again, the program is the cause.
 bool on_healthy_nodes(const Failure& failure);
-/// Where the cause lies. A node that falls silent is to blame itself, and diagnosis is not asked.
+/// Where the cause lies. A node that falls silent is to blame itself, without diagnosis.
 Blame blame_of(const Failure& failure);
 const char* name_of(Blame blame);
 /// Does it count against the node?
 bool blames_node(const Failure& failure);
 
 enum class Answer {
-  restart,     ///< the same nodes (a run that has shrunk takes what there is now)
+  restart,     ///< the same nodes (a run that has shrunk grows again if it can)
   substitute,  ///< a spare for each slot without a node, or for the suspect
   shrink,      ///< fewer replicas
   requeue,     ///< save what can be saved, then the next job
@@ -67,25 +67,25 @@ enum class Answer {
 };
 const char* name_of(Answer answer);
 
-/// All that the table asks.
+/// All facts that rows of the table ask for.
 struct Facts {
-  int final_code = 0;           ///< a rank ended with an exit code that every try gives; 0: no
+  int final_code = 0;           ///< a rank ended with an exit code that would recur; 0: no
   bool same_again = false;      ///< diagnosis: another try on any node fails the same way
   bool same_step = false;       ///< max_same_step is reached
   bool no_progress = false;     ///< max_without_checkpoint is reached
-  bool later = false;           ///< a checkpoint cannot be read, and was waited for
+  bool later = false;           ///< ranks have waited in vain for a checkpoint
   bool restarts_used = false;   ///< max_restarts is reached
   bool setbacks_used = false;   ///< max_setbacks is reached
   bool short_of_nodes = false;  ///< a slot has lost its node
   bool spares_suffice = false;  ///< a fit spare for each such slot
-  bool suspect = false;         ///< the culprit answers, but failed too often, or was first to blame
+  bool suspect = false;         ///< the culprit answers, but failed too often or is to blame
   bool better_node = false;     ///< a fit spare that is no suspect could take the suspect's slot
   bool can_shrink = false;      ///< whole replicas are left, on no fewer than min_nodes
   Cheaper cheaper = Cheaper::requeue;
   config::WhenShort when_short = config::WhenShort::automatic;
 };
 struct PolicyRow {
-  const char* when;  ///< in words, for the record
+  const char* when;  ///< in words, for the event log
   bool (*holds)(const Facts&);
   Answer answer;
   int exit_code;  ///< of stop and requeue; 0: Facts::final_code
@@ -97,15 +97,15 @@ const PolicyRow& row_for(const Facts& facts);
 /// Attempts in a row that the infrastructure may end before a new step; then the run goes back into the
 /// queue.
 inline constexpr int max_setbacks = 10;
-/// Before the next attempt, after so many of them: 1 s, doubled each time, a minute at most.
+/// Seconds to wait before the next attempt, after `setbacks` of them: 1, doubled each time, at most 60.
 double wait_after(int setbacks);
 
-/// What a decision rests on beside the failure.
+/// What a decision depends on beside the failure.
 struct Situation {
   const Roster& roster;
   const config::Supervise& limits;
   const Shrinking& shrinking;
-  const RunState& state;  ///< already knows of the ended attempt and the lost node
+  const RunState& state;  ///< includes the ended attempt and the lost node
   const std::vector<int>& placement;
   const std::vector<NodeView>& views;
   double hours_left = -1;  ///< of training at full size; negative: not known
@@ -119,7 +119,7 @@ struct Decision {
   /// ... else the placement to go on with (slot -> node). With requeue: of the nodes that still hold all of
   /// the state, to save it.
   std::vector<int> placement;
-  std::vector<Promotion> promotions;  ///< slots whose node is another now
+  std::vector<Promotion> promotions;  ///< slots that have another node now
 };
 
 /// Nodes that the next job should not get: those that were lost or evicted.

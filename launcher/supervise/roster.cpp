@@ -52,7 +52,7 @@ Roster read_roster(const RunDir& run) {
     throw;
   } catch (const std::exception& damage) {
     throw Error(Exit::runtime, "the list of nodes " + run.nodes().string() + " is damaged", damage.what(),
-                "Start the job again; `holdfast run` writes it anew");
+                "Start the job again; `holdfast run` writes it again");
   }
 }
 

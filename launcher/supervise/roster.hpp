@@ -1,6 +1,5 @@
 #pragma once
-// The nodes of an allocation as supervision sees them: indices instead of names, and the few facts that
-// decide.
+// The nodes of an allocation as supervision sees them: indices instead of names, and the facts that it needs.
 #include <string>
 #include <vector>
 
@@ -9,13 +8,13 @@
 namespace holdfast::launcher {
 
 struct Roster {
-  std::string job;  ///< job id and restart count: another allocation, another text
+  std::string job;  ///< job id and restart count: different for each allocation
   struct Node {
     std::string name;
-    std::string address;  ///< host or number that other nodes reach its agent by
+    std::string address;  ///< host name or IP address under which other nodes reach its agent
     int port = 0;
     std::string scalable_unit;  ///< for the choice of a spare
-    int past_failures = 0;      ///< of earlier jobs, by the ledger
+    int past_failures = 0;      ///< in earlier jobs, from the ledger
   };
   std::vector<Node> nodes;
   std::vector<int> first_placement;  ///< slot -> node, as planned

@@ -20,7 +20,8 @@ AttemptRecord* attempt(RunState& state, const json& e) {
   return nullptr;
 }
 
-/// Did this attempt bring the run forward? `assumed`: nobody knows, and it ran long enough to have done so.
+/// Did this attempt bring the run forward? `assumed`: it is not known, and the attempt ran long enough for
+/// it.
 void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_before, bool assumed) {
   const bool forward = assumed || a.last_step > s.best_step || s.durable_step > durable_before;
   s.best_step = std::max(s.best_step, a.last_step);
@@ -36,13 +37,13 @@ void elected(RunState& s, const json& e) {
   // binds.
   s.job = job;
   if (s.attempt_live()) {
-    auto& last =
-        s.attempts.back();  // its ranks ended with their allocation; how far they came, nobody has written
+    // Its ranks ended with their allocation; nothing has recorded how far they came.
+    auto& last = s.attempts.back();
     last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
   s.job_term = e.value("term", 0);
-  // Whoever submits a run again that was stopped has changed something, and wants to see it tried.
+  // Who submits a stopped run again has changed something: it is tried again.
   if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
   s.failed_starts.clear(), s.setbacks = 0;
@@ -77,8 +78,8 @@ void restored(RunState& s, const json& e) {
   a->restored = control::Restored{e.value("step", std::int64_t{0}), e.value("level", ""),
                                   e.value("digest", ""), e.value("note", "")};
   a->restored_s = std::max(0.0, e.value("unix", 0.0) - a->planned_at - a->launched_s.value_or(0));
-  // An attempt that ended before it had any state did no steps; those that are done again now are of the one
-  // before it.
+  // An attempt that ended before it had any state did no steps; the steps that are repeated now are of the
+  // attempt before it.
   auto* before = a;
   while (before != s.attempts.data() && !(--before)->restored) {
   }
@@ -93,13 +94,13 @@ void first_step(RunState& s, const json& e) {
   s.setbacks = 0;
   a->first_step_s = std::max(
       0.0, *a->first_step_at - a->planned_at - a->launched_s.value_or(0) - a->restored_s.value_or(0));
-  // Of all that ended since the last step: a second failure in the midst of a recovery makes the first one's
-  // longer.
+  // Of all attempts that ended since the last step: a second failure during a recovery prolongs the first
+  // one's.
   for (auto* before = a; before != s.attempts.data() && (--before)->ended_at && !before->recovered_s;)
     before->recovered_s = *a->first_step_at - *before->ended_at;
 }
 
-/// "evidence" was one text once, and is a list.
+/// "evidence" is a list; older versions wrote one text.
 std::vector<std::string> evidence_of(const json& e) {
   const auto it = e.find("evidence");
   if (it == e.end()) return {};
@@ -138,7 +139,8 @@ void checkpoint(RunState& s, const json& e, bool durable) {
   const auto step = e.value("step", std::int64_t{-1});
   const int number = e.value("attempt", 0);
   if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
-  // What an attempt has written since its state may have been wrong is of no use, however whole it is.
+  // A checkpoint that an attempt wrote after its state may have become wrong is not used, even if it is
+  // sound.
   if (!durable || (s.trusted_step >= 0 && number <= s.tainted_attempt && step > s.trusted_step)) return;
   s.durable_step = std::max(s.durable_step, step);
   s.durable.insert(step);
@@ -147,7 +149,7 @@ void checkpoint(RunState& s, const json& e, bool durable) {
   if (s.trusted_step < 0) return;
   s.trusted_step = std::max(s.trusted_step, step);
   if (s.trusted_step >= s.tainted_step)
-    s.trusted_step = s.tainted_step = -1;  // newer than all that is in doubt
+    s.trusted_step = s.tainted_step = -1;  // newer than all checkpoints that are in doubt
 }
 
 void removed(RunState& s, const json& e) {
@@ -196,8 +198,8 @@ std::optional<control::Drain> RunState::asked_of_ranks() const {
     return control::Drain{true, "evict " + names};
   }
   if (!drain) return std::nullopt;
-  // Ranks pass over what they have heard before, as an agent that was restarted repeats it: the second save
-  // of an attempt must read differently.
+  // Ranks ignore a drain that they know already, since an agent that was restarted repeats it: the second
+  // save of an attempt must have another text.
   return control::Drain{false, drain->what.reason + ", after step " + std::to_string(drain->step)};
 }
 

@@ -24,18 +24,18 @@ struct AttemptRecord {
   std::string cause;      ///< why it ended: "finished", "node lost", "rank failed", ...; empty while it lives
   std::string node;       ///< the culprit's
   int rank = -1;          ///< the culprit
-  bool reports = true;    ///< its ranks said how far they were; if not, `last_step` means nothing
-  double ran_s = 0;       ///< if not: from all ranks up to its end
-  bool untried = false;   ///< a node was lost before the ranks were up: it counts for no limit
+  bool reports = true;    ///< its ranks reported their progress; if not, `last_step` is unknown
+  double ran_s = 0;       ///< if not: from the start of all ranks to its end
+  bool untried = false;   ///< a node was lost before the ranks were up: no limit counts it
   double detected_s = 0;  ///< from the culprit's last sign of life to the decision ...
-  double decided_s = 0;   ///< ... and of that, from what was first heard of the failure
-  std::vector<std::string> evidence;  ///< what the decision rests on, first things first
-  std::string advice;                 ///< for people or the administrator
+  double decided_s = 0;   ///< ... and the part of it since the first report of the failure
+  std::vector<std::string> evidence;  ///< what the decision rests on, most important first
+  std::string advice;                 ///< for the user or the administrator
   std::optional<double> recovered_s;  ///< from that decision to the run's next new step
-  /// How it began, each part from the end of the one before: planned, then ranks up and in place, state
-  /// loaded, a new step done.
+  /// Parts of its start, each from the end of the one before: from planned until the ranks are up and in
+  /// place, until the state is loaded, until a new step is done.
   std::optional<double> launched_s, restored_s, first_step_s;
-  std::int64_t lost_steps = 0;                ///< steps of this attempt that a later one had to do again
+  std::int64_t lost_steps = 0;                ///< steps of this attempt that a later one had to repeat
   std::optional<control::Restored> restored;  ///< where its state came from
   std::int64_t last_step = 0;                 ///< optimizer steps done when it ended
   std::int64_t durable_before = -1;           ///< newest durable step when it was planned
@@ -65,19 +65,19 @@ struct RunState {
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
-  std::set<std::string> evicted;   ///< of the lost ones: they may well answer, and stay out all the same
+  std::set<std::string> evicted;   ///< of the lost ones: they may answer, and stay out all the same
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
   std::map<std::string, int> failed_starts;     ///< attempts of this job that did not start from this node
-  std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and of what
-  bool paused = false;                          ///< on somebody's order
+  std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and the warning
+  bool paused = false;                          ///< by an order
   std::int64_t durable_step = -1;
   std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
   /// After silent corruption: only shared checkpoints of this step or before may be started from, because
   /// nothing that was written between them and `tainted_step` is known to be right. -1: everything may.
   std::int64_t trusted_step = -1, tainted_step = -1;
-  int tainted_attempt = 0;     ///< it and those before it wrote what is not trusted
+  int tainted_attempt = 0;     ///< it and those before it wrote state that is not trusted
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
   int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
@@ -86,13 +86,13 @@ struct RunState {
   std::int64_t same_step = -1;                   ///< where the last attempt on healthy nodes ended ...
   int same_step_count = 0;                       ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
-  /// Asked for and not yet done: with `stop`, until the run is over; else until a checkpoint of `step` or
+  /// A drain that is not done yet: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.
   struct Draining {
     control::Drain what;
     double at = 0;          ///< Unix seconds
     std::int64_t step = 0;  ///< how far the run had come
-    bool for_good = false;  ///< somebody has ordered the end of the run: the job is not queued again
+    bool for_good = false;  ///< the end of the run was ordered: the job is not requeued
   };
   std::optional<Draining> drain;
   std::optional<RunOutcome> outcome;  ///< set once the run is over
@@ -100,13 +100,13 @@ struct RunState {
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
   /// Are there attempts of this allocation?
   bool attempted() const { return !attempts.empty() && attempts.back().term >= job_term; }
-  /// What the ranks of the attempt must have been told: every leader says it to every agent it reaches.
+  /// The drain that the ranks of the attempt must know of: every leader sends it to every agent it reaches.
   std::optional<control::Drain> asked_of_ranks() const;
   /// Are the ranks to hold? Not while they are asked to end.
   bool hold_ranks() const;
 };
 
-/// Steps that have a checkpoint by the record, newest first; as many as ranks are told.
+/// Steps that have a durable checkpoint, newest first; at most max_durable_steps.
 std::vector<std::int64_t> newest_durable(const RunState& state);
 
 /// Applies one event. Unknown events are ignored: a newer version may have written them.
@@ -114,7 +114,7 @@ void apply_event(RunState& state, const nlohmann::json& event);
 
 /// result.json (contract 1): result.cpp.
 nlohmann::json result_of(const RunState& state);
-/// The exit code, when `result` is the word of `term`'s leader in this allocation (RunState::job).
+/// The exit code, when `result` was written by the leader of `term` in this allocation (RunState::job).
 std::optional<int> code_of(const nlohmann::json& result, const std::string& allocation, int term);
 
 }  // namespace holdfast::launcher

@@ -9,19 +9,19 @@
 
 namespace holdfast::launcher {
 
-/// What the leader knows of a node at this moment.
+/// What the leader knows of a node now.
 struct NodeView {
   control::NodeHealth::Fitness fitness = control::NodeHealth::Fitness::unknown;
-  bool numerics_agree = true;  ///< its probe's hash is the run's, or it has not said one
-  bool fresh = true;           ///< its agent has just been heard
+  bool numerics_agree = true;  ///< its numerics probe has the run's hash, or is not known
+  bool fresh = true;           ///< its agent was heard recently
 };
 
-/// The best spare for a node that failed (-1: nobody in particular); -1: there is none.
+/// The best spare for a node that failed (-1: none in particular); -1: there is none.
 ///
-/// Never: a node that is lost or evicted, that has a slot, whose arithmetic differs, or that its checks call
-/// critical. Then, the first difference decides: heard just now; no suspect; no warning from its checks; not
-/// the batch host (losing it costs more than losing another); the failed node's scalable unit (the same leaf
-/// switches: each GPU keeps its rail's short way to its peers); fewer failures in the ledger; the lower
+/// Never: a node that is lost or evicted, that has a slot, whose numerics probe differs, or whose fitness is
+/// critical. Of the others, the first difference decides: heard recently; not a suspect; no warning from its
+/// checks; not the batch host (losing it costs more than losing another node); in the failed node's scalable
+/// unit (the same leaf switches, so that each GPU stays on its rail); fewer failures in the ledger; the lower
 /// index. `views`: by node; empty: nothing is known of any.
 int best_spare(const Roster& roster, const RunState& state, const std::vector<int>& placement,
                int failed_node, const std::vector<NodeView>& views);

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The program of somebody else, none of whose checkpoints Holdfast has seen.
+/// Not our trainer, and Holdfast has seen none of its checkpoints.
 bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durable_step < 0; }
 
 std::string headline(const StatusFacts& f) {
@@ -23,10 +23,10 @@ std::string headline(const StatusFacts& f) {
   if (s.attempts.empty()) return "waiting for nodes";
   const auto& a = s.attempts.back();
   if (s.drain && s.drain->what.stop)
-    return fmt::format("{} the end ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
+    return fmt::format("{} ending ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
                        s.drain->what.reason);
   if (a.ended_at) return "between attempts";
-  if (!s.evicting.empty()) return "saving, then on without " + s.evicting.begin()->first;
+  if (!s.evicting.empty()) return "saving, then going on without " + s.evicting.begin()->first;
   if (s.paused) return "paused";
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
@@ -112,7 +112,7 @@ std::string status_text(const StatusFacts& f) {
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
   if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.leader, f.term);
-  text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} is durable\n", s.durable_step)
+  text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} (the newest durable one)\n", s.durable_step)
           : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
   if (!s.attempts.empty()) text += "attempts\n";

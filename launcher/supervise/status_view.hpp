@@ -1,5 +1,5 @@
 #pragma once
-// What `holdfast status` shows: the state replayed from the event log and the last line of the metrics, as
+// The output of `holdfast status`: the state replayed from the event log and the last line of the metrics, as
 // text and as JSON. Pure.
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -46,8 +46,8 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, boo
       pace_(limits_, roster_.world()),
       stragglers_(limits_, roster_.world()),
       next_check_(now) {
-  // The placement of the last attempt, if it was made of nodes that we still have. A smaller one was the
-  // answer to what its own allocation had lost.
+  // The placement of the last attempt, if all of its nodes are in this allocation. A smaller placement is
+  // kept only in the allocation that had lost nodes.
   if (!state_.attempts.empty() &&
       (state_.attempted() ? state_.attempts.back().placement.size() <= placement_.size()
                           : state_.attempts.back().placement.size() == placement_.size())) {
@@ -72,9 +72,9 @@ int Supervisor::slot_of(int node) const {
   return it == placement_.end() ? -1 : static_cast<int>(it - placement_.begin());
 }
 
-/// Heard within half of the silence that ends a node: of nodes that are cut off together, none must be named
-/// dead while the others still count as reached, just because their last beats came a little later. After a
-/// stop of this process nobody has been heard yet.
+/// Counts agents heard within half of the silence after which a node is lost: of nodes that are cut off
+/// together, none must be declared lost while the others still count as reached because their last heartbeats
+/// came a little later. After a suspension of this process no agent has been heard yet.
 bool Supervisor::majority() const {
   if (now_ - resumed_at_ < 0.5e-3 * limits_.node_silence_ms) return false;
   int voters = 0, reached = 0;
@@ -98,7 +98,7 @@ std::int64_t Supervisor::highest_step() const {
   return highest;
 }
 
-// --- what happened ---  (what time brings is in supervisor_stages.cpp)
+// --- reports of agents and ranks (time-outs are in supervisor_stages.cpp) ---
 
 void Supervisor::agent_here(int n, const control::Beat& beat) {
   auto& node = nodes_[static_cast<std::size_t>(n)];
@@ -115,7 +115,7 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
       continue;
     auto& rank = ranks_[static_cast<std::size_t>(seen.rank)];
     if (rank.step >= 0 && seen.step < 0 && seen.phase == control::Phase::starting) {
-      rank.seen_at = now_;  // its agent is another one, and has not heard it yet: that is no move
+      rank.seen_at = now_;  // its agent was replaced and has not heard from it yet: no progress
       continue;
     }
     if (seen.step > rank.step || seen.phase == control::Phase::paused) {
@@ -131,7 +131,8 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
       stragglers_.computed(seen.rank, seen.step, 1e-6 * static_cast<double>(seen.compute_us));
     rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase;
     rank.moves = seen.moves, rank.seen_at = now_;
-    rank.spoke = rank.spoke || seen.step >= 0 || seen.phase != control::Phase::starting || seen.moves > 0;
+    rank.reported =
+        rank.reported || seen.step >= 0 || seen.phase != control::Phase::starting || seen.moves > 0;
   }
   if (stage_ == Stage::gathering || stepped_ || !state_.attempt_live()) return;
   auto& live = state_.attempts.back();
@@ -148,10 +149,11 @@ void Supervisor::cleared(int n, int attempt) {
   if (state_.evicted.contains(name(n)) ||
       (failures != state_.failures.end() && failures->second >= limits_.max_node_failures))
     return;
-  record({{"event", "node_returned"},
-          {"node", name(n)},
-          {"evidence",
-           "its agent answers and has ended what it ran: it is a spare again, taken after all others"}});
+  record(
+      {{"event", "node_returned"},
+       {"node", name(n)},
+       {"evidence",
+        "its agent answers and has ended its old ranks: the node is a spare again, used after all others"}});
 }
 
 void Supervisor::rank_started(int node, const control::RankStarted& what) {
@@ -180,7 +182,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
     rank.exited_well = true;
     return;
   }
-  // One line, not a thousand: when a node goes, every other rank ends too, and each line waits for the disk.
+  // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
   if (!pending_ && !signalled())
     record({{"event", "rank_exited"},
             {"attempt", what.attempt},
@@ -231,7 +233,7 @@ void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const
           {"step", outcome.step},
           {"note", note}});
   if (!outcome.durable || outcome.attempt != attempt()) return;
-  // A vote says that its rank has come so far, and may overtake the beat that says so.
+  // A vote shows that its rank has done this step, and may arrive before the heartbeat that says so.
   for (auto& rank : ranks_) rank.step = std::max(rank.step, outcome.step);
 }
 
@@ -239,7 +241,7 @@ void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
   record({{"event", "checkpoints_removed"}, {"attempt", attempt()}, {"steps", steps}});
 }
 
-/// How it ended is kept, and weighed when there is nothing more to wait for (diagnosed()).
+/// Keeps how it ended, for the diagnosis when there is nothing more to wait for (diagnosed()).
 void Supervisor::take_end(RankEnd end) {
   const auto same =
       std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == end.rank; });
@@ -250,14 +252,14 @@ void Supervisor::take_end(RankEnd end) {
   suspect_failure(std::move(failure));
 }
 
-/// It waits a moment, because what looks like a rank's end may be the first sign of a node's.
+/// The failure waits a moment, because the end of a rank may be the first effect of the loss of its node.
 void Supervisor::suspect_failure(Failure failure) {
   const bool watching = stage_ == Stage::starting || stage_ == Stage::running ||
                         (stage_ == Stage::gathering && state_.attempt_live());
-  if (!watching || signalled()) return;  // those that were signalled: check_signalled()
+  if (!watching || signalled()) return;  // check_signalled() handles ranks that got a signal
   const bool asked =
       failure.kind == Failure::Kind::rank_exited && failure.status == static_cast<int>(Exit::transient);
-  // What they were told to do: save, and end.
+  // The ranks did what they were told: save, and end.
   if (asked && stopping()) return finish(drained());
   if (asked && !state_.evicting.empty()) return fail(eviction(""));
   if (pending_) return;

@@ -1,26 +1,27 @@
 #pragma once
-// The life of a run as a table. Pure: it is told what happened and when, and says what to do; no clock, no
+// The life of a run as a table. Pure: it is told what happened and when, and returns actions; no clock, no
 // socket, no file.
 //
 // clang-format off
 //   stage      what is going on                          event                                    next
-//   gathering  agents call home (first, or new leader)   every needed agent is here               clearing, or running (adopt)
-//   clearing   agents end what is left of older attempts all placed nodes have answered, waited   starting
+//   gathering  agents connect (first, or new leader)     every needed agent is connected          clearing, or running (adopt)
+//   clearing   agents end ranks of older attempts        all placed nodes have answered, waited   starting
 //   starting   ranks are being started                   all ranks up, each on its planned node   running
 //   running    training                                  all ranks ended with 0                   over
 //   any of the three above                               failure -> decide() says stop            over
 //                                                        failure -> decide() says go on           clearing
-//   any        fewer than half of the agents reachable   nobody is named dead; after a while      over (resign)
+//   any        fewer than half of the agents reachable   no node is declared lost; after a while  over (resign)
 //
-// A drain is no stage but an order beside them (supervisor_drain.cpp):
+// A drain is not a stage but an order beside them (supervisor_drain.cpp):
 //   drain      begins with                               while it lasts                           ends with
 //   save       loss of the batch host, an order          every attempt is told to save now        a durable checkpoint
 //   stop       SIGTERM, the time limit, no spare left    every attempt is told to save and end    ranks ended with 75, or nothing left
 //                                                                                                 to save, or drain_s: over, exit 75
-//              an order                                  the same                                 the same, exit 93: not queued again
-//   evict      an order, a sign of hardware that dies,   this attempt is told to save and end     ranks ended with 75, or drain_s: the
-//              a straggler                                                                        attempt ends, the node is out, on goes it
-//   Ranks of a program that does not speak are told by SIGTERM (supervisor_programs.cpp): they have followed when all have ended.
+//              an order                                  the same                                 the same, exit 93: not requeued
+//   evict      an order, a sign of failing hardware,     this attempt is told to save and end     ranks ended with 75, or drain_s: the
+//              a straggler                                                                        attempt ends, and the run goes on
+//                                                                                                 without the node
+//   Ranks of a program that does not report are told by SIGTERM (supervisor_programs.cpp): they have obeyed when all have ended.
 // clang-format on
 #include <algorithm>
 #include <map>
@@ -41,20 +42,21 @@ namespace holdfast::launcher {
 enum class Stage { gathering, clearing, starting, running, over };
 const char* name_of(Stage stage);
 
-/// What the supervisor wants done, in order; a Record must be on disk before the next action begins.
+/// An action of the supervisor. They are carried out in order; a Record must be on disk before the next one
+/// begins.
 struct Record {
   explicit Record(nlohmann::json e) : event(std::move(e)) {}  // explicit: json converts from nearly anything
   nlohmann::json event;
 };
 struct ClearAll {
   int attempt;
-};  ///< to every agent that is reached
+};  ///< to every agent that can be reached
 struct Launch {
   int attempt;
   std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
-  std::int64_t trusted_step =
-      -1;  ///< >= 0: start from the shared level, at this step or before; -1: from anything
-  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that have to be there, newest first
+  /// >= 0: start from a checkpoint, of this step or before; -1: from any state.
+  std::int64_t trusted_step = -1;
+  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist, newest first
   int host = -1;                                 ///< node that runs mpirun; -1: the agents start the ranks
 };
 struct TellRanks {
@@ -74,14 +76,14 @@ struct FinishRun {
 };  ///< to every agent, after result.json
 struct Resign {
   std::string why;
-};  ///< this leader cannot lead
+};  ///< this leader gives up
 using Action =
     std::variant<Record, ClearAll, Launch, TellRanks, PauseRanks, DumpRank, CheckNodes, FinishRun, Resign>;
 
-/// What of the settings and the plan decides beside [supervise].
+/// Settings and facts of the plan that the supervisor needs beside [supervise].
 struct RunFacts {
   Shrinking shrinking;
-  /// The ranks are holdfast-train, which speaks with its agent. Another program may, or may not.
+  /// The ranks are holdfast-train, which reports to its agent. Another program may, or may not.
   bool own_trainer = true;
 };
 RunFacts run_facts_of(const config::RunConfig& resolved);
@@ -89,16 +91,16 @@ RunFacts run_facts_of(const config::RunConfig& resolved);
 class Supervisor {
  public:
   /// `state` is replayed from the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
-  /// for people. `drain_s`: a run that is told to end has so long. `through_mpirun`: ranks are started by an
-  /// mpirun whose life matters.
+  /// in Unix time. `drain_s`: how long a run that is told to end may take. `through_mpirun`: ranks are
+  /// started by an mpirun, whose end ends them.
   Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
              RunState state, double now, double unix_now, RunFacts facts = {});
 
-  /// The moment of everything that is told next.
+  /// Sets the time of all that is reported next.
   void at(double now);
 
-  void agent_here(int node, const control::Beat& beat);  ///< connected, or still there
-  void agent_gone(int node);                             ///< the connection broke; silence decides
+  void agent_here(int node, const control::Beat& beat);  ///< a heartbeat, also the first one
+  void agent_gone(int node);  ///< the connection broke; only silence makes the node lost
   void cleared(int node, int attempt);
   void rank_started(int node, const control::RankStarted& what);
   void rank_exited(int node, const control::RankExited& what);
@@ -114,11 +116,11 @@ class Supervisor {
   void node_health(int node, const control::NodeHealth& what);
   void rank_doubt(int node, const control::RankDoubt& what);
   void stacks(int node, const control::Stacks& what);
-  /// What somebody orders, and the answer. The same order twice is one.
+  /// Carries out an order and returns the answer. The same order given twice is one.
   control::OrderTaken order(const control::Order& what);
   void tick();
 
-  /// Everything to do since the last call.
+  /// All actions since the last call.
   std::vector<Action> take_actions();
 
   Stage stage() const { return stage_; }
@@ -132,26 +134,26 @@ class Supervisor {
   struct Node {
     bool connected = false;
     double last_beat = -1;  ///< -1: never heard in this term
-    int cleared = 0;        ///< attempts below this are ended there
+    int cleared = 0;        ///< older attempts have ended there
     bool mpirun = false;
     int attempt = 0;
     control::NodeHealth health;  ///< the newest
-    double health_at = -1;       ///< -1: it has said nothing
+    double health_at = -1;       ///< -1: none yet
   };
   struct RankNow {
     bool started = false, finished = false, exited_well = false;
-    bool ended = false;  ///< its process is gone, however it ended
-    bool spoke = false;  ///< it has said where it is
+    bool ended = false;     ///< its process has ended, in any way
+    bool reported = false;  ///< it has reported progress
     std::int64_t step = -1;
     control::Phase phase = control::Phase::starting;
-    std::int64_t moves = 0;                     ///< as it counts them
+    std::int64_t moves = 0;                     ///< phases begun, as it counts them
     double moved_at = 0;                        ///< when it last began a phase, ...
     double stepped_at = 0;                      ///< ... and a step
-    double seen_at = 0;                         ///< when its agent last named it among the living
+    double seen_at = 0;                         ///< when its agent last reported it as alive
     std::optional<control::RankFlight> flight;  ///< the last report, ...
     double flight_at = 0;                       ///< and when it came
   };
-  /// A hang is being looked into: the culprit's stack has been asked for.
+  /// A hang was found: the culprit's stacks were requested.
   struct Hang {
     int rank = -1;
     double since = 0;
@@ -181,7 +183,7 @@ class Supervisor {
   void plan_first();
   config::Supervise patient() const;
   bool try_adopt();
-  void forgive(double gap_s);
+  void extend_deadlines(double gap_s);
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
   std::optional<Failure> name_lost(int node, double silent_s, const std::string& evidence);
@@ -203,7 +205,7 @@ class Supervisor {
   void blame_start(Failure& failure) const;
   std::vector<SeenSign> signs_that_count() const;
   void fail(Failure failure);
-  void judge_nodes(const Failure& failure);
+  void update_nodes(const Failure& failure);
   void carry_out(Decision decision, const Failure& failure);
   void finish(RunOutcome outcome);
   double hours_left() const;
@@ -234,7 +236,7 @@ class Supervisor {
   control::OrderTaken order_eviction(const control::Order& what, const std::string& by);
 
   // supervisor_spares.cpp
-  RunState with_doubts() const;
+  RunState without_unheard_nodes() const;
   std::vector<NodeView> views() const;
   bool numerics_placed() const;
   bool has_spare_for(int node) const;
@@ -257,14 +259,14 @@ class Supervisor {
   std::vector<RankNow> ranks_;
   Pace pace_;
   Stragglers stragglers_;
-  std::optional<Failure> pending_;  ///< a rank's end that may be a symptom of a node's
-  std::vector<RankEnd> ends_;       ///< of the attempt, as they were heard of; mpirun's has rank -1
+  std::optional<Failure> pending_;  ///< the end of a rank that may be a symptom of the loss of a node
+  std::vector<RankEnd> ends_;       ///< of the attempt, in the order of their reports; mpirun's has rank -1
   std::vector<SeenSign> signs_;     ///< of the last minutes
   std::optional<Hang> hang_;
   double pending_since_ = 0, tick_at_ = -1, next_check_;
-  double launch_at_ = 0;      ///< not before, after starts that failed
-  double pace_at_ = 0;        ///< when what is known of the pace was last put on record
-  double resumed_at_ = -1e9;  ///< when this process was last found to have been stopped
+  double launch_at_ = 0;      ///< no launch before, after starts that failed
+  double pace_at_ = 0;        ///< when the pace was last recorded
+  double resumed_at_ = -1e9;  ///< when this process was last found to have been suspended
   bool stepped_ = false;      ///< the attempt's first new step has been seen
   std::vector<Action> actions_;
 };

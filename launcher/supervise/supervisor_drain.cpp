@@ -1,6 +1,6 @@
-// Drains: the state must reach the shared level soon, because what holds the other levels may go: the whole
-// job (stop), SLURM's patience with a job that has lost its script, or one node (evict). An order outlives
-// the attempt and the leader that it was given to.
+// Drains: the state must reach the shared level soon, because the memory that holds the other levels may be
+// lost: that of all nodes (stop; SLURM may end a job that has lost its batch script), or of one node (evict).
+// An order stays in force in later attempts and under later leaders.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void Supervisor::drain(const control::Drain& asked, bool for_good) {
           {"reason", asked.reason}});
   if (known) return;
   if (asked.stop && !worth_saving()) return finish(drained());
-  // Ranks that are not being started yet hear of it with their start.
+  // Ranks that are not being started yet are told at their start.
   if (ranks_hear()) tell_ranks();
 }
 
@@ -41,21 +41,21 @@ void Supervisor::tell_ranks() {
   if (state_.hold_ranks()) actions_.push_back(PauseRanks{true});
 }
 
-/// Is there state that only this job's nodes have? In the memory of live ranks, or in the local levels that
-/// an attempt left, for the next one to bring to the shared level.
+/// Is there state that only the nodes of this job have? It may be in the memory of live ranks, or in the
+/// local levels of an ended attempt, from which the next one can save it to the shared level.
 bool Supervisor::worth_saving() const {
-  // What the live ranks of another program have, and could load again, only they know.
+  // Only the live ranks of another program know what they could save.
   if (!facts_.own_trainer && state_.attempt_live() && ranks_hear()) return true;
   for (auto a = state_.attempts.rbegin(); a != state_.attempts.rend() && a->term >= state_.job_term; ++a) {
     if (!a->restored) continue;
-    // What may be wrong must not be saved.
+    // State that may be wrong must not be saved.
     if (state_.trusted_step >= 0 && a->number <= state_.tainted_attempt) return false;
     return !a->ended_at || a->last_step > state_.durable_step;
   }
   return false;
 }
 
-/// The node leaves: at once if it holds nothing, else when the ranks have saved.
+/// Takes the node out: at once if it has no ranks, else when the ranks have saved.
 void Supervisor::evict(int n, const std::string& reason) {
   if (lost(n) || state_.evicting.contains(name(n)) || stage_ == Stage::over) return;
   if (slot_of(n) < 0 || !state_.attempt_live()) {
@@ -64,8 +64,8 @@ void Supervisor::evict(int n, const std::string& reason) {
   }
   record({{"event", "eviction_ordered"}, {"node", name(n)}, {"attempt", attempt()}, {"reason", reason}});
   if (stopping() || pending_ || stage_ == Stage::gathering)
-    return;  // whatever comes next does without the node
-  // Nothing is lost with ranks that have no state yet, where that is known.
+    return;  // the next attempt does without the node anyway
+  // Ranks that have no state yet have nothing to save, where that is known.
   if (stage_ == Stage::clearing || (reports() && !state_.attempts.back().restored)) return fail(eviction(""));
   tell_ranks();
 }

@@ -1,4 +1,5 @@
-// An attempt has failed: who is to blame (diagnosis), what it means for nodes, what follows (policy).
+// An attempt has failed: who is to blame (diagnosis), the consequences for nodes, and what to do next
+// (policy).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,9 +16,9 @@ using Kind = Failure::Kind;
 constexpr double signs_life_s = 600;
 constexpr std::size_t signs_kept = 1000;
 constexpr double sign_is_news_s = 60;
-// An attempt that has lived so long is no setback, even of a program that does not say how far it is.
+// An attempt that has lived so long is not a setback, even of a program that does not report progress.
 constexpr double settled_s = 600;
-constexpr std::size_t seen_signs = 5;  // told beside a failure that needs no diagnosis
+constexpr std::size_t seen_signs = 5;  // recorded beside a failure that needs no diagnosis
 
 bool ended_from_outside(const RankEnd& end) { return end.status == 128 + 15 || end.status == 128 + 9; }
 
@@ -33,8 +34,8 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
   if (signs_.size() > signs_kept)
     signs_.erase(signs_.begin(), signs_.end() - static_cast<std::ptrdiff_t>(signs_kept));
   if (!ends_node || pending_ || stage_ == Stage::over || lost(n)) return;
-  // Hardware that is going takes its ranks along sooner or later: better now, with nothing lost. A link may
-  // come back.
+  // Failing hardware ends its ranks sooner or later: the node is replaced now, while nothing is lost. A link
+  // may come back.
   std::vector<SeenSign> own;
   std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(own),
                [&](const SeenSign& s) { return s.node == n; });
@@ -45,7 +46,7 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
   if (slot_of(n) < 0 || has_spare_for(n)) evict(n, found.says);
 }
 
-/// Of nodes with ranks: what spares see explains nothing.
+/// Signs of nodes with ranks: those of spares explain no failure.
 std::vector<SeenSign> Supervisor::signs_that_count() const {
   std::vector<SeenSign> out;
   std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(out), [this](const SeenSign& s) {
@@ -57,7 +58,7 @@ std::vector<SeenSign> Supervisor::signs_that_count() const {
 Failure Supervisor::diagnosed() const {
   Failure f = *pending_;
   if (ends_.empty() || (f.kind != Kind::rank_exited && f.kind != Kind::mpirun_ended)) return f;
-  // mpirun was first, and its ranks ended as it ends them: what came later is its doing.
+  // mpirun ended first, and the ranks ended with the signals that it sends: it ended them.
   auto ends = ends_;
   if (ends.front().rank < 0 && std::all_of(ends.begin() + 1, ends.end(), ended_from_outside)) ends.resize(1);
   std::vector<std::string> names;
@@ -69,7 +70,7 @@ Failure Supervisor::diagnosed() const {
   f.ended_nodes = std::move(d.ended_nodes);
   const auto own = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
   f.status = own == ends.end() ? 0 : own->status;
-  // By itself, the code may only say that a rank has lost its agent.
+  // The exit code alone may only mean that a rank has lost its agent.
   f.later = f.cause == "checkpoint_unreadable" && std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) {
               return e.status == static_cast<int>(Exit::transient);
             });
@@ -82,8 +83,8 @@ Failure Supervisor::diagnosed() const {
   return f;
 }
 
-/// mpirun has ended before the ranks were up, and no rank has ended by itself: the node whose daemon of
-/// mpirun failed is to blame, or else the one that mpirun ran on.
+/// mpirun has ended before the ranks were up, and no rank has ended by itself: the node whose mpirun daemon
+/// failed is to blame, or else the node that mpirun ran on.
 void Supervisor::blame_start(Failure& f) const {
   f.cause = name_of(Kind::start_failed);
   f.evidence += ", before all ranks were up";
@@ -102,8 +103,8 @@ void Supervisor::fail(Failure failure) {
   const AttemptRecord& live = state_.attempts.back();
   const bool setback =
       by_infrastructure(failure) && !live.first_step_at && now_ + unix_offset_ - live.planned_at < settled_s;
-  // Nodes of one switch fall silent one after the other, the last ones into the attempt that the first ones'
-  // loss began: it has not had its try.
+  // Nodes of one switch fall silent one after the other. The last ones end the attempt that followed the loss
+  // of the first ones, before it has really begun.
   const bool untried = (failure.kind == Kind::node_lost || failure.kind == Kind::node_idle_lost) &&
                        (stage_ == Stage::clearing || stage_ == Stage::starting);
   const double left = hours_left();
@@ -135,17 +136,17 @@ void Supervisor::fail(Failure failure) {
   if (failure.failed_host >= 0) ended["failed_host"] = name(failure.failed_host);
   record(std::move(ended));
   pending_.reset(), hang_.reset();
-  judge_nodes(failure);
+  update_nodes(failure);
   if (stopping() && !worth_saving()) return finish(drained());
-  const RunState state = with_doubts();
+  const RunState state = without_unheard_nodes();
   const config::Supervise limits = failure.kind == Kind::evicted ? patient() : limits_;  // it was ordered
   Decision decision =
       decide({roster_, limits, facts_.shrinking, state, placement_, views(), left}, failure, worth_saving());
   carry_out(std::move(decision), failure);
 }
 
-/// What the end means for nodes: who leaves, and who is looked at twice.
-void Supervisor::judge_nodes(const Failure& failure) {
+/// Records which nodes are evicted and which are suspects after this failure.
+void Supervisor::update_nodes(const Failure& failure) {
   const auto evict_now = [&](int n, const std::string& why) {
     if (!state_.evicted.contains(name(n)))
       record({{"event", "node_evicted"}, {"node", name(n)}, {"evidence", why}});
@@ -168,7 +169,7 @@ void Supervisor::judge_nodes(const Failure& failure) {
 }
 
 void Supervisor::carry_out(Decision decision, const Failure& failure) {
-  // The next job gets other nodes.
+  // While the run stops, a lack of nodes is left to the next job.
   if (stopping() && decision.stop &&
       (decision.stop->exit_code == static_cast<int>(Exit::out_of_spares) ||
        decision.stop->exit_code == static_cast<int>(Exit::transient)))
@@ -181,7 +182,7 @@ void Supervisor::carry_out(Decision decision, const Failure& failure) {
             {"stop", true},
             {"reason", failure.evidence + "; no spare node is left"}});
   for (const Promotion& p : decision.promotions) {
-    if (slot_of(p.to) >= 0) continue;  // it has a slot, and gets another one
+    if (slot_of(p.to) >= 0) continue;  // the node only moves to another slot
     record({{"event", "spare_promoted"},
             {"slot", p.slot},
             {"from", p.from < 0 ? json(nullptr) : json(name(p.from))},
@@ -200,7 +201,7 @@ void Supervisor::carry_out(Decision decision, const Failure& failure) {
   begin_attempt(std::move(placement), decision);
 }
 
-/// Of training at full size, by what the steps of this attempt have taken; negative: not known.
+/// Hours of training at full size that are left, from the step times of this attempt; negative: not known.
 double Supervisor::hours_left() const {
   if (!state_.attempted() || facts_.shrinking.steps <= 0) return -1;
   const auto& live = state_.attempts.back();
@@ -214,8 +215,8 @@ double Supervisor::hours_left() const {
   return static_cast<double>(std::max<std::int64_t>(0, facts_.shrinking.steps - reached)) * each / 3600;
 }
 
-/// Silent corruption: what was written since the last comparison that came out right may be wrong, at
-/// whatever level.
+/// Silent corruption: state that was written since the last comparison that came out equal may be wrong, at
+/// every level.
 void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   if (what.attempt != attempt() || stage_ == Stage::over || stage_ == Stage::clearing ||
       !state_.attempt_live())
@@ -254,7 +255,7 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   fail(std::move(failure));
 }
 
-/// The newest durable step up to which the comparisons came out right; 0: begin again.
+/// The newest durable step up to which the comparisons came out equal; 0: begin again.
 std::int64_t Supervisor::trusted_before(const control::RankDoubt& what) const {
   const auto after = state_.durable.upper_bound(what.step);
   return after == state_.durable.begin() ? 0 : *std::prev(after);

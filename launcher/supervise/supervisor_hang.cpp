@@ -1,4 +1,4 @@
-// Ranks that live and do not move, and ranks that move more slowly than the others.
+// Ranks that are alive and make no progress, and ranks that are slower than the others.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double flight_life_s = 3;  // of a report that comes every second
+constexpr double flight_life_s = 3;  // how long a report counts; one comes every second
 constexpr double stacks_limit_s = 2;
-constexpr double between_paces_s = 10;                    // that are put on record
-constexpr std::size_t stack_lines = 6, stack_line = 160;  // that go into the log; the rest goes to a file
+constexpr double between_paces_s = 10;                    // between two records of the pace
+constexpr std::size_t stack_lines = 6, stack_line = 160;  // recorded as evidence; a file has all
 
 /// The first lines of a stack, each as one piece of evidence.
 std::vector<std::string> first_lines(const std::string& text) {
@@ -30,11 +30,12 @@ std::vector<std::string> first_lines(const std::string& text) {
 
 }  // namespace
 
-/// Nobody moves: somebody in particular holds the rest up.
+/// Finds out whether no rank makes progress, and which one holds the others up.
 void Supervisor::check_hang() {
   const auto here = [](const RankNow& r) { return r.started && !r.finished && !r.exited_well; };
   const auto speaks = [](const RankNow& r) { return r.step >= 0 || r.phase != control::Phase::starting; };
-  // Ranks that hold on order, and those that wait for them; once they may go on, they have all their time.
+  // Ranks that hold on order, and those that wait for them, are not hung; when they go on, their time starts
+  // anew.
   if (state_.hold_ranks() && std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) {
         return r.phase == control::Phase::paused;
       })) {
@@ -46,14 +47,15 @@ void Supervisor::check_hang() {
   for (int r = 0; r < world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
     if (!here(rank) || !speaks(rank)) continue;
-    // Agents report once a second while nobody moves; an older report tells of an earlier delay.
+    // Agents report once a second while their ranks make no progress; an older report is about an earlier
+    // delay.
     const bool current = rank.flight && now_ - rank.flight_at <= flight_life_s;
     still.push_back({r, rank.step, rank.phase, now_ - rank.moved_at, current ? &*rank.flight : nullptr});
     behind = std::min(behind, rank.step);
   }
   if (still.empty()) return hang_.reset();
-  // A rank that is stopped says nothing to an agent that was replaced, so its step is not known: it is where
-  // the last of the others is. Before the state is loaded, a rank may not have spoken yet.
+  // A stopped rank sends nothing to an agent that was replaced, so its step is not known: it is assumed to be
+  // where the last of the others is. Before the state is loaded, a rank may not have reported yet.
   for (int r = 0; r < world() && state_.attempts.back().restored; ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
     if (here(rank) && !speaks(rank))
@@ -79,7 +81,7 @@ void Supervisor::check_hang() {
   fail(std::move(failure));
 }
 
-/// For a leader to come, which has to find a hang that is older than it.
+/// For the next leader, which must find a hang that began before its term.
 void Supervisor::record_pace() {
   if (now_ - pace_at_ < between_paces_s || !pace_.is_news(state_.pace)) return;
   pace_at_ = now_;

@@ -1,17 +1,17 @@
-// What people order (`holdfast ctl`), and what they are answered.
+// Orders of people (`holdfast ctl`), and the answers to them.
 //
 // clang-format off
 //   order    what it does                                    refused when
 //   save     drain: save now, go on                          no ranks train; the ranks do not follow orders
-//   stop     drain: save, end; exit 93, not queued again     -
+//   stop     drain: save, end; exit 93, not requeued         -
 //   pause    the ranks hold between two steps                the run is ending; the ranks do not follow orders
-//   resume   they go on                                      -
+//   resume   the ranks go on                                 -
 //   evict    a spare: never used again in this job; a node   there is no such node; nothing could take its slot and the
 //            with ranks: save, then a spare takes its slot   run would have to end; the ranks do not follow orders
-//   spares   what is known of every node, as JSON            -
+//   spares   the state of every node, as JSON                -
 // clang-format on
-// Each of them is refused once the run is over. Given twice, it is one order. Whether ranks follow orders:
-// ranks_follow().
+// Once the run is over, all of them are refused. An order given twice is one order. ranks_follow() tells
+// whether the ranks follow orders.
 #include <fmt/format.h>
 
 #include "launcher/supervise/supervisor.hpp"
@@ -31,7 +31,7 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
       if (!state_.attempt_live()) return refused("no ranks train");
       if (!ranks_follow()) return refused(why_ranks_cannot("save"));
       if (state_.asked_of_ranks()) return taken("a save is under way");
-      // Ranks that have loaded nothing yet may find a newer state in their nodes' memory.
+      // Ranks that have not loaded their state yet may find a newer one in the memory of their nodes.
       if (state_.attempts.back().restored && state_.durable_step > 0 && state_.durable_step >= highest_step())
         return taken(fmt::format("the state of step {} is saved", state_.durable_step));
       drain({false, by}, false);
@@ -54,7 +54,8 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
     case Verb::resume:
       if (!state_.paused) return taken("the run is not paused");
       record({{"event", "resumed"}, {"attempt", attempt()}, {"step", highest_step()}, {"reason", by}});
-      actions_.push_back(PauseRanks{false});  // at any stage: agents would hold the next attempt's ranks
+      actions_.push_back(
+          PauseRanks{false});  // at any stage: else agents would hold the ranks of the next attempt
       return taken("the ranks go on");
     case Verb::evict:
       return order_eviction(what, by);
@@ -67,7 +68,7 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
 control::OrderTaken Supervisor::order_eviction(const control::Order& what, const std::string& by) {
   const int n = roster_.node_called(what.node);
   if (n < 0) return {what.id, false, fmt::format("the job has no node {}", what.node)};
-  if (lost(n)) return {what.id, true, fmt::format("{} is out of use already", what.node)};
+  if (lost(n)) return {what.id, true, fmt::format("{} is lost or evicted already", what.node)};
   if (state_.evicting.contains(what.node))
     return {what.id, true, fmt::format("{} is leaving already", what.node)};
   if (slot_of(n) < 0) {
@@ -79,7 +80,7 @@ control::OrderTaken Supervisor::order_eviction(const control::Order& what, const
                             : "")};
   }
   if (state_.attempt_live() && !ranks_follow()) return {what.id, false, why_ranks_cannot("save and leave")};
-  RunState without = with_doubts();
+  RunState without = without_unheard_nodes();
   without.lost.insert(what.node);
   Failure leaves;
   leaves.kind = Failure::Kind::evicted, leaves.node = n;

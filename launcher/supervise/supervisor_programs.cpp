@@ -1,12 +1,12 @@
-// Programs of others. Our own trainer says where it is and hears orders. Another program may do so, too; of
-// one that does not, nobody knows how far it is or what it has saved, and the only word it hears is a signal.
+// Programs other than holdfast-train, which reports its progress and follows orders. Another program may do
+// so too. Of one that does not, neither progress nor saved state is known, and only signals reach it.
 //
 // clang-format off
-//   what is asked                      our trainer, or ranks that spoke     ranks that have not spoken
-//   did the attempt bring it forward?  steps and checkpoints say            when all ranks ran for supervise.assumed_progress_s
-//   told to save, to hold, to evict    they follow                          refused: they would not hear it
-//   told to end                        they save, and end with 75           SIGTERM; followed when all have ended, or drain_s
-//   what was lost?                     steps since the durable one          not known
+//   question                           our trainer, or ranks that report        ranks that have not reported
+//   did the attempt bring it forward?  steps and checkpoints say                yes when all ranks ran for supervise.assumed_progress_s
+//   told to save, to hold, to evict    they follow                              refused: the ranks would not know
+//   told to end                        they save, and end with 75               SIGTERM; obeyed when all have ended, or drain_s
+//   what was lost?                     steps since the durable one              not known
 // clang-format on
 #include <fmt/format.h>
 
@@ -16,19 +16,19 @@
 
 namespace holdfast::launcher {
 
-/// Is it known how far this attempt is?
+/// Is the progress of this attempt known?
 bool Supervisor::reports() const {
   return facts_.own_trainer ||
-         std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.spoke; });
+         std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.reported; });
 }
 
-/// Do the ranks of this attempt hear what their agents are told?
+/// Do the ranks of this attempt follow the orders that their agents pass on?
 bool Supervisor::ranks_follow() const {
   return facts_.own_trainer ||
-         std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.spoke; });
+         std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.reported; });
 }
 
-/// Have ranks been told to end that hear nothing but signals?
+/// Have ranks been told to end that only signals reach?
 bool Supervisor::signalled() const {
   if (ranks_follow() || !ranks_hear()) return false;
   const auto asked = state_.asked_of_ranks();
@@ -36,21 +36,21 @@ bool Supervisor::signalled() const {
   return asked && asked->stop && (stopping() || !pending_);
 }
 
-/// A code after a signal says little: some programs save and end with 0, others die of it. And ranks that
-/// save alone need as long as they need: none is waited for less because another has ended.
+/// The exit code after a signal says little: some programs save and end with 0, others are ended by it. And
+/// ranks that save alone take different times: none gets less time because another has ended.
 void Supervisor::check_signalled() {
   if (!std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.ended; })) return;
   if (stopping()) return finish(drained());
-  pending_.reset(), ends_.clear();  // asked for, and nobody's failure
+  pending_.reset(), ends_.clear();  // they were told to end: this is not a failure
   fail(eviction("the ranks have ended"));
 }
 
-/// Do checkpoints that Holdfast knows of hold what the program saves?
+/// Does Holdfast know what the program saves?
 bool Supervisor::saves_are_known() const {
   return facts_.own_trainer || state_.durable_step >= 0 || !state_.attempted();
 }
 
-/// For a drain of ranks whose saves are not known: what can be said of their end.
+/// For a drain of ranks whose saves are not known: a text on how they ended.
 std::string Supervisor::unseen_end() const {
   std::string text = "; what the program saved is not known to Holdfast";
   if (!state_.attempt_live() || !signalled()) return text;
@@ -61,7 +61,8 @@ std::string Supervisor::unseen_end() const {
                                    text, killed, world(), after);
 }
 
-/// What the end of an attempt says of its progress, where the program said nothing.
+/// Adds to the event of the end of an attempt what is assumed of its progress, where the program reported
+/// none.
 void Supervisor::tell_progress(nlohmann::json& ended) const {
   if (reports() || !state_.attempt_live()) return;
   const AttemptRecord& live = state_.attempts.back();
@@ -73,7 +74,7 @@ void Supervisor::tell_progress(nlohmann::json& ended) const {
 
 std::string Supervisor::why_ranks_cannot(const char* what) const {
   return fmt::format(
-      "the program has not spoken to its agents and would not hear that it is to {}; stop sends it SIGTERM "
+      "the program does not report to its agents and would not get the order to {}; stop sends it SIGTERM "
       "and gives it {} s",
       what, drain_s_);
 }

@@ -1,4 +1,4 @@
-// The nodes that wait: which of them are fit, and who may take a slot.
+// The spares: which of them are fit, and which may take a slot.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -29,10 +29,10 @@ const char* name_of(Fitness fitness) {
 
 }  // namespace
 
-/// The state for the choice of a spare: one that has not been heard of is none, one that is late comes last
-/// (NodeView::fresh). A scalable unit's switch takes a node and the spare beside it together, and the spare's
-/// silence may be the shorter by one heartbeat.
-RunState Supervisor::with_doubts() const {
+/// The state for the choice of a spare: a node that has never been heard counts as lost, one whose heartbeat
+/// is late comes last (NodeView::fresh). When a switch fails, a node and the spare beside it are lost
+/// together, and the spare may have been heard one heartbeat later.
+RunState Supervisor::without_unheard_nodes() const {
   RunState state = state_;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
     if (nodes_[static_cast<std::size_t>(n)].last_beat < 0) state.lost.insert(name(n));
@@ -40,8 +40,8 @@ RunState Supervisor::with_doubts() const {
 }
 
 std::vector<NodeView> Supervisor::views() const {
-  // The run's arithmetic is that of the nodes with slots; as long as none of them has told, that of more than
-  // half of the others, and otherwise it is not known.
+  // The numerics of the run are those of the nodes with slots; while none of these has reported, those of
+  // more than half of the others, and otherwise they are not known.
   std::map<std::string, int> votes;
   int all_votes = 0;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
@@ -62,14 +62,14 @@ std::vector<NodeView> Supervisor::views() const {
   return out;
 }
 
-/// Has a node with a slot told its arithmetic?
+/// Has a node with a slot reported its numerics probe?
 bool Supervisor::numerics_placed() const {
   return std::any_of(placement_.begin(), placement_.end(),
                      [this](int n) { return !nodes_[static_cast<std::size_t>(n)].health.numerics.empty(); });
 }
 
 bool Supervisor::has_spare_for(int node) const {
-  const RunState state = with_doubts();
+  const RunState state = without_unheard_nodes();
   const auto all = views();
   const int spare = best_spare(roster_, state, placement_, node, all);
   return spare >= 0 && all[static_cast<std::size_t>(spare)].fresh && !state.suspects.contains(name(spare));
@@ -90,21 +90,20 @@ void Supervisor::node_health(int n, const control::NodeHealth& what) {
           {"evidence", what.why}});
 }
 
-/// While nothing needs them, spares show now and then that they are fit.
+/// Has spares checked periodically.
 void Supervisor::check_spares() {
   if (limits_.check_spares_s <= 0 || now_ < next_check_ || stage_ == Stage::gathering) return;
   CheckNodes check;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
     if (slot_of(n) < 0 && !lost(n) && fresh(n)) check.nodes.push_back(n);
-  // And one that trains, for the spares to be compared with: before its ranks are there, as they need the
-  // node.
+  // And one active node, for the spares to be compared with: before its ranks start, which need the node.
   if (!check.nodes.empty() && stage_ == Stage::clearing && fresh(placement_.front()) && !numerics_placed())
     check.nodes.push_back(placement_.front());
   next_check_ = now_ + limits_.check_spares_s;
   if (!check.nodes.empty()) actions_.push_back(std::move(check));
 }
 
-/// All nodes, for people and programs: a JSON array.
+/// All nodes, as a JSON array.
 std::string Supervisor::spares_text() const {
   const auto all = views();
   json out = json::array();
@@ -131,7 +130,7 @@ std::string Supervisor::spares_text() const {
                    {"heard_s", node.last_beat < 0 ? json(nullptr)
                                                   : json(std::round((now_ - node.last_beat) * 10) / 10)}});
   }
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);  // a letter may be cut in two
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);  // a character may be cut in two
 }
 
 }  // namespace holdfast::launcher

@@ -1,5 +1,5 @@
-// The supervisor's clock: what each stage waits for, who has been silent for too long, and what follows from
-// it. What it is told of (agents, ranks, mpirun) is in supervisor.cpp.
+// What happens with time: what each stage waits for, which nodes have been silent for too long, and the
+// consequences. Reports of agents, ranks and mpirun are in supervisor.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,20 +13,21 @@ namespace holdfast::launcher {
 namespace {
 
 using nlohmann::json;
-constexpr double clear_limit_s = 15;  // an agent that cannot end its old ranks in this time is no good
-constexpr double minority_limit_s =
-    120;  // alone for so long: let the others, or SLURM, go on without this leader
-constexpr double forgotten_s =
-    15;  // an agent that was replaced knows its ranks again by then, or they are gone
-constexpr double crossing_s =
-    0.02;  // what a node said before it died may still be on its way when others have noticed
-constexpr double stopped_gap_s =
-    1;  // between two ticks: this very process was stopped, and heard nobody meanwhile
+// An agent that cannot end its old ranks in this time is lost.
+constexpr double clear_limit_s = 15;
+// A leader without a majority for so long resigns: other agents, or SLURM, may go on without it.
+constexpr double minority_limit_s = 120;
+// An agent that was replaced knows its ranks again after this time, or they are gone.
+constexpr double unnamed_limit_s = 15;
+// Messages of a node that died may still arrive so long after others have noticed its end.
+constexpr double in_flight_s = 0.02;
+// After such a gap between two ticks this process was suspended, and has read no messages meanwhile.
+constexpr double suspended_gap_s = 1;
 
 }  // namespace
 
 void Supervisor::tick() {
-  if (tick_at_ >= 0 && now_ - tick_at_ > stopped_gap_s) forgive(now_ - tick_at_);
+  if (tick_at_ >= 0 && now_ - tick_at_ > suspended_gap_s) extend_deadlines(now_ - tick_at_);
   tick_at_ = now_;
   if (stage_ == Stage::over) return;
   if (stopping() && now_ + unix_offset_ >= state_.drain->at + drain_s_) return finish(drained());
@@ -57,20 +58,21 @@ void Supervisor::tick() {
   }
 }
 
-/// Agents speak several times a second, the own one too: hearing nothing at all for so long, this process was
-/// stopped, and what was said meanwhile has not been read yet.
+/// Agents send heartbeats several times a second, the own one too. If none at all came for so long, this
+/// process was suspended, and the messages of that time have not been read yet.
 void Supervisor::at(double now) {
   const double gap_s = now - now_;
   now_ = now;
-  if (gap_s <= stopped_gap_s) return;
+  if (gap_s <= suspended_gap_s) return;
   resumed_at_ = now;
   for (auto& node : nodes_)
     if (node.last_beat >= 0) node.last_beat += gap_s;
 }
 
-/// What was said while this process was stopped has not been read yet: no patience runs out in that time.
-void Supervisor::forgive(double gap_s) {
-  const auto later = [&](double& since) { since = std::min(since + gap_s, now_); };  // nothing is yet to come
+/// Messages that came while this process was suspended have not been read yet: that time counts for no
+/// deadline.
+void Supervisor::extend_deadlines(double gap_s) {
+  const auto later = [&](double& since) { since = std::min(since + gap_s, now_); };  // not into the future
   for (auto& rank : ranks_) {
     later(rank.moved_at), later(rank.stepped_at);
     later(rank.seen_at), later(rank.flight_at);
@@ -80,8 +82,8 @@ void Supervisor::forgive(double gap_s) {
   if (minority_since_ >= 0) later(minority_since_);
 }
 
-/// A switch takes many nodes at once: all of them are named before anything is decided, so that they end one
-/// attempt and no slot goes to one that is as dead as the last.
+/// When a switch fails, many nodes are lost at once. All of them are recorded before anything is decided, so
+/// that they end one attempt only and no slot goes to a node that is lost too.
 void Supervisor::lose_silent_nodes() {
   std::optional<Failure> first;
   const auto silent_node = [&](int n, double silent_s, const std::string& evidence) {
@@ -96,8 +98,7 @@ void Supervisor::lose_silent_nodes() {
       if (silent > limits_.node_silence_ms * 1e-3)
         silent_node(n, silent, fmt::format("no heartbeat of {} for {:.1f} s", name(n), silent));
     } else {
-      // Never heard under this leader: at the first start agents may be slow to come, after a takeover they
-      // are there or not.
+      // Never heard in this term: at the first start agents may be slow, after a takeover they run already.
       const bool took_over = state_.attempted() && state_.job_term != term_;
       const double patience = took_over ? 1e-3 * limits_.node_silence_ms : limits_.start_s;
       if (now_ - began_ > patience)
@@ -112,9 +113,9 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
   if (auto failure = name_lost(n, silent_s, evidence)) fail(std::move(*failure));
 }
 
-/// Puts the loss on record. What it means for the attempt; nothing when it goes on.
+/// Records the loss. Returns the failure of the attempt; nothing when the attempt goes on.
 std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::string& evidence) {
-  // It may have been told to run mpirun and not have lived to say that it does.
+  // The node may have been told to run mpirun and have died before it reported that it does.
   const bool hosts_mpirun =
       through_mpirun_ && ((nodes_[static_cast<std::size_t>(n)].mpirun &&
                            nodes_[static_cast<std::size_t>(n)].attempt == attempt()) ||
@@ -127,7 +128,7 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
           {"evidence", evidence}});
   nodes_[static_cast<std::size_t>(n)].last_beat = -1;
   nodes_[static_cast<std::size_t>(n)].cleared = 0;
-  // Without its script the job lives only until SLURM looks: whatever the local levels hold goes with it.
+  // Without its batch script the job may be ended by SLURM, and the local levels with it.
   if (n == roster_.batch_host) drain({false, "the batch host was lost"});
   if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return std::nullopt;
   Failure failure;
@@ -137,7 +138,7 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
 }
 
 void Supervisor::check_gathering() {
-  if (state_.outcome) {  // the last leader wrote the end but did not live to tell it
+  if (state_.outcome) {  // the last leader recorded the end but did not tell the agents
     stage_ = Stage::over;
     actions_.push_back(FinishRun{state_.outcome->exit_code});
     return;
@@ -146,22 +147,22 @@ void Supervisor::check_gathering() {
     if (!lost(n) && !nodes_[static_cast<std::size_t>(n)].connected) return;
   if (try_adopt()) return;
   if (state_.attempt_live()) {
-    // Ranks that are only now coming back to a restarted agent deserve the wait; less of it when every agent
-    // is here.
+    // Ranks may be reconnecting to a restarted agent: they get time, less of it when every agent is
+    // connected.
     bool all_here = true;
     for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) all_here = all_here && (lost(n) || fresh(n));
     if (now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms) return;
     if (pending_ && !lost_is_placed()) return fail(diagnosed());
     Failure failure;
     failure.kind = Failure::Kind::leader_changed;
-    failure.evidence = "the attempt is not whole under the new leader";
+    failure.evidence = "the new leader has not found all ranks of the attempt";
     return fail(std::move(failure));
   }
   plan_first();
 }
 
 bool Supervisor::try_adopt() {
-  // Nobody would ever notice the end of a node that is already named lost.
+  // The end of a node that is already lost would never be noticed.
   if (!state_.attempt_live() || lost_is_placed()) return false;
   bool mpirun_lives = !through_mpirun_;
   for (const auto& node : nodes_)
@@ -176,10 +177,10 @@ bool Supervisor::try_adopt() {
   if (live.restored && highest_step() >= live.restored->step + Pace::first_rounds) pace_.settled();
   stage_ = Stage::running, stage_since_ = now_;
   for (auto& rank : ranks_) {
-    if (rank.moved_at <= 0) rank.moved_at = now_;  // else it has not moved since its agent was first heard
+    if (rank.moved_at <= 0) rank.moved_at = now_;  // else it has not moved since its first report
     rank.stepped_at = rank.seen_at = now_;
   }
-  // What was on record last, they may have been told by nobody.
+  // The ranks may not know the orders that were recorded last.
   if (!state_.hold_ranks()) actions_.push_back(PauseRanks{false});
   tell_ranks();
   return true;
@@ -188,17 +189,18 @@ bool Supervisor::try_adopt() {
 void Supervisor::plan_first() {
   Failure absent;
   absent.kind = Failure::Kind::node_lost, absent.evidence = "more nodes are lost than there are spares";
-  const RunState state = with_doubts();
+  const RunState state = without_unheard_nodes();
   Decision decision =
       decide({roster_, patient(), facts_.shrinking, state, placement_, views(), -1}, absent, false);
-  // Agents may be on their way: a slot is for one that has been heard, and silence decides about the others.
+  // Agents may not have connected yet: a slot goes to a node that was heard, and time decides about the
+  // others.
   const bool whole = !decision.stop && decision.placement.size() == placement_.size();
   for (int n = 0; n < static_cast<int>(nodes_.size()) && !whole; ++n)
     if (!lost(n) && nodes_[static_cast<std::size_t>(n)].last_beat < 0) return;
   carry_out(std::move(decision), absent);
 }
 
-/// Budgets are for failures.
+/// The settings without the limits on failures, for attempts that end on order.
 config::Supervise Supervisor::patient() const {
   config::Supervise limits = limits_;
   limits.max_restarts = limits.max_same_step = limits.max_without_checkpoint =
@@ -244,9 +246,9 @@ void Supervisor::check_clearing() {
   tell_ranks();
 }
 
-/// The node that mpirun is started from: of those that are heard, one that failed least often to start the
-/// ranks. Then the leader's own: if it goes, another leader has to adopt the attempt anyway. Then nodes with
-/// ranks, whose loss ends the attempt anyway.
+/// The node that mpirun is started on: of the nodes that are heard, one that failed least often to start the
+/// ranks. Of several, the leader's own node: if it is lost, another leader has to adopt the attempt anyway.
+/// Then nodes with ranks, whose loss ends the attempt anyway.
 int Supervisor::choose_host() const {
   const auto key = [this](int n) {
     const auto failed = state_.failed_starts.find(name(n));
@@ -259,7 +261,7 @@ int Supervisor::choose_host() const {
   return best;
 }
 
-/// The ranks are up, so those that could not start them were to blame for that.
+/// The ranks are up, so the nodes that could not start them were to blame for the failed starts.
 void Supervisor::suspect_failed_hosts() {
   const std::string host = state_.attempts.back().host;
   const auto failed = state_.failed_starts;
@@ -292,7 +294,7 @@ void Supervisor::check_starting() {
     return;
   }
   if (now_ - stage_since_ <= limits_.start_s) return;
-  // Somebody in particular is to blame only when the others came up.
+  // A node is to blame only when the ranks of the others came up.
   const bool blame = one_node && placement_.size() > 1;
   Failure failure;
   failure.kind = Failure::Kind::start_failed;
@@ -301,7 +303,7 @@ void Supervisor::check_starting() {
       fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count,
                   world(), limits_.start_s, missing, name(node_of_rank(missing)));
   failure.silent_s = now_ - stage_since_;
-  // If there is none at all, what starts them may be to blame.
+  // If no rank is up, the node that starts them may be to blame.
   if (missing_count == world()) failure.failed_host = roster_.node_called(state_.attempts.back().host);
   fail(std::move(failure));
 }
@@ -322,8 +324,9 @@ void Supervisor::check_running() {
   for (int r = 0; r < world(); ++r) {
     const auto& rank = ranks_[static_cast<std::size_t>(r)];
     const int node = node_of_rank(r);
-    if (!rank.exited_well && fresh(node) && now_ - rank.seen_at > forgotten_s)
-      return take_end({r, node, -1, fmt::format("its agent has not named it for {} s", forgotten_s), now_});
+    if (!rank.exited_well && fresh(node) && now_ - rank.seen_at > unnamed_limit_s)
+      return take_end(
+          {r, node, -1, fmt::format("its agent has not reported it for {} s", unnamed_limit_s), now_});
   }
   check_hang();
   if (stage_ != Stage::running) return;
@@ -331,12 +334,12 @@ void Supervisor::check_running() {
   check_stragglers();
 }
 
-/// What ended ranks was no node's end: every node has been heard since. While one has not, its silence will
-/// decide within node_silence_ms.
+/// Every node has been heard since the failure, so no loss of a node is its cause. While one has not been
+/// heard, its silence makes it lost within node_silence_ms.
 bool Supervisor::heard_since_failure() const {
   return std::all_of(placement_.begin(), placement_.end(), [this](int n) {
     const auto& node = nodes_[static_cast<std::size_t>(n)];
-    return node.connected && node.last_beat > pending_since_ + crossing_s;
+    return node.connected && node.last_beat > pending_since_ + in_flight_s;
   });
 }
 

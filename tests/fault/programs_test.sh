@@ -81,7 +81,7 @@ refuses() {
   local said code=0
   said=$(mini exec holdfast ctl "/shared/home/$run" "$@" 2>&1) || code=$?
   check "$run: $1 is refused" equal "$code" 2
-  check "$run: it is said why" holds "$said" "has not spoken to its agents"
+  check "$run: it is said why" holds "$said" "does not report to its agents"
 }
 
 case_stop() {

@@ -223,7 +223,7 @@ TEST(Programs, OrdersThatNobodyWouldFollowAreRefused) {
     }
     for (const auto& answer : {order(c, Verb::save), order(c, Verb::pause), order(c, Verb::evict, "n1")}) {
       EXPECT_FALSE(answer.taken);
-      EXPECT_THAT(answer.says, HasSubstr("has not spoken to its agents"));
+      EXPECT_THAT(answer.says, HasSubstr("does not report to its agents"));
     }
   }
   EXPECT_TRUE(order(c, Verb::resume).taken) << "it is not paused";
