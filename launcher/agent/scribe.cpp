@@ -4,6 +4,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 
@@ -69,7 +70,7 @@ void Scribe::tried(const Tried& result) {
   if (result.higher) return end(result.higher);
   if (!result.error) {
     if (waits() < worth_telling) return end(std::nullopt);
-    log::warn("the run directory is back after {:.1f} s", seconds(waits()));
+    log::warn("the run directory is back after {}", duration_text(seconds(waits())));
     const nlohmann::json back = {{"event", "shared_returned"},
                                  {"gone_s", seconds(waits())},
                                  {"evidence", last_error_.empty() ? "it did not answer" : last_error_}};
@@ -92,7 +93,7 @@ void Scribe::tried(const Tried& result) {
 void Scribe::tick() {
   // Nobody could take over from us while it hangs for all; when it hangs for this node alone, others can.
   if (page_ && waits() > patience_ && worker_.busy_for() > patience_)
-    end("the run directory has not answered for " + fmt::format("{:.0f} s", seconds(waits())));
+    end("the run directory has not answered for " + duration_text(seconds(waits())));
 }
 
 void Scribe::end(std::optional<std::string> trouble) {

@@ -7,6 +7,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -190,8 +191,9 @@ CampaignReport run_campaign(Field& field, const CampaignPlan& campaign, std::uin
   for (const auto& plan : campaign.cases) {
     const auto sets = joined(campaign.set, plan.set);
     const auto add = [&](CaseReport result) {
-      std::string line = fmt::format("{} {} ({}/{}, {:.0f} s)", result.wrong.empty() ? "ok    " : "FAILED",
-                                     plan.name, result.outcome.repetition, plan.repeat, result.wall_s);
+      std::string line =
+          fmt::format("{} {} ({}/{}, {})", result.wrong.empty() ? "ok    " : "FAILED", plan.name,
+                      result.outcome.repetition, plan.repeat, duration_text(result.wall_s));
       for (const auto& why : result.wrong) line += "\n         " + why;
       report.cases.push_back(std::move(result));
       listener.said(line);
