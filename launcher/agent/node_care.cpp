@@ -84,15 +84,14 @@ void NodeCare::check(std::function<void(const NodeHealth&)> then) {
 NodeHealth read_health(const std::string& text, const std::string& trouble) {
   NodeHealth health;
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  constexpr std::array names = {"ok", "warning", "critical", "unknown"};
-  const std::string fitness =
+  const std::string name =
       json.is_object() && json.contains("fitness") && json["fitness"].is_string() ? json["fitness"] : "";
-  const auto known = std::find(names.begin(), names.end(), fitness);
-  if (known == names.end()) {
+  const auto fitness = control::fitness_called(name);
+  if (!fitness) {
     health.why = trouble.empty() ? "the check said nothing that can be read" : trouble;
     return health;
   }
-  health.fitness = static_cast<NodeHealth::Fitness>(known - names.begin());
+  health.fitness = *fitness;
   if (json.contains("why") && json["why"].is_string()) health.why = json["why"];
   return health;
 }

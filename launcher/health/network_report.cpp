@@ -91,7 +91,7 @@ nlohmann::json network_json(const NetworkResult& result) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& finding : findings) list.push_back(to_json(finding));
   return {{"schema_version", schema_version},
-          {"fitness", word_of(health.fitness)},
+          {"fitness", name_of(health.fitness)},
           {"why", health.why},
           {"findings", std::move(list)},
           {"nodes", result.nodes},

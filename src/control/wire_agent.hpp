@@ -184,14 +184,11 @@ struct Wire<NodeSigns> {
     return m;
   }
 };
-inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};
 template <>
 struct Wire<NodeHealth> {
   static constexpr auto name = "health";
   static json write(const NodeHealth& m) {
-    return {{"fitness", fitness_names[static_cast<std::size_t>(m.fitness)]},
-            {"why", said(m.why)},
-            {"numerics", m.numerics}};
+    return {{"fitness", name_of(m.fitness)}, {"why", said(m.why)}, {"numerics", m.numerics}};
   }
   static NodeHealth read(const json& j) {
     return {one_of<NodeHealth::Fitness>(j, "fitness", fitness_names), said_in(j, "why"),
