@@ -8,6 +8,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 
@@ -45,7 +46,7 @@ std::string ask_probe(const std::vector<std::string>& environment) {
     const Finished done =
         holdfast::run(gently({find_program("holdfast-train").string(), "--probe"}, environment), limit);
     if (done.status == 0) return read_probe(done.out);
-    log::warn("the numerics probe failed: {}", done.err.substr(0, done.err.find('\n')));
+    log::warn("the numerics probe failed: {}", first_line(done.err));
   } catch (const Error& error) {
     log::warn("the numerics probe cannot run: {}", error.what());
   }
@@ -97,13 +98,10 @@ NodeHealth read_health(const std::string& text, const std::string& trouble) {
 }
 
 std::string read_probe(const std::string& text) {
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
+  for (const auto line : lines_of(text)) {
     const std::size_t digits = std::min(line.find_first_not_of("0123456789abcdef"), line.size());
     if (digits == hash_digits && (line.size() == digits || line[digits] == ' '))
-      return line.substr(0, digits);
-    begin = end + 1;
+      return std::string(line.substr(0, digits));
   }
   return "";
 }

@@ -1,5 +1,6 @@
 #include "launcher/health/check_host.hpp"
 #include "src/base/files.hpp"
+#include "src/base/text.hpp"
 #include "src/base/units.hpp"
 
 #include <fmt/format.h>
@@ -42,10 +43,10 @@ int count_of(const std::string& list) {
 
 /// "MemTotal:  123 kB" in bytes.
 std::optional<double> meminfo(const Roots& roots, const std::string& name) {
-  std::istringstream in(read_line(roots.proc / "meminfo").value_or(""));
-  for (std::string line; std::getline(in, line);)
+  const std::string text = read_line(roots.proc / "meminfo").value_or("");
+  for (const auto line : lines_of(text))
     if (line.starts_with(name + ":"))
-      if (const auto kib = leading_number(line.substr(name.size() + 1))) return *kib * 1024;
+      if (const auto kib = leading_number(std::string(line.substr(name.size() + 1)))) return *kib * 1024;
   return std::nullopt;
 }
 
