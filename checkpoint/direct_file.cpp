@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -28,11 +29,6 @@ bool ask_for_direct(int fd) {
   return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
 }
 
-std::string readable(std::int64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 10'000 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
-}
-
 }  // namespace
 
 void check_room(const fs::path& folder, std::int64_t bytes) {
@@ -43,7 +39,7 @@ void check_room(const fs::path& folder, std::int64_t bytes) {
   const std::int64_t needed = bytes + bytes / 10;
   if (free < needed)
     throw Error(Exit::runtime, "there is no room for a checkpoint in " + folder.string(),
-                readable(free) + " are free, it takes " + readable(needed) + " to be safe",
+                size_text(free) + " are free, it takes " + size_text(needed) + " to be safe",
                 "Remove what is not needed, or lower [checkpoint] keep?");
 }
 

@@ -19,6 +19,7 @@
 #include "checkpoint/index_file.hpp"
 #include "checkpoint/shard_file.hpp"
 #include "src/base/files.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -182,13 +183,10 @@ std::vector<std::string> problems_seen_by_hdf5(const fs::path& step_dir, const M
   std::vector<std::string> problems;
   std::string current = "the first file";
   bool done = false;
-  for (std::size_t at = 0; at < said.size();) {
-    const std::size_t end = std::min(said.find('\n', at), said.size());
-    const std::string line = said.substr(at, end - at);
+  for (const auto line : lines_of(said)) {
     if (line.starts_with("F ")) current = line.substr(2);
-    if (line.starts_with("P ")) problems.push_back(line.substr(2));
+    if (line.starts_with("P ")) problems.emplace_back(line.substr(2));
     done |= line.starts_with("D");
-    at = end + 1;
   }
   if (!done)
     problems.push_back(current + ": HDF5 cannot read it (" +

@@ -8,6 +8,7 @@
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
 #include "src/base/env.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::slurm {
 namespace {
@@ -61,7 +62,7 @@ std::string ClusterCli::version(milliseconds limit) {
 void ClusterCli::ping(milliseconds limit) {
   const Finished done = call(ping_argv(), limit);
   if (read_ping(done.out)) return;
-  const std::string why = done.out.empty() ? complaint(done.err) : done.out.substr(0, done.out.find('\n'));
+  const std::string why = done.out.empty() ? complaint(done.err) : std::string(first_line(done.out));
   throw Error(Exit::transient, "SLURM's controller does not answer", why,
               "Try again when slurmctld is back.");
 }

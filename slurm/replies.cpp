@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "slurm/hostlist.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::slurm {
 namespace {
@@ -19,16 +20,6 @@ std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    if (end > 0) lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
 }
 
 /// The first N-1 fields end at a bar; the last takes the rest, bars and all.

@@ -4,6 +4,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 
@@ -71,7 +72,7 @@ void JournalWriter::tried(const Tried& result) {
   if (result.higher) return end(result.higher);
   if (!result.error) {
     if (waits() < worth_an_event) return end(std::nullopt);
-    log::warn("the run directory is back after {:.1f} s", seconds(waits()));
+    log::warn("the run directory is back after {}", duration_text(seconds(waits())));
     const nlohmann::json back = {{"event", "shared_returned"},
                                  {"gone_s", seconds(waits())},
                                  {"evidence", last_error_.empty() ? "it did not answer" : last_error_}};
@@ -95,7 +96,7 @@ void JournalWriter::tick() {
   // While the file system hangs for all nodes nobody can take over; when it hangs for this node alone,
   // another one can.
   if (batch_ && waits() > patience_ && worker_.busy_for() > patience_)
-    end("the run directory has not answered for " + fmt::format("{:.0f} s", seconds(waits())));
+    end("the run directory has not answered for " + duration_text(seconds(waits())));
 }
 
 void JournalWriter::end(std::optional<std::string> trouble) {

@@ -8,6 +8,7 @@
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 
@@ -45,7 +46,7 @@ std::string ask_probe(const std::vector<std::string>& environment) {
     const Finished done =
         holdfast::run(gently({find_program("holdfast-train").string(), "--probe"}, environment), limit);
     if (done.status == 0) return read_probe(done.out);
-    log::warn("the numerics probe failed: {}", done.err.substr(0, done.err.find('\n')));
+    log::warn("the numerics probe failed: {}", first_line(done.err));
   } catch (const Error& error) {
     log::warn("the numerics probe cannot run: {}", error.what());
   }
@@ -84,27 +85,23 @@ void NodeCare::check(std::function<void(const NodeHealth&)> then) {
 NodeHealth read_health(const std::string& text, const std::string& trouble) {
   NodeHealth health;
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  constexpr std::array names = {"ok", "warning", "critical", "unknown"};
-  const std::string fitness =
+  const std::string name =
       json.is_object() && json.contains("fitness") && json["fitness"].is_string() ? json["fitness"] : "";
-  const auto known = std::find(names.begin(), names.end(), fitness);
-  if (known == names.end()) {
+  const auto fitness = control::fitness_called(name);
+  if (!fitness) {
     health.why = trouble.empty() ? "the check said nothing that can be read" : trouble;
     return health;
   }
-  health.fitness = static_cast<NodeHealth::Fitness>(known - names.begin());
+  health.fitness = *fitness;
   if (json.contains("why") && json["why"].is_string()) health.why = json["why"];
   return health;
 }
 
 std::string read_probe(const std::string& text) {
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
+  for (const auto line : lines_of(text)) {
     const std::size_t digits = std::min(line.find_first_not_of("0123456789abcdef"), line.size());
     if (digits == hash_digits && (line.size() == digits || line[digits] == ' '))
-      return line.substr(0, digits);
-    begin = end + 1;
+      return std::string(line.substr(0, digits));
   }
   return "";
 }

@@ -12,6 +12,7 @@
 
 #include "launcher/diagnose/kernel_line.hpp"
 #include "launcher/diagnose/signs.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
@@ -33,9 +34,8 @@ std::optional<bool> is_full(const fs::path& folder, std::string& text) {
                left = block * static_cast<double>(facts.f_bavail),
                all = block * static_cast<double>(facts.f_blocks);
   const bool no_inode = facts.f_files > 0 && facts.f_favail == 0;
-  constexpr double gib = 1 << 30;
   text = no_inode ? fmt::format("{}: no inode is left", folder.string())
-                  : fmt::format("{}: {:.3f} of {:.1f} GiB free", folder.string(), left / gib, all / gib);
+                  : fmt::format("{}: {} of {} free", folder.string(), size_text(left), size_text(all));
   return file_system_is_full(left, all, !no_inode);
 }
 

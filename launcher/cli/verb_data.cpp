@@ -12,6 +12,7 @@
 #include "slurm/commands.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -39,7 +40,7 @@ DataPlan plan_of(const DataSubmit& options, const std::filesystem::path& tool) {
   const Finished done = run(command, std::chrono::minutes(30));
   if (done.status == 0) return read_data_plan(done.out);
   constexpr std::string_view speaker = "holdfast: ";
-  std::string said = done.err.substr(0, done.err.find('\n'));
+  std::string said(first_line(done.err));
   if (said.starts_with(speaker)) said.erase(0, speaker.size());
   const bool usage = done.status == static_cast<int>(Exit::usage);
   throw Error(usage ? Exit::usage : Exit::runtime,

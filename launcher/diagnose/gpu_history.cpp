@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "src/base/error.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -25,9 +26,7 @@ std::string pci_address_in(const std::string& text) {
     const bool fits = std::equal(candidate.begin(), candidate.end(), form.begin(), form.end(),
                                  [](char c, char f) { return f == 'h' ? hex(c) : c == f; });
     if (!fits) continue;
-    std::string out = candidate;
-    for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return out;
+    return lower(candidate);
   }
   return "";
 }

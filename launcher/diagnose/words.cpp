@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "src/base/error.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -117,13 +118,6 @@ constexpr std::array local_places{"/dev/shm",       "/tmp",   "/var/", "/run/",
                                   "/scratch/local", "/local", "/raid", "/nvme"};
 constexpr std::size_t longest_line = 300, max_text = 16384;
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 const SignKind* kind_of_line(const std::string& line) {
   for (const Words& words : table) {
     if (line.find(words.text) == std::string::npos) continue;
@@ -203,10 +197,8 @@ Meaning meaning_of(int rank, int status, std::string_view said) {
   if (said.size() > max_text) said.remove_prefix(said.size() - max_text);
   Meaning best;
   std::string last_line;
-  while (!said.empty()) {
-    const auto end = std::min(said.find('\n'), said.size());
-    const std::string line(said.substr(0, std::min(end, longest_line)));
-    said.remove_prefix(std::min(end + 1, said.size()));
+  for (const auto whole : lines_of(said)) {
+    const std::string line(whole.substr(0, longest_line));
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     last_line = line;
     const std::string low = lower(line);

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <string_view>
+
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -71,13 +72,6 @@ constexpr std::array rows{
     XidRow{159, 159, watch, "chip-to-chip link error", if_again},
     XidRow{162, 165, watch, "power smoothing note", none},
 };
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 /// NVML's and the driver's numbers are the same.
 std::optional<XidAction> of_number(long action) {

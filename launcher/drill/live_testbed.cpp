@@ -18,6 +18,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -273,7 +274,7 @@ double LiveTestbed::minipod_verb(const std::string& verb, const std::vector<std:
   must(argv, fault_limit, "the minipod has refused");
   // Its fault log has the moment; the first new line is ours.
   const std::string text = files::read_text(log).substr(size);
-  const json line = json::parse(text.substr(0, text.find('\n')), nullptr, false);
+  const json line = json::parse(first_line(text), nullptr, false);
   return line.is_object() ? line.value("unix", unix_seconds()) : unix_seconds();
 }
 

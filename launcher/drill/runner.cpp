@@ -7,6 +7,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -190,8 +191,8 @@ DrillReport run_drill(Testbed& testbed, const DrillPlan& drill, std::uint64_t se
     const auto sets = joined(drill.set, plan.set);
     const auto add = [&](CaseReport result) {
       std::string line =
-          fmt::format("{} {} ({}/{}, {:.0f} s)", result.differences.empty() ? "ok    " : "FAILED", plan.name,
-                      result.record.repetition, plan.repeat, result.wall_s);
+          fmt::format("{} {} ({}/{}, {})", result.differences.empty() ? "ok    " : "FAILED", plan.name,
+                      result.record.repetition, plan.repeat, duration_text(result.wall_s));
       for (const auto& why : result.differences) line += "\n         " + why;
       report.cases.push_back(std::move(result));
       listener.message(line);

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "src/base/files.hpp"
+#include "src/base/units.hpp"
 #include "src/nvml/library.hpp"
 
 namespace holdfast::launcher {
@@ -171,8 +172,7 @@ void check_use(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
       tally.add(Fitness::critical, gpu.index, "is closed to programs (compute mode prohibited)");
     if (gpu.mig == true) tally.add(Fitness::critical, gpu.index, "is cut into MIG instances");
     if (gpu.memory_used_bytes.value_or(0) > left_over_bytes)
-      tally.add(Fitness::warning, gpu.index,
-                fmt::format("has {} in use", bytes_text(static_cast<double>(*gpu.memory_used_bytes))));
+      tally.add(Fitness::warning, gpu.index, fmt::format("has {} in use", size_text(*gpu.memory_used_bytes)));
   }
   tally.finish(out, "no memory in use, no MIG");
 }

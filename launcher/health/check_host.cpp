@@ -1,5 +1,7 @@
 #include "launcher/health/check_host.hpp"
 #include "src/base/files.hpp"
+#include "src/base/text.hpp"
+#include "src/base/units.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -41,10 +43,10 @@ int count_of(const std::string& list) {
 
 /// "MemTotal:  123 kB" in bytes.
 std::optional<double> meminfo(const Roots& roots, const std::string& name) {
-  std::istringstream in(read_line(roots.proc / "meminfo").value_or(""));
-  for (std::string line; std::getline(in, line);)
+  const std::string text = read_line(roots.proc / "meminfo").value_or("");
+  for (const auto line : lines_of(text))
     if (line.starts_with(name + ":"))
-      if (const auto kib = leading_number(line.substr(name.size() + 1))) return *kib * 1024;
+      if (const auto kib = leading_number(std::string(line.substr(name.size() + 1)))) return *kib * 1024;
   return std::nullopt;
 }
 
@@ -149,16 +151,13 @@ std::vector<Finding> limit_findings(const LimitFacts& facts, const Expected& exp
         {"limits.processes", Fitness::warning, text(facts.processes) + " processes", "Raise ulimit -u?"});
   // RDMA registers memory by locking it: with a limit, ranks fail at their first collective.
   if (facts.locked != RLIM_INFINITY && rdma)
-    out.push_back(
-        {"limits.locked", expected.nics() ? Fitness::critical : Fitness::warning,
-         bytes_text(static_cast<double>(facts.locked)) + " of locked memory, and RDMA needs no limit",
-         "Set ulimit -l unlimited, also for slurmd (PropagateResourceLimitsExcept=MEMLOCK)"});
+    out.push_back({"limits.locked", expected.nics() ? Fitness::critical : Fitness::warning,
+                   size_text(facts.locked) + " of locked memory, and RDMA needs no limit",
+                   "Set ulimit -l unlimited, also for slurmd (PropagateResourceLimitsExcept=MEMLOCK)"});
   else
     out.push_back(
         {"limits.locked", Fitness::ok,
-         (facts.locked == RLIM_INFINITY ? "no limit" : bytes_text(static_cast<double>(facts.locked))) +
-             " for locked memory",
-         ""});
+         (facts.locked == RLIM_INFINITY ? "no limit" : size_text(facts.locked)) + " for locked memory", ""});
   return out;
 }
 
@@ -169,8 +168,8 @@ std::vector<Finding> check_memory(const Roots& roots, const Expected&) {
     out.push_back({"memory.free", Fitness::unknown, "the kernel does not tell", ""});
   } else {
     const auto limit = cgroup_limit(roots);
-    std::string says = fmt::format("{} of {} available", bytes_text(*available), bytes_text(*total));
-    if (limit && *limit < *total) says += ", limited to " + bytes_text(*limit);
+    std::string says = fmt::format("{} of {} available", size_text(*available), size_text(*total));
+    if (limit && *limit < *total) says += ", limited to " + size_text(*limit);
     if (*available < full_memory * *total)
       out.push_back({"memory.free", Fitness::warning, says, "What uses it? See /dev/shm, too"});
     else if (limit && *limit < much * *total)
@@ -213,9 +212,9 @@ std::vector<Finding> check_shm(const Roots& roots, const Expected& expected) {
   const double size = static_cast<double>(facts.f_blocks) * static_cast<double>(facts.f_frsize);
   const double need = static_cast<double>(expected.shm_bytes);
   const std::string says =
-      fmt::format("{} of {} free in {}", bytes_text(free), bytes_text(size), roots.shm.string());
+      fmt::format("{} of {} free in {}", size_text(free), size_text(size), roots.shm.string());
   if (free < need)
-    return {{"memory.shm", Fitness::critical, says + ", " + bytes_text(need) + " needed",
+    return {{"memory.shm", Fitness::critical, says + ", " + size_text(need) + " needed",
              "Mount it larger, remove what was left there, or move the local level to a disk "
              "(checkpoint.local)"}};
   if (free < least_shm_bytes)

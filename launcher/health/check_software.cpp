@@ -12,6 +12,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -64,7 +65,7 @@ std::vector<Finding> check_mpi() {
   command.argv = {"mpirun", "--version"};
   try {
     const auto done = run(command, tool_limit);
-    const std::string line = done.out.substr(0, done.out.find('\n'));
+    const std::string line(first_line(done.out));
     if (done.timed_out || done.status != 0 || line.empty())
       return {{"mpi.version", Fitness::warning, "mpirun does not tell its version",
                "Is its installation whole?"}};

@@ -19,6 +19,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -172,7 +173,7 @@ SpaceFacts read_space(const fs::path& folder) {
 }
 
 Finding space_finding(const fs::path& folder, const SpaceFacts& facts) {
-  std::string says = fmt::format("{} of {} free in {}", bytes_text(facts.free_bytes), bytes_text(facts.bytes),
+  std::string says = fmt::format("{} of {} free in {}", size_text(facts.free_bytes), size_text(facts.bytes),
                                  folder.string());
   const char* advice = "Remove old files (`holdfast ckpt ls` lists checkpoints), or ask for more";
   const bool few_files = facts.files > 0 && facts.free_files < least_files;
@@ -229,9 +230,9 @@ Finding time_disk(const fs::path& folder, const SpeedPlan& plan) {
             "Do not train with it; see the kernel's log"};
   const double write = static_cast<double>(rates.bytes) / std::max(rates.write_s, 1e-9);
   const double read = static_cast<double>(rates.read_bytes) / std::max(rates.read_s, 1e-9);
-  const std::string says = fmt::format("{}: wrote {} at {}/s, read at {}/s{}", folder.string(),
-                                       bytes_text(static_cast<double>(rates.bytes)), bytes_text(write),
-                                       bytes_text(read), rates.direct ? "" : " (through the page cache)");
+  const std::string says =
+      fmt::format("{}: wrote {} at {}/s, read at {}/s{}", folder.string(), size_text(rates.bytes),
+                  size_text(write), size_text(read), rates.direct ? "" : " (through the page cache)");
   if (write < slow_bytes_s)
     return {"disk.speed", Fitness::warning, says, "Is the disk failing, or very busy?"};
   return {"disk.speed", Fitness::ok, says, ""};

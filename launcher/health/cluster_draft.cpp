@@ -10,6 +10,7 @@
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
 #include "src/base/error.hpp"
+#include "src/base/text.hpp"
 #include "src/config/toml_document.hpp"
 
 namespace holdfast::launcher {
@@ -26,12 +27,6 @@ constexpr std::array known_gpus = {KnownGpu{"h100", 80000000000}, KnownGpu{"h200
                                    KnownGpu{"b200", 180000000000}, KnownGpu{"v100", 32000000000}};
 
 std::string toml_text(const std::string& text) { return config::spell(config::Value(text)); }
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 /// For a file name and for plans: what is no letter, digit, '-' or '_' is left out.
 std::string plain(const std::string& text) {

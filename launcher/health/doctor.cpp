@@ -60,11 +60,11 @@ std::vector<Finding> examine(const Roots& roots, const Expected& expected, Milli
 std::string report_text(const std::vector<Finding>& findings) {
   std::string text;
   for (const auto& finding : findings) {
-    text += fmt::format("{:<16}  {:<8}  {}", finding.check, word_of(finding.fitness), finding.says);
+    text += fmt::format("{:<16}  {:<8}  {}", finding.check, name_of(finding.fitness), finding.says);
     text += finding.advice.empty() ? "\n" : " (" + finding.advice + ")\n";
   }
   const auto health = health_of(findings, "");
-  text += std::string("node: ") + word_of(health.fitness) + "\n";
+  text += std::string("node: ") + name_of(health.fitness) + "\n";
   return text;
 }
 
@@ -74,7 +74,7 @@ nlohmann::json report_json(const std::string& node, const std::vector<Finding>& 
   for (const auto& finding : findings) list.push_back(to_json(finding));
   return {{"schema_version", schema_version},
           {"node", node},
-          {"fitness", word_of(health.fitness)},
+          {"fitness", name_of(health.fitness)},
           {"why", health.why},
           {"findings", std::move(list)}};
 }

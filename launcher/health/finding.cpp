@@ -1,29 +1,19 @@
 #include "launcher/health/finding.hpp"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr std::array words = {"ok", "warning", "critical", "unknown"};  // in the order of Fitness
-constexpr std::size_t line_limit = 500;                                 // bytes of what a spare says
+constexpr std::size_t line_limit = 500;  // bytes of what a spare says
 
 bool any(const std::vector<Finding>& findings, Fitness fitness) {
   return std::any_of(findings.begin(), findings.end(), [&](const auto& f) { return f.fitness == fitness; });
 }
 
 }  // namespace
-
-const char* word_of(Fitness fitness) { return words[static_cast<std::size_t>(fitness)]; }
-
-std::optional<Fitness> fitness_called(std::string_view word) {
-  const auto it = std::find(words.begin(), words.end(), word);
-  if (it == words.end()) return std::nullopt;
-  return static_cast<Fitness>(it - words.begin());
-}
 
 Fitness worst(const std::vector<Finding>& findings) {
   for (const auto fitness : {Fitness::critical, Fitness::warning, Fitness::ok})
@@ -50,7 +40,7 @@ control::NodeHealth health_of(const std::vector<Finding>& findings, const std::s
 
 nlohmann::json to_json(const Finding& finding) {
   return {{"check", finding.check},
-          {"fitness", word_of(finding.fitness)},
+          {"fitness", name_of(finding.fitness)},
           {"says", finding.says},
           {"advice", finding.advice}};
 }
@@ -59,7 +49,7 @@ std::optional<Finding> finding_from(const nlohmann::json& j) {
   if (!j.is_object()) return std::nullopt;
   for (const char* key : {"check", "fitness", "says", "advice"})
     if (!j.contains(key) || !j[key].is_string()) return std::nullopt;
-  const auto fitness = fitness_called(j["fitness"].get<std::string>());
+  const auto fitness = control::fitness_called(j["fitness"].get<std::string>());
   if (!fitness) return std::nullopt;
   return Finding{j["check"], *fitness, j["says"], j["advice"]};
 }

@@ -4,7 +4,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/control/message.hpp"
@@ -17,10 +16,6 @@ struct Finding {
   std::string says;    ///< what was found, with numbers and units
   std::string advice;  ///< "" for ok
 };
-
-/// "ok", "warning", "critical", "unknown"
-const char* word_of(control::NodeHealth::Fitness fitness);
-std::optional<control::NodeHealth::Fitness> fitness_called(std::string_view word);
 
 /// The worst of all: critical, then warning, then unknown (only when nothing else was found), then ok.
 control::NodeHealth::Fitness worst(const std::vector<Finding>& findings);

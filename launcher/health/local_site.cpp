@@ -1,7 +1,6 @@
 #include "launcher/health/local_site.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -11,6 +10,7 @@
 #include "launcher/health/nvml.hpp"
 #include "launcher/health/pair_link.hpp"
 #include "src/base/files.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -24,10 +24,8 @@ std::string real_path(const fs::path& link) {
 }
 
 /// NVML writes "00000000:18:00.0", /sys "0000:18:00.0".
-std::string sysfs_name(std::string pci) {
-  std::transform(pci.begin(), pci.end(), pci.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return pci.size() > 12 ? pci.substr(pci.size() - 12) : pci;
+std::string sysfs_name(const std::string& pci) {
+  return lower(pci.size() > 12 ? pci.substr(pci.size() - 12) : pci);
 }
 
 std::size_t shared_steps(const std::string& a, const std::string& b) {
@@ -41,9 +39,9 @@ std::string interface_of(const Roots& roots, const std::string& towards) {
   if (!towards.empty())
     if (auto name = interface_towards(towards); !name.empty() && name != "lo") return name;
   // The default route: destination 0.
-  std::istringstream in(read_line(roots.proc / "net/route").value_or(""));
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
+  const std::string routes = read_line(roots.proc / "net/route").value_or("");
+  for (const auto line : lines_of(routes)) {
+    std::istringstream words{std::string(line)};
     std::string name, destination;
     words >> name >> destination;
     if (destination == "00000000") return name;

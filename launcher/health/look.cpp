@@ -54,12 +54,4 @@ std::optional<double> leading_number(const std::string& text) {
   return value;
 }
 
-std::string bytes_text(double bytes) {
-  constexpr std::array units = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  while (bytes >= 999.5 && unit + 1 < units.size()) bytes /= 1000, ++unit;
-  return unit == 0 || bytes >= 99.95 ? fmt::format("{:.0f} {}", bytes, units[unit])
-                                     : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
-
 }  // namespace holdfast::launcher

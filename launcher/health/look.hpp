@@ -40,8 +40,6 @@ std::optional<std::string> read_line(const std::filesystem::path& file);
 std::optional<std::int64_t> read_number(const std::filesystem::path& file);
 /// The number that a text begins with.
 std::optional<double> leading_number(const std::string& text);
-/// "1.5 GB", "64 MB": decimal units.
-std::string bytes_text(double bytes);
 
 /// One check: what it is called, and how to look. It may hang or crash: see run_guarded.
 struct Check {

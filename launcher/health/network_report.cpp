@@ -7,6 +7,7 @@
 #include "launcher/health/look.hpp"
 #include "launcher/health/pair_rounds.hpp"
 #include "slurm/hostlist.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -60,7 +61,7 @@ std::vector<Finding> network_findings(const NetworkResult& result) {
     out.push_back(
         {"network.pairs", Fitness::ok,
          fmt::format("{} pairs in {} rounds, median {}/s and {:.0f} us", result.pairs.size(), result.rounds,
-                     bytes_text(findings.median_bytes_s), findings.median_latency_s * 1e6),
+                     size_text(findings.median_bytes_s), findings.median_latency_s * 1e6),
          ""});
   return out;
 }
@@ -71,7 +72,7 @@ std::string network_text(const NetworkResult& result) {
   std::string text = fmt::format("{:<32}  {:>12}  {:>11}\n", "pair", "rate", "round trip");
   for (const auto& pair : pairs)
     text += pair.bytes_s > 0 ? fmt::format("{:<32}  {:>10}/s  {:>8.0f} us\n", pair_text(result, pair.pair),
-                                           bytes_text(pair.bytes_s), pair.latency_s * 1e6)
+                                           size_text(pair.bytes_s), pair.latency_s * 1e6)
                              : fmt::format("{:<32}  none ({})\n", pair_text(result, pair.pair), pair.why);
   return text;
 }
@@ -90,7 +91,7 @@ nlohmann::json network_json(const NetworkResult& result) {
   nlohmann::json list = nlohmann::json::array();
   for (const auto& finding : findings) list.push_back(to_json(finding));
   return {{"schema_version", schema_version},
-          {"fitness", word_of(health.fitness)},
+          {"fitness", name_of(health.fitness)},
           {"why", health.why},
           {"findings", std::move(list)},
           {"nodes", result.nodes},

@@ -125,10 +125,10 @@ std::string nodes_text(const std::vector<NodeReport>& reports) {
   });
   std::string text;
   for (const auto* report : sorted) {
-    text += fmt::format("{:<16}  {}\n", report->node, word_of(worst(report->findings)));
+    text += fmt::format("{:<16}  {}\n", report->node, name_of(worst(report->findings)));
     for (const auto& finding : report->findings)
       if (finding.fitness == Fitness::critical || finding.fitness == Fitness::warning)
-        text += fmt::format("  {:<16}  {:<8}  {}{}\n", finding.check, word_of(finding.fitness), finding.says,
+        text += fmt::format("  {:<16}  {:<8}  {}{}\n", finding.check, name_of(finding.fitness), finding.says,
                             finding.advice.empty() ? "" : " (" + finding.advice + ")");
   }
   return text;
@@ -150,12 +150,12 @@ nlohmann::json nodes_json(const std::vector<NodeReport>& reports) {
     nlohmann::json findings = nlohmann::json::array();
     for (const auto& finding : report.findings) findings.push_back(to_json(finding));
     nodes.push_back({{"node", report.node},
-                     {"fitness", word_of(worst(report.findings))},
+                     {"fitness", name_of(worst(report.findings))},
                      {"findings", std::move(findings)}});
   }
   const auto health = health_of(all_findings(reports), "");
   return {{"schema_version", schema_version},
-          {"fitness", word_of(health.fitness)},
+          {"fitness", name_of(health.fitness)},
           {"why", health.why},
           {"nodes", std::move(nodes)}};
 }

@@ -8,6 +8,7 @@
 #include "launcher/plan/plan.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -38,12 +39,12 @@ void check_fit(const HostMemory& memory, const std::string& cluster) {
   std::string list, hint;
   for (const Part& part : parts_of(memory)) {
     if (part.bytes == 0) continue;
-    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.what, bytes_text(part.bytes));
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.what, size_text(part.bytes));
     if (*part.hint != '\0') hint += (hint.empty() ? "" : ", ") + std::string(part.hint);
   }
   throw Error(Exit::impossible,
-              fmt::format("a node needs {} of host memory but one of {} has {}", bytes_text(memory.total()),
-                          cluster, bytes_text(memory.capacity)),
+              fmt::format("a node needs {} of host memory but one of {} has {}", size_text(memory.total()),
+                          cluster, size_text(memory.capacity)),
               list, hint.empty() ? "Use more nodes?" : fmt::format("Would one of these do: {}?", hint));
 }
 
@@ -90,7 +91,7 @@ std::vector<std::string> host_memory_says(const HostMemory& m) {
   if (m == HostMemory{}) return {};
   std::string list;
   const auto add = [&](const char* what, std::int64_t bytes, const std::string& note) {
-    if (bytes > 0) list += fmt::format("{}{} {}{}", list.empty() ? "" : ", ", what, bytes_text(bytes), note);
+    if (bytes > 0) list += fmt::format("{}{} {}{}", list.empty() ? "" : ", ", what, size_text(bytes), note);
   };
   add("ranks", m.ranks, "");
   add("moments", m.moments, "");
@@ -101,8 +102,8 @@ std::vector<std::string> host_memory_says(const HostMemory& m) {
   std::vector<std::string> out;
   if (!list.empty()) out.push_back(list);
   out.push_back(fmt::format(
-      "together {}{}{}", bytes_text(m.total()), m.capacity > 0 ? " of " + bytes_text(m.capacity) : "",
-      m.programs > 0 ? ", with about " + bytes_text(m.programs) + " of CUDA and its libraries" : ""));
+      "together {}{}{}", size_text(m.total()), m.capacity > 0 ? " of " + size_text(m.capacity) : "",
+      m.programs > 0 ? ", with about " + size_text(m.programs) + " of CUDA and its libraries" : ""));
   if (m.capacity == 0)
     out.push_back("not checked: the cluster file does not say what a node has (node_memory_bytes)");
   return out;

@@ -9,6 +9,7 @@
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
+#include "src/base/units.hpp"
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
@@ -101,11 +102,11 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
       memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
   for (const auto& part : parts)
     if (part.bytes > 0)
-      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
+      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, size_text(part.bytes));
   throw Error(
       Exit::impossible,
-      fmt::format("a rank needs {} before activations but {} has {}", bytes_text(exact),
-                  facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
+      fmt::format("a rank needs {} before activations but {} has {}", size_text(exact),
+                  facts.gpu == "none" ? "its share of a node" : "a GPU", size_text(memory.capacity)),
       fmt::format("sharded over {}: {}; the largest are the {}", group, list, largest.name),
       fmt::format("Shard over more ranks (hfsdp, full_shard, or a larger shard.group){}?", or_offload));
 }

@@ -12,6 +12,7 @@
 #include "launcher/plan/topology.hpp"
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 #include "src/config/load.hpp"
 
 namespace holdfast::launcher {
@@ -103,9 +104,9 @@ std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
 void refuse_activations(const Memory& memory, const ClusterFacts& facts) {
   if (memory.capacity == 0 || memory.activations <= memory.capacity) return;
   throw Error(Exit::impossible,
-              fmt::format("a rank's activations need about {} but {} has {}", bytes_text(memory.activations),
-                          facts.gpu == "none" ? "its share of a node" : "a GPU", bytes_text(memory.capacity)),
-              fmt::format("everything else needs {}", bytes_text(memory.needed() - memory.activations)),
+              fmt::format("a rank's activations need about {} but {} has {}", size_text(memory.activations),
+                          facts.gpu == "none" ? "its share of a node" : "a GPU", size_text(memory.capacity)),
+              fmt::format("everything else needs {}", size_text(memory.needed() - memory.activations)),
               "Set train.activation_checkpointing = \"full\", or train.micro_batch or train.sequence lower?");
 }
 
@@ -133,12 +134,12 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
   if (const std::int64_t snapshots = memory_of_snapshots(plan, facts);
       plan.memory.capacity > 0 && plan.memory.needed() <= plan.memory.capacity &&
       plan.memory.needed() + snapshots > plan.memory.capacity)
-    say(fmt::format("the local level may not fit: {} on top of {}, of {} a rank", bytes_text(snapshots),
-                    bytes_text(plan.memory.needed()), bytes_text(plan.memory.capacity)));
+    say(fmt::format("the local level may not fit: {} on top of {}, of {} a rank", size_text(snapshots),
+                    size_text(plan.memory.needed()), size_text(plan.memory.capacity)));
   if (plan.memory.capacity > 0 && plan.memory.needed() > plan.memory.capacity)
     say(fmt::format(
-        "activations may not fit: about {} on top of {}, of {} a rank", bytes_text(plan.memory.activations),
-        bytes_text(plan.memory.needed() - plan.memory.activations), bytes_text(plan.memory.capacity)));
+        "activations may not fit: about {} on top of {}, of {} a rank", size_text(plan.memory.activations),
+        size_text(plan.memory.needed() - plan.memory.activations), size_text(plan.memory.capacity)));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "launcher/plan/units.hpp"
 #include "slurm/hostlist.hpp"
+#include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 
 namespace holdfast::launcher {
@@ -129,22 +130,22 @@ std::vector<std::string> memory(const Plan& p) {
   const auto& m = p.memory;
   const auto& s = m.state;
   const auto copies = s.copies == 0 ? ""
-                                    : fmt::format(" (and {} as {})", bytes_text(s.copies),
+                                    : fmt::format(" (and {} as {})", size_text(s.copies),
                                                   config::name_of(p.precision.parameters));
-  const auto frozen = s.frozen == 0 ? "" : ", frozen " + bytes_text(s.frozen);
-  return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}{}", bytes_text(s.parameters), copies,
-                      bytes_text(s.optimizer), bytes_text(s.accumulators), frozen),
+  const auto frozen = s.frozen == 0 ? "" : ", frozen " + size_text(s.frozen);
+  return {fmt::format("parameters {}{}, optimizer {}, gradient sums {}{}", size_text(s.parameters), copies,
+                      size_text(s.optimizer), size_text(s.accumulators), frozen),
           fmt::format("gathered units {}, gradients of a micro-batch {}, activations about {}",
-                      bytes_text(m.gathered), bytes_text(m.gradients), bytes_text(m.activations)),
-          fmt::format("together about {}{}{}{}", bytes_text(m.needed()),
-                      m.capacity ? " of " + bytes_text(m.capacity) : "",
+                      size_text(m.gathered), size_text(m.gradients), size_text(m.activations)),
+          fmt::format("together about {}{}{}{}", size_text(m.needed()),
+                      m.capacity ? " of " + size_text(m.capacity) : "",
                       m.offloaded ? ", the optimizer in the node's memory" : "",
-                      m.reserved ? ", with " + bytes_text(m.reserved) + " of driver and libraries" : "")};
+                      m.reserved ? ", with " + size_text(m.reserved) + " of driver and libraries" : "")};
 }
 
 std::vector<std::string> checkpoint(const Plan& p) {
   std::string text =
-      bytes_text(p.checkpoint_bytes) +
+      size_text(p.checkpoint_bytes) +
       (p.checkpoint_every > 0 ? " every " + count_text(p.checkpoint_every, "step") : " at the end only");
   if (p.checkpoint_floor_s > 0)
     text +=
@@ -154,7 +155,7 @@ std::vector<std::string> checkpoint(const Plan& p) {
   std::string local = fmt::format("snapshots in {} of each node {}", p.local.folder, each(p.local.every));
   if (p.local.partner_every > 0)
     local += fmt::format(", copied to another node {}", each(p.local.partner_every));
-  return {text, fmt::format("{}: {} a node", local, bytes_text(p.local.node_bytes))};
+  return {text, fmt::format("{}: {} a node", local, size_text(p.local.node_bytes))};
 }
 
 std::vector<std::string> survives(const Plan& p) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "launcher/plan/units.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -115,9 +116,9 @@ std::vector<std::string> when_short_says(const Plan& plan, const config::Supervi
     out.push_back(fmt::format("the run shrinks, down to {}", count_text(limits.min_nodes, "node")));
   else if (limits.when_short == WhenShort::automatic)
     out.push_back(
-        fmt::format("the run shrinks when less than {:.0f} minutes are left, else it goes back into the "
-                    "queue: {:.0f} s and the wait",
-                    queue_s / 60 / std::max(slower - 1, 1e-3), queue_s));
+        fmt::format("the run shrinks when less than {} are left, else it goes back into the "
+                    "queue: {} and the wait",
+                    duration_text(queue_s / std::max(slower - 1, 1e-3)), duration_text(queue_s)));
   else
     out.push_back(or_else);
   out.push_back(fmt::format(

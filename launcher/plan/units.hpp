@@ -9,15 +9,6 @@
 
 namespace holdfast::launcher {
 
-/// "1.26 GB": decimal units, as disks and vendors count.
-inline std::string bytes_text(std::int64_t bytes) {
-  const auto v = static_cast<double>(bytes);
-  if (v >= 1e12) return fmt::format("{:.2f} TB", v / 1e12);
-  if (v >= 1e9) return fmt::format("{:.2f} GB", v / 1e9);
-  if (v >= 1e6) return fmt::format("{:.2f} MB", v / 1e6);
-  return fmt::format("{:.2f} kB", v / 1e3);
-}
-
 inline std::int64_t bytes_of(config::Precision type) { return type == config::Precision::bf16 ? 2 : 4; }
 
 /// "1,262,720"

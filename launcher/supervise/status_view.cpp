@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/units.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
@@ -66,14 +68,15 @@ std::string in_words(const AttemptRecord& a) {
     return fmt::format(
         "  {:>3}  running{}\n", a.number,
         a.restored ? fmt::format(", from step {} ({})", a.restored->step, a.restored->level) : "");
-  std::string text = fmt::format("  {:>3}  {} {}", a.number, a.cause,
-                                 a.reports ? fmt::format("at step {}", a.last_step)
-                                           : fmt::format("after {:.1f} s, at an unknown step", a.ran_s));
+  std::string text =
+      fmt::format("  {:>3}  {} {}", a.number, a.cause,
+                  a.reports ? fmt::format("at step {}", a.last_step)
+                            : fmt::format("after {}, at an unknown step", duration_text(a.ran_s)));
   if (!a.node.empty()) text += " on " + a.node;
   if (a.cause != "finished") {
-    text += fmt::format(", noticed after {:.1f} s", a.detected_s);
+    text += fmt::format(", noticed after {}", duration_text(a.detected_s));
     if (a.recovered_s)
-      text += fmt::format(", training again {:.1f} s later, {} step{} done again", *a.recovered_s,
+      text += fmt::format(", training again {} later, {} step{} done again", duration_text(*a.recovered_s),
                           a.lost_steps, a.lost_steps == 1 ? "" : "s");
   }
   return text + "\n";

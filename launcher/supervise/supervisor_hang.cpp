@@ -6,6 +6,7 @@
 
 #include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/supervisor.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -20,11 +21,8 @@ constexpr std::size_t stack_lines = 6, stack_line = 160;  // recorded as evidenc
 /// The first lines of a stack, each as one piece of evidence.
 std::vector<std::string> first_lines(const std::string& text) {
   std::vector<std::string> out;
-  for (std::size_t at = 0; at < text.size() && out.size() < stack_lines;) {
-    const auto end = std::min(text.find('\n', at), text.size());
-    if (end > at) out.push_back(text.substr(at, std::min(end - at, stack_line)));
-    at = end + 1;
-  }
+  for (const auto line : lines_of(text))
+    if (out.size() < stack_lines) out.emplace_back(line.substr(0, stack_line));
   return out;
 }
 

@@ -13,20 +13,6 @@ using Fitness = control::NodeHealth::Fitness;
 
 constexpr std::size_t max_of_why = 200;  // bytes: the answer about all nodes is one message
 
-const char* name_of(Fitness fitness) {
-  switch (fitness) {
-    case Fitness::ok:
-      return "ok";
-    case Fitness::warning:
-      return "warning";
-    case Fitness::critical:
-      return "critical";
-    case Fitness::unknown:
-      break;
-  }
-  return "unknown";
-}
-
 }  // namespace
 
 /// The state for the choice of a spare: a node that has never been heard counts as lost, one whose heartbeat

@@ -8,6 +8,7 @@
 
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::comm {
 namespace {
@@ -169,9 +170,7 @@ SharedMemory MpiCommunicator::share_memory(int owner, std::int64_t bytes, std::s
       memory = std::move(*opened);
     }
     if (!failure && theirs[2] != 0 && !memory.populate(first, count))
-      throw Error(Exit::runtime,
-                  fmt::format("no {:.1f} MiB of shared memory for rank {}",
-                              static_cast<double>(count) / (1 << 20), rank()),
+      throw Error(Exit::runtime, fmt::format("no {} of shared memory for rank {}", size_text(count), rank()),
                   "the kernel has no pages left", "Use fewer ranks per node, or a smaller model?");
   } catch (const Error& error) {
     failure = error;
@@ -181,8 +180,7 @@ SharedMemory MpiCommunicator::share_memory(int owner, std::int64_t bytes, std::s
   if (failure) throw Error(*failure);
   if (const auto bad = std::find(who.begin(), who.end(), 1u); bad != who.end())
     throw Error(Exit::runtime,
-                fmt::format("no {:.1f} MiB of shared memory for the ranks of a node",
-                            static_cast<double>(bytes) / (1 << 20)),
+                fmt::format("no {} of shared memory for the ranks of a node", size_text(bytes)),
                 fmt::format("rank {} could not get it",
                             group_->ranks()[static_cast<std::size_t>(bad - who.begin())]));
   memory.close();

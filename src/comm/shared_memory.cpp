@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::comm {
 namespace {
@@ -23,10 +24,6 @@ namespace {
 std::uint64_t random_token() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device() | 1;
-}
-
-std::string mebibytes(std::size_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 /// What the kernel could give without swapping; nothing when it does not say.
@@ -43,7 +40,7 @@ SharedMemory SharedMemory::map(files::Fd file, std::size_t bytes) {
   SharedMemory memory;
   void* at =
       mmap(nullptr, round_to_pages(bytes) + page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (at == MAP_FAILED) throw system_error("cannot map " + mebibytes(bytes) + " of shared memory", errno);
+  if (at == MAP_FAILED) throw system_error("cannot map " + size_text(bytes) + " of shared memory", errno);
   memory.file_ = std::move(file);
   memory.data_ = static_cast<std::byte*>(at);
   memory.bytes_ = bytes;
@@ -56,12 +53,12 @@ SharedMemory SharedMemory::create(std::int64_t bytes) {
   expects(bytes >= 0, "an amount of memory");
   const auto wanted = static_cast<std::size_t>(bytes);
   if (const auto available = available_bytes(); available && wanted > *available)
-    throw Error(Exit::runtime, "no " + mebibytes(wanted) + " of shared memory for the ranks of a node",
-                mebibytes(*available) + " are available", "Use fewer ranks per node, or a smaller model?");
+    throw Error(Exit::runtime, "no " + size_text(wanted) + " of shared memory for the ranks of a node",
+                size_text(*available) + " are available", "Use fewer ranks per node, or a smaller model?");
   files::Fd file(memfd_create("holdfast", MFD_CLOEXEC));
   if (!file) throw system_error("cannot create shared memory", errno);
   if (ftruncate(file.get(), static_cast<off_t>(round_to_pages(wanted) + page_bytes)) != 0)
-    throw system_error("cannot get " + mebibytes(wanted) + " of shared memory", errno,
+    throw system_error("cannot get " + size_text(wanted) + " of shared memory", errno,
                        "Use fewer ranks per node, or a smaller model?");
   SharedMemory memory = map(std::move(file), wanted);
   memory.token_ = random_token();

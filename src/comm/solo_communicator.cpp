@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::comm {
 
@@ -17,7 +18,7 @@ std::span<std::byte> SoloCommunicator::symmetric_memory(std::int64_t bytes) {
   const auto wanted = static_cast<std::size_t>(bytes), mapped = std::max<std::size_t>(wanted, 1);
   void* at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
-    throw system_error(fmt::format("no {:.1f} MiB of memory", static_cast<double>(bytes) / (1 << 20)), errno,
+    throw system_error(fmt::format("no {} of memory", size_text(bytes)), errno,
                        "Use more ranks, or a smaller model?");
   memory_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(at), Unmap{mapped});
   return {memory_.get(), wanted};

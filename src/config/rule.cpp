@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "src/base/error.hpp"
+#include "src/base/text.hpp"
 #include "src/base/utf8.hpp"
 
 namespace holdfast::config {
@@ -52,10 +53,7 @@ Value fit(const Rule& rule, Value value, const std::string& where) {
       const auto* text = std::get_if<std::string>(&value);
       if (text && std::find(rule.choices.begin(), rule.choices.end(), *text) != rule.choices.end())
         return value;
-      std::string lower = text ? *text : "";
-      std::transform(lower.begin(), lower.end(), lower.begin(),
-                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      const std::string nearest = nearest_name(lower, rule.choices);
+      const std::string nearest = nearest_name(text ? lower(*text) : "", rule.choices);
       refuse("one of " + fmt::format("{}", fmt::join(rule.choices, ", ")),
              nearest.empty() ? "" : "Did you mean " + nearest + "?");
       return value;

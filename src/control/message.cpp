@@ -1,5 +1,7 @@
 #include "src/control/message.hpp"
 
+#include <algorithm>
+
 #include "src/control/message_fields.hpp"
 
 namespace holdfast::control {
@@ -30,6 +32,12 @@ struct Reading<std::variant<Message...>> {
 }  // namespace
 
 const char* name_of(Phase phase) { return phase_names[static_cast<std::size_t>(phase)]; }
+const char* name_of(NodeHealth::Fitness fitness) { return fitness_names[static_cast<std::size_t>(fitness)]; }
+std::optional<NodeHealth::Fitness> fitness_called(std::string_view name) {
+  const auto found = std::find(fitness_names.begin(), fitness_names.end(), name);
+  if (found == fitness_names.end()) return std::nullopt;
+  return static_cast<NodeHealth::Fitness>(found - fitness_names.begin());
+}
 
 std::string encode(const Message& message) {
   return std::visit(

@@ -1,9 +1,11 @@
 #pragma once
 // Everything that is said between rank, agent and leader: one struct per message, encoded as one JSON object.
 // Decoding checks every field's type and bounds; what does not fit is refused whole.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -164,6 +166,9 @@ struct NodeHealth {
   std::string why;       ///< the worst findings
   std::string numerics;  ///< hash of the numerics probe; "": not run
 };
+inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};  // in the enum's order
+const char* name_of(NodeHealth::Fitness fitness);
+std::optional<NodeHealth::Fitness> fitness_called(std::string_view name);
 struct CheckNode {};  ///< leader to agent: answer NodeHealth
 /// Leader to agent: what is this rank doing? Answered by Stacks, within seconds.
 struct DumpStacks {

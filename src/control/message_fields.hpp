@@ -25,7 +25,6 @@ inline constexpr std::array collective_names = {
     "all_gather", "ordered_reduce_scatter", "exchange_partial_sums", "all_reduce", "broadcast", "barrier"};
 inline constexpr std::array role_names = {"rank",    "shim",        "leader", "candidate",
                                           "spawner", "job_monitor", "caller"};
-inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unknown"};
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
 
 /// `M` or const `M`: a list of fields is walked to write and to read.

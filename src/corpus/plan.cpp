@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::corpus {
 namespace fs = std::filesystem;
@@ -113,9 +114,8 @@ void check_space(const Plan& plan, const Surroundings& surroundings) {
   const std::uint64_t free = surroundings.free_bytes(plan.settings.output);
   if (needed > free + there)
     throw Error(Exit::runtime, "the tokens of this corpus do not fit on the disk",
-                fmt::format("{:.2f} GB of input need about {:.2f} GB beside {}, and {:.2f} GB are free",
-                            static_cast<double>(input) / 1e9, static_cast<double>(needed) / 1e9,
-                            plan.settings.output.string(), static_cast<double>(free) / 1e9),
+                fmt::format("{} of input need about {} beside {}, and {} are free", size_text(input),
+                            size_text(needed), plan.settings.output.string(), size_text(free)),
                 "Choose an --output on a larger disk, or go on with --no-space-check?");
 }
 

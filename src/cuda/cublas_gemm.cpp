@@ -4,6 +4,7 @@
 
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 #include "src/cuda/cublas_search.hpp"
 
 namespace holdfast::cuda {
@@ -86,7 +87,7 @@ Algorithm CublasGemm::algorithm_for(CublasProblem& problem) const {
   if (candidates.empty())
     throw Error(Exit::runtime,
                 fmt::format("{} has no algorithm for {}", cublas_version(), describe(problem.plan())),
-                fmt::format("within {} MiB of scratch, {}", rules_.workspace >> 20,
+                fmt::format("within {} of scratch, {}", size_text(rules_.workspace),
                             rules_.deterministic ? "deterministic" : "in any order"));
   return candidates.front();
 }

@@ -9,6 +9,7 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 #include "src/cuda/cuda_error.hpp"
 
 namespace holdfast::cuda {
@@ -164,7 +165,7 @@ Algorithm CublasSearch::best(const ProductPlan& plan) {
     entrants.push_back({algorithm, {}});
   if (entrants.empty())
     throw Error(Exit::runtime, fmt::format("{} has no algorithm for {}", cublas_version(), describe(plan)),
-                fmt::format("within {} MiB of scratch, {}", rules_.workspace >> 20,
+                fmt::format("within {} of scratch, {}", size_text(rules_.workspace),
                             rules_.deterministic ? "deterministic" : "in any order"));
   if (operands.copies() == 0 || entrants.size() == 1) return entrants.front().algorithm;
   const std::size_t asked = entrants.size();

@@ -7,14 +7,13 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 #include "src/cuda/choices.hpp"
 #include "src/cuda/device_communicator.hpp"
 #include "src/cuda/device_world.hpp"
 
 namespace holdfast::cuda {
 namespace {
-
-constexpr double gib = 1 << 30;
 
 /// Nobody has two ranks on one GPU without wanting it: each would get half of it, or no memory. Collective.
 void check_own_gpus(comm::Communicator& host, const GpuFacts& facts) {
@@ -45,13 +44,11 @@ std::byte* RuntimeMemory::device(std::int64_t bytes, std::string_view what) {
     on_device_.push_back(runtime_.device_alloc(std::max<std::int64_t>(bytes, 1)));
   } catch (const Error& error) {
     const std::int64_t free = runtime_.free_bytes();  // throws what is really wrong when the GPU is gone
-    throw Error(
-        Exit::runtime, fmt::format("no room on the GPU for {}", what),
-        fmt::format("{:.2f} GiB are needed, {:.2f} of {:.2f} GiB are free; {}",
-                    static_cast<double>(bytes) / gib, static_cast<double>(free) / gib,
-                    static_cast<double>(runtime_.facts().memory_bytes) / gib, error.problem()),
-        "Use a smaller micro-batch or sequence, checkpoint more activations, let the host keep the moments "
-        "(shard.offload), or shard over more ranks; is another process on this GPU?");
+    throw Error(Exit::runtime, fmt::format("no room on the GPU for {}", what),
+                fmt::format("{} are needed, {} of {} are free; {}", size_text(bytes), size_text(free),
+                            size_text(runtime_.facts().memory_bytes), error.problem()),
+                "Use a smaller micro-batch or sequence, checkpoint more activations, let the host keep the moments "
+                "(shard.offload), or shard over more ranks; is another process on this GPU?");
   }
   return static_cast<std::byte*>(on_device_.back());
 }
@@ -87,8 +84,7 @@ CudaDevice::CudaDevice(CudaParts parts, const device::DeviceOptions& options)
 
 std::string CudaDevice::describe() const {
   const GpuFacts& facts = parts_.runtime->facts();
-  return fmt::format("{} ({:.0f} GiB), driver {}", facts.name, static_cast<double>(facts.memory_bytes) / gib,
-                     facts.driver);
+  return fmt::format("{} ({}), driver {}", facts.name, size_text(facts.memory_bytes), facts.driver);
 }
 
 std::span<std::byte> CudaDevice::allocate(std::int64_t bytes, std::string_view what) {

@@ -4,12 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <utility>
 
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/text.hpp"
 #include "src/cuda/cuda_error.hpp"
 #include "src/cuda/driver.hpp"
 
@@ -249,9 +249,7 @@ GpuFacts cuda_facts(int index) {
   facts.major = properties.major, facts.minor = properties.minor;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
-  facts.bus = bus;
-  std::transform(facts.bus.begin(), facts.bus.end(), facts.bus.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  facts.bus = lower(bus);
   facts.uuid = uuid_text(uuid_of(index), facts.name.find(" MIG ") != std::string::npos);
   return facts;
 }

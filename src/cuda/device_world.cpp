@@ -12,6 +12,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 #include "src/cuda/cuda_stream.hpp"
 
 namespace holdfast::cuda {
@@ -29,10 +30,6 @@ std::uint64_t this_node() {
   std::error_code ignored;
   return hash_of(files::read_text("/proc/sys/kernel/random/boot_id") +
                  std::filesystem::read_symlink("/proc/self/ns/pid", ignored).string());
-}
-
-std::string mebibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace
@@ -192,7 +189,7 @@ void DeviceWorld::close(std::span<std::byte* const> opened) noexcept {
 
 std::span<std::byte> DeviceWorld::allocate(comm::Communicator& host, std::int64_t bytes) {
   expects(memory_ == nullptr && bytes >= 0, "symmetric memory is asked for once");
-  const std::string problem = fmt::format("no {} of memory that the ranks' GPUs share", mebibytes(bytes));
+  const std::string problem = fmt::format("no {} of memory that the ranks' GPUs share", size_text(bytes));
   leaving_ = share_memory(host, mates().front(), sizeof(Leaving));
   std::optional<Error> failure;
   IpcHandle handle{};

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::cuda {
 
@@ -69,9 +70,9 @@ void NcclGroup::set_up(comm::Communicator& host) {
     inbox_ = static_cast<std::byte*>(runtime_.device_alloc(2 * half_));
   } catch (const Error& error) {
     failure.emplace(Exit::runtime, "no room on the GPU for what comes from other nodes",
-                    fmt::format("{} MiB for {}; {}", 2 * half_ >> 20, facts().name, error.problem()),
-                    "Use a smaller micro-batch, checkpoint more activations, or shard over more ranks; is "
-                    "another process on this GPU?");
+                    fmt::format("{} for {}; {}", size_text(2 * half_), facts().name, error.problem()),
+                    "Use a smaller micro-batch, checkpoint more activations, or shard over more ranks; is another process "
+                    "on this GPU?");
   }
   agree(host, failure, "no memory for what comes from other nodes");
   connect(host);

@@ -32,7 +32,7 @@ struct DeviceOptions {
 class Device {
  public:
   virtual ~Device() = default;
-  /// For people: "CPU, 2 threads", "NVIDIA H200 (139 GiB), driver 580.65".
+  /// For people: "CPU, 2 threads", "NVIDIA H200 (139.8 GiB), driver 580.65".
   virtual std::string describe() const = 0;
   /// Its memory is the host's: what the host writes there needs no copy.
   virtual bool is_host() const = 0;

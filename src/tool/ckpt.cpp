@@ -13,6 +13,7 @@
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/verify.hpp"
 #include "src/base/error.hpp"
+#include "src/base/units.hpp"
 #include "src/tool/ckpt_paths.hpp"
 
 namespace holdfast::tool {

@@ -10,6 +10,7 @@
 #include "checkpoint/catalog.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
+#include "src/base/units.hpp"
 #include "src/config/load.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/progress.hpp"
@@ -89,16 +90,10 @@ std::optional<LocalFolder> local_folder_of(const RunDir& run) {
   return folder;
 }
 
-std::string size_text(std::int64_t bytes) {
-  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
-}
-
 std::string rate_text(std::int64_t bytes, Clock::time_point begin) {
   const double seconds = std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
-  return fmt::format("{} in {:.1f} s ({:.0f} MB/s)", size_text(bytes), seconds,
-                     static_cast<double>(bytes) / 1e6 / seconds);
+  return fmt::format("{} in {} ({}/s)", size_text(bytes), duration_text(seconds),
+                     size_text(static_cast<double>(bytes) / seconds));
 }
 
 std::string harmless(std::string text) {
@@ -122,9 +117,9 @@ std::function<void(std::int64_t, std::int64_t)> bar(std::string what) {
       const double part = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
       const auto filled = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * width);
-      return fmt::format("{} [{}{}] {} of {}, {:.0f} MB/s", what, std::string(filled, '#'),
+      return fmt::format("{} [{}{}] {} of {}, {}/s", what, std::string(filled, '#'),
                          std::string(width - filled, '.'), size_text(done), size_text(total),
-                         static_cast<double>(done) / 1e6 / seconds);
+                         size_text(static_cast<double>(done) / seconds));
     });
     if (done >= total) progress->clear();
   };

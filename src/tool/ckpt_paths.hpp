@@ -38,8 +38,7 @@ struct LocalFolder {
 /// The run's local level on this machine, if its folder is there. What is no local file is left out.
 std::optional<LocalFolder> local_folder_of(const RunDir& run);
 
-std::string size_text(std::int64_t bytes);
-/// "2.1 GB in 3.0 s (700 MB/s)"
+/// "2.10 GiB in 3.0 s (716.8 MiB/s)"
 std::string rate_text(std::int64_t bytes, Clock::time_point begin);
 /// Text of a manifest on a terminal: one line, nothing that steers it.
 std::string harmless(std::string text);

@@ -8,6 +8,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 #include "src/text/train_sentencepiece.hpp"
 #include "src/tool/interrupt.hpp"
 #include "src/tool/progress.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// "tokens: 3.4 of 12.0 MB, 25.1 MB/s, 1 min left", each stage from its own begin.
+/// "tokens: 3.40 MiB of 12.00 MiB, 25.10 MiB/s, 1.6 min left", each stage from its own begin.
 class StageProgress {
  public:
   void show(const std::string& stage, std::uint64_t done, std::uint64_t all) {
@@ -27,21 +28,15 @@ class StageProgress {
     }
     progress_.show([&] {
       const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-      const double mb = static_cast<double>(done) / 1e6, all_mb = static_cast<double>(all) / 1e6;
-      const double rate = mb / seconds;
-      std::string line = fmt::format("{}: {:.1f} of {:.1f} MB, {:.1f} MB/s", stage, mb, all_mb, rate);
-      if (mb > 0) line += ", " + duration((all_mb - mb) / rate) + " left";
+      const double rate = static_cast<double>(done) / seconds;
+      std::string line =
+          fmt::format("{}: {} of {}, {}/s", stage, size_text(done), size_text(all), size_text(rate));
+      if (done > 0) line += ", " + duration_text(static_cast<double>(all - done) / rate) + " left";
       return line;
     });
   }
 
  private:
-  static std::string duration(double seconds) {
-    if (seconds < 90) return fmt::format("{:.0f} s", seconds);
-    if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
-    return fmt::format("{:.1f} h", seconds / 3600);
-  }
-
   Progress progress_;
   std::string stage_;
   Clock::time_point begin_;

@@ -9,6 +9,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 #include "src/train/agree.hpp"
 #include "src/train/state_digest.hpp"
@@ -97,8 +98,7 @@ void read_initial_weights(const Setup& setup, const StateViews& views, StateWind
   files.check(owned.tensors, digest_state(owned, window, world).tensors);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (world.rank() == 0)
-    log::info("initial weights: read in {:.2f} s, {:.1f} MB by this rank", seconds,
-              static_cast<double>(bytes) / 1e6);
+    log::info("initial weights: read in {}, {} by this rank", duration_text(seconds), size_text(bytes));
 }
 
 void read_initial_adapters(const Setup& setup, const std::string& base_digest, const StateViews& views,

@@ -12,6 +12,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 #include "src/shard/layout.hpp"
 #include "src/train/agree.hpp"
 #include "src/train/leftovers.hpp"
@@ -383,14 +384,11 @@ std::string text_of(const RestoredFrom& from) {
     if (from.pieces[level] > 0)
       out += fmt::format("{}{} pieces {}", out.empty() ? "" : ", ", from.pieces[level],
                          name_of(static_cast<Level>(level)));
-  constexpr double megabyte = 1e6;
-  if (from.bytes_read > 0)
-    out += fmt::format("; {:.1f} MB read", static_cast<double>(from.bytes_read) / megabyte);
+  if (from.bytes_read > 0) out += fmt::format("; {} read", size_text(from.bytes_read));
   if (from.bytes_received > 0)
-    out += fmt::format("; {:.1f} MB over {} in {:.3f} s, {:.1f} MB/s",
-                       static_cast<double>(from.bytes_received) / megabyte, from.network,
+    out += fmt::format("; {} over {} in {:.3f} s, {}/s", size_text(from.bytes_received), from.network,
                        from.seconds_exchanging,
-                       static_cast<double>(from.bytes_received) / megabyte / from.seconds_exchanging);
+                       size_text(static_cast<double>(from.bytes_received) / from.seconds_exchanging));
   return fmt::format(" ({}; {:.3f} s)", out, from.seconds);
 }
 

@@ -62,7 +62,7 @@ struct RestoredFrom {
   std::string network;              ///< over what: PeerExchange::describe(), or ""
 };
 
-/// For people, of what was loaded: " (96 pieces local, 24 from peers: 1.20 GB over tcp/eth0 in 0.40 s)"; ""
+/// For people, of what was loaded: " (96 pieces local, 24 from peers: 1.20 GiB over tcp/eth0 in 0.40 s)"; ""
 /// when fresh.
 std::string text_of(const RestoredFrom& from);
 

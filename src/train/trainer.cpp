@@ -13,6 +13,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 #include "src/config/bind.hpp"
 #include "src/train/agree.hpp"
 #include "src/train/detector_text.hpp"
@@ -64,11 +65,11 @@ checkpoint::Generation generation_of(const Setup& setup, comm::Communicator& wor
 }
 
 /// Resident memory of this process, 0 where it cannot be asked for.
-double resident_mib() {
+double resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   long pages = 0;
   if (!(statm >> pages >> pages)) return 0;
-  return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+  return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
 constexpr std::size_t max_records = 64 << 20;  // bytes that wait: some 150,000 steps
@@ -352,8 +353,8 @@ std::optional<double> Trainer::held_out_loss_if_due() {
 void Trainer::say_memory() {
   if (std::exchange(memory_was_said_, true) || world_.rank() != 0) return;
   const auto memory = engine_.memory();
-  log::info("memory: {} bytes used of {} planned; the process with its libraries has {:.1f} MiB", memory.used,
-            memory.planned, resident_mib());
+  log::info("memory: {} bytes used of {} planned; the process with its libraries has {}", memory.used,
+            memory.planned, size_text(resident_bytes()));
 }
 
 /// What the step says about the cost of saving.

@@ -112,8 +112,8 @@ TEST_F(CkptTool, tellsWhatLiesInTheLocalLevel) {
   write_file(local_level_folder(local, run) / "rank-00002.own", "not one");
   const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_ls(run, false, out); });
   EXPECT_EQ(code, 0);
-  EXPECT_THAT(text, AllOf(HasSubstr("     0   own      4.1 kB  10, 11\n"),
-                          HasSubstr("     1  copy      4.1 kB  10\n"), Not(HasSubstr("     2   own"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("     0   own    4.00 KiB  10, 11\n"),
+                          HasSubstr("     1  copy    4.00 KiB  10\n"), Not(HasSubstr("     2   own"))));
   const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_ls(run, true, out); });
   const auto json = nlohmann::json::parse(text2);
   EXPECT_EQ(json["local"]["files"].size(), 2u);

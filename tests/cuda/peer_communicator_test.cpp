@@ -73,7 +73,7 @@ TEST(PeerGroups, MoreMemoryThanThereIsIsAnErrorOnAllRanks) {
   const auto world = gpu.world();
   if (rank == size - 1) gpu.runtime.set_device_bytes(1 << 20);
   const std::string error = error_of([&] { world->symmetric_memory(4 << 20); });
-  EXPECT_THAT(error, HasSubstr("no 4.0 MiB of memory that the ranks' GPUs share"));
+  EXPECT_THAT(error, HasSubstr("no 4.00 MiB of memory that the ranks' GPUs share"));
   if (rank != size - 1) {
     EXPECT_THAT(error, HasSubstr("member " + std::to_string(size - 1)));
   }

@@ -298,7 +298,7 @@ TEST_F(GpuTraining, AGpuThatIsTooSmall) {
     const char *bytes, *sentence, *hint;
   };
   for (const auto& [bytes, sentence, hint] :
-       {Limit{"1000000", "no room on the GPU for the kernels' intermediate sums (0.04 GiB are needed", ""},
+       {Limit{"1000000", "no room on the GPU for the kernels' intermediate sums (40.00 MiB are needed", ""},
         Limit{"42000000", "of memory that the ranks' GPUs share", "Gathered parameters and gradients"},
         Limit{"42500000", "no room on the GPU for weights, gradients and activations",
               "checkpoint more activations"},
@@ -311,7 +311,7 @@ TEST_F(GpuTraining, AGpuThatIsTooSmall) {
   const Finished nodes =
       start("run", {2, {}, {"HOLDFAST_SIM_MEMORY=100000000", "HOLDFAST_SIM_NODE_RANKS=1"}});
   EXPECT_EQ(nodes.status, 1);
-  EXPECT_THAT(nodes.err, HasSubstr("no room on the GPU for what comes from other nodes (64 MiB for "));
+  EXPECT_THAT(nodes.err, HasSubstr("no room on the GPU for what comes from other nodes (64.00 MiB for "));
 }
 
 TEST_F(GpuTraining, WhatAGpuCannotDoIsRefusedBeforeTraining) {

@@ -95,7 +95,7 @@ TEST(GpuFindings, weigh_what_the_fake_library_does_not_have) {
   EXPECT_EQ(found(findings, "gpu.remap").fitness, Fitness::critical);
   EXPECT_EQ(found(findings, "gpu.nvlink").says, "GPU 1 is not registered with the NVSwitch fabric");
   EXPECT_EQ(found(findings, "gpu.free").says,
-            "GPU 1 is closed to programs (compute mode prohibited); GPU 1 has 9.7 GB in use");
+            "GPU 1 is closed to programs (compute mode prohibited); GPU 1 has 9.00 GiB in use");
   EXPECT_EQ(found(findings, "gpu.clocks").fitness, Fitness::warning);
   EXPECT_EQ(found(findings, "gpu.clocks").says,
             "GPU 1 is at 88 C and slows down at 90 C; GPU 1 may take 500 W instead of 700 W");

@@ -90,14 +90,14 @@ TEST(Memory, is_free_unlimited_and_without_errors) {
   node.proc("meminfo", "MemTotal:       1000000 kB\nMemFree:  1 kB\nMemAvailable:    900000 kB");
   node.proc("self/cgroup", "0::/system.slice/job_1/step_0");
   auto findings = check_memory(node.roots, {});
-  EXPECT_EQ(found(findings, "memory.free").says, "922 MB of 1.0 GB available");
+  EXPECT_EQ(found(findings, "memory.free").says, "878.9 MiB of 976.6 MiB available");
   EXPECT_EQ(found(findings, "memory.ecc").fitness, Fitness::unknown);
   node.sys("fs/cgroup/system.slice/job_1/memory.max", "104857600");
   node.sys("fs/cgroup/system.slice/job_1/step_0/memory.max", "max");
   node.sys("devices/system/edac/mc/mc0/ce_count", "2"), node.sys("devices/system/edac/mc/mc0/ue_count", "0");
   findings = check_memory(node.roots, {});
   EXPECT_EQ(found(findings, "memory.free").fitness, Fitness::warning);
-  EXPECT_EQ(found(findings, "memory.free").says, "922 MB of 1.0 GB available, limited to 105 MB");
+  EXPECT_EQ(found(findings, "memory.free").says, "878.9 MiB of 976.6 MiB available, limited to 100.0 MiB");
   EXPECT_EQ(found(findings, "memory.ecc").fitness, Fitness::ok);
   node.sys("devices/system/edac/mc/mc0/ue_count", "1");
   EXPECT_EQ(found(check_memory(node.roots, {}), "memory.ecc").fitness, Fitness::critical);

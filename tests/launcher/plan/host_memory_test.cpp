@@ -74,8 +74,8 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
   } catch (const Error& error) {
     EXPECT_EQ(error.exit(), Exit::impossible);
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("a node needs 335.4"), HasSubstr("one of jeroboam has 300.00 GB"),
-                      HasSubstr("snapshots 161.7"), HasSubstr("saves 161.7"),
+                AllOf(HasSubstr("a node needs 312.4 GiB"), HasSubstr("one of jeroboam has 279.4 GiB"),
+                      HasSubstr("snapshots 150.6"), HasSubstr("saves 150.6"),
                       HasSubstr("checkpoint.local = \"none\", checkpoint.every = 0")));
   }
   job.config.checkpoint.every = 0;
@@ -100,8 +100,8 @@ TEST(HostMemory, ForPeople) {
   HostMemory memory = seven_b().host();
   EXPECT_THAT(
       host_memory_says(memory),
-      ElementsAre(AllOf(HasSubstr("snapshots 161.7"), HasSubstr("(2 copies of its state), saves 161.7")),
-                  AllOf(HasSubstr("together 335.4"), HasSubstr("GB of 2.00 TB, with about 12.00 GB"))));
+      ElementsAre(AllOf(HasSubstr("snapshots 150.6"), HasSubstr("(2 copies of its state), saves 150.6")),
+                  AllOf(HasSubstr("together 312.4"), HasSubstr("GiB of 1.82 TiB, with about 11.18 GiB"))));
   memory.capacity = 0;
   EXPECT_THAT(host_memory_says(memory).back(), HasSubstr("not checked"));
 }

@@ -305,7 +305,7 @@ TEST(Plan, CountsTheMemoryOfTheLocalLevel) {
   EXPECT_EQ(local({"checkpoint.local=none"}).local, LocalPlan{});
   auto in = inputs_of("quickstart");
   in.facts.gpu_memory_bytes = 30'000'000;
-  EXPECT_THAT(in.plan().warnings, Contains(HasSubstr("the local level may not fit: 7.58 MB on top of")));
+  EXPECT_THAT(in.plan().warnings, Contains(HasSubstr("the local level may not fit: 7.23 MiB on top of")));
   in.config.checkpoint.local = "/scratch";
   EXPECT_TRUE(in.plan().warnings.empty()) << "a disk";
 }
@@ -349,7 +349,7 @@ TEST(Plan, Warnings) {
   EXPECT_TRUE(in.plan().warnings.empty());
   in = inputs_of("quickstart");
   in.facts.gpu_memory_bytes = 20'000'000;
-  warns("activations may not fit: about 11.51 MB");
+  warns("activations may not fit: about 10.98 MiB");
 }
 
 struct Refusal {
@@ -386,9 +386,9 @@ TEST(Plan, Refuses) {
       {nabu.c_str(),
        {"model.file=llama2-70b"},
        Exit::impossible,
-       "a rank needs 152.92 GB before activations but a GPU has 80.00 GB (sharded over 8: optimizer state "
-       "68.98 GB, parameters 34.49 GB, gradient sums 34.54 GB, gathered units 4.47 GB, gradients of a "
-       "micro-batch 8.94 GB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
+       "a rank needs 142.4 GiB before activations but a GPU has 74.51 GiB (sharded over 8: optimizer state "
+       "64.24 GiB, parameters 32.12 GiB, gradient sums 32.17 GiB, gathered units 4.16 GiB, gradients of a "
+       "micro-batch 8.33 GiB; the largest are the optimizer state). Shard over more ranks (hfsdp, "},
       {nabu.c_str(),
        {"shard.strategy=no_shard", "train.lanes=992"},
        Exit::impossible,

@@ -82,7 +82,7 @@ TEST(Shrinking, Says) {
   EXPECT_THAT(
       says(run_of(4, 8, 8, 4)),
       ElementsAre(
-          "the run shrinks when less than 3 minutes are left, else it goes back into the queue: 180 s "
+          "the run shrinks when less than 3.0 min are left, else it goes back into the queue: 3.0 min "
           "and the wait",
           HasSubstr("2.00 times"), "without train.lanes it would be 1.38 times"));
   limits.when_short = config::WhenShort::shrink;
