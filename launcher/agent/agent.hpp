@@ -24,6 +24,7 @@
 #include "launcher/agent/scratch.hpp"
 #include "launcher/agent/signs.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "src/base/clock.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/channel.hpp"

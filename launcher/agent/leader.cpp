@@ -5,6 +5,7 @@
 #include "launcher/agent/rank_start.hpp"
 #include "launcher/supervise/valid_events.hpp"
 #include "slurm/batch_script.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 

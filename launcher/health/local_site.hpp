@@ -5,7 +5,7 @@
 
 namespace holdfast::launcher {
 
-struct SharedFolder {
+struct NetworkMount {
   std::string path, type;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 using Fitness = control::NodeHealth::Fitness;
 namespace fs = std::filesystem;
-constexpr int schema_version = 1;
+constexpr int nodes_version = 1;
 constexpr Millis end_limit{2000};  ///< an srun that was told to end
 
 int rank_of(Fitness fitness) {

@@ -84,7 +84,7 @@ std::int64_t gradient_bytes(const std::vector<std::int64_t>& units) {
 void check_fit(const Memory& memory, int group, const config::ClusterFacts& facts) {
   const std::int64_t exact = memory.needed() - memory.activations;
   if (memory.capacity == 0 || exact <= memory.capacity) return;
-  struct Part {
+  struct Share {
     const char* name;
     std::int64_t bytes;
   };
@@ -96,7 +96,7 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
                         {"gathered units", memory.gathered},
                         {"gradients of a micro-batch", memory.gradients}};
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
-                                          [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
+                                          [](const Share& a, const Share& b) { return a.bytes < b.bytes; });
   std::string list;
   const char* or_offload =
       memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
@@ -139,7 +139,7 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
       round_up(elements.frozen * type + (base == config::Base::parameters ? linear * type
                                          : base == config::Base::int8     ? linear + linear / 16
                                                                           : linear / 2 + linear / 16),
-               line);
+               cache_line);
   out.activations = activation_bytes(config, model);
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;

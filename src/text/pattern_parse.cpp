@@ -56,7 +56,7 @@ class Parser {
   }
 
   std::vector<PatternBranch> alternatives(int depth) {
-    if (depth > deepest) refuse("groups are nested too deeply");
+    if (depth > deepest_group) refuse("groups are nested too deeply");
     std::vector<PatternBranch> branches(1);
     while (more() && expression_[at_] != ')') {
       if (take("|"))

@@ -9,6 +9,7 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/train/index.hpp"
 
 namespace holdfast::train {
 namespace {
