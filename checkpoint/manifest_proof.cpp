@@ -34,9 +34,9 @@ void prove_tensors(const Manifest& m) {
   std::unordered_set<std::string> seen;
   for (const LogicalTensor& tensor : m.tensors) {
     prove_name(tensor.name);
-    if (!seen.insert(tensor.name).second) refuse("tensor " + tensor.name + " is named twice");
+    if (!seen.insert(tensor.name).second) refuse_manifest("tensor " + tensor.name + " is named twice");
     if (tensor.rows < 0 || tensor.cols < 0 || (tensor.cols > 0 && tensor.rows > max_elements / tensor.cols))
-      refuse("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
+      refuse_manifest("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
              std::to_string(tensor.cols));
   }
   if (m.state_digest != state_digest(m.tensors, m.digests))
@@ -46,7 +46,7 @@ void prove_tensors(const Manifest& m) {
 /// Where the extents of a shard lie, up to version 3: metadata, then record and pieces under the blocks.
 void prove_extents_to_3(const ShardInfo& shard) {
   if (shard.bytes > max_elements || shard.bytes - record_bytes < shard.data_offset)
-    refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
+    refuse_manifest(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
   const std::int64_t blocks = blocks_of(shard).count();
   if (static_cast<std::int64_t>(shard.block_crc32c.size()) != blocks)
     refuse_manifest(shard.file + " has " + std::to_string(blocks) + " blocks and " +
@@ -58,7 +58,7 @@ void prove_extents_to_3(const ShardInfo& shard) {
 /// Since version 4: metadata, head, payload. The root is compared with the table when the head is read.
 void prove_extents(const ShardInfo& shard) {
   if (shard.bytes > max_elements || shard.bytes % page_bytes != 0 || shard.bytes < shard.payload_offset)
-    refuse(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
+    refuse_manifest(shard.file + " cannot have " + std::to_string(shard.bytes) + " bytes");
   if (shard.payload_offset <= shard.data_offset ||
       shard.payload_offset - shard.data_offset != head_bytes(blocks_of(shard).count()))
     refuse_manifest(shard.file + ": the payload cannot start at " + std::to_string(shard.payload_offset));

@@ -33,11 +33,6 @@
 
 namespace holdfast::launcher {
 
-/// The unit of time of LeadershipState.
-inline double steady_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
 class Agent {
  public:
   /// Reads the run directory; throws Error when it is unusable or another agent of this run lives on the

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t fp32 = 4;
 constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
-constexpr std::int64_t line = 64;             // as every buffer begins
+constexpr std::int64_t cache_line = 64;       // as every buffer begins
 constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the buffer of its unit
 constexpr std::int64_t gpu_reserve =
     1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
@@ -89,7 +89,7 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
     std::int64_t bytes;
   };
   const StateBytes& s = memory.state;
-  const Part parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
+  const Share parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
                         {"parameters", s.parameters + s.copies},
                         {"frozen weights", s.frozen},
                         {"gradient sums", s.accumulators},

@@ -15,6 +15,13 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
+/// Without the white space around it.
+inline std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
 /// All before the first line feed, which may be nothing.
 inline std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 

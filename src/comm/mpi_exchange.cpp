@@ -25,7 +25,7 @@ void MpiGroup::begin_exchange(const Operation& operation) {
   for (auto& inbox : inbox_)
     if (inbox.size() < room) inbox.resize(room);
   sources_.resize(static_cast<std::size_t>(arrays_));
-  messages_.reserve(window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
+  messages_.reserve(message_window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
   posted_ = reduced_ = 0;
   pending_[0] = pending_[1] = 0;
   reducing_ = {};

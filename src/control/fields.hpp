@@ -39,7 +39,7 @@ struct Words {
 /// Printable ASCII in an array with a zero at its end.
 struct Ascii {};
 /// Any positive number of 64 bits.
-struct Key {};
+struct NonZero {};
 /// A number, or null for one that is not finite, for which JSON has no spelling.
 struct Measurement {};
 template <std::size_t n>
@@ -151,7 +151,7 @@ class FieldReader {
     for (const char c : text) require(c >= ' ' && c <= '~', "has characters that are not ASCII");
     text.copy(value, n - 1);
   }
-  void read(const json& field, std::uint64_t& value, Key) const {
+  void read(const json& field, std::uint64_t& value, NonZero) const {
     require(field.is_number_unsigned() && field.get<std::uint64_t>() > 0, "is not a positive whole number");
     value = field.get<std::uint64_t>();
   }

@@ -43,7 +43,7 @@ void fields(auto& f, Is<FinalState> auto& m) {
   f("digest", m.state_digest, a_word);
 }
 void fields(auto& f, Is<flight::FlightGroup> auto& m) {
-  f("key", m.key, Key{});
+  f("key", m.key, NonZero{});
   f("name", m.name, Ascii{});
   f("operation", m.operation, Names{collective_names});
   f("size", m.size, Range{1, max_ranks});

@@ -14,8 +14,6 @@
 namespace holdfast::train {
 namespace {
 
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
 /// Where the pieces of one point come from.
 class PointSources {
  public:
