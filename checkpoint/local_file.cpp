@@ -30,7 +30,7 @@ constexpr std::int64_t page = 4096;
 constexpr int max_buffers = 16;
 constexpr std::int64_t max_bytes = std::int64_t{1} << 50;  // beyond it a head is nonsense
 constexpr std::uint64_t magic = 0x004c41434f4c4648;        // "HFLOCAL"
-constexpr std::uint64_t format_version = 1;
+constexpr std::uint64_t file_version = 1;
 
 static_assert(std::endian::native == std::endian::little, "the file has the machine's own integers");
 
@@ -52,7 +52,7 @@ struct Head {
   }
   std::int64_t file_bytes() const { return buffer_at(static_cast<int>(buffers)); }
   bool whole() const {
-    return magic == checkpoint::magic && version == format_version && xxh3 == hash() && buffers >= 1 &&
+    return magic == checkpoint::magic && version == file_version && xxh3 == hash() && buffers >= 1 &&
            buffers <= max_buffers && buffer_bytes >= 0 && buffer_bytes <= max_bytes && record_bytes >= 0 &&
            record_bytes <= max_bytes;
   }
@@ -68,9 +68,9 @@ struct Head {
 static_assert(sizeof(Head) == 80, "without gaps");
 
 Head head_for(const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers,
-              std::int64_t record_bytes) {
-  Head head{magic,          format_version, identity.run, identity.layout, identity.rank,
-            identity.world, buffers,        buffer_bytes, record_bytes,    0};
+              std::int64_t max_record) {
+  Head head{magic,          file_version, identity.run, identity.layout, identity.rank,
+            identity.world, buffers,      buffer_bytes, max_record,      0};
   head.xxh3 = head.hash();
   return head;
 }
@@ -161,10 +161,10 @@ struct LocalFile::Map {
 };
 
 LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers,
-                     bool reset, std::int64_t record_bytes) {
-  expects(buffers >= 1 && buffers <= max_buffers && buffer_bytes >= 0 && record_bytes >= 0,
+                     bool reset, std::int64_t max_record) {
+  expects(buffers >= 1 && buffers <= max_buffers && buffer_bytes >= 0 && max_record >= 0,
           "sizes of a local file");
-  const Head head = head_for(identity, buffer_bytes, buffers, record_bytes);
+  const Head head = head_for(identity, buffer_bytes, buffers, max_record);
   make_private(path.parent_path());
   files::Fd existing = open_existing(path, O_RDWR);
   if (const auto found = existing ? read_head(existing.get()) : std::nullopt;

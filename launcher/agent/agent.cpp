@@ -18,8 +18,8 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis clear_poll{20};
-constexpr Millis farewell{300};
+constexpr Millis leave_poll{20};
+constexpr Millis agent_farewell{300};
 constexpr Millis watch_period{100};
 constexpr Millis signs_period{1000};
 // SLURM signals every process of a step: the guardian, which passes it on, and this one.
@@ -156,8 +156,8 @@ void Agent::leave(int code, bool at_once) {
   // Our own ranks have saved what they could, and do not listen to SIGTERM.
   if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
   // What is asked to end gets its time; a word that is still on its way to another node gets a moment.
-  const auto soonest = Deadline::in(farewell);
-  leave_timer_ = loop_.every(clear_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
+  const auto soonest = Deadline::in(agent_farewell);
+  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
     const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
                                               : processes_of(run_, node_).empty();

@@ -25,6 +25,7 @@
 #include "launcher/agent/signs.hpp"
 #include "launcher/agent/standing.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "src/base/clock.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/channel.hpp"
@@ -32,11 +33,6 @@
 #include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
-
-/// What Standing reckons in.
-inline double steady_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 class Agent {
  public:

@@ -6,7 +6,7 @@
 namespace holdfast::launcher {
 
 namespace {
-constexpr Millis farewell{100};  // a commit that has begun owns all it needs
+constexpr Millis desk_farewell{100};  // a commit that has begun owns all it needs
 }
 
 CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
@@ -16,8 +16,8 @@ CommitDesk::CommitDesk(control::Loop& loop, std::filesystem::path checkpoints,
       retention_{settings.keep, settings.archive_h},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
-      worker_(loop, farewell),
-      remover_(loop, farewell) {}
+      worker_(loop, desk_farewell),
+      remover_(loop, desk_farewell) {}
 
 void CommitDesk::begin(checkpoint::Generation generation, int world,
                        const std::map<std::int64_t, bool>& decided) {

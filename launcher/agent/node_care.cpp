@@ -15,7 +15,7 @@ using control::NodeHealth;
 
 namespace {
 
-constexpr std::chrono::seconds limit{15};
+constexpr std::chrono::seconds look_limit{15};
 constexpr std::size_t hash_digits = 16;
 
 /// Behind everything else on the node: it may be training.
@@ -33,7 +33,7 @@ NodeHealth ask_doctor(const RunDir& run, const std::vector<std::string>& environ
     const Finished done = holdfast::run(
         gently({this_program().string(), "doctor", "--fast", "--json", "--cluster", run.cluster().string()},
                environment),
-        limit);
+        look_limit);
     return read_health(done.out, done.timed_out ? "the check did not end in 15 s" : "");
   } catch (const Error& error) {
     return read_health("", error.what());
@@ -43,7 +43,7 @@ NodeHealth ask_doctor(const RunDir& run, const std::vector<std::string>& environ
 std::string ask_probe(const std::vector<std::string>& environment) {
   try {
     const Finished done =
-        holdfast::run(gently({find_program("holdfast-train").string(), "--probe"}, environment), limit);
+        holdfast::run(gently({find_program("holdfast-train").string(), "--probe"}, environment), look_limit);
     if (done.status == 0) return read_probe(done.out);
     log::warn("the numerics probe failed: {}", done.err.substr(0, done.err.find('\n')));
   } catch (const Error& error) {

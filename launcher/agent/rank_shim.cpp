@@ -24,7 +24,7 @@ using namespace control;
 
 namespace {
 
-constexpr Millis redial_pause{100};
+constexpr Millis agent_redial_pause{100};
 constexpr int cannot_start = 127;  // as shells say it
 constexpr Millis signals_apart{500};
 constexpr Millis farewell_limit{3000};  // an agent that does not take our last word in this time is gone
@@ -70,26 +70,26 @@ class Shim {
 
  private:
   void connect() {
-    channel_ =
-        dial(loop_, place_.agent_socket, secret_, Millis(2000),
-             {[this] {
-                channel_->send(encode(
-                    Hello{Hello::Role::shim, place_.node, place_.epoch, place_.attempt, place_.rank, pid_}));
-                if (over_) tell_end();
-              },
-              [this](std::string_view line) {
-                std::string why;
-                const auto message = decode(line, why);
-                if (!message) return;
-                if (std::holds_alternative<Drain>(*message)) ask_to_end();
-                if (!over_ || !std::holds_alternative<Taken>(*message)) return;
-                // What has ended the rank with SIGTERM may be about to signal this process, too.
-                if (status_ == 128 + SIGTERM)
-                  limit_ = loop_.after(signals_apart, [this] { leave(); });
-                else
-                  leave();
-              },
-              [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
+    channel_ = dial(
+        loop_, place_.agent_socket, secret_, Millis(2000),
+        {[this] {
+           channel_->send(encode(
+               Hello{Hello::Role::shim, place_.node, place_.epoch, place_.attempt, place_.rank, pid_}));
+           if (over_) tell_end();
+         },
+         [this](std::string_view line) {
+           std::string why;
+           const auto message = decode(line, why);
+           if (!message) return;
+           if (std::holds_alternative<Drain>(*message)) ask_to_end();
+           if (!over_ || !std::holds_alternative<Taken>(*message)) return;
+           // What has ended the rank with SIGTERM may be about to signal this process, too.
+           if (status_ == 128 + SIGTERM)
+             limit_ = loop_.after(signals_apart, [this] { leave(); });
+           else
+             leave();
+         },
+         [this](const std::string&) { retry_ = loop_.after(agent_redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
     status_ = status, over_ = true;

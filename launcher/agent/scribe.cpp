@@ -10,7 +10,7 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr Millis retry_pause{500};
-constexpr Millis farewell{
+constexpr Millis scribe_farewell{
     100};  // who resigns is an agent whose beats others wait for; the work owns all it needs
 constexpr Millis worth_telling{5000};  // a page that took longer is an event of its own
 
@@ -24,7 +24,7 @@ Scribe::Scribe(control::Loop& loop, RunDir run, int epoch, std::shared_ptr<Journ
       epoch_(epoch),
       journal_(std::move(journal)),
       patience_(patience),
-      worker_(loop, farewell) {}
+      worker_(loop, scribe_farewell) {}
 
 void Scribe::put(Page page, Done done) {
   expects(!page_, "the last page is done");

@@ -10,8 +10,8 @@
 namespace holdfast::launcher {
 
 namespace {
-constexpr Millis short_farewell{100};  // of a question whose answer nobody waits for any more
-constexpr Millis farewell{12000};      // of a last word to SLURM, which has its own deadline of 10 s
+constexpr Millis question_limit{100};     // of a question whose answer nobody waits for any more
+constexpr Millis last_word_limit{12000};  // of a last word to SLURM, which has its own deadline of 10 s
 
 // SLURM's signal comes when notice_s are left or up to a minute earlier: so long after it was due, it will
 // not.
@@ -36,8 +36,8 @@ ScriptStandIn::ScriptStandIn(control::Loop& loop, std::shared_ptr<slurm::Cluster
       job_(job),
       notice_s_(notice_s),
       time_is_short_(std::move(time_is_short)),
-      questions_(loop, short_farewell),
-      last_word_(loop, farewell, control::Worker::Rest::done) {}
+      questions_(loop, question_limit),
+      last_word_(loop, last_word_limit, control::Worker::Rest::done) {}
 
 void ScriptStandIn::watch_the_clock() { ask(); }
 
