@@ -31,51 +31,51 @@ ImagePass::ImagePass(const ShardInfo& shard, std::span<const LogicalTensor> tens
   std::sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) { return a.from < b.from; });
   const std::int64_t chunks =
       std::max<std::int64_t>(1, (shard.bytes - shard.payload_offset + chunk_bytes - 1) / chunk_bytes);
-  lanes_.resize(static_cast<std::size_t>(std::min<std::int64_t>(threads, chunks)));
-  for (Lane& lane : lanes_) lane.digests.resize(shard.pieces.size());
+  workers_.resize(static_cast<std::size_t>(std::min<std::int64_t>(threads, chunks)));
+  for (Worker& worker : workers_) worker.digests.resize(shard.pieces.size());
 }
 
 void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t> table, NewFile& file) {
   Job job{payload, table, file};
-  for (Lane& lane : lanes_) {
-    std::fill(lane.digests.begin(), lane.digests.end(), 0);
-    lane.failure = nullptr;
+  for (Worker& worker : workers_) {
+    std::fill(worker.digests.begin(), worker.digests.end(), 0);
+    worker.failure = nullptr;
   }
   {
     std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < lanes_.size(); ++i) others.emplace_back([&, i] { work(job, lanes_[i]); });
-    work(job, lanes_.front());
+    for (std::size_t i = 1; i < workers_.size(); ++i) others.emplace_back([&, i] { work(job, workers_[i]); });
+    work(job, workers_.front());
   }
   cpu_seconds_ = 0;
-  for (const Lane& lane : lanes_)
-    if (lane.failure) std::rethrow_exception(lane.failure);
-  for (std::size_t i = 1; i < lanes_.size(); ++i) {
-    cpu_seconds_ += lanes_[i].cpu_seconds;
-    for (std::size_t piece = 0; piece < lanes_[i].digests.size(); ++piece)
-      lanes_.front().digests[piece] += lanes_[i].digests[piece];
+  for (const Worker& worker : workers_)
+    if (worker.failure) std::rethrow_exception(worker.failure);
+  for (std::size_t i = 1; i < workers_.size(); ++i) {
+    cpu_seconds_ += workers_[i].cpu_seconds;
+    for (std::size_t piece = 0; piece < workers_[i].digests.size(); ++piece)
+      workers_.front().digests[piece] += workers_[i].digests[piece];
   }
 }
 
-void ImagePass::work(Job& job, Lane& lane) {
+void ImagePass::work(Job& job, Worker& worker) {
   const double begun = thread_cpu_seconds();
   try {
     while (!job.failed) {
       const std::int64_t from = job.next_chunk++ * chunk_bytes_;
       const std::int64_t to = std::min(from + chunk_bytes_, std::ssize(job.payload));
       if (from >= to) break;
-      checksum(job, from, to, lane);
+      checksum(job, from, to, worker);
       job.file.write(job.payload.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
                      payload_offset_ + from);
     }
   } catch (...) {
-    lane.failure = std::current_exception();
+    worker.failure = std::current_exception();
     job.failed = true;
   }
-  lane.cpu_seconds = thread_cpu_seconds() - begun;
+  worker.cpu_seconds = thread_cpu_seconds() - begun;
 }
 
 /// Block by block, so that the digest finds in the cache what the checksum has just read.
-void ImagePass::checksum(const Job& job, std::int64_t from, std::int64_t to, Lane& lane) {
+void ImagePass::checksum(const Job& job, std::int64_t from, std::int64_t to, Worker& worker) {
   auto piece = std::upper_bound(placed_.begin(), placed_.end(), from,
                                 [](std::int64_t at, const Placed& p) { return at < p.to; });
   for (std::int64_t at = from; at < to; at += block_bytes) {
@@ -85,7 +85,7 @@ void ImagePass::checksum(const Job& job, std::int64_t from, std::int64_t to, Lan
     for (; piece != placed_.end() && piece->from < end; ++piece) {
       const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
       const std::int64_t element = bytes_of(piece->type);
-      lane.digests[piece->piece] +=
+      worker.digests[piece->piece] +=
           digest_part(static_cast<std::uint64_t>(piece->first + (first - piece->from) / element),
                       job.payload.data() + first, piece->type, (last - first) / element);
       if (piece->to > end) break;  // goes on in the next block
