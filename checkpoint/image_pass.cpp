@@ -31,38 +31,38 @@ ImagePass::ImagePass(const ShardInfo& shard, std::span<const LogicalTensor> tens
   std::sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) { return a.from < b.from; });
   const std::int64_t chunks =
       std::max<std::int64_t>(1, (shard.bytes - shard.payload_offset + chunk_bytes - 1) / chunk_bytes);
-  lanes_.resize(static_cast<std::size_t>(std::min<std::int64_t>(threads, chunks)));
-  for (Lane& lane : lanes_) lane.digests.resize(shard.pieces.size());
+  workers_.resize(static_cast<std::size_t>(std::min<std::int64_t>(threads, chunks)));
+  for (Worker& worker : workers_) worker.digests.resize(shard.pieces.size());
 }
 
 void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t> table, NewFile& file) {
-  for (Lane& lane : lanes_) {
-    std::fill(lane.digests.begin(), lane.digests.end(), 0);
-    lane.cpu_seconds = 0;
+  for (Worker& worker : workers_) {
+    std::fill(worker.digests.begin(), worker.digests.end(), 0);
+    worker.cpu_seconds = 0;
   }
   const std::int64_t bytes = std::ssize(payload), chunks = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
-  parallel_for(static_cast<std::size_t>(chunks), static_cast<int>(lanes_.size()), [&](int worker) {
-    Lane& lane = lanes_[static_cast<std::size_t>(worker)];
+  parallel_for(static_cast<std::size_t>(chunks), static_cast<int>(workers_.size()), [&](int number) {
+    Worker& worker = workers_[static_cast<std::size_t>(number)];
     return [&, begun = thread_cpu_seconds()](std::size_t chunk) {
       const std::int64_t from = static_cast<std::int64_t>(chunk) * chunk_bytes_;
       const std::int64_t to = std::min(from + chunk_bytes_, bytes);
-      checksum(payload, table, from, to, lane);
+      checksum(payload, table, from, to, worker);
       file.write(payload.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
                  payload_offset_ + from);
-      lane.cpu_seconds = thread_cpu_seconds() - begun;
+      worker.cpu_seconds = thread_cpu_seconds() - begun;
     };
   });
   cpu_seconds_ = 0;
-  for (std::size_t i = 1; i < lanes_.size(); ++i) {
-    cpu_seconds_ += lanes_[i].cpu_seconds;
-    for (std::size_t piece = 0; piece < lanes_[i].digests.size(); ++piece)
-      lanes_.front().digests[piece] += lanes_[i].digests[piece];
+  for (std::size_t i = 1; i < workers_.size(); ++i) {
+    cpu_seconds_ += workers_[i].cpu_seconds;
+    for (std::size_t piece = 0; piece < workers_[i].digests.size(); ++piece)
+      workers_.front().digests[piece] += workers_[i].digests[piece];
   }
 }
 
 /// Block by block, so that the digest finds in the cache what the checksum has just read.
 void ImagePass::checksum(std::span<const std::byte> payload, std::span<std::uint32_t> table,
-                         std::int64_t from, std::int64_t to, Lane& lane) {
+                         std::int64_t from, std::int64_t to, Worker& worker) {
   auto piece = std::upper_bound(placed_.begin(), placed_.end(), from,
                                 [](std::int64_t at, const Placed& p) { return at < p.to; });
   for (std::int64_t at = from; at < to; at += block_bytes) {
@@ -72,7 +72,7 @@ void ImagePass::checksum(std::span<const std::byte> payload, std::span<std::uint
     for (; piece != placed_.end() && piece->from < end; ++piece) {
       const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
       const std::int64_t element = bytes_of(piece->type);
-      lane.digests[piece->piece] +=
+      worker.digests[piece->piece] +=
           digest_part(static_cast<std::uint64_t>(piece->first + (first - piece->from) / element),
                       payload.data() + first, piece->type, (last - first) / element);
       if (piece->to > end) break;  // goes on in the next block

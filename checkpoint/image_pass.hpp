@@ -26,7 +26,7 @@ class ImagePass {
   void run(std::span<const std::byte> payload, std::span<std::uint32_t> table, NewFile& file);
 
   /// Of the last run, in the order of the shard's pieces.
-  std::span<const std::uint64_t> piece_digests() const { return lanes_.front().digests; }
+  std::span<const std::uint64_t> piece_digests() const { return workers_.front().digests; }
   double cpu_seconds_elsewhere() const { return cpu_seconds_; }  ///< of its threads but the caller's
 
  private:
@@ -38,16 +38,16 @@ class ImagePass {
     std::size_t piece;  ///< its index in the shard
   };
   /// What a thread has for itself.
-  struct Lane {
+  struct Worker {
     std::vector<std::uint64_t> digests;
     double cpu_seconds = 0;
   };
   void checksum(std::span<const std::byte> payload, std::span<std::uint32_t> table, std::int64_t from,
-                std::int64_t to, Lane& lane);
+                std::int64_t to, Worker& worker);
 
   std::int64_t payload_offset_, chunk_bytes_;
   std::vector<Placed> placed_;
-  std::vector<Lane> lanes_;  ///< one per thread
+  std::vector<Worker> workers_;  ///< one per thread
   double cpu_seconds_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What other launchers call our settings, for people who come from them.
+// What other launchers and trainers call our settings, for people who come from them.
 #include <string>
 #include <vector>
 
@@ -7,7 +7,7 @@ namespace holdfast::config {
 
 struct ForeignName {
   const char* name;    ///< without dashes and underscores, in lower case: "maxrestarts"
-  const char* whose;   ///< "torchrun", "PyTorchJob", "NVRx"
+  const char* whose;   ///< "torchrun", "NeMo", "Hugging Face"
   const char* answer;  ///< the settings to use instead
 };
 const std::vector<ForeignName>& foreign_names();

@@ -31,7 +31,7 @@ std::vector<std::string> tables_of(const std::vector<Setting<Struct>>& settings)
   return out;
 }
 
-/// What a mistyped name may have been: the same key of another table, another launcher's word, a similar key
+/// What a mistyped name may have been: the same key of another table, another trainer's word, a similar key
 /// of the same table, a key of a table with a similar name; else the list of what there is.
 template <class Struct>
 std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::string& table,
@@ -42,7 +42,8 @@ std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::
     if (s.table == table) keys.push_back(s.key);
   for (const auto& s : settings)
     if (s.key == key) return did_you_mean(s.name());
-  if (const auto elsewhere = foreign_suggestion(key); !elsewhere.empty()) return elsewhere;
+  if (const auto elsewhere = foreign_suggestion(key.empty() ? table : key); !elsewhere.empty())
+    return elsewhere;
   if (const auto near = nearest_name(key, keys); !near.empty()) return did_you_mean(table + "." + near);
   if (!keys.empty()) return fmt::format("[{}] has {}", table, fmt::join(keys, ", "));
   const auto tables = tables_of(settings);
@@ -52,6 +53,16 @@ std::string suggestion(const std::vector<Setting<Struct>>& settings, const std::
     return inside.starts_with("Did") ? inside : did_you_mean(near + "." + key);
   }
   return fmt::format("The tables are {}", fmt::join(tables, ", "));
+}
+
+/// The header of a table that we do not have, with keys that another trainer has: they say more than it does.
+bool is_foreign_table(const Document& document, const Entry& header) {
+  if (!header.key.empty()) return false;
+  const auto known = tables_of(run_settings());
+  if (std::find(known.begin(), known.end(), header.table) != known.end()) return false;
+  return std::any_of(document.entries.begin(), document.entries.end(), [&](const Entry& entry) {
+    return entry.table == header.table && !entry.key.empty() && !foreign_suggestion(entry.key).empty();
+  });
 }
 
 template <class Struct>
@@ -204,6 +215,7 @@ Loaded load(const std::filesystem::path& file, const std::vector<std::string>& s
   const Document document = read_document(find_config("jobs", file.string()));
   bool resolved = false;
   for (const auto& entry : document.entries) {
+    if (is_foreign_table(document, entry)) continue;
     refuse_repeated(document, entry);
     if (entry.table.empty() && entry.key == "resolved") {
       resolved = entry.value == Value(true);
