@@ -10,8 +10,8 @@
 namespace holdfast::launcher {
 namespace {
 
-// Of the library's own header, which is not needed for these few (NVML API reference: "Event Handling
-// Methods", "Field Value Queries", "Device Queries").
+// Declarations from the library's own header, which is not needed for these few (NVML API reference: "Event
+// Handling Methods", "Field Value Queries", "Device Queries").
 using Result = int;
 using Handle = void*;
 constexpr Result success = 0, invalid_argument = 2, not_supported = 3, gpu_is_lost = 15;
@@ -19,9 +19,9 @@ constexpr unsigned long long double_bit_error = 0x2, xid_critical = 0x8;
 constexpr unsigned recovery_action = 230;            // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 constexpr unsigned long long too_hot = 0x20 | 0x40;  // clocks: thermal slowdown, by driver or hardware
 constexpr unsigned max_links = 18, max_gpus = 64, uuid_bytes = 96;
-constexpr int max_events = 256;      // in one look
-constexpr int thorough = 5;          // every so many looks, and after an event
-constexpr int looks_for_a_link = 2;  // thorough ones
+constexpr int max_events = 256;      // in one poll
+constexpr int thorough = 5;          // one poll of so many is thorough, and each after an event
+constexpr int polls_for_a_link = 2;  // thorough polls
 
 struct Event {
   Handle device = nullptr;
@@ -89,7 +89,7 @@ struct GpuSigns::Library {
     if (shutdown) shutdown();
     ::dlclose(handle);
   }
-  /// Nothing: the GPU does not answer for some.
+  /// Nothing: the GPU does not answer for some of them.
   std::optional<int> active_links(Handle gpu) const {
     int up = 0;
     for (unsigned n = 0; link && n < max_links; ++n) {
@@ -107,8 +107,8 @@ struct GpuSigns::Gpu {
   std::string name;  ///< "GPU 3 (0000:3b:00, GPU-...)"
   bool lost = false, remap_failed = false, hot = false;
   unsigned recovery = 0;
-  int links = 0;       ///< that were up
-  int looks_down = 0;  ///< in a row with fewer
+  int links = 0;       ///< that were up at the start
+  int polls_down = 0;  ///< thorough polls in a row with fewer links
 };
 
 GpuSigns::GpuSigns(std::string library) : name_(std::move(library)) {}
@@ -123,7 +123,7 @@ bool GpuSigns::load() {
   if (!loaded) return false;
   auto library = std::make_unique<Library>(loaded);
   if (!library->init || !library->count || !library->by_index || library->init() != success) {
-    library->shutdown = nullptr;  // it has not begun
+    library->shutdown = nullptr;  // it was not initialised
     return false;
   }
   library_ = std::move(library);
@@ -148,13 +148,13 @@ bool GpuSigns::load() {
   return true;
 }
 
-std::vector<control::Sign> GpuSigns::look() {
+std::vector<control::Sign> GpuSigns::poll() {
   std::vector<control::Sign> out;
   if (!load()) return out;
   take_events(out);
-  const bool closely = looks_++ % thorough == 0 || !out.empty();
+  const bool closely = polls_++ % thorough == 0 || !out.empty();
   for (Gpu& gpu : gpus_)
-    if (!gpu.lost) look_at(gpu, closely, out);
+    if (!gpu.lost) poll_gpu(gpu, closely, out);
   return out;
 }
 
@@ -173,7 +173,7 @@ void GpuSigns::take_events(std::vector<control::Sign>& out) {
   }
 }
 
-void GpuSigns::look_at(Gpu& gpu, bool closely, std::vector<control::Sign>& out) const {
+void GpuSigns::poll_gpu(Gpu& gpu, bool closely, std::vector<control::Sign>& out) const {
   const Library& l = *library_;
   const auto say = [&](const char* kind, std::int64_t code, const std::string& more = "") {
     out.push_back({kind, -1, code, 0, gpu.name + more});
@@ -200,8 +200,8 @@ void GpuSigns::look_at(Gpu& gpu, bool closely, std::vector<control::Sign>& out) 
     say("row_remap_failure", uncorrected);
   // A link may be trained again: only one that stays down is broken.
   const auto links = l.active_links(gpu.handle);
-  gpu.looks_down = links && *links < gpu.links ? gpu.looks_down + 1 : 0;
-  if (gpu.looks_down == looks_for_a_link)
+  gpu.polls_down = links && *links < gpu.links ? gpu.polls_down + 1 : 0;
+  if (gpu.polls_down == polls_for_a_link)
     say("nvlink_error", gpu.links - *links, fmt::format(": {} of {} links are up", *links, gpu.links));
 }
 

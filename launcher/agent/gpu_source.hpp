@@ -1,6 +1,6 @@
 #pragma once
-// Signs of the node's GPUs, by NVIDIA's management library, which is loaded where there is one. Everything of
-// it is optional: what an older library does not have is not asked.
+// Signs of the node's GPUs, from NVIDIA's management library, which is loaded where there is one. Every
+// function of it is optional: older libraries lack some.
 #include <memory>
 
 #include "launcher/agent/sign_sources.hpp"
@@ -9,24 +9,24 @@ namespace holdfast::launcher {
 
 class GpuSigns : public SignSource {
  public:
-  /// Loads the library at the first look: with a sick GPU that may take long.
+  /// Loads the library at the first poll: with a faulty GPU that may take long.
   explicit GpuSigns(std::string library = "libnvidia-ml.so.1");
   ~GpuSigns() override;
-  /// Xids and double-bit errors as the driver tells them; recovery action, row remaps, links, heat and loss
-  /// of each GPU when they change.
-  std::vector<control::Sign> look() override;
-  bool barren() const override { return tried_ && !library_; }
+  /// Xids and double-bit errors as the driver reports them; recovery action, row remaps, links, thermal
+  /// slowdown and loss of each GPU when they change.
+  std::vector<control::Sign> poll() override;
+  bool absent() const override { return tried_ && !library_; }
 
  private:
   struct Library;
   struct Gpu;
   bool load();
   void take_events(std::vector<control::Sign>& out);
-  void look_at(Gpu& gpu, bool closely, std::vector<control::Sign>& out) const;
+  void poll_gpu(Gpu& gpu, bool closely, std::vector<control::Sign>& out) const;
 
   std::string name_;
   bool tried_ = false;
-  int looks_ = 0;
+  int polls_ = 0;
   std::unique_ptr<Library> library_;
   std::vector<Gpu> gpus_;
   void* events_ = nullptr;

@@ -7,7 +7,7 @@
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/election.hpp"
 #include "launcher/agent/local_ranks.hpp"
-#include "launcher/agent/old_processes.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "launcher/agent/rank_record.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "src/base/env.hpp"
