@@ -70,7 +70,7 @@ static_assert(sizeof(Head) == 80, "without gaps");
 Head head_for(const LocalIdentity& identity, std::int64_t buffer_bytes, int buffers,
               std::int64_t max_record) {
   Head head{magic,          file_version, identity.run, identity.layout, identity.rank,
-            identity.world, buffers,        buffer_bytes, max_record,    0};
+            identity.world, buffers,      buffer_bytes, max_record,      0};
   head.xxh3 = head.hash();
   return head;
 }

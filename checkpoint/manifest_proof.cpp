@@ -37,7 +37,7 @@ void prove_tensors(const Manifest& m) {
     if (!seen.insert(tensor.name).second) refuse_manifest("tensor " + tensor.name + " is named twice");
     if (tensor.rows < 0 || tensor.cols < 0 || (tensor.cols > 0 && tensor.rows > max_elements / tensor.cols))
       refuse_manifest("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
-             std::to_string(tensor.cols));
+                      std::to_string(tensor.cols));
   }
   if (m.state_digest != state_digest(m.tensors, m.digests))
     refuse_manifest("the state digest does not follow from those of the tensors");

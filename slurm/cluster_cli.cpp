@@ -17,12 +17,12 @@ using std::chrono::milliseconds;
 
 /// Runs a tool to its end. Errors that are not the tool's own (missing, too slow) are thrown here.
 Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit,
-              bool deaf = false) {
+              bool block_sigterm = false) {
   const std::string tool = argv.front();
   Command command;
   command.argv = std::move(argv);
   command.environment = std::move(environment);
-  command.deaf = deaf;
+  command.block_sigterm = block_sigterm;
   Finished done;
   try {
     done = run(command, limit);

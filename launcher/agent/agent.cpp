@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "launcher/agent/guardian.hpp"
-#include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_start.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -47,7 +47,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
       scratch_(scratch_of(run_, node_)),
       flights_(run_.path, config_.supervise),
       children_(loop),
-      care_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
+      node_checker_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
       reader_(loop),
       leadership_(first_leadership(run_, roster_, index_, config_.supervise)),
       arbiter_(loop) {
@@ -68,8 +68,8 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
   });
   signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
   signs_timer_ = loop_.every(signs_period, [this] {
-    if (!leader_) return;  // they wait for one
-    for (const auto& part : messages_of(signs_->look())) tell_leader(part);
+    if (!leader_) return;  // signs are kept until there is one
+    for (const auto& part : messages_of(signs_->poll())) tell_leader(part);
   });
   watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
   signals_ = loop_.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [this](int signal) { signalled(signal); });
@@ -85,19 +85,19 @@ void Agent::open_scratch() {
                                       [this](ChannelPtr channel) { accept(std::move(channel)); });
 }
 
-/// Somebody may have swept it away: systemd-logind does so in /dev/shm when the user's last session on the
-/// node ends.
+/// The scratch folder may have been removed: systemd-logind removes it from /dev/shm when the user's last
+/// session on the node ends.
 void Agent::renew_scratch() {
   std::error_code unknown;
   if (files::fs::exists(scratch_.socket(), unknown) && files::fs::exists(scratch_.program(), unknown) &&
       files::fs::exists(scratch_.claim(), unknown))
     return;
-  log::warn("{} is not whole: it is made anew", scratch_.folder.string());
+  log::warn("{} is incomplete and is created again", scratch_.folder.string());
   open_scratch();
 }
 
-/// What an earlier agent process of this node left running shows how far the run has come. Shims, and ranks
-/// that speak, call in by themselves; of those that an agent started itself there is a record.
+/// Processes that an earlier agent of this node left running show which attempt is live. Shims, and ranks
+/// that report, connect again by themselves; for ranks that an agent started itself there is a record.
 void Agent::adopt_what_runs() {
   const auto running = processes_of(run_, node_);
   auto ranks = rank_records(scratch_);
@@ -119,7 +119,7 @@ int Agent::serve() {
   return exit_code_;
 }
 
-/// The whole job is told to end, or this node is: either way the state must go where the next job finds it.
+/// The whole job is told to end, or this node alone: in both cases the state must be saved for the next job.
 void Agent::signalled(int signal) {
   slurm_signalled_step_ = slurm_signalled_step_ || signal == slurms_sigterm();
   signalled_directly_ = signalled_directly_ || signal == SIGTERM;
@@ -132,8 +132,8 @@ void Agent::signalled(int signal) {
   }
   log::info("signal {}: asking for a last checkpoint", signal);
   request_drain({true, signal == SIGTERM ? "SIGTERM" : "SIGINT"});
-  ask_ranks_to_end();  // nobody may lead just now
-  // A little more than the leader takes: its word is the better end.
+  ask_ranks_to_end();  // there may be no leader at present
+  // A little longer than the leader takes, whose Finish is preferred.
   drain_timer_ = loop_.after(std::chrono::seconds(config_.checkpoint.drain_s) + same_signal, [this, signal] {
     log::warn("no leader has ended the run within {} s: leaving", config_.checkpoint.drain_s);
     leave(128 + signal);
@@ -145,19 +145,19 @@ void Agent::request_drain(const Drain& what) {
   tell_leader(*drain_request_);
 }
 
-/// `at_once`: a save that is under way is not waited for.
+/// `at_once`: without waiting for a save that is under way.
 void Agent::leave(int code, bool at_once) {
   if (leave_timer_) return;
   exit_code_ = code;
   beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
   election_.reset();
-  // Ranks that were asked have the rest of their time, and a second SIGTERM would end many a save.
+  // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
   const bool asked = asked_at_ && !at_once;
   const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
                                          : Clock::now() + std::chrono::seconds(config_.supervise.stop_s);
-  // Our own ranks have saved what they could, and do not listen to SIGTERM.
+  // Ranks of our own trainer have saved what they could, and block SIGTERM.
   if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
-  // What is asked to end gets its time; a word that is still on its way to another node gets a moment.
+  // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = Deadline::in(flush_time);
   leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
@@ -171,13 +171,13 @@ void Agent::leave(int code, bool at_once) {
   });
 }
 
-/// mpirun and what it has started beside the ranks: it would have ended them if one of its parts had left.
+/// Ends mpirun and its helpers, after the ranks: mpirun ends all ranks when one of its daemons ends.
 void Agent::end_helpers() {
   for (const auto& p : processes_of(run_, node_))
     if (p.rank < 0) ::kill(p.pid, SIGKILL);
 }
 
-// --- who is calling ---
+// --- incoming connections ---
 
 void Agent::accept(ChannelPtr channel) {
   auto peer = std::make_shared<Peer>();
@@ -186,12 +186,12 @@ void Agent::accept(ChannelPtr channel) {
   const std::weak_ptr<Peer> weak = peer;
   channel->handle({nullptr,
                    [this, weak](std::string_view line) {
-                     if (const auto g = weak.lock()) hear(g, line);
+                     if (const auto p = weak.lock()) hear(p, line);
                    },
                    [this, weak](const std::string&) {
-                     if (const auto g = weak.lock()) {
-                       if (leader_ == g->channel) leader_is_gone();
-                       peers_.erase(g->channel.get());
+                     if (const auto p = weak.lock()) {
+                       if (leader_ == p->channel) leader_is_gone();
+                       peers_.erase(p->channel.get());
                      }
                    }});
 }

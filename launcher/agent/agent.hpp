@@ -5,11 +5,11 @@
 //   who connects   what for                                             answered by
 //   rank           progress, restored, votes, finished, failed          commit outcomes, drain, taken
 //   shim           a rank's start and end under mpirun                  taken
-//   leader         clear, start, commit outcomes, drain, finish         beats, and everything its ranks say
-//   candidate      may I lead?                                          answer
-//   spawner        run mpirun's daemon here                             its end
-//   job monitor    is the agent there? drain requests                   the handshake alone
-//   caller         orders for the leader; faults for us, in a drill     what became of it
+//   leader         clear, start, commit outcomes, drain, finish         heartbeats, and all messages of its
+//   ranks candidate      may I lead?                                          answer spawner        run
+//   mpirun's daemon here                             its end job monitor    is the agent there? drain
+//   requests                   the handshake alone caller         orders for the leader; faults of a drill
+//   the leader's answer, or ours
 #include <memory>
 
 #include "launcher/agent/children.hpp"
@@ -18,7 +18,7 @@
 #include "launcher/agent/leader.hpp"
 #include "launcher/agent/leadership_state.hpp"
 #include "launcher/agent/local_ranks.hpp"
-#include "launcher/agent/node_care.hpp"
+#include "launcher/agent/node_check.hpp"
 #include "launcher/agent/rank_record.hpp"
 #include "launcher/agent/rank_start.hpp"
 #include "launcher/agent/scratch.hpp"
@@ -35,16 +35,16 @@ namespace holdfast::launcher {
 
 class Agent {
  public:
-  /// Reads the run directory; throws Error when it is unusable or another agent of this run lives on the
+  /// Reads the run directory; throws Error when it is unusable or another agent of this run runs on the
   /// node.
   Agent(control::Loop& loop, RunDir run, std::string node);
   ~Agent();
-  /// Until the leader says Finish (its code). SIGTERM and SIGINT ask the leader to drain and stop the run;
-  /// the second one, or the end of the drain's time, ends this agent alone (128 + signal).
+  /// Runs until the leader sends Finish, and returns its code. SIGTERM and SIGINT ask the leader to drain and
+  /// stop the run; a second signal, or the end of the drain's time, ends this agent alone (128 + signal).
   int serve();
 
  private:
-  /// A connection and what its hello said.
+  /// A connection and its hello.
   struct Peer {
     control::ChannelPtr channel;
     control::Hello hello;
@@ -115,13 +115,13 @@ class Agent {
   config::ClusterFacts cluster_;
   control::Key secret_;
   Scratch scratch_;
-  files::Fd claim_;  ///< on the scratch, as long as this process lives
+  files::Fd claim_;  ///< a lock on the scratch folder, while this process lives
   Flights flights_;
   Children children_;
   LocalRanks ranks_;
-  NodeCare care_;
+  NodeChecker node_checker_;
   std::unique_ptr<Signs> signs_;
-  control::Worker reader_;                       ///< of the logs of ranks that have ended
+  control::Worker reader_;                       ///< reads the logs of ranks that have ended
   int clearing_ = 0;                             ///< attempt whose Clear has not been answered yet
   int mpirun_attempt_ = 0;                       ///< of the live mpirun here; 0: none
   std::optional<control::Drain> drain_;          ///< ordered by the leader for the ranks of this attempt
@@ -129,19 +129,19 @@ class Agent {
   bool paused_ = false;                          ///< ordered by the leader for the ranks of every attempt
   std::optional<Clock::time_point> signalled_;
   bool slurm_signalled_step_ = false, signalled_directly_ = false;
-  std::optional<Clock::time_point>
-      asked_at_;  ///< ranks that hear no other word have their SIGTERM since then
-  std::map<std::string, std::weak_ptr<Peer>> callers_;  ///< by the id of the order that the leader has
+  /// When ranks that only signals reach were first told to end.
+  std::optional<Clock::time_point> asked_at_;
+  std::map<std::string, std::weak_ptr<Peer>> callers_;  ///< by the id of their order, which the leader has
   std::map<int, control::Loop::Handle> dumps_;          ///< of stacks, by rank
 
-  LeadershipState leadership_;  ///< whom we follow, and which attempt
+  LeadershipState leadership_;  ///< the leader and attempt that this node accepts
   control::ChannelPtr leader_;
   std::unique_ptr<Election> election_;
   std::unique_ptr<Leader> leading_;
-  control::Worker arbiter_;  ///< asks the run directory, which may hang
+  control::Worker arbiter_;  ///< reads and writes the run directory, which may hang
   bool reading_record_ = false;
-  control::Loop::Handle beginning_;  ///< to lead: until the run directory has answered, or this runs out
-  std::string trouble_;              ///< with the run directory, when it was last asked; "": none
+  control::Loop::Handle beginning_;  ///< of a term: runs until the run directory has answered, or times out
+  std::string trouble_;              ///< the last failure to read the run directory; "": none
 
   std::unique_ptr<control::Listener> tcp_, local_;
   control::Loop::Handle beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_, leave_timer_,

@@ -1,12 +1,12 @@
-// The agent between its leader, which orders, and its ranks and callers: what is carried, and what is done
-// here.
+// The agent between its leader, which gives orders, and its ranks and callers: it passes messages on, and
+// carries out the orders for this node.
 #include <fmt/format.h>
 #include <signal.h>
 
 #include "launcher/agent/agent.hpp"
 #include "launcher/agent/inject.hpp"
-#include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_start.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "launcher/agent/stacks.hpp"
 #include "src/base/log.hpp"
 
@@ -16,7 +16,7 @@ using namespace control;
 
 namespace {
 constexpr Millis clear_poll{20};
-constexpr Millis last_moment{100};  // for the answer that is still on its way when an agent breaks itself
+constexpr Millis answer_time{100};  // to send the answer before a fault ends or stops this agent
 }  // namespace
 
 void Agent::tell_leader(const Message& message) {
@@ -28,38 +28,40 @@ Beat Agent::beat() const {
   return {node_, attempt, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt, ranks_.live(attempt)};
 }
 
-// --- the leader's ---
+// --- messages of the leader ---
 
 void Agent::from_leader(const LeaderToAgent& message) {
   leadership_.leader_spoke(steady_seconds());
-  std::visit(
-      Overloaded{
-          [](const LeaderBeat&) {},
-          [&](const Clear& order) { clear(order.attempt); },
-          [&](const StartRanks& order) { start_ranks(order); },
-          [&](const StartMpirun& order) { start_mpirun(order); },
-          [&](const CommitOutcome& outcome) { ranks_.tell(outcome); },
-          [&](const Drain& drain) {
-            drain_ = drain;
-            ranks_.tell(drain, leadership_.attempt());
-            if (drain.stop) ask_ranks_to_end();
-          },
-          [&](const Pause& pause) {
-            // Passed on even if it is no news here: ranks may have been told by the agent before this one.
-            paused_ = pause.on;
-            ranks_.tell(pause, leadership_.attempt());
-          },
-          [&](const CheckNode&) { care_.check([this](const NodeHealth& health) { tell_leader(health); }); },
-          [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
-          [&](const OrderTaken& answer) { answer_caller(answer); },
-          [&](const Finish& finish) { leave(finish.exit_code); },
-      },
-      message);
+  std::visit(Overloaded{
+                 [](const LeaderBeat&) {},
+                 [&](const Clear& order) { clear(order.attempt); },
+                 [&](const StartRanks& order) { start_ranks(order); },
+                 [&](const StartMpirun& order) { start_mpirun(order); },
+                 [&](const CommitOutcome& outcome) { ranks_.tell(outcome); },
+                 [&](const Drain& drain) {
+                   drain_ = drain;
+                   ranks_.tell(drain, leadership_.attempt());
+                   if (drain.stop) ask_ranks_to_end();
+                 },
+                 [&](const Pause& pause) {
+                   // Passed on even if it is no news here: ranks may have been told by the agent before this
+                   // one.
+                   paused_ = pause.on;
+                   ranks_.tell(pause, leadership_.attempt());
+                 },
+                 [&](const CheckNode&) {
+                   node_checker_.check([this](const NodeHealth& health) { tell_leader(health); });
+                 },
+                 [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
+                 [&](const OrderTaken& answer) { answer_caller(answer); },
+                 [&](const Finish& finish) { leave(finish.exit_code); },
+             },
+             message);
 }
 
 void Agent::clear(int attempt) {
   const auto fence = leadership_.admit(attempt);
-  if (fence == LeadershipState::Fence::refuse) return;  // an older leader's word that came late
+  if (fence == LeadershipState::Fence::refuse) return;  // a late message of an older attempt
   if (fence == LeadershipState::Fence::newer) forget_drain();
   ranks_.forget_older(attempt);
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
@@ -74,7 +76,7 @@ void Agent::clear(int attempt) {
 
 void Agent::clear_on() {
   if (kill_older(run_, node_, clearing_, SIGKILL) == 0) {
-    remove_flight_records(run_.path, clearing_);  // the leader has decided without them, or by them
+    remove_flight_records(run_.path, clearing_);  // the leader needs them no more
     return tell_leader(Cleared{clearing_});
   }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
@@ -90,7 +92,7 @@ void Agent::dump_stacks_of(int attempt, int number) {
                                });
 }
 
-// --- those of people ---
+// --- messages of callers ---
 
 void Agent::from_caller(const std::shared_ptr<Peer>& peer, const CallerToAgent& message) {
   std::visit(Overloaded{
@@ -117,7 +119,7 @@ void Agent::answer_caller(const OrderTaken& answer) {
   callers_.erase(asked);
 }
 
-/// Its orders may be on record or not: they are given again, by the same id.
+/// Orders that it has may be recorded or not: callers give them again, with the same id.
 void Agent::leader_is_gone() {
   leader_.reset();
   leadership_.leader_lost();
@@ -126,7 +128,7 @@ void Agent::leader_is_gone() {
       peer->channel->send(encode(OrderTaken{id, false, "the leader has just been lost; try again", true}));
 }
 
-/// Returns why not; "": it is done, or will be in a moment.
+/// Returns the reason for a refusal; "": the fault is injected now or in a moment.
 std::string Agent::inject_fault(const Inject& fault) {
   if (!config_.drill.allowed) return "drill.allowed is not set for this run";
   LocalRank* rank = nullptr;
@@ -144,7 +146,7 @@ std::string Agent::inject_fault(const Inject& fault) {
     }
     if (agent_fault->at_rank)
       return ::kill(rank->pid, agent_fault->signal) == 0 ? "" : "the rank's process is gone";
-    injected_ = loop_.after(last_moment, [this, fault] {
+    injected_ = loop_.after(answer_time, [this, fault] {
       inject_at_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
     });
     return "";

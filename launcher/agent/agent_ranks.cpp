@@ -1,12 +1,12 @@
-// The agent and the ranks of its node: how they are started, what they say, and how their end is noticed.
+// The agent and the ranks of its node: their start, their messages and their end.
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
 
 #include "launcher/agent/agent.hpp"
-#include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/rank_start.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -17,10 +17,10 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis shim_grace{300};                  // between a rank's death and its shim's word about it
-constexpr Millis words_limit{200};                 // for the end of its log
-constexpr Millis reap_poll{10}, reap_limit{2000};  // until the guardian has said how a rank ended
-constexpr Millis slurm_first{1000};                // its signals reach the nodes one after the other
+constexpr Millis shim_grace{300};                  // between a rank's death and its shim's report
+constexpr Millis log_limit{200};                   // to read the end of its log
+constexpr Millis reap_poll{10}, reap_limit{2000};  // until the guardian has recorded how a rank ended
+constexpr Millis slurm_first{1000};                // SLURM signals one node after the other
 }  // namespace
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
@@ -29,7 +29,7 @@ void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   tell_leader(RankStarted{rank.rank, rank.attempt, pid});
   if (drain_ && drain_->stop) ask_ranks_to_end();
   if (!rank.shim) return;
-  // The shim brings the exit code; if it has died with its rank, the pidfd alone must do.
+  // The shim reports the exit code; if it has died with its rank, only the pidfd shows the end.
   children_.watch(pid, [this, number = rank.rank, attempt = rank.attempt] {
     if (auto* gone = ranks_.find(number, attempt))
       gone->grace = loop_.after(shim_grace, [this, number, attempt] { rank_is_gone(number, attempt, -1); });
@@ -43,16 +43,17 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
   if (rank->asked) ask_its_children(*rank);
   if (status == 0) return tell_end(number, attempt, status, "");
   if (rank->failed) return tell_end(number, attempt, status, rank->failed->why);
-  // The end of its log often says why; a file system that does not answer does not keep the end itself back.
+  // The end of its log often tells why; a file system that does not answer must not delay the report of the
+  // end.
   const auto told = std::make_shared<bool>(false);
   const auto tell = [this, number, attempt, status, told](const std::string& said) {
     if (!std::exchange(*told, true)) tell_end(number, attempt, status, said);
   };
-  rank->grace = loop_.after(words_limit, [tell] { tell(""); });
-  reader_.ask([log = rank_log(run_, attempt, number)] { return last_words(log); }, tell);
+  rank->grace = loop_.after(log_limit, [tell] { tell(""); });
+  reader_.ask([log = rank_log(run_, attempt, number)] { return log_tail(log); }, tell);
 }
 
-/// What the node saw comes first: the leader decides when it hears of the end.
+/// Signs of the node are sent first: the leader decides when it hears of the end.
 void Agent::tell_end(int number, int attempt, int status, const std::string& said) {
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank) return;
@@ -62,10 +63,10 @@ void Agent::tell_end(int number, int attempt, int status, const std::string& sai
   tell_leader(*rank->exited);
 }
 
-/// A rank that an earlier agent process started.
+/// Takes over a rank that an earlier agent process started.
 void Agent::adopt_rank(const RankRecord& record) {
-  log::info("rank {} of attempt {} is process {}, which the agent before this one started", record.rank,
-            record.attempt, record.pid);
+  log::info("rank {} of attempt {} is process {}, started by an earlier agent", record.rank, record.attempt,
+            record.pid);
   LocalRank& rank = ranks_.at(record.rank, record.attempt);
   rank.started = true, rank.pid = record.pid;
   children_.watch(record.pid, [this, number = record.rank, attempt = record.attempt] {
@@ -73,7 +74,7 @@ void Agent::adopt_rank(const RankRecord& record) {
   });
 }
 
-/// It has ended as the guardian's child.
+/// The rank was a child of the guardian, which records its status.
 void Agent::await_end(int number, int attempt, const Deadline& limit) {
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank || rank->ended) return;
@@ -84,8 +85,8 @@ void Agent::await_end(int number, int attempt, const Deadline& limit) {
   rank->grace = loop_.after(reap_poll, [this, number, attempt, limit] { await_end(number, attempt, limit); });
 }
 
-/// Programs that do not speak hear of the end by SIGTERM, once: a second one ends many a save. Where SLURM
-/// signals every process of a step, it may be about to, so it gets a moment to be the first.
+/// Programs that do not report are told to end by SIGTERM, once: a second one would abort many a save. Where
+/// SLURM signals every process of a step, it may do so at the same time, so it gets a moment to be first.
 void Agent::ask_ranks_to_end() {
   if (own_trainer(config_.rank)) return;
   if (!asked_at_) asked_at_ = Clock::now();
@@ -102,7 +103,7 @@ void Agent::ask_ranks_to_end() {
   });
 }
 
-/// What a rank's script has started does not hear what the script has heard, and may have the state.
+/// The children of a rank's script do not get the signal that the script got, and may have the state.
 void Agent::ask_its_children(const LocalRank& rank) const {
   if (ranks_heard_slurm()) return;
   for (const auto& p : processes_of(run_, node_))
@@ -160,12 +161,12 @@ Command Agent::attempt_command(std::vector<std::string> argv, int term, int atte
   return command;
 }
 
-/// Without it, an agent that takes this one's place does not know the rank, and the attempt ends with it.
+/// Without the record, an agent that replaces this one does not know the rank, and the attempt ends.
 void Agent::keep_record(const RankRecord& record) const {
   try {
     keep_rank_record(scratch_, record);
   } catch (const Error& error) {
-    log::warn("no record of rank {} is kept: {}", record.rank, error.what());
+    log::warn("the record of rank {} cannot be written: {}", record.rank, error.what());
   }
 }
 
@@ -186,7 +187,7 @@ void Agent::start_ranks(const StartRanks& order) {
                order.trusted_step,
                order.durable_steps};
     Command command = attempt_command(rank_command(config_.rank), order.term, order.attempt, order.world);
-    command.deaf = own_trainer(config_.rank);  // it hears of the end from us
+    command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
     command.output = rank_log(run_, order.attempt, place.rank);
     LocalRank& rank = ranks_.at(place.rank, order.attempt);
@@ -212,7 +213,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
                         order.term, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
     command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
-    command.deaf = true;  // it would kill the ranks, which have a checkpoint to write
+    command.block_sigterm = true;  // on SIGTERM mpirun would kill the ranks, which have a checkpoint to write
     children_.start(command,
                     [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
     mpirun_attempt_ = order.attempt;
@@ -234,11 +235,11 @@ void Agent::run_daemon(const std::shared_ptr<Peer>& peer, const std::string& lin
     return;
   }
   try {
-    // The line is mpirun's own, made for a remote shell; nothing of a configuration is in it. Not /bin/sh:
+    // The line comes from mpirun, which wrote it for a remote shell; it contains no settings. Not /bin/sh:
     // dash unblocks all signals, and SIGTERM would make the daemon end its ranks.
     Command command = attempt_command({"/bin/bash", "-c", line}, hello.term, hello.attempt, roster_.world());
     command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
-    command.deaf = true;
+    command.block_sigterm = true;
     children_.start(command, [this, channel = peer->channel, attempt = hello.attempt](int status) {
       daemon_is_gone(attempt, status, fmt::format("it ended with status {}", status));
       channel->send(encode(Exited{status}));
@@ -250,8 +251,8 @@ void Agent::run_daemon(const std::shared_ptr<Peer>& peer, const std::string& lin
   }
 }
 
-/// mpirun gives up when one of its daemons fails, and does not say which: this node's, if it has started no
-/// rank.
+/// mpirun ends when one of its daemons fails, and does not say which. It is this node's daemon if it has
+/// started no rank.
 void Agent::daemon_is_gone(int attempt, int status, const std::string& why) {
   const bool started = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
     return entry.second.attempt == attempt && entry.second.started;

@@ -18,7 +18,7 @@ namespace {
 constexpr Millis one_agent{2000};  // then the next one is asked
 constexpr Millis round_pause{300};
 
-/// One agent's answer, or why there is none.
+/// The answer of one agent, or the reason why there is none.
 struct Answered {
   std::optional<OrderTaken> answer;
   std::string why = "no answer";
@@ -27,23 +27,23 @@ struct Answered {
 Answered ask(const Roster::Node& node, const Key& secret, const Message& question, Millis limit) {
   Loop loop;
   Answered out;
-  ChannelPtr line;
+  ChannelPtr channel;
   const auto end = loop.after(limit, [&] { loop.stop(); });
-  line = dial(loop, TcpAddress{node.address, node.port}, secret, limit,
-              {[&] {
-                 Hello hello;
-                 hello.role = Hello::Role::caller, hello.pid = ::getpid();
-                 line->send(encode(hello));
-                 line->send(encode(question));
-               },
-               [&](std::string_view text) {
-                 out.answer = decode<OrderTaken>(text, out.why);
-                 loop.stop();
-               },
-               [&](const std::string& why) {
-                 out.why = why;
-                 loop.stop();
-               }});
+  channel = dial(loop, TcpAddress{node.address, node.port}, secret, limit,
+                 {[&] {
+                    Hello hello;
+                    hello.role = Hello::Role::caller, hello.pid = ::getpid();
+                    channel->send(encode(hello));
+                    channel->send(encode(question));
+                  },
+                  [&](std::string_view text) {
+                    out.answer = decode<OrderTaken>(text, out.why);
+                    loop.stop();
+                  },
+                  [&](const std::string& why) {
+                    out.why = why;
+                    loop.stop();
+                  }});
   loop.run();
   return out;
 }
@@ -59,15 +59,14 @@ OrderTaken give_order(const RunDir& run, const Order& order, std::chrono::millis
     for (const auto& node : roster.nodes) {
       const auto left = std::chrono::duration_cast<Millis>(deadline.left());
       if (left.count() <= 0) break;
-      auto said = ask(node, secret, order, std::min(one_agent, left));
-      if (said.answer && !said.answer->again) return *said.answer;
-      why = fmt::format("{}: {}", node.name, said.answer ? said.answer->says : said.why);
+      auto reply = ask(node, secret, order, std::min(one_agent, left));
+      if (reply.answer && !reply.answer->again) return *reply.answer;
+      why = fmt::format("{}: {}", node.name, reply.answer ? reply.answer->says : reply.why);
     }
     std::this_thread::sleep_for(round_pause);
   }
-  throw Error(
-      Exit::transient, "the order is not confirmed", why,
-      "It may have been taken all the same: 'holdfast status' tells what the run does, if it still lives");
+  throw Error(Exit::transient, "the order is not confirmed", why,
+              "The leader may have taken it all the same: does 'holdfast status' show that?");
 }
 
 OrderTaken inject(const RunDir& run, const std::string& name, const Inject& fault,
@@ -75,9 +74,9 @@ OrderTaken inject(const RunDir& run, const std::string& name, const Inject& faul
   const Roster roster = read_roster(run);
   const int n = roster.node_called(name);
   if (n < 0) throw Error(Exit::usage, "the run has no node " + name, "", "'holdfast status' lists its nodes");
-  auto said = ask(roster.nodes[static_cast<std::size_t>(n)], read_secret(run.secret()), fault, limit);
-  if (said.answer) return *said.answer;
-  throw Error(Exit::transient, "the agent of " + name + " does not answer", said.why);
+  auto reply = ask(roster.nodes[static_cast<std::size_t>(n)], read_secret(run.secret()), fault, limit);
+  if (reply.answer) return *reply.answer;
+  throw Error(Exit::transient, "the agent of " + name + " does not answer", reply.why);
 }
 
 }  // namespace holdfast::launcher

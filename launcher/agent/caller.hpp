@@ -1,6 +1,6 @@
 #pragma once
-// Somebody outside the run speaks with it: one message to an agent, one answer. Any agent will do for an
-// order to the leader; a fault is for the agent that it names.
+// A program outside the run sends one message to an agent and gets one answer. An order for the leader may go
+// to any agent; a fault goes to the agent of its node.
 #include <chrono>
 #include <string>
 
@@ -16,7 +16,7 @@ namespace holdfast::launcher {
 control::OrderTaken give_order(const RunDir& run, const control::Order& order,
                                std::chrono::milliseconds limit);
 
-/// Tells the agent of `node` to break something. Throws Error (transient) when it does not answer within
+/// Tells the agent of `node` to inject a fault. Throws Error (transient) when it does not answer within
 /// `limit`.
 control::OrderTaken inject(const RunDir& run, const std::string& node, const control::Inject& fault,
                            std::chrono::milliseconds limit);

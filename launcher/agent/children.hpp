@@ -1,5 +1,5 @@
 #pragma once
-// Processes that this agent has started or been told of, each with a pidfd: an end is known within
+// Processes that this agent has started or knows of, each with a pidfd: their end is known within
 // milliseconds.
 #include <functional>
 #include <map>

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::chrono::seconds between_reports{1};
 
-/// It trains, and says so.
-bool speaks(const LocalRank& rank, int attempt) {
+/// It trains, and reports its progress.
+bool reports(const LocalRank& rank, int attempt) {
   return rank.attempt == attempt && rank.started && !rank.ended && !rank.finished && rank.heard &&
          (rank.progress.step >= 0 || rank.progress.phase != control::Phase::starting);
 }
@@ -23,12 +23,12 @@ std::vector<control::RankFlight> Flights::report(const LocalRanks& ranks, int at
                                                  Clock::time_point now) {
   std::vector<control::RankFlight> out;
   const bool still = std::any_of(ranks.begin(), ranks.end(), [&](const auto& entry) {
-    return speaks(entry.second, attempt) && 2 * (now - entry.second.moved) > limit_;
+    return reports(entry.second, attempt) && 2 * (now - entry.second.moved) > limit_;
   });
   if (!still || now < next_) return out;
   next_ = now + between_reports;
   for (const auto& [number, rank] : ranks) {
-    if (!speaks(rank, attempt)) continue;
+    if (!reports(rank, attempt)) continue;
     control::RankFlight flight{number, attempt, 0, {}};
     flight.silent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - *rank.heard).count();
     if (auto record = flight::read_flight_record(flight_record(run_dir_, attempt, number));
@@ -43,7 +43,7 @@ void remove_flight_records(const std::filesystem::path& run_dir, int attempt) {
   const auto folder = flight_record(run_dir, 0, 0).parent_path();
   for (const auto& name : files::list(folder)) {
     const auto of = attempt_of_flight_record(run_dir, name);
-    std::error_code ignored;  // what is not ours stays
+    std::error_code ignored;  // files of others stay
     if (of && *of < attempt) std::filesystem::remove(folder / name, ignored);
   }
 }

@@ -14,13 +14,13 @@ namespace holdfast::launcher {
 
 class Flights {
  public:
-  /// A rank that does not move may be hung after hang_floor_s, or step_s where that is less: the leader,
-  /// which knows the pace, must have heard of it by then.
+  /// A rank without progress may be hung after hang_floor_s, or step_s where that is less: the leader, which
+  /// knows the pace, must have its report by then.
   Flights(std::filesystem::path run_dir, const config::Supervise& limits)
       : run_dir_(std::move(run_dir)), limit_(std::min(limits.hang_floor_s, limits.step_s)) {}
 
-  /// What the leader should hear of the live ranks of `attempt`: nothing while all of them move, everything
-  /// once a second when one has not moved for more than half of the limit. Ranks that never speak (other
+  /// Reports on the live ranks of `attempt` for the leader: none while all of them make progress, all of them
+  /// once a second when one has made none for more than half of the limit. Ranks that never report (other
   /// programs) are left out.
   std::vector<control::RankFlight> report(const LocalRanks& ranks, int attempt, Clock::time_point now);
 

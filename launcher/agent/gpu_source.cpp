@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint64_t too_hot = nvml::thermal_by_driver | nvml::thermal_by_hardware;
 constexpr int max_gpus = 64;
-constexpr int max_events = 256;      // in one look
-constexpr int thorough = 5;          // every so many looks, and after an event
-constexpr int looks_for_a_link = 2;  // thorough ones
+constexpr int max_events = 256;      // in one poll
+constexpr int thorough = 5;          // every so many polls, and after an event
+constexpr int polls_for_a_link = 2;  // thorough ones
 
 /// Nothing: the GPU does not answer for some.
 std::optional<int> active_links(const nvml::Library& library, nvml::Gpu gpu) {
@@ -30,7 +30,7 @@ struct GpuSigns::Gpu {
   bool lost = false, remap_failed = false, hot = false;
   int recovery = 0;
   int links = 0;       ///< that were up
-  int looks_down = 0;  ///< in a row with fewer
+  int polls_down = 0;  ///< in a row with fewer
 };
 
 GpuSigns::GpuSigns(std::string library) : name_(std::move(library)) {}
@@ -58,13 +58,13 @@ bool GpuSigns::load() {
   return true;
 }
 
-std::vector<control::Sign> GpuSigns::look() {
+std::vector<control::Sign> GpuSigns::poll() {
   std::vector<control::Sign> out;
   if (!load()) return out;
   take_events(out);
-  const bool closely = looks_++ % thorough == 0 || !out.empty();
+  const bool closely = polls_++ % thorough == 0 || !out.empty();
   for (Gpu& gpu : gpus_)
-    if (!gpu.lost) look_at(gpu, closely, out);
+    if (!gpu.lost) poll_gpu(gpu, closely, out);
   return out;
 }
 
@@ -83,7 +83,7 @@ void GpuSigns::take_events(std::vector<control::Sign>& out) {
   }
 }
 
-void GpuSigns::look_at(Gpu& gpu, bool closely, std::vector<control::Sign>& out) const {
+void GpuSigns::poll_gpu(Gpu& gpu, bool closely, std::vector<control::Sign>& out) const {
   const auto say = [&](const char* kind, std::int64_t code, const std::string& more = "") {
     out.push_back({kind, -1, code, 0, gpu.name + more});
   };
@@ -106,8 +106,8 @@ void GpuSigns::look_at(Gpu& gpu, bool closely, std::vector<control::Sign>& out) 
     say("row_remap_failure", rows->uncorrected);
   // A link may be trained again: only one that stays down is broken.
   const auto links = active_links(*library_, gpu.handle);
-  gpu.looks_down = links && *links < gpu.links ? gpu.looks_down + 1 : 0;
-  if (gpu.looks_down == looks_for_a_link)
+  gpu.polls_down = links && *links < gpu.links ? gpu.polls_down + 1 : 0;
+  if (gpu.polls_down == polls_for_a_link)
     say("nvlink_error", gpu.links - *links, fmt::format(": {} of {} links are up", *links, gpu.links));
 }
 

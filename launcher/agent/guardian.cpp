@@ -24,16 +24,16 @@ constexpr int restarts_per_minute = 10;
 volatile pid_t serving = 0;
 
 void pass_on(int signal, siginfo_t* from, void*) {
-  const bool slurms = signal == SIGTERM && from->si_pid == ::getppid();  // slurmstepd's
+  const bool slurms = signal == SIGTERM && from->si_pid == ::getppid();  // from slurmstepd
   if (serving > 0) ::kill(serving, slurms ? slurms_sigterm() : signal);
 }
 
-/// The next agent would like to know how it ended.
-void ended_orphan(const Scratch& scratch, pid_t pid, int status) {
+/// Records how a process ended, for the next agent.
+void record_orphan(const Scratch& scratch, pid_t pid, int status) {
   try {
     keep_rank_end(scratch, pid, exit_status(status));
   } catch (const Error& error) {
-    log::warn("the end of process {} is not kept: {}", pid, error.what());
+    log::warn("the end of process {} cannot be recorded: {}", pid, error.what());
   }
 }
 
@@ -47,7 +47,7 @@ int guard(const RunDir& run, const std::string& node) {
     action.sa_flags = SA_RESTART | SA_SIGINFO;
     ::sigaction(signal, &action, nullptr);
   }
-  // Between two agents the node is still the run's.
+  // The lock is held between two agents too.
   const Scratch scratch = scratch_of(run, node);
   make_scratch(scratch);
   const files::Fd claim = hold_scratch(scratch);
@@ -64,13 +64,13 @@ int guard(const RunDir& run, const std::string& node) {
     for (pid_t ended = 0; ended != serving;) {  // orphans of earlier agents are reaped here too
       ended = ::waitpid(-1, &status, 0);
       if (ended < 0 && errno != EINTR) throw system_error("cannot wait for the agent", errno);
-      if (ended > 0 && ended != serving) ended_orphan(scratch, ended, status);
+      if (ended > 0 && ended != serving) record_orphan(scratch, ended, status);
     }
     serving = 0;
     if (!WIFSIGNALED(status)) return exit_status(status);
     while (!starts.empty() && Clock::now() - starts.front() > std::chrono::minutes(1)) starts.pop_front();
     if (static_cast<int>(starts.size()) >= restarts_per_minute)
-      throw Error(Exit::runtime, "the agent dies again and again",
+      throw Error(Exit::runtime, "the agent has died too often",
                   "signal " + std::to_string(WTERMSIG(status)) + ", ten times in a minute");
     log::warn("the agent was ended by signal {}; starting another", WTERMSIG(status));
   }

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "launcher/agent/old_processes.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "launcher/agent/scratch.hpp"
 
 namespace holdfast::launcher {

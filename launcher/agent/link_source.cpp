@@ -23,7 +23,8 @@ Links::Links(std::vector<std::string> interfaces, std::vector<std::string> devic
 void Links::note(std::vector<control::Sign>& out, const std::string& name, std::optional<bool> up) {
   const auto known = up_.find(name);
   if (known == up_.end()) {
-    // A cluster file may name what this node does not have; one that is there and down stops training.
+    // A cluster file may name a link that this node does not have; one that exists and is down stops
+    // training.
     if (!up) return;
     if (!*up) out.push_back({"link_down", -1, 0, 0, name});
     up_[name] = *up;
@@ -34,7 +35,7 @@ void Links::note(std::vector<control::Sign>& out, const std::string& name, std::
     out.push_back({now ? "link_up" : "link_down", -1, 0, 0, name});
 }
 
-std::vector<control::Sign> Links::look() {
+std::vector<control::Sign> Links::poll() {
   std::vector<control::Sign> out;
   for (const auto& name : interfaces_) note(out, name, interface_up_(name));
   for (const auto& device : devices_) {

@@ -22,7 +22,7 @@ bool ended_by_node(const json& event) {
          !event.value("node", "").empty();
 }
 
-/// Its own fault, and not that of the program that ran there.
+/// By a fault of the node, and not of the program there.
 bool by_hardware(const json& event) { return event.value("blame", "") == "node"; }
 
 /// "... Xid 79 ..." or "... Xid (PCI:0000:3b:00): 79, ..." -> 79; 0: none.
@@ -40,7 +40,7 @@ int xid_in(const std::string& text) {
 }  // namespace
 
 std::optional<LedgerEntry> ledger_entry(const json& event, const std::string& job) {
-  // A node that trained is told of once: by the attempt that its loss ended.
+  // The loss of an active node is entered once: by the end of its attempt.
   const bool idle =
       event.value("event", "") == "node_lost" && event.contains("slot") && event["slot"].is_null();
   if (!idle && !ended_by_node(event)) return std::nullopt;

@@ -1,6 +1,6 @@
 #pragma once
-// What is to be remembered of a node beyond this run, and what only an administrator can do about it: by the
-// events that say so. Pure.
+// What events say of a node beyond this run: entries for the ledger, and commands for the administrator.
+// Pure.
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace holdfast::launcher {
 
-/// For the ledger of nodes: an attempt that ended on a node, by its fault (LedgerEntry::hardware) or by that
-/// of what ran there, or a spare that was lost. Nothing for any other event. `job`: job id and restart count.
+/// For the ledger: an attempt that ended on a node, by a fault of the node (LedgerEntry::hardware) or of the
+/// program there, or a spare that was lost. Nothing for any other event. `job`: job id and restart count.
 std::optional<LedgerEntry> ledger_entry(const nlohmann::json& event, const std::string& job);
-/// The line that takes a node whose hardware has failed out of SLURM's hands, or "".
+/// The command that drains a node whose hardware has failed in SLURM, or "".
 std::string admin_line(const nlohmann::json& event);
 
 }  // namespace holdfast::launcher

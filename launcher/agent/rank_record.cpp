@@ -13,7 +13,7 @@ files::fs::path end_file(const Scratch& scratch, int rank) {
   return scratch.folder / ("end-" + scratch.node + "-" + std::to_string(rank));
 }
 
-/// Two whole numbers of a file that may be missing, of another version, or just being removed.
+/// Two integers from a file that may be missing, of another version, or just being removed.
 std::optional<std::pair<int, int>> two_numbers(const files::fs::path& path) {
   std::ifstream text(path);
   std::pair<int, int> numbers;

@@ -37,7 +37,7 @@ class Shim {
   int run(const config::Rank& what) {
     Command rank;
     rank.argv = rank_command(what);
-    rank.deaf = own_trainer(what);
+    rank.block_sigterm = own_trainer(what);
     rank.environment = env::without(
         {"HOLDFAST_RANK=", "HOLDFAST_WORLD=", "HOLDFAST_LOCAL_RANK=", "RANK=", "WORLD_SIZE=", "LOCAL_RANK=",
          "LOCAL_WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT=", "HOLDFAST_RANKS_PER_NODE=", "HOLDFAST_TERM=",
@@ -46,7 +46,7 @@ class Shim {
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
     rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;
-    deaf_ = rank.deaf;
+    block_sigterm_ = rank.block_sigterm;
     try {
       pid_ = children_.start(rank, [this](int status) { ended(status); });
     } catch (const Error& error) {
@@ -59,9 +59,9 @@ class Shim {
         if (pid_ > 0) ::kill(pid_, signal);
         return;
       }
-      // Our own program hears of the end from its agent, and has a checkpoint to write first. Another one has
-      // heard it by itself: SLURM and mpirun signal what a shim has started, too.
-      if (!deaf_) asked_ = true;
+      // Our own trainer is told to end by its agent, and has a checkpoint to write first. Another program got
+      // the signal itself: SLURM and mpirun signal the children of a shim, too.
+      if (!block_sigterm_) asked_ = true;
     });
     connect();
     loop_.run();
@@ -83,7 +83,7 @@ class Shim {
            if (!message) return;
            if (std::holds_alternative<Drain>(*message)) ask_to_end();
            if (!over_ || !std::holds_alternative<Taken>(*message)) return;
-           // What has ended the rank with SIGTERM may be about to signal this process, too.
+           // The sender of the SIGTERM that ended the rank may be about to signal this process, too.
            if (status_ == 128 + SIGTERM)
              limit_ = loop_.after(signals_apart, [this] { leave(); });
            else
@@ -96,8 +96,8 @@ class Shim {
     tell_end();
     limit_ = loop_.after(report_limit, [this] { leave(); });
   }
-  /// Not when the ranks are asked to end: mpirun would end those that still save. The agent ends this process
-  /// when none does.
+  /// Does not end when the ranks are told to end: mpirun would end those that still save. The agent ends this
+  /// process when no rank is left.
   void leave() {
     if (!asked_) loop_.stop();
   }
@@ -119,14 +119,14 @@ class Shim {
   pid_t pid_ = 0;
   int status_ = 0;
   std::string refused_;  ///< why the program could not be started; "": it was
-  bool over_ = false, deaf_ = false;
+  bool over_ = false, block_sigterm_ = false;
   bool asked_ = false;  ///< to end: the rank has been sent SIGTERM
 };
 
 }  // namespace
 
 int start_rank() {
-  // mpirun tells the rank and nothing else; the rest is the agent's.
+  // mpirun sets the rank number only; the rest comes from the agent.
   const auto number = env::get_integer("OMPI_COMM_WORLD_RANK");
   const auto per_node = env::get_integer("HOLDFAST_RANKS_PER_NODE");
   if (!number || !per_node || *per_node < 1)

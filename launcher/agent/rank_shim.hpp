@@ -1,10 +1,10 @@
 #pragma once
-// `holdfast start-rank`: what mpirun starts in a rank's place. It gives the rank its environment and its log,
-// tells the agent of its start and its end, and ends with its code. A rank dies with its shim.
+// `holdfast start-rank`: mpirun starts it in place of a rank. It starts the rank with its environment and its
+// log, reports its start and its end to the agent, and ends with its exit code. A rank dies with its shim.
 
 namespace holdfast::launcher {
 
-/// Reads everything from the environment that the agent gave (rank_env.hpp) and mpirun's rank number.
+/// Reads the environment that the agent has set (rank_env.hpp), and mpirun's rank number.
 int start_rank();
 
 }  // namespace holdfast::launcher

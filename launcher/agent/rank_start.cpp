@@ -97,7 +97,7 @@ std::vector<std::string> mpirun_arguments(const Scratch& scratch, int attempt, i
                                    scratch.program().string() + " spawn",
                                    "--mca",
                                    "plm_rsh_no_tree_spawn",
-                                   "1",  // every daemon from here: no daemon starts another
+                                   "1",  // mpirun starts every daemon itself
                                    "--mca",
                                    "plm_rsh_num_concurrent",
                                    "256",
@@ -107,7 +107,7 @@ std::vector<std::string> mpirun_arguments(const Scratch& scratch, int attempt, i
                                    "--mca",
                                    "rmaps",
                                    "seq",
-                                   "--leave-session-attached",  // the daemons stay our agents' children
+                                   "--leave-session-attached",  // the daemons stay children of our agents
                                    "--bind-to",
                                    "none",
                                    "-x",

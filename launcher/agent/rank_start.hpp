@@ -16,29 +16,29 @@ namespace holdfast::launcher {
 /// Is `[rank] command` started by mpirun, or by the agents themselves?
 bool through_mpirun(const config::Rank& rank);
 
-/// Is `[rank] command` our own trainer, which speaks with its agent?
+/// Is `[rank] command` our own trainer, which reports to its agent?
 using config::own_trainer;
 
 /// `[rank] command` with our own trainer found beside this program; any other is found as a shell would find
 /// it.
 std::vector<std::string> rank_command(const config::Rank& rank);
 
-/// What of the record of the run decides what is restored: RankEnv::trusted_step and durable_steps.
+/// What the restore depends on, from the event log: RankEnv::trusted_step and durable_steps.
 struct Restores {
   std::int64_t trusted_step = -1;
   std::vector<std::int64_t> durable_steps;
 };
 
-/// What every process of an attempt on a node carries: the clean part of our own environment (nothing of
-/// SLURM's or of another MPI job's), the cluster's and the user's variables, and the run, node, term and
-/// attempt. `restores`: for ranks and for mpirun, which hands it on to them.
+/// The environment of every process of an attempt on a node: our own environment without the variables of
+/// SLURM and of other MPI jobs, the cluster's and the user's variables, and the run, node, term and attempt.
+/// `restores`: for ranks and for mpirun, which passes it on to them.
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,
                                              const Scratch& scratch, int term, int attempt, int world,
                                              int ranks_per_node, const config::ClusterFacts& cluster,
                                              const config::Rank& rank,
                                              const std::optional<Restores>& restores = std::nullopt);
 
-/// mpirun that starts `holdfast start-rank` on `hosts` (one line per rank in the hosts file) through
+/// The arguments of an mpirun that starts `holdfast start-rank` on the nodes of the hosts file through
 /// `holdfast spawn`.
 std::vector<std::string> mpirun_arguments(const Scratch& scratch, int attempt, int world,
                                           const std::string& interface);

@@ -27,8 +27,8 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
   std::string line;  // as a remote shell would: the words joined by spaces
   for (const auto& word : command) line += (line.empty() ? "" : " ") + word;
 
-  // mpirun would take our end for its daemon's, and end the ranks, which may save. Where SLURM signals every
-  // process of a step, this one is not meant.
+  // If this process ended, mpirun would take that for the end of its daemon, and end the ranks, which may be
+  // saving. Where SLURM signals every process of a step, this one must ignore it.
   ::signal(SIGTERM, SIG_IGN);
   Loop loop;
   int status = static_cast<int>(Exit::transient);
@@ -48,7 +48,7 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
                     loop.stop();
                   },
                   [&](const std::string& why) {
-                    log::error("the agent on {} is out of reach: {}", host, why);
+                    log::error("the agent on {} cannot be reached: {}", host, why);
                     loop.stop();
                   }});
   loop.run();

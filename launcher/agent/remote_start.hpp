@@ -1,6 +1,6 @@
 #pragma once
-// `holdfast spawn HOST COMMAND...`: what mpirun believes to be its remote shell. It asks the agent on HOST to
-// run the command and lives as long as it does.
+// `holdfast spawn HOST COMMAND...`: mpirun uses it as its remote shell. It asks the agent on HOST to run the
+// command, and ends when the command ends.
 #include <string>
 #include <vector>
 

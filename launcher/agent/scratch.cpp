@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "launcher/agent/flights.hpp"
-#include "launcher/agent/old_processes.hpp"
 #include "launcher/agent/programs.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -31,15 +31,15 @@ Scratch scratch_of(const RunDir& run, const std::string& node) {
 
 namespace {
 
-/// This user's own folder, which nobody else can put anything into.
+/// It is this user's own folder, into which no other user can write.
 bool is_private(const fs::path& folder) {
   struct stat facts {};
   return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() &&
          (facts.st_mode & 077) == 0;
 }
 
-/// The claim of a scratch that may be anybody's: a FIFO in its place must not hold us up, and what another
-/// user wrote must not say what is removed. Throws Error when it is not this user's plain file.
+/// The claim of a scratch folder that may be anybody's: a FIFO in its place must not block us, and a text of
+/// another user must not decide what is removed. Throws Error when it is not this user's regular file.
 files::Fd foreign_claim(const Scratch& scratch) {
   files::Fd claim = files::open(scratch.claim(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
   struct stat facts {};
@@ -48,7 +48,7 @@ files::Fd foreign_claim(const Scratch& scratch) {
   return claim;
 }
 
-/// Of a claim, which two paths fill; longer ones nobody has written.
+/// Reads a claim, which holds two paths; it is never longer.
 std::string text_of_claim(const files::Fd& claim) {
   std::string text(2 * PATH_MAX, '\0');
   const ssize_t got = ::pread(claim.get(), text.data(), text.size(), 0);
@@ -64,7 +64,7 @@ void make_scratch(const Scratch& scratch) {
   if (!is_private(scratch.folder))
     throw Error(Exit::runtime, "cannot use " + scratch.folder.string(),
                 "it exists and is not this user's private folder", "Remove it");
-  // Renamed into place: an mpirun of another agent of this run may be looking.
+  // Renamed into place: an mpirun of another agent of this run may be reading it.
   const fs::path aside = scratch.folder / ("holdfast-" + scratch.node);
   std::error_code ignored;
   fs::remove(aside, ignored);
@@ -92,21 +92,21 @@ void sweep_node(const Scratch& own) {
   const std::string prefix = "holdfast-" + std::to_string(::getuid()) + "-";
   for (const auto& name : files::list("/dev/shm")) {
     const Scratch other{fs::path("/dev/shm") / name, ""};
-    // The name alone says nothing: anybody may have made it.
+    // The name alone proves nothing: any user may have created it.
     if (!name.starts_with(prefix) || other.folder == own.folder || !is_private(other.folder)) continue;
     try {
       const files::Fd claim = foreign_claim(other);
-      if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // its agents live
+      if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // it is in use
       std::istringstream text(text_of_claim(claim));
       std::string path, local;
       if (!std::getline(text, path) || !std::getline(text, local)) continue;
       const RunDir run{path};
       if (lives_here(run)) continue;
-      log::info("removing what {} left on this node", path);
+      log::info("removing files that {} left on this node", path);
       remove_flight_records(run.path, INT32_MAX);
       remove_local_level(run, local);
       fs::remove_all(other.folder);
-    } catch (const std::exception&) {  // not ours to remove, or just being made or removed by others
+    } catch (const std::exception&) {  // it is not ours, or another process is creating or removing it
     }
   }
 }

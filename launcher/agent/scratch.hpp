@@ -1,5 +1,5 @@
 #pragma once
-// What an agent keeps on its own node, in memory, where no path has spaces and no other user looks.
+// The files that an agent keeps in the memory of its node, in a private folder whose path has no spaces.
 #include <filesystem>
 #include <string>
 
@@ -25,18 +25,19 @@ struct Scratch {
 Scratch scratch_of(const RunDir& run, const std::string& node);
 /// Creates it, 0700; an Error when the name is taken by another user.
 void make_scratch(const Scratch& scratch);
-/// Somebody lives in it, for as long as the descriptor is open.
+/// A shared lock: the folder is in use while the descriptor is open.
 files::Fd hold_scratch(const Scratch& scratch);
-/// The same, and says whose it is. `local`: checkpoint.local.
+/// The same, and writes into the folder which run it belongs to. `local`: checkpoint.local.
 files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local);
-/// Removes what this user's other runs left in this node's memory when they were killed whole: scratch,
-/// flight records and local level of every run that no agent holds a claim on and no process lives of.
+/// Removes files of this user's other runs from the memory of this node, for runs that were killed: scratch
+/// folder, flight records and local level of every run without a lock of an agent and without a process.
 void sweep_node(const Scratch& own);
-/// Removes what is this node's, and the folder unless another agent of the run lives in it: then false.
+/// Removes the files of this node, and the folder, unless another agent of the run uses it: then returns
+/// false.
 bool remove_scratch(const Scratch& scratch);
 
-/// Removes the run's local level from this node: nobody else would, and it lies in the memory of whoever
-/// comes next. `local`: checkpoint.local. Nothing of other runs is touched.
+/// Removes the run's local level from this node: else it would occupy the memory of the next job. `local`:
+/// checkpoint.local. Files of other runs are not touched.
 void remove_local_level(const RunDir& run, const std::string& local);
 
 }  // namespace holdfast::launcher

@@ -18,7 +18,7 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t max_records = 1000;  // of the kernel's log, in one look
+constexpr std::size_t max_records = 1000;  // of the kernel's log, in one poll
 constexpr std::size_t max_injected = 64 << 10;
 constexpr double clock_jump_s = 1;
 
@@ -26,7 +26,7 @@ control::Sign sign_of(const char* kind, std::string text, std::int64_t code = 0)
   return {kind, -1, code, 0, std::move(text)};
 }
 
-/// Nothing: it cannot be told.
+/// Nothing: unknown.
 std::optional<bool> is_full(const fs::path& folder, std::string& text) {
   struct statvfs facts {};
   if (::statvfs(folder.c_str(), &facts) != 0 || facts.f_blocks == 0) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<std::int64_t> MemoryKills::read() const {
   return std::nullopt;
 }
 
-std::vector<control::Sign> MemoryKills::look() {
+std::vector<control::Sign> MemoryKills::poll() {
   const auto now = read();
   if (!now || !known_ || *now <= *known_) {
     if (now) known_ = now;
@@ -88,7 +88,7 @@ bool file_system_is_full(double left, double all, bool inodes_left) {
   return !inodes_left || left < std::max(mib, all / 1000);
 }
 
-std::vector<control::Sign> LocalSpace::look() {
+std::vector<control::Sign> LocalSpace::poll() {
   std::vector<control::Sign> out;
   for (const auto& folder : folders_) {
     std::string text;
@@ -104,7 +104,7 @@ KernelLog::KernelLog(const fs::path& device)
   if (log_) ::lseek(log_.get(), 0, SEEK_END);
 }
 
-std::vector<control::Sign> KernelLog::look() {
+std::vector<control::Sign> KernelLog::poll() {
   std::vector<control::Sign> out;
   char record[8192];  // a read returns one whole record: "priority,number,microseconds,flags;text\n
                       // KEY=value\n"
@@ -125,7 +125,7 @@ std::vector<control::Sign> KernelLog::look() {
 ClockJumps::ClockJumps(std::function<double()> unix_now)
     : unix_now_(std::move(unix_now)), at_(Clock::now()), unix_at_(unix_now_()) {}
 
-std::vector<control::Sign> ClockJumps::look() {
+std::vector<control::Sign> ClockJumps::poll() {
   const auto now = Clock::now();
   const double unix_now = unix_now_();
   const double jump = unix_now - unix_at_ - std::chrono::duration<double>(now - at_).count();
@@ -134,7 +134,7 @@ std::vector<control::Sign> ClockJumps::look() {
   return {sign_of("clock_jump", fmt::format("{:+.1f} s", jump), std::llround(1e3 * jump))};
 }
 
-std::vector<control::Sign> SharedFolder::look() {
+std::vector<control::Sign> SharedFolder::poll() {
   std::vector<control::Sign> out;
   std::error_code error;
   const bool gone = !fs::is_directory(folder_, error);
@@ -151,25 +151,25 @@ std::vector<control::Sign> SharedFolder::look() {
 InjectedSigns::InjectedSigns(fs::path file) : file_(std::move(file)) {
   std::error_code error;
   const auto size = fs::file_size(file_, error);
-  read_ = error ? 0 : size;  // what is there already was meant for an earlier agent
+  read_ = error ? 0 : size;  // the present lines were for an earlier agent
 }
 
-std::vector<control::Sign> InjectedSigns::look() {
+std::vector<control::Sign> InjectedSigns::poll() {
   std::vector<control::Sign> out;
   std::ifstream file(file_);
   if (file_.empty() || !file.seekg(static_cast<std::streamoff>(read_))) return out;
   std::string text(max_injected, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // the rest is being written
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // the rest is incomplete
   read_ += text.size();
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const auto said = nlohmann::json::parse(line, nullptr, false);
-    if (!said.is_object()) continue;
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    if (!entry.is_object()) continue;
     try {
-      control::Sign sign{said.at("kind").get<std::string>(), said.value("rank", -1),
-                         said.value("code", std::int64_t{0}), 0, said.value("text", std::string())};
+      control::Sign sign{entry.at("kind").get<std::string>(), entry.value("rank", -1),
+                         entry.value("code", std::int64_t{0}), 0, entry.value("text", std::string())};
       if (kind_called(sign.kind)) out.push_back(std::move(sign));
     } catch (const nlohmann::json::exception&) {
       continue;  // a mistake in the drill: its report will say that nothing happened

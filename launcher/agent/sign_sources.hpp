@@ -1,7 +1,7 @@
 #pragma once
-// Where a node's signs come from. Each is asked once in a while and says what is new since; none throws, and
-// what a node does not have says nothing. Those that may wait for a device or a file system are asked in a
-// worker thread.
+// The sources of a node's signs. Each is polled periodically and returns the new signs; none throws, and a
+// source that the node does not have returns none. Those that may block on a device or a file system are
+// polled in a worker thread.
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -18,10 +18,10 @@ namespace holdfast::launcher {
 class SignSource {
  public:
   virtual ~SignSource() = default;
-  /// What has been seen since the last call.
-  virtual std::vector<control::Sign> look() = 0;
-  /// This node has none of what it looks at: nobody needs to ask again.
-  virtual bool barren() const { return false; }
+  /// The signs since the last call.
+  virtual std::vector<control::Sign> poll() = 0;
+  /// This node does not have the source: it need not be polled again.
+  virtual bool absent() const { return false; }
 };
 
 /// Processes of this control group that the kernel has ended because memory ran out: memory.events (v2) or
@@ -30,7 +30,7 @@ class MemoryKills : public SignSource {
  public:
   /// `counter`: the file; "": there is none.
   explicit MemoryKills(std::filesystem::path counter);
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
   bool counts() const { return known_.has_value(); }
 
  private:
@@ -42,34 +42,35 @@ class MemoryKills : public SignSource {
 std::filesystem::path memory_counter_of(const std::filesystem::path& proc_cgroup,
                                         const std::filesystem::path& mount);
 
-/// Less than a thousandth is left, or less than a MiB, or no inode.
+/// Less than a thousandth is free, or less than a MiB, or no inode.
 bool file_system_is_full(double bytes_left, double bytes, bool inodes_left);
-/// File systems of the node that become full.
+/// Reports file systems of the node that become full.
 class LocalSpace : public SignSource {
  public:
   explicit LocalSpace(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
 
  private:
   std::vector<std::filesystem::path> folders_;
   std::map<std::filesystem::path, bool> full_;
 };
 
-/// Lines of the kernel's log from now on, where this user may read it.
+/// New lines of the kernel's log, where this user may read it.
 class KernelLog : public SignSource {
  public:
   explicit KernelLog(const std::filesystem::path& device);
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
 
  private:
   files::Fd log_;
 };
 
-/// The node's clock has been set: its time and its uptime disagree by more than a second since the last look.
+/// Reports that the node's clock was set: its time and its uptime differ by more than a second since the last
+/// poll.
 class ClockJumps : public SignSource {
  public:
   explicit ClockJumps(std::function<double()> unix_now = unix_seconds);
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
 
  private:
   std::function<double()> unix_now_;
@@ -77,7 +78,7 @@ class ClockJumps : public SignSource {
   double unix_at_;
 };
 
-/// Network interfaces and RDMA ports that training needs: when one goes down, and when it is back.
+/// Reports when network interfaces and RDMA ports that training needs go down and come back.
 class Links : public SignSource {
  public:
   /// Is this interface up? Nothing: there is no such interface.
@@ -85,35 +86,35 @@ class Links : public SignSource {
   /// `rdma`: /sys/class/infiniband.
   Links(std::vector<std::string> interfaces, std::vector<std::string> devices, std::filesystem::path rdma,
         InterfaceState interface_up);
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
 
  private:
   void note(std::vector<control::Sign>& out, const std::string& name, std::optional<bool> up);
   std::vector<std::string> interfaces_, devices_;
   std::filesystem::path rdma_;
   InterfaceState interface_up_;
-  std::map<std::string, bool> up_;  ///< those that were there once
+  std::map<std::string, bool> up_;  ///< links that have existed
 };
-/// By the kernel's word for this network namespace, which /sys may not show.
+/// Asks the kernel for this network namespace, which /sys may not show.
 std::optional<bool> interface_is_up(const std::string& name);
 
-/// The run directory: is it there, and is there room? One that does not answer at all blocks this call, which
-/// its caller sees.
+/// Does the run directory exist, and is there free space? A file system that does not answer blocks poll(),
+/// which the caller notices.
 class SharedFolder : public SignSource {
  public:
   explicit SharedFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
 
  private:
   std::filesystem::path folder_;
   bool gone_ = false, full_ = false;
 };
 
-/// Stands in for hardware in drills: lines {"kind", "code", "rank", "text"} that are appended to a file.
+/// Signs of simulated hardware in drills: lines {"kind", "code", "rank", "text"} that are appended to a file.
 class InjectedSigns : public SignSource {
  public:
   explicit InjectedSigns(std::filesystem::path file);
-  std::vector<control::Sign> look() override;
+  std::vector<control::Sign> poll() override;
 
  private:
   std::filesystem::path file_;

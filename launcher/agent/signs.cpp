@@ -15,15 +15,15 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr Millis shared_patience{5000};  // of a file system that does not answer
-constexpr Millis kill_claim{5000};       // between the count of OOM kills and the end of the rank that it was
+constexpr Millis shared_patience{5000};  // with a file system that does not answer
+constexpr Millis kill_claim{5000};       // from an OOM kill to the end of its rank, at most
 constexpr std::size_t max_in_a_message = 256;
-constexpr std::streamoff last_bytes = 4096;  // what is further back is about something else
+constexpr std::streamoff last_bytes = 4096;  // earlier lines are about something else
 constexpr int last_lines = 40;
 
 }  // namespace
 
-/// A source with a thread of its own. The source outlives this object while it waits for what never comes.
+/// A source with a thread of its own. The source outlives this object while it is blocked.
 struct Signs::Slow {
   std::shared_ptr<SignSource> source;
   bool asked = false;
@@ -66,7 +66,7 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
     slow_.push_back(std::make_unique<Slow>(loop, std::move(source)));
   };
   slow(std::make_shared<SharedFolder>(places.shared));  // the first: watch_shared() asks it
-  slow(std::make_shared<LocalSpace>(places.local));     // a worn disk answers as late as it likes
+  slow(std::make_shared<LocalSpace>(places.local));     // a failing disk may answer late
   if (!places.interfaces.empty() || !places.devices.empty())
     slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, interface_is_up));
   if (!places.nvml.empty()) slow(std::make_shared<GpuSigns>(places.nvml));
@@ -77,7 +77,7 @@ Signs::~Signs() = default;
 void Signs::take(std::vector<control::Sign> signs) {
   const auto now = Clock::now();
   for (auto& sign : signs) {
-    // The counter tells of the same kills, and of our own alone.
+    // The counter, where there is one, counts the same kills, and only those of our own group.
     if (!memory_.counts() && (sign.kind == "oom_kill" || sign.kind == "node_out_of_memory"))
       ++kills_, kills_text_ = sign.text, kills_at_ = now;
     found_.push_back({std::move(sign), now});
@@ -85,13 +85,13 @@ void Signs::take(std::vector<control::Sign> signs) {
 }
 
 void Signs::take_kills() {
-  for (auto& sign : memory_.look()) {
+  for (auto& sign : memory_.poll()) {
     kills_ += sign.code, kills_text_ = sign.text, kills_at_ = Clock::now();
     found_.push_back({std::move(sign), kills_at_});
   }
 }
 
-/// A file system that does not answer holds up whoever asks it.
+/// A file system that does not answer blocks the thread that asks it.
 void Signs::watch_shared() {
   const auto waiting = slow_.front()->worker.busy_for();
   const bool silent = waiting && *waiting > shared_patience;
@@ -111,14 +111,14 @@ std::vector<control::Sign> Signs::found() {
   return out;
 }
 
-std::vector<control::Sign> Signs::look() {
+std::vector<control::Sign> Signs::poll() {
   take_kills();
-  for (const auto& source : quick_) take(source->look());
+  for (const auto& source : quick_) take(source->poll());
   watch_shared();
   for (const auto& slow : slow_)
-    if (!slow->asked && !slow->source->barren()) {
+    if (!slow->asked && !slow->source->absent()) {
       slow->asked = true;
-      slow->worker.ask([source = slow->source] { return source->look(); },
+      slow->worker.ask([source = slow->source] { return source->poll(); },
                        [this, asked = slow.get()](std::vector<control::Sign> signs) {
                          asked->asked = false;
                          take(std::move(signs));
@@ -129,7 +129,7 @@ std::vector<control::Sign> Signs::look() {
 
 std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::string& said) {
   take_kills();
-  for (const auto& source : quick_) take(source->look());
+  for (const auto& source : quick_) take(source->poll());
   const bool killed = status == 128 + SIGKILL || status == -1;
   if (killed && kills_ > 0 && Clock::now() - kills_at_ <= kill_claim) {
     --kills_;
@@ -138,12 +138,12 @@ std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::strin
     });
     if (named != found_.rend())
       named->sign.rank = rank;
-    else  // it was told before the end was
+    else  // it was reported before the end
       found_.push_back({{"oom_kill", rank, 1, 0, kills_text_}, kills_at_});
   }
-  // Who was killed had no time for words: what stands in its log is older.
+  // A process that was killed wrote no reason: the end of its log is older.
   if (const Meaning meaning = meaning_of(rank, status, said); !killed && !meaning.line.empty())
-    found_.push_back({{"last_words", rank, status, 0, meaning.line}, Clock::now()});
+    found_.push_back({{"log_tail", rank, status, 0, meaning.line}, Clock::now()});
   return found();
 }
 
@@ -156,7 +156,7 @@ std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& si
   return out;
 }
 
-std::string last_words(const fs::path& log) {
+std::string log_tail(const fs::path& log) {
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   if (!file) return "";
   const std::streamoff size = file.tellg(), from = std::max<std::streamoff>(0, size - last_bytes);

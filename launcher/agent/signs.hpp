@@ -1,6 +1,6 @@
 #pragma once
-// What an agent sees on its node that may explain a failure. Never blocks: what may wait for a device or a
-// file system is looked at in threads of its own.
+// The signs that an agent sees on its node and that may explain a failure. Never blocks: sources that may
+// block on a device or a file system are polled in threads of their own.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace holdfast::launcher {
 
-/// Where to look. What is empty or missing is not looked at.
+/// The sources. Those that are empty or missing are not polled.
 struct SignPlaces {
   std::filesystem::path shared;              ///< the run directory
   std::vector<std::filesystem::path> local;  ///< file systems of the node
@@ -28,8 +28,8 @@ struct SignPlaces {
   std::string nvml = holdfast::nvml::default_library;
   std::filesystem::path injected;  ///< signs of a drill
 };
-/// This node's. In a run whose drill.allowed is set, HOLDFAST_SIGNS names the file of injected signs; %N in
-/// it stands for the node's name.
+/// Those of this node. In a run with drill.allowed, HOLDFAST_SIGNS names the file of injected signs; %N in it
+/// stands for the node's name.
 SignPlaces sign_places(const RunDir& run, const std::string& node, const config::RunConfig& config,
                        const config::ClusterFacts& cluster);
 
@@ -38,11 +38,11 @@ class Signs {
   Signs(control::Loop& loop, const SignPlaces& places);
   ~Signs();
 
-  /// What is new since the last call; to be called every second or two.
-  std::vector<control::Sign> look();
-  /// The same at a rank's end, and what concerns this rank: an OOM kill that took it, and its last words
-  /// where they say more than its status. To be sent before the end itself. `status`: exit code, 128 + signal
-  /// or -1; `said`: the words that it gave as a reason, or last_words() of its log, or "".
+  /// The signs since the last call; to be called every second or two.
+  std::vector<control::Sign> poll();
+  /// The same at a rank's end, and signs of this rank: an OOM kill that ended it, and the end of its log
+  /// where it says more than its status. To be sent before the end itself. `status`: exit code, 128 + signal
+  /// or -1; `said`: the reason that it reported, or log_tail() of its log, or "".
   std::vector<control::Sign> at_exit(int rank, int status, const std::string& said);
 
  private:
@@ -62,15 +62,15 @@ class Signs {
   std::filesystem::path shared_;
   bool shared_silent_ = false;
   std::vector<Found> found_;
-  std::int64_t kills_ = 0;  ///< OOM kills that no rank's end has claimed yet, ...
+  std::int64_t kills_ = 0;  ///< OOM kills that were not assigned to the end of a rank yet, ...
   std::string kills_text_;
   Clock::time_point kills_at_;  ///< ... the last of them
 };
 
-/// In messages that the codec takes: it refuses one that holds more than 256 signs, all of them.
+/// Splits them into messages: the codec refuses one with more than 256 signs.
 std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& signs);
 
-/// The end of a text file, for at_exit(); "" when it cannot be read. May wait for its file system.
-std::string last_words(const std::filesystem::path& log);
+/// The end of a text file, for at_exit(); "" when it cannot be read. May block on its file system.
+std::string log_tail(const std::filesystem::path& log);
 
 }  // namespace holdfast::launcher

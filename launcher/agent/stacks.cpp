@@ -28,11 +28,11 @@ namespace {
 
 constexpr std::size_t max_text = 48 << 10;
 constexpr std::size_t max_threads = 64;
-constexpr Millis of_one_thread{250};  // to write its stack
-constexpr Millis between_looks{300};  // at the CPU time: the kernel counts in hundredths of a second
+constexpr Millis of_one_thread{250};  // for one thread to write its stack
+constexpr Millis sample_time{300};    // for the CPU time, which the kernel counts in hundredths of a second
 constexpr Millis poll{5};
 
-/// Text of a file in /proc; "" when it is gone or not for us.
+/// Text of a file in /proc; "" when it is gone or not readable.
 std::string proc_text(const fs::path& path) {
   const files::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return "";
@@ -63,7 +63,7 @@ void read_stat(const std::string& stat, char& state, double& cpu_s) {
   if (in >> user >> system) cpu_s = (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-/// The calls in which training programs hang.
+/// Names of the system calls in which training programs hang.
 std::string call_of(const std::string& line) {
   if (line.empty() || line == "running") return "";
   long number = -1;
@@ -120,13 +120,13 @@ std::vector<ThreadNow> threads_of(pid_t pid) {
     t.call = call_of(proc_text(task / "syscall"));
     out.push_back(std::move(t));
   }
-  // The main thread first: it is the one that trains.
+  // The main thread first: it trains.
   std::ranges::stable_sort(out, {}, [&](const ThreadNow& t) { return t.id != pid; });
   if (out.size() > max_threads) out.resize(max_threads);
   return out;
 }
 
-/// A line of a thread's status: a set of signals.
+/// Is `signal` in the set of signals that the line `which` of a thread's status has?
 bool in_set(const std::string& status, const char* which, int signal) {
   const auto at = status.find(which);
   if (at == std::string::npos) return false;
@@ -137,7 +137,7 @@ bool in_set(const std::string& status, const char* which, int signal) {
   return (set >> (signal - 1)) & 1;
 }
 
-/// Will this thread write its stack when asked, and soon?
+/// Can this thread write its stack now?
 bool can_answer(pid_t pid, const ThreadNow& thread) {
   if (thread.state != 'S' && thread.state != 'R') return false;
   const std::string status = proc_text(fmt::format("/proc/{}/task/{}/status", pid, thread.id));
@@ -145,13 +145,13 @@ bool can_answer(pid_t pid, const ThreadNow& thread) {
          !in_set(status, "SigBlk:", flight::stack_signal());
 }
 
-/// What was appended to a log since it was opened.
+/// Reads the text that was appended to a log since it was opened.
 class LogTail {
  public:
   explicit LogTail(const fs::path& log) : fd_(::open(log.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_) at_ = std::max<off_t>(0, ::lseek(fd_.get(), 0, SEEK_END));
   }
-  /// What stands between the lines that begin and end a thread's stack, once both are there.
+  /// The text between the lines that begin and end a thread's stack, once both are there.
   std::optional<std::string> stack_of(pid_t thread) {
     std::array<char, 4096> more{};
     ssize_t got = 0;
@@ -171,7 +171,7 @@ class LogTail {
 };
 
 /// "/opt/bin/holdfast-train(_ZN8holdfast4stepEv+0x1f) [0x55d0]" -> "holdfast-train: holdfast::step()+0x1f"; a
-/// line of another form (somebody else wrote to the log meanwhile) is left out.
+/// line of another form (from another writer) is left out.
 std::string readable(const std::string& line) {
   const auto bracket = line.find('('), closed = line.find(')', bracket);
   if (bracket == std::string::npos || closed == std::string::npos ||
@@ -223,7 +223,7 @@ std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
   if (threads.empty()) return fmt::format("process {} is gone\n", pid);
   LogTail tail(log);
   for (ThreadNow& thread : threads) {
-    if (Clock::now() - start > limit - between_looks || !can_answer(pid, thread)) continue;
+    if (Clock::now() - start > limit - sample_time || !can_answer(pid, thread)) continue;
     if (::syscall(SYS_tgkill, pid, thread.id, flight::stack_signal()) != 0) continue;
     const auto asked = Clock::now();
     for (;;) {
@@ -235,9 +235,9 @@ std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
       std::this_thread::sleep_for(poll);
     }
   }
-  if (const auto looked = Clock::now() - start; looked < between_looks)
-    std::this_thread::sleep_for(between_looks - looked);
-  const double looked_s = std::chrono::duration<double>(Clock::now() - start).count();
+  if (const auto sampled = Clock::now() - start; sampled < sample_time)
+    std::this_thread::sleep_for(sample_time - sampled);
+  const double sampled_s = std::chrono::duration<double>(Clock::now() - start).count();
   std::string out = fmt::format("process {}, {} threads\n", pid, threads.size());
   for (ThreadNow& t : threads) {
     char ignored = '?';
@@ -246,7 +246,7 @@ std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
     out += fmt::format("thread {} {} {}{}{}, {:.2f} s of CPU time in {:.1f} s\n", t.id, t.name, says(t.state),
                        t.call.empty() ? "" : " in " + t.call,
                        t.waits_in.empty() ? "" : fmt::format(" ({})", t.waits_in), t.cpu_later_s - t.cpu_s,
-                       looked_s);
+                       sampled_s);
     out += t.calls;
     if (out.size() > max_text) {
       out.resize(max_text);
@@ -258,7 +258,7 @@ std::string stacks_of(pid_t pid, const fs::path& log, Millis limit) {
 
 control::Loop::Handle dump_stacks(control::Loop& loop, pid_t pid, const fs::path& log,
                                   std::function<void(std::string)> done) {
-  // The thread may outlive who asked, and the loop.
+  // The thread may outlive the caller and the loop.
   struct Asked {
     std::mutex mutex;
     control::Loop* loop = nullptr;

@@ -1,6 +1,6 @@
 #pragma once
-// What a rank is doing, thread by thread, for people who must find out why it hangs: what the kernel says of
-// it, and the calls it is in, if it can say so itself (src/flight/stack_dump.hpp).
+// The stacks of a rank, thread by thread, to find out why it hangs: what the kernel tells of each thread, and
+// its calls if the process can dump them itself (src/flight/stack_dump.hpp).
 #include <sys/types.h>
 
 #include <filesystem>
@@ -14,13 +14,13 @@ namespace holdfast::launcher {
 
 constexpr Millis stacks_limit{2000};
 
-/// One paragraph per thread: name, state, where in the kernel it waits, CPU time while we looked, calls.
-/// `log`: where the process writes its stderr. A stopped process, one deep in the kernel, and one that does
-/// not know the signal are not asked, and the kernel speaks for them. At most 48 KiB; blocks for up to
-/// `limit`, and longer only with a file system that hangs: not for the loop's thread.
+/// One paragraph per thread: name, state, where in the kernel it waits, CPU time during the call, stack.
+/// `log`: the file that the process writes its stderr to. For a stopped process, one blocked in the kernel,
+/// and one that does not handle the signal, only the kernel's data are given. At most 48 KiB; blocks for up
+/// to `limit`, and longer only with a file system that hangs: must not be called in the loop's thread.
 std::string stacks_of(pid_t pid, const std::filesystem::path& log, Millis limit = stacks_limit);
 
-/// The same beside the loop; `done` is called in the loop's thread. Destroying the handle cancels.
+/// The same in a thread of its own; `done` is called in the loop's thread. Destroying the handle cancels.
 [[nodiscard]] control::Loop::Handle dump_stacks(control::Loop& loop, pid_t pid,
                                                 const std::filesystem::path& log,
                                                 std::function<void(std::string)> done);

@@ -74,7 +74,7 @@ class Case {
   /// What a rank that has not given a reason wrote last: its agent has read that.
   static std::string words_of(const RankEnd& end, const std::vector<SeenSign>& signs) {
     for (const SeenSign& s : signs)
-      if (end.why.empty() && s.sign.kind == "last_words" && s.sign.rank == end.rank && s.node == end.node &&
+      if (end.why.empty() && s.sign.kind == "log_tail" && s.sign.rank == end.rank && s.node == end.node &&
           std::abs(s.at - end.at) <= sign_after)
         return s.sign.text;
     return end.why;
@@ -125,7 +125,7 @@ class Case {
 
   void add(const SeenSign& seen, const GpuHistory& history, const std::vector<SeenSign>& signs) {
     const SignKind* kind = kind_called(seen.sign.kind);
-    if (!kind || seen.sign.kind == "last_words") return;
+    if (!kind || seen.sign.kind == "log_tail") return;
     Cause c;
     c.kind = kind, c.weight = kind->weight, c.blame = kind->blame, c.ends_node = kind->ends_node;
     c.node = seen.node, c.rank = seen.sign.rank, c.at = seen.at, c.advice = kind->advice,

@@ -81,7 +81,7 @@ const std::vector<SignKind>& sign_kinds() {
        "look at the node's cooling"},
       {"clock_jump", node, false, 0, "", "the node's clock has jumped",
        "look at the node's time synchronization"},
-      {"last_words", nothing, false, 0, "", "the last words of a rank", none},  // belong to its end
+      {"log_tail", nothing, false, 0, "", "the last words of a rank", none},  // belong to its end
   };
   return kinds;
 }

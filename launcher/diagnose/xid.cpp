@@ -1,6 +1,5 @@
 #include "launcher/diagnose/xid.hpp"
 
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>

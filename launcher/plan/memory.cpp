@@ -90,11 +90,11 @@ void check_fit(const Memory& memory, int group, const config::ClusterFacts& fact
   };
   const StateBytes& s = memory.state;
   const Share parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
-                        {"parameters", s.parameters + s.copies},
-                        {"frozen weights", s.frozen},
-                        {"gradient sums", s.accumulators},
-                        {"gathered units", memory.gathered},
-                        {"gradients of a micro-batch", memory.gradients}};
+                         {"parameters", s.parameters + s.copies},
+                         {"frozen weights", s.frozen},
+                         {"gradient sums", s.accumulators},
+                         {"gathered units", memory.gathered},
+                         {"gradients of a micro-batch", memory.gradients}};
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
                                           [](const Share& a, const Share& b) { return a.bytes < b.bytes; });
   std::string list;

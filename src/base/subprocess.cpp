@@ -35,7 +35,7 @@ struct Streams {
   for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
   sigset_t blocked;
   sigemptyset(&blocked);
-  if (command.deaf) sigaddset(&blocked, SIGTERM);
+  if (command.block_sigterm) sigaddset(&blocked, SIGTERM);
   sigprocmask(SIG_SETMASK, &blocked, nullptr);
   if (command.new_session) ::setsid();
   if (command.die_with_parent) {

@@ -18,12 +18,12 @@ struct Command {
   std::filesystem::path output;  ///< stdout and stderr are appended here; inherited when empty
   bool new_session = false;      ///< setsid(): survives its parent's terminal and can be killed as a group
   bool die_with_parent = false;  ///< SIGKILL when the thread that started it ends
-  bool deaf = false;             ///< SIGTERM is blocked, there and in what it starts
+  bool block_sigterm = false;    ///< in the child and in its children
 };
 
 /// Starts the program and returns its pid. The caller waits for it. Signals are at their defaults in the
-/// child and not blocked (but see `deaf`), all descriptors above 2 are closed. An Error when the program
-/// cannot be started at all.
+/// child and not blocked (but see `block_sigterm`), all descriptors above 2 are closed. An Error when the
+/// program cannot be started at all.
 pid_t spawn(const Command& command);
 
 struct Finished {

@@ -50,7 +50,7 @@ class AgentLink final : public RankLink {
 
   void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
              const std::string& why) override {
-    last_words(encode(RankDoubt{place_.rank, place_.attempt, step, accused, check, why}));
+    send_and_wait(encode(RankDoubt{place_.rank, place_.attempt, step, accused, check, why}));
   }
 
   bool paused() const override { return paused_.load(std::memory_order_relaxed); }
@@ -87,13 +87,13 @@ class AgentLink final : public RankLink {
   }
 
   void finished(const std::optional<FinalState>& state) override {
-    last_words(encode(RankFinished{place_.rank, place_.attempt, state}));
+    send_and_wait(encode(RankFinished{place_.rank, place_.attempt, state}));
   }
 
   void failed(int exit_code, const std::string& why) noexcept override {
     try {
-      last_words(encode(RankFailed{place_.rank, place_.attempt, exit_code, why}));
-    } catch (...) {  // the exit code says it too
+      send_and_wait(encode(RankFailed{place_.rank, place_.attempt, exit_code, why}));
+    } catch (...) {  // the exit code shows the failure too
     }
   }
 
@@ -101,14 +101,14 @@ class AgentLink final : public RankLink {
   void enqueue(std::function<void()> work) { loop_.post(std::move(work)); }
 
   /// Waits until the agent has taken it; a minute at most, for an agent that is being restarted.
-  void last_words(std::string line) {
+  void send_and_wait(std::string line) {
     {
       const std::scoped_lock lock(mutex_);
-      taken_ = false;  // a doubt may have been taken before
+      taken_ = false;  // an earlier doubt may have been taken
     }
     enqueue([this, line = std::move(line)] {
-      beat();  // of the step that they belong to
-      last_words_ = line, tell(line);
+      beat();  // the heartbeat of the step that the message belongs to
+      awaited_message_ = line, tell(line);
     });
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [this] { return taken_; });
@@ -133,7 +133,7 @@ class AgentLink final : public RankLink {
     beat();
     if (restored_) tell(*restored_);
     for (const auto& [step, line] : votes_) tell(line);
-    if (last_words_) tell(*last_words_);
+    if (awaited_message_) tell(*awaited_message_);
     const std::scoped_lock lock(mutex_);
     connected_ = true;
     changed_.notify_all();
@@ -200,7 +200,7 @@ class AgentLink final : public RankLink {
   // Only the loop's thread:
   ChannelPtr channel_;
   Loop::Handle retry_;
-  std::optional<std::string> restored_, last_words_;
+  std::optional<std::string> restored_, awaited_message_;
   std::map<std::int64_t, std::string> votes_;  // without an outcome yet
   // Guarded by mutex_:
   std::mutex mutex_;

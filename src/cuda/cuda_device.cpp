@@ -44,11 +44,12 @@ std::byte* RuntimeMemory::device(std::int64_t bytes, std::string_view what) {
     on_device_.push_back(runtime_.device_alloc(std::max<std::int64_t>(bytes, 1)));
   } catch (const Error& error) {
     const std::int64_t free = runtime_.free_bytes();  // throws what is really wrong when the GPU is gone
-    throw Error(Exit::runtime, fmt::format("no room on the GPU for {}", what),
-                fmt::format("{} are needed, {} of {} are free; {}", size_text(bytes), size_text(free),
-                            size_text(runtime_.facts().memory_bytes), error.problem()),
-                "Use a smaller micro-batch or sequence, checkpoint more activations, let the host keep the moments "
-                "(shard.offload), or shard over more ranks; is another process on this GPU?");
+    throw Error(
+        Exit::runtime, fmt::format("no room on the GPU for {}", what),
+        fmt::format("{} are needed, {} of {} are free; {}", size_text(bytes), size_text(free),
+                    size_text(runtime_.facts().memory_bytes), error.problem()),
+        "Use a smaller micro-batch or sequence, checkpoint more activations, let the host keep the moments "
+        "(shard.offload), or shard over more ranks; is another process on this GPU?");
   }
   return static_cast<std::byte*>(on_device_.back());
 }

@@ -71,7 +71,8 @@ void NcclGroup::set_up(comm::Communicator& host) {
   } catch (const Error& error) {
     failure.emplace(Exit::runtime, "no room on the GPU for what comes from other nodes",
                     fmt::format("{} for {}; {}", size_text(2 * half_), facts().name, error.problem()),
-                    "Use a smaller micro-batch, checkpoint more activations, or shard over more ranks; is another process "
+                    "Use a smaller micro-batch, checkpoint more activations, or shard over more ranks; is "
+                    "another process "
                     "on this GPU?");
   }
   agree(host, failure, "no memory for what comes from other nodes");

@@ -7,7 +7,7 @@
 namespace holdfast::text {
 namespace {
 
-constexpr int deepest_group = 32;              // groups in groups
+constexpr int deepest_group = 32;          // groups in groups
 constexpr std::uint32_t no_limit = ~0u;    // of a repetition
 constexpr std::uint32_t max_times = 1000;  // a number in braces
 constexpr std::uint32_t decimal = bit(Category::Nd);

@@ -324,7 +324,7 @@ TEST(Message, MalformedLines) {
   EXPECT_EQ(refusal(deep), "") << "more than is needed is not wrong";
 }
 
-/// A rank's last words must get through whatever they are: it waits until they are taken.
+/// A rank's final message must be sent whatever it contains: the rank waits until it is taken.
 TEST(Message, LastWordsAreCutAndNotRefused) {
   for (const std::string& why :
        {std::string(100000, 'x'), std::string(4095, 'x') + "\xc3\xa9", std::string(5000, '\xff'),

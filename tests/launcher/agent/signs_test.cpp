@@ -53,15 +53,15 @@ TEST_F(SignsTest, MemoryKillsOfBothVersions) {
   put("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n");
   MemoryKills kills(folder_ / "memory.events");
   EXPECT_TRUE(kills.counts());
-  EXPECT_THAT(kills.look(), IsEmpty()) << "what was before is none of ours";
+  EXPECT_THAT(kills.poll(), IsEmpty()) << "what was before is none of ours";
   put("memory.events", "low 0\nhigh 0\nmax 3\noom 1\noom_kill 4\noom_group_kill 0\n");
-  const auto signs = kills.look();
+  const auto signs = kills.poll();
   ASSERT_THAT(kinds(signs), ElementsAre("oom_kill"));
   EXPECT_EQ(signs[0].code, 2);
   EXPECT_THAT(signs[0].text, HasSubstr("oom_kill 2 -> 4"));
-  EXPECT_THAT(kills.look(), IsEmpty());
+  EXPECT_THAT(kills.poll(), IsEmpty());
   EXPECT_FALSE(MemoryKills("").counts());
-  EXPECT_THAT(MemoryKills("").look(), IsEmpty());
+  EXPECT_THAT(MemoryKills("").poll(), IsEmpty());
 
   put("mount/memory/job/step/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
   put("cgroup", "9:name=systemd:/\n4:cpu,memory:/job/step\n0::/\n");
@@ -95,19 +95,18 @@ TEST_F(SignsTest, LastWordsAreTheTellingLine) {
   put("log",
       "epoch 1\nConnection reset by peer\nRuntimeError: CUDA error: uncorrectable ECC error "
       "encountered\nbye\n");
-  const auto found = signs.at_exit(7, 1, last_words(folder_ / "log"));
-  ASSERT_THAT(kinds(found), ElementsAre("last_words of 7"));
+  const auto found = signs.at_exit(7, 1, log_tail(folder_ / "log"));
+  ASSERT_THAT(kinds(found), ElementsAre("log_tail of 7"));
   EXPECT_EQ(found[0].text, "RuntimeError: CUDA error: uncorrectable ECC error encountered");
   EXPECT_EQ(found[0].code, 1);
-  EXPECT_THAT(signs.at_exit(7, 137, last_words(folder_ / "log")), IsEmpty())
-      << "a killed process says nothing";
-  EXPECT_EQ(last_words(folder_ / "no such log"), "");
+  EXPECT_THAT(signs.at_exit(7, 137, log_tail(folder_ / "log")), IsEmpty()) << "a killed process says nothing";
+  EXPECT_EQ(log_tail(folder_ / "no such log"), "");
   put("log", std::string(20000, 'x') + "\nthe end\n");
-  EXPECT_EQ(last_words(folder_ / "log"), "\nthe end\n") << "whole lines";
+  EXPECT_EQ(log_tail(folder_ / "log"), "\nthe end\n") << "whole lines";
   std::string many;
   for (int n = 0; n < 100; ++n) many += std::to_string(n) + "\n";
   put("log", many);
-  EXPECT_THAT(last_words(folder_ / "log"), testing::StartsWith("\n60\n61\n")) << "the last of them";
+  EXPECT_THAT(log_tail(folder_ / "log"), testing::StartsWith("\n60\n61\n")) << "the last of them";
 }
 
 TEST_F(SignsTest, LinksByTransition) {
@@ -118,49 +117,49 @@ TEST_F(SignsTest, LinksByTransition) {
   Links links(
       {"eth0", "ib1", "absent"}, {"mlx5_0", "mlx5_9"}, folder_ / "rdma",
       [&](const std::string& name) { return up.contains(name) ? std::optional(up[name]) : std::nullopt; });
-  EXPECT_THAT(kinds(links.look()), ElementsAre("link_down")) << "ib1 is there, and down";
-  EXPECT_THAT(links.look(), IsEmpty());
+  EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down")) << "ib1 is there, and down";
+  EXPECT_THAT(links.poll(), IsEmpty());
   put("rdma/mlx5_0/ports/2/state", "1: DOWN\n");
-  auto signs = links.look();
+  auto signs = links.poll();
   ASSERT_THAT(kinds(signs), ElementsAre("link_down"));
   EXPECT_EQ(signs[0].text, "mlx5_0 port 2");
   put("rdma/mlx5_0/ports/2/state", "4: ACTIVE\n");
   up["eth0"] = false;
-  EXPECT_THAT(kinds(links.look()), ElementsAre("link_down", "link_up"));
+  EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down", "link_up"));
   fs::remove_all(folder_ / "rdma/mlx5_0");
-  EXPECT_THAT(kinds(links.look()), ElementsAre("link_down", "link_down")) << "the adapter itself is gone";
-  EXPECT_THAT(links.look(), IsEmpty());
+  EXPECT_THAT(kinds(links.poll()), ElementsAre("link_down", "link_down")) << "the adapter itself is gone";
+  EXPECT_THAT(links.poll(), IsEmpty());
   EXPECT_EQ(interface_is_up("lo"), true);
   EXPECT_EQ(interface_is_up("no such interface"), std::nullopt);
 }
 
 TEST_F(SignsTest, TheSharedFolderGoesAndReturns) {
   SharedFolder shared(folder_ / "run");
-  EXPECT_THAT(shared.look(), IsEmpty());
+  EXPECT_THAT(shared.poll(), IsEmpty());
   fs::rename(folder_ / "run", folder_ / "away");
-  EXPECT_THAT(kinds(shared.look()), ElementsAre("shared_gone"));
-  EXPECT_THAT(shared.look(), IsEmpty());
+  EXPECT_THAT(kinds(shared.poll()), ElementsAre("shared_gone"));
+  EXPECT_THAT(shared.poll(), IsEmpty());
   fs::rename(folder_ / "away", folder_ / "run");
-  EXPECT_THAT(kinds(shared.look()), ElementsAre("shared_back"));
+  EXPECT_THAT(kinds(shared.poll()), ElementsAre("shared_back"));
 }
 
 TEST_F(SignsTest, ClockJumpsButNotSlowLooks) {
   double shift = 0;
   ClockJumps jumps([&] { return unix_seconds() + shift; });
   std::this_thread::sleep_for(Millis(20));
-  EXPECT_THAT(jumps.look(), IsEmpty());
+  EXPECT_THAT(jumps.poll(), IsEmpty());
   shift = -3600;
-  const auto signs = jumps.look();
+  const auto signs = jumps.poll();
   ASSERT_THAT(kinds(signs), ElementsAre("clock_jump"));
   EXPECT_NEAR(static_cast<double>(signs[0].code), -3.6e6, 5e3);
-  EXPECT_THAT(jumps.look(), IsEmpty());
+  EXPECT_THAT(jumps.poll(), IsEmpty());
 }
 
 TEST_F(SignsTest, InjectedSignsAreThoseThatAreAppendedWhole) {
   put("injected", R"({"kind":"xid","code":48})"
                   "\n");
   InjectedSigns injected(folder_ / "injected");
-  EXPECT_THAT(injected.look(), IsEmpty()) << "of an earlier drill";
+  EXPECT_THAT(injected.poll(), IsEmpty()) << "of an earlier drill";
   put("injected",
       R"({"kind":"xid","code":79,"text":"GPU 3"})"
       "\nnonsense\n"
@@ -168,7 +167,7 @@ TEST_F(SignsTest, InjectedSignsAreThoseThatAreAppendedWhole) {
       "\n"
       R"({"kind":"oom_k)",
       true);
-  const auto signs = injected.look();
+  const auto signs = injected.poll();
   ASSERT_THAT(kinds(signs), ElementsAre("xid"));
   EXPECT_EQ(signs[0].code, 79);
   EXPECT_EQ(signs[0].text, "GPU 3");
@@ -178,7 +177,7 @@ TEST_F(SignsTest, InjectedSignsAreThoseThatAreAppendedWhole) {
       R"({"kind":"xid","code":"many"})"
       "\n",
       true);
-  EXPECT_THAT(kinds(injected.look()), ElementsAre("oom_kill of 5"));
+  EXPECT_THAT(kinds(injected.poll()), ElementsAre("oom_kill of 5"));
 }
 
 TEST_F(SignsTest, InjectedSignsNeedADrill) {
@@ -196,12 +195,12 @@ TEST_F(SignsTest, InjectedSignsNeedADrill) {
 }
 
 TEST_F(SignsTest, TheKernelsLogAsFarAsItCanBeRead) {
-  EXPECT_THAT(KernelLog(folder_ / "no log").look(), IsEmpty());
+  EXPECT_THAT(KernelLog(folder_ / "no log").poll(), IsEmpty());
   put("kmsg", "6,1,100,-;NVRM: Xid (PCI:0000:3b:00): 79, before\n");
   KernelLog log(folder_ / "kmsg");
-  EXPECT_THAT(log.look(), IsEmpty());
+  EXPECT_THAT(log.poll(), IsEmpty());
   put("kmsg", "4,2,200,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=1\n SUBSYSTEM=pci\n", true);
-  const auto signs = log.look();
+  const auto signs = log.poll();
   ASSERT_THAT(kinds(signs), ElementsAre("xid"));
   EXPECT_EQ(signs[0].code, 31);
 }
@@ -214,7 +213,7 @@ TEST_F(SignsTest, FullIsWhatLeavesNoRoomToWorkWith) {
   EXPECT_FALSE(file_system_is_full(2 * tib, 1000 * tib, true));
   EXPECT_TRUE(file_system_is_full(2 * tib, 1000 * tib, false));
   LocalSpace space({folder_, folder_ / "absent"});
-  EXPECT_THAT(space.look(), IsEmpty());
+  EXPECT_THAT(space.poll(), IsEmpty());
 }
 
 TEST_F(SignsTest, SlowSourcesAnswerThroughTheLoop) {
@@ -223,7 +222,7 @@ TEST_F(SignsTest, SlowSourcesAnswerThroughTheLoop) {
   fs::rename(folder_ / "run", folder_ / "away");
   std::vector<Sign> seen;
   const auto timer = loop.every(Millis(20), [&] {
-    for (auto& sign : signs.look()) seen.push_back(std::move(sign));
+    for (auto& sign : signs.poll()) seen.push_back(std::move(sign));
     if (!seen.empty()) loop.stop();
   });
   const auto deadline = loop.after(Millis(10000), [&] { loop.stop(); });
@@ -248,36 +247,36 @@ TEST_F(SignsTest, AsManyGoIntoOneMessageAsTheCodecTakes) {
 TEST_F(SignsTest, GpusFallIll) {
   const nvml::FakeVariable one("GPUS", "1");
   GpuSigns gpus(FAKE_NVML);
-  EXPECT_THAT(gpus.look(), IsEmpty());
+  EXPECT_THAT(gpus.poll(), IsEmpty());
   const nvml::FakeVariable xid("XID", "79");
   const nvml::FakeVariable recovery("RECOVERY", "2");
-  auto signs = gpus.look();
+  auto signs = gpus.poll();
   ASSERT_THAT(kinds(signs), ElementsAre("xid", "gpu_recovery"));
   EXPECT_EQ(signs[0].code, 79);
   EXPECT_EQ(signs[0].text, "Xid 79 of GPU 0 (0000:18:00, GPU-5f1b0a77-0001)");
   EXPECT_EQ(signs[1].code, 2);
-  EXPECT_THAT(gpus.look(), IsEmpty());
+  EXPECT_THAT(gpus.poll(), IsEmpty());
   const nvml::FakeVariable slowdowns("SLOWDOWNS", "0x40");
-  EXPECT_THAT(kinds(gpus.look()), ElementsAre("thermal"));
+  EXPECT_THAT(kinds(gpus.poll()), ElementsAre("thermal"));
   const nvml::FakeVariable links("LINKS", "17");
   std::vector<std::string> told;
   for (int look = 0; look < 20; ++look)
-    for (auto& kind : kinds(gpus.look())) told.push_back(kind);
+    for (auto& kind : kinds(gpus.poll())) told.push_back(kind);
   EXPECT_THAT(told, ElementsAre("nvlink_error")) << "once, when it stays down";
   const nvml::FakeVariable lost("LOST", "1");
-  EXPECT_THAT(kinds(gpus.look()), ElementsAre("gpu_lost"));
-  EXPECT_THAT(gpus.look(), IsEmpty());
+  EXPECT_THAT(kinds(gpus.poll()), ElementsAre("gpu_lost"));
+  EXPECT_THAT(gpus.poll(), IsEmpty());
 }
 
 TEST_F(SignsTest, ANodeWithoutGpusHasNoSignsOfThem) {
   GpuSigns gpus("libno-such-library.so");
-  EXPECT_FALSE(gpus.barren());
-  EXPECT_THAT(gpus.look(), IsEmpty());
-  EXPECT_TRUE(gpus.barren());
-  EXPECT_THAT(gpus.look(), IsEmpty());
+  EXPECT_FALSE(gpus.absent());
+  EXPECT_THAT(gpus.poll(), IsEmpty());
+  EXPECT_TRUE(gpus.absent());
+  EXPECT_THAT(gpus.poll(), IsEmpty());
   GpuSigns some(FAKE_NVML);
-  (void)some.look();
-  EXPECT_FALSE(some.barren());
+  (void)some.poll();
+  EXPECT_FALSE(some.absent());
 }
 
 }  // namespace

@@ -277,9 +277,9 @@ void programs(std::vector<Labelled>& out) {
     auto c = one("words in the log only, the others' too", 9, 1, "", {}, by(9, "rank failed", program));
     for (RankEnd& e : c.ends) {
       if (e.rank == 9) {
-        c.signs.push_back(sign(2, "last_words", e.at, illegal, 1, 9));
+        c.signs.push_back(sign(2, "log_tail", e.at, illegal, 1, 9));
       } else {
-        c.signs.push_back(sign(e.node, "last_words", e.at, e.why, 1, e.rank));
+        c.signs.push_back(sign(e.node, "log_tail", e.at, e.why, 1, e.rank));
         e.at -= 0.3, e.why = "";
       }
     }

@@ -129,7 +129,7 @@ TEST(Drill, SaysWhereAndWhatIsWrong) {
   EXPECT_THAT(of("slurmctld_down on leader"), HasSubstr("cannot have the target"));
   EXPECT_THAT(of("node_frozen for 5"), HasSubstr("'s'"));
   EXPECT_THAT(of("node_frozen for -5 s"), HasSubstr("not a number of seconds"));
-  EXPECT_THAT(of("node_killed gently"), HasSubstr("not understood at 'gently'"));
+  EXPECT_THAT(of("node_killed low_priority"), HasSubstr("not understood at 'low_priority'"));
   EXPECT_THAT(of(""), HasSubstr("no name"));
 }
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/old_processes.hpp"
+#include "launcher/agent/run_processes.hpp"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -12,7 +12,7 @@
 
 #include "launcher/agent/batch_script_fallback.hpp"
 #include "launcher/agent/inject.hpp"
-#include "launcher/agent/node_care.hpp"
+#include "launcher/agent/node_check.hpp"
 #include "launcher/agent/node_record.hpp"
 #include "launcher/agent/scratch.hpp"
 #include "src/base/error.hpp"

@@ -1,4 +1,4 @@
-#include "launcher/agent/node_care.hpp"
+#include "launcher/agent/node_check.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -19,8 +19,8 @@ namespace {
 constexpr std::chrono::seconds look_limit{15};
 constexpr std::size_t hash_digits = 16;
 
-/// Behind everything else on the node: it may be training.
-Command gently(std::vector<std::string> argv, std::vector<std::string> environment) {
+/// With the lowest priority: the node may be training.
+Command low_priority(std::vector<std::string> argv, std::vector<std::string> environment) {
   Command command;
   command.argv = {"nice", "-n", "19"};
   command.argv.insert(command.argv.end(), argv.begin(), argv.end());
@@ -29,22 +29,22 @@ Command gently(std::vector<std::string> argv, std::vector<std::string> environme
   return command;
 }
 
-NodeHealth ask_doctor(const RunDir& run, const std::vector<std::string>& environment) {
+NodeHealth run_doctor(const RunDir& run, const std::vector<std::string>& environment) {
   try {
-    const Finished done = holdfast::run(
-        gently({this_program().string(), "doctor", "--fast", "--json", "--cluster", run.cluster().string()},
-               environment),
-        look_limit);
+    const Finished done = holdfast::run(low_priority({this_program().string(), "doctor", "--fast", "--json",
+                                                      "--cluster", run.cluster().string()},
+                                                     environment),
+                                        look_limit);
     return read_health(done.out, done.timed_out ? "the check did not end in 15 s" : "");
   } catch (const Error& error) {
     return read_health("", error.what());
   }
 }
 
-std::string ask_probe(const std::vector<std::string>& environment) {
+std::string run_probe(const std::vector<std::string>& environment) {
   try {
-    const Finished done =
-        holdfast::run(gently({find_program("holdfast-train").string(), "--probe"}, environment), look_limit);
+    const Finished done = holdfast::run(
+        low_priority({find_program("holdfast-train").string(), "--probe"}, environment), look_limit);
     if (done.status == 0) return read_probe(done.out);
     log::warn("the numerics probe failed: {}", first_line(done.err));
   } catch (const Error& error) {
@@ -55,23 +55,23 @@ std::string ask_probe(const std::vector<std::string>& environment) {
 
 }  // namespace
 
-NodeCare::NodeCare(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster,
-                   const config::Rank& rank, int ranks_per_node)
+NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster,
+                         const config::Rank& rank, int ranks_per_node)
     : run_(std::move(run)),
       environment_(attempt_environment(run_, "", {}, 0, 0, 0, ranks_per_node, cluster, rank)),
       probes_(own_trainer(rank)),
       worker_(loop) {
-  // It is no process of an attempt, and must not be ended as one.
+  // The check is not a process of an attempt, and must not be ended as one.
   std::erase_if(environment_, [](const std::string& entry) { return entry.starts_with("HOLDFAST_"); });
 }
 
-void NodeCare::check(std::function<void(const NodeHealth&)> then) {
+void NodeChecker::check(std::function<void(const NodeHealth&)> then) {
   if (std::exchange(busy_, true)) return;
   worker_.ask(
       [run = run_, environment = environment_, probe = probes_ && numerics_.empty()] {
-        NodeHealth health = ask_doctor(run, environment);
-        if (probe) health.numerics = ask_probe(environment);
-        files::list(run.checkpoints());  // so that the first look after a promotion finds them in memory
+        NodeHealth health = run_doctor(run, environment);
+        if (probe) health.numerics = run_probe(environment);
+        files::list(run.checkpoints());  // brings the entries into memory for a promotion
         return health;
       },
       [this, then = std::move(then)](NodeHealth health) {
@@ -89,7 +89,7 @@ NodeHealth read_health(const std::string& text, const std::string& trouble) {
       json.is_object() && json.contains("fitness") && json["fitness"].is_string() ? json["fitness"] : "";
   const auto fitness = control::fitness_called(name);
   if (!fitness) {
-    health.why = trouble.empty() ? "the check said nothing that can be read" : trouble;
+    health.why = trouble.empty() ? "the output of the check cannot be read" : trouble;
     return health;
   }
   health.fitness = *fitness;
