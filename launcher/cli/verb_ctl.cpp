@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_ctl.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 
 #include "launcher/agent/caller.hpp"
 #include "launcher/cli/run_called.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/env.hpp"

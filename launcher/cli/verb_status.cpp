@@ -1,9 +1,8 @@
-#include "launcher/cli/verb_status.hpp"
-
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/run_called.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"
 #include "slurm/cluster_cli.hpp"
