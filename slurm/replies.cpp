@@ -16,12 +16,6 @@ namespace {
               "Is this SLURM older than 20.11, or the tool a site's own wrapper?");
 }
 
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 /// The first N-1 fields end at a bar; the last takes the rest, bars and all.
 template <std::size_t N>
 std::optional<std::array<std::string_view, N>> fields_of(std::string_view text) {

@@ -7,9 +7,9 @@
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
-#include "slurm/trimmed.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::slurm {
 namespace {

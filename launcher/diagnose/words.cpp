@@ -6,7 +6,6 @@
 #include <charconv>
 #include <csignal>
 
-#include "launcher/diagnose/lower.hpp"
 #include "src/base/error.hpp"
 #include "src/base/text.hpp"
 

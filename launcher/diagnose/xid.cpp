@@ -1,7 +1,5 @@
 #include "launcher/diagnose/xid.hpp"
 
-#include "launcher/diagnose/lower.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>

@@ -15,6 +15,12 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
+/// Without the white space around it.
+inline std::string_view trimmed(std::string_view text) {
+  const auto first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  return text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
+}
+
 /// All before the first line feed, which may be nothing.
 inline std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
