@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_config.hpp"
-
 #include <fmt/format.h>
 
 #include <iostream>
@@ -7,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/job_options.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "src/config/bind.hpp"
 
 namespace holdfast::launcher {

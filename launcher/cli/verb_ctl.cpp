@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_ctl.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 
 #include "launcher/agent/caller.hpp"
 #include "launcher/cli/run_called.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/env.hpp"
@@ -21,22 +20,22 @@ using control::Order;
 using nlohmann::json;
 constexpr std::chrono::seconds answer_limit{15};
 
-struct Verb {
+struct OrderVerb {
   const char* name;
   Order::Verb verb;
   const char* help;
 };
 constexpr std::array verb_table = {
-    Verb{"save", Order::Verb::save, "Bring the state to the shared level after the current step"},
-    Verb{"stop", Order::Verb::stop, "Save after the current step, then end the run and its job"},
-    Verb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory stay"},
-    Verb{"resume", Order::Verb::resume, "Go on after a pause"},
-    Verb{"evict", Order::Verb::evict,
-         "Take a node out after the current step; a spare takes its slot, no step is lost"},
-    Verb{"spares", Order::Verb::spares, "List all nodes: slot or spare, fitness, past failures"},
+    OrderVerb{"save", Order::Verb::save, "Bring the state to the shared level after the current step"},
+    OrderVerb{"stop", Order::Verb::stop, "Save after the current step, then end the run and its job"},
+    OrderVerb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory stay"},
+    OrderVerb{"resume", Order::Verb::resume, "Go on after a pause"},
+    OrderVerb{"evict", Order::Verb::evict,
+              "Take a node out after the current step; a spare takes its slot, no step is lost"},
+    OrderVerb{"spares", Order::Verb::spares, "List all nodes: slot or spare, fitness, past failures"},
 };
 
-struct Words {
+struct CtlOptions {
   std::string run, node;
   bool json = false;
 };
@@ -64,15 +63,15 @@ std::string text_of_spares(const json& nodes) {
   return text;
 }
 
-int give(const Verb& verb, const Words& words) {
+int give(const OrderVerb& verb, const CtlOptions& options) {
   slurm::ClusterCli cluster;
-  const RunDir run = run_called(words.run, cluster);
+  const RunDir run = run_called(options.run, cluster);
   // The same order twice is one order: whoever asks a second agent must not be obeyed twice.
-  const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, words.node,
+  const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, options.node,
                     caller_name()};
   const control::OrderTaken answer = give_order(run, order, answer_limit);
   const json nodes = verb.verb == Order::Verb::spares ? json::parse(answer.says, nullptr, false) : json();
-  if (words.json) {
+  if (options.json) {
     json out = {{"schema_version", 1}, {"order", verb.name}, {"taken", answer.taken}};
     if (nodes.is_array())
       out["nodes"] = nodes;
@@ -83,7 +82,7 @@ int give(const Verb& verb, const Words& words) {
     std::cout << (nodes.is_array() ? text_of_spares(nodes) : answer.says + "\n");
   }
   if (answer.taken) return 0;
-  if (!words.json)
+  if (!options.json)
     throw Error(Exit::usage, fmt::format("the run does not take the order '{}'", verb.name), answer.says);
   return static_cast<int>(Exit::usage);
 }
@@ -93,16 +92,16 @@ int give(const Verb& verb, const Words& words) {
 void add_ctl(CLI::App& app, int& exit_code) {
   auto* ctl =
       app.add_subcommand("ctl", "Orders to a run: save, stop, pause, resume, evict a node, list spares");
-  auto words = std::make_shared<Words>();
-  ctl->add_option("RUN", words->run, "The run directory, or the job's id")->required();
+  auto options = std::make_shared<CtlOptions>();
+  ctl->add_option("RUN", options->run, "The run directory, or the job's id")->required();
   ctl->require_subcommand(1);
   ctl->get_formatter()->label("SUBCOMMAND", "ORDER");
   for (const auto& verb : verb_table) {
     auto* one = ctl->add_subcommand(verb.name, verb.help);
     if (verb.verb == Order::Verb::evict)
-      one->add_option("NODE", words->node, "SLURM's name of the node")->required();
-    one->add_flag("--json", words->json, "For programs");
-    one->callback([words, &verb, &exit_code] { exit_code = give(verb, *words); });
+      one->add_option("NODE", options->node, "SLURM's name of the node")->required();
+    one->add_flag("--json", options->json, "For programs");
+    one->callback([options, &verb, &exit_code] { exit_code = give(verb, *options); });
   }
 }
 

@@ -1,11 +1,10 @@
-#include "launcher/cli/verb_data.hpp"
-
 #include <fmt/format.h>
 
 #include <chrono>
 #include <iostream>
 
 #include "launcher/agent/programs.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/job/data_jobs.hpp"
 #include "slurm/batch_script.hpp"
 #include "slurm/cluster_cli.hpp"

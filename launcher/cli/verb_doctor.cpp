@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_doctor.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/programs.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/health/doctor.hpp"
 #include "launcher/health/nodes.hpp"
 #include "launcher/health/pair_rounds.hpp"

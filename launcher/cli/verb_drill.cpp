@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_drill.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "launcher/agent/caller.hpp"
 #include "launcher/agent/programs.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/drill/live_testbed.hpp"
 #include "launcher/drill/report.hpp"
 #include "src/base/error.hpp"

@@ -1,11 +1,10 @@
-#include "launcher/cli/verb_init.hpp"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
 #include <memory>
 
+#include "launcher/cli/verbs.hpp"
 #include "launcher/health/cluster_draft.hpp"
 #include "slurm/job_env.hpp"
 #include "slurm/site.hpp"

@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_plan.hpp"
-
 #include <fmt/format.h>
 
 #include <iostream>
@@ -7,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/job_options.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/job/rank_inputs.hpp"
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/job/run_history.hpp"

@@ -1,10 +1,9 @@
-#include "launcher/cli/verb_run.hpp"
-
 #include "launcher/agent/agent.hpp"
 #include "launcher/agent/guardian.hpp"
 #include "launcher/agent/rank_shim.hpp"
 #include "launcher/agent/remote_start.hpp"
 #include "launcher/cli/job_options.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/job/job_monitor.hpp"
 #include "launcher/job/preparation.hpp"
 #include "slurm/cluster_cli.hpp"

@@ -1,9 +1,8 @@
-#include "launcher/cli/verb_status.hpp"
-
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/run_called.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"
 #include "slurm/cluster_cli.hpp"
@@ -42,18 +41,18 @@ StatusFacts gather(const RunDir& run) {
 }  // namespace
 
 void add_status(CLI::App& app, int& exit_code) {
-  struct Words {
+  struct StatusOptions {
     std::string dir;
     bool json = false;
   };
   auto* verb = app.add_subcommand("status", "How a run is getting on: step, nodes, attempts, checkpoints");
-  auto words = std::make_shared<Words>();
-  verb->add_option("RUN", words->dir, "The run directory, or the job's id")->required();
-  verb->add_flag("--json", words->json, "For programs");
-  verb->callback([words, &exit_code] {
+  auto options = std::make_shared<StatusOptions>();
+  verb->add_option("RUN", options->dir, "The run directory, or the job's id")->required();
+  verb->add_flag("--json", options->json, "For programs");
+  verb->callback([options, &exit_code] {
     slurm::ClusterCli cluster;
-    const StatusFacts facts = gather(run_called(words->dir, cluster));
-    std::cout << (words->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
+    const StatusFacts facts = gather(run_called(options->dir, cluster));
+    std::cout << (options->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
     exit_code = 0;
   });
 }

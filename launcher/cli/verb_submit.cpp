@@ -1,5 +1,3 @@
-#include "launcher/cli/verb_submit.hpp"
-
 #include <fmt/format.h>
 
 #include <chrono>
@@ -7,6 +5,7 @@
 #include <memory>
 
 #include "launcher/cli/job_options.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "launcher/job/preparation.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "slurm/batch_script.hpp"

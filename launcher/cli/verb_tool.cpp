@@ -1,10 +1,9 @@
-#include "launcher/cli/verb_tool.hpp"
-
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "launcher/agent/programs.hpp"
+#include "launcher/cli/verbs.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {

@@ -4,17 +4,6 @@
 #include <cctype>
 #include <iostream>
 
-#include "launcher/cli/verb_config.hpp"
-#include "launcher/cli/verb_ctl.hpp"
-#include "launcher/cli/verb_data.hpp"
-#include "launcher/cli/verb_doctor.hpp"
-#include "launcher/cli/verb_drill.hpp"
-#include "launcher/cli/verb_init.hpp"
-#include "launcher/cli/verb_plan.hpp"
-#include "launcher/cli/verb_run.hpp"
-#include "launcher/cli/verb_status.hpp"
-#include "launcher/cli/verb_submit.hpp"
-#include "launcher/cli/verb_tool.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {

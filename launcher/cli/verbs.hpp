@@ -16,6 +16,44 @@ struct Verb {
 };
 const std::vector<Verb>& verbs();
 
+/// `holdfast plan JOB.toml [--json] [--ranks] [-w HOSTLIST]`
+void add_plan(CLI::App& app, int& exit_code);
+/// `holdfast submit JOB.toml [--dry-run] [--parsable] [-J NAME] [-- sbatch flags]`: plan, prepare the run
+/// directory, hand the job to SLURM.
+void add_submit(CLI::App& app, int& exit_code);
+/// `holdfast run RUN_DIR`: inside an allocation, keeps one agent on every node until the run is over.
+void add_run(CLI::App& app, int& exit_code);
+/// `holdfast agent RUN_DIR --node NAME`: the daemon of a node (started by `run`).
+void add_agent(CLI::App& app, int& exit_code);
+/// `holdfast spawn HOST COMMAND...` and `holdfast start-rank`: mpirun's ends; not in the help.
+void add_spawn(CLI::App& app, int& exit_code);
+void add_start_rank(CLI::App& app, int& exit_code);
+/// `holdfast status RUN_DIR [--json]`
+void add_status(CLI::App& app, int& exit_code);
+/// `holdfast ctl`: orders to a run that is under way.
+void add_ctl(CLI::App& app, int& exit_code);
+/// `holdfast doctor`: is this node fit to train, are all nodes of an allocation, and is the network between
+/// them?
+void add_doctor(CLI::App& app, int& exit_code);
+/// `holdfast init`: a cluster file from what SLURM and this node tell.
+void add_init(CLI::App& app, int& exit_code);
+/// `holdfast drill DRILL.toml [JOB.toml]`: inject faults, and compare the results with those of an
+/// undisturbed run.
+void add_drill(CLI::App& app, int& exit_code);
+/// `holdfast inject RUN_DIR NODE FAULT`: injects one fault through the agent of a node; prints the moment in
+/// Unix seconds.
+void add_inject(CLI::App& app, int& exit_code);
+/// `holdfast config show JOB.toml [--origin] [--json]`, `holdfast config keys`
+void add_config(CLI::App& app, int& exit_code);
+/// `holdfast data submit ...`: `data prepare` as jobs. `typed`: what stands behind "data submit". The exit
+/// code; throws Error.
+int submit_data(const std::vector<std::string>& typed);
+// Verbs that holdfast-tool does, because they need libraries that `holdfast` must not link.
+void add_ckpt(CLI::App& app, int& exit_code);
+void add_data(CLI::App& app, int& exit_code);
+void add_generate(CLI::App& app, int& exit_code);
+void add_eval(CLI::App& app, int& exit_code);
+
 /// Runs `holdfast VERB ...`; the exit code. Throws Error, unknown verbs included.
 int run_command_line(const std::vector<std::string>& arguments);
 

@@ -27,7 +27,7 @@ std::optional<Number> number_in(std::string_view text) {
   return value;
 }
 
-Range range_in(std::string_view text, const std::string& where) {
+NumberRange range_in(std::string_view text, const std::string& where) {
   const auto dash = text.find('-');
   const auto low = number_in<std::int64_t>(text.substr(0, dash));
   const auto high = dash == std::string_view::npos ? low : number_in<std::int64_t>(text.substr(dash + 1));

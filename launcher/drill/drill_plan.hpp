@@ -32,17 +32,17 @@
 
 namespace holdfast::launcher {
 
-struct Range {
+struct NumberRange {
   std::int64_t low = 0, high = 0;
-  bool operator==(const Range&) const = default;
+  bool operator==(const NumberRange&) const = default;
 };
 
 /// When a fault is injected.
 struct When {
   enum class Kind { step, after, phase } kind = Kind::step;
-  Range steps{20, 60};  ///< optimizer steps done; one of the range is drawn
-  double seconds = 0;   ///< after the fault before it; of the first one: after the run's first step
-  std::string phase;    ///< a row of `phases()`
+  NumberRange steps{20, 60};  ///< optimizer steps done; one of the range is drawn
+  double seconds = 0;         ///< after the fault before it; of the first one: after the run's first step
+  std::string phase;          ///< a row of `phases()`
 };
 
 /// A phase of a run that can be waited for, and the event that begins it.
@@ -67,7 +67,7 @@ struct DrillCase {
   int exit_code = 0;
   int max_lost = 1;
   int draw = 0;  ///< of a soak; 0: every fault once, in order
-  Range gap{5, 15};
+  NumberRange gap{5, 15};
   double limit_s = 0;
   int line = 0;
 };

@@ -45,7 +45,7 @@ std::set<std::string> named_devices(const Expected& expected) {
   return names;
 }
 
-struct Words {
+struct Listing {
   std::string text;
   void add(const std::string& more) { text += (text.empty() ? "" : "; ") + more; }
 };
@@ -60,7 +60,7 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
              "no RDMA device here and none named by a cluster file: not checked", ""}};
   const std::vector<std::string> devices =
       named.empty() ? present : std::vector<std::string>(named.begin(), named.end());
-  Words missing, down, slow, flapping;
+  Listing missing, down, slow, flapping;
   std::vector<Port> up;
   for (const auto& device : devices) {
     if (std::find(present.begin(), present.end(), device) == present.end()) {
@@ -82,7 +82,7 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
       slow.add(fmt::format("{} runs at {}, others at {:g} Gb/s", port.device, port.state, best));
 
   std::vector<Finding> out;
-  Words bad = missing;
+  Listing bad = missing;
   if (!down.text.empty()) bad.add(down.text);
   if (!bad.text.empty())
     out.push_back({"nic.state", named.empty() ? Fitness::warning : Fitness::critical, bad.text,
@@ -104,7 +104,7 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
 std::vector<Finding> check_interface(const Roots& roots, const Expected& expected) {
   const auto net = roots.sys / "class/net";
   const std::string wanted = expected.cluster ? expected.cluster->control_interface : "";
-  Words up;
+  Listing up;
   for (const auto& name : files::list(net)) {
     if (name == "lo" || (!wanted.empty() && name != wanted)) continue;
     const bool carrier = read_number(net / name / "carrier").value_or(0) == 1;
@@ -130,7 +130,7 @@ std::vector<Finding> check_pcie(const Roots& roots, const Expected& expected) {
     devices[name] = roots.sys / "class/infiniband" / name / "device";
   for (const auto& name : files::list(roots.sys / "class/nvme"))
     devices[name] = roots.sys / "class/nvme" / name / "device";
-  Words narrow;
+  Listing narrow;
   Fitness fitness = Fitness::warning;
   int seen = 0;
   for (const auto& [name, folder] : devices) {

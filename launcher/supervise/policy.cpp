@@ -20,41 +20,41 @@ constexpr int code(Exit exit) { return static_cast<int>(exit); }
 // The first row that holds gives the answer.
 constexpr std::array table = {
     PolicyRow{"the exit code says that every try fails", [](const Facts& f) { return f.final_code != 0; },
-              Answer::stop, 0},
+              PolicyAction::stop, 0},
     PolicyRow{"another try would fail the same way on any node", [](const Facts& f) { return f.same_again; },
-              Answer::stop, code(Exit::no_requeue)},
+              PolicyAction::stop, code(Exit::no_requeue)},
     PolicyRow{"the same step fails again and again on healthy nodes",
-              [](const Facts& f) { return f.same_step; }, Answer::stop, code(Exit::no_requeue)},
+              [](const Facts& f) { return f.same_step; }, PolicyAction::stop, code(Exit::no_requeue)},
     PolicyRow{"attempt after attempt brings neither a new step nor a checkpoint",
-              [](const Facts& f) { return f.no_progress; }, Answer::stop, code(Exit::no_requeue)},
-    PolicyRow{"a checkpoint still cannot be read", [](const Facts& f) { return f.later; }, Answer::requeue,
-              code(Exit::transient)},
-    PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, Answer::stop,
+              [](const Facts& f) { return f.no_progress; }, PolicyAction::stop, code(Exit::no_requeue)},
+    PolicyRow{"a checkpoint still cannot be read", [](const Facts& f) { return f.later; },
+              PolicyAction::requeue, code(Exit::transient)},
+    PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, PolicyAction::stop,
               code(Exit::runtime)},
     PolicyRow{"the infrastructure ends attempt after attempt before a new step",
-              [](const Facts& f) { return f.setbacks_used; }, Answer::stop, code(Exit::transient)},
+              [](const Facts& f) { return f.setbacks_used; }, PolicyAction::stop, code(Exit::transient)},
     PolicyRow{"a suspect node, and a better one is available",
               [](const Facts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
-              Answer::substitute, 0},
-    PolicyRow{"every slot has its node", [](const Facts& f) { return !f.short_of_nodes; }, Answer::restart,
-              0},
+              PolicyAction::substitute, 0},
+    PolicyRow{"every slot has its node", [](const Facts& f) { return !f.short_of_nodes; },
+              PolicyAction::restart, 0},
     PolicyRow{"a spare for every slot that lost its node", [](const Facts& f) { return f.spares_suffice; },
-              Answer::substitute, 0},
+              PolicyAction::substitute, 0},
     PolicyRow{"no spare node is left, and supervise.when_short is stop",
-              [](const Facts& f) { return f.when_short == WhenShort::stop; }, Answer::stop,
+              [](const Facts& f) { return f.when_short == WhenShort::stop; }, PolicyAction::stop,
               code(Exit::out_of_spares)},
     PolicyRow{"no spare node is left, and supervise.when_short is shrink",
               [](const Facts& f) { return f.can_shrink && f.when_short == WhenShort::shrink; },
-              Answer::shrink, 0},
+              PolicyAction::shrink, 0},
     PolicyRow{"no spare node is left, and a smaller world costs less than the queue",
               [](const Facts& f) {
                 return f.can_shrink && f.when_short == WhenShort::automatic && f.cheaper == Cheaper::shrink;
               },
-              Answer::shrink, 0},
+              PolicyAction::shrink, 0},
     PolicyRow{"no spare node is left, and the run cannot shrink further",
-              [](const Facts& f) { return f.when_short == WhenShort::shrink; }, Answer::stop,
+              [](const Facts& f) { return f.when_short == WhenShort::shrink; }, PolicyAction::stop,
               code(Exit::out_of_spares)},
-    PolicyRow{"no spare node is left", [](const Facts&) { return true; }, Answer::requeue,
+    PolicyRow{"no spare node is left", [](const Facts&) { return true; }, PolicyAction::requeue,
               code(Exit::transient)},
 };
 
@@ -89,9 +89,9 @@ RunOutcome outcome_of(const PolicyRow& row, const Facts& facts, const Situation&
   outcome.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
   outcome.status = "failed", outcome.why = failure.evidence;
   if (facts.final_code != 0) return outcome;
-  if (row.answer == Answer::requeue && facts.later) {
+  if (row.answer == PolicyAction::requeue && facts.later) {
     outcome.status = "requeued";
-  } else if (row.answer == Answer::requeue) {
+  } else if (row.answer == PolicyAction::requeue) {
     outcome.status = "requeued", outcome.exclude = to_exclude(s.state);
     outcome.why += "; no spare node is left";
     if (!outcome.exclude.empty())
@@ -146,17 +146,17 @@ const char* name_of(Kind kind) {
   return "";
 }
 
-const char* name_of(Answer answer) {
+const char* name_of(PolicyAction answer) {
   switch (answer) {
-    case Answer::restart:
+    case PolicyAction::restart:
       return "restart";
-    case Answer::substitute:
+    case PolicyAction::substitute:
       return "substitute";
-    case Answer::shrink:
+    case PolicyAction::shrink:
       return "shrink";
-    case Answer::requeue:
+    case PolicyAction::requeue:
       return "requeue";
-    case Answer::stop:
+    case PolicyAction::stop:
       return "stop";
   }
   return "";
@@ -268,24 +268,24 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   Decision d;
   d.answer = row.answer, d.because = row.when;
   switch (row.answer) {
-    case Answer::stop:
+    case PolicyAction::stop:
       d.stop = outcome_of(row, facts, s, failure);
       return d;
-    case Answer::requeue:
+    case PolicyAction::requeue:
       // Nodes that are left may hold all of the state, in memory that is lost with this job.
       if (worth_saving && smaller && !facts.later)
         d.placement = *smaller;
       else
         d.stop = outcome_of(row, facts, s, failure);
       return d;
-    case Answer::restart:
+    case PolicyAction::restart:
       d.placement = grown(s.roster, s.state, s.placement, s.views, s.shrinking);
       break;
-    case Answer::substitute:
+    case PolicyAction::substitute:
       d.placement =
           grown(s.roster, s.state, facts.short_of_nodes ? filled->placement : *better, s.views, s.shrinking);
       break;
-    case Answer::shrink:
+    case PolicyAction::shrink:
       d.placement = *smaller;
       break;
   }

@@ -58,14 +58,14 @@ const char* name_of(Blame blame);
 /// Does it count against the node?
 bool blames_node(const Failure& failure);
 
-enum class Answer {
+enum class PolicyAction {
   restart,     ///< the same nodes (a run that has shrunk grows again if it can)
   substitute,  ///< a spare for each slot without a node, or for the suspect
   shrink,      ///< fewer replicas
   requeue,     ///< save what can be saved, then the next job
   stop
 };
-const char* name_of(Answer answer);
+const char* name_of(PolicyAction answer);
 
 /// All facts that rows of the table ask for.
 struct Facts {
@@ -87,7 +87,7 @@ struct Facts {
 struct PolicyRow {
   const char* when;  ///< in words, for the event log
   bool (*holds)(const Facts&);
-  Answer answer;
+  PolicyAction answer;
   int exit_code;  ///< of stop and requeue; 0: Facts::final_code
 };
 std::span<const PolicyRow> policy_table();
@@ -112,7 +112,7 @@ struct Situation {
 };
 
 struct Decision {
-  Answer answer = Answer::restart;
+  PolicyAction answer = PolicyAction::restart;
   std::string because;  ///< the row, in words
   /// stop, and requeue where nothing can or need be saved first: the run outcome ...
   std::optional<RunOutcome> stop;

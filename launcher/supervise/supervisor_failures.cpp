@@ -175,7 +175,7 @@ void Supervisor::carry_out(Decision decision, const Failure& failure) {
        decision.stop->exit_code == static_cast<int>(Exit::transient)))
     decision.stop = drained();
   if (decision.stop) return finish(*decision.stop);
-  if (decision.answer == Answer::requeue && !stopping())
+  if (decision.answer == PolicyAction::requeue && !stopping())
     record({{"event", "drain"},
             {"attempt", attempt()},
             {"step", highest_step()},

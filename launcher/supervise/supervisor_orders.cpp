@@ -86,16 +86,16 @@ control::OrderTaken Supervisor::order_eviction(const control::Order& what, const
   leaves.kind = Failure::Kind::evicted, leaves.node = n;
   const Decision then = decide(
       {roster_, patient(), facts_.shrinking, without, placement_, views(), hours_left()}, leaves, false);
-  if (then.answer == Answer::stop)
+  if (then.answer == PolicyAction::stop)
     return {what.id, false,
             fmt::format("nothing could take the slot of {} ({}), and the run would end: use stop?", what.node,
                         then.because)};
   evict(n, by);
   switch (then.answer) {
-    case Answer::shrink:
+    case PolicyAction::shrink:
       return {what.id, true,
               fmt::format("{} leaves when the state is saved; the run goes on, smaller", what.node)};
-    case Answer::requeue:
+    case PolicyAction::requeue:
       return {
           what.id, true,
           fmt::format("{} leaves when the state is saved; there is no spare, so the run goes back into the "

@@ -18,14 +18,14 @@ enum class Kind : std::uint8_t {
   word,      ///< a word of its own
 };
 
-struct Range {
+struct KindRange {
   char32_t first, last;
   Kind kind;
   int step = 1;  ///< 2: every other character
 };
 
 // A later row wins.
-constexpr Range ranges[] = {
+constexpr KindRange ranges[] = {
     {0x00, 0x7f, Kind::left_out},      // ASCII
     {0x09, 0x0d, Kind::space},         // tab to carriage return
     {' ', ' ', Kind::space},           // blank
@@ -81,7 +81,7 @@ constexpr char32_t plane = 0x10000;
 
 constexpr std::array<Kind, plane> table_of_kinds() {
   std::array<Kind, plane> kinds{};
-  for (const Range& range : ranges)
+  for (const KindRange& range : ranges)
     for (char32_t c = range.first; c <= range.last; c += static_cast<char32_t>(range.step))
       kinds[c] = range.kind;
   return kinds;

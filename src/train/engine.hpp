@@ -14,6 +14,7 @@
 #include "src/kernels/timed_kernels.hpp"
 #include "src/model/fp8_scaling.hpp"
 #include "src/model/transformer.hpp"
+#include "src/model/weights.hpp"
 #include "src/optim/sharded_adamw.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
@@ -22,7 +23,6 @@
 #include "src/train/lazy_memory.hpp"
 #include "src/train/local_level.hpp"
 #include "src/train/micro_batch.hpp"
-#include "src/train/model_weights.hpp"
 #include "src/train/setup.hpp"
 #include "src/train/state_views.hpp"
 #include "src/train/state_window.hpp"
@@ -35,6 +35,21 @@ struct MicroBatchSums {
   tensor::ExactSum loss, squares;
   std::int64_t valid = 0;  ///< labels that are not masked
   double mean_loss() const { return valid == 0 ? 0.0 : loss.value() / static_cast<double>(valid); }
+};
+
+/// Joins the model, which asks for weights unit by unit, to the shards, which have them. Neither knows the
+/// other.
+class ModelWeights final : public model::Weights {
+ public:
+  explicit ModelWeights(shard::ShardedWeights& shards) : shards_(shards) {}
+  void acquire(int unit) override { shards_.acquire(unit); }
+  const void* weight(int stored) override { return shards_.weight(stored); }
+  void release(int unit) override { shards_.release(unit); }
+  float* gradient(int stored) override { return shards_.gradient(stored); }
+  void reduce(int unit) override { shards_.reduce(unit); }
+
+ private:
+  shard::ShardedWeights& shards_;
 };
 
 class Engine {

@@ -85,14 +85,14 @@ limit_s = 900
   EXPECT_EQ(pair.max_lost, 9);
   EXPECT_EQ(pair.faults[0].target, Target::leader);
   EXPECT_EQ(pair.faults[0].seconds, 2.5);
-  EXPECT_EQ(pair.faults[0].when.steps, (Range{30, 30}));
+  EXPECT_EQ(pair.faults[0].when.steps, (NumberRange{30, 30}));
   EXPECT_EQ(pair.faults[1].when.kind, When::Kind::phase);
   EXPECT_EQ(pair.faults[1].when.phase, "starting");
   EXPECT_EQ(pair.faults[2].when.kind, When::Kind::after);
   EXPECT_EQ(pair.faults[2].when.seconds, 3);
 
   EXPECT_EQ(plan.cases[2].draw, 100);
-  EXPECT_EQ(plan.cases[2].gap, (Range{3, 9}));
+  EXPECT_EQ(plan.cases[2].gap, (NumberRange{3, 9}));
   EXPECT_EQ(plan.cases[2].limit_s, 900);
 }
 

@@ -27,7 +27,7 @@ Roster two_units() {
 struct TableCase {
   const char* because;
   Facts facts;
-  Answer answer;
+  PolicyAction answer;
   int exit_code;
 };
 Facts facts(const std::function<void(Facts&)>& change) {
@@ -38,48 +38,50 @@ Facts facts(const std::function<void(Facts&)>& change) {
 const std::vector<TableCase>& cases() {
   using enum config::WhenShort;
   static const std::vector<TableCase> all = {
-      {"exit code", facts([](Facts& f) { f.final_code = 3, f.short_of_nodes = true; }), Answer::stop, 0},
-      {"same way on any node", facts([](Facts& f) { f.same_again = f.spares_suffice = true; }), Answer::stop,
-       93},
-      {"same step", facts([](Facts& f) { f.same_step = f.no_progress = true; }), Answer::stop, 93},
+      {"exit code", facts([](Facts& f) { f.final_code = 3, f.short_of_nodes = true; }), PolicyAction::stop,
+       0},
+      {"same way on any node", facts([](Facts& f) { f.same_again = f.spares_suffice = true; }),
+       PolicyAction::stop, 93},
+      {"same step", facts([](Facts& f) { f.same_step = f.no_progress = true; }), PolicyAction::stop, 93},
       {"neither a new step nor a checkpoint", facts([](Facts& f) { f.no_progress = f.restarts_used = true; }),
-       Answer::stop, 93},
+       PolicyAction::stop, 93},
       {"still cannot be read",
        facts([](Facts& f) { f.later = f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
-       Answer::requeue, 75},
+       PolicyAction::requeue, 75},
       {"restarts are used up",
-       facts([](Facts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }), Answer::stop,
-       1},
+       facts([](Facts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
+       PolicyAction::stop, 1},
       {"infrastructure ends attempt after attempt",
-       facts([](Facts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }), Answer::stop,
-       75},
+       facts([](Facts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }),
+       PolicyAction::stop, 75},
       {"a better one is available",
-       facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }), Answer::substitute, 0},
+       facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }), PolicyAction::substitute,
+       0},
       {"every slot has its node", facts([](Facts& f) { f.suspect = f.spares_suffice = true; }),
-       Answer::restart, 0},
-      {"every slot has its node", Facts{}, Answer::restart, 0},
+       PolicyAction::restart, 0},
+      {"every slot has its node", Facts{}, PolicyAction::restart, 0},
       {"a spare for every slot", facts([](Facts& f) {
          f.short_of_nodes = f.spares_suffice = f.suspect = f.better_node = f.can_shrink = true;
        }),
-       Answer::substitute, 0},
+       PolicyAction::substitute, 0},
       {"when_short is stop", facts([](Facts& f) {
          f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink, f.when_short = stop;
        }),
-       Answer::stop, 5},
+       PolicyAction::stop, 5},
       {"when_short is shrink",
-       facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.when_short = shrink; }), Answer::shrink,
-       0},
+       facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.when_short = shrink; }),
+       PolicyAction::shrink, 0},
       {"costs less than the queue",
        facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink; }),
-       Answer::shrink, 0},
+       PolicyAction::shrink, 0},
       {"cannot shrink further", facts([](Facts& f) { f.short_of_nodes = true, f.when_short = shrink; }),
-       Answer::stop, 5},
+       PolicyAction::stop, 5},
       {"no spare node is left", facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true; }),
-       Answer::requeue, 75},
+       PolicyAction::requeue, 75},
       {"no spare node is left", facts([](Facts& f) {
          f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink, f.when_short = requeue;
        }),
-       Answer::requeue, 75},
+       PolicyAction::requeue, 75},
   };
   return all;
 }
@@ -113,7 +115,7 @@ TEST(Policy, ASpareForEverySlot) {
   RunState state;
   state.lost = {"n0", "n2"};
   const Decision d = decided(two_units(), state, failure_of(Failure::Kind::node_lost, 0));
-  EXPECT_EQ(d.answer, Answer::substitute);
+  EXPECT_EQ(d.answer, PolicyAction::substitute);
   EXPECT_THAT(d.placement, ElementsAre(4, 1, 5));
   ASSERT_EQ(d.promotions.size(), 2u);
   EXPECT_EQ(d.promotions[1].from, 2);
@@ -124,17 +126,18 @@ TEST(Policy, ANodeThatFailsAgainIsExchangedForOneThatDidNot) {
   RunState state;
   const Failure again = failure_of(Failure::Kind::rank_exited, 1, 1);
   state.failures["n1"] = 1;
-  EXPECT_EQ(decided(two_units(), state, again).answer, Answer::restart);
+  EXPECT_EQ(decided(two_units(), state, again).answer, PolicyAction::restart);
   state.failures["n1"] = 2;
   const Decision d = decided(two_units(), state, again);
-  EXPECT_EQ(d.answer, Answer::substitute);
+  EXPECT_EQ(d.answer, PolicyAction::substitute);
   EXPECT_THAT(d.placement, ElementsAre(0, 5, 2));
   for (int n = 3; n < 8; ++n) state.suspects.insert("n" + std::to_string(n));
-  EXPECT_EQ(decided(two_units(), state, again).answer, Answer::restart)
+  EXPECT_EQ(decided(two_units(), state, again).answer, PolicyAction::restart)
       << "one suspect is as good as another";
   Failure gpu = again;
   gpu.blame = Blame::node, state.failures.clear(), state.suspects.clear();
-  EXPECT_EQ(decided(two_units(), state, gpu).answer, Answer::substitute) << "its hardware: once is enough";
+  EXPECT_EQ(decided(two_units(), state, gpu).answer, PolicyAction::substitute)
+      << "its hardware: once is enough";
   gpu.ends_node = true, state.lost = {"n1"};
   EXPECT_THAT(decided(two_units(), state, gpu).placement, ElementsAre(0, 5, 2));
 }
@@ -196,7 +199,7 @@ TEST(Policy, ShrinksByWholeReplicas) {
   const Failure lost = failure_of(Failure::Kind::node_lost, 1);
   limits.min_nodes = 2, limits.when_short = config::WhenShort::shrink;
   Decision d = decided(six(), state, lost, limits, pairs());
-  EXPECT_EQ(d.answer, Answer::shrink);
+  EXPECT_EQ(d.answer, PolicyAction::shrink);
   EXPECT_THAT(d.placement, ElementsAre(4, 5, 2, 3)) << "the last replica moves into the gap";
   state.lost = {"n1", "n3"};
   d = decided(six(), state, lost, limits, pairs());
@@ -209,7 +212,7 @@ TEST(Policy, ShrinksByWholeReplicas) {
   EXPECT_EQ(decided(six(), state, lost, limits, pairs()).stop->exit_code, 75);
   limits.min_nodes = 0;
   d = decided(six(), state, lost, limits, pairs(), -1, true);
-  EXPECT_EQ(d.answer, Answer::requeue);
+  EXPECT_EQ(d.answer, PolicyAction::requeue);
   EXPECT_FALSE(d.stop) << "the nodes that are left hold all of the state: they save it first";
   EXPECT_THAT(d.placement, ElementsAre(4, 5));
   state.lost.insert("n4");
@@ -222,16 +225,16 @@ TEST(Policy, TheCheaperOfTheTwo) {
   config::Supervise limits;
   limits.min_nodes = 2;
   const Failure lost = failure_of(Failure::Kind::node_lost, 1);
-  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), 0.05).answer, Answer::shrink);
-  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), 50).answer, Answer::requeue);
-  EXPECT_EQ(decided(six(), state, lost, limits, pairs()).answer, Answer::requeue) << "nothing is known";
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), 0.05).answer, PolicyAction::shrink);
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs(), 50).answer, PolicyAction::requeue);
+  EXPECT_EQ(decided(six(), state, lost, limits, pairs()).answer, PolicyAction::requeue) << "nothing is known";
 }
 
 TEST(Policy, GrowsBackByWholeReplicas) {
   RunState state;
   const Failure failed = failure_of(Failure::Kind::rank_exited, 4, 1);
   Decision d = decided(six(), state, failed, {}, pairs(), -1, false, {4, 5, 2, 3});
-  EXPECT_EQ(d.answer, Answer::restart);
+  EXPECT_EQ(d.answer, PolicyAction::restart);
   EXPECT_THAT(d.placement, ElementsAre(4, 5, 2, 3, 1, 0)) << "the batch host last";
   state.lost = {"n1"};
   EXPECT_THAT(decided(six(), state, failed, {}, pairs(), -1, false, {4, 5, 2, 3}).placement,
