@@ -28,7 +28,7 @@ Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self
          },
          [this, n](std::string_view line) {
            std::string why;
-           const auto answer = decode<control::Answer>(line, why);
+           const auto answer = decode<Answer>(line, why);
            if (!answer) return;
            answers_.answered(n, *answer);
            count(false);

@@ -48,7 +48,7 @@ bool says_nothing(const Json& value) {
          ((value.is_object() || value.is_array()) && value.empty());
 }
 
-void refuse_what_we_lack(const ForeignJson& in) {
+void refuse_other_adapters(const ForeignJson& in) {
   if (in.get("peft_type") != "LORA")
     in.refuse(fmt::format("peft_type is {}; Holdfast has LORA", ForeignJson::shown(in.get("peft_type"))));
   for (const char* key : {"bias", "rank_pattern", "alpha_pattern"})
@@ -86,7 +86,7 @@ std::vector<std::string> targets_of(const ForeignJson& in) {
 
 AdapterFacts parse_peft_config(std::string_view text, const std::string& path) {
   const ForeignJson in(text, "the adapters of " + path);
-  refuse_what_we_lack(in);
+  refuse_other_adapters(in);
   AdapterFacts out;
   const Json& rank = in.get("r");
   if (!rank.is_number_integer() || rank < 1 || rank > max_rank)

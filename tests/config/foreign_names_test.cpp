@@ -46,8 +46,9 @@ TEST(ForeignNames, AreAnsweredWithSettingsThatExist) {
     const std::string answer = known.answer;
     for (auto at = std::sregex_iterator(answer.begin(), answer.end(), dotted); at != std::sregex_iterator();
          ++at)
-      if (tables.contains((*at)[1]))
+      if (tables.contains((*at)[1])) {
         EXPECT_TRUE(settings.contains(at->str())) << known.name << ": " << at->str();
+      }
   }
 }
 
