@@ -65,7 +65,8 @@ TEST(CudaDevice, MemoryIsZeroedAlignedAndStays) {
     }
   }
   EXPECT_FALSE(s.device->is_host());
-  EXPECT_THAT(s.device->describe(), AllOf(HasSubstr(s.runtime->facts().name), HasSubstr("GiB), driver ")));
+  EXPECT_THAT(s.device->describe(),
+              AllOf(HasSubstr(s.runtime->facts().name), HasSubstr("(256.0 MiB), driver ")));
 }
 
 TEST(CudaDevice, WhatDoesNotFitIsSaidWithSizesAndPurpose) {
@@ -73,7 +74,7 @@ TEST(CudaDevice, WhatDoesNotFitIsSaidWithSizesAndPurpose) {
   const std::string error = what([&] { s.device->allocate(std::int64_t{3} << 30, "the moments"); });
   EXPECT_THAT(error,
               AllOf(HasSubstr("no room on the GPU for the moments"), HasSubstr("3.00 GiB are needed, "),
-                    HasSubstr("GiB are free"), HasSubstr("smaller micro-batch")));
+                    HasSubstr(" of 256.0 MiB are free"), HasSubstr("smaller micro-batch")));
   // And the device goes on.
   EXPECT_EQ(s.device->allocate(mib, "less").size(), static_cast<std::size_t>(mib));
 }
