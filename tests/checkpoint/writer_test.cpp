@@ -163,7 +163,7 @@ TEST(Room, isAskedForBeforeAnyFolderIsMade) {
   EXPECT_EQ(problem_of([&] { check_room(folder.path(), 1); }), "");
   EXPECT_THAT(problem_of([&] { check_room(folder.path(), std::int64_t{1} << 55); }),
               ::testing::AllOf(HasSubstr("there is no room for a checkpoint in " + folder.path().string()),
-                               HasSubstr("are free, it takes 35.20 EiB to be safe")));
+                               HasSubstr("are free, it takes 35.20 PiB to be safe")));
   EXPECT_THAT(problem_of([&] { check_room(folder.path() / "nowhere", 1); }), HasSubstr("cannot look at"));
 }
 
