@@ -182,7 +182,9 @@ Finding count_finding(const NvmlFacts& facts, int on_bus, const Expected& expect
       std::count_if(facts.gpus.begin(), facts.gpus.end(), [](const auto& gpu) { return gpu.lost.empty(); }));
   const int wanted = expected.gpus() ? expected.cluster->gpus_per_node : on_bus;
   std::string says = fmt::format("{} of {} GPUs", there, wanted);
-  if (!facts.gpus.empty()) says += ", " + facts.gpus.front().name;
+  const auto named =
+      std::find_if(facts.gpus.begin(), facts.gpus.end(), [](const auto& gpu) { return !gpu.name.empty(); });
+  if (named != facts.gpus.end()) says += ", " + named->name;
   for (const auto& gpu : facts.gpus)
     if (!gpu.lost.empty()) says += fmt::format("; GPU {}: {}", gpu.index, gpu.lost);
   if (there < wanted)
