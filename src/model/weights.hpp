@@ -3,7 +3,7 @@
 // may be gathered just before it is needed and its gradient reduced while the backward pass goes on.
 //
 // Units and stored tensors are those of config::stored_tensors_of(): unit 0 the embedding, 1..L the blocks,
-// L+1 the final norm and the head. One micro-batch calls, in this order:
+// L+1 the final norm and the head. For one micro-batch the model calls, in this order:
 //   forward    acquire(u), weight()..., release(u)                                       for u = 0..L
 //   head       acquire(L+1), weight()..., gradient()..., reduce(L+1), release(L+1)
 //   backward   acquire(u), weight()..., gradient()..., reduce(u), release(u)              for u = L..1
