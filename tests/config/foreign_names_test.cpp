@@ -96,6 +96,8 @@ TEST(ForeignNames, AreKnownInEveryTableAndSpelling) {
         {"resume_from_checkpoint", "run.resume"}})
     for (const std::string table : {"", "run", "train", "checkpoint", "trainer"}) {
       SCOPED_TRACE(table + "." + key);
+      // Keys that are ours, too: there the table is what is wrong.
+      if (table == "trainer" && (std::string(key) == "lr" || std::string(key) == "warmup_steps")) continue;
       const std::string header = table.empty() ? "" : "[" + table + "]\n";
       const auto file = dir.write("job.toml", header + key + " = 1\n");
       EXPECT_THAT(test::refusal_of([&] { load(file); }).text,

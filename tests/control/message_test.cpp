@@ -313,7 +313,7 @@ TEST(Message, MalformedLines) {
     EXPECT_EQ(refusal(line), "it is not a JSON object") << line;
   EXPECT_EQ(refusal("{}"), "m is missing");
   EXPECT_THAT(refusal(R"({"m":7})"), HasSubstr("m is not a text"));
-  EXPECT_EQ(refusal(R"({"m":"sudo"})"), "no message is called 'sudo'");
+  EXPECT_EQ(refusal(R"({"m":"sudo"})"), "no message here is called 'sudo'");
   EXPECT_THAT(refusal(R"({"m":"failed","rank":1,"attempt":1,"exit_code":1,"why":")"
                       "\xc3\x28"
                       R"("})"),
