@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/caller.hpp"
-#include "launcher/cli/run_called.hpp"
+#include "launcher/cli/find_run.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/env.hpp"
@@ -27,16 +27,16 @@ struct Verb {
   const char* help;
 };
 constexpr std::array verb_table = {
-    Verb{"save", Order::Verb::save, "Bring the state to the shared level after the current step"},
+    Verb{"save", Order::Verb::save, "Save a checkpoint after the current step"},
     Verb{"stop", Order::Verb::stop, "Save after the current step, then end the run and its job"},
-    Verb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory stay"},
-    Verb{"resume", Order::Verb::resume, "Go on after a pause"},
+    Verb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory are kept"},
+    Verb{"resume", Order::Verb::resume, "Continue after a pause"},
     Verb{"evict", Order::Verb::evict,
          "Take a node out after the current step; a spare takes its slot, no step is lost"},
     Verb{"spares", Order::Verb::spares, "List all nodes: slot or spare, fitness, past failures"},
 };
 
-struct Words {
+struct Options {
   std::string run, node;
   bool json = false;
 };
@@ -64,15 +64,15 @@ std::string text_of_spares(const json& nodes) {
   return text;
 }
 
-int give(const Verb& verb, const Words& words) {
+int give(const Verb& verb, const Options& options) {
   slurm::ClusterCli cluster;
-  const RunDir run = run_called(words.run, cluster);
-  // The same order twice is one order: whoever asks a second agent must not be obeyed twice.
-  const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, words.node,
+  const RunDir run = find_run(options.run, cluster);
+  // The same order given twice is one order: it may be sent to a second agent, and must be carried out once.
+  const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, options.node,
                     caller_name()};
   const control::OrderTaken answer = give_order(run, order, answer_limit);
   const json nodes = verb.verb == Order::Verb::spares ? json::parse(answer.says, nullptr, false) : json();
-  if (words.json) {
+  if (options.json) {
     json out = {{"schema_version", 1}, {"order", verb.name}, {"taken", answer.taken}};
     if (nodes.is_array())
       out["nodes"] = nodes;
@@ -83,8 +83,8 @@ int give(const Verb& verb, const Words& words) {
     std::cout << (nodes.is_array() ? text_of_spares(nodes) : answer.says + "\n");
   }
   if (answer.taken) return 0;
-  if (!words.json)
-    throw Error(Exit::usage, fmt::format("the run does not take the order '{}'", verb.name), answer.says);
+  if (!options.json)
+    throw Error(Exit::usage, fmt::format("the run has refused the order '{}'", verb.name), answer.says);
   return static_cast<int>(Exit::usage);
 }
 
@@ -92,17 +92,17 @@ int give(const Verb& verb, const Words& words) {
 
 void add_ctl(CLI::App& app, int& exit_code) {
   auto* ctl =
-      app.add_subcommand("ctl", "Orders to a run: save, stop, pause, resume, evict a node, list spares");
-  auto words = std::make_shared<Words>();
-  ctl->add_option("RUN", words->run, "The run directory, or the job's id")->required();
+      app.add_subcommand("ctl", "Give orders to a run: save, stop, pause, resume, evict a node, list spares");
+  auto options = std::make_shared<Options>();
+  ctl->add_option("RUN", options->run, "The run directory, or the job's id")->required();
   ctl->require_subcommand(1);
   ctl->get_formatter()->label("SUBCOMMAND", "ORDER");
   for (const auto& verb : verb_table) {
     auto* one = ctl->add_subcommand(verb.name, verb.help);
     if (verb.verb == Order::Verb::evict)
-      one->add_option("NODE", words->node, "SLURM's name of the node")->required();
-    one->add_flag("--json", words->json, "For programs");
-    one->callback([words, &verb, &exit_code] { exit_code = give(verb, *words); });
+      one->add_option("NODE", options->node, "SLURM's name of the node")->required();
+    one->add_flag("--json", options->json, "Print JSON");
+    one->callback([options, &verb, &exit_code] { exit_code = give(verb, *options); });
   }
 }
 

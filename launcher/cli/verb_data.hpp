@@ -1,11 +1,11 @@
 #pragma once
-// `holdfast data submit ...`: `data prepare` as jobs. Every other `holdfast data ...` is holdfast-tool's.
+// `holdfast data submit ...`: `data prepare` as jobs. holdfast-tool does every other `holdfast data ...`.
 #include <string>
 #include <vector>
 
 namespace holdfast::launcher {
 
-/// `typed`: what stands behind "data submit". The exit code; throws Error.
+/// `typed`: the arguments after "data submit". Returns the exit code; throws Error.
 int submit_data(const std::vector<std::string>& typed);
 
 }  // namespace holdfast::launcher

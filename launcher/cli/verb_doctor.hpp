@@ -1,6 +1,6 @@
 #pragma once
-// `holdfast doctor`: is this node fit to train, are all nodes of an allocation, and is the network between
-// them?
+// `holdfast doctor`: checks whether this node, all nodes of an allocation or the network between them are fit
+// to train.
 #include <CLI/CLI.hpp>
 
 namespace holdfast::launcher {

@@ -1,5 +1,5 @@
 #pragma once
-// `holdfast init`: a cluster file from what SLURM and this node tell.
+// `holdfast init`: writes a cluster file from what SLURM and this node report.
 #include <CLI/CLI.hpp>
 
 namespace holdfast::launcher {

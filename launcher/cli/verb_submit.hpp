@@ -4,7 +4,7 @@
 namespace holdfast::launcher {
 
 /// `holdfast submit JOB.toml [--dry-run] [--parsable] [-J NAME] [-- sbatch flags]`: plan, prepare the run
-/// directory, hand the job to SLURM.
+/// directory, submit the job to SLURM.
 void add_submit(CLI::App& app, int& exit_code);
 
 }  // namespace holdfast::launcher

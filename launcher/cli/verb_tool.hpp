@@ -1,5 +1,5 @@
 #pragma once
-// Verbs that holdfast-tool does, because they need libraries that `holdfast` must not link.
+// Verbs that run holdfast-tool, because they need libraries that `holdfast` must not link.
 #include <CLI/CLI.hpp>
 
 namespace holdfast::launcher {
