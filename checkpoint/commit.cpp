@@ -28,7 +28,7 @@ void check_size(const fs::path& path, std::int64_t bytes) {
                 std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes));
 }
 
-/// What cannot be looked at may be there.
+/// What cannot be looked at may be there: Error.
 bool is_there(const fs::path& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) return true;

@@ -11,7 +11,7 @@
 namespace holdfast::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 4> names = {"F32", "BF16", "F16", "F64"};
+constexpr std::array<std::string_view, 4> dtype_names = {"F32", "BF16", "F16", "F64"};
 
 /// IEEE half precision: 5 bits of exponent with bias 15, 10 of mantissa. Every value is an fp32 too.
 float half_to_float(std::uint16_t bits) {
@@ -59,11 +59,11 @@ void narrow(std::span<const float> from, std::byte* to, Convert one) {
 
 }  // namespace
 
-std::string_view name_of(Element element) { return names[static_cast<std::size_t>(element)]; }
+std::string_view name_of(Element element) { return dtype_names[static_cast<std::size_t>(element)]; }
 
 std::optional<Element> element_called(std::string_view dtype) {
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == dtype) return static_cast<Element>(i);
+  for (std::size_t i = 0; i < dtype_names.size(); ++i)
+    if (dtype_names[i] == dtype) return static_cast<Element>(i);
   return {};
 }
 

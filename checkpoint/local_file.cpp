@@ -30,7 +30,7 @@ constexpr std::int64_t page = 4096;
 constexpr int most_slots = 16;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;  // beyond it a head is nonsense
 constexpr std::uint64_t magic = 0x004c41434f4c4648;         // "HFLOCAL"
-constexpr std::uint64_t format_version = 1;
+constexpr std::uint64_t file_version = 1;
 
 static_assert(std::endian::native == std::endian::little, "the file has the machine's own integers");
 
@@ -52,7 +52,7 @@ struct Head {
   }
   std::int64_t file_bytes() const { return slot_at(static_cast<int>(slots)); }
   bool whole() const {
-    return magic == checkpoint::magic && version == format_version && xxh3 == hash() && slots >= 1 &&
+    return magic == checkpoint::magic && version == file_version && xxh3 == hash() && slots >= 1 &&
            slots <= most_slots && slot_bytes >= 0 && slot_bytes <= most_bytes && record_bytes >= 0 &&
            record_bytes <= most_bytes;
   }
@@ -66,9 +66,9 @@ struct Head {
 };
 static_assert(sizeof(Head) == 80, "without gaps");
 
-Head head_for(const LocalIdentity& identity, std::int64_t slot_bytes, int slots, std::int64_t record_bytes) {
-  Head head{magic,          format_version, identity.run, identity.layout, identity.rank,
-            identity.world, slots,          slot_bytes,   record_bytes,    0};
+Head head_for(const LocalIdentity& identity, std::int64_t slot_bytes, int slots, std::int64_t most_record) {
+  Head head{magic,          file_version, identity.run, identity.layout, identity.rank,
+            identity.world, slots,        slot_bytes,   most_record,     0};
   head.xxh3 = head.hash();
   return head;
 }
@@ -157,9 +157,9 @@ struct LocalFile::Map {
 };
 
 LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t slot_bytes, int slots,
-                     bool reset, std::int64_t record_bytes) {
-  expects(slots >= 1 && slots <= most_slots && slot_bytes >= 0 && record_bytes >= 0, "sizes of a local file");
-  const Head head = head_for(identity, slot_bytes, slots, record_bytes);
+                     bool reset, std::int64_t most_record) {
+  expects(slots >= 1 && slots <= most_slots && slot_bytes >= 0 && most_record >= 0, "sizes of a local file");
+  const Head head = head_for(identity, slot_bytes, slots, most_record);
   make_private(path.parent_path());
   files::Fd existing = open_existing(path, O_RDWR);
   if (const auto found = existing ? read_head(existing.get()) : std::nullopt;

@@ -30,8 +30,6 @@ std::string lines(const Range& range, Print print) {
   return text + "]";
 }
 
-[[noreturn]] void refuse(const std::string& why) { throw Damaged("the manifest is not usable", why); }
-
 /// The first line and the digest, which covers every byte but its own digits. The same in all versions, so
 /// that a manifest of a newer one is told from a damaged one.
 int check_first_line(std::string_view text) {
@@ -44,16 +42,16 @@ int check_first_line(std::string_view text) {
   if (!text.starts_with(version_key) || at == version_at || text.size() < body_at ||
       text.substr(at, digest_key.size()) != digest_key ||
       text.substr(body_at - line_end.size(), line_end.size()) != line_end)
-    refuse("its first line is not that of a manifest");
+    refuse_manifest("its first line is not that of a manifest");
   if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) !=
       text.substr(digest_at, digest_digits))
-    refuse("it was altered or cut: its digest does not match");
+    refuse_manifest("it was altered or cut: its digest does not match");
   if (version > format_version)
     throw NewerFormat("the checkpoint has a newer format",
                       "version " + std::to_string(version) + ", this Holdfast reads up to " +
                           std::to_string(format_version),
                       "Use the Holdfast that wrote it?");
-  if (version < 1) refuse("schema_version " + std::to_string(version) + " never existed");
+  if (version < 1) refuse_manifest("schema_version " + std::to_string(version) + " never existed");
   return version;
 }
 

@@ -41,6 +41,10 @@ class NewerFormat : public Error {
       : Error(Exit::no_requeue, std::move(problem), std::move(why), std::move(hint)) {}
 };
 
+[[noreturn]] inline void refuse_manifest(const std::string& why) {
+  throw Damaged("the manifest is not usable", why);
+}
+
 inline constexpr int format_version = 4;                   ///< written; 1 to 3 are read too
 inline constexpr std::int64_t block_bytes = 64 << 10;      ///< of the payload, under one CRC32C
 inline constexpr std::int64_t block_bytes_to_3 = 4 << 20;  ///< of the data span, up to version 3

@@ -15,7 +15,7 @@ namespace holdfast::checkpoint {
 namespace {
 
 /// What cannot be looked at may be there.
-bool is_there(const fs::path& path) {
+bool may_be_there(const fs::path& path) {
   struct stat info {};
   return ::lstat(path.c_str(), &info) == 0 || errno != ENOENT;
 }
@@ -56,7 +56,7 @@ std::vector<Candidate> candidates(const fs::path& checkpoints) {
   std::vector<Candidate> found;
   for (const std::int64_t step : committed_steps(checkpoints)) {
     const fs::path path = committed_path(checkpoints, step);
-    Candidate candidate{step, condition_of(path, step).kind, is_there(pin_path(checkpoints, step)), 0};
+    Candidate candidate{step, condition_of(path, step).kind, may_be_there(pin_path(checkpoints, step)), 0};
     if (candidate.sound()) candidate.written = written_at(path);
     found.push_back(candidate);
   }
@@ -80,7 +80,7 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
   std::vector<std::int64_t> removed;
   std::vector<fs::path> trash;
   for (const std::int64_t step : superfluous(there, retention)) {
-    if (is_there(pin_path(checkpoints, step))) continue;  // pinned in the meantime
+    if (may_be_there(pin_path(checkpoints, step))) continue;  // pinned in the meantime
     trash.push_back(move_to_trash(checkpoints, committed_path(checkpoints, step), step));
     removed.push_back(step);
   }
@@ -102,7 +102,7 @@ std::vector<std::int64_t> tidy(const fs::path& checkpoints, const Retention& ret
 
 bool pin(const fs::path& checkpoints, std::int64_t step) {
   const auto refuse_missing = [&] {
-    if (!is_there(committed_path(checkpoints, step)))
+    if (!may_be_there(committed_path(checkpoints, step)))
       throw Error(Exit::usage, "there is no checkpoint of step " + std::to_string(step),
                   committed_path(checkpoints, step).string() + " does not exist",
                   "See holdfast ckpt ls " + checkpoints.string() + "?");

@@ -27,11 +27,11 @@ constexpr const char* metadata_key = "__metadata__";
 }
 
 /// The header's own nesting is 3.
-constexpr int deepest = 4;
+constexpr int deepest_header = 4;
 
 Json parse_json(std::string_view text) {
   try {
-    return parse_strict_json(text, deepest);
+    return parse_strict_json(text, deepest_header);
   } catch (const NotStrictJson& wrong) {
     refuse(std::string("its header ") + wrong.what());
   }

@@ -11,7 +11,7 @@
 namespace holdfast::checkpoint::safetensors {
 namespace {
 
-constexpr int deepest = 4;
+constexpr int deepest_index = 4;
 
 bool lies_beside(const std::string& file) {
   return !file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
@@ -27,7 +27,7 @@ WeightMap parse_index(std::string_view text, const std::string& path) {
   nlohmann::json json;
   try {
     const auto first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    json = parse_strict_json(text.substr(first), deepest);
+    json = parse_strict_json(text.substr(first), deepest_index);
   } catch (const NotStrictJson& wrong) {
     refuse(std::string("it ") + wrong.what());
   }

@@ -44,10 +44,6 @@ void make_folder(const fs::path& path) {
     throw system_error("cannot create " + path.string(), errno);
 }
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 }  // namespace
 
 struct ShardWriter::Plan {

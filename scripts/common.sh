@@ -26,23 +26,33 @@ as_root() {
   fi
 }
 
-# quietly LOG COMMAND...: its output goes to LOG, a person sees the seconds pass; when it fails, the end of LOG is shown.
+# How far the command that writes LOG has come, until this is ended: the seconds, and in percent where LOG is ninja's. A
+# person sees both move; elsewhere there is a line for every 10 %.
+watch_log() {
+  local begin=$SECONDS count='' percent='' shown=0
+  while sleep 1 && kill -0 $$ 2>/dev/null; do
+    count=$(tail -c 2000 "$1" | { grep -oE '^\[[0-9]+/[0-9]+\]' || true; } | tail -n 1 | tr -d '[]')
+    [[ -z $count ]] || percent=$((100 * ${count%/*} / ${count#*/}))
+    if [[ -t 1 ]]; then
+      printf '\r         %d s%s ' $((SECONDS - begin)) "${percent:+, $percent %}"
+    elif ((${percent:-0} / 10 > shown)); then
+      shown=$((percent / 10))
+      say "$((10 * shown)) % after $((SECONDS - begin)) s"
+    fi
+  done
+}
+
+# quietly LOG COMMAND...: its output goes to LOG, which is watched; when it fails, the end of LOG is shown.
 quietly() {
-  local log=$1 status=0 ticker=''
+  local log=$1 status=0 watcher
   shift
-  if [[ -t 1 ]]; then
-    (
-      begin=$SECONDS
-      while sleep 1 && kill -0 $$ 2>/dev/null; do printf '\r         %d s' $((SECONDS - begin)); done
-    ) &
-    ticker=$!
-  fi
+  : >"$log"
+  watch_log "$log" &
+  watcher=$!
   "$@" >"$log" 2>&1 </dev/null || status=$?
-  if [[ -n $ticker ]]; then
-    kill "$ticker" 2>/dev/null || true
-    wait "$ticker" 2>/dev/null || true
-    printf '\r%20s\r' ''
-  fi
+  kill "$watcher" 2>/dev/null || true
+  wait "$watcher" 2>/dev/null || true
+  [[ ! -t 1 ]] || printf '\r%30s\r' ''
   ((status == 0)) && return
   printf -- '--- the end of %s\n' "$log" >&2
   tail -n 30 "$log" >&2

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "slurm/hostlist.hpp"
+#include "slurm/trimmed.hpp"
 
 namespace holdfast::slurm {
 namespace {
@@ -13,12 +14,6 @@ namespace {
   throw Error(Exit::runtime, std::string("the reply of ") + tool + " cannot be read",
               "it says '" + std::string(text.substr(0, 200)) + "'",
               "Is this SLURM older than 20.11, or the tool a site's own wrapper?");
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {

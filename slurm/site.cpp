@@ -7,6 +7,7 @@
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
+#include "slurm/trimmed.hpp"
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
 
@@ -14,12 +15,6 @@ namespace holdfast::slurm {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
@@ -32,9 +27,9 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 }
 
 template <class Number>
-Number number(std::string_view text) {
+Number at_least(std::string_view text) {
   Number value{};
-  std::from_chars(text.data(), text.data() + text.size(), value);  // "65536+": at least so much
+  std::from_chars(text.data(), text.data() + text.size(), value);  // "65536+"
   return value;
 }
 
@@ -127,9 +122,9 @@ std::vector<NodeShape> read_shapes(std::string_view out) {
       continue;
     NodeShape node;
     node.name = fields[0];
-    node.sockets = number<int>(fields[2]), node.cores_per_socket = number<int>(fields[3]);
-    node.threads_per_core = number<int>(fields[4]);
-    node.memory_bytes = number<std::int64_t>(fields[5]) * mib;
+    node.sockets = at_least<int>(fields[2]), node.cores_per_socket = at_least<int>(fields[3]);
+    node.threads_per_core = at_least<int>(fields[4]);
+    node.memory_bytes = at_least<std::int64_t>(fields[5]) * mib;
     node.gres = fields[6] == "(null)" ? "" : std::string(fields[6]);
     node.gpus = gpus_in(node.gres);
     node.gpu_model = gpu_model_in(node.gres);

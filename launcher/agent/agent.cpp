@@ -18,7 +18,7 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis clear_poll{20};
+constexpr Millis leave_poll{20};
 constexpr Millis flush_time{300};  // for messages that are still on their way to another node
 constexpr Millis watch_period{100};
 constexpr Millis signs_period{1000};
@@ -159,7 +159,7 @@ void Agent::leave(int code, bool at_once) {
   if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = Deadline::in(flush_time);
-  leave_timer_ = loop_.every(clear_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
+  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
     const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
                                               : processes_of(run_, node_).empty();

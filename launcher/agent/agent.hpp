@@ -24,6 +24,7 @@
 #include "launcher/agent/scratch.hpp"
 #include "launcher/agent/signs.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "src/base/clock.hpp"
 #include "src/config/cluster_facts.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/channel.hpp"
@@ -31,11 +32,6 @@
 #include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
-
-/// The unit of time of LeadershipState.
-inline double steady_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
 
 class Agent {
  public:

@@ -7,7 +7,7 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis limit{1000};
+constexpr Millis election_limit{1000};
 }
 
 Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self, int term,
@@ -22,20 +22,20 @@ Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self
     auto& channel = channels_[static_cast<std::size_t>(n)];
     // Its own agent too: it may have heard a leader since the timer ran out.
     channel = dial(
-        loop, TcpAddress{node.address, node.port}, secret, limit,
+        loop, TcpAddress{node.address, node.port}, secret, election_limit,
         {[this, n] {
            channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, term_}));
          },
          [this, n](std::string_view line) {
            std::string why;
            const auto message = decode(line, why);
-           if (!message || !std::holds_alternative<Answer>(*message)) return;
-           answers_.answered(n, std::get<Answer>(*message));
+           if (!message || !std::holds_alternative<control::Answer>(*message)) return;
+           answers_.answered(n, std::get<control::Answer>(*message));
            count(false);
          },
          nullptr});
   }
-  limit_ = loop.after(limit, [this] { count(true); });
+  limit_ = loop.after(election_limit, [this] { count(true); });
 }
 
 void Election::count(bool last_call) {

@@ -5,6 +5,7 @@
 #include "launcher/agent/rank_start.hpp"
 #include "launcher/supervise/valid_events.hpp"
 #include "slurm/batch_script.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
@@ -24,8 +25,6 @@ RunFacts facts_of(const config::RunConfig& config) {
   facts.own_trainer = own_trainer(config.rank);
   return facts;
 }
-
-double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 bool leads_still(const RunDir& run, int term) {
   const int highest = highest_term(run);

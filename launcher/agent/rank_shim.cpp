@@ -24,7 +24,7 @@ using namespace control;
 
 namespace {
 
-constexpr Millis redial_pause{100};
+constexpr Millis agent_redial_pause{100};
 constexpr int cannot_start = 127;  // as in shells
 constexpr Millis signals_apart{500};
 constexpr Millis report_limit{3000};  // an agent that does not acknowledge the exit within this time is gone
@@ -89,7 +89,7 @@ class Shim {
            else
              leave();
          },
-         [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
+         [this](const std::string&) { retry_ = loop_.after(agent_redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
     status_ = status, over_ = true;

@@ -39,9 +39,9 @@ class Signs {
 
   /// The signs since the last call; to be called every second or two.
   std::vector<control::Sign> poll();
-  /// The same at a rank's end, and signs of this rank: an OOM kill that ended it, and the end of its log where
-  /// it says more than its status. To be sent before the end itself. `status`: exit code, 128 + signal or -1;
-  /// `said`: the reason that it reported, or log_tail() of its log, or "".
+  /// The same at a rank's end, and signs of this rank: an OOM kill that ended it, and the end of its log
+  /// where it says more than its status. To be sent before the end itself. `status`: exit code, 128 + signal
+  /// or -1; `said`: the reason that it reported, or log_tail() of its log, or "".
   std::vector<control::Sign> at_exit(int rank, int status, const std::string& said);
 
  private:

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <csignal>
 
+#include "launcher/diagnose/lower.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -116,13 +117,6 @@ constexpr std::array table{
 constexpr std::array local_places{"/dev/shm",       "/tmp",   "/var/", "/run/",
                                   "/scratch/local", "/local", "/raid", "/nvme"};
 constexpr std::size_t longest_line = 300, max_text = 16384;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 const SignKind* kind_of_line(const std::string& line) {
   for (const OutputPattern& pattern : table) {

@@ -1,5 +1,7 @@
 #include "launcher/diagnose/xid.hpp"
 
+#include "launcher/diagnose/lower.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -15,7 +17,7 @@ constexpr const char* reset = "reset the GPU (nvidia-smi --gpu-reset) when no pr
 constexpr const char* reboot = "reboot the node";
 constexpr const char* inspect = "drain the node and have its hardware inspected";
 constexpr const char* if_again = "if it comes again, drain the node and run dcgmi diag -r 3";
-constexpr const char* none = "";
+constexpr const char* no_advice = "";
 
 // The row with the number itself wins over a range that holds it: ranges come last.
 constexpr std::array rows{
@@ -23,11 +25,11 @@ constexpr std::array rows{
     XidRow{13, 13, restart, "graphics engine exception", if_again},
     XidRow{31, 31, restart, "GPU memory page fault", if_again},
     XidRow{32, 32, restart, "invalid or corrupted push buffer stream", if_again},
-    XidRow{37, 38, ignore, "driver firmware note", none},
+    XidRow{37, 38, ignore, "driver firmware note", no_advice},
     XidRow{39, 41, restart, "copy engine exception", if_again},
-    XidRow{43, 43, ignore, "the GPU stopped processing of one program", none},
-    XidRow{44, 44, ignore, "graphics engine fault during a context switch", none},
-    XidRow{45, 45, ignore, "preemptive cleanup after another error", none},
+    XidRow{43, 43, ignore, "the GPU stopped processing of one program", no_advice},
+    XidRow{44, 44, ignore, "graphics engine fault during a context switch", no_advice},
+    XidRow{45, 45, ignore, "preemptive cleanup after another error", no_advice},
     XidRow{46, 46, substitute, "the GPU has stopped processing (timeout)", reset},
     XidRow{48, 48, substitute, "double-bit ECC error", reset},
     XidRow{54, 54, substitute, "auxiliary power is not connected", inspect},
@@ -36,7 +38,7 @@ constexpr std::array rows{
            "reset the GPU after the job: a row remap is pending"},
     XidRow{64, 64, substitute, "a memory row could not be remapped",
            "drain the node, reset the GPU; a candidate for return to the manufacturer"},
-    XidRow{66, 67, ignore, "driver firmware note", none},
+    XidRow{66, 67, ignore, "driver firmware note", no_advice},
     XidRow{68, 68, restart, "video processor exception", if_again},
     XidRow{69, 69, restart, "graphics engine class error", if_again},
     XidRow{71, 71, restart, "copy engine exception", if_again},
@@ -46,22 +48,22 @@ constexpr std::array rows{
            "reboot the node; if it comes again, have the GPU replaced"},
     XidRow{80, 80, restart, "corrupted data sent to the GPU", if_again},
     XidRow{92, 92, watch, "high rate of single-bit ECC errors", "watch this GPU; use the node as a spare"},
-    XidRow{93, 93, ignore, "driver firmware note", none},
+    XidRow{93, 93, ignore, "driver firmware note", no_advice},
     XidRow{94, 94, restart, "contained uncorrectable ECC error", "reset the GPU after the job"},
     XidRow{95, 95, substitute, "uncontained uncorrectable ECC error", reset},
     XidRow{109, 109, substitute, "context switch timeout", reset},
     XidRow{110, 110, substitute, "security fault", reset},
     XidRow{119, 119, substitute, "timeout of the GPU's system processor", reset},
     XidRow{120, 120, substitute, "error of the GPU's system processor", reset},
-    XidRow{121, 121, ignore, "chip-to-chip link note", none},
+    XidRow{121, 121, ignore, "chip-to-chip link note", no_advice},
     XidRow{126, 126, restart, "copy engine exception", if_again},
     XidRow{134, 134, restart, "video decoder exception", if_again},
     XidRow{136, 136, substitute, "link training failed", reset},
-    XidRow{137, 137, ignore, "NVLink privilege note", none},
+    XidRow{137, 137, ignore, "NVLink privilege note", no_advice},
     XidRow{140, 140, substitute, "unrecovered ECC error", reset},
-    XidRow{141, 141, ignore, "NVLink privilege note", none},
+    XidRow{141, 141, ignore, "NVLink privilege note", no_advice},
     XidRow{143, 143, substitute, "GPU initialization error", reset},
-    XidRow{154, 154, ignore, "the driver's recovery action changed", none},
+    XidRow{154, 154, ignore, "the driver's recovery action changed", no_advice},
     XidRow{155, 155, substitute, "NVLink error at software initialization", reset},
     XidRow{156, 156, substitute, "resource retirement", reset},
     XidRow{158, 158, substitute, "fatal timeout of the GPU", reset},
@@ -69,15 +71,8 @@ constexpr std::array rows{
     // Not expected on this generation.
     XidRow{144, 151, watch, "NVLink or virtualization error of a newer GPU", if_again},
     XidRow{159, 159, watch, "chip-to-chip link error", if_again},
-    XidRow{162, 165, watch, "power smoothing note", none},
+    XidRow{162, 165, watch, "power smoothing note", no_advice},
 };
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 /// The numbers of NVML and of the driver are the same.
 std::optional<XidAction> of_number(long action) {

@@ -20,7 +20,6 @@ constexpr double never = std::numeric_limits<double>::infinity();
 constexpr std::array trouble_events = {"rank_exited",       "node_lost", "node_suspected", "node_evicted",
                                        "silent_corruption", "drain",     "leader_elected", "straggler"};
 
-double time_of(const json& e) { return e.value("unix", 0.0); }
 std::string name_of(const json& e) { return e.value("event", ""); }
 
 /// The first event that `fits`, in [from, until).

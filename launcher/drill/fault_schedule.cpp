@@ -11,8 +11,6 @@ namespace {
 using nlohmann::json;
 constexpr double quiet_s = 3;  ///< soak: after a fault that changes nothing, until the next one
 
-double time_of(const json& event) { return event.value("unix", 0.0); }
-
 /// An event of this name later than `since`.
 bool happened(const RunView& view, std::string_view name, double since) {
   return std::any_of(view.events.begin(), view.events.end(),

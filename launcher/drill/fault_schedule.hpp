@@ -14,6 +14,9 @@
 
 namespace holdfast::launcher {
 
+/// When an event was written: Unix seconds, 0 where it does not say.
+inline double time_of(const nlohmann::json& event) { return event.value("unix", 0.0); }
+
 /// What can be seen of a run from outside.
 struct RunView {
   double now = 0;  ///< Unix seconds

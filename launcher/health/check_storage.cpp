@@ -98,10 +98,6 @@ void fill(char* memory, std::uint64_t number) {
   }
 }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 struct Rates {
   std::int64_t bytes = 0;
   double write_s = 0, read_s = 0;

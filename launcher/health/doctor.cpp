@@ -16,7 +16,7 @@ namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr int schema_version = 1;
+constexpr int doctor_version = 1;
 
 std::vector<Finding> check_limits(const Roots& roots, const Expected& expected) {
   return limit_findings(read_limits(), expected,
@@ -72,7 +72,7 @@ nlohmann::json report_json(const std::string& node, const std::vector<Finding>& 
   const auto health = health_of(findings, "");
   nlohmann::json list = nlohmann::json::array();
   for (const auto& finding : findings) list.push_back(to_json(finding));
-  return {{"schema_version", schema_version},
+  return {{"schema_version", doctor_version},
           {"node", node},
           {"fitness", word_of(health.fitness)},
           {"why", health.why},

@@ -8,8 +8,8 @@ namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr std::array words = {"ok", "warning", "critical", "unknown"};  // in the order of Fitness
-constexpr std::size_t line_limit = 500;                                 // bytes of what a spare says
+constexpr std::array fitness_words = {"ok", "warning", "critical", "unknown"};  // in the order of Fitness
+constexpr std::size_t line_limit = 500;                                         // bytes of what a spare says
 
 bool any(const std::vector<Finding>& findings, Fitness fitness) {
   return std::any_of(findings.begin(), findings.end(), [&](const auto& f) { return f.fitness == fitness; });
@@ -17,12 +17,12 @@ bool any(const std::vector<Finding>& findings, Fitness fitness) {
 
 }  // namespace
 
-const char* word_of(Fitness fitness) { return words[static_cast<std::size_t>(fitness)]; }
+const char* word_of(Fitness fitness) { return fitness_words[static_cast<std::size_t>(fitness)]; }
 
 std::optional<Fitness> fitness_called(std::string_view word) {
-  const auto it = std::find(words.begin(), words.end(), word);
-  if (it == words.end()) return std::nullopt;
-  return static_cast<Fitness>(it - words.begin());
+  const auto it = std::find(fitness_words.begin(), fitness_words.end(), word);
+  if (it == fitness_words.end()) return std::nullopt;
+  return static_cast<Fitness>(it - fitness_words.begin());
 }
 
 Fitness worst(const std::vector<Finding>& findings) {

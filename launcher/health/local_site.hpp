@@ -5,7 +5,7 @@
 
 namespace holdfast::launcher {
 
-struct SharedFolder {
+struct NetworkMount {
   std::string path, type;
 };
 
@@ -17,7 +17,7 @@ struct LocalSite {
   std::vector<config::GpuSlot> slots;   ///< by GPU, with the nearest NIC; empty without GPUs
   std::vector<std::string> other_nics;  ///< RDMA devices that are nearest to no GPU: storage, in-band
   std::string interface;                ///< towards other nodes; "": not found
-  std::vector<SharedFolder> shared;     ///< network mounts
+  std::vector<NetworkMount> shared;     ///< network mounts
   std::string mpi;                      ///< mpirun's first line; "": none in PATH
 };
 

@@ -12,7 +12,7 @@ namespace holdfast::launcher {
 namespace {
 
 using Fitness = control::NodeHealth::Fitness;
-constexpr int schema_version = 1;
+constexpr int network_version = 1;
 constexpr std::size_t max_named = 8;  ///< of slow pairs in one finding
 
 std::string pair_text(const NetworkResult& result, const Pair& pair) {
@@ -89,7 +89,7 @@ nlohmann::json network_json(const NetworkResult& result) {
   const auto health = health_of(findings, "");
   nlohmann::json list = nlohmann::json::array();
   for (const auto& finding : findings) list.push_back(to_json(finding));
-  return {{"schema_version", schema_version},
+  return {{"schema_version", network_version},
           {"fitness", word_of(health.fitness)},
           {"why", health.why},
           {"findings", std::move(list)},

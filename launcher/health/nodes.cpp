@@ -19,7 +19,7 @@ namespace {
 
 using Fitness = control::NodeHealth::Fitness;
 namespace fs = std::filesystem;
-constexpr int schema_version = 1;
+constexpr int nodes_version = 1;
 constexpr Millis end_limit{2000};  ///< an srun that was told to end
 
 int rank_of(Fitness fitness) {
@@ -154,7 +154,7 @@ nlohmann::json nodes_json(const std::vector<NodeReport>& reports) {
                      {"findings", std::move(findings)}});
   }
   const auto health = health_of(all_findings(reports), "");
-  return {{"schema_version", schema_version},
+  return {{"schema_version", nodes_version},
           {"fitness", word_of(health.fitness)},
           {"why", health.why},
           {"nodes", std::move(nodes)}};

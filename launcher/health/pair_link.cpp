@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/control/session.hpp"
 
@@ -117,10 +118,6 @@ void obey(Stream& stream) {
     }
     if (take) stream.send(&request, 1);
   }
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 double round_trip(Stream& stream) {

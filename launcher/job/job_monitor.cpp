@@ -17,6 +17,7 @@
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "slurm/job_env.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/adapters.hpp"
@@ -37,8 +38,6 @@ constexpr double reach_s = 10;  // an agent that answered within this time count
 constexpr std::chrono::seconds cut_off_limit{300};
 constexpr Millis drain_poll{200}, same_signal{2000};
 constexpr int port_base = 20000, port_span = 20000;
-
-double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 /// The nodes of the job as SLURM reports them now; if it does not answer, those of the job's start (the
 /// variables may be stale, but a node where no agent can be started counts as lost).

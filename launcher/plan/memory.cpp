@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t fp32 = 4;
 constexpr std::int64_t page = 4096;           // buffers that other ranks read begin on one
-constexpr std::int64_t line = 64;             // as every buffer begins
+constexpr std::int64_t cache_line = 64;       // as every buffer begins
 constexpr std::int64_t unit_alignment = 512;  // elements, of a tensor in the room of its unit
 constexpr std::int64_t gpu_reserve =
     1'500'000'000;  // CUDA context, workspaces of products and attention: the upper end of what is reported
@@ -83,19 +83,19 @@ std::int64_t leaf_bytes(const std::vector<std::int64_t>& units) {
 void check_fit(const Memory& memory, int group, const config::ClusterFacts& facts) {
   const std::int64_t exact = memory.needed() - memory.activations;
   if (memory.capacity == 0 || exact <= memory.capacity) return;
-  struct Part {
+  struct Share {
     const char* name;
     std::int64_t bytes;
   };
   const StateBytes& s = memory.state;
-  const Part parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
-                        {"parameters", s.parameters + s.copies},
-                        {"frozen weights", s.frozen},
-                        {"gradient sums", s.accumulators},
-                        {"gathered units", memory.gathered},
-                        {"gradients of a micro-batch", memory.leaf}};
+  const Share parts[] = {{"optimizer state", s.optimizer - memory.offloaded},
+                         {"parameters", s.parameters + s.copies},
+                         {"frozen weights", s.frozen},
+                         {"gradient sums", s.accumulators},
+                         {"gathered units", memory.gathered},
+                         {"gradients of a micro-batch", memory.leaf}};
   const auto& largest = *std::max_element(std::begin(parts), std::end(parts),
-                                          [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
+                                          [](const Share& a, const Share& b) { return a.bytes < b.bytes; });
   std::string list;
   const char* or_offload =
       memory.reserved > 0 && memory.offloaded == 0 ? ", or set shard.offload = \"moments\"" : "";
@@ -138,7 +138,7 @@ Memory memory_of(const config::RunConfig& config, const config::ModelShape& mode
       round_up(elements.frozen * type + (base == config::Base::parameters ? linear * type
                                          : base == config::Base::int8     ? linear + linear / 16
                                                                           : linear / 2 + linear / 16),
-               line);
+               cache_line);
   out.activations = activation_bytes(config, model);
   if (facts.gpu != "none") {
     out.reserved = gpu_reserve;

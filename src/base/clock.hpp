@@ -1,6 +1,7 @@
 #pragma once
 // Two clocks: a monotonic one for durations and deadlines, UTC for people.
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 namespace holdfast {
@@ -14,6 +15,17 @@ double unix_seconds();
 /// "2026-11-21T03:04:05.678901Z"
 std::string utc_iso8601(double unix_seconds);
 inline std::string utc_now() { return utc_iso8601(unix_seconds()); }
+
+/// Of the monotonic clock, for what reckons in numbers; they mean nothing on another node or after a reboot.
+inline double steady_seconds() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+inline std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 /// A moment after which waiting is an error.
 class Deadline {

@@ -99,6 +99,11 @@ bool create_exclusively(const fs::path& path, std::string_view text, unsigned mo
   return true;
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 std::vector<std::string> list(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;

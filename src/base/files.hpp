@@ -41,6 +41,8 @@ void replace_atomically(const fs::path& path, std::string_view text, unsigned mo
 /// Creates the file if and only if it does not exist (O_EXCL), fsyncs file and folder; false when it already
 /// exists.
 bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode = 0600);
+/// False also for what cannot be looked at.
+bool is_there(const fs::path& path);
 /// Names (not paths) in a folder, sorted; empty when the folder does not exist.
 std::vector<std::string> list(const fs::path& folder);
 

@@ -1,5 +1,7 @@
 #include "src/comm/mpi_engine.hpp"
 
+#include "src/base/clock.hpp"
+
 #include <mpi.h>
 #include <sys/prctl.h>
 
@@ -15,14 +17,12 @@ constexpr int looks_before_sleep = 10;
 constexpr auto nap = std::chrono::microseconds(50);         // while something comes for which nobody rings
 constexpr auto long_sleep = std::chrono::milliseconds(50);  // else: no longer than a deadline may be late
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 MpiEngine::MpiEngine(Doorbell& bell)
-    : bell_(bell), beat_(std::make_shared<std::atomic<std::int64_t>>(now_ns())), thread_([this] { run(); }) {}
+    : bell_(bell),
+      beat_(std::make_shared<std::atomic<std::int64_t>>(steady_ns())),
+      thread_([this] { run(); }) {}
 
 MpiEngine::~MpiEngine() = default;
 
@@ -80,7 +80,7 @@ void MpiEngine::run() {
   prctl(PR_SET_TIMERSLACK, 1000);  // ns: a nap is as long as it says
   for (int idle = 0; !stop_.load(std::memory_order_relaxed);) {
     const std::uint32_t heard = bell_.rings.load();
-    beat_->store(now_ns(), std::memory_order_relaxed);
+    beat_->store(steady_ns(), std::memory_order_relaxed);
     if (const int code = abort_code_.load(); code >= 0) end_job(code);
     refresh();
     bool moved = false, busy = false, must_be_polled = false;

@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "src/comm/mpi_group.hpp"
+#include "src/comm/mpi_messages.hpp"
 
 namespace holdfast::comm {
 namespace {
 constexpr std::int64_t inbox_elements =
     4 << 20;  // over all arrays, so that an inbox does not grow with the group
 constexpr std::int64_t smallest_piece = 1 << 10;
-constexpr std::size_t window = 4;  // messages under way to one peer
 }  // namespace
 
 void MpiGroup::begin_exchange(const Operation& operation) {
@@ -25,7 +25,7 @@ void MpiGroup::begin_exchange(const Operation& operation) {
   for (auto& inbox : inbox_)
     if (inbox.size() < room) inbox.resize(room);
   sources_.resize(static_cast<std::size_t>(arrays_));
-  messages_.reserve(window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
+  messages_.reserve(message_window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
   posted_ = folded_ = 0;
   pending_[0] = pending_[1] = 0;
   folding_ = {};
@@ -115,7 +115,7 @@ bool MpiGroup::send_pieces(const Operation& operation, bool& all) {
         const std::byte* from =
             static_cast<const std::byte*>(tensor.data) + (peer * tensor.part + sent_.first) * size;
         for (; sent_.array < arrays; ++sent_.array) {
-          if (messages_.sends() == window * remote_.size()) {
+          if (messages_.sends() == message_window * remote_.size()) {
             all = false;
             return moved;
           }

@@ -3,12 +3,12 @@
 
 #include "src/comm/copy_lines.hpp"
 #include "src/comm/mpi_group.hpp"
+#include "src/comm/mpi_messages.hpp"
 
 namespace holdfast::comm {
 namespace {
 constexpr std::int64_t copy_bytes = 1 << 19;     // copied before other groups have their turn
 constexpr std::int64_t message_bytes = 1 << 20;  // of one message
-constexpr std::size_t window = 4;                // messages under way to or from one peer
 constexpr std::int64_t larger_than_caches = 4 << 20;
 }  // namespace
 
@@ -17,7 +17,7 @@ void MpiGroup::begin_gather(const Operation& operation) {
   for (const Extent& tensor : operation.tensors) bytes += tensor.elements * bytes_of(tensor.type);
   past_caches_ = bytes > larger_than_caches;
   std::fill(copied_.begin(), copied_.end(), Cursor{});
-  messages_.reserve(2 * window * remote_.size());
+  messages_.reserve(2 * message_window * remote_.size());
 }
 
 bool MpiGroup::step_gather(const Operation& operation) {
@@ -70,7 +70,7 @@ bool MpiGroup::copy_some(const Operation& operation, bool& all) {
 bool MpiGroup::post_gather(const Operation& operation, bool sends, bool& all) {
   bool moved = false;
   Cursor& at = sends ? sent_ : received_;
-  const std::size_t limit = window * remote_.size();
+  const std::size_t limit = message_window * remote_.size();
   for (; at.tensor < operation.tensors.size(); ++at.tensor, at.first = 0) {
     const Extent& tensor = operation.tensors[at.tensor];
     const std::int64_t size = bytes_of(tensor.type), piece = message_bytes / size;

@@ -6,14 +6,11 @@
 #include <algorithm>
 #include <thread>
 
+#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::comm {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
 
 bool small(Collective kind) {
   return kind == Collective::all_reduce || kind == Collective::broadcast || kind == Collective::barrier;
@@ -94,7 +91,7 @@ Operation& MpiGroup::next(std::span<const Extent> tensors, std::span<const int> 
 
 Event MpiGroup::enqueue() {
   const std::uint64_t number = queued_.load(std::memory_order_relaxed) + 1;
-  queue_[number % queue_places].enqueued_ns = now_ns();
+  queue_[number % queue_places].enqueued_ns = steady_ns();
   queued_.store(number, std::memory_order_release);
   world_->bells[static_cast<std::size_t>(world_->rank)]->ring();
   return {this, number};
@@ -118,7 +115,7 @@ void MpiGroup::wait(std::uint64_t ticket) {
 /// Deadlines are watched by the communication thread; this one is for itself.
 bool MpiGroup::thread_is_held() const {
   constexpr auto grace = std::chrono::seconds(2);  // its cores may be busy with others
-  return std::chrono::nanoseconds(now_ns() - world_->beat->load(std::memory_order_relaxed)) >
+  return std::chrono::nanoseconds(steady_ns() - world_->beat->load(std::memory_order_relaxed)) >
          world_->limit + grace;
 }
 

@@ -10,6 +10,8 @@
 
 namespace holdfast::comm {
 
+constexpr std::size_t message_window = 4;  ///< messages under way to or from one peer
+
 class MpiMessages {
  public:
   explicit MpiMessages(MPI_Comm comm) : comm_(comm) {}

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t chunk = std::size_t{8} << 20;
 constexpr int under_way = 4;
 constexpr std::chrono::milliseconds goodbye{2000};
-constexpr std::chrono::milliseconds nap{200};
+constexpr std::chrono::milliseconds long_nap{200};
 // UCX's own wake-up does not tell of everything over TCP: while something is under way we look by ourselves.
 constexpr std::chrono::milliseconds short_nap{1};
 
@@ -194,7 +194,7 @@ void UcxExchange::serve() {
       continue;
     }
     if (moved) continue;
-    const auto longest = job == nullptr ? nap : std::min(short_nap, Millis(job->deadline.left_ms()));
+    const auto longest = job == nullptr ? long_nap : std::min(short_nap, Millis(job->deadline.left_ms()));
     worker_->sleep(wake_, longest);
     std::uint64_t count = 0;
     static_cast<void>(::read(wake_, &count, sizeof count));

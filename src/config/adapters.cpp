@@ -7,15 +7,13 @@
 
 #include "src/base/error.hpp"
 #include "src/config/load.hpp"
+#include "src/config/refuse.hpp"
 
 namespace holdfast::config {
 
 Adapters adapters_of(const Lora& lora) {
   Adapters out;
   if (lora.rank == 0) return out;
-  const auto refuse = [](std::string problem, std::string why, std::string hint) {
-    throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
-  };
   if (!std::isfinite(lora.alpha) || lora.alpha <= 0)
     refuse("lora.alpha must be above 0", fmt::format("it is {}", lora.alpha), "Use twice the rank?");
   if (!(lora.dropout >= 0 && lora.dropout < 1))

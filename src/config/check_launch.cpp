@@ -3,16 +3,12 @@
 
 #include <filesystem>
 
-#include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
+#include "src/config/refuse.hpp"
 
 namespace holdfast::config {
 namespace {
-
-[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
-  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
-}
 
 void check_cluster(const Cluster& c) {
   if (c.nodes < 1) refuse("cluster.nodes must be at least 1", fmt::format("it is {}", c.nodes), "");

@@ -1,17 +1,10 @@
 // Rules about the shape of a model.
 #include <fmt/format.h>
 
-#include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
+#include "src/config/refuse.hpp"
 
 namespace holdfast::config {
-namespace {
-
-[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
-  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
-}
-
-}  // namespace
 
 void check_model(const ModelShape& m) {
   if (m.vocabulary < 1 || m.width < 1 || m.layers < 1 || m.heads < 1 || m.kv_heads < 1 || m.ffn < 1 ||

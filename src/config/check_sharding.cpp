@@ -4,19 +4,15 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/base/error.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/choices.hpp"
 #include "src/config/kept_blocks.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/config/load.hpp"
+#include "src/config/refuse.hpp"
 
 namespace holdfast::config {
 namespace {
-
-[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
-  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
-}
 
 bool has_group(Strategy s) { return s == Strategy::hybrid_shard || s == Strategy::hfsdp; }
 

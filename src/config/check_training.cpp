@@ -4,18 +4,14 @@
 #include <cmath>
 #include <utility>
 
-#include "src/base/error.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/check_parts.hpp"
 #include "src/config/mixture.hpp"
 #include "src/config/optim_group.hpp"
+#include "src/config/refuse.hpp"
 
 namespace holdfast::config {
 namespace {
-
-[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
-  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
-}
 
 void check_train(const Train& t, const ModelShape& m) {
   if (t.steps < 1) refuse("train.steps must be at least 1", fmt::format("it is {}", t.steps), "");

@@ -17,16 +17,16 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int deepest = 16;
+constexpr int deepest_hf = 16;
 constexpr std::int64_t largest_file = 16 << 20;
 constexpr int most_layers = 4096, largest_size = 1 << 23;  // products of them stay far below 2^63
 
 enum class Family { llama, qwen2, mistral };
 
 /// A config.json and how to complain about it.
-class Reader {
+class HfReader {
  public:
-  Reader(const Json& json, const std::string& path) : json_(json), path_(path) {}
+  HfReader(const Json& json, const std::string& path) : json_(json), path_(path) {}
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw Error(Exit::usage, "cannot use the model of " + path_, why);
@@ -74,7 +74,7 @@ class Reader {
   const std::string& path_;
 };
 
-Family family_of(const Reader& in) {
+Family family_of(const HfReader& in) {
   constexpr std::array<std::pair<std::string_view, Family>, 3> by_architecture = {
       {{"LlamaForCausalLM", Family::llama},
        {"Qwen2ForCausalLM", Family::qwen2},
@@ -93,7 +93,7 @@ Family family_of(const Reader& in) {
   if (!architectures.is_null()) {
     const bool one =
         architectures.is_array() && architectures.size() == 1 && architectures.front().is_string();
-    if (!one) in.refuse("architectures is " + Reader::shown(architectures) + ", not a list of one name");
+    if (!one) in.refuse("architectures is " + HfReader::shown(architectures) + ", not a list of one name");
     const auto architecture = architectures.front().get<std::string>();
     const auto named = look(by_architecture, architecture);
     if (named && family && named != family)
@@ -108,25 +108,25 @@ Family family_of(const Reader& in) {
 }
 
 /// What we do not compute, whatever the family.
-void refuse_what_we_lack(const Reader& in) {
+void refuse_what_we_lack(const HfReader& in) {
   for (const char* key : {"attention_bias", "mlp_bias"})
     if (in.flag(key, false)) in.refuse(fmt::format("{} is true, and these layers have no biases here", key));
   for (const char* key : {"attention_dropout", "hidden_dropout", "embd_pdrop", "resid_pdrop"})
     if (const Json& value = in.get(key); !value.is_null() && (!value.is_number() || value != 0))
       in.refuse(
-          fmt::format("{} is {}, and there is no dropout of activations here", key, Reader::shown(value)));
+          fmt::format("{} is {}, and there is no dropout of activations here", key, HfReader::shown(value)));
   if (const std::string act = in.text("hidden_act"); !act.empty() && act != "silu" && act != "swish")
     in.refuse("hidden_act is " + quoted(act) + "; silu is what Holdfast computes");
   if (const Json& part = in.get("partial_rotary_factor"); !part.is_null() && (!part.is_number() || part != 1))
-    in.refuse("partial_rotary_factor is " + Reader::shown(part) + "; here all of a head is turned");
+    in.refuse("partial_rotary_factor is " + HfReader::shown(part) + "; here all of a head is turned");
   if (!in.get("quantization_config").is_null())
     in.refuse("quantization_config is set: its weights are quantised, and the full ones are needed");
   if (const Json& code = in.get("auto_map"); !code.is_null())
-    in.refuse("auto_map names code of the model's own: " + Reader::shown(code));
+    in.refuse("auto_map names code of the model's own: " + HfReader::shown(code));
 }
 
 /// A window that reaches over the longest sequence hides nothing.
-void check_windows(const Reader& in, Family family, int max_sequence) {
+void check_windows(const HfReader& in, Family family, int max_sequence) {
   const Json& window = in.get("sliding_window");
   const Json& layers = in.get("layer_types");
   bool slides = family == Family::mistral;
@@ -135,7 +135,7 @@ void check_windows(const Reader& in, Family family, int max_sequence) {
     if (!layers.is_array()) in.refuse("layer_types is not a list");
     for (const Json& layer : layers) {
       if (layer == "full_attention") continue;
-      if (layer != "sliding_attention") in.refuse("layer_types has " + Reader::shown(layer));
+      if (layer != "sliding_attention") in.refuse("layer_types has " + HfReader::shown(layer));
       slides = true;
     }
   }
@@ -148,11 +148,11 @@ void check_windows(const Reader& in, Family family, int max_sequence) {
     in.refuse(
         fmt::format("sliding_window is {} and max_position_embeddings {}: attention over a window is not "
                     "what Holdfast computes",
-                    Reader::shown(width), max_sequence));
+                    HfReader::shown(width), max_sequence));
 }
 
 /// rope_parameters (version 5), or rope_theta and rope_scaling (version 4).
-void read_rope(const Reader& in, ModelShape& shape) {
+void read_rope(const HfReader& in, ModelShape& shape) {
   const Json& parameters = in.get("rope_parameters");
   const Json& scaling = parameters.is_null() ? in.get("rope_scaling") : parameters;
   const char* const name = parameters.is_null() ? "rope_scaling" : "rope_parameters";
@@ -163,7 +163,7 @@ void read_rope(const Reader& in, ModelShape& shape) {
     return found == scaling.end() ? none : *found;
   };
   if (!scaling.is_null() && !scaling.is_object())
-    in.refuse(fmt::format("{} is {}", name, Reader::shown(scaling)));
+    in.refuse(fmt::format("{} is {}", name, HfReader::shown(scaling)));
   const Json& theta = inside("rope_theta").is_null() ? in.get("rope_theta") : inside("rope_theta");
   if (!theta.is_null()) shape.rope_theta = in.positive(theta, "rope_theta");
   if (shape.rope_theta < 1) in.refuse("rope_theta is below 1");
@@ -171,14 +171,15 @@ void read_rope(const Reader& in, ModelShape& shape) {
   const Json& part = inside("partial_rotary_factor");
   if (!part.is_null() && part != 1)
     in.refuse(fmt::format("{}.partial_rotary_factor is {}; here all of a head is turned", name,
-                          Reader::shown(part)));
+                          HfReader::shown(part)));
   const Json& type = inside("rope_type").is_null() ? inside("type") : inside("rope_type");
   if (const Json& old = inside("type"); !old.is_null() && old != type)
-    in.refuse(fmt::format("{} is of type {} and of type {}", name, Reader::shown(old), Reader::shown(type)));
+    in.refuse(
+        fmt::format("{} is of type {} and of type {}", name, HfReader::shown(old), HfReader::shown(type)));
   if (type == "default") return;
   if (type != "llama3")
     in.refuse(
-        fmt::format("{} is of type {}; Holdfast computes default and llama3", name, Reader::shown(type)));
+        fmt::format("{} is of type {}; Holdfast computes default and llama3", name, HfReader::shown(type)));
   const auto number = [&](const char* key) {
     return in.positive(inside(key), fmt::format("{}.{}", name, key));
   };
@@ -199,7 +200,7 @@ void read_rope(const Reader& in, ModelShape& shape) {
   shape.rope_original_sequence = plain.rope_original_sequence;
 }
 
-void read_sizes(const Reader& in, Family family, ModelShape& shape) {
+void read_sizes(const HfReader& in, Family family, ModelShape& shape) {
   constexpr int any = std::numeric_limits<int>::max();
   shape.vocabulary = in.size("vocab_size", largest_size);
   shape.width = in.size("hidden_size", largest_size);
@@ -220,10 +221,10 @@ void read_sizes(const Reader& in, Family family, ModelShape& shape) {
     in.refuse(fmt::format("the head size {} is odd, and rotary embedding turns pairs", shape.head_size()));
   if (const Json& head = in.get("head_dim"); !head.is_null() && head != shape.head_size())
     in.refuse(fmt::format("head_dim is {}; Holdfast computes hidden_size / num_attention_heads = {}",
-                          Reader::shown(head), shape.head_size()));
+                          HfReader::shown(head), shape.head_size()));
 }
 
-HfTokenIds token_ids(const Reader& in) {
+HfTokenIds token_ids(const HfReader& in) {
   const auto id = [&](const char* key) -> std::string {
     const Json& value = in.get(key);
     bool good = value.is_number_unsigned() || value.is_array();
@@ -240,11 +241,11 @@ HfConfig parse_hf_config(std::string_view text, const std::string& path, const s
   Json json;
   try {
     const auto first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    json = parse_strict_json(text.substr(first), deepest);
+    json = parse_strict_json(text.substr(first), deepest_hf);
   } catch (const NotStrictJson& wrong) {
     throw Error(Exit::usage, "cannot use the model of " + path, std::string("it ") + wrong.what());
   }
-  const Reader in(json, path);
+  const HfReader in(json, path);
   const Family family = family_of(in);
   HfConfig out;
   ModelShape& shape = out.shape;

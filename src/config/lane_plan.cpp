@@ -6,15 +6,9 @@
 #include <numeric>
 
 #include "src/base/error.hpp"
+#include "src/config/refuse.hpp"
 
 namespace holdfast::config {
-namespace {
-
-[[noreturn]] void refuse(std::string problem, std::string why, std::string hint) {
-  throw Error(Exit::usage, std::move(problem), std::move(why), std::move(hint));
-}
-
-}  // namespace
 
 Counter::Counter(int first, int end) {
   for (int at = first; at < end;) {

@@ -11,7 +11,7 @@ namespace holdfast::config {
 namespace {
 
 /// The weight is what follows the last space: a path may have spaces too.
-MixturePart parse(const std::string& text) {
+MixturePart parse_part(const std::string& text) {
   const auto refuse = [&](const std::string& why) {
     throw Error(Exit::usage, fmt::format("data.mixture: \"{}\" is not a part of a mixture", text), why,
                 "Write \"PATH WEIGHT\", for example \"code.bin 0.3\"?");
@@ -42,7 +42,7 @@ std::vector<MixturePart> mixture_of(const Data& data) {
                 fmt::format("there can be {}", most_mixture_parts),
                 "Prepare some of them as one token file?");
   std::vector<MixturePart> out;
-  for (const std::string& text : data.mixture) out.push_back(parse(text));
+  for (const std::string& text : data.mixture) out.push_back(parse_part(text));
   return out;
 }
 

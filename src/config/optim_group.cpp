@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<std::string> keys = {"lr_scale", "weight_decay"};
 
-[[noreturn]] void refuse(const std::string& text, std::string why, std::string hint = {}) {
+[[noreturn]] void refuse_group(const std::string& text, std::string why, std::string hint = {}) {
   throw Error(Exit::usage, "optim.groups: \"" + text + "\" is not a group", std::move(why), std::move(hint));
 }
 
@@ -22,33 +22,33 @@ double number_of(const std::string& text, const std::string& key, std::string_vi
   const auto* end = spelled.data() + spelled.size();
   const auto [stop, failure] = std::from_chars(spelled.data(), end, number);
   if (failure != std::errc{} || stop != end || !std::isfinite(number) || number < 0)
-    refuse(text, fmt::format("{} must be a number of at least 0, not '{}'", key, spelled));
+    refuse_group(text, fmt::format("{} must be a number of at least 0, not '{}'", key, spelled));
   return number;
 }
 
-OptimGroup parse(const std::string& text) {
+OptimGroup parse_group(const std::string& text) {
   std::istringstream words(text);
   OptimGroup group;
-  if (!(words >> group.match)) refuse(text, "it is empty", "Write \"GLOB lr_scale=X weight_decay=Y\"?");
+  if (!(words >> group.match)) refuse_group(text, "it is empty", "Write \"GLOB lr_scale=X weight_decay=Y\"?");
   if (group.match.find('=') != std::string::npos)
-    refuse(text, "it begins with a setting",
-           "Write the tensors' names first, for example \"*_proj.weight " + group.match + "\"?");
+    refuse_group(text, "it begins with a setting",
+                 "Write the tensors' names first, for example \"*_proj.weight " + group.match + "\"?");
   std::optional<double> lr_scale;
   for (std::string word; words >> word;) {
     const auto equals = word.find('=');
     const std::string key = word.substr(0, equals);
     if (key != keys[0] && key != keys[1]) {
       const auto near = nearest_name(key, keys);
-      refuse(text, fmt::format("a group has {}, not '{}'", fmt::join(keys, " and "), key),
-             near.empty() ? "" : "Did you mean " + near + "?");
+      refuse_group(text, fmt::format("a group has {}, not '{}'", fmt::join(keys, " and "), key),
+                   near.empty() ? "" : "Did you mean " + near + "?");
     }
-    if (equals == std::string::npos) refuse(text, key + " has no value", "Write " + key + "=NUMBER?");
+    if (equals == std::string::npos) refuse_group(text, key + " has no value", "Write " + key + "=NUMBER?");
     auto& field = key == keys[0] ? lr_scale : group.weight_decay;
-    if (field) refuse(text, key + " is there twice");
+    if (field) refuse_group(text, key + " is there twice");
     field = number_of(text, key, std::string_view(word).substr(equals + 1));
   }
   if (!lr_scale && !group.weight_decay)
-    refuse(text, "it changes nothing", "Add lr_scale=NUMBER or weight_decay=NUMBER?");
+    refuse_group(text, "it changes nothing", "Add lr_scale=NUMBER or weight_decay=NUMBER?");
   group.lr_scale = lr_scale.value_or(1);
   return group;
 }
@@ -60,7 +60,7 @@ std::vector<OptimGroup> optim_groups(const Optim& optim) {
     throw Error(Exit::usage, fmt::format("optim.groups has {} groups", optim.groups.size()),
                 fmt::format("there can be {}", most_optim_groups), "Let one glob match more tensors?");
   std::vector<OptimGroup> out;
-  for (const auto& text : optim.groups) out.push_back(parse(text));
+  for (const auto& text : optim.groups) out.push_back(parse_group(text));
   return out;
 }
 

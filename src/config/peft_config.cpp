@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int deepest = 16;
+constexpr int deepest_peft = 16;
 
 /// Keys that are read here, or change nothing of what adapters compute. Whatever else says something asks for
 /// another computation: versions of peft to come will have more of those.
@@ -55,9 +55,9 @@ bool says_nothing(const Json& value) {
          ((value.is_object() || value.is_array()) && value.empty());
 }
 
-class Reader {
+class PeftReader {
  public:
-  Reader(const Json& json, const std::string& path) : json_(json), path_(path) {}
+  PeftReader(const Json& json, const std::string& path) : json_(json), path_(path) {}
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw Error(Exit::usage, "cannot use the adapters of " + path_, why);
@@ -79,7 +79,7 @@ class Reader {
   const std::string& path_;
 };
 
-void refuse_what_we_lack(const Reader& in, const Json& json) {
+void refuse_what_we_lack(const PeftReader& in, const Json& json) {
   if (in.get("peft_type") != "LORA")
     in.refuse(fmt::format("peft_type is {}; Holdfast has LORA", shown(in.get("peft_type"))));
   for (const char* key : {"bias", "rank_pattern", "alpha_pattern"})
@@ -97,7 +97,7 @@ void refuse_what_we_lack(const Reader& in, const Json& json) {
                     shown(beginning)));
 }
 
-std::vector<std::string> targets_of(const Reader& in) {
+std::vector<std::string> targets_of(const PeftReader& in) {
   const Json& modules = in.get("target_modules");
   if (!modules.is_array() || modules.empty())
     in.refuse(fmt::format("target_modules is {}, not a list of linear layers", shown(modules)));
@@ -118,11 +118,11 @@ AdapterFacts parse_peft_config(std::string_view text, const std::string& path) {
   Json json;
   try {
     const auto first = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    json = parse_strict_json(text.substr(first), deepest);
+    json = parse_strict_json(text.substr(first), deepest_peft);
   } catch (const NotStrictJson& wrong) {
     throw Error(Exit::usage, "cannot use the adapters of " + path, std::string("it ") + wrong.what());
   }
-  const Reader in(json, path);
+  const PeftReader in(json, path);
   refuse_what_we_lack(in, json);
   AdapterFacts out;
   const Json& rank = in.get("r");

@@ -16,7 +16,7 @@ namespace holdfast::corpus {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t chunk = 256 << 10;
+constexpr std::size_t chunk_bytes = 256 << 10;
 
 Error damaged(const fs::path& path, const std::string& why) {
   return {Exit::usage, "cannot read input " + path.string(), why, "Get the file again?"};
@@ -45,7 +45,7 @@ class PlainStream final : public ByteStream {
 /// What both decompressors need: the file in chunks.
 class Compressed {
  public:
-  explicit Compressed(const fs::path& path) : path_(path), file_(path, 0), bytes_(chunk) {}
+  explicit Compressed(const fs::path& path) : path_(path), file_(path, 0), bytes_(chunk_bytes) {}
 
   /// False at the end of the file.
   bool refill() {

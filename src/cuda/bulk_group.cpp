@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::cuda {
@@ -15,10 +16,6 @@ constexpr std::int64_t words_bytes = 4096;
 constexpr std::size_t line_words = 16;  // what two writers would share
 /// How long a group that is given up may take to fall silent. Its streams wait for nobody then.
 constexpr auto grace = std::chrono::seconds(10);
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -72,7 +69,7 @@ std::uint64_t BulkGroup::next(Collective kind, std::int64_t wire_bytes, std::uin
   }
   Pending& place = pending_[number % places];
   place = {};
-  place.kind = kind, place.wire_bytes = wire_bytes, place.what = what, place.enqueued_ns = now_ns();
+  place.kind = kind, place.wire_bytes = wire_bytes, place.what = what, place.enqueued_ns = steady_ns();
   announce(number, what);
   queued_.store(number, std::memory_order_release);
   watch_.wake();

@@ -10,6 +10,7 @@
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/cuda/cuda_error.hpp"
+#include "src/cuda/native.hpp"
 
 namespace holdfast::cuda {
 
@@ -21,10 +22,6 @@ constexpr std::int64_t fewest_launches = 4, most_launches = 64;
 constexpr double turn_microseconds = 2000;
 constexpr std::int64_t host_bytes = 4 << 20;
 constexpr std::int64_t most_copies = 32;
-
-cudaStream_t native(StreamHandle stream) {
-  return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(stream));
-}
 
 /// Time between two points of a stream.
 class Stopwatch {

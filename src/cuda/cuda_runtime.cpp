@@ -12,6 +12,7 @@
 #include "src/base/error.hpp"
 #include "src/cuda/cuda_error.hpp"
 #include "src/cuda/driver.hpp"
+#include "src/cuda/native.hpp"
 
 namespace holdfast::cuda {
 namespace {
@@ -19,9 +20,6 @@ namespace {
 /// Allocations are whole pages of the driver's: then each is exported (IPC) without its neighbours.
 constexpr std::int64_t gpu_page = 2 << 20;
 
-cudaStream_t native(StreamHandle stream) { return reinterpret_cast<cudaStream_t>(stream); }
-cudaEvent_t native(EventHandle event) { return reinterpret_cast<cudaEvent_t>(event); }
-cudaGraphExec_t native(GraphHandle graph) { return reinterpret_cast<cudaGraphExec_t>(graph); }
 template <class Handle, class Pointer>
 Handle handle_of(Pointer pointer) {
   return static_cast<Handle>(reinterpret_cast<std::uintptr_t>(pointer));

@@ -19,10 +19,6 @@
 namespace holdfast::flight {
 namespace {
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-}
-
 void copy_name(char (&to)[flight_name_bytes], std::string_view name) {
   const std::size_t length = std::min(name.size(), flight_name_bytes - 1);
   std::memcpy(to, name.data(), length);
@@ -113,7 +109,7 @@ void FlightRecorder::started(int place, std::uint64_t ordinal) {
   const std::lock_guard lock(writing_);
   FlightEntry entry = current_[ordinal % entries];
   if (entry.ordinal != ordinal) return;  // more than the ring holds are queued behind it
-  entry.started_ns = now_ns(), entry.state = FlightState::running;
+  entry.started_ns = steady_ns(), entry.state = FlightState::running;
   write(entry);
   if (place < 0) return;
   FlightGroup& group = places_[place];
@@ -126,7 +122,7 @@ void FlightRecorder::finished(int place, std::uint64_t ordinal, bool failed) {
   FlightEntry entry = current_[ordinal % entries];
   failed_ = failed_ || failed;
   if (entry.ordinal != ordinal) return;
-  entry.finished_ns = now_ns(), entry.state = failed ? FlightState::failed : FlightState::finished;
+  entry.finished_ns = steady_ns(), entry.state = failed ? FlightState::failed : FlightState::finished;
   write(entry);
   const std::uint64_t count = history_->count.load(std::memory_order_relaxed);
   history_->ring[count % kept].write(entry);

@@ -12,7 +12,7 @@ constexpr std::size_t most_cuts = 32;
 constexpr std::string_view byte_level_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 /// What Digits takes for digits: it asks Rust's library, which knows Unicode 17.
-constexpr std::string_view digit = R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])";
+constexpr std::string_view digit_class = R"([\p{N}\x{11DE0}-\x{11DE9}\x{16FF4}-\x{16FF6}])";
 
 class CutReader {
  public:
@@ -67,7 +67,7 @@ class CutReader {
       split(part);
     } else if (type == "Digits") {
       const bool one_by_one = flag(part, "individual_digits", false);
-      model_.cuts.push_back({Pattern(std::string(digit) + (one_by_one ? "" : "+"))});
+      model_.cuts.push_back({Pattern(std::string(digit_class) + (one_by_one ? "" : "+"))});
     } else {
       throw unsupported_json(name_, "pre-tokenizer " + type);
     }

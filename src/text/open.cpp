@@ -31,12 +31,12 @@ bool covers(const Tokenizer& tokenizer, const fs::path& json_file) {
 
 /// Llama 2's folder has both files. Its tokenizer.json is not read here, but says the same as tokenizer.model
 /// unless somebody added tokens to it.
-std::unique_ptr<Tokenizer> open_either(const fs::path& json, const fs::path& model) {
+std::unique_ptr<Tokenizer> open_either(const fs::path& tokenizer_json, const fs::path& model) {
   try {
-    return open_byte_bpe(json);
+    return open_byte_bpe(tokenizer_json);
   } catch (const Error&) {
     auto other = open_model(model);
-    if (!covers(*other, json)) throw;
+    if (!covers(*other, tokenizer_json)) throw;
     return other;
   }
 }

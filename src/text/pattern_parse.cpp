@@ -6,7 +6,7 @@
 namespace holdfast::text {
 namespace {
 
-constexpr int deepest = 32;                 // groups in groups
+constexpr int deepest_group = 32;           // groups in groups
 constexpr std::uint32_t no_limit = ~0u;     // of a repetition
 constexpr std::uint32_t most_times = 1000;  // a number in braces
 constexpr std::uint32_t decimal = bit(Category::Nd);
@@ -55,7 +55,7 @@ class Parser {
   }
 
   std::vector<PatternBranch> alternatives(int depth) {
-    if (depth > deepest) refuse("groups are nested too deeply");
+    if (depth > deepest_group) refuse("groups are nested too deeply");
     std::vector<PatternBranch> branches(1);
     while (more() && expression_[at_] != ')') {
       if (take("|"))

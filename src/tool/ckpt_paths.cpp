@@ -24,16 +24,11 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 /// checkpoint.local of the run, or where it is by default.
 fs::path local_of(const RunDir& run) {
   std::string local = "auto";
   try {
-    if (is_there(run.config())) local = config::load(run.config()).config.checkpoint.local;
+    if (files::is_there(run.config())) local = config::load(run.config()).config.checkpoint.local;
   } catch (const Error&) {  // of another version: where it is by default, then
   }
   if (local == "none") return {};
@@ -53,7 +48,7 @@ std::optional<fs::path> folder_of(const fs::path& path) {
                 "there is no such folder");
   if (is_folder(RunDir{path}.checkpoints())) return RunDir{path}.checkpoints();
   const bool looks_like_one = checkpoint::parse_name(path.filename().string()).kind != Name::Kind::other;
-  if (looks_like_one || is_there(path / checkpoint::manifest_file_name)) return {};
+  if (looks_like_one || files::is_there(path / checkpoint::manifest_file_name)) return {};
   if (!checkpoint::committed_steps(path).empty()) return path;
   throw Error(Exit::usage, path.string() + " holds no checkpoints", "no step-… folder in it");
 }

@@ -14,7 +14,7 @@
 namespace holdfast::tool {
 namespace {
 
-using Json = nlohmann::json;
+using Card = nlohmann::json;
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -42,11 +42,11 @@ fs::path tokenizer_of(const config::RunConfig& run) {
   for (const config::MixturePart& part : config::mixture_of(run.data)) {
     const fs::path card_path = corpus::card_path(part.path);
     if (!is_file(card_path)) continue;
-    const Json card = Json::parse(files::read_text(card_path), nullptr, false);
-    const Json tokenizer = card.is_object() ? card.value("tokenizer", Json()) : Json();
+    const Card card = Card::parse(files::read_text(card_path), nullptr, false);
+    const Card tokenizer = card.is_object() ? card.value("tokenizer", Card()) : Card();
     if (!tokenizer.is_object() || !tokenizer.contains("path") || !tokenizer["path"].is_string()) continue;
     const fs::path path = tokenizer["path"].get<std::string>();
-    const Json identity = tokenizer.value("identity", Json());
+    const Card identity = tokenizer.value("identity", Card());
     if (identity.is_string() && is_tokenizer(path, identity.get<std::string>())) return path;
   }
   return {};

@@ -10,7 +10,7 @@
 namespace holdfast::train {
 namespace {
 
-constexpr std::size_t digits = 16;  // of a word
+constexpr std::size_t word_digits = 16;  // of a word
 
 }  // namespace
 
@@ -28,11 +28,11 @@ optim::GuardState guard_from_text(const std::string& text) {
   std::size_t at = 0;
   const auto word = [&] {
     std::uint64_t value = 0;
-    const char *first = text.data() + at, *last = first + digits;
-    if (at + digits > text.size() || std::from_chars(first, last, value, 16).ptr != last)
+    const char *first = text.data() + at, *last = first + word_digits;
+    if (at + word_digits > text.size() || std::from_chars(first, last, value, 16).ptr != last)
       throw Error(Exit::runtime, "the checkpoint's detector of spikes cannot be read",
                   fmt::format("{} digits, or some that are not hexadecimal", text.size()));
-    at += digits;
+    at += word_digits;
     return value;
   };
   state.steps = word(), state.skips = word();

@@ -9,11 +9,10 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
+#include "src/train/index.hpp"
 
 namespace holdfast::train {
 namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 /// The ladder at one point.
 class Rungs {

@@ -9,7 +9,7 @@
 namespace holdfast::train {
 namespace {
 
-constexpr std::int64_t most_at_once = std::int64_t{1} << 20;  // elements
+constexpr std::int64_t most_looked_at = std::int64_t{1} << 20;  // elements
 constexpr int fraction_bits = 23;
 
 }  // namespace
@@ -17,7 +17,7 @@ constexpr int fraction_bits = 23;
 LeafWatch::LeafWatch(model::Weights& weights, const shard::Layout& layout, const device::Device& device,
                      tensor::Stream& stream)
     : weights_(weights), layout_(layout), is_host_(device.is_host()), stream_(stream) {
-  if (!is_host_) room_.resize(most_at_once);
+  if (!is_host_) room_.resize(most_looked_at);
 }
 
 void LeafWatch::begin(bool reduced, const std::optional<LeafFault>& fault) {
@@ -56,8 +56,8 @@ void LeafWatch::spoil(int unit) {
 std::uint64_t LeafWatch::digest(const float* gradient, std::int64_t count) {
   if (is_host_) return digest_part(0, gradient, DType::fp32, count);
   std::uint64_t sum = 0;
-  for (std::int64_t at = 0; at < count; at += most_at_once) {
-    const std::int64_t n = std::min(most_at_once, count - at);
+  for (std::int64_t at = 0; at < count; at += most_looked_at) {
+    const std::int64_t n = std::min(most_looked_at, count - at);
     stream_.download(room_.data(), gradient + at, n * static_cast<std::int64_t>(sizeof(float)));
     sum += digest_part(static_cast<std::uint64_t>(at), room_.data(), DType::fp32, n);
   }

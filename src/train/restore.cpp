@@ -14,6 +14,7 @@
 #include "src/base/log.hpp"
 #include "src/shard/layout.hpp"
 #include "src/train/agree.hpp"
+#include "src/train/index.hpp"
 #include "src/train/leftovers.hpp"
 #include "src/train/offers.hpp"
 #include "src/train/piece_index.hpp"
@@ -25,8 +26,6 @@ namespace holdfast::train {
 namespace {
 
 using checkpoint::PieceSpan;
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 void refuse_to_mix(const RunDir& dir, const DurableSteps& durable, const checkpoint::Patience& patience,
                    comm::Communicator& world) {

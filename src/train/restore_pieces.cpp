@@ -9,12 +9,11 @@
 
 #include "src/base/error.hpp"
 #include "src/train/agree.hpp"
+#include "src/train/index.hpp"
 #include "src/train/piece_index.hpp"
 
 namespace holdfast::train {
 namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 std::span<const std::byte> bytes_of_piece(const checkpoint::State& state, int piece) {
   const checkpoint::PieceView& p = state.pieces[index(piece)];

@@ -9,18 +9,12 @@
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/durable_record.hpp"
 #include "checkpoint/retention.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/train/bare_votes.hpp"
 
 namespace holdfast::train {
-namespace {
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation,
              Parts parts, device::Device& device, comm::Communicator& world, control::RankLink& link)

@@ -7,15 +7,11 @@
 #include <utility>
 
 #include "src/base/digest.hpp"
+#include "src/train/index.hpp"
 #include "src/train/local_identity.hpp"
 #include "src/train/offers.hpp"
 
 namespace holdfast::train {
-namespace {
-
-std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 SilentCheck::SilentCheck(const Setup& setup, Engine& engine, comm::Communicator& world)
     : setup_(setup),

@@ -20,10 +20,6 @@ namespace {
 
 constexpr std::int64_t part_bytes = 4 << 20;  // what a thread takes at a time
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 class HostCopier final : public StateCopier {
  public:
   explicit HostCopier(CopyBytes copy) : copy_(std::move(copy)), thread_([this] { serve(); }) {}

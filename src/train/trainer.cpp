@@ -10,6 +10,7 @@
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/durable_record.hpp"
 #include "src/base/allocations.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -107,10 +108,6 @@ FailureRate expected_failures(const Setup& setup, bool local, int replicas) {
       local && c.cluster.nodes > 1 && (replicas > 1 || c.checkpoint.partner == config::Partner::automatic);
   constexpr double hour = 3600;
   return FailureRate(node_h * hour / std::max(1, c.cluster.nodes), elsewhere ? share_beyond_peers : 1);
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 }  // namespace

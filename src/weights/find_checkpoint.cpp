@@ -3,24 +3,16 @@
 #include "checkpoint/catalog.hpp"
 #include "checkpoint/manifest.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::weights {
-namespace {
-
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
-}  // namespace
-
 std::optional<fs::path> find_checkpoint(const fs::path& path, const std::string& asked_by) {
-  if (is_there(path / checkpoint::manifest_file_name)) return path;
+  if (files::is_there(path / checkpoint::manifest_file_name)) return path;
   const fs::path inside = RunDir{path}.checkpoints();
-  const fs::path folder = is_there(inside) ? inside : path;
+  const fs::path folder = files::is_there(inside) ? inside : path;
   if (checkpoint::committed_steps(folder).empty()) {
     if (folder == path) return {};
     throw Error(Exit::usage, "the run " + path.string() + " has no checkpoint", asked_by,
