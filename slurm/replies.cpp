@@ -86,7 +86,7 @@ std::string read_version(std::string_view out) {
                                                                                        : std::string();
 }
 
-std::string doubt_about(std::string_view version) {
+std::string version_warning(std::string_view version) {
   const auto dot = version.find('.');
   const auto year = number<int>(version.substr(0, dot));
   const auto month = dot == std::string_view::npos ? std::nullopt : number<int>(version.substr(dot + 1, 2));

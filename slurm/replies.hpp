@@ -16,7 +16,7 @@ namespace holdfast::slurm {
 std::string read_version(std::string_view out);
 /// Why this version may not do, for a warning; "" when it is one that Holdfast is tested with or expects to
 /// work.
-std::string doubt_about(std::string_view version);
+std::string version_warning(std::string_view version);
 
 /// True when a controller answers. Several may be listed; one that is up will do.
 bool read_ping(std::string_view out);

@@ -31,7 +31,7 @@ constexpr Millis step_limit{20000};  ///< for a step to start, beside the time o
 struct DoctorOptions {
   bool fast = false, full = false, json = false, gate = false, nodes = false, network = false;
   std::string cluster, interface, peer;
-  std::vector<std::string> paths, witnesses;
+  std::vector<std::string> paths, shared_files;
   double shm_gb = 0, seconds = 8;
   int rounds = 0;
 };
@@ -63,7 +63,7 @@ Expected expected_of(const DoctorOptions& options) {
   Expected expected;
   if (!options.cluster.empty()) expected.cluster = config::load_cluster(options.cluster);
   for (const auto& path : options.paths) expected.paths.emplace_back(fs::absolute(path).lexically_normal());
-  expected.witnesses.assign(options.witnesses.begin(), options.witnesses.end());
+  expected.shared_files.assign(options.shared_files.begin(), options.shared_files.end());
   expected.shm_bytes = static_cast<std::int64_t>(options.shm_gb * 1e9);
   expected.depth = options.fast ? Depth::fast : options.full ? Depth::full : Depth::normal;
   return expected;
@@ -101,7 +101,8 @@ fs::path first_path(const DoctorOptions& options) {
 }
 
 /// The command for the same checks, to be started on every node.
-std::vector<std::string> node_command(const DoctorOptions& options, const std::vector<fs::path>& witnesses) {
+std::vector<std::string> node_command(const DoctorOptions& options,
+                                      const std::vector<fs::path>& shared_files) {
   std::vector<std::string> command = {this_program().string(), "doctor", "--json",
                                       fmt::format("--timeout={}", options.seconds)};
   if (options.fast) command.push_back("--fast");
@@ -111,22 +112,23 @@ std::vector<std::string> node_command(const DoctorOptions& options, const std::v
   if (options.shm_gb > 0) command.push_back(fmt::format("--shm={}", options.shm_gb));
   for (const auto& path : options.paths)
     command.push_back("--path=" + fs::absolute(path).lexically_normal().string());
-  for (const auto& file : witnesses) command.push_back("--witness=" + file.string());
+  for (const auto& file : shared_files) command.push_back("--shared-file=" + file.string());
   return command;
 }
 
 int examine_nodes(const DoctorOptions& options) {
   slurm::ClusterCli cluster;
   const auto allocation = this_allocation(cluster);
-  std::vector<std::unique_ptr<MeetingPlace>> places;
-  std::vector<fs::path> witnesses;
+  std::vector<std::unique_ptr<SharedTempFolder>> places;
+  std::vector<fs::path> shared_files;
   for (const auto& path : options.paths.empty() ? std::vector<std::string>{"."} : options.paths) {
-    places.push_back(std::make_unique<MeetingPlace>(path));
-    witnesses.push_back(places.back()->path() / "witness");
-    files::replace_atomically(witnesses.back(), allocation.here + "\n");
+    places.push_back(std::make_unique<SharedTempFolder>(path));
+    shared_files.push_back(places.back()->path() / "shared-file");
+    files::replace_atomically(shared_files.back(), allocation.here + "\n");
   }
   const fs::path folder = places.front()->path();
-  Steps(cluster, allocation.job, allocation.nodes, allocation.gpus, node_command(options, witnesses), folder)
+  Steps(cluster, allocation.job, allocation.nodes, allocation.gpus, node_command(options, shared_files),
+        folder)
       .wait(limit_of(options) + step_limit);
   std::vector<NodeReport> reports;
   for (const auto& node : allocation.nodes) reports.push_back(read_report(node, folder / (node + ".out")));
@@ -137,7 +139,7 @@ int examine_nodes(const DoctorOptions& options) {
 int examine_network(const DoctorOptions& options) {
   slurm::ClusterCli cluster;
   const auto allocation = this_allocation(cluster);
-  const MeetingPlace place(first_path(options));
+  const SharedTempFolder place(first_path(options));
   files::replace_atomically(place.path() / "secret", control::to_hex(control::random_key()) + "\n", 0600);
   std::vector<std::string> command = {this_program().string(), "doctor", "--peer=" + place.path().string()};
   if (!options.interface.empty()) command.push_back("--interface=" + options.interface);
@@ -210,7 +212,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   verb->add_flag("--gate", options->gate, "Exit with 4 when something is critical, else 0");
   verb->add_flag("--json", options->json, "Print JSON");
   verb->add_option("--peer", options->peer)->group("");
-  verb->add_option("--witness", options->witnesses)->group("");
+  verb->add_option("--shared-file", options->shared_files)->group("");
   verb->footer(
       "The exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
       "--gate is for scripts that only need to know whether to continue, and for SLURM's Prolog, whose "

@@ -48,7 +48,8 @@ void write_checked(const fs::path& file, const std::string& text) {
 void write_cluster_file(const InitOptions& options) {
   const auto site = slurm::probe_site(tool_limit);
   const std::string here = slurm::inside_a_job() ? slurm::job_env().node : "";
-  const auto draft = draft_cluster(site, look_at_site({}, here, some_node(site, here)), options.partition);
+  const auto draft =
+      draft_cluster(site, probe_local_site({}, here, some_node(site, here)), options.partition);
   if (options.output == "-") {
     std::cout << draft.text;
     return;
@@ -59,7 +60,7 @@ void write_cluster_file(const InitOptions& options) {
                 "Write elsewhere with --output, or overwrite it with --force?");
   write_checked(file, draft.text);
   std::cout << file.string() << "\n";
-  for (const auto& sentence : draft.doubts) std::cerr << "holdfast: check this: " << sentence << "\n";
+  for (const auto& sentence : draft.to_check) std::cerr << "holdfast: check this: " << sentence << "\n";
   std::cerr << "holdfast: name it in a job file (cluster.file = \"" << fs::absolute(file).string()
             << "\") and run `holdfast plan`\n";
 }

@@ -49,7 +49,8 @@ void warn_if_never_starts(slurm::Cluster& cluster, slurm::JobId id) {
 slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
   // First, so that nothing is changed without a controller, and the error comes at once (sbatch takes 9 s).
   cluster.ping();
-  if (const std::string doubt = slurm::doubt_about(cluster.version()); !doubt.empty()) log::warn("{}", doubt);
+  if (const std::string doubt = slurm::version_warning(cluster.version()); !doubt.empty())
+    log::warn("{}", doubt);
   create_folders(prepared.run);
   RunDirClaim claim(prepared.run, cluster);
   // Again, now that the directory is claimed: another submit may have written there since.

@@ -7,8 +7,8 @@
 namespace holdfast::launcher {
 namespace {
 
-// The library's C interface, as far as it is used here (NVIDIA, NVML API reference). Numbers and layouts are
-// stable: new versions of a struct get new function names.
+// The part of the library's C interface that is used here (NVIDIA, NVML API reference). Numbers and layouts
+// are stable: new versions of a struct get new function names.
 using Device = void*;
 using Code = int;  // nvmlReturn_t; 0: success
 constexpr Code gpu_is_lost = 15, reset_required = 16;
@@ -41,7 +41,7 @@ struct Fabric {
   Code status;
   unsigned clique;
   unsigned char state;
-  unsigned char room[39];  // for a library that fills in more
+  unsigned char room[39];  // a newer library may fill in more
 };
 
 class Library {
@@ -63,7 +63,7 @@ class Library {
     const auto function = reinterpret_cast<Function>(::dlsym(handle_, name));
     return function == nullptr ? 3 : function(arguments...);
   }
-  std::string words(Code code) const {
+  std::string error_text(Code code) const {
     using Function = const char* (*)(Code);
     const auto function = reinterpret_cast<Function>(::dlsym(handle_, "nvmlErrorString"));
     return function == nullptr ? "error " + std::to_string(code) : function(code);
@@ -80,7 +80,7 @@ std::optional<int> ask(const Library& nvml, const char* name, Device device) {
   return static_cast<int>(value);
 }
 
-/// With one more argument in the middle: which sensor, which clock.
+/// The same with one more argument in the middle: a sensor or a clock.
 std::optional<int> ask(const Library& nvml, const char* name, Device device, unsigned which) {
   unsigned value = 0;
   if (nvml.call(name, device, which, &value) != 0) return std::nullopt;
@@ -155,17 +155,17 @@ GpuFacts read_gpu(const Library& nvml, unsigned index) {
   gpu.index = static_cast<int>(index);
   Device device = nullptr;
   if (const Code code = nvml.call("nvmlDeviceGetHandleByIndex_v2", index, &device); code != 0) {
-    gpu.lost = nvml.words(code);
+    gpu.lost = nvml.error_text(code);
     return gpu;
   }
   gpu.name = text_of(nvml, "nvmlDeviceGetName", device);
   gpu.uuid = text_of(nvml, "nvmlDeviceGetUUID", device);
   Pci pci{};
   if (nvml.call("nvmlDeviceGetPciInfo_v3", device, &pci) == 0) gpu.pci = pci.id;
-  unsigned temperature = 0;  // every driver tells it, of every GPU that answers
+  unsigned temperature = 0;  // every driver reports it for every GPU that answers
   const Code code = nvml.call("nvmlDeviceGetTemperature", device, sensor_of_gpu, &temperature);
   if (code == gpu_is_lost || code == reset_required) {
-    gpu.lost = nvml.words(code);
+    gpu.lost = nvml.error_text(code);
     return gpu;
   }
   read_memory(nvml, device, gpu);
@@ -189,7 +189,7 @@ NvmlFacts read_nvml(const std::string& library) {
   facts.why = nvml.why();
   if (!facts.found) return facts;
   if (const Code code = nvml.call("nvmlInit_v2"); code != 0) {
-    facts.why = nvml.words(code);
+    facts.why = nvml.error_text(code);
     return facts;
   }
   facts.usable = true;
@@ -197,7 +197,8 @@ NvmlFacts read_nvml(const std::string& library) {
   const unsigned room = version.size() - 1;
   if (nvml.call("nvmlSystemGetDriverVersion", version.data(), room) == 0) facts.driver = version.data();
   unsigned count = 0;
-  if (const Code code = nvml.call("nvmlDeviceGetCount_v2", &count); code != 0) facts.why = nvml.words(code);
+  if (const Code code = nvml.call("nvmlDeviceGetCount_v2", &count); code != 0)
+    facts.why = nvml.error_text(code);
   for (unsigned i = 0; i < count; ++i) facts.gpus.push_back(read_gpu(nvml, i));
   nvml.call("nvmlShutdown");
   return facts;

@@ -1,6 +1,6 @@
 #pragma once
-// What the checks of a node look at, and what they expect there. Tests put folders of their own in the roots'
-// place.
+// The inputs of the checks of a node: the folders that they read, and the state that they expect. Tests use
+// folders of their own as roots.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -18,15 +18,15 @@ struct Roots {
   std::string nvml = "libnvidia-ml.so.1";  ///< library or path, for dlopen
 };
 
-/// How much is looked at: fast disturbs nobody and takes milliseconds; normal also times disks and asks
-/// programs for their versions; full writes more.
+/// How much is checked: fast disturbs no job and takes milliseconds; normal also times disks and reads the
+/// versions of programs; full writes more data.
 enum class Depth { fast, normal, full };
 
 struct Expected {
-  std::optional<config::ClusterFacts> cluster;   ///< nothing: what is missing cannot be told
-  std::vector<std::filesystem::path> paths;      ///< folders that the job will use; none: /tmp is looked at
-  std::vector<std::filesystem::path> witnesses;  ///< files that another node has made in them
-  std::int64_t shm_bytes = 0;                    ///< what a node's ranks will keep in /dev/shm; 0: not known
+  std::optional<config::ClusterFacts> cluster;      ///< nothing: missing parts cannot be detected
+  std::vector<std::filesystem::path> paths;         ///< folders that the job will use; none: /tmp is checked
+  std::vector<std::filesystem::path> shared_files;  ///< files that another node has created in them
+  std::int64_t shm_bytes = 0;  ///< bytes that the ranks of a node will use in /dev/shm; 0: unknown
   Depth depth = Depth::normal;
 
   bool gpus() const { return cluster && cluster->gpu != "none"; }
@@ -34,18 +34,18 @@ struct Expected {
   bool nics() const;
 };
 
-/// A file of few bytes in /sys or /proc, without white space at its end; nothing when it cannot be read.
+/// The text of a small file in /sys or /proc, without white space at its end; nothing when it cannot be read.
 std::optional<std::string> read_line(const std::filesystem::path& file);
 std::optional<std::int64_t> read_number(const std::filesystem::path& file);
-/// The number that a text begins with.
+/// The number at the start of a text.
 std::optional<double> leading_number(const std::string& text);
 /// "1.5 GB", "64 MB": decimal units.
 std::string bytes_text(double bytes);
 
-/// One check: what it is called, and how to look. It may hang or crash: see run_guarded.
+/// One check: its name and its function, which may hang or crash: see run_guarded.
 struct Check {
   std::string name;
-  std::function<std::vector<Finding>()> look;
+  std::function<std::vector<Finding>()> run;
 };
 
 }  // namespace holdfast::launcher
