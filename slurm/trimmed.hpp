@@ -1,5 +1,5 @@
 #pragma once
-// What SLURM's tools say, without the white space around it.
+// The output of SLURM's tools without the white space around it.
 #include <string_view>
 
 namespace holdfast::slurm {

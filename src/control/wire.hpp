@@ -1,6 +1,6 @@
 #pragma once
-// Inside the codec: how a field of a message is read. Whatever is missing, of another type or out of bounds
-// is refused.
+// Private to the codec: how a field of a message is read. A field that is missing, of another type or out of
+// bounds is refused.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace holdfast::control::wire {
 using nlohmann::json;
 constexpr std::int64_t max_ranks = 1 << 20, max_steps = std::int64_t{1} << 53, max_pids = 1 << 22;
 constexpr std::size_t max_text = 4096, max_payload = 6 << 20;
-// Of what a program says in its own words. A byte that is no UTF-8 goes out as U+FFFD, which is three.
+// The limit of free text from a program. A byte that is not valid UTF-8 is sent as U+FFFD, which is 3 bytes.
 constexpr std::size_t max_said = 4096;
 constexpr std::size_t max_stacks = 64 << 10, max_answer = 1 << 20;
 
@@ -83,11 +83,11 @@ Enum one_of(const json& j, const char* name, const std::array<const char*, n>& n
   throw Refused(std::string(name) + " is unknown");
 }
 
-/// One specialization per message: its name on the wire, how it is written, how it is read.
+/// One specialization per message: its name in the JSON, how it is written, and how it is read.
 template <class T>
 struct Wire;
 
-/// A text in somebody's own words, cut to what the other end bears.
+/// Free text, cut to the length that the other end accepts.
 inline std::string said(const std::string& text) { return text.substr(0, max_said); }
 inline std::string said_in(const json& j, const char* name) { return text_of(j, name, 3 * max_said); }
 

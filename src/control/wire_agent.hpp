@@ -1,5 +1,5 @@
 #pragma once
-// Inside the codec: what agents, leader, job monitor and callers say to each other.
+// Private to the codec: the messages between agents, leader, job monitor and callers.
 #include "src/control/wire_rank.hpp"
 
 namespace holdfast::control::wire {

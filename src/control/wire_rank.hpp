@@ -1,5 +1,5 @@
 #pragma once
-// Inside the codec: what ranks say, and what they are told.
+// Private to the codec: the messages from and to ranks.
 #include "src/control/wire.hpp"
 
 namespace holdfast::control::wire {
@@ -123,7 +123,7 @@ struct Wire<flight::FlightGroup> {
     g.operation = one_of<flight::Collective>(j, "operation", collective_names);
     g.size = static_cast<std::uint32_t>(whole(j, "size", 1, max_ranks));
     g.member = static_cast<std::uint32_t>(whole(j, "member", 0, g.size - 1));
-    // Nobody finishes what he has not entered, or enters what is not in his queue.
+    // A rank cannot finish a collective before entering it, nor enter one before it is in its queue.
     const std::int64_t queued = whole(j, "queued", 0, max_steps), started = whole(j, "started", 0, queued);
     g.queued = static_cast<std::uint64_t>(queued), g.started = static_cast<std::uint64_t>(started);
     g.finished = static_cast<std::uint64_t>(whole(j, "finished", 0, started));
