@@ -50,8 +50,7 @@ done
 exit $code
 )";
 
-/// `place` is on a disk of the node. A node that fails here is one that has no agent, which is dealt with
-/// later.
+/// `place` is on a disk of the node. A node on which this fails has no agent, which the leader handles later.
 constexpr const char* unpack_format = R"(bundle={bundle}
 place=/tmp/holdfast-$SLURM_JOB_ID
 holdfast=$place/holdfast/bin/holdfast
@@ -67,7 +66,7 @@ struct Owned {
 };
 constexpr const char* array_why =
     "a run directory belongs to one job: in a script of your own, 'holdfast run JOB.toml --set run.dir=...'";
-/// Options that may not be given beside ours.
+/// Options that conflict with those of Holdfast.
 constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active nodes and spares"},
                                           {"-N", "Holdfast counts active nodes and spares"},
                                           {"--ntasks", "Holdfast starts the ranks"},

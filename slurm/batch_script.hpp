@@ -1,8 +1,8 @@
 #pragma once
 // The batch job that Holdfast submits: the text of its script and sbatch's arguments. Pure.
 //
-// The script is Holdfast's own and holds nothing of the user's but two paths in single quotes. What the user
-// chose (job name, partition, extra flags) travels as arguments, which no shell sees.
+// The script contains no text of the user but two paths in single quotes. The user's choices (job name,
+// partition, extra flags) are passed as arguments, which no shell reads.
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace holdfast::slurm {
 
 struct BatchJob {
   int nodes = 1;          ///< active nodes and spares
-  int gpus_per_node = 0;  ///< asked of SLURM; 0: none
+  int gpus_per_node = 0;  ///< requested from SLURM; 0: none
   int notice_s = 120;     ///< SIGUSR1 comes this long before the time limit; see notice_for
   std::filesystem::path
       holdfast;  ///< absolute, on a file system that every node mounts; not used with a bundle
@@ -26,8 +26,8 @@ struct BatchJob {
   std::vector<std::string> extra;  ///< further sbatch arguments; see joined
 };
 
-/// Seconds before the time limit at which a run must hear of it, when its last checkpoint may take `drain_s`.
-/// SLURM may send its signal up to 60 s earlier still.
+/// Seconds before the time limit at which SLURM must signal a run whose last checkpoint may take `drain_s`.
+/// SLURM may send its signal up to 60 s earlier.
 constexpr int notice_for(int drain_s) { return drain_s <= 90 ? 120 : drain_s + 30; }
 
 /// The script. The loop in it runs `holdfast run` again when a signal ended it, requeues the job on exit code
@@ -40,16 +40,15 @@ std::vector<std::string> submit_arguments(const BatchJob& job);
 /// (sbatch then reads no replacement in an --output path and drops the backslash).
 void check_path(const std::string& what, const std::filesystem::path& path);
 
-/// Arguments as people type them after "--", each option joined with its value ("--exclude", "dgx003" ->
-/// "--exclude=dgx003"), so that no word can be taken for the script. Throws Error (usage) on a word that
-/// belongs to no option, and on options that Holdfast sets itself or that do not go with it (--nodes,
+/// The arguments that a user writes after "--", each option joined with its value ("--exclude", "dgx003" ->
+/// "--exclude=dgx003"), so that sbatch takes no word for the script. Throws Error (usage) on a word that
+/// belongs to no option, and on options that Holdfast sets itself or that conflict with it (--nodes,
 /// --output, --array, --wrap, ...).
 std::vector<std::string> joined(const std::vector<std::string>& typed);
 
-/// 'text' in single quotes for a POSIX shell, whatever it holds.
+/// 'text' in single quotes for a POSIX shell, with any content.
 std::string single_quoted(std::string_view text);
-/// A command line for people to read and paste: words in quotes where they need them, $'...' for control
-/// characters.
+/// A command line to read and to paste: words in quotes where necessary, $'...' for control characters.
 std::string shown(const std::vector<std::string>& argv);
 
 }  // namespace holdfast::slurm

@@ -1,10 +1,10 @@
 #pragma once
-// All that Holdfast needs of a cluster manager. ClusterCli (cluster_cli.hpp) asks SLURM's own tools,
-// FakeCluster (fake_cluster.hpp) lives in memory for tests.
+// The interface to the cluster manager. ClusterCli (cluster_cli.hpp) calls SLURM's own tools, FakeCluster
+// (fake_cluster.hpp) is in memory, for tests.
 //
 // Every call has a deadline and none waits longer. Errors carry the exit code to end with: slurmctld does not
-// answer, or answers "later" -> transient; SLURM refuses what was asked for -> usage or impossible, in
-// SLURM's own words; a tool is not installed -> runtime, naming it. Nothing is retried here.
+// answer, or asks to try later -> transient; SLURM refuses the request -> usage or impossible, with SLURM's
+// own message; a tool is not installed -> runtime, with its name. Nothing is retried here.
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -33,29 +33,29 @@ const char* name_of(JobState state);
 struct Job {
   JobId id = 0;
   JobState state = JobState::finished;
-  std::string state_text;          ///< SLURM's word, for example "NODE_FAIL"
-  std::string reason;              ///< why it waits or why it ended, SLURM's word; empty: none
-  std::string name;                ///< verbatim; may hold anything but NUL
-  std::vector<std::string> nodes;  ///< that it has now, in SLURM's order; empty while pending
+  std::string state_text;          ///< as SLURM writes it, for example "NODE_FAIL"
+  std::string reason;              ///< why it waits or why it ended, as SLURM writes it; empty: none
+  std::string name;                ///< verbatim; any characters but NUL
+  std::vector<std::string> nodes;  ///< its present nodes, in SLURM's order; empty while pending
   std::string
       batch_host;  ///< where the batch script was started; its node is lost when it is not among `nodes`
   std::optional<double>
       end_time;  ///< Unix seconds when SLURM will end it (or did); nothing: no limit, or pending
-  bool alive() const { return state != JobState::finished; }  ///< may still own its run directory
+  bool alive() const { return state != JobState::finished; }  ///< it may still use its run directory
 };
 
 struct Node {
   std::string name;
   std::string address;     ///< NodeAddr: a host name or address that other nodes reach it by
-  std::string state_text;  ///< SLURM's words, for example "IDLE+DRAIN" or "DOWN*"
+  std::string state_text;  ///< as SLURM writes it, for example "IDLE+DRAIN" or "DOWN*"
   std::string reason;      ///< why it is down or drained, else empty
   bool usable = false;     ///< a job can get it, now or later: up and answering as far as SLURM knows (its
                            ///< detector is minutes late), and not drained
 };
 
-/// Where a job could run besides.
+/// The other nodes on which a job could run.
 struct Surroundings {
-  std::vector<std::string> excluded;          ///< that it does not want already
+  std::vector<std::string> excluded;          ///< that it already excludes
   std::vector<std::vector<Node>> partitions;  ///< the nodes of each that it may run in; it runs in one
 };
 
@@ -65,7 +65,7 @@ struct Submission {
   std::vector<std::string> arguments;  ///< for sbatch, before the script; see batch_script.hpp
 };
 
-/// A submission was sent and no answer came (transient). The job may exist: job_of_script() tells, later.
+/// A submission was sent and no answer came (transient). The job may exist: job_of_script() will show it.
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(std::string why)
@@ -73,8 +73,8 @@ class OutcomeUnknown : public Error {
               "Try again: Holdfast looks for the job first.") {}
 };
 
-/// One process on one node of a job, in a step of its own, with all CPUs and all memory that the job has
-/// there.
+/// One process on one node of a job, in a step of its own, with all CPUs and all memory of the job on that
+/// node.
 struct StepRequest {
   JobId job = 0;
   std::string node;
@@ -93,22 +93,22 @@ class Cluster {
   /// Returns when slurmctld has answered; throws Error (transient) when it does not.
   virtual void ping(std::chrono::milliseconds limit = default_limit) = 0;
 
-  /// Hands a batch script in. Throws OutcomeUnknown, or Error: transient (no slurmctld), usage (wrong option,
-  /// partition, account), impossible (more than the cluster can give).
+  /// Submits a batch script. Throws OutcomeUnknown, or Error: transient (no slurmctld), usage (wrong option,
+  /// partition, account), impossible (more than the cluster has).
   virtual JobId submit(const Submission& submission, std::chrono::milliseconds limit = default_limit) = 0;
-  /// Nothing when SLURM does not know the job (any more: it forgets ended jobs after MinJobAge, 300 s).
+  /// Nothing when SLURM does not know the job (it forgets ended jobs after MinJobAge, 300 s).
   virtual std::optional<Job> job(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// The live job of this user that was submitted with this script (absolute path).
   virtual std::optional<JobId> job_of_script(const std::filesystem::path& script,
                                              std::chrono::milliseconds limit = default_limit) = 0;
-  /// The other way: the script of a live job of this user; nothing when SLURM knows no such job.
+  /// The reverse: the script of a live job of this user; nothing when SLURM knows no such job.
   virtual std::optional<std::filesystem::path> script_of_job(
       JobId id, std::chrono::milliseconds limit = default_limit) = 0;
-  /// One entry for each name, in the order asked; Error (usage) when SLURM knows none of that name.
+  /// One entry for each name, in the given order; Error (usage) when SLURM knows no node of that name.
   virtual std::vector<Node> nodes(const std::vector<std::string>& names,
                                   std::chrono::milliseconds limit = default_limit) = 0;
 
-  /// GPUs that a running job has on each of its nodes, asked for or not; nodes without are left out.
+  /// GPUs that a running job has on each of its nodes, requested or not; nodes without GPUs are left out.
   virtual std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 
   virtual void cancel(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
@@ -117,15 +117,14 @@ class Cluster {
 
   /// Throws Error (usage) when SLURM does not know the job.
   virtual Surroundings surroundings(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
-  /// The job's list of nodes that it does not want, replacing the one it had. Only a pending job can be
-  /// changed, one that was just requeued too.
+  /// Replaces the job's list of excluded nodes. Only a pending job can be changed; a requeued job is pending.
   virtual void exclude(JobId id, const std::vector<std::string>& nodes,
                        std::chrono::milliseconds limit = default_limit) = 0;
 
-  /// How to start a step: hand it to spawn(). It is independent of every other step, holds on when other
-  /// nodes die, never waits for resources of a dead one, and needs no SLURM_* of the caller. srun's exit code
-  /// says little and it may hang for minutes when its node is lost: judge a start by the agent calling home,
-  /// and never wait for an old srun.
+  /// The command that starts a step, for spawn(). The step is independent of every other step, continues when
+  /// other nodes fail, never waits for resources of a failed one, and needs no SLURM_* of the caller. srun's
+  /// exit code is unreliable and srun may hang for minutes when its node is lost: a start has succeeded when
+  /// the agent connects; never wait for an old srun.
   virtual Command step_command(const StepRequest& request) const = 0;
 };
 

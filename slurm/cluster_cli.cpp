@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Runs a tool to its end. Errors that are not the tool's own (missing, too slow) are thrown here.
+/// Runs a tool to its end. Throws errors that do not come from the tool (missing, too slow).
 Finished call(std::vector<std::string> argv, std::vector<std::string> environment, milliseconds limit,
               bool block_sigterm = false) {
   const std::string tool = argv.front();
@@ -155,7 +155,7 @@ Surroundings ClusterCli::surroundings(JobId id, milliseconds limit) {
 }
 
 void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, milliseconds limit) {
-  // Right after a requeue SLURM ends what runs in the job, and this may be a part of it.
+  // Right after a requeue SLURM ends the processes of the job, and this process may be one of them.
   const Finished done = call(exclude_argv(id, nodes), tool_environment(), limit, true);
   if (done.status != 0) refuse(fmt::format("cannot exclude nodes for job {}", id), done);
 }

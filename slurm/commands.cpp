@@ -13,7 +13,7 @@ std::vector<std::string> without_place(std::vector<std::string> prefixes) {
   prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"});
   std::vector<std::string> environment = env::without(prefixes);
   if (const auto conf = env::get("SLURM_CONF")) environment.push_back("SLURM_CONF=" + *conf);
-  // The caller's own PMIX_MCA_* are settings, not a place.
+  // PMIX_MCA_* of the caller are settings and do not belong to a step.
   for (auto& entry : env::all())
     if (entry.starts_with("PMIX_MCA_")) environment.push_back(std::move(entry));
   return environment;
@@ -96,23 +96,24 @@ std::vector<std::string> step_argv(const StepRequest& request) {
   expects(request.job > 0 && !request.node.empty() && !request.command.empty(),
           "a step has a job, a node and a command");
   expects(expand(request.node).size() == 1, "a step runs on one node");
-  // No --cpus-per-task: without it a step has every CPU that the job has on the node. A number can be
-  // refused, for SLURM may reserve cores, and the job may want one thread of each core.
-  std::vector<std::string> argv = {"srun",
-                                   "--jobid=" + std::to_string(request.job),
-                                   "--nodelist=" + request.node,
-                                   "--nodes=1",
-                                   "--ntasks=1",
-                                   "--overlap",  // beside whatever still "runs" on a node that died unnoticed
-                                   "--no-kill",  // another node's end is not ours
-                                   "--kill-on-bad-exit=0",
-                                   "--wait=0",
-                                   "--mem=0",  // all memory that the job has there
-                                   "--cpu-bind=none",
-                                   "--mpi=none",
-                                   "--export=ALL",
-                                   "--input=none",
-                                   "--quiet"};
+  // No --cpus-per-task: without it a step has every CPU of the job on the node. SLURM may refuse a number,
+  // for it may reserve cores, and the job may use one thread of each core.
+  std::vector<std::string> argv = {
+      "srun",
+      "--jobid=" + std::to_string(request.job),
+      "--nodelist=" + request.node,
+      "--nodes=1",
+      "--ntasks=1",
+      "--overlap",  // although a step may still "run" on a node whose failure SLURM has not noticed
+      "--no-kill",  // the step survives the failure of other nodes
+      "--kill-on-bad-exit=0",
+      "--wait=0",
+      "--mem=0",  // all memory of the job on the node
+      "--cpu-bind=none",
+      "--mpi=none",
+      "--export=ALL",
+      "--input=none",
+      "--quiet"};
   if (!request.name.empty()) argv.push_back("--job-name=" + request.name);
   if (request.gpus > 0) argv.push_back("--gres=gpu:" + std::to_string(request.gpus));
   if (!request.output.empty()) {

@@ -1,8 +1,8 @@
 #pragma once
-// The command lines of SLURM's tools: pure, one function per question. replies.hpp reads the answers.
+// The command lines of SLURM's tools: pure, one function per request. replies.hpp reads the replies.
 //
-// Formats are explicit and the free text (names, reasons, paths) comes last, so that nothing in it can be
-// mistaken for a field. tool_environment() takes away the users' variables that would change a tool's output.
+// Formats are explicit and free text (names, reasons, paths) comes last, so that no part of it can be taken
+// for a field. tool_environment() removes the user's variables that would change a tool's output.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,12 +14,11 @@ namespace holdfast::slurm {
 /// The environment for every tool but sbatch: ours without SLURM_*, SQUEUE_*, SINFO_* and the like
 /// (SLURM_CONF stays), times in Unix seconds, messages in English.
 std::vector<std::string> tool_environment();
-/// The environment for sbatch, which hands it on to the job: ours without the place of an enclosing job
-/// (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step). SBATCH_* stays for sbatch: sites set accounts
-/// with it.
+/// The environment for sbatch, which passes it to the job: ours without the variables of an enclosing job
+/// (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step). SBATCH_* stays: sites set accounts with it.
 std::vector<std::string> job_environment();
-/// The environment for srun, which hands it on to the step: the same without SRUN_*, which would change what
-/// the step asks for (SRUN_CPUS_PER_TASK).
+/// The environment for srun, which passes it to the step: the same without SRUN_*, which would change the
+/// resources of the step (SRUN_CPUS_PER_TASK).
 std::vector<std::string> step_environment();
 
 std::vector<std::string> version_argv();                             ///< sinfo
@@ -31,7 +30,7 @@ std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
 std::vector<std::string> job_constraints_argv(JobId id);  ///< squeue: see read_job_constraints
-/// sinfo: the nodes of one partition, as nodes_argv asks for them
+/// sinfo: the nodes of one partition, in the format of nodes_argv
 std::vector<std::string> partition_argv(const std::string& partition);
 std::vector<std::string> details_argv(JobId id);  ///< scontrol: see read_gpus
 std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& nodes);  ///< scontrol

@@ -14,7 +14,7 @@ namespace holdfast::slurm {
 
 namespace {
 
-constexpr std::size_t reason_limit = 120;  // of a line that people paste
+constexpr std::size_t reason_limit = 120;  // of a line to paste
 
 bool among(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -44,7 +44,7 @@ void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::strin
   unwanted.insert(unwanted.end(), doubtful.begin(), doubtful.end());
   Exclusion change;
   try {
-    // Asked before: afterwards SLURM ends this process too, and there is little time.
+    // Queried before the requeue: after it SLURM ends this process, too, and there is little time.
     if (!unwanted.empty()) {
       const Surroundings around = cluster.surroundings(job);
       change = exclusion(around, unwanted, wanted);

@@ -1,6 +1,5 @@
 #pragma once
-// Back into the queue, for other nodes than those that have failed: users cannot drain a node, but a job can
-// say where it does not want to run.
+// Requeues a job with its failed nodes excluded: users cannot drain a node, but a job can exclude nodes.
 #include <string>
 #include <vector>
 
@@ -9,20 +8,20 @@
 namespace holdfast::slurm {
 
 struct Exclusion {
-  std::vector<std::string> nodes;  ///< the job's list from now on, in SLURM's order; empty: left as it is
-  std::string why_not;             ///< nodes that were to be excluded are not, because ...; "": they are
+  std::vector<std::string> nodes;  ///< the new list of the job, in SLURM's order; empty: unchanged
+  std::string why_not;             ///< why nodes were not excluded; "": they are excluded
 };
-/// The failed nodes beside those that the job's owner has excluded. None of them when a job of `wanted` nodes
-/// could then never start: SLURM lets such a job wait for ever. Pure.
+/// The failed nodes and those that the job's owner has excluded. No failed node when a job of `wanted` nodes
+/// could then never start: SLURM lets such a job wait forever. Pure.
 Exclusion exclusion(const Surroundings& around, const std::vector<std::string>& failed, int wanted);
 
-/// Requeues a job of `wanted` nodes and, while it is pending, excludes what exclusion() says: of the nodes
-/// that failed and those that are `doubtful` beside them, or, where that leaves too few, of those that failed
-/// alone. Throws Error when the job could not be requeued; an exclusion that fails is a warning in the log.
+/// Requeues a job of `wanted` nodes and, while it is pending, excludes nodes as exclusion() computes them:
+/// the failed and the `doubtful` nodes, or only the failed ones when too few nodes would be left. Throws
+/// Error when the job could not be requeued; an exclusion that fails is a warning in the log.
 void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::string>& failed, int wanted,
                        const std::vector<std::string>& doubtful = {});
 
-/// What only an administrator may do, as a line to paste: "scontrol update nodename=dgx003 state=drain
+/// A command for an administrator, as a line to paste: "scontrol update nodename=dgx003 state=drain
 /// reason='...'".
 std::string drain_line(const std::string& node, const std::string& reason);
 

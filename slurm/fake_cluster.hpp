@@ -1,5 +1,5 @@
 #pragma once
-// A cluster in memory, for tests of everything above it: nodes fail when the test says so, time stands still.
+// A cluster in memory, for tests of the code above it: nodes fail when the test says so, time stands still.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -24,10 +24,10 @@ class FakeCluster : public Cluster {
     }
   }
 
-  // What a test may do to it.
+  // For tests: changes of the cluster.
   void controller(bool up) { up_ = up; }
   static constexpr int gpus_per_node = 8;
-  /// SLURM loses the job's answer: submit() throws, the job is there.
+  /// The reply to a submission is lost: submit() throws, but the job exists.
   void lose_next_submit_reply() { lose_reply_ = true; }
   /// A job appears, running on `nodes` (empty: pending).
   Job& add_job(JobId id, const std::string& name, const std::string& nodes, const std::string& script = {}) {
@@ -44,7 +44,7 @@ class FakeCluster : public Cluster {
     jobs_.at(id).state = JobState::finished, jobs_.at(id).state_text = word;
   }
   void forget_job(JobId id) { jobs_.erase(id); }
-  /// SLURM notices (at last) that a node is gone: it is down, and its jobs shrink.
+  /// SLURM notices that a node is lost: the node is down, and its jobs have one node fewer.
   void lose_node(const std::string& name) {
     Node& node = at(name);
     node.state_text = "down*", node.usable = false, node.reason = "Not responding";
@@ -55,7 +55,7 @@ class FakeCluster : public Cluster {
     node.state_text = "idle", node.usable = true, node.reason.clear();
   }
 
-  // What the code under test did.
+  // For tests: the actions of the code under test.
   std::vector<Submission> submissions;
   std::vector<JobId> cancelled, requeued;
   std::map<JobId, std::vector<std::string>> excluded;

@@ -1,5 +1,5 @@
 #pragma once
-// What an owner may do to a job of his besides submitting and cancelling it: pure, as commands.hpp.
+// Commands for the owner of a job besides submitting and cancelling: pure, as commands.hpp.
 #include <string>
 #include <vector>
 
@@ -11,8 +11,7 @@ namespace holdfast::slurm {
 std::vector<std::string> signal_script_argv(JobId id, const std::string& signal);
 /// A signal for every process of the job, script and steps, as SLURM sends it before it preempts.
 std::vector<std::string> signal_all_argv(JobId id, const std::string& signal);
-/// A pending job need not wait for its time any more (SLURM lets a job that was put back wait for two
-/// minutes).
+/// Lets a pending job start at once (SLURM delays a requeued job by two minutes).
 std::vector<std::string> start_now_argv(JobId id);
 
 }  // namespace holdfast::slurm

@@ -1,9 +1,9 @@
 #pragma once
-// What SLURM tells this process about its place: the SLURM_* variables, as a struct.
+// The SLURM_* variables of this process, as a struct.
 //
 // The variables are a snapshot from the moment the process (in a batch script: the job) was started. When a
 // node is lost and cut from the allocation they do not change, so `nodes` may name nodes that the job no
-// longer has: for the present ask Cluster::job().
+// longer has: Cluster::job() gives the present ones.
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -20,12 +20,12 @@ struct JobEnv {
   std::string job_name;
   std::vector<std::string>
       nodes;         ///< of the job when it started, in SLURM's order; the first is the batch host
-  std::string node;  ///< SLURM's name of this node; empty where SLURM does not say (salloc on a login node)
+  std::string node;  ///< SLURM's name of this node; empty when SLURM does not set it (salloc on a login node)
   bool interactive =
       false;         ///< the shell of `salloc` on the first node (LaunchParameters=use_interactive_step)
   int restarts = 0;  ///< how often the job was requeued
   std::filesystem::path submit_dir;  ///< where it was submitted from
-  std::optional<double> end_time;    ///< Unix seconds; many versions do not set it: ask Cluster::job()
+  std::optional<double> end_time;    ///< Unix seconds; many versions do not set it: use Cluster::job()
   int procid = 0, ntasks = 1;        ///< of this step (bare srun); 0 and 1 outside steps
   int localid = 0;                   ///< task index on this node
 
@@ -38,7 +38,7 @@ struct JobEnv {
 /// Is this process part of a SLURM job (batch script, step, or a shell in an allocation)?
 bool inside_a_job();
 
-/// Throws Error (usage) outside a job, or when a variable holds nonsense (the message names it).
+/// Throws Error (usage) outside a job, or when a variable is malformed (the message names it).
 JobEnv job_env();
 
 }  // namespace holdfast::slurm

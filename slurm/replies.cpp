@@ -16,7 +16,7 @@ namespace {
               "Is this SLURM older than 20.11, or the tool a site's own wrapper?");
 }
 
-/// The first N-1 fields end at a bar; the last takes the rest, bars and all.
+/// The first N-1 fields end at a bar; the last is the rest of the line, with its bars.
 template <std::size_t N>
 std::optional<std::array<std::string_view, N>> fields_of(std::string_view text) {
   std::array<std::string_view, N> fields;
@@ -76,7 +76,7 @@ std::string read_version(std::string_view out) {
                                                                                        : std::string();
 }
 
-std::string doubt_about(std::string_view version) {
+std::string version_warning(std::string_view version) {
   const auto dot = version.find('.');
   const auto year = number<int>(version.substr(0, dot));
   const auto month = dot == std::string_view::npos ? std::nullopt : number<int>(version.substr(dot + 1, 2));
@@ -94,7 +94,7 @@ std::string doubt_about(std::string_view version) {
 bool read_ping(std::string_view out) { return has(out, " is UP"); }
 
 JobId read_submitted(std::string_view out) {
-  // A site's submit filter may talk first: the job id is the last line.
+  // A site's submit filter may print text first: the job id is the last line.
   const auto lines = lines_of(trimmed(out));
   if (lines.empty()) fail("sbatch", out);
   const std::string_view word = trimmed(lines.back());
@@ -232,7 +232,7 @@ std::vector<Node> read_nodes(std::string_view out) {
 }
 
 Exit kind_of_failure(std::string_view err) {
-  // Not there, not now: the same command works later.
+  // Unreachable or busy: the same command works later.
   static constexpr std::array<std::string_view, 17> later = {"Unable to contact slurm controller",
                                                              "Unable to establish control",
                                                              "Slurm controller not responding",
@@ -250,7 +250,7 @@ Exit kind_of_failure(std::string_view err) {
                                                              "Protocol authentication error",
                                                              "Invalid authentication credential",
                                                              "Slurmctld is not responding"};
-  // Well-formed, but more than there is or may be had.
+  // Well-formed, but more than the cluster has or the user may have.
   static constexpr std::array<std::string_view, 10> too_much = {
       "Requested node configuration is not available",
       "Node count specification invalid",
@@ -290,7 +290,7 @@ bool says_already_pending(std::string_view err) { return has(err, "Job is pendin
 std::string complaint(std::string_view err) {
   auto lines = lines_of(trimmed(err));
   if (lines.empty()) return "it said nothing";
-  // Some tools end with a pointer to their help; the cause stands above it.
+  // Some tools end with a pointer to their help; the cause is in the line before.
   while (lines.size() > 1 && lines.back().starts_with("Try \"")) lines.pop_back();
   std::string_view line = trimmed(lines.back());
   // "sbatch: error: ...", "slurm_load_jobs error: ...", "sbatch: unrecognized option ..."

@@ -1,6 +1,6 @@
 #pragma once
-// What SLURM's tools answer, read into plain data: pure, tested with captured samples (tests/slurm/captured).
-// Written for the formats of commands.hpp.
+// Reads the replies of SLURM's tools into plain data: pure, tested with captured samples
+// (tests/slurm/captured). The formats are those of commands.hpp.
 #include <map>
 #include <optional>
 #include <string>
@@ -16,9 +16,9 @@ namespace holdfast::slurm {
 std::string read_version(std::string_view out);
 /// Why this version may not do, for a warning; "" when it is one that Holdfast is tested with or expects to
 /// work.
-std::string doubt_about(std::string_view version);
+std::string version_warning(std::string_view version);
 
-/// True when a controller answers. Several may be listed; one that is up will do.
+/// True when a controller answers. Several may be listed; one that is up is enough.
 bool read_ping(std::string_view out);
 /// "17" or "17;cluster"; Error (runtime) on anything else.
 JobId read_submitted(std::string_view out);
@@ -28,7 +28,7 @@ std::optional<Job> read_job(std::string_view out);
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script);
 /// The script that this unfinished job was submitted with.
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
-/// What a job asks for.
+/// The constraints of a job.
 struct JobConstraints {
   std::vector<std::string> partitions;  ///< a running job's: the one that it runs in
   std::vector<std::string> excluded;    ///< nodes
@@ -41,18 +41,19 @@ std::map<std::string, int> read_gpus(std::string_view out, JobId id);
 /// In SLURM's order, each node once.
 std::vector<Node> read_nodes(std::string_view out);
 
-/// SLURM's word for a job's state. Words that we do not know count as running: such a job may be alive.
+/// The state of a job from SLURM's text. An unknown text counts as running: such a job may be alive.
 JobState job_state(std::string_view word);
 /// GPUs in a generic resource list such as "gpu:h100:8(S:0-1),nic:1".
 int gpus_in(std::string_view gres);
 
 /// The exit code that a tool's error text leads to: transient, usage, impossible or runtime.
 Exit kind_of_failure(std::string_view err);
-/// The request was sent and no answer came: it may have been carried out (seen: sbatch gave up, the job ran).
+/// True when the request was sent and no answer came: it may have been executed (seen: sbatch gave up, but
+/// the job ran).
 bool says_no_answer(std::string_view err);
 bool says_unknown_job(std::string_view err);
 bool says_already_pending(std::string_view err);
-/// The tool's complaint in one line, without its name and "error:" in front; the last line says most.
+/// The tool's error message in one line, without its name and "error:"; the last line says most.
 std::string complaint(std::string_view err);
 
 }  // namespace holdfast::slurm

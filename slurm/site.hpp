@@ -1,6 +1,6 @@
 #pragma once
-// What SLURM knows of its site: partitions, nodes and their shapes, topology, settings, MPI plugins. Asked
-// once, by `holdfast init` and `holdfast doctor`; jobs ask Cluster instead.
+// SLURM's description of its site: partitions, nodes and their shapes, topology, settings, MPI plugins.
+// `holdfast init` and `holdfast doctor` query it once; jobs use Cluster instead.
 #include <chrono>
 #include <map>
 #include <optional>
@@ -17,13 +17,13 @@ struct Partition {
   std::vector<std::string> nodes;  ///< in SLURM's order
 };
 
-/// A node as it is configured, not as it is now.
+/// A node as configured, not its present state.
 struct NodeShape {
   std::string name;
   int sockets = 0, cores_per_socket = 0, threads_per_core = 0;
   std::int64_t memory_bytes = 0;
   std::string gres;       ///< for example "gpu:h100:8(S:0-1)"
-  std::string gpu_model;  ///< "h100"; "": it has none, or SLURM was not told
+  std::string gpu_model;  ///< "h100"; "": it has none, or it is not configured
   int gpus = 0;
   int cores() const { return sockets * cores_per_socket; }
   bool same_shape(const NodeShape& other) const {
@@ -41,10 +41,10 @@ struct SiteFacts {
   std::string version;  ///< "22.05.8"
   std::vector<Partition> partitions;
   std::vector<NodeShape> nodes;                 ///< each once
-  std::vector<ScalableUnit> scalable_units;     ///< empty: SLURM was told no topology
+  std::vector<ScalableUnit> scalable_units;     ///< empty: no topology is configured
   std::vector<std::string> mpi;                 ///< plugins, for example pmix, pmi2
   std::map<std::string, std::string> settings;  ///< of `show config`: ClusterName, SlurmdTimeout, ...
-  std::vector<std::string> unknown;             ///< what could not be asked, and why
+  std::vector<std::string> unknown;             ///< the queries that failed, and why
   std::string setting(const std::string& name) const;
 };
 
@@ -59,10 +59,10 @@ std::vector<std::string> read_mpi_plugins(std::string_view out);
 /// "h100" of "gpu:h100:8(S:0-1)"; "" when no model is named.
 std::string gpu_model_in(std::string_view gres);
 
-/// Asks SLURM's tools, each at most `limit`. Throws Error when there is no SLURM here, or it does not answer;
-/// what one tool alone does not tell is named in `unknown`.
+/// Runs SLURM's tools, each for at most `limit`. Throws Error when there is no SLURM here, or it does not
+/// answer; queries that fail alone are listed in `unknown`.
 SiteFacts probe_site(std::chrono::milliseconds limit);
-/// The MPI plugins alone; throws Error as probe_site.
+/// Only the MPI plugins; throws Error as probe_site.
 std::vector<std::string> mpi_plugins(std::chrono::milliseconds limit);
 
 }  // namespace holdfast::slurm

@@ -6,7 +6,7 @@
 namespace holdfast::launcher {
 
 namespace {
-constexpr Millis shutdown_limit{100};  // a commit that has begun owns all it needs
+constexpr Millis commit_shutdown_limit{100};  // a commit that has begun owns all it needs
 }
 
 CommitCoordinator::CommitCoordinator(control::Loop& loop, std::filesystem::path checkpoints,
@@ -16,8 +16,8 @@ CommitCoordinator::CommitCoordinator(control::Loop& loop, std::filesystem::path 
       retention_{settings.keep, settings.archive_h},
       vote_limit_(settings.commit_s),
       handlers_(std::move(handlers)),
-      worker_(loop, shutdown_limit),
-      remover_(loop, shutdown_limit) {}
+      worker_(loop, commit_shutdown_limit),
+      remover_(loop, commit_shutdown_limit) {}
 
 void CommitCoordinator::begin(checkpoint::Generation generation, int world,
                               const std::map<std::int64_t, bool>& decided) {

@@ -7,7 +7,7 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis campaign_limit{1000};
+constexpr Millis election_limit{1000};
 }
 
 Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self, int term,
@@ -22,7 +22,7 @@ Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self
     auto& channel = channels_[static_cast<std::size_t>(n)];
     // Its own agent too: it may have heard a leader since the timer ran out.
     channel = dial(
-        loop, TcpAddress{node.address, node.port}, secret, campaign_limit,
+        loop, TcpAddress{node.address, node.port}, secret, election_limit,
         {[this, n] {
            channels_[static_cast<std::size_t>(n)]->send(encode(Hello{Hello::Role::candidate, own_, term_}));
          },
@@ -35,7 +35,7 @@ Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self
          },
          nullptr});
   }
-  limit_ = loop.after(campaign_limit, [this] { count(true); });
+  limit_ = loop.after(election_limit, [this] { count(true); });
 }
 
 void Election::count(bool last_call) {

@@ -13,7 +13,7 @@ namespace {
 constexpr Millis retry_pause{500};
 // How long the destructor waits for the worker. The agent of a leader that resigns must go on sending
 // heartbeats, and the work owns all it needs.
-constexpr Millis writer_shutdown_limit{100};
+constexpr Millis journal_shutdown_limit{100};
 constexpr Millis worth_an_event{5000};  // a batch that took longer is recorded
 
 double seconds(Millis time) { return std::chrono::duration<double>(time).count(); }
@@ -27,7 +27,7 @@ JournalWriter::JournalWriter(control::Loop& loop, RunDir run, int term, std::sha
       term_(term),
       journal_(std::move(journal)),
       patience_(patience),
-      worker_(loop, writer_shutdown_limit) {}
+      worker_(loop, journal_shutdown_limit) {}
 
 void JournalWriter::put(Batch batch, Done done) {
   expects(!batch_, "the last batch is done");

@@ -26,8 +26,6 @@ RunFacts facts_of(const config::RunConfig& config) {
   return facts;
 }
 
-double steady_seconds() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
-
 bool leads_still(const RunDir& run, int term) {
   const int highest = highest_term(run);
   if (highest < term)

@@ -16,7 +16,7 @@ using control::NodeHealth;
 
 namespace {
 
-constexpr std::chrono::seconds look_limit{15};
+constexpr std::chrono::seconds check_limit{15};
 constexpr std::size_t hash_digits = 16;
 
 /// With the lowest priority: the node may be training.
@@ -34,7 +34,7 @@ NodeHealth run_doctor(const RunDir& run, const std::vector<std::string>& environ
     const Finished done = holdfast::run(low_priority({this_program().string(), "doctor", "--fast", "--json",
                                                       "--cluster", run.cluster().string()},
                                                      environment),
-                                        look_limit);
+                                        check_limit);
     return read_health(done.out, done.timed_out ? "the check did not end in 15 s" : "");
   } catch (const Error& error) {
     return read_health("", error.what());
@@ -44,7 +44,7 @@ NodeHealth run_doctor(const RunDir& run, const std::vector<std::string>& environ
 std::string run_probe(const std::vector<std::string>& environment) {
   try {
     const Finished done = holdfast::run(
-        low_priority({find_program("holdfast-train").string(), "--probe"}, environment), look_limit);
+        low_priority({find_program("holdfast-train").string(), "--probe"}, environment), check_limit);
     if (done.status == 0) return read_probe(done.out);
     log::warn("the numerics probe failed: {}", first_line(done.err));
   } catch (const Error& error) {

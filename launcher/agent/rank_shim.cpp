@@ -25,7 +25,7 @@ using namespace control;
 namespace {
 
 constexpr Millis agent_redial_pause{100};
-constexpr int cannot_start = 127;  // as shells say it
+constexpr int cannot_start = 127;  // as in shells
 constexpr Millis signals_apart{500};
 constexpr Millis report_limit{3000};  // an agent that does not acknowledge the exit within this time is gone
 

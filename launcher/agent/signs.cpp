@@ -8,7 +8,7 @@
 #include <set>
 
 #include "launcher/agent/gpu_source.hpp"
-#include "launcher/diagnose/words.hpp"
+#include "launcher/diagnose/output_patterns.hpp"
 #include "src/base/env.hpp"
 
 namespace holdfast::launcher {

@@ -12,8 +12,8 @@ void JobOptions::add_to(CLI::App& verb) {
   verb.add_option("-N,--nodes", nodes, "Active nodes (cluster.nodes)")->type_name("N");
   verb.add_option("--spares", spares, "Spare nodes (cluster.spares)")->type_name("N");
   verb.add_option("--resume", resume, "auto, none or a checkpoint (run.resume)")->type_name("FROM");
-  verb.add_option("-p,--partition", partition, "As sbatch (slurm.partition)")->type_name("NAME");
-  verb.add_option("-t,--time", time, "As sbatch (slurm.time)")->type_name("TIME");
+  verb.add_option("-p,--partition", partition, "As with sbatch (slurm.partition)")->type_name("NAME");
+  verb.add_option("-t,--time", time, "As with sbatch (slurm.time)")->type_name("TIME");
 }
 
 bool JobOptions::any_set() const { return !all_sets().empty(); }

@@ -1,6 +1,6 @@
 #pragma once
-// What every verb that reads a job file has in common: the file, --set, and SLURM's spelling for the
-// commonest settings.
+// Options of every verb that reads a job file: the file, --set, and SLURM's spelling of the most common
+// settings.
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ struct JobOptions {
 
   void add_to(CLI::App& verb);
   bool any_set() const;  ///< anything besides the file
-  /// The settings; each of the flags counts like a --set typed last. Throws Error (usage).
+  /// The settings; each flag counts like a --set given last. Throws Error (usage).
   config::Loaded load() const;
 
  private:

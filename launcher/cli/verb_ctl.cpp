@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/caller.hpp"
-#include "launcher/cli/run_called.hpp"
+#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "src/base/clock.hpp"
@@ -26,10 +26,10 @@ struct OrderVerb {
   const char* help;
 };
 constexpr std::array verb_table = {
-    OrderVerb{"save", Order::Verb::save, "Bring the state to the shared level after the current step"},
+    OrderVerb{"save", Order::Verb::save, "Save a checkpoint after the current step"},
     OrderVerb{"stop", Order::Verb::stop, "Save after the current step, then end the run and its job"},
-    OrderVerb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory stay"},
-    OrderVerb{"resume", Order::Verb::resume, "Go on after a pause"},
+    OrderVerb{"pause", Order::Verb::pause, "Hold between two steps; nodes and memory are kept"},
+    OrderVerb{"resume", Order::Verb::resume, "Continue after a pause"},
     OrderVerb{"evict", Order::Verb::evict,
               "Take a node out after the current step; a spare takes its slot, no step is lost"},
     OrderVerb{"spares", Order::Verb::spares, "List all nodes: slot or spare, fitness, past failures"},
@@ -65,8 +65,8 @@ std::string text_of_spares(const json& nodes) {
 
 int give(const OrderVerb& verb, const CtlOptions& options) {
   slurm::ClusterCli cluster;
-  const RunDir run = run_called(options.run, cluster);
-  // The same order twice is one order: whoever asks a second agent must not be obeyed twice.
+  const RunDir run = find_run(options.run, cluster);
+  // The same order given twice is one order: it may be sent to a second agent, and must be carried out once.
   const Order order{fmt::format("{}-{:.6f}", ::getpid(), unix_seconds()), verb.verb, options.node,
                     caller_name()};
   const control::OrderTaken answer = give_order(run, order, answer_limit);
@@ -83,7 +83,7 @@ int give(const OrderVerb& verb, const CtlOptions& options) {
   }
   if (answer.taken) return 0;
   if (!options.json)
-    throw Error(Exit::usage, fmt::format("the run does not take the order '{}'", verb.name), answer.says);
+    throw Error(Exit::usage, fmt::format("the run has refused the order '{}'", verb.name), answer.says);
   return static_cast<int>(Exit::usage);
 }
 
@@ -91,7 +91,7 @@ int give(const OrderVerb& verb, const CtlOptions& options) {
 
 void add_ctl(CLI::App& app, int& exit_code) {
   auto* ctl =
-      app.add_subcommand("ctl", "Orders to a run: save, stop, pause, resume, evict a node, list spares");
+      app.add_subcommand("ctl", "Give orders to a run: save, stop, pause, resume, evict a node, list spares");
   auto options = std::make_shared<CtlOptions>();
   ctl->add_option("RUN", options->run, "The run directory, or the job's id")->required();
   ctl->require_subcommand(1);
@@ -100,7 +100,7 @@ void add_ctl(CLI::App& app, int& exit_code) {
     auto* one = ctl->add_subcommand(verb.name, verb.help);
     if (verb.verb == Order::Verb::evict)
       one->add_option("NODE", options->node, "SLURM's name of the node")->required();
-    one->add_flag("--json", options->json, "For programs");
+    one->add_flag("--json", options->json, "Print JSON");
     one->callback([options, &verb, &exit_code] { exit_code = give(verb, *options); });
   }
 }

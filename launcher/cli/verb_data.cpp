@@ -17,20 +17,20 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr const char* help_text =
-    R"(Do 'holdfast data prepare' as jobs: arrays that share out the parts, and single jobs between them.
-The bytes are those of a run in one process. Scripts and logs are in OUTPUT.work/jobs.
+    R"(Run 'holdfast data prepare' as jobs: arrays that process the parts, and single jobs between them.
+The bytes of the result are those of a run in one process. Scripts and logs are in OUTPUT.work/jobs.
 Usage: holdfast data submit --tasks N [OPTIONS of 'data prepare'] [--dry-run] [--parsable] [-- FLAGS]
 
 Options:
   --tasks N                   Tasks of each array, at most one for each part
   --dry-run                   Print the scripts and the commands that would submit them; change nothing
   --parsable                  Print only the id of the last job
-  -- FLAG ...                 After '--': further flags, handed to SLURM (-p, -A, -t, -c, --mem, ...)
+  -- FLAG ...                 After '--': further flags, passed to SLURM (-p, -A, -t, -c, --mem, ...)
 
 The options of 'data prepare' are in 'holdfast data prepare --help'.
 )";
 
-/// Asks the tool; its own words and exit code when it refuses.
+/// Asks holdfast-tool; throws its error and exit code when it refuses.
 DataPlan plan_of(const DataSubmit& options, const std::filesystem::path& tool) {
   Command command;
   command.argv = {tool.string(), "data", "prepare"};
@@ -38,9 +38,9 @@ DataPlan plan_of(const DataSubmit& options, const std::filesystem::path& tool) {
   command.argv.push_back("--plan-json");
   const Finished done = run(command, std::chrono::minutes(30));
   if (done.status == 0) return read_data_plan(done.out);
-  constexpr std::string_view speaker = "holdfast: ";
+  constexpr std::string_view prefix = "holdfast: ";
   std::string said(first_line(done.err));
-  if (said.starts_with(speaker)) said.erase(0, speaker.size());
+  if (said.starts_with(prefix)) said.erase(0, prefix.size());
   const bool usage = done.status == static_cast<int>(Exit::usage);
   throw Error(usage ? Exit::usage : Exit::runtime,
               said.empty() ? fmt::format("{} ended with {}", tool.string(), done.status) : said);
@@ -59,7 +59,7 @@ int submit_data(const std::vector<std::string>& typed) {
   const auto jobs = data_jobs(plan, options, tool, std::filesystem::current_path());
   if (options.dry_run) {
     for (const slurm::StageJob& job : jobs)
-      std::cout << (job.name == jobs.front().name ? "" : "# When that has ended well:\n\n")
+      std::cout << (job.name == jobs.front().name ? "" : "# When that has succeeded:\n\n")
                 << slurm::stage_script(job) << "# "
                 << slurm::shown(slurm::submit_argv({script_of(plan, job), slurm::stage_arguments(job, {})}))
                 << "\n\n";

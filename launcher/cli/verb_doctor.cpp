@@ -25,18 +25,18 @@ namespace {
 using Fitness = control::NodeHealth::Fitness;
 namespace fs = std::filesystem;
 
-constexpr Millis step_limit{20000};  ///< for a step to start, beside what its doctor may take
+constexpr Millis step_limit{20000};  ///< for a step to start, beside the time of its doctor
 
 struct DoctorOptions {
   bool fast = false, full = false, json = false, gate = false, nodes = false, network = false;
   std::string cluster, interface, peer;
-  std::vector<std::string> paths, witnesses;
+  std::vector<std::string> paths, shared_files;
   double shm_gb = 0, seconds = 8;
   int rounds = 0;
 };
 
-/// Exit codes of monitoring plugins; with --gate ours, for scripts that go on unless a node is unfit, and for
-/// SLURM's Prolog.
+/// Exit codes of monitoring plugins; with --gate those of Holdfast, for scripts that continue unless a node
+/// is unfit, and for SLURM's Prolog.
 int exit_code_of(Fitness fitness, bool gate) {
   if (gate) return static_cast<int>(fitness == Fitness::critical ? Exit::unhealthy : Exit::done);
   return static_cast<int>(fitness);
@@ -48,7 +48,7 @@ std::string node_name() {
   try {
     if (slurm::inside_a_job())
       if (auto name = slurm::job_env().node; !name.empty()) return name;
-  } catch (const Error&) {  // a prolog's variables may be few
+  } catch (const Error&) {  // a prolog may have few of the variables
   }
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
@@ -62,7 +62,7 @@ Expected expected_of(const DoctorOptions& options) {
   Expected expected;
   if (!options.cluster.empty()) expected.cluster = config::load_cluster(options.cluster);
   for (const auto& path : options.paths) expected.paths.emplace_back(fs::absolute(path).lexically_normal());
-  expected.witnesses.assign(options.witnesses.begin(), options.witnesses.end());
+  expected.shared_files.assign(options.shared_files.begin(), options.shared_files.end());
   expected.shm_bytes = static_cast<std::int64_t>(options.shm_gb * 1e9);
   expected.depth = options.fast ? Depth::fast : options.full ? Depth::full : Depth::normal;
   return expected;
@@ -80,7 +80,7 @@ int examine_here(const DoctorOptions& options) {
 struct Allocation {
   slurm::JobId job = 0;
   std::vector<std::string> nodes;
-  std::string here;                 ///< how other nodes reach this one
+  std::string here;                 ///< address of this node for the others
   std::map<std::string, int> gpus;  ///< of each node
 };
 
@@ -88,7 +88,8 @@ Allocation this_allocation(slurm::Cluster& cluster) {
   const auto place = slurm::job_env();
   const auto job = cluster.job(place.job);
   if (!job || job->nodes.empty())
-    throw Error(Exit::usage, fmt::format("job {} has no nodes", place.job), "SLURM says so", "Has it ended?");
+    throw Error(Exit::usage, fmt::format("job {} has no nodes", place.job), "SLURM reports none",
+                "Has it ended?");
   Allocation allocation{place.job, job->nodes, node_name(), cluster.gpus(place.job)};
   if (!place.node.empty()) allocation.here = cluster.nodes({place.node}).front().address;
   return allocation;
@@ -98,8 +99,9 @@ fs::path first_path(const DoctorOptions& options) {
   return fs::absolute(options.paths.empty() ? "." : options.paths.front()).lexically_normal();
 }
 
-/// The same examination, to be started on every node.
-std::vector<std::string> node_command(const DoctorOptions& options, const std::vector<fs::path>& witnesses) {
+/// The command for the same checks, to be started on every node.
+std::vector<std::string> node_command(const DoctorOptions& options,
+                                      const std::vector<fs::path>& shared_files) {
   std::vector<std::string> command = {this_program().string(), "doctor", "--json",
                                       fmt::format("--timeout={}", options.seconds)};
   if (options.fast) command.push_back("--fast");
@@ -109,22 +111,23 @@ std::vector<std::string> node_command(const DoctorOptions& options, const std::v
   if (options.shm_gb > 0) command.push_back(fmt::format("--shm={}", options.shm_gb));
   for (const auto& path : options.paths)
     command.push_back("--path=" + fs::absolute(path).lexically_normal().string());
-  for (const auto& file : witnesses) command.push_back("--witness=" + file.string());
+  for (const auto& file : shared_files) command.push_back("--shared-file=" + file.string());
   return command;
 }
 
 int examine_nodes(const DoctorOptions& options) {
   slurm::ClusterCli cluster;
   const auto allocation = this_allocation(cluster);
-  std::vector<std::unique_ptr<MeetingPlace>> places;
-  std::vector<fs::path> witnesses;
+  std::vector<std::unique_ptr<SharedTempFolder>> places;
+  std::vector<fs::path> shared_files;
   for (const auto& path : options.paths.empty() ? std::vector<std::string>{"."} : options.paths) {
-    places.push_back(std::make_unique<MeetingPlace>(path));
-    witnesses.push_back(places.back()->path() / "witness");
-    files::replace_atomically(witnesses.back(), allocation.here + "\n");
+    places.push_back(std::make_unique<SharedTempFolder>(path));
+    shared_files.push_back(places.back()->path() / "shared-file");
+    files::replace_atomically(shared_files.back(), allocation.here + "\n");
   }
   const fs::path folder = places.front()->path();
-  Steps(cluster, allocation.job, allocation.nodes, allocation.gpus, node_command(options, witnesses), folder)
+  Steps(cluster, allocation.job, allocation.nodes, allocation.gpus, node_command(options, shared_files),
+        folder)
       .wait(limit_of(options) + step_limit);
   std::vector<NodeReport> reports;
   for (const auto& node : allocation.nodes) reports.push_back(read_report(node, folder / (node + ".out")));
@@ -135,7 +138,7 @@ int examine_nodes(const DoctorOptions& options) {
 int examine_network(const DoctorOptions& options) {
   slurm::ClusterCli cluster;
   const auto allocation = this_allocation(cluster);
-  const MeetingPlace place(first_path(options));
+  const SharedTempFolder place(first_path(options));
   files::replace_atomically(place.path() / "secret", control::to_hex(control::random_key()) + "\n", 0600);
   std::vector<std::string> command = {this_program().string(), "doctor", "--peer=" + place.path().string()};
   if (!options.interface.empty()) command.push_back("--interface=" + options.interface);
@@ -150,7 +153,7 @@ int examine_network(const DoctorOptions& options) {
   return exit_code_of(worst(network_findings(result)), options.gate);
 }
 
-int be_peer(const DoctorOptions& options) {
+int run_peer(const DoctorOptions& options) {
   const auto place = slurm::job_env();
   std::string address;
   if (!options.interface.empty()) {
@@ -166,7 +169,7 @@ int be_peer(const DoctorOptions& options) {
 }
 
 int run_doctor(const DoctorOptions& options) {
-  if (!options.peer.empty()) return be_peer(options);
+  if (!options.peer.empty()) return run_peer(options);
   if (options.network) return examine_network(options);
   return options.nodes ? examine_nodes(options) : examine_here(options);
 }
@@ -176,27 +179,29 @@ int run_doctor(const DoctorOptions& options) {
 void add_doctor(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand(
       "doctor",
-      "Is this node fit to train, are all nodes of an allocation, and is the network between them?");
+      "Check whether this node, all nodes of an allocation or the network between them are fit to train");
   const auto options = std::make_shared<DoctorOptions>();
-  auto* fast = verb->add_flag("--fast", options->fast, "Only what takes milliseconds and disturbs nobody");
-  verb->add_flag("--full", options->full, "Write more when disks are timed")->excludes(fast);
-  verb->add_option("--cluster", options->cluster, "What must be there: a file, or a name in configs/clusters")
+  auto* fast =
+      verb->add_flag("--fast", options->fast, "Only checks that take milliseconds and disturb no job");
+  verb->add_flag("--full", options->full, "Write more data when disks are timed")->excludes(fast);
+  verb->add_option("--cluster", options->cluster,
+                   "Cluster file to compare the node with, or a name in configs/clusters")
       ->type_name("CLUSTER");
   verb->add_option("--path", options->paths, "Folders that the job will use (default: /tmp)")
       ->type_name("DIR");
-  verb->add_option("--shm", options->shm_gb, "GB that a node's ranks will keep in /dev/shm")
+  verb->add_option("--shm", options->shm_gb, "GB that the ranks of a node will use in /dev/shm")
       ->type_name("GB")
       ->check(CLI::NonNegativeNumber);
-  verb->add_option("--timeout", options->seconds, "Seconds after which a check is given up (default: 8)")
+  verb->add_option("--timeout", options->seconds, "Seconds after which a check is ended (default: 8)")
       ->type_name("S")
       ->check(CLI::PositiveNumber);
-  auto* nodes = verb->add_flag("--nodes", options->nodes, "In an allocation: examine every node of it");
+  auto* nodes = verb->add_flag("--nodes", options->nodes, "In an allocation: check every node of it");
   auto* network =
       verb->add_flag("--network", options->network,
                      "In an allocation: measure TCP between pairs of its nodes and name the bad one")
           ->excludes(nodes);
   verb->add_option("--rounds", options->rounds,
-                   "Of the network check (default: all pairs up to 16 nodes, else 6)")
+                   "Rounds of the network check (default: all pairs up to 16 nodes, else 6)")
       ->type_name("N")
       ->needs(network)
       ->check(CLI::PositiveNumber);
@@ -204,15 +209,17 @@ void add_doctor(CLI::App& app, int& exit_code) {
                    "Network interface to measure (default: SLURM's node address)")
       ->type_name("NAME");
   verb->add_flag("--gate", options->gate, "Exit with 4 when something is critical, else 0");
-  verb->add_flag("--json", options->json, "For programs");
+  verb->add_flag("--json", options->json, "Print JSON");
   verb->add_option("--peer", options->peer)->group("");
-  verb->add_option("--witness", options->witnesses)->group("");
+  verb->add_option("--shared-file", options->shared_files)->group("");
   verb->footer(
-      "Exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
-      "--gate is for scripts that only want to know whether to go on, and for SLURM's Prolog, whose failure\n"
-      "drains the node. SLURM ignores the code of a HealthCheckProgram: that one drains by itself "
+      "The exit codes of this verb are those of monitoring plugins: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
+      "--gate is for scripts that only need to know whether to continue, and for SLURM's Prolog, whose "
+      "failure\n"
+      "drains the node. SLURM ignores the exit code of a HealthCheckProgram, which must drain the node "
+      "itself "
       "(README.md).\n"
-      "--nodes and --network meet in a folder that every node sees: the first --path, else the current one.");
+      "--nodes and --network need a folder that every node sees: the first --path, else the current folder.");
   verb->callback([options, &exit_code] {
     try {
       exit_code = run_doctor(*options);

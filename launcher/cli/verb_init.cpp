@@ -24,14 +24,14 @@ struct InitOptions {
   bool force = false;
 };
 
-/// Another node than this one, to find the way to it.
+/// A node other than this one, to find the route to it.
 std::string some_node(const slurm::SiteFacts& site, const std::string& here) {
   for (const auto& node : site.nodes)
     if (node.name != here) return node.name;
   return {};
 }
 
-/// What is written must be read again by every other verb: refuse to leave a file that is not.
+/// Writes the file only if the other verbs can read it.
 void write_checked(const fs::path& file, const std::string& text) {
   const fs::path aside = file.string() + ".new.toml";
   files::replace_atomically(aside, text, 0644);
@@ -47,7 +47,8 @@ void write_checked(const fs::path& file, const std::string& text) {
 void write_cluster_file(const InitOptions& options) {
   const auto site = slurm::probe_site(tool_limit);
   const std::string here = slurm::inside_a_job() ? slurm::job_env().node : "";
-  const auto draft = draft_cluster(site, look_at_site({}, here, some_node(site, here)), options.partition);
+  const auto draft =
+      draft_cluster(site, probe_local_site({}, here, some_node(site, here)), options.partition);
   if (options.output == "-") {
     std::cout << draft.text;
     return;
@@ -55,25 +56,26 @@ void write_cluster_file(const InitOptions& options) {
   const fs::path file = options.output.empty() ? fs::path(draft.name + ".toml") : fs::path(options.output);
   if (fs::exists(file) && !options.force)
     throw Error(Exit::usage, file.string() + " exists already", "",
-                "Write elsewhere with --output, or over it with --force?");
+                "Write elsewhere with --output, or overwrite it with --force?");
   write_checked(file, draft.text);
   std::cout << file.string() << "\n";
-  for (const auto& sentence : draft.doubts) std::cerr << "holdfast: look at this: " << sentence << "\n";
-  std::cerr << "holdfast: now name it in a job (cluster.file = \"" << fs::absolute(file).string()
-            << "\") and see `holdfast plan`\n";
+  for (const auto& sentence : draft.to_check) std::cerr << "holdfast: check this: " << sentence << "\n";
+  std::cerr << "holdfast: name it in a job file (cluster.file = \"" << fs::absolute(file).string()
+            << "\") and run `holdfast plan`\n";
 }
 
 }  // namespace
 
 void add_init(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand("init", "Write a cluster file from what SLURM and this node tell");
+  auto* verb = app.add_subcommand("init", "Write a cluster file from what SLURM and this node report");
   const auto options = std::make_shared<InitOptions>();
   verb->add_option("-o,--output", options->output,
                    "File to write (default: the cluster's name); - for stdout")
       ->type_name("FILE");
-  verb->add_option("-p,--partition", options->partition, "Whose nodes (default: SLURM's default partition)")
+  verb->add_option("-p,--partition", options->partition,
+                   "Partition of the nodes (default: SLURM's default partition)")
       ->type_name("NAME");
-  verb->add_flag("--force", options->force, "Write over a file that exists");
+  verb->add_flag("--force", options->force, "Overwrite an existing file");
   verb->footer(
       "Run in a step on a compute node (in an allocation), it also finds GPUs and the NICs nearest to them.");
   verb->callback([options, &exit_code] {

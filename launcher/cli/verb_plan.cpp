@@ -38,7 +38,7 @@ void print_plan(const PlanOptions& options) {
   check_model(run, model);
   check_checkpoint(run, config, model);
   for (const Error& absent : check_rank_inputs(config, model))
-    plan.warnings.push_back(fmt::format("submit would refuse it here: {}", absent.what()));
+    plan.warnings.push_back(fmt::format("submit would refuse the job: {}", absent.what()));
   if (options.json) {
     std::cout << to_json(plan).dump(2) << "\n";
   } else {
@@ -51,7 +51,7 @@ void print_plan(const PlanOptions& options) {
 
 void add_plan(CLI::App& app, int&) {
   auto* verb = app.add_subcommand(
-      "plan", "Show what will run where, what it costs and what it survives; needs no cluster");
+      "plan", "Show placement, memory and cost of a job, and which losses it survives; needs no cluster");
   const auto options = std::make_shared<PlanOptions>();
   options->job.add_to(*verb);
   verb->add_option("-w,--nodelist", options->on, "Plan for these nodes instead of the cluster's first")

@@ -14,18 +14,18 @@
 namespace holdfast::launcher {
 namespace {
 
-struct AgentWords {
+struct AgentOptions {
   std::string dir, node;
   bool serve = false;
 };
 
 RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).lexically_normal()}; }
 
-int serve(const AgentWords& words) {
+int serve(const AgentOptions& options) {
   die_with_guardian();
-  log::start("agent " + words.node);
+  log::start("agent " + options.node);
   control::Loop loop;
-  return Agent(loop, run_dir(words.dir), words.node).serve();
+  return Agent(loop, run_dir(options.dir), options.node).serve();
 }
 
 }  // namespace
@@ -38,20 +38,20 @@ void add_run(CLI::App& app, int& exit_code) {
   job->add_to(*verb);
   verb->get_option("job")
       ->description(
-          "Run directory that `holdfast submit` made; or a job file: the run is set up first, as "
-          "submit does it")
+          "Run directory that `holdfast submit` has created; or a job file: the run is set up first, as "
+          "by submit")
       ->type_name("RUN_DIR | JOB.toml");
   verb->callback([job, &exit_code] {
     log::start("run");
     slurm::ClusterCli cluster;
     if (std::filesystem::is_directory(job->file)) {
       if (job->any_set())
-        throw Error(Exit::usage, "the settings of " + job->file + " are made",
-                    "it is a run directory, and options are for job files", "Give the job file?");
+        throw Error(Exit::usage, "the settings of " + job->file + " cannot be changed",
+                    "it is a run directory, and options apply to job files", "Give the job file?");
       exit_code = monitor_job(run_dir(job->file), cluster);
     } else {
       const Preparation prepared = prepare(job->load().config);
-      move_in(prepared, slurm::job_env().job, cluster);
+      take_run_dir(prepared, slurm::job_env().job, cluster);
       exit_code = monitor_job(prepared.run, cluster);
     }
   });
@@ -59,16 +59,16 @@ void add_run(CLI::App& app, int& exit_code) {
 
 void add_agent(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("agent", "The daemon of a node; `holdfast run` starts it");
-  auto words = std::make_shared<AgentWords>();
-  verb->add_option("RUN_DIR", words->dir, "The run directory")->required();
-  verb->add_option("--node", words->node, "SLURM's name of this node")->required();
-  verb->add_flag("--serve", words->serve, "Be the serving process (the guardian starts it)")->group("");
-  verb->callback([words, &exit_code] {
-    if (words->serve) {
-      exit_code = serve(*words);
+  auto options = std::make_shared<AgentOptions>();
+  verb->add_option("RUN_DIR", options->dir, "The run directory")->required();
+  verb->add_option("--node", options->node, "SLURM's name of this node")->required();
+  verb->add_flag("--serve", options->serve, "Be the serving process, which the guardian starts")->group("");
+  verb->callback([options, &exit_code] {
+    if (options->serve) {
+      exit_code = serve(*options);
     } else {
-      log::start("guardian " + words->node);
-      exit_code = guard(run_dir(words->dir), words->node);
+      log::start("guardian " + options->node);
+      exit_code = guard(run_dir(options->dir), options->node);
     }
   });
 }

@@ -1,7 +1,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/cli/run_called.hpp"
+#include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The last line that is whole: the writer may be in the middle of the next.
+/// The last complete line: the next one may be incomplete.
 std::optional<json> last_line(const std::filesystem::path& file) {
   if (!files::fs::exists(file)) return std::nullopt;
   std::string text = files::read_text(file);
@@ -45,13 +45,13 @@ void add_status(CLI::App& app, int& exit_code) {
     std::string dir;
     bool json = false;
   };
-  auto* verb = app.add_subcommand("status", "How a run is getting on: step, nodes, attempts, checkpoints");
+  auto* verb = app.add_subcommand("status", "Show the progress of a run: step, nodes, attempts, checkpoints");
   auto options = std::make_shared<StatusOptions>();
   verb->add_option("RUN", options->dir, "The run directory, or the job's id")->required();
-  verb->add_flag("--json", options->json, "For programs");
+  verb->add_flag("--json", options->json, "Print JSON");
   verb->callback([options, &exit_code] {
     slurm::ClusterCli cluster;
-    const StatusFacts facts = gather(run_called(options->dir, cluster));
+    const StatusFacts facts = gather(find_run(options->dir, cluster));
     std::cout << (options->json ? status_json(facts).dump(2) + "\n" : status_text(facts));
     exit_code = 0;
   });

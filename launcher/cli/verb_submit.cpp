@@ -31,8 +31,9 @@ Preparation prepare(const SubmitOptions& options) {
   return launcher::prepare(std::move(config), options.sbatch);
 }
 
-/// SLURM takes jobs that can never start and lets them wait for ever: its reason, if it says so by now.
-void warn_if_hopeless(slurm::Cluster& cluster, slurm::JobId id) {
+/// SLURM accepts jobs that can never start and lets them wait for ever: warns with SLURM's reason, if it
+/// gives one.
+void warn_if_never_starts(slurm::Cluster& cluster, slurm::JobId id) {
   try {
     const auto job = cluster.job(id, std::chrono::seconds(3));
     if (!job) return;
@@ -40,18 +41,18 @@ void warn_if_hopeless(slurm::Cluster& cluster, slurm::JobId id) {
          {"PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "AccountNotAllowed", "QOSNotAllowed"})
       if (job->reason.starts_with(reason))
         log::warn("job {} may never start: SLURM gives {} as the reason why it waits", id, job->reason);
-  } catch (const Error&) {  // the job is in; what SLURM thinks of it can be asked later
+  } catch (const Error&) {  // the job is submitted; its reason can be asked for later
   }
 }
 
 slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
-  // Asked first: with no controller nothing is touched, and the answer comes at once (sbatch takes 9 s to say
-  // so).
+  // First, so that nothing is changed without a controller, and the error comes at once (sbatch takes 9 s).
   cluster.ping();
-  if (const std::string doubt = slurm::doubt_about(cluster.version()); !doubt.empty()) log::warn("{}", doubt);
+  if (const std::string doubt = slurm::version_warning(cluster.version()); !doubt.empty())
+    log::warn("{}", doubt);
   create_folders(prepared.run);
   RunDirClaim claim(prepared.run, cluster);
-  // Once more, now that nobody else may change it: another submit may have written here since.
+  // Again, now that the directory is claimed: another submit may have written there since.
   check_run_dir(prepared.run, prepared.files);
   write_run_files(prepared.run, prepared.files);
   claim.check();
@@ -92,7 +93,7 @@ void run_submit(const SubmitOptions& options) {
   else
     print_summary(prepared, id);
   std::fflush(stdout);
-  warn_if_hopeless(cluster, id);
+  warn_if_never_starts(cluster, id);
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ void add_submit(CLI::App& app, int&) {
   verb->add_flag("--dry-run", options->dry_run,
                  "Print the batch script and the command that would submit it; change nothing");
   verb->add_flag("--parsable", options->parsable, "Print only the job id");
-  verb->add_option("flags", options->sbatch, "After '--': further flags, handed to SLURM")
+  verb->add_option("flags", options->sbatch, "After '--': further flags, passed to SLURM")
       ->type_name("-- FLAG");
   verb->callback([options] { run_submit(*options); });
 }

@@ -23,18 +23,18 @@ namespace {
 
 void add_tool_verb(CLI::App& app, const std::string& name, const std::string& help) {
   auto* verb = app.add_subcommand(name, help);
-  verb->prefix_command()->set_help_flag();  // --help too is the tool's to answer
+  verb->prefix_command()->set_help_flag();  // the tool answers --help too
   verb->callback([verb, name] { become_tool(name, verb->remaining()); });
 }
 
 }  // namespace
 
 void add_ckpt(CLI::App& app, int&) {
-  add_tool_verb(app, "ckpt", "Look at checkpoints, convert them, and say which stay");
+  add_tool_verb(app, "ckpt", "Show, verify and convert checkpoints, and choose which are kept");
 }
 void add_data(CLI::App& app, int&) { add_tool_verb(app, "data", "Make token files from text"); }
 void add_generate(CLI::App& app, int&) {
-  add_tool_verb(app, "generate", "Let a model write: go on with texts, or answer");
+  add_tool_verb(app, "generate", "Generate text with a model: continue texts, or answer");
 }
 void add_eval(CLI::App& app, int&) {
   add_tool_verb(app, "eval", "Loss and perplexity of a model on a token file");

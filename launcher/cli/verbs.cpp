@@ -53,7 +53,8 @@ int run_command_line(const std::vector<std::string>& arguments) {
   app.set_help_flag("-h,--help", "Print help");
   for (const auto& verb : verbs()) verb.add(app, exit_code);
   for (auto* verb : app.get_subcommands({}))
-    if (!verb->get_group().empty()) verb->group("Verbs");  // an empty group hides what only programs call
+    if (!verb->get_group().empty())
+      verb->group("Verbs");  // an empty group hides verbs that only programs call
   app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.footer(
       "'holdfast VERB --help' says more. Exit codes: 0 done, 1 failed, 2 usage or settings, 3 plan "
@@ -65,7 +66,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
     return static_cast<int>(Exit::usage);
   }
   if (!arguments.front().starts_with('-')) refuse_unknown_verb(arguments.front());
-  // The parser would take the second word for the verb of that name, and "--" for its own.
+  // The parser would treat "submit" as the verb of that name, and "--" as its own.
   if (arguments.size() > 1 && arguments[0] == "data" && arguments[1] == "submit")
     return submit_data({arguments.begin() + 2, arguments.end()});
   try {
@@ -73,7 +74,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string what = e.what();  // written as a sentence
+    std::string what = e.what();  // it is a sentence
     if (!what.empty())
       what.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(what.front())));
     throw Error(Exit::usage, what, "",

@@ -9,23 +9,23 @@
 #include <set>
 
 #include "launcher/diagnose/gpu_history.hpp"
-#include "launcher/diagnose/words.hpp"
+#include "launcher/diagnose/output_patterns.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-// Seconds. Ends are told as they happen, each over its own connection; signs are looked for once in a while,
-// so a cause may be told after what it caused.
-constexpr double ends_apart = 1.0;  // of ends: less says nothing about who was first
-constexpr double all_ends = 2.5;    // an own trouble this long after the first victim's complaint is no cause
-constexpr double sign_after = 3.0;  // a sign may come this much later than what it explains
-constexpr double sign_before = 10.0;    // a passing trouble explains ends for so long
-constexpr double lasting_before = 120;  // one that stays (a lost GPU, a dead link) may stall others first
-constexpr int own_trouble = 10;         // weight; below: what victims show
-// A rank that is killed has no words, and those that lose it may have none that are known. Who is killed
-// before any other shows a trouble is no victim of a sweep: he weighs more than those who abort or end with a
-// code after that.
+// Seconds. Ends are reported as they happen, each over its own connection; signs are polled, so a cause may
+// be reported after its effects.
+constexpr double ends_apart = 1.0;    // the order of ends closer together means nothing
+constexpr double all_ends = 2.5;      // an error that comes so long after the first victim's is not the cause
+constexpr double sign_after = 3.0;    // a sign may come so long after the end that it explains
+constexpr double sign_before = 10.0;  // a passing fault explains ends for so long
+constexpr double lasting_before = 120;  // a lasting one (a lost GPU, a dead link) may stall ranks first
+constexpr int own_fault = 10;           // weight; victims have less
+// A rank that is killed writes nothing, and the ranks that lose it may write nothing that is known. A rank
+// that is killed before any other shows a fault is not a victim: it weighs more than ranks that abort or end
+// with an exit code after that.
 constexpr int killed_first = 36;
 constexpr std::size_t max_evidence = 12;
 
@@ -35,7 +35,7 @@ struct Cause {
   Blame blame = Blame::nothing;
   bool ends_node = false, from_end = false, in_moment = false;
   int node = -1, rank = -1, xid = 0;
-  bool killed = false;  ///< an end by SIGKILL, whatever it said before
+  bool killed = false;  ///< an end by SIGKILL, whatever it wrote before
   double at = 0;
   std::string says, advice, line;
   int named = 0;  ///< victims that name its rank
@@ -71,8 +71,8 @@ class Case {
     return i < names_.size() ? names_[i] : fmt::format("node {}", node);
   }
 
-  /// What a rank that has not given a reason wrote last: its agent has read that.
-  static std::string words_of(const RankEnd& end, const std::vector<SeenSign>& signs) {
+  /// The error of a rank, or else the end of its log, which its agent has read.
+  static std::string output_of(const RankEnd& end, const std::vector<SeenSign>& signs) {
     for (const SeenSign& s : signs)
       if (end.why.empty() && s.sign.kind == "log_tail" && s.sign.rank == end.rank && s.node == end.node &&
           std::abs(s.at - end.at) <= sign_after)
@@ -83,7 +83,7 @@ class Case {
   void add(const RankEnd& end, const std::vector<SeenSign>& signs) {
     Cause c;
     const Meaning meaning = end.rank < 0 ? Meaning{kind_called("mpirun_ended"), "", {}}
-                                         : meaning_of(end.rank, end.status, words_of(end, signs));
+                                         : meaning_of(end.rank, end.status, output_of(end, signs));
     c.kind = meaning.kind, c.weight = c.kind->weight, c.blame = c.kind->blame,
     c.ends_node = c.kind->ends_node;
     c.killed = end.status == 128 + SIGKILL || end.status == -1;
@@ -103,12 +103,13 @@ class Case {
     causes_.push_back(std::move(c));
   }
 
-  /// When it happened: the first end with a trouble of its own, if it came soon after the first end of all.
+  /// The moment of the failure: the first end with a fault of its own, if it came soon after the first end of
+  /// all.
   void find_moment(const std::vector<SeenSign>& signs) {
     double first = std::numeric_limits<double>::infinity(), own = first;
     for (const Cause& c : causes_) first = std::min(first, c.at);
     for (const Cause& c : causes_)
-      if (c.weight >= own_trouble && c.at <= first + all_ends) own = std::min(own, c.at);
+      if (c.weight >= own_fault && c.at <= first + all_ends) own = std::min(own, c.at);
     moment_ = own <= first + all_ends ? own : first;
     if (causes_.empty()) {
       moment_ = -std::numeric_limits<double>::infinity();
@@ -116,9 +117,9 @@ class Case {
     }
     for (Cause& c : causes_) {
       c.in_moment = c.at <= moment_ + ends_apart;
-      if (c.killed && c.weight >= own_trouble && c.at <= own) c.weight = std::max(c.weight, killed_first);
+      if (c.killed && c.weight >= own_fault && c.at <= own) c.weight = std::max(c.weight, killed_first);
       const auto named = named_.find(c.rank);
-      // Most of those who complain must mean the same one: else they name each other.
+      // Most of the ranks that lost a peer must name the same one: else they name each other.
       if (named != named_.end() && 2 * named->second > complaints_) c.named = named->second;
     }
   }
@@ -135,7 +136,7 @@ class Case {
       what = judge_gpu(seen, history, c);
     c.says = fmt::format("{} on {}{}{}", what, name(seen.node), seen.sign.text.empty() ? "" : ": ",
                          seen.sign.text);
-    const bool over = passed(seen, signs);
+    const bool over = is_over(seen, signs);
     if (over) c.ends_node = false;
     c.in_moment = c.at <= moment_ + sign_after &&
                   c.at >= moment_ - (c.ends_node ? lasting_before : sign_before) && concerns(c);
@@ -148,7 +149,7 @@ class Case {
     const GpuAssessment assessment = history.assess(seen);
     c.ends_node = assessment.action == XidAction::substitute;
     c.blame = assessment.of_program && !c.ends_node ? Blame::program : Blame::node;
-    // What programs cause, too, says little more than what the program says of itself.
+    // An Xid that programs cause, too, says little more than the program's own error.
     if (c.blame == Blame::program) c.weight = kind_called("cuda_error")->weight + 1;
     if (assessment.action == XidAction::ignore || assessment.action == XidAction::watch) c.weight = 0;
     if (*assessment.advice) c.advice = assessment.advice;
@@ -156,8 +157,8 @@ class Case {
     return assessment.says;
   }
 
-  /// A later sign says that it was not for long.
-  static bool passed(const SeenSign& seen, const std::vector<SeenSign>& signs) {
+  /// A later sign shows that the fault is over.
+  static bool is_over(const SeenSign& seen, const std::vector<SeenSign>& signs) {
     const std::string end = seen.sign.kind == "link_down"     ? "link_up"
                             : seen.sign.kind == "shared_gone" ? "shared_back"
                                                               : "";
@@ -167,13 +168,13 @@ class Case {
     });
   }
 
-  /// A trouble inside a node that leaves it usable explains nothing but an end on that node.
+  /// A fault of a node that stays usable explains only ends on that node.
   bool concerns(const Cause& sign) const {
     if (ends_ == 0 || sign.ends_node || sign.blame == Blame::shared ||
         sign.weight >= kind_called("xid")->weight || std::string_view(sign.kind->cause) == "network")
       return true;
     if (std::string_view(sign.kind->cause) == "oom_kill") return rank_killed(sign) >= 0;
-    // mpirun that ends takes its daemons along: only one that failed before it explains its end.
+    // mpirun ends its daemons when it ends: only a daemon that failed before explains the end of mpirun.
     if (std::string_view(sign.kind->name) == "daemon_failed")
       return std::all_of(causes_.begin(), causes_.begin() + static_cast<std::ptrdiff_t>(ends_),
                          [&](const Cause& c) { return c.rank < 0 && sign.at < c.at; });
@@ -184,8 +185,8 @@ class Case {
     });
   }
 
-  /// Whom the kernel's OOM killer took is who was ended by SIGKILL, and that is told before the count of
-  /// kills is read: an earlier one was about somebody else. -1: nobody.
+  /// The rank that the kernel's OOM killer ended: one that was ended by SIGKILL, which is reported before the
+  /// count of kills is read; an earlier kill was of another process. -1: none.
   int rank_killed(const Cause& sign) const {
     for (const Cause& c : causes_)
       if (c.killed && c.node == sign.node && sign.at >= c.at - ends_apart && sign.at <= c.at + sign_after &&
@@ -195,11 +196,11 @@ class Case {
   }
 
   bool before(const Cause& a, const Cause& b) const {
-    // Among traces, the one that others complain of.
+    // Among traces, the rank that most others name as lost.
     const bool traces = a.blame == Blame::nothing && b.blame == Blame::nothing;
     if (traces && a.named != b.named) return a.named > b.named;
     if (a.weight != b.weight) return a.weight > b.weight;
-    if (a.from_end != b.from_end) return a.from_end;  // it knows the rank
+    if (a.from_end != b.from_end) return a.from_end;  // an end names the rank
     return a.at < b.at;
   }
 
@@ -212,7 +213,7 @@ class Case {
     const std::string_view kind = best.kind->name;
     d.same_again = kind == "refused" || (kind == "cannot_start" && cannot_start_.size() > 1);
     for (const Cause& c : causes_)
-      if (c.in_moment && c.ends_node && c.weight >= own_trouble && !overruled(c) &&
+      if (c.in_moment && c.ends_node && c.weight >= own_fault && !overruled(c) &&
           std::find(d.ended_nodes.begin(), d.ended_nodes.end(), c.node) == d.ended_nodes.end())
         d.ended_nodes.insert(c.node == best.node ? d.ended_nodes.begin() : d.ended_nodes.end(), c.node);
     if (kind == "link_down") blame_network(best, d);
@@ -220,17 +221,17 @@ class Case {
     if (best.from_end && best.weight <= kind_called("peer_lost")->weight) blame_named(d);
   }
 
-  /// Of a node's trouble: the rank that it hit first, if one shows more than a lost peer.
+  /// The rank that a node's fault hit first, if one shows more than a lost peer.
   int rank_beside(const Cause& sign) const {
     const Cause* hit = nullptr;
     for (const Cause& c : causes_)
-      if (c.from_end && c.in_moment && c.node == sign.node && c.weight >= own_trouble &&
+      if (c.from_end && c.in_moment && c.node == sign.node && c.weight >= own_fault &&
           (!hit || before(c, *hit)))
         hit = &c;
     return hit ? hit->rank : -1;
   }
 
-  /// A program's words of a GPU's error against the driver's, which say that the GPU can be used.
+  /// The program reports a fault of the GPU, but the driver reports that the GPU can be used.
   bool overruled(const Cause& cause) const {
     return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& c) {
       return c.in_moment && c.node == cause.node && !c.ends_node && c.weight > cause.weight &&
@@ -238,7 +239,7 @@ class Case {
     });
   }
 
-  /// The links of several nodes at once: what they hang on.
+  /// Links of several nodes are down at once: the switch is to blame.
   void blame_network(const Cause& best, Diagnosis& d) {
     std::set<int> down;
     for (const Cause& c : causes_)
@@ -251,10 +252,10 @@ class Case {
     });
     d.blame = Blame::shared, d.ends_node = false;
     d.says = fmt::format("links of {} nodes are down; {}", down.size(), best.says);
-    d.advice = "look at the switches that these nodes hang on";
+    d.advice = "check the switches of these nodes";
   }
 
-  /// Nothing but complaints: whom do most of them name?
+  /// All ranks report lost peers only: blames the rank that most of them name.
   void blame_named(Diagnosis& d) const {
     const auto most = std::max_element(named_.begin(), named_.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });

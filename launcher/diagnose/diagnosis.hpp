@@ -1,6 +1,6 @@
 #pragma once
-// The culprit, not its victims. Pure: what was seen, where and when -> who failed first, and what follows
-// from it.
+// Finds the culprit among its victims. Pure: signs and ends of ranks, with place and time -> which rank or
+// node failed first, and why.
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,41 +9,41 @@
 
 namespace holdfast::launcher {
 
-/// A sign as the leader has it.
+/// A sign as the leader knows it.
 struct SeenSign {
   int node = -1;
   control::Sign sign;
   double at = 0;  ///< when it happened, in the leader's time
 };
-/// How a rank of the attempt ended, or what it said when it gave up.
+/// How a rank of the attempt ended, or the error that it reported.
 struct RankEnd {
   int rank = -1, node = -1;
   int status = 0;   ///< exit code, 128 + signal, -1: vanished
-  std::string why;  ///< its own words, if it had any
+  std::string why;  ///< its own error, if it reported one
   double at = 0;
 };
 
 struct Diagnosis {
-  int node = -1, rank = -1;  ///< the culprit's; -1: nobody in particular
+  int node = -1, rank = -1;  ///< the culprit's; -1: none in particular
   Blame blame = Blame::nothing;
   bool ends_node = false;   ///< the node must not be used again in this job
   bool same_again = false;  ///< another try on any node fails the same way
-  std::string
-      cause;  ///< short and stable, for events and reports: "gpu", "oom_kill", "no_space", "rank failed", ...
+  /// Short and stable, for events and reports: "gpu", "oom_kill", "no_space", "rank failed", ...
+  std::string cause;
   std::string kind;                   ///< the sign's name (signs.hpp): finer than `cause`
   std::string says;                   ///< one sentence with the evidence
-  std::string advice;                 ///< for people or the administrator; "": none
-  std::vector<std::string> evidence;  ///< what else was seen, first things first
+  std::string advice;                 ///< for the user or the administrator; "": none
+  std::vector<std::string> evidence;  ///< further evidence, in the order of time
   std::vector<int> ended_nodes;  ///< all that must not be used again in this job: several may fail at once
   int xid = 0;                   ///< the number, if it was one
   std::string gpu;               ///< UUID or PCI address, where the evidence names one
 };
 
-/// `ends`: of the attempt, in the order in which they were heard of; `signs`: of all nodes, of the last
-/// minutes. Victims are left out: ranks that ended because another had (SIGTERM, SIGKILL by mpirun or the
-/// agent, a broken connection) after the first failure. Nothing that explains it: the first end speaks for
-/// itself. Signs of nodes without ranks (spares) do not belong in `signs`; Xids of the whole job do: a number
-/// that comes back on the same GPU weighs more. `names` of nodes, for the texts; empty: their indices.
+/// `ends`: of the attempt, in the order of their reports; `signs`: of all nodes, of the last minutes. Victims
+/// are not blamed: ranks that ended after the first failure because of it (SIGTERM, SIGKILL by mpirun or the
+/// agent, a broken connection). Without any explanation the first end is the diagnosis. Signs of nodes
+/// without ranks (spares) do not belong in `signs`; Xids of the whole job do: a number that recurs on the
+/// same GPU weighs more. `names` of nodes, for the texts; empty: their indices.
 Diagnosis diagnose(const std::vector<RankEnd>& ends, const std::vector<SeenSign>& signs,
                    const std::vector<std::string>& names = {});
 

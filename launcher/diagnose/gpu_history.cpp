@@ -31,14 +31,14 @@ std::string pci_address_in(const std::string& text) {
   return "";
 }
 
-/// The same node, and the same GPU as far as the texts say.
+/// The same node, and the same GPU as far as the texts show.
 bool same_gpu(const SeenSign& a, const SeenSign& b) {
   if (a.node != b.node) return false;
   const std::string one = pci_address_in(a.sign.text), other = pci_address_in(b.sign.text);
   return one.empty() || other.empty() || one == other;
 }
 
-/// Of a number that a faulty program produces as well as a faulty GPU.
+/// An Xid that a faulty program causes as well as a faulty GPU.
 bool of_program(int number) {
   constexpr std::array numbers{13, 31, 32, 43, 69, 80};
   return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
@@ -70,11 +70,11 @@ GpuAssessment GpuHistory::assess(const SeenSign& seen) const {
   if (seen.sign.kind == "gpu_recovery") {
     assessment.action = action_of_recovery(number).value_or(XidAction::watch);
     assessment.says = assessment.action == XidAction::restart
-                          ? "the driver asks for the end of the GPU's peer traffic"
-                          : "the driver asks for a reset of the GPU or the node";
+                          ? "the driver requests that the GPU's peer traffic ends"
+                          : "the driver requests a reset of the GPU or the node";
     return assessment;
   }
-  expects(seen.sign.kind == "xid", "a GPU's history is of Xids and recovery actions");
+  expects(seen.sign.kind == "xid", "only Xids and recovery actions are assessed");
   const XidRow* row = row_of_xid(number);
   const bool again = seen_before(seen);
   assessment.action = action_of_xid(number, again);

@@ -1,6 +1,6 @@
 #pragma once
-// What the Xids of a job say together: the driver's recovery action first, then the table, then whether the
-// same number has come to the same GPU before. Pure.
+// Assesses the Xids of a job: first the driver's recovery action, then the table, then whether the same
+// number has come from the same GPU before. Pure.
 #include <string>
 #include <vector>
 

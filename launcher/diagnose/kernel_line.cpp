@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t longest_text = 300;
 
-/// The first whole number in `text` from `at` on.
+/// The first integer in `text` from `at` on.
 std::optional<std::int64_t> number_at(std::string_view text, std::size_t at) {
   at = text.find_first_of("0123456789", at);
   std::int64_t number = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What a line of the kernel's log says of the node. Pure.
+// Recognises signs of the node in lines of the kernel's log. Pure.
 #include <optional>
 #include <string>
 

@@ -13,13 +13,13 @@ constexpr const char* none = "";
 }  // namespace
 
 const std::vector<SignKind>& sign_kinds() {
-  // name, blame, ends_node, weight, cause, says, advice. Weight 0: never a cause, only told beside one. Below
-  // 10: what victims show.
+  // name, blame, ends_node, weight, cause, says, advice. Weight 0: never a cause, only evidence. Below 10:
+  // signs of victims.
   static const std::vector<SignKind> kinds = {
       // The GPU and its links.
       {"gpu_lost", node, true, 100, "gpu", "a GPU is gone",
        "reboot the node; if it comes again, have the GPU replaced"},
-      {"gpu_recovery", node, true, 92, "gpu", "the driver asks for the GPU's recovery",
+      {"gpu_recovery", node, true, 92, "gpu", "the driver requests recovery of the GPU",
        "reset the GPU, or reboot the node"},
       {"xid", node, false, 90, "gpu", "an Xid error", none},  // the number decides: xid.hpp
       {"row_remap_failure", node, true, 88, "gpu", "a row of GPU memory could not be remapped",
@@ -30,26 +30,26 @@ const std::vector<SignKind>& sign_kinds() {
        "reset the GPU; if it comes again, have it replaced"},
       {"fabric_not_ready", node, true, 70, "gpu", "the GPUs' fabric is not ready",
        "restart the fabric manager, or reboot the node"},
-      {"gpu_busy", node, false, 50, "gpu", "a GPU is held by another process",
+      {"gpu_busy", node, false, 50, "gpu", "a GPU is in use by another process",
        "look for processes of earlier jobs"},
       // The rest of the node.
       {"machine_check", node, true, 84, "hardware",
        "an uncorrected hardware error of the processor or its memory", drain},
       {"nic_failed", node, true, 78, "network", "a network adapter has failed", drain},
-      {"link_down", node, true, 70, "network", "a network link is down", "look at its cable and switch port"},
+      {"link_down", node, true, 70, "network", "a network link is down", "check its cable and switch port"},
       {"disk_read_only", node, true, 72, "disk", "a file system has become read-only", drain},
       {"node_out_of_memory", node, false, 76, "oom_kill", "the node ran out of memory",
-       "look for what else uses its memory"},
+       "check which other processes use its memory"},
       {"no_space_local", node, false, 57, "no_space", "no space on the node's own file system",
        "remove what earlier jobs left there"},
       {"daemon_failed", node, false, 36, "ranks did not start", "mpirun's daemon has failed", none},
       {"port_taken", node, false, 34, "rank failed", "an address is in use already", none},
-      // What no node is to blame for.
+      // Faults that no node is to blame for.
       {"no_space", shared, false, 58, "no_space", "no space on the shared file system",
        "free space, or raise the quota"},
       {"shared_gone", shared, false, 56, "shared_gone", "the shared file system does not answer", none},
       {"checkpoint_unreadable", shared, false, 59, "checkpoint_unreadable", "a checkpoint cannot be read now",
-       "look at the shared file system"},
+       "check the shared file system"},
       {"storage_error", shared, false, 44, "storage_error", "an error of storage", none},
       // The program.
       {"oom_kill", program, false, 75, "oom_kill",
@@ -65,7 +65,7 @@ const std::vector<SignKind>& sign_kinds() {
       {"arithmetic_fault", program, false, 39, "rank failed", "an arithmetic exception", none},
       {"cannot_start", program, false, 38, "rank failed", "the program cannot be started", none},
       {"aborted", program, false, 20, "rank failed", "the program aborted itself", none},
-      {"own_words", program, false, 25, "rank failed", "the program gave up", none},
+      {"own_error", program, false, 25, "rank failed", "the program ended with an error message", none},
       {"exit_code", program, false, 20, "rank failed", "the program ended with an error", none},
       // Traces: the cause only where there is no other.
       {"vanished", nothing, false, 12, "rank failed", "the process vanished", none},
@@ -78,10 +78,10 @@ const std::vector<SignKind>& sign_kinds() {
       {"link_up", nothing, false, 0, "", "a network link is up again", none},
       {"shared_back", nothing, false, 0, "", "the shared file system answers again", none},
       {"thermal", node, false, 0, "", "a GPU or processor slows down: it is too hot",
-       "look at the node's cooling"},
+       "check the node's cooling"},
       {"clock_jump", node, false, 0, "", "the node's clock has jumped",
-       "look at the node's time synchronization"},
-      {"log_tail", nothing, false, 0, "", "the last words of a rank", none},  // belong to its end
+       "check the node's time synchronization"},
+      {"log_tail", nothing, false, 0, "", "the end of a rank's log", none},  // part of the rank's end
   };
   return kinds;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a node can see that explains a failure, by name. A sign says what it points at by itself;
+// The kinds of signs that explain a failure, by name. A kind tells what one sign means by itself;
 // diagnosis.hpp weighs several of them.
 #include <optional>
 #include <string>
@@ -9,20 +9,19 @@
 
 namespace holdfast::launcher {
 
-/// What a sign speaks against.
+/// Where a sign puts the cause.
 enum class Blame {
-  node,     ///< its hardware or system: another node would not fail so
-  program,  ///< it would fail on any node
+  node,     ///< the node's hardware or system: another node would not fail in this way
+  program,  ///< the program would fail on any node
   shared,   ///< the shared file system, or the network as a whole: no node in particular
-  nothing   ///< a trace, no cause
+  nothing   ///< a trace, not a cause
 };
 
 struct SignKind {
   const char* name;  ///< Sign::kind
   Blame blame;
-  bool ends_node;  ///< the node must not be used again in this job
-  int weight;  ///< of two signs, the heavier one is the cause when they are of the same moment; 0: never a
-               ///< cause
+  bool ends_node;      ///< the node must not be used again in this job
+  int weight;          ///< of two signs of the same moment the heavier one is the cause; 0: never a cause
   const char* cause;   ///< short and stable, for events and reports; several kinds may share one
   const char* says;    ///< for people
   const char* advice;  ///< for the administrator; "": none

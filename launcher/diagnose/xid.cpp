@@ -73,12 +73,12 @@ constexpr std::array rows{
     XidRow{162, 165, watch, "power smoothing note", no_advice},
 };
 
-/// NVML's and the driver's numbers are the same.
+/// The numbers of NVML and of the driver are the same.
 std::optional<XidAction> of_number(long action) {
   switch (action) {
     case 0:
       return ignore;
-    case 3:  // peers' traffic must end, which ending the ranks does
+    case 3:  // the peer traffic must end: the end of the ranks is enough
       return restart;
     case 1:
     case 2:
@@ -103,8 +103,8 @@ const XidRow* row_of_xid(int number) {
 XidAction action_of_xid(int number, bool seen_before) {
   const XidRow* row = row_of_xid(number);
   if (!row) return seen_before ? substitute : restart;
-  // What programs cause, too, is the GPU's when it comes back to the same GPU. A contained error is not: the
-  // GPU is usable, and a reset can wait.
+  // An Xid that programs cause, too, is blamed on the GPU when it recurs on the same one. A contained error
+  // is not: the GPU is usable, and a reset can wait.
   constexpr int contained = 94;
   return row->action == restart && seen_before && number != contained ? substitute : row->action;
 }

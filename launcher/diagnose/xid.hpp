@@ -1,14 +1,14 @@
 #pragma once
-// NVIDIA's Xid errors of an H100 and what follows from them. Source: NVIDIA's Xid catalog, as mirrored by
-// gpud (October 2025); the driver's recovery action (Xid 154, or from NVML) comes before the table.
+// NVIDIA's Xid errors of an H100 and the actions that they require. Source: NVIDIA's Xid catalog, as mirrored
+// by gpud (October 2025); the driver's recovery action (Xid 154, or from NVML) comes before the table.
 #include <optional>
 #include <string>
 
 namespace holdfast::launcher {
 
 enum class XidAction {
-  ignore,      ///< a note
-  watch,       ///< goes on; the GPU is suspect
+  ignore,      ///< no action is needed
+  watch,       ///< training goes on; the GPU is suspect
   restart,     ///< restart the ranks in place
   substitute,  ///< the node needs a reset or worse: another takes its slot
 };

@@ -17,35 +17,35 @@ constexpr std::int64_t max_uncorrected_ever = 4;
 constexpr std::int64_t left_over_bytes = std::int64_t{2}
                                          << 30;  // a driver keeps less than 1 GiB of an idle GPU
 
-/// The answers of all GPUs to one question, as one finding: the worst answer, and which GPUs gave it.
+/// The results of one check for all GPUs, as one finding: the worst result, and the GPUs that have it.
 class Tally {
  public:
   Tally(std::string check, std::string advice) : check_(std::move(check)), advice_(std::move(advice)) {}
 
-  void asked() { ++asked_; }
+  void checked() { ++checked_; }
   void add(Fitness fitness, int gpu, const std::string& says) {
     if (fitness == Fitness::critical) worst_ = Fitness::critical;
     if (!says_.empty()) says_ += "; ";
     says_ += fmt::format("GPU {} {}", gpu, says);
   }
-  /// Nothing when no GPU could say anything about it.
+  /// No finding when no GPU reports the value.
   void finish(std::vector<Finding>& findings, const std::string& good) const {
     if (!says_.empty())
       findings.push_back({check_, worst_, says_, advice_});
-    else if (asked_ > 0)
+    else if (checked_ > 0)
       findings.push_back({check_, Fitness::ok, good, ""});
   }
 
  private:
   std::string check_, advice_, says_;
-  int asked_ = 0;
+  int checked_ = 0;
   Fitness worst_ = Fitness::warning;
 };
 
 void check_ecc(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.ecc", "Reset the GPU; replace it when errors come back");
   for (const auto& gpu : gpus) {
-    if (gpu.ecc || gpu.uncorrected) tally.asked();
+    if (gpu.ecc || gpu.uncorrected) tally.checked();
     if (gpu.ecc == false) tally.add(Fitness::warning, gpu.index, "has ECC switched off");
     if (gpu.uncorrected_ever.value_or(0) > max_uncorrected_ever)
       tally.add(Fitness::critical, gpu.index,
@@ -61,7 +61,7 @@ void check_remap(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.remap", "Pending: reset the GPU after the job. Failed: replace it");
   for (const auto& gpu : gpus) {
     if (!gpu.remap) continue;
-    tally.asked();
+    tally.checked();
     if (gpu.remap->failed)
       tally.add(Fitness::critical, gpu.index, "could not remap a row");
     else if (gpu.remap->pending)
@@ -73,17 +73,17 @@ void check_remap(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
 void check_recovery(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   static constexpr std::array words = {"nothing", "a reset", "a reboot of the node",
                                        "its peer traffic drained", "to be drained and reset"};
-  Tally tally("gpu.recovery", "Drain the node and do what the driver asks for");
+  Tally tally("gpu.recovery", "Drain the node and do what the driver requests");
   for (const auto& gpu : gpus) {
     if (!gpu.recovery) continue;
-    tally.asked();
+    tally.checked();
     if (*gpu.recovery > 0)
       tally.add(Fitness::critical, gpu.index,
                 "needs " + std::string(*gpu.recovery < static_cast<int>(words.size())
                                            ? words[static_cast<std::size_t>(*gpu.recovery)]
-                                           : "something that only a newer version knows"));
+                                           : "an action that this version does not know"));
   }
-  tally.finish(out, "the driver asks for no reset");
+  tally.finish(out, "the driver requests no reset");
 }
 
 void check_slowed(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
@@ -97,9 +97,9 @@ void check_slowed(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) 
       Reason{nvml::thermal_by_hardware, Fitness::critical, "is slowed down by its hardware for heat"},
       Reason{nvml::power_brake, Fitness::critical, "is slowed down by the power supply's brake"},
       Reason{nvml::thermal_by_driver, Fitness::warning, "is slowed down by its driver for heat"}};
-  Tally tally("gpu.clocks", "Look at cooling, power supplies and power limits");
+  Tally tally("gpu.clocks", "Check cooling, power supplies and power limits");
   for (const auto& gpu : gpus) {
-    if (gpu.slowed || gpu.sm_clock_max_mhz) tally.asked();
+    if (gpu.slowed || gpu.sm_clock_max_mhz) tally.checked();
     for (const auto& reason : reasons)
       if (gpu.slowed.value_or(0) & reason.bit) tally.add(reason.fitness, gpu.index, reason.says);
     if (gpu.temperature_c && gpu.slowdown_c && *gpu.slowdown_c > 0 &&
@@ -124,7 +124,7 @@ void check_pcie(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   std::string good;
   for (const auto& gpu : gpus) {
     if (!gpu.pcie_width || !gpu.pcie_width_max) continue;
-    tally.asked();
+    tally.checked();
     // The generation falls while a GPU is idle, to save power; the width does not.
     good = fmt::format("x{} on every GPU", *gpu.pcie_width);
     if (gpu.pcie_gen_max) good += fmt::format(", generation {} at most", *gpu.pcie_gen_max);
@@ -145,14 +145,14 @@ void check_nvlink(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) 
     most = std::max(most, gpu.links_up.value_or(0) + gpu.links_down.value_or(0));
     up += gpu.links_up.value_or(0);
   }
-  if (most > 0 && up == 0) {  // boards without bridges look like this
+  if (most > 0 && up == 0) {  // as on boards without bridges
     out.push_back(
         {"gpu.nvlink", Fitness::warning, "no NVLink is up on any GPU", "Are these boards connected?"});
     return;
   }
   for (const auto& gpu : gpus) {
     if (!gpu.links_up && !gpu.links_down) continue;
-    tally.asked();
+    tally.checked();
     if (gpu.links_up.value_or(0) < most)
       tally.add(Fitness::critical, gpu.index,
                 fmt::format("has {} of {} NVLinks", gpu.links_up.value_or(0), most));
@@ -165,12 +165,12 @@ void check_nvlink(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) 
 }
 
 void check_use(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
-  Tally tally("gpu.free", "End what is left of another job (nvidia-smi lists it)");
+  Tally tally("gpu.free", "End processes of other jobs (nvidia-smi lists them)");
   for (const auto& gpu : gpus) {
-    tally.asked();
+    tally.checked();
     if (gpu.compute_mode == 2)
-      tally.add(Fitness::critical, gpu.index, "is closed to programs (compute mode prohibited)");
-    if (gpu.mig == true) tally.add(Fitness::critical, gpu.index, "is cut into MIG instances");
+      tally.add(Fitness::critical, gpu.index, "does not accept programs (compute mode prohibited)");
+    if (gpu.mig == true) tally.add(Fitness::critical, gpu.index, "is divided into MIG instances");
     if (gpu.memory_used_bytes.value_or(0) > left_over_bytes)
       tally.add(Fitness::warning, gpu.index, fmt::format("has {} in use", size_text(*gpu.memory_used_bytes)));
   }
@@ -190,8 +190,8 @@ Finding count_finding(const NvmlFacts& facts, int on_bus, const Expected& expect
   if (there < wanted)
     return {"gpu.count", Fitness::critical, says,
             there < on_bus || on_bus == wanted
-                ? "A GPU fell off the bus, or the job was not given all? See the kernel's log"
-                : "The PCI bus has fewer, too: a hardware failure?"};
+                ? "A GPU fell off the bus, or the job did not get all? See the kernel's log"
+                : "The PCI bus lists fewer, too: a hardware failure?"};
   return {"gpu.count", Fitness::ok, says, ""};
 }
 

@@ -20,14 +20,14 @@ namespace {
 using Fitness = control::NodeHealth::Fitness;
 namespace fs = std::filesystem;
 
-constexpr double max_offset_s = 0.1;          ///< times in event logs of several nodes are compared by people
-constexpr rlim_t fewest_files = 4096;         ///< an agent of 8 ranks and its streams, Open MPI's sockets
-constexpr rlim_t fewest_processes = 4096;     ///< 8 ranks with their threads
-constexpr double least_shm_bytes = 1e9;       ///< NCCL's and MPI's windows of 8 ranks
-constexpr std::int64_t max_corrected = 1000;  ///< memory errors since boot that the chipset corrected
+constexpr double max_offset_s = 0.1;              ///< people compare times in the logs of several nodes
+constexpr rlim_t fewest_files = 4096;             ///< an agent of 8 ranks and its streams, Open MPI's sockets
+constexpr rlim_t fewest_processes = 4096;         ///< 8 ranks with their threads
+constexpr double least_shm_bytes = 1e9;           ///< NCCL's and MPI's windows of 8 ranks
+constexpr std::int64_t max_corrected = 1000;      ///< memory errors since boot that the chipset corrected
 constexpr double full_memory = 0.05, much = 0.9;  ///< parts of the whole
 
-/// "0-3,8,10-11": how many.
+/// The number of CPUs in a list such as "0-3,8,10-11".
 int count_of(const std::string& list) {
   int count = 0;
   std::istringstream in(list);
@@ -91,7 +91,7 @@ CpuFacts read_cpus(const Roots& roots) {
 
 std::vector<Finding> cpu_findings(const CpuFacts& facts, const Expected& expected) {
   if (facts.online == 0 || facts.allowed == 0)
-    return {{"cpu.count", Fitness::unknown, "the kernel does not tell the number of CPUs", ""}};
+    return {{"cpu.count", Fitness::unknown, "the kernel does not report the number of CPUs", ""}};
   const std::string says = fmt::format("{} of {} CPUs may be used", facts.allowed, facts.online);
   const int wanted = expected.cluster ? expected.cluster->cpus_per_node : 0;
   if (facts.online < wanted)
@@ -99,16 +99,16 @@ std::vector<Finding> cpu_findings(const CpuFacts& facts, const Expected& expecte
              "A processor is missing, or correct cpus_per_node?"}};
   if (facts.allowed < wanted)
     return {{"cpu.count", Fitness::critical, fmt::format("{}; the cluster file says {}", says, wanted),
-             "This process was given too few: ask SLURM for all CPUs of the node (--exclusive, "
+             "This process got too few: request all CPUs of the node from SLURM (--exclusive, "
              "--cpus-per-task)"}};
   return {{"cpu.count", Fitness::ok, says, ""}};
 }
 
 ClockFacts read_clock() {
-  timex now{};  // modes 0: ask only
+  timex now{};  // modes 0: read only
   const int state = ::adjtimex(&now);
   ClockFacts facts;
-  facts.told = state >= 0;
+  facts.known = state >= 0;
   facts.synchronised = state >= 0 && (now.status & STA_UNSYNC) == 0;
   facts.offset_s = static_cast<double>(now.offset) / ((now.status & STA_NANO) != 0 ? 1e9 : 1e6);
   facts.max_error_s = static_cast<double>(now.maxerror) / 1e6;
@@ -116,7 +116,7 @@ ClockFacts read_clock() {
 }
 
 std::vector<Finding> clock_findings(const ClockFacts& facts) {
-  if (!facts.told) return {{"time.sync", Fitness::unknown, "the kernel does not tell", ""}};
+  if (!facts.known) return {{"time.sync", Fitness::unknown, "the kernel does not report it", ""}};
   const std::string off =
       fmt::format("off by {:.1f} ms, at most {:.0f} ms", facts.offset_s * 1e3, facts.max_error_s * 1e3);
   if (!facts.synchronised)
@@ -165,16 +165,16 @@ std::vector<Finding> check_memory(const Roots& roots, const Expected&) {
   std::vector<Finding> out;
   const auto total = meminfo(roots, "MemTotal"), available = meminfo(roots, "MemAvailable");
   if (!total || !available) {
-    out.push_back({"memory.free", Fitness::unknown, "the kernel does not tell", ""});
+    out.push_back({"memory.free", Fitness::unknown, "the kernel does not report it", ""});
   } else {
     const auto limit = cgroup_limit(roots);
     std::string says = fmt::format("{} of {} available", size_text(*available), size_text(*total));
     if (limit && *limit < *total) says += ", limited to " + size_text(*limit);
     if (*available < full_memory * *total)
-      out.push_back({"memory.free", Fitness::warning, says, "What uses it? See /dev/shm, too"});
+      out.push_back({"memory.free", Fitness::warning, says, "Which processes use it? Check /dev/shm, too"});
     else if (limit && *limit < much * *total)
       out.push_back(
-          {"memory.free", Fitness::warning, says, "Ask SLURM for all memory of the node (--mem=0)?"});
+          {"memory.free", Fitness::warning, says, "Request all memory of the node from SLURM (--mem=0)?"});
     else
       out.push_back({"memory.free", Fitness::ok, says, ""});
   }
@@ -215,10 +215,10 @@ std::vector<Finding> check_shm(const Roots& roots, const Expected& expected) {
       fmt::format("{} of {} free in {}", size_text(free), size_text(size), roots.shm.string());
   if (free < need)
     return {{"memory.shm", Fitness::critical, says + ", " + size_text(need) + " needed",
-             "Mount it larger, remove what was left there, or move the local level to a disk "
+             "Mount it larger, remove old files, or move the local level to a disk "
              "(checkpoint.local)"}};
   if (free < least_shm_bytes)
-    return {{"memory.shm", Fitness::warning, says, "Remove what was left there, or mount it larger?"}};
+    return {{"memory.shm", Fitness::warning, says, "Remove old files, or mount it larger?"}};
   return {{"memory.shm", Fitness::ok, says, ""}};
 }
 
@@ -237,7 +237,7 @@ std::vector<Finding> check_kernel(const Roots& roots) {
     const std::string mode = pages.substr(open + 1, close - open - 1);
     out.push_back({"kernel.hugepages", Fitness::ok,
                    "transparent huge pages: " + mode +
-                       (mode == "never" ? " (optimizer state on the CPU is slower so)" : ""),
+                       (mode == "never" ? " (the optimizer on the CPU is slower without them)" : ""),
                    ""});
   }
   return out;

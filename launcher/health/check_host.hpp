@@ -1,8 +1,8 @@
 #pragma once
-// Processors, memory, limits and the clock of the node, and what of them this process may use.
+// Checks processors, memory, limits and the clock of the node, and what this process may use of them.
 #include <sys/resource.h>
 
-#include "launcher/health/look.hpp"
+#include "launcher/health/check_input.hpp"
 
 namespace holdfast::launcher {
 
@@ -14,8 +14,8 @@ CpuFacts read_cpus(const Roots& roots);
 std::vector<Finding> cpu_findings(const CpuFacts& facts, const Expected& expected);
 
 struct ClockFacts {
-  bool told = false;          ///< the kernel answered
-  bool synchronised = false;  ///< by NTP or PTP, as far as the kernel was told
+  bool known = false;         ///< the kernel has answered
+  bool synchronised = false;  ///< by NTP or PTP, as far as the kernel knows
   double offset_s = 0, max_error_s = 0;
 };
 ClockFacts read_clock();
@@ -27,7 +27,7 @@ struct LimitFacts {
 LimitFacts read_limits();
 std::vector<Finding> limit_findings(const LimitFacts& facts, const Expected& expected, bool rdma);
 
-/// Total, available, the cgroup's limit, and memory errors that the chipset has counted (EDAC).
+/// Checks available memory, the cgroup's limit, and memory errors that the chipset has counted (EDAC).
 std::vector<Finding> check_memory(const Roots& roots, const Expected& expected);
 std::vector<Finding> check_shm(const Roots& roots, const Expected& expected);
 std::vector<Finding> check_kernel(const Roots& roots);

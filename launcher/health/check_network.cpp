@@ -17,7 +17,7 @@ struct Port {
   std::string device;
   bool up = false;
   double gbit_s = 0;
-  std::string state;  ///< for people
+  std::string state;  ///< as text
   std::int64_t losses = 0;
 };
 
@@ -29,7 +29,7 @@ Port read_port(const Roots& roots, const std::string& device) {
     const std::string link = read_line(ports / name / "phys_state").value_or("?");  // "5: LinkUp"
     const bool up = state.starts_with("4:");
     port.losses += read_number(ports / name / "counters/link_downed").value_or(0);
-    if (port.up && !up) continue;  // one port that is up will do: a dual-port adapter may use one only
+    if (port.up && !up) continue;  // one port that is up is enough: a dual-port adapter may use one only
     port.up = up;
     port.gbit_s = leading_number(read_line(ports / name / "rate").value_or("")).value_or(0);
     port.state = up ? fmt::format("{:g} Gb/s", port.gbit_s) : fmt::format("is down ({}, {})", state, link);
@@ -45,7 +45,7 @@ std::set<std::string> named_devices(const Expected& expected) {
   return names;
 }
 
-struct Listing {
+struct TextList {
   std::string text;
   void add(const std::string& more) { text += (text.empty() ? "" : "; ") + more; }
 };
@@ -60,11 +60,11 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
              "no RDMA device here and none named by a cluster file: not checked", ""}};
   const std::vector<std::string> devices =
       named.empty() ? present : std::vector<std::string>(named.begin(), named.end());
-  Listing missing, down, slow, flapping;
+  TextList missing, down, slow, flapping;
   std::vector<Port> up;
   for (const auto& device : devices) {
     if (std::find(present.begin(), present.end(), device) == present.end()) {
-      missing.add(device + " is not there");
+      missing.add(device + " does not exist");
       continue;
     }
     const Port port = read_port(roots, device);
@@ -82,11 +82,11 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
       slow.add(fmt::format("{} runs at {}, others at {:g} Gb/s", port.device, port.state, best));
 
   std::vector<Finding> out;
-  Listing bad = missing;
+  TextList bad = missing;
   if (!down.text.empty()) bad.add(down.text);
   if (!bad.text.empty())
     out.push_back({"nic.state", named.empty() ? Fitness::warning : Fitness::critical, bad.text,
-                   "Is the cable in, the switch port up and the subnet manager running?"});
+                   "Is the cable plugged in, the switch port up and the subnet manager running?"});
   else
     out.push_back({"nic.state", Fitness::ok, fmt::format("{} RDMA devices up", up.size()), ""});
   // All rails of a job wait for the slowest, so a named device that is slow is as bad as one that is down.
@@ -104,7 +104,7 @@ std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected) {
 std::vector<Finding> check_interface(const Roots& roots, const Expected& expected) {
   const auto net = roots.sys / "class/net";
   const std::string wanted = expected.cluster ? expected.cluster->control_interface : "";
-  Listing up;
+  TextList up;
   for (const auto& name : files::list(net)) {
     if (name == "lo" || (!wanted.empty() && name != wanted)) continue;
     const bool carrier = read_number(net / name / "carrier").value_or(0) == 1;
@@ -114,11 +114,12 @@ std::vector<Finding> check_interface(const Roots& roots, const Expected& expecte
     if (!carrier && name == wanted)
       return {{"net.control", Fitness::critical,
                name + " is " + read_line(net / name / "operstate").value_or("down") + ", without a carrier",
-               "Agents speak through it: is the cable in?"}};
+               "Agents connect through it: is the cable plugged in?"}};
   }
   if (!up.text.empty()) return {{"net.control", Fitness::ok, up.text, ""}};
   if (wanted.empty())
-    return {{"net.control", Fitness::critical, "no network interface has a carrier", "Is the cable in?"}};
+    return {
+        {"net.control", Fitness::critical, "no network interface has a carrier", "Is the cable plugged in?"}};
   return {{"net.control", Fitness::critical, "there is no interface called " + wanted,
            "Correct control_interface in the cluster file?"}};
 }
@@ -130,13 +131,14 @@ std::vector<Finding> check_pcie(const Roots& roots, const Expected& expected) {
     devices[name] = roots.sys / "class/infiniband" / name / "device";
   for (const auto& name : files::list(roots.sys / "class/nvme"))
     devices[name] = roots.sys / "class/nvme" / name / "device";
-  Listing narrow;
+  TextList narrow;
   Fitness fitness = Fitness::warning;
   int seen = 0;
   for (const auto& [name, folder] : devices) {
     const auto now = read_number(folder / "current_link_width"),
                most = read_number(folder / "max_link_width");
-    if (!now || !most || *now == 0 || *most == 0 || *most == 255) continue;  // virtual devices say 0 or 255
+    if (!now || !most || *now == 0 || *most == 0 || *most == 255)
+      continue;  // virtual devices report 0 or 255
     ++seen;
     const auto speed = read_line(folder / "current_link_speed"), best = read_line(folder / "max_link_speed");
     if (*now < *most) {
@@ -149,7 +151,7 @@ std::vector<Finding> check_pcie(const Roots& roots, const Expected& expected) {
   }
   if (!narrow.text.empty())
     return {{"pcie.width", fitness, narrow.text, "Reseat the card; is it in the right slot?"}};
-  if (seen == 0) return {{"pcie.width", Fitness::unknown, "no device tells its PCIe width", ""}};
+  if (seen == 0) return {{"pcie.width", Fitness::unknown, "no device reports its PCIe width", ""}};
   return {{"pcie.width", Fitness::ok, fmt::format("{} devices at full width", seen), ""}};
 }
 

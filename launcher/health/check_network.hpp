@@ -1,16 +1,17 @@
 #pragma once
-// Network adapters of the node: is each up, at its full rate and at its full PCIe width? Read from /sys
-// alone.
-#include "launcher/health/look.hpp"
+// Checks the network adapters of the node: is each up, at its full rate and at its full PCIe width? Reads
+// /sys only.
+#include "launcher/health/check_input.hpp"
 
 namespace holdfast::launcher {
 
-/// Devices that the cluster file's GPUs name must be there and up, and as fast as the others; without a
+/// Devices that the cluster file names must exist, be up, and be as fast as the others; without a
 /// cluster file devices that are down are a warning.
 std::vector<Finding> check_rdma(const Roots& roots, const Expected& expected);
-/// The control interface, or, without a cluster file, every interface with a carrier.
+/// Checks the control interface, or, without a cluster file, every interface with a carrier.
 std::vector<Finding> check_interface(const Roots& roots, const Expected& expected);
-/// Lanes of RDMA adapters and NVMe disks, against what both ends could have. GPUs: see check_gpu.hpp.
+/// Compares the lanes of RDMA adapters and NVMe disks with those that both ends support. GPUs: see
+/// check_gpu.hpp.
 std::vector<Finding> check_pcie(const Roots& roots, const Expected& expected);
 
 }  // namespace holdfast::launcher

@@ -20,7 +20,7 @@ namespace {
 using Fitness = control::NodeHealth::Fitness;
 constexpr Millis tool_limit{3000};
 
-/// The first of these that can be loaded.
+/// The first of these libraries that can be loaded; "": none.
 std::string load_any(const std::vector<const char*>& names) {
   for (const char* name : names)
     if (void* handle = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL); handle != nullptr) {
@@ -36,10 +36,10 @@ std::vector<Finding> check_slurm() {
   std::vector<Finding> out;
   try {
     slurm::ClusterCli cluster;
-    const std::string version = cluster.version(tool_limit), doubt = slurm::doubt_about(version);
-    out.push_back({"slurm.version", doubt.empty() ? Fitness::ok : Fitness::warning,
-                   "SLURM " + version + (doubt.empty() ? "" : ": " + doubt),
-                   doubt.empty() ? "" : "Try a short job first"});
+    const std::string version = cluster.version(tool_limit), warning = slurm::version_warning(version);
+    out.push_back({"slurm.version", warning.empty() ? Fitness::ok : Fitness::warning,
+                   "SLURM " + version + (warning.empty() ? "" : ": " + warning),
+                   warning.empty() ? "" : "Try a short job first"});
   } catch (const Error& error) {
     return {{"slurm.version", Fitness::unknown, error.problem() + " (" + error.why() + ")", ""}};
   }
@@ -67,8 +67,8 @@ std::vector<Finding> check_mpi() {
     const auto done = run(command, tool_limit);
     const std::string line(first_line(done.out));
     if (done.timed_out || done.status != 0 || line.empty())
-      return {{"mpi.version", Fitness::warning, "mpirun does not tell its version",
-               "Is its installation whole?"}};
+      return {{"mpi.version", Fitness::warning, "mpirun does not report its version",
+               "Is its installation complete?"}};
     const bool open_mpi = line.find("Open MPI") != std::string::npos;
     return {{"mpi.version", open_mpi ? Fitness::ok : Fitness::warning, line,
              open_mpi ? "" : "Agents start MPI ranks with Open MPI's mpirun: load its module?"}};

@@ -1,14 +1,15 @@
 #pragma once
-// Programs and libraries that a run needs, and their versions.
-#include "launcher/health/look.hpp"
+// Checks programs and libraries that a run needs, and their versions.
+#include "launcher/health/check_input.hpp"
 
 namespace holdfast::launcher {
 
-/// SLURM's version and MPI plugins, by its tools.
+/// Checks SLURM's version and MPI plugins, with its tools.
 std::vector<Finding> check_slurm();
-/// Open MPI, by mpirun: agents start ranks with it.
+/// Checks Open MPI's mpirun, with which agents start ranks.
 std::vector<Finding> check_mpi();
-/// CUDA's, NCCL's and UCX's libraries, by loading them: in a process that ends afterwards.
+/// Checks the libraries of CUDA, NCCL and UCX by loading them; to be called in a process that ends
+/// afterwards.
 std::vector<Finding> check_libraries(const Expected& expected);
 
 }  // namespace holdfast::launcher

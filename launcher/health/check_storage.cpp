@@ -39,7 +39,7 @@ constexpr double least_bytes = 1e9, least_files = 1e4;
 struct FileSystem {
   std::int64_t type;
   const char* name;
-  int others;  ///< 1: seen by other nodes; 0: not; -1: cannot be told
+  int others;  ///< 1: seen by other nodes; 0: not; -1: unknown
 };
 // Magic numbers of statfs(2) and of the file systems' own headers.
 constexpr std::array file_systems = {
@@ -63,12 +63,13 @@ const FileSystem* find_type(std::int64_t type) {
 
 std::int64_t type_of(const fs::path& folder) {
   struct statfs facts {};
-  if (::statfs(folder.c_str(), &facts) != 0) throw system_error("cannot ask " + folder.string(), errno);
+  if (::statfs(folder.c_str(), &facts) != 0)
+    throw system_error("cannot read the state of " + folder.string(), errno);
   return static_cast<std::int64_t>(static_cast<std::uint32_t>(facts.f_type));
 }
 
-/// A file that is gone when this ends, also after an error. Its name is random: other nodes do the same in
-/// the same folder, and their processes have the same numbers.
+/// A file that the destructor removes. Its name is random, since other nodes use the same folder, and their
+/// processes may have the same numbers.
 class Scratch {
  public:
   explicit Scratch(const fs::path& folder) : path(folder / (".holdfast-doctor-" + random_name())) {}
@@ -90,7 +91,7 @@ Block make_block() {
   return memory;
 }
 
-/// Bytes that no file system can compress or share, another 64-bit word in each place.
+/// Bytes that no file system can compress or deduplicate: every 64-bit word is different.
 void fill(char* memory, std::uint64_t number) {
   std::uint64_t state = number * 0x9E3779B97F4A7C15u + 1;
   for (std::size_t i = 0; i < block; i += sizeof state) {
@@ -162,7 +163,8 @@ Finding cannot(const std::string& check, const fs::path& folder, const Error& er
 
 SpaceFacts read_space(const fs::path& folder) {
   struct statvfs facts {};
-  if (::statvfs(folder.c_str(), &facts) != 0) throw system_error("cannot ask " + folder.string(), errno);
+  if (::statvfs(folder.c_str(), &facts) != 0)
+    throw system_error("cannot read the state of " + folder.string(), errno);
   const double unit = static_cast<double>(facts.f_frsize);
   return {static_cast<double>(facts.f_blocks) * unit, static_cast<double>(facts.f_bavail) * unit,
           static_cast<double>(facts.f_files), static_cast<double>(facts.f_favail)};
@@ -197,15 +199,15 @@ Finding shared_finding(const fs::path& folder, std::int64_t type) {
   const auto others = seen_by_others(type);
   if (!others)
     return {"disk.shared", Fitness::unknown,
-            folder.string() + " is on " + name + ", which does not tell whether other nodes see it",
-            "In an allocation, `holdfast doctor --nodes --path` asks them"};
+            folder.string() + " is on " + name + ", which may or may not be seen by other nodes",
+            "In an allocation, `holdfast doctor --nodes --path` checks it"};
   if (*others) return {"disk.shared", Fitness::ok, folder.string() + " is on " + name, ""};
   return {"disk.shared", Fitness::unknown,
-          folder.string() + " is on " + name + ", as a rule seen by this node alone",
-          "In an allocation, `holdfast doctor --nodes --path` asks the others"};
+          folder.string() + " is on " + name + ", usually seen by this node alone",
+          "In an allocation, `holdfast doctor --nodes --path` checks it"};
 }
 
-Finding check_witness(const fs::path& file) {
+Finding check_shared_file(const fs::path& file) {
   const auto folder = file.parent_path().parent_path().string();
   std::error_code error;
   if (fs::exists(file, error)) return {"disk.seen", Fitness::ok, folder + " is seen by this node, too", ""};
@@ -223,7 +225,7 @@ Finding time_disk(const fs::path& folder, const SpeedPlan& plan) {
   }
   if (!rates.same)
     return {"disk.speed", Fitness::critical, folder.string() + " returned other bytes than were written",
-            "Do not train with it; see the kernel's log"};
+            "Do not use it for training; see the kernel's log"};
   const double write = static_cast<double>(rates.bytes) / std::max(rates.write_s, 1e-9);
   const double read = static_cast<double>(rates.read_bytes) / std::max(rates.read_s, 1e-9);
   const std::string says =
@@ -258,12 +260,12 @@ Finding time_small_files(const fs::path& folder) {
   }
   if (!exclusive)
     return {"disk.latency", Fitness::critical,
-            folder.string() + " creates a file that exists exclusively once more",
+            folder.string() + " allows exclusive creation of a file that exists",
             "Leaders are elected by such a file: choose another file system for run.dir"};
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
   const double median = times[times.size() / 2];
   const std::string says =
-      fmt::format("{}: a small file is safe and renamed in {:.1f} ms", folder.string(), median * 1e3);
+      fmt::format("{}: a small file is synced and renamed in {:.1f} ms", folder.string(), median * 1e3);
   if (median > slow_small_file_s)
     return {"disk.latency", Fitness::warning, says, "Is the file system overloaded?"};
   return {"disk.latency", Fitness::ok, says, ""};
@@ -281,9 +283,10 @@ std::vector<Finding> check_folder(const fs::path& folder, Depth depth, bool shar
   if (depth == Depth::fast) return out;
   SpeedPlan plan;
   if (depth == Depth::full) plan.bytes *= 4, plan.limit *= 2;
-  // Never the last bytes of a disk, or of a memory that looks like one.
+  // The last bytes of a disk, or of a file system in memory, are not used.
   if (read_space(folder).free_bytes < 4.0 * static_cast<double>(plan.bytes))
-    out.push_back({"disk.speed", Fitness::unknown, folder.string() + " has too little room to be timed", ""});
+    out.push_back(
+        {"disk.speed", Fitness::unknown, folder.string() + " has too little free space to be timed", ""});
   else
     out.push_back(time_disk(folder, plan));
   return out;
@@ -292,14 +295,14 @@ std::vector<Finding> check_folder(const fs::path& folder, Depth depth, bool shar
 std::vector<fs::path> network_mounts(const Roots& roots) {
   static constexpr std::array types = {"nfs",  "nfs4", "lustre", "gpfs",   "beegfs",
                                        "ceph", "cifs", "smb3",   "wekafs", "panfs"};
-  constexpr std::size_t most = 32;
+  constexpr std::size_t max_mounts = 32;
   std::vector<fs::path> mounts;
   std::istringstream in(read_line(roots.proc / "mounts").value_or(""));
-  for (std::string line; std::getline(in, line) && mounts.size() < most;) {
-    std::istringstream words(line);
+  for (std::string line; std::getline(in, line) && mounts.size() < max_mounts;) {
+    std::istringstream fields(line);
     std::string device, mount, type;
-    words >> device >> mount >> type;
-    // Spaces in names are written as \040; such a mount is rare and left out.
+    fields >> device >> mount >> type;
+    // Spaces in names are written as \040; such a mount is rare and skipped.
     if (std::find(types.begin(), types.end(), type) != types.end() && mount.find('\\') == std::string::npos)
       mounts.emplace_back(mount);
   }

@@ -22,13 +22,13 @@ struct KnownGpu {
   const char* name;
   std::int64_t memory_bytes;
 };
-// As their makers state them; the driver's own number comes before it.
+// From the manufacturers; the number of the driver is preferred.
 constexpr std::array known_gpus = {KnownGpu{"h100", 80000000000}, KnownGpu{"h200", 141000000000},
                                    KnownGpu{"b200", 180000000000}, KnownGpu{"v100", 32000000000}};
 
 std::string toml_text(const std::string& text) { return config::spell(config::Value(text)); }
 
-/// For a file name and for plans: what is no letter, digit, '-' or '_' is left out.
+/// For a file name and for plans: only letters, digits, '-' and '_' are kept.
 std::string plain(const std::string& text) {
   std::string out;
   for (const unsigned char c : text)
@@ -36,7 +36,7 @@ std::string plain(const std::string& text) {
   return out.empty() ? "cluster" : out;
 }
 
-/// Text from elsewhere for a comment: one line, nothing but printable characters.
+/// Text from other programs for a comment: one line of printable characters.
 std::string comment_text(const std::string& text) {
   std::string out;
   for (const unsigned char c : text) out += std::isprint(c) != 0 ? static_cast<char>(c) : ' ';
@@ -65,9 +65,9 @@ const slurm::Partition& choose_partition(const slurm::SiteFacts& site, const std
 }
 
 struct Chosen {
-  slurm::NodeShape shape;           ///< the commonest, with the memory of the node that has least
+  slurm::NodeShape shape;           ///< the most common one, with the least memory of its nodes
   std::vector<std::string> nodes;   ///< of that shape
-  std::vector<std::string> others;  ///< of another
+  std::vector<std::string> others;  ///< of other shapes
 };
 
 Chosen choose_nodes(const slurm::SiteFacts& site, const slurm::Partition& partition) {
@@ -114,7 +114,7 @@ class Writer {
 
   Draft write() {
     draft_.name = plain(lower(site_.setting("ClusterName")));
-    std::string body = cluster();  // one after the other: each may add a doubt
+    std::string body = cluster();  // one after the other: each may add something to check
     body += storage();
     body += units();
     body += gpus();
@@ -123,9 +123,9 @@ class Writer {
   }
 
  private:
-  void doubt(const std::string& sentence) { draft_.doubts.push_back(sentence); }
+  void check_this(const std::string& sentence) { draft_.to_check.push_back(sentence); }
 
-  /// Does this node's driver contradict what SLURM says of its GPUs?
+  /// Does SLURM list GPUs on this node that no driver reports?
   bool only_slurm_sees_gpus() const {
     return chosen_.shape.gpus > 0 && !local_.node.empty() && local_.gpus == 0;
   }
@@ -140,8 +140,8 @@ class Writer {
         "# {}: {} nodes of the partition {}, as SLURM {} describes them. Written by `holdfast init`.\n",
         comment_text(draft_.name), chosen_.nodes.size(), comment_text(partition_.name),
         comment_text(site_.version));
-    if (!draft_.doubts.empty()) out += "#\n# Look at these, and correct what is wrong:\n";
-    for (const auto& sentence : draft_.doubts) out += "#   - " + comment_text(sentence) + "\n";
+    if (!draft_.to_check.empty()) out += "#\n# Check these points, and correct what is wrong:\n";
+    for (const auto& sentence : draft_.to_check) out += "#   - " + comment_text(sentence) + "\n";
     out += "#\n# Found:\n";
     const auto found = [&](const std::string& what, const std::string& value) {
       if (!value.empty()) out += "#   " + what + ": " + comment_text(value) + "\n";
@@ -155,7 +155,8 @@ class Writer {
     found("MPI plugins", fmt::format("{}", fmt::join(site_.mpi, ", ")));
     found("MPI here", local_.mpi);
     found("GPU here", local_.gpu_name);
-    found("RDMA devices that are nearest to no GPU", fmt::format("{}", fmt::join(local_.other_nics, ", ")));
+    found("RDMA devices that are not nearest to any GPU",
+          fmt::format("{}", fmt::join(local_.other_nics, ", ")));
     for (const auto& folder : local_.shared)
       found("shared file system", folder.path + " (" + folder.type + ")");
     if (!chosen_.others.empty()) found("left out, of another shape", slurm::compress(chosen_.others));
@@ -171,23 +172,22 @@ class Writer {
       std::string name = model;
       if (name.empty()) {
         name = "gpu";
-        doubt("SLURM does not name the GPU's model: cluster.gpu is a placeholder.");
+        check_this("SLURM does not name the GPU's model: cluster.gpu is a placeholder.");
       }
       out += "gpu = " + toml_text(name) + "\n";
     } else {
       out += "gpu = \"none\"  # ranks compute on the CPU\n";
       if (only_slurm_sees_gpus())
-        doubt(fmt::format("SLURM lists {} on {}, and no NVIDIA driver answers here: gpu = \"none\".",
-                          chosen_.shape.gres, local_.node));
+        check_this(fmt::format("SLURM lists {} on {}, but no NVIDIA driver answers: gpu = \"none\".",
+                               chosen_.shape.gres, local_.node));
     }
     out += fmt::format("gpus_per_node = {}{}\n", gpus_per_node(),
-                       with_gpus() ? "" : "  # the rank count, not a device count");
+                       with_gpus() ? "" : "  # the number of ranks, not of devices");
     out += memory();
     out += fmt::format("cpus_per_node = {}  # {} sockets of {} cores\n", std::max(1, chosen_.shape.cores()),
                        chosen_.shape.sockets, chosen_.shape.cores_per_socket);
     if (chosen_.shape.memory_bytes > 0)
-      out +=
-          fmt::format("node_memory_bytes = {}  # RealMemory, as SLURM has it\n", chosen_.shape.memory_bytes);
+      out += fmt::format("node_memory_bytes = {}  # RealMemory, from SLURM\n", chosen_.shape.memory_bytes);
     out += interface();
     out +=
         "# node_mttf_hours = 6300  # mean time to failure of one node, if you know it: checkpoint intervals "
@@ -199,13 +199,13 @@ class Writer {
   std::string memory() {
     if (with_gpus()) {
       if (local_.gpu_memory_bytes > 0)
-        return fmt::format("gpu_memory_bytes = {}  # as the driver says\n", local_.gpu_memory_bytes);
+        return fmt::format("gpu_memory_bytes = {}  # from the driver\n", local_.gpu_memory_bytes);
       for (const auto& known : known_gpus)
         if (lower(chosen_.shape.gpu_model).starts_with(known.name)) {
-          doubt("gpu_memory_bytes is the maker's number for this model, not measured.");
+          check_this("gpu_memory_bytes is the manufacturer's number for this model, not measured.");
           return fmt::format("gpu_memory_bytes = {}\n", known.memory_bytes);
         }
-      doubt("gpu_memory_bytes is unknown: plans cannot say whether a model fits.");
+      check_this("gpu_memory_bytes is unknown: plans cannot say whether a model fits.");
       return "gpu_memory_bytes = 0  # unknown\n";
     }
     return fmt::format("gpu_memory_bytes = {}  # a rank's share of the node's memory\n",
@@ -214,11 +214,11 @@ class Writer {
 
   std::string interface() {
     if (local_.interface.empty()) {
-      doubt("control_interface is a guess: no interface was found here.");
+      check_this("control_interface is a guess: no interface was found here.");
       return "control_interface = \"eth0\"  # guess\n";
     }
     if (!local_.node.empty()) return "control_interface = " + toml_text(local_.interface) + "\n";
-    doubt("control_interface is this login node's towards the nodes; theirs may have another name.");
+    check_this("control_interface is that of this login node; the nodes may have another name for theirs.");
     return "control_interface = " + toml_text(local_.interface) + "  # guess\n";
   }
 
@@ -233,8 +233,8 @@ class Writer {
   }
 
   std::string storage() const {
-    return "\n# What the shared file system can do as a whole, if you know it: checkpoint times follow from "
-           "it.\n"
+    return "\n# The rates of the shared file system as a whole, if you know them: checkpoint times "
+           "follow from them.\n"
            "# [storage]\n"
            "# read_bytes_s = 100e9\n"
            "# write_bytes_s = 50e9\n";
@@ -243,10 +243,10 @@ class Writer {
   std::string units() {
     std::string out =
         "\n# One [[unit]] is a scalable unit: nodes that are near each other. Neighbours in a ring are "
-        "placed in the same one, spares spread over all.\n";
+        "placed in the same one, spares are spread over all.\n";
     if (site_.scalable_units.empty())
-      doubt(
-          "SLURM knows no topology: all nodes are one scalable unit. Split it by leaf switches or racks, if "
+      check_this(
+          "SLURM knows no topology: all nodes form one scalable unit. Divide it by leaf switches or racks, if "
           "there are several.");
     for (const auto& unit : units_of(site_, chosen_))
       out += "[[unit]]\nname = " + toml_text(unit.name) +
@@ -260,13 +260,16 @@ class Writer {
     const bool seen = static_cast<int>(local_.gpu_facts.size()) == count;
     std::string out =
         "\n# GPU i, the NIC on the same PCIe switch, and its rail: the leaf switch of the scalable unit that "
-        "it hangs on.\n";
+        "the NIC is connected to.\n";
     if (!seen)
-      doubt(fmt::format(
-          "NICs are not known, for this is no node with all {} GPUs: run `holdfast init` in a step on one.",
-          count));
+      check_this(
+          fmt::format("NICs are unknown, since this node does not have all {} GPUs: run `holdfast init` in a "
+                      "step on one that does.",
+                      count));
     else
-      doubt("Rails are numbered as GPUs are: check that GPU i of every node hangs on the same leaf switch.");
+      check_this(
+          "Rails are numbered like GPUs: check that GPU i of every node is connected to the same leaf "
+          "switch.");
     for (int i = 0; i < count; ++i) {
       out += fmt::format("[[gpu]]\ngpu = {}\n", i);
       if (seen) {
@@ -291,7 +294,7 @@ class Writer {
 
 Draft draft_cluster(const slurm::SiteFacts& site, const LocalSite& local, const std::string& partition) {
   Draft draft = Writer(site, local, choose_partition(site, partition)).write();
-  for (const auto& what : site.unknown) draft.text += "# SLURM did not tell " + comment_text(what) + "\n";
+  for (const auto& what : site.unknown) draft.text += "# SLURM did not report " + comment_text(what) + "\n";
   return draft;
 }
 

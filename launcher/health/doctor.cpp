@@ -44,8 +44,8 @@ std::vector<Check> checks_of(const Roots& roots, const Expected& expected) {
     checks.push_back({"disk " + folder.string(), [=] { return check_folder(folder, expected.depth, true); }});
   if (expected.paths.empty())
     checks.push_back({"disk /tmp", [=] { return check_folder("/tmp", expected.depth, false); }});
-  for (const auto& file : expected.witnesses)
-    checks.push_back({"disk.seen", [=] { return std::vector{check_witness(file)}; }});
+  for (const auto& file : expected.shared_files)
+    checks.push_back({"disk.seen", [=] { return std::vector{check_shared_file(file)}; }});
   if (expected.depth == Depth::fast) return checks;
   checks.push_back({"slurm.version", [] { return check_slurm(); }});
   checks.push_back({"mpi.version", [] { return check_mpi(); }});

@@ -1,5 +1,5 @@
 #pragma once
-// What a check of a node has found. The degrees of fitness are those of monitoring plugins, which prologs and
+// The result of a check of a node. The degrees of fitness are those of monitoring plugins, which prologs and
 // HealthCheckProgram expect: 0 ok, 1 warning, 2 critical, 3 unknown.
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -19,7 +19,7 @@ struct Finding {
 
 /// The worst of all: critical, then warning, then unknown (only when nothing else was found), then ok.
 control::NodeHealth::Fitness worst(const std::vector<Finding>& findings);
-/// What spares say of themselves: the worst findings in a line.
+/// The report of a node to the leader: the worst findings in one line.
 control::NodeHealth health_of(const std::vector<Finding>& findings, const std::string& numerics);
 
 nlohmann::json to_json(const Finding& finding);

@@ -25,16 +25,16 @@ struct Running {
   pid_t pid = -1;
   files::Fd answer;
   std::string text;
-  bool ended = false;  ///< it has closed its end
+  bool ended = false;  ///< it has closed its end of the pipe
 };
 
-[[noreturn]] void look_and_leave(const Check& check, int answer) {
-  ::setpgid(0, 0);  // what it starts can be ended with it
+[[noreturn]] void run_and_exit(const Check& check, int answer) {
+  ::setpgid(0, 0);  // its children can be ended with it
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGPIPE, SIG_IGN);
   nlohmann::json list = nlohmann::json::array();
   try {
-    for (const auto& finding : check.look()) list.push_back(to_json(finding));
+    for (const auto& finding : check.run()) list.push_back(to_json(finding));
   } catch (const std::exception& error) {
     list.push_back(
         to_json({check.name, Fitness::unknown, std::string("cannot be checked: ") + error.what(), ""}));
@@ -56,7 +56,7 @@ Running start(const Check& check) {
   if (pid < 0) throw system_error("cannot start a process for a check", errno);
   if (pid == 0) {
     reader.reset();
-    look_and_leave(check, writer.get());
+    run_and_exit(check, writer.get());
   }
   ::setpgid(pid, pid);
   return {pid, std::move(reader), {}, false};
@@ -82,7 +82,7 @@ void wait_for_all(std::vector<Running>& all, const Deadline& deadline) {
   }
 }
 
-/// The wait status; nothing when the process is still there.
+/// The wait status; nothing when the process has not ended.
 std::optional<int> reap(pid_t pid, const Deadline& deadline) {
   for (;;) {
     int status = 0;
@@ -113,7 +113,8 @@ std::vector<Finding> answer_of(const Check& check, Running& running, Millis limi
   if (list.is_array())
     for (const auto& item : list)
       if (auto finding = finding_from(item)) findings.push_back(std::move(*finding));
-  if (!list.is_array()) findings.push_back({check.name, Fitness::unknown, "the check gave no answer", ""});
+  if (!list.is_array())
+    findings.push_back({check.name, Fitness::unknown, "the check has written no result", ""});
   return findings;
 }
 

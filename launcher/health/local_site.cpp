@@ -41,15 +41,15 @@ std::string interface_of(const Roots& roots, const std::string& towards) {
   // The default route: destination 0.
   const std::string routes = read_line(roots.proc / "net/route").value_or("");
   for (const auto line : lines_of(routes)) {
-    std::istringstream words{std::string(line)};
+    std::istringstream fields{std::string(line)};
     std::string name, destination;
-    words >> name >> destination;
+    fields >> name >> destination;
     if (destination == "00000000") return name;
   }
   return {};
 }
 
-void look_at_gpus(const Roots& roots, LocalSite& site) {
+void probe_gpus(const Roots& roots, LocalSite& site) {
   const auto nvml = read_nvml(roots.nvml);
   std::vector<std::string> gpus;
   std::vector<std::pair<std::string, std::string>> nics;
@@ -97,17 +97,17 @@ std::vector<std::string> nearest_nics(const std::vector<std::string>& gpu_paths,
   return nearest;
 }
 
-LocalSite look_at_site(const Roots& roots, const std::string& node, const std::string& towards) {
+LocalSite probe_local_site(const Roots& roots, const std::string& node, const std::string& towards) {
   LocalSite site;
   site.node = node;
-  look_at_gpus(roots, site);
+  probe_gpus(roots, site);
   site.interface = interface_of(roots, towards);
   std::istringstream in(read_line(roots.proc / "mounts").value_or(""));
   const auto mounts = network_mounts(roots);
   for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
+    std::istringstream fields(line);
     std::string device, mount, type;
-    words >> device >> mount >> type;
+    fields >> device >> mount >> type;
     if (std::find(mounts.begin(), mounts.end(), fs::path(mount)) != mounts.end())
       site.shared.push_back({mount, type});
   }

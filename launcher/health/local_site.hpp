@@ -1,7 +1,7 @@
 #pragma once
-// What this node can tell of a cluster that SLURM cannot: its GPUs, which NIC is nearest to each, its network
+// Facts of a cluster that SLURM does not know, from this node: its GPUs, the NIC nearest to each, its network
 // and its shared file systems.
-#include "launcher/health/look.hpp"
+#include "launcher/health/check_input.hpp"
 
 namespace holdfast::launcher {
 
@@ -15,7 +15,7 @@ struct LocalSite {
   std::string gpu_name;                     ///< the driver's, for example "NVIDIA H100 80GB HBM3"
   std::int64_t gpu_memory_bytes = 0;        ///< of one
   std::vector<config::GpuFacts> gpu_facts;  ///< by GPU, with the nearest NIC; empty without GPUs
-  std::vector<std::string> other_nics;      ///< RDMA devices that are nearest to no GPU: storage, in-band
+  std::vector<std::string> other_nics;      ///< RDMA devices that are not nearest to any GPU: storage, in-band
   std::string interface;                    ///< towards other nodes; "": not found
   std::vector<NetworkMount> shared;         ///< network mounts
   std::string mpi;                          ///< mpirun's first line; "": none in PATH
@@ -27,6 +27,6 @@ std::vector<std::string> nearest_nics(const std::vector<std::string>& gpu_paths,
                                       const std::vector<std::pair<std::string, std::string>>& nic_paths);
 
 /// `towards`: another node, to find the interface by; may be empty.
-LocalSite look_at_site(const Roots& roots, const std::string& node, const std::string& towards);
+LocalSite probe_local_site(const Roots& roots, const std::string& node, const std::string& towards);
 
 }  // namespace holdfast::launcher

@@ -1,10 +1,10 @@
-// What the network check says: findings, a table for people, JSON.
+// The report of the network check: findings, a table, JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "launcher/health/look.hpp"
+#include "launcher/health/check_input.hpp"
 #include "launcher/health/pair_rounds.hpp"
 #include "slurm/hostlist.hpp"
 #include "src/base/units.hpp"
@@ -29,7 +29,7 @@ std::string list_text(const NetworkResult& result, const std::vector<Pair>& pair
   return text;
 }
 
-/// In every round in which they met.
+/// In all rounds in which the pair was measured.
 bool carried_nothing(const NetworkResult& result, const Pair& pair) {
   return std::none_of(result.pairs.begin(), result.pairs.end(),
                       [&](const auto& p) { return p.pair == pair && p.bytes_s > 0; });
@@ -41,16 +41,16 @@ std::vector<Finding> network_findings(const NetworkResult& result) {
   std::vector<Finding> out;
   const auto& findings = result.findings;
   if (!result.absent.empty())
-    out.push_back({"network.join", Fitness::critical, slurm::compress(result.absent) + " did not call back",
+    out.push_back({"network.join", Fitness::critical, slurm::compress(result.absent) + " did not connect",
                    "Does the node answer, and does it see this folder?"});
   for (const int node : findings.suspects)
     out.push_back(
         {"network.node", Fitness::critical,
          result.nodes[static_cast<std::size_t>(node)] + " is slow or cut off with most of its partners",
-         "Leave it out (--exclude) and look at its links"});
+         "Exclude it (--exclude) and check its links"});
   std::vector<Pair> dead, slow;
   for (const Pair& pair : findings.unexplained) (carried_nothing(result, pair) ? dead : slow).push_back(pair);
-  const char* advice = "The way between them, or either of the two: run it again with more --rounds";
+  const char* advice = "The route between them, or one of the two: run it again with more --rounds";
   if (!dead.empty())
     out.push_back({"network.cut", Fitness::critical, list_text(result, dead) + " cut off", advice});
   if (!slow.empty())

@@ -41,14 +41,14 @@ std::string last_line(std::string text) {
   return text.substr(begin == std::string::npos ? 0 : begin + 1).substr(0, 200);
 }
 
-std::string said_by(const fs::path& file) {
+std::string error_in(const fs::path& file) {
   const auto line = last_line(text_of(file));
   return line.empty() ? "" : " (" + line + ")";
 }
 
 }  // namespace
 
-MeetingPlace::MeetingPlace(const fs::path& inside) {
+SharedTempFolder::SharedTempFolder(const fs::path& inside) {
   std::string name = (fs::absolute(inside) / ".holdfast-doctor-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr)
     throw system_error("cannot make a folder in " + inside.string(), errno,
@@ -56,7 +56,7 @@ MeetingPlace::MeetingPlace(const fs::path& inside) {
   path_ = name;
 }
 
-MeetingPlace::~MeetingPlace() {
+SharedTempFolder::~SharedTempFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }
@@ -72,8 +72,7 @@ Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<
     request.name = "doctor";
     Command starter = cluster.step_command(request);
     starter.die_with_parent = true;
-    if (starter.output.empty())
-      starter.output = folder / (node + ".start");  // what the tool itself complains of
+    if (starter.output.empty()) starter.output = folder / (node + ".start");  // errors of the tool itself
     running_.push_back(spawn(starter));
   }
 }
@@ -103,14 +102,14 @@ NodeReport read_report(const std::string& node, const fs::path& output) {
         node, {{"doctor", Fitness::critical, why, "Does the node answer, and does it see this folder?"}}};
   };
   const std::string text = text_of(output);
-  // Others write to a step's output, too: a site's prolog, a linker's warning.
+  // Other programs write to a step's output, too: a site's prolog, a linker's warning.
   const auto begin = text.find('{'), end = text.rfind('}');
   if (begin == std::string::npos || end == std::string::npos || end < begin)
-    return fail(text.empty() ? "no answer in time" + said_by(fs::path(output).replace_extension(".start"))
-                             : "it said: " + last_line(text));
+    return fail(text.empty() ? "no report in time" + error_in(fs::path(output).replace_extension(".start"))
+                             : "its output is: " + last_line(text));
   const auto report = nlohmann::json::parse(text.substr(begin, end - begin + 1), nullptr, false);
   if (!report.is_object() || !report.contains("findings") || !report["findings"].is_array())
-    return fail("its answer cannot be read");
+    return fail("its report cannot be read");
   NodeReport out{node, {}};
   for (const auto& item : report["findings"])
     if (auto finding = finding_from(item)) out.findings.push_back(std::move(*finding));

@@ -1,5 +1,5 @@
 #pragma once
-// The same program on every node of an allocation: one step each, ended when its time is over.
+// Runs a program on every node of an allocation: one step each, with a time limit.
 #include <sys/types.h>
 
 #include <filesystem>
@@ -14,20 +14,21 @@
 
 namespace holdfast::launcher {
 
-/// A folder of this user alone (0700) inside `inside`, removed with what is in it. Other nodes must see it.
-class MeetingPlace {
+/// A private folder (0700) inside `inside`, which the destructor removes with its files. Other nodes must see
+/// it.
+class SharedTempFolder {
  public:
-  /// Throws Error when it cannot be made.
-  explicit MeetingPlace(const std::filesystem::path& inside);
-  ~MeetingPlace();
-  MeetingPlace(const MeetingPlace&) = delete;
+  /// Throws Error when it cannot be created.
+  explicit SharedTempFolder(const std::filesystem::path& inside);
+  ~SharedTempFolder();
+  SharedTempFolder(const SharedTempFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
 };
 
-/// Steps that run, one on each node. Those still there at the end are killed.
+/// Running steps, one on each node. The destructor kills those that still run.
 class Steps {
  public:
   /// Starts `command` on every one of `nodes`; its output goes to `folder`/NODE.out, which the node itself
@@ -37,7 +38,7 @@ class Steps {
         const std::filesystem::path& folder);
   ~Steps();
   Steps(const Steps&) = delete;
-  /// Until all have ended, or the limit.
+  /// Waits until all have ended, at most `limit`.
   void wait(Millis limit);
 
  private:
@@ -48,7 +49,7 @@ struct NodeReport {
   std::string node;
   std::vector<Finding> findings;
 };
-/// What a node's doctor has written (report_json); one critical finding when it has not, or something else.
+/// Reads what a node's doctor has written (report_json); one critical finding when it cannot be read.
 NodeReport read_report(const std::string& node, const std::filesystem::path& output);
 
 /// A line for each node, the worst first, and its bad findings below.

@@ -1,6 +1,6 @@
 #pragma once
-// What NVIDIA's management library says about the GPUs of this node, as plain data. The library is loaded at
-// run time, so that `holdfast` runs where there is none.
+// Reads the state of this node's GPUs from NVIDIA's management library, as plain data. The library is loaded
+// at run time, so that `holdfast` runs where there is none.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace holdfast::launcher {
 
-/// One GPU. What its driver does not tell is absent.
+/// One GPU. Values that its driver does not report are absent.
 struct GpuFacts {
   int index = 0;
   std::string name, uuid, pci;  ///< pci: "00000000:18:00.0"
-  std::string lost;  ///< the library's words when the GPU cannot be reached; the rest is then absent
+  std::string lost;  ///< the library's error when the GPU cannot be reached; the rest is then absent
 
   std::optional<bool> ecc, mig;
   std::optional<std::int64_t> uncorrected,
@@ -31,7 +31,7 @@ struct GpuFacts {
   std::optional<int> fabric;  ///< registration with the NVSwitch fabric: 0 not supported ... 3 complete
   std::optional<int> fabric_status;  ///< NVML's error code of it
   std::optional<std::int64_t> memory_bytes, memory_used_bytes;
-  std::optional<int> compute_mode;  ///< 2: nobody may use it
+  std::optional<int> compute_mode;  ///< 2: no program may use it
 };
 
 struct NvmlFacts {
@@ -42,7 +42,7 @@ struct NvmlFacts {
   std::vector<GpuFacts> gpus;
 };
 
-/// `library`: libnvidia-ml.so.1, or a path. May hang where a driver hangs.
+/// `library`: libnvidia-ml.so.1, or a path. Hangs if the driver hangs.
 NvmlFacts read_nvml(const std::string& library);
 
 }  // namespace holdfast::launcher

@@ -28,7 +28,7 @@ constexpr int round_trips = 32;
 constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30;  ///< that a partner may ask for at once
 constexpr Millis handshake_limit{1000};
 
-/// Ends a meeting that has gone wrong; never leaves this file.
+/// Ends a measurement that has failed; thrown and caught in this file only.
 struct Broken {
   std::string why;
 };
@@ -94,8 +94,8 @@ void prove(Stream& stream, control::Session::End end, const control::Key& secret
 
 enum class Request : char { echo = 'e', take = 't', give = 'g', end = '.' };
 
-/// What the connecting end asks for, until it has enough.
-void obey(Stream& stream) {
+/// Serves the requests of the connecting end, until it ends.
+void serve_requests(Stream& stream) {
   std::vector<char> buffer(chunk);
   for (;;) {
     char request = 0;
@@ -146,7 +146,7 @@ double transfer(Stream& stream, Request direction, std::uint64_t bytes, std::vec
 }
 
 double rate(Stream& stream, Request direction, const LinkPlan& plan, std::vector<char>& buffer) {
-  // The first chunk opens the window and says how many bytes fill the time.
+  // The first chunk opens the TCP window and shows how many bytes fill the time.
   const double first = std::max(transfer(stream, direction, chunk, buffer), 1e-6);
   const double fitting = static_cast<double>(chunk) / first * plan.seconds;
   const auto bytes = static_cast<std::uint64_t>(std::clamp(
@@ -219,7 +219,7 @@ LinkPort::LinkPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_
 
 std::string LinkPort::serve(const control::Key& secret, Millis limit) const {
   const Deadline deadline = Deadline::in(limit);
-  std::string last = "nobody came";
+  std::string last = "no partner has connected";
   while (!deadline.passed()) {
     pollfd waiting{fd_.get(), POLLIN, 0};
     if (::poll(&waiting, 1, deadline.left_ms() + 1) <= 0) continue;
@@ -232,7 +232,7 @@ std::string LinkPort::serve(const control::Key& secret, Millis limit) const {
       prove(stream, control::Session::End::server, secret);
       proved = true;
       stream.until(deadline);
-      obey(stream);
+      serve_requests(stream);
       return {};
     } catch (const Broken& broken) {
       if (proved) return broken.why;
@@ -275,7 +275,7 @@ std::string address_on(const std::string& interface) {
 std::string interface_towards(const std::string& host) {
   const auto to = resolve(host, 9);
   if (!to) return {};
-  // Connecting a datagram socket sends nothing; it only chooses the way.
+  // Connecting a datagram socket sends nothing; it only chooses the route.
   const files::Fd fd(::socket(to->address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t size = sizeof own;

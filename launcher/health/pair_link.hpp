@@ -1,6 +1,6 @@
 #pragma once
-// The measured way between two nodes: a plain TCP connection whose ends have proved that they know the
-// secret. Blocking, but never past a deadline.
+// Measures the connection between two nodes: plain TCP, after both ends have proved that they know the
+// secret. Blocks, but never longer than a deadline.
 #include <string>
 
 #include "src/base/clock.hpp"
@@ -12,21 +12,21 @@ namespace holdfast::launcher {
 struct LinkPlan {
   std::int64_t bytes = 64 << 20;  ///< in each direction, at most
   double seconds = 0.3;  ///< in each direction, about: fewer bytes are sent when they would take longer
-  Millis limit{4000};    ///< of the whole meeting; past it the link counts as dead
+  Millis limit{4000};    ///< of the whole measurement; after it the link counts as dead
 };
 struct LinkResult {
   double bytes_s = 0;    ///< the slower direction
   double latency_s = 0;  ///< median of small round trips
-  std::string why;       ///< when it did not work; the rest is then 0
+  std::string why;       ///< why it failed; the rest is then 0
 };
 
-/// Where partners come in; any free port of all interfaces.
+/// Listens for partners, on any free port of all interfaces.
 class LinkPort {
  public:
   LinkPort();
   int port() const { return port_; }
-  /// Waits for the one partner that is due and does what it asks. Words when nobody came, or it went wrong.
-  /// Others who connect meanwhile (without the secret) are turned away.
+  /// Waits for the one partner that is expected and serves its requests. Returns an error when none came or
+  /// it failed. Others that connect meanwhile (without the secret) are refused.
   std::string serve(const control::Key& secret, Millis limit) const;
 
  private:

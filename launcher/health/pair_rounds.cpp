@@ -21,14 +21,14 @@ namespace fs = std::filesystem;
 constexpr int max_nodes_for_all = 16, few_rounds = 6, max_regroups = 2;
 constexpr int port_tries = 50, max_link_ms = 60000;
 constexpr Millis dial_limit{5000};
-constexpr Millis serve_margin{500}, round_margin{2000};  ///< beyond the limit of a meeting
+constexpr Millis serve_margin{500}, round_margin{2000};  ///< beyond the limit of a measurement
 
 fs::path secret_file(const fs::path& folder) { return folder / "secret"; }
 fs::path leader_file(const fs::path& folder) { return folder / "leader.json"; }
 
 json parse(std::string_view text) { return json::parse(text, nullptr, false); }
 
-/// Text and numbers of a message; nonsense is an empty text and 0.
+/// Text and numbers of a message; "" and 0 when they are missing or of another type.
 std::string text_in(const json& j, const char* name) {
   return j.is_object() && j.contains(name) && j[name].is_string() ? j[name].get<std::string>() : "";
 }
@@ -56,7 +56,7 @@ class Leader {
 
  private:
   struct Peer {
-    control::ChannelPtr line;
+    control::ChannelPtr channel;
     std::string address;
     int port = 0;
   };
@@ -69,7 +69,7 @@ class Leader {
       try {
         listener_ = std::make_unique<control::Listener>(
             loop_, control::TcpAddress{"", port}, secret,
-            [this](control::ChannelPtr line) { accept(std::move(line)); });
+            [this](control::ChannelPtr channel) { accept(std::move(channel)); });
         return port;
       } catch (const Error&) {
         if (i + 1 == port_tries) throw;
@@ -77,23 +77,23 @@ class Leader {
     }
   }
 
-  void accept(control::ChannelPtr line) {
-    const auto* who = line.get();
-    unidentified_.push_back(line);
-    line->handle({nullptr, [this, who](std::string_view text) { identify(who, parse(text)); }, nullptr});
+  void accept(control::ChannelPtr channel) {
+    const auto* who = channel.get();
+    unidentified_.push_back(channel);
+    channel->handle({nullptr, [this, who](std::string_view text) { identify(who, parse(text)); }, nullptr});
   }
 
-  void identify(const control::Channel* who, const json& word) {
+  void identify(const control::Channel* who, const json& message) {
     const auto it = std::find_if(unidentified_.begin(), unidentified_.end(),
-                                 [&](const auto& line) { return line.get() == who; });
+                                 [&](const auto& channel) { return channel.get() == who; });
     if (it == unidentified_.end()) return;
-    const auto line = *it;
+    const auto channel = *it;
     unidentified_.erase(it);
-    const std::string name = text_in(word, "node");
+    const std::string name = text_in(message, "node");
     if (begun_ || std::find(asked_.begin(), asked_.end(), name) == asked_.end()) return;
-    peers_[name] = {line, text_in(word, "address"), static_cast<int>(number_in(word, "port"))};
-    line->handle({nullptr, [this, name](std::string_view text) { hear(name, parse(text)); },
-                  [this, name](const std::string& why) { lose(name, why); }});
+    peers_[name] = {channel, text_in(message, "address"), static_cast<int>(number_in(message, "port"))};
+    channel->handle({nullptr, [this, name](std::string_view text) { hear(name, parse(text)); },
+                     [this, name](const std::string& why) { lose(name, why); }});
     if (peers_.size() == asked_.size()) loop_.post([this] { begin(); });
   }
 
@@ -104,9 +104,9 @@ class Leader {
       if (peers_.contains(name)) result_.nodes.push_back(name);
     const int nodes = static_cast<int>(result_.nodes.size());
     rounds_ = tournament(nodes);
-    const int most = plan_.rounds > 0 ? plan_.rounds : nodes <= max_nodes_for_all ? nodes : few_rounds;
-    all_meet_ = static_cast<int>(rounds_.size()) <= most;
-    if (!all_meet_) rounds_.resize(static_cast<std::size_t>(most));
+    const int limit = plan_.rounds > 0 ? plan_.rounds : nodes <= max_nodes_for_all ? nodes : few_rounds;
+    all_meet_ = static_cast<int>(rounds_.size()) <= limit;
+    if (!all_meet_) rounds_.resize(static_cast<std::size_t>(limit));
     next_round();
   }
 
@@ -127,9 +127,9 @@ class Leader {
   void start(const Pair& pair) {
     const auto server = peers_.find(name_of(pair.first)), client = peers_.find(name_of(pair.second));
     if (server == peers_.end() || client == peers_.end()) return;
-    server->second.line->send(
+    server->second.channel->send(
         json{{"round", result_.rounds}, {"limit_ms", plan_.link.count()}, {"serve", true}}.dump());
-    client->second.line->send(json{
+    client->second.channel->send(json{
         {"round", result_.rounds},
         {"limit_ms", plan_.link.count()},
         {"address", server->second.address},
@@ -138,11 +138,12 @@ class Leader {
     waiting_.insert(server->first), waiting_.insert(client->first);
   }
 
-  void hear(const std::string& name, const json& word) {
-    if (number_in(word, "round") != result_.rounds) return;
-    for (const auto& pair : std::set<Pair>(open_))  // the end that connected has the numbers
-      if (name_of(pair.second) == name && word.contains("bytes_s"))
-        close(pair, {number_in(word, "bytes_s"), number_in(word, "latency_s"), text_in(word, "why")});
+  void hear(const std::string& name, const json& message) {
+    if (number_in(message, "round") != result_.rounds) return;
+    for (const auto& pair : std::set<Pair>(open_))  // the end that connected has measured
+      if (name_of(pair.second) == name && message.contains("bytes_s"))
+        close(pair,
+              {number_in(message, "bytes_s"), number_in(message, "latency_s"), text_in(message, "why")});
     answered(name);
   }
 
@@ -150,12 +151,12 @@ class Leader {
     peers_.erase(name);
     for (const auto& pair : std::set<Pair>(open_))
       if (name_of(pair.first) == name || name_of(pair.second) == name)
-        close(pair, {0, 0, name + " has left: " + why});
+        close(pair, {0, 0, name + " has disconnected: " + why});
     answered(name);
   }
 
-  /// A round is over when both ends of every pair are: a peer that still serves could not hear of the next
-  /// one.
+  /// A round is over when both ends of every pair have answered: a peer that still serves could not receive
+  /// the next order.
   void answered(const std::string& name) {
     if (waiting_.erase(name) > 0 && waiting_.empty())
       loop_.post([this, now = result_.rounds] { end_round_if(now); });
@@ -176,8 +177,8 @@ class Leader {
 
   void finish() {
     for (auto& [name, peer] : peers_) {
-      peer.line->send(json{{"end", true}}.dump());
-      peer.line->close();
+      peer.channel->send(json{{"end", true}}.dump());
+      peer.channel->close();
     }
     // One more turn of the loop sends what is queued.
     timer_ = loop_.after(Millis(50), [this] { loop_.stop(); });
@@ -194,7 +195,7 @@ class Leader {
   control::Loop::Handle timer_;
   std::vector<Round> rounds_;
   std::set<Pair> open_;            ///< pairs of this round without a result
-  std::set<std::string> waiting_;  ///< peers that have an order and have not answered
+  std::set<std::string> waiting_;  ///< peers that have not answered their order yet
   bool begun_ = false, all_meet_ = true;
   int regroups_ = 0;
   NetworkResult result_;
@@ -214,9 +215,9 @@ bool follow_rounds(const fs::path& folder, const std::string& node, const std::s
   const LinkPort port;
   control::Loop loop;
   bool ended = false;
-  control::ChannelPtr line;
+  control::ChannelPtr channel;
   LinkPlan plan;
-  const auto obey = [&](const json& order) {
+  const auto carry_out = [&](const json& order) {
     if (order.contains("end")) {
       ended = true;
       return loop.stop();
@@ -232,15 +233,15 @@ bool follow_rounds(const fs::path& folder, const std::string& node, const std::s
           measure_link(text_in(order, "address"), static_cast<int>(number_in(order, "port")), secret, plan);
       answer.update({{"bytes_s", result.bytes_s}, {"latency_s", result.latency_s}, {"why", result.why}});
     }
-    line->send(answer.dump());
+    channel->send(answer.dump());
   };
-  line = control::dial(
+  channel = control::dial(
       loop, control::TcpAddress{text_in(place, "host"), static_cast<int>(number_in(place, "port"))}, secret,
       dial_limit,
       {[&] {
-         line->send(json{{"node", node}, {"address", address}, {"port", port.port()}}.dump());
+         channel->send(json{{"node", node}, {"address", address}, {"port", port.port()}}.dump());
        },
-       [&](std::string_view text) { obey(parse(text)); }, [&](const std::string&) { loop.stop(); }});
+       [&](std::string_view text) { carry_out(parse(text)); }, [&](const std::string&) { loop.stop(); }});
   const auto end = loop.after(limit, [&] { loop.stop(); });
   loop.run();
   return ended;

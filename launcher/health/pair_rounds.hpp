@@ -1,9 +1,9 @@
 #pragma once
-// The network check of a whole allocation: whoever asks leads, every node has a peer, and pairs of them
-// measure the way between them, round by round.
+// The network check of a whole allocation: the caller leads, every node runs a peer, and pairs of peers
+// measure the connection between them, round by round.
 //
-// Leader and peers meet through a folder that all of them see: `secret` (0600) and `leader.json` in it.
-// Orders and results travel on sealed channels, the measured bytes on plain connections of their own
+// Leader and peers find each other through a folder that all of them see: `secret` (0600) and `leader.json`
+// in it. Orders and results travel on sealed channels, the measured bytes on plain connections of their own
 // (pair_link.hpp).
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
@@ -17,15 +17,15 @@
 namespace holdfast::launcher {
 
 struct RoundsPlan {
-  int rounds = 0;                ///< at most; 0: everyone meets everyone up to 16 nodes, 6 rounds above
-  Millis join{20000};            ///< peers that have not called by then are left out
-  Millis link{4000};             ///< of one meeting; its pair is broken past it
-  Millis limit{10 * 60 * 1000};  ///< of everything
+  int rounds = 0;                ///< at most; 0: all pairs up to 16 nodes, 6 rounds above
+  Millis join{20000};            ///< peers that have not connected by then are left out
+  Millis link{4000};             ///< of one measurement; after it the pair counts as cut off
+  Millis limit{10 * 60 * 1000};  ///< of the whole check
 };
 
 struct NetworkResult {
-  std::vector<std::string> nodes;   ///< that took part; indices of pairs count here
-  std::vector<std::string> absent;  ///< never called
+  std::vector<std::string> nodes;   ///< that took part; pairs are indices into it
+  std::vector<std::string> absent;  ///< never connected
   std::vector<PairResult> pairs;
   int rounds = 0;
   PairFindings findings;
@@ -36,12 +36,13 @@ struct NetworkResult {
 NetworkResult lead_rounds(const std::filesystem::path& folder, const std::string& host,
                           const std::vector<std::string>& nodes, const RoundsPlan& plan);
 
-/// A peer's life; false when the leader was lost before its end. `address`: that partners reach this node by.
+/// Runs a peer; false when the leader was lost before the end. `address`: under which partners reach this
+/// node.
 bool follow_rounds(const std::filesystem::path& folder, const std::string& node, const std::string& address,
                    Millis limit = Millis{10 * 60 * 1000});
 
 std::vector<Finding> network_findings(const NetworkResult& result);
-/// A line for each pair, slowest first, for people.
+/// A line for each pair, slowest first.
 std::string network_text(const NetworkResult& result);
 nlohmann::json network_json(const NetworkResult& result);
 

@@ -6,7 +6,7 @@
 namespace holdfast::launcher {
 namespace {
 
-/// The value below which `part` of them lie; 0 of none.
+/// The value below which `part` of the values lie; 0 if there are none.
 double quantile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
   const auto at =
@@ -25,9 +25,9 @@ Pair ordered(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
 std::vector<Round> tournament(int nodes) {
   std::vector<Round> rounds;
   if (nodes < 2) return rounds;
-  const int seats = nodes + nodes % 2;  // an odd number gets an empty seat
+  const int seats = nodes + nodes % 2;  // an odd number has an empty seat
   for (int round = 0; round + 1 < seats; ++round) {
-    // The last seat stays, the others turn by one each round.
+    // The last seat stays, the others rotate by one each round.
     const auto who = [&](int seat) { return seat == seats - 1 ? seat : (seat + round) % (seats - 1); };
     Round pairs;
     for (int i = 0; i < seats / 2; ++i) {
@@ -47,7 +47,7 @@ PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, cons
     if (result.latency_s > 0) latencies.push_back(result.latency_s);
   }
   findings.median_bytes_s = quantile(rates, 0.5), findings.median_latency_s = quantile(latencies, 0.5);
-  // Among few nodes a bad one spoils half of all pairs: the better quarter says what is ordinary.
+  // Among few nodes a bad one slows half of all pairs: the upper quartile is the norm.
   const double ordinary = quantile(rates, 0.75);
   const double late = std::max(limits.latency_floor_s, limits.late * quantile(latencies, 0.25));
   for (const auto& result : results)

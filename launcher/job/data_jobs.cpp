@@ -17,11 +17,11 @@ int tasks_of(const std::string& text) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), tasks);
   if (read.ec != std::errc() || read.ptr != text.data() + text.size() || tasks < 1)
     throw Error(Exit::usage, "--tasks cannot be '" + text + "'",
-                "it is how many tasks an array has, at least 1");
+                "it is the number of tasks of an array, at least 1");
   return tasks;
 }
 
-/// Workers are given, or the program has to be told how many CPUs the job has.
+/// Do the arguments set the number of workers? Else the program is told how many CPUs the job has.
 bool names_workers(const std::vector<std::string>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const std::string& word) {
     return word == "--workers" || word.starts_with("--workers=");
@@ -67,7 +67,7 @@ DataSubmit read_data_submit(const std::vector<std::string>& typed) {
       options.prepare.push_back(word);
   }
   if (options.tasks == 0 && !options.help)
-    throw Error(Exit::usage, "how many tasks?", "--tasks N is needed: the parts are shared out to so many",
+    throw Error(Exit::usage, "--tasks is not set", "the parts are divided among that number of tasks",
                 "Add --tasks 8?");
   return options;
 }

@@ -10,7 +10,7 @@
 
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/programs.hpp"
-#include "launcher/job/other_jobs.hpp"
+#include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"
 #include "launcher/plan/plan.hpp"
@@ -31,16 +31,16 @@ namespace {
 using nlohmann::json;
 constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
 constexpr Millis steps_limit{10000};                      // for the other steps, once the run is over
-constexpr Millis probe_tick{500}, probe_limit{3000};      // is every agent there?
-constexpr Millis calm_period{5000},
-    keen_period{1000};          // between probes of one that answers, of one that does not
-constexpr double reach_s = 10;  // heard within: it counts
+constexpr Millis probe_tick{500}, probe_limit{3000};      // for probes of the agents
+constexpr Millis answering_period{5000};                  // between probes of an agent that answers
+constexpr Millis silent_period{1000};                     // between probes of one that does not
+constexpr double reach_s = 10;  // an agent that answered within this time counts as reached
 constexpr std::chrono::seconds cut_off_limit{300};
 constexpr Millis drain_poll{200}, same_signal{2000};
 constexpr int port_base = 20000, port_span = 20000;
 
-/// What SLURM says now; what it said when the job started, when it does not answer (the variables may be
-/// stale, but an agent that cannot be started is a node that is not there).
+/// The nodes of the job as SLURM reports them now; if it does not answer, those of the job's start (the
+/// variables may be stale, but a node where no agent can be started counts as lost).
 struct Allocation {
   std::vector<std::string> nodes;
   std::string batch_host;
@@ -55,7 +55,7 @@ Allocation allocation(slurm::Cluster& cluster, const slurm::JobEnv& env) {
   return {env.nodes, env.nodes.empty() ? std::string() : env.nodes.front()};
 }
 
-/// What SLURM gave the job, which may be more than it asked for: all of a node's for an exclusive job.
+/// The GPUs that SLURM gave the job, which may be more than it asked for: all of a node for an exclusive job.
 std::map<std::string, int> gpus_of(slurm::Cluster& cluster, slurm::JobId job) {
   try {
     return cluster.gpus(job);
@@ -118,14 +118,14 @@ class JobMonitor {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
 
-  /// Has SLURM said that it ends the job, or a person that runs us by hand?
+  /// Has SLURM, or the user who runs this by hand, told the job to end?
   bool told_to_end() const { return ending_.has_value(); }
 
   int run() {
     const auto signals =
         loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { signalled(signal); });
     for (auto& [node, step] : steps_) start(node);
-    const auto probes = loop_.every(probe_tick, [this] { look_around(); });
+    const auto probes = loop_.every(probe_tick, [this] { probe_agents(); });
     loop_.run();
     return *code_;
   }
@@ -136,18 +136,18 @@ class JobMonitor {
     pid_t pid = 0;
     Millis pause = first_pause;
     control::Loop::Handle again;
-    control::ChannelPtr line;
+    control::ChannelPtr channel;
     Clock::time_point next_probe;
     StepWatch watch;
   };
 
-  /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. Either way the
-  /// run has a moment to bring its state to the shared level; its outcome is the end.
+  /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. In both cases the
+  /// run has drain_s to save its state; then its outcome decides.
   void signalled(int signal) {
     if (code_) return;
     const auto now = Clock::now();
     const bool ends = signal != SIGUSR1;
-    // SLURM signals the whole job: this process, and the script that passes it on.
+    // SLURM signals the whole job: this process, and the script, which passes the signal on.
     if (ends && ending_ && now - *ending_ > same_signal) {
       log::info("signal {} again: ending the agents", signal);
       for (const auto& [node, step] : steps_)
@@ -162,14 +162,14 @@ class JobMonitor {
       });
     }
     if (drain_) return;
-    log::warn("signal {}: a last checkpoint, then {}", signal,
+    log::warn("signal {}: requesting a checkpoint, then {}", signal,
               ends ? "the end" : "back into the queue: the time limit is near");
     drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
-    drain_watch_ = loop_.every(drain_poll, [this] { look_for_outcome(); });
-    for (auto& [node, step] : steps_) step.line.reset(), probe(step);
+    drain_watch_ = loop_.every(drain_poll, [this] { check_outcome(); });
+    for (auto& [node, step] : steps_) step.channel.reset(), probe(step);
   }
 
-  /// Nothing when the run directory does not answer: then nothing ends either.
+  /// Nothing when the run directory cannot be read.
   std::optional<RunState> state() const {
     try {
       return replay(run_);
@@ -179,7 +179,7 @@ class JobMonitor {
     }
   }
 
-  bool look_for_outcome() {
+  bool check_outcome() {
     const auto now = state();
     if (!now || !now->outcome || now->job != job_) return false;  // not the outcome of an earlier job
     log::info("the run is over: {} {}", now->outcome->status, now->outcome->why);
@@ -187,20 +187,21 @@ class JobMonitor {
     return true;
   }
 
-  void look_around() {
+  void probe_agents() {
     if (code_) return;
     if (cut_off()) return leave(static_cast<int>(Exit::transient));
     for (auto& [node, step] : steps_) {
       if (step.watch.wants_new_step(steady_seconds())) renew(node, step);
-      if (!step.line && Clock::now() >= step.next_probe) probe(step);
+      if (!step.channel && Clock::now() >= step.next_probe) probe(step);
     }
   }
 
-  /// An agent that does not answer gets a new srun: the old one may wait for ever for a node that was lost.
+  /// Starts a new srun for an agent that does not answer: the old one may wait for ever for a node that was
+  /// lost.
   void renew(const std::string& node, Step& step) {
     if (ending_) return;
     if (step.watch.came_back()) log::info("{} is back", node), step.pause = first_pause;
-    step.watch.started(steady_seconds());  // whatever comes of it: not again at once
+    step.watch.started(steady_seconds());  // even if it fails: not again at once
     if (step.pid > 0) {
       ::kill(step.pid, SIGKILL);  // its end starts the next one
     } else if (!step.again || step.pause == first_pause) {
@@ -212,37 +213,37 @@ class JobMonitor {
   void probe(Step& step) {
     const auto done = [this, &step](StepWatch::Probe what) {
       step.watch.probed(what, steady_seconds());
-      step.next_probe = Clock::now() + (step.watch.answers() ? calm_period : keen_period);
-      // Not from inside the line's own call; and by then a drain may have put another line there.
-      loop_.post([&step, over = step.line] {
-        if (step.line == over) step.line.reset();
+      step.next_probe = Clock::now() + (step.watch.answers() ? answering_period : silent_period);
+      // Not from inside the channel's own call; and meanwhile a drain may have opened another channel.
+      loop_.post([&step, over = step.channel] {
+        if (step.channel == over) step.channel.reset();
       });
     };
-    step.line = control::dial(loop_, step.address, secret_, probe_limit,
-                              {[this, &step, done] {
-                                 step.pause = first_pause;
-                                 if (drain_) ask_for_drain(*step.line);
-                                 step.line->close();
-                                 done(StepWatch::Probe::answers);
-                               },
-                               nullptr,
-                               [done](const std::string& why) {
-                                 static const std::string refused =
-                                     std::generic_category().message(ECONNREFUSED);
-                                 done(why == refused ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
-                               }});
+    step.channel =
+        control::dial(loop_, step.address, secret_, probe_limit,
+                      {[this, &step, done] {
+                         step.pause = first_pause;
+                         if (drain_) request_drain(*step.channel);
+                         step.channel->close();
+                         done(StepWatch::Probe::answers);
+                       },
+                       nullptr,
+                       [done](const std::string& why) {
+                         static const std::string refused = std::generic_category().message(ECONNREFUSED);
+                         done(why == refused ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
+                       }});
   }
 
-  /// Whichever agent hears it tells the leader, and the next leader too.
-  void ask_for_drain(control::Channel& line) const {
+  /// Every agent that gets it tells the leader, and the next leader too.
+  void request_drain(control::Channel& channel) const {
     control::Hello hello;
     hello.role = control::Hello::Role::job_monitor;
-    line.send(control::encode(hello));
-    line.send(control::encode(*drain_));
+    channel.send(control::encode(hello));
+    channel.send(control::encode(*drain_));
   }
 
-  /// With fewer than half of the agents nobody may lead, and nothing goes on. After a while the job gives its
-  /// nodes back and asks for others.
+  /// With fewer than half of the agents no leader can be elected, and training stops. After a while the job
+  /// is requeued for other nodes.
   bool cut_off() {
     const auto reached = [now = steady_seconds()](const Step& step) {
       return step.watch.reached_within(reach_s, now);
@@ -251,7 +252,7 @@ class JobMonitor {
       enough_since_ = Clock::now();
       return false;
     }
-    if (Clock::now() - enough_since_ < cut_off_limit / 2) return false;  // no need to look into the log yet
+    if (Clock::now() - enough_since_ < cut_off_limit / 2) return false;  // the event log need not be read yet
     const auto known = state();
     int voters = 0, here = 0;
     for (const auto& [node, step] : steps_)
@@ -281,11 +282,11 @@ class JobMonitor {
     }
   }
 
-  /// A step's end says little (srun's codes mislead); the log says whether the run is over.
+  /// The exit code of srun means little; the event log tells whether the run is over.
   void ended(const std::string& node, int status) {
     Step& step = steps_[node];
     step.pid = 0;
-    if (!code_) look_for_outcome();
+    if (!code_) check_outcome();
     if (code_) {
       if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
         loop_.stop();
@@ -323,8 +324,8 @@ class JobMonitor {
   Children children_;
   std::map<std::string, Step> steps_;
   std::optional<int> code_;
-  std::optional<control::Drain> drain_;      ///< asked for, of every agent that answers
-  std::optional<Clock::time_point> ending_;  ///< SLURM has said that it ends the job
+  std::optional<control::Drain> drain_;      ///< requested from every agent that answers
+  std::optional<Clock::time_point> ending_;  ///< when the job was told to end
   int drain_s_;
   Millis shutdown_limit_;
   control::Loop::Handle limit_, drain_watch_, drain_limit_;
@@ -364,7 +365,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   files::replace_atomically(run.nodes(), to_json_text(roster));
   log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
             plan.spares, plan.world(), port);
-  // What another program's script has started may still save when its ranks have ended.
+  // Children of another program's ranks may still save when the ranks have ended.
   const Millis shutdown_limit =
       own_trainer(config.rank)
           ? steps_limit
@@ -376,15 +377,16 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
     print_admin_lines(run, roster.job);
     if (code == static_cast<int>(Exit::transient) && !monitor.told_to_end()) {
       if (env.in_batch_script()) {
-        // SLURM ends a job that it requeues: this process must live until it has said what to exclude.
+        // SLURM ends a job that it requeues: this process must live until it has set the nodes to exclude.
         ::signal(SIGTERM, SIG_IGN);
-        back_into_the_queue(run, cluster, env.job, roster, ledger);
+        requeue_job(run, cluster, env.job, roster, ledger);
       } else {
-        log::warn("the run can go on: 'holdfast run {}' in this or another allocation", run.path.string());
+        log::warn("the run can be continued: 'holdfast run {}' in this or another allocation",
+                  run.path.string());
       }
     }
   } catch (const Error& error) {
-    log::warn("{}", error.what());  // the script tries too
+    log::warn("{}", error.what());  // the batch script requeues too
   }
   return code;
 }

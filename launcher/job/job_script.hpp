@@ -1,5 +1,5 @@
 #pragma once
-// From settings to the batch job that SLURM gets. Pure.
+// Makes the batch job for SLURM from the settings. Pure.
 #include <filesystem>
 
 #include "slurm/batch_script.hpp"
@@ -11,7 +11,7 @@ namespace holdfast::launcher {
 
 /// `run` and `holdfast` (the program) are absolute paths. GPUs are asked for where the cluster file names a
 /// GPU model; the whole node is asked for in any case. Throws Error (usage) for paths that SLURM cannot
-/// carry.
+/// use.
 slurm::BatchJob batch_job(const config::RunConfig& config, const config::ClusterFacts& facts,
                           const RunDir& run, const std::filesystem::path& holdfast);
 

@@ -43,12 +43,12 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   return out;
 }
 
-void move_in(const Preparation& prepared, slurm::JobId job, slurm::Cluster& cluster) {
+void take_run_dir(const Preparation& prepared, slurm::JobId job, slurm::Cluster& cluster) {
   create_folders(prepared.run);
   const auto owner = read_owner(prepared.run);
   if (owner && owner->job == job) return write_run_files(prepared.run, prepared.files);
   RunDirClaim claim(prepared.run, cluster);
-  // Once more, now that nobody else may change it: somebody may have written here since.
+  // Again, now that the directory is claimed: another submit may have written there since.
   check_run_dir(prepared.run, prepared.files);
   write_run_files(prepared.run, prepared.files);
   claim.give_to(job);

@@ -53,7 +53,7 @@ void check_weights(const config::RunConfig& config, std::vector<Error>& absent) 
                         "Name a folder of PEFT, a checkpoint or a run?");
 }
 
-/// Where the ranks will look for a program without a folder in its name.
+/// The PATH in which the ranks will find a program without a folder in its name.
 std::string search_path(const config::Rank& rank) {
   std::string path = env::get("PATH").value_or("/bin:/usr/bin");
   for (const std::string& entry : rank.environment)
@@ -61,7 +61,7 @@ std::string search_path(const config::Rank& rank) {
   return path;
 }
 
-/// A name of ours alone means the program that belongs to `holdfast`, here or in a bundle.
+/// The name "holdfast-train" means the program that belongs to `holdfast`, here or in a bundle.
 void check_program(const config::Rank& rank, std::vector<Error>& absent) {
   const std::string& name = rank.command.front();
   if (name == "holdfast-train") return;
@@ -83,7 +83,7 @@ void check_program(const config::Rank& rank, std::vector<Error>& absent) {
   } else if (!runs(name)) {
     throw Error(
         Exit::usage, fmt::format("'{}' is not a program", name),
-        "rank.command names it, and it is no file that may be executed",
+        "rank.command names it, and it is not an executable file",
         fmt::format("chmod +x it, or put the program that reads it first: [\"python3\", \"{}\"]?", name));
   }
 }
@@ -93,7 +93,7 @@ void check_program(const config::Rank& rank, std::vector<Error>& absent) {
 std::vector<Error> check_rank_inputs(const config::RunConfig& config, const config::ModelShape& model) {
   std::vector<Error> absent;
   check_program(config.rank, absent);
-  if (!config::own_trainer(config.rank)) return absent;  // what files mean to another program is its business
+  if (!config::own_trainer(config.rank)) return absent;  // another program checks its own files
   check_tokens(config, model, absent);
   check_weights(config, absent);
   return absent;

@@ -1,6 +1,6 @@
 #pragma once
-// What ranks will read, looked at where a job is planned or submitted: what they would refuse when the queue
-// has let them start is refused now, in the same words.
+// Checks the files that ranks will read when a job is planned or submitted: files that ranks would refuse
+// later are refused now, with the same errors.
 #include <vector>
 
 #include "src/base/error.hpp"
@@ -9,9 +9,9 @@
 
 namespace holdfast::launcher {
 
-/// Throws Error (usage) for what is there and ranks would refuse: token files of another form, vocabulary,
-/// length or tokenizer; a program that is none. Returns an Error (usage) for each file that is not there:
-/// token files, weights, adapters, the program. What is not named is passed over.
+/// Throws Error (usage) for files that exist and that ranks would refuse: token files of another form,
+/// vocabulary, length or tokenizer; a program that is not executable. Returns an Error (usage) for each file
+/// that does not exist: token files, weights, adapters, the program. Settings without a file are skipped.
 std::vector<Error> check_rank_inputs(const config::RunConfig& config, const config::ModelShape& model);
 
 }  // namespace holdfast::launcher

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A script of one's own names the job file again when its job is requeued.
-bool comes_back(const RunDir& run, std::optional<slurm::JobId> job) {
+/// A user's own script names the job file again when its job is requeued.
+bool was_requeued(const RunDir& run, std::optional<slurm::JobId> job) {
   if (!job) return false;
   const auto owner = read_owner(run);
   return owner && owner->job == job;
@@ -28,7 +28,7 @@ bool comes_back(const RunDir& run, std::optional<slurm::JobId> job) {
 
 void check_resume(const RunDir& run, const config::RunConfig& config, std::optional<slurm::JobId> job) {
   const std::string& resume = config.run.resume;
-  if (resume == "none" && !files::list(run.checkpoints()).empty() && !comes_back(run, job))
+  if (resume == "none" && !files::list(run.checkpoints()).empty() && !was_requeued(run, job))
     throw Error(Exit::usage, "the run directory " + run.path.string() + " holds checkpoints",
                 "run.resume is none, which would train over them", "Choose another run.dir, or resume=auto?");
 }
@@ -46,7 +46,7 @@ void create_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) == 0) return;
   if (errno != EEXIST) throw system_error("cannot create " + folder.string(), errno);
   if (!fs::is_directory(folder))
-    throw Error(Exit::usage, "cannot create " + folder.string(), "a file of that name is there");
+    throw Error(Exit::usage, "cannot create " + folder.string(), "a file of that name exists");
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ void create_folders(const RunDir& run) {
   fs::create_directories(run.path.parent_path(), error);
   if (error) throw Error(Exit::runtime, "cannot create " + run.path.parent_path().string(), error.message());
   create_folder(run.path);
-  // An empty folder of the user's may have been open to others; the secret will lie here.
+  // An existing empty folder may be readable by others; the secret is written here.
   if (::chmod(run.path.c_str(), 0700) != 0)
     throw system_error("cannot make " + run.path.string() + " private", errno);
   for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()}) create_folder(folder);
@@ -113,10 +113,10 @@ void write_run_files(const RunDir& run, const RunFiles& files) {
   files::replace_atomically(run.cluster(), config::to_toml(files.facts));
   files::replace_atomically(run.plan(), files.plan);
   files::replace_atomically(run.script(), files.script);
-  // The secret stays over resubmissions: agents of a job that is just ending still know it.
+  // The secret is kept over resubmissions: agents of a job that is just ending still use it.
   if (!fs::exists(run.secret()))
     files::replace_atomically(run.secret(), control::to_hex(control::random_key()) + "\n");
-  // Last: with config.toml there, it is a run directory.
+  // Last: a folder with config.toml is a run directory.
   files::replace_atomically(run.config(), config::to_toml(files.config));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What `submit` does to a run directory, in order: look, claim (run_owner.hpp), write. Nothing that is there
-// is lost.
+// How `submit` sets up a run directory, in order: check, claim (run_owner.hpp), write. No existing state is
+// lost.
 #include <optional>
 #include <string>
 
@@ -12,7 +12,7 @@
 
 namespace holdfast::launcher {
 
-/// Everything that the directory of a run starts with.
+/// The files that a run directory has from the start.
 struct RunFiles {
   config::RunConfig config;  ///< resolved, paths absolute
   config::ModelShape model;
@@ -25,16 +25,15 @@ struct RunFiles {
 /// Throws Error (usage) when it is not set or cannot be used.
 RunDir run_dir_of(const config::RunConfig& config);
 
-/// The settings as they are kept: model and cluster file in the run directory, data.tokens, model.weights,
+/// The settings as they are stored: model and cluster file in the run directory, data.tokens, model.weights,
 /// lora.weights, run.resume and a program with a folder in its name (rank.command) absolute.
 config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& run);
 
 /// Throws Error (usage) when `run` exists and is something else (a file, a folder of other things), is the
 /// run of another model (naming the first difference), or holds checkpoints while run.resume says none
-/// (those of `job`, which has the directory already and comes back to it, do not count); or when ranks would
-/// refuse what they are to read (check_rank_inputs; what is not there, too) or to go on from
-/// (check_checkpoint).
-/// Reads only; nothing needs to exist.
+/// (those of `job`, which owns the directory already and was requeued, do not count); or when ranks would
+/// refuse the files to read (check_rank_inputs; missing files, too) or the checkpoint to continue from
+/// (check_checkpoint). Reads only; nothing needs to exist.
 void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm::JobId> job = {});
 
 /// Makes the directory (0700) and its folders. Idempotent.

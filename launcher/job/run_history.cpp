@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What tells two models apart, or "".
+/// The first difference between two models, or "".
 std::string difference(const config::ModelShape& here, const config::ModelShape& there) {
   for (const auto& setting : config::model_settings())
     if (setting.key != "name" && setting.get(here) != setting.get(there))
@@ -25,7 +25,7 @@ std::string difference(const config::ModelShape& here, const config::ModelShape&
   return {};
 }
 
-/// The one that run.resume names.
+/// The checkpoint that run.resume names.
 checkpoint::Manifest named_checkpoint(const fs::path& path) {
   try {
     return checkpoint::read_manifest(path);
@@ -40,13 +40,13 @@ checkpoint::Manifest named_checkpoint(const fs::path& path) {
   }
 }
 
-/// The newest of the run that can be read.
+/// The newest checkpoint of the run that can be read.
 std::optional<std::pair<fs::path, checkpoint::Manifest>> own_checkpoint(const RunDir& run) {
   for (const std::int64_t step : checkpoint::committed_steps(run.checkpoints())) {
     const fs::path path = checkpoint::committed_path(run.checkpoints(), step);
     try {
       return std::pair(path, checkpoint::read_manifest(path));
-    } catch (const Error&) {  // which one they take then, ranks decide
+    } catch (const Error&) {  // the ranks choose another one
     }
   }
   return {};
@@ -59,7 +59,7 @@ config::RunConfig with_lanes_of(const RunDir& run, config::RunConfig config) {
   try {
     const config::Train began = config::load(run.config()).config.train;
     if (config::micro_batches(began) == config::micro_batches(config.train)) config.train.lanes = began.lanes;
-  } catch (const Error&) {  // of another version; if they differ, ranks say so
+  } catch (const Error&) {  // settings of another version; if lanes differ, the ranks refuse
   }
   return config;
 }
@@ -78,7 +78,7 @@ void check_checkpoint(const RunDir& run, const config::RunConfig& config, const 
   if (resume != "auto" && !fs::exists(resume))
     throw Error(Exit::usage, "there is no checkpoint " + resume, "run.resume names it",
                 "Use auto, none or the path of a checkpoint?");
-  if (!config::own_trainer(config.rank)) return;  // what another program saves is its business
+  if (!config::own_trainer(config.rank)) return;  // another program checks its own checkpoints
   const auto found = resume != "auto" ? std::optional(std::pair(fs::path(resume), named_checkpoint(resume)))
                                       : (run.path.empty() ? std::nullopt : own_checkpoint(run));
   if (!found) return;

@@ -22,8 +22,7 @@ namespace {
 using nlohmann::json;
 using slurm::JobId;
 
-constexpr double claim_s =
-    600;  ///< a claim without a job is dropped after so long, whatever became of its maker
+constexpr double claim_s = 600;  ///< a claim without a job is dropped after so long
 
 Owner this_process() {
   std::array<char, 256> host{};
@@ -41,7 +40,7 @@ std::string text_of(const Owner& owner) {
   return out.dump() + "\n";
 }
 
-/// Who keeps us from taking the directory.
+/// The reason why the directory cannot be taken.
 struct Holder {
   Error error;
 };
@@ -71,9 +70,9 @@ std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::
                 error.what(), "Nothing was changed.");
   }
   const Owner here = this_process();
-  const bool maker_may_live =
+  const bool claimant_may_live =
       owner.host != here.host || (owner.pid != here.pid && (::kill(owner.pid, 0) == 0 || errno == EPERM));
-  if (maker_may_live && unix_seconds() - owner.since < claim_s)
+  if (claimant_may_live && unix_seconds() - owner.since < claim_s)
     return Holder{
         Error(Exit::usage, "another submit has the run directory " + where,
               fmt::format("process {} on {}, since {}", owner.pid, owner.host, utc_iso8601(owner.since)),
@@ -81,8 +80,7 @@ std::optional<Holder> live_holder(const RunDir& run, const Owner& owner, slurm::
   return std::nullopt;
 }
 
-/// Removes the owner that was judged dead. False when somebody was quicker and the file is another one by
-/// now.
+/// Removes an owner that is dead. False when another process was faster and the file has changed.
 bool remove_dead(const RunDir& run, const Owner& dead) {
   const Owner here = this_process();
   const std::filesystem::path aside = run.owner().string() + fmt::format(".dead-{}-{}", here.host, here.pid);
@@ -90,7 +88,7 @@ bool remove_dead(const RunDir& run, const Owner& dead) {
     if (errno == ENOENT) return false;
     throw system_error("cannot take over " + run.owner().string(), errno);
   }
-  // Between our look and our rename another submit may have done the same and put its own claim there.
+  // Between the check and the rename another submit may have done the same and written its own claim.
   const auto moved = json::parse(files::read_text(aside), nullptr, false);
   const bool same = moved == json::parse(text_of(dead), nullptr, false);
   if (!same) [[maybe_unused]]
@@ -110,12 +108,12 @@ bool create(const RunDir& run, const Owner& owner) {
   if (status == 0) return files::sync_folder(run.path), true;
   if (error == EEXIST) return false;
   if (error == EPERM || error == ENOTSUP)
-    return files::create_exclusively(run.owner(), text_of(owner));  // no hard links there
+    return files::create_exclusively(run.owner(), text_of(owner));  // that file system has no hard links
   throw system_error("cannot create " + run.owner().string(), error);
 }
 
-/// Puts `mine` there, past owners that are dead.
-void seize(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit refusal) {
+/// Writes `mine` as the owner, in place of owners that are dead.
+void acquire(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit refusal) {
   for (int tries = 0; tries < 20; ++tries) {
     if (create(run, mine)) return;
     const auto owner = read_owner(run);
@@ -128,12 +126,12 @@ void seize(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit r
     }
     remove_dead(run, *owner);
   }
-  throw Error(Exit::transient, "cannot take the run directory " + run.path.string(), "others keep taking it",
-              "Try again?");
+  throw Error(Exit::transient, "cannot take the run directory " + run.path.string(),
+              "other processes keep taking it", "Try again?");
 }
 
-/// A run without agents holds this lock as long as it lives, and looks for an owner after it has taken it:
-/// asked when owner.json is there, one of the two notices the other.
+/// A run without agents holds this lock as long as it lives, and checks for an owner after it has taken the
+/// lock. This is called when owner.json exists, so that one of the two notices the other.
 void refuse_bare_run(const RunDir& run, Exit refusal) {
   if (!std::filesystem::exists(run.bare_lock())) return;
   const files::Fd lock = files::open(run.bare_lock(), O_RDWR);
@@ -143,9 +141,9 @@ void refuse_bare_run(const RunDir& run, Exit refusal) {
               "Wait for it, or choose another run.dir?");
 }
 
-/// Takes the directory; gives it back when a bare run has it.
+/// Takes the directory; gives it back when a run without agents has it.
 void take(const RunDir& run, const Owner& mine, slurm::Cluster& cluster, Exit refusal) {
-  seize(run, mine, cluster, refusal);
+  acquire(run, mine, cluster, refusal);
   try {
     refuse_bare_run(run, refusal);
   } catch (const Error&) {
@@ -177,7 +175,7 @@ RunDirClaim::RunDirClaim(const RunDir& run, slurm::Cluster& cluster) : run_(run)
 RunDirClaim::~RunDirClaim() {
   try {
     if (held_ && read_owner(run_) == mine_) std::filesystem::remove(run_.owner());
-  } catch (...) {  // the next submit finds our claim and that we are gone
+  } catch (...) {  // the next submit finds the claim of a dead process
   }
 }
 
@@ -198,7 +196,7 @@ void confirm_owner(const RunDir& run, JobId job, slurm::Cluster& cluster) {
   if (owner && owner->job == job) return;
   Owner mine = this_process();
   mine.job = job;
-  // A claim without a job is the claim that submitted us: both write the same job id.
+  // A claim without a job is that of the submit of this job: both write the same job id.
   if (owner && !owner->job) return files::replace_atomically(run.owner(), text_of(mine));
   take(run, mine, cluster, Exit::no_requeue);
 }

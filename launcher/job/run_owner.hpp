@@ -1,6 +1,6 @@
 #pragma once
-// A run directory belongs to one job at a time: owner.json says to which. `submit` claims it before the job
-// exists, the job's own `holdfast run` confirms the claim before it writes anything.
+// A run directory belongs to one job at a time, which owner.json names. `submit` claims it before the job
+// exists, and the job's own `holdfast run` confirms the claim before it writes anything.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -11,20 +11,19 @@
 namespace holdfast::launcher {
 
 struct Owner {
-  std::optional<slurm::JobId>
-      job;           ///< absent: `submit` is at work, or died, or never heard whether SLURM took the job
+  /// Absent: `submit` is running, or died, or does not know whether SLURM has accepted the job.
+  std::optional<slurm::JobId> job;
   std::string host;  ///< of the claimant
   int pid = 0;       ///< of the claimant
   double since = 0;  ///< Unix seconds
   bool operator==(const Owner&) const = default;
 };
 
-/// Nothing when nobody ever claimed the directory. Throws Error (runtime) when the file is damaged.
+/// Nothing when the directory was never claimed. Throws Error (runtime) when the file is damaged.
 std::optional<Owner> read_owner(const RunDir& run);
 
 /// For submit: takes the directory, or throws Error: usage (a job that may still run has it, or a run without
-/// a job, or another submit is at work), transient (that job is just ending, or SLURM does not answer whether
-/// it lives).
+/// a job, or another submit is running), transient (that job is just ending, or SLURM does not answer).
 class RunDirClaim {
  public:
   RunDirClaim(const RunDir& run, slurm::Cluster& cluster);
@@ -32,11 +31,11 @@ class RunDirClaim {
   /// Gives the directory back, unless give_to() or keep() was called.
   ~RunDirClaim();
 
-  /// Is it still ours? Asked right before the job is submitted; throws Error (usage) when it is not.
+  /// Called right before the job is submitted; throws Error (usage) when the directory is not ours any more.
   void check() const;
-  /// The job exists: the directory is its own now.
+  /// The job exists: it owns the directory now.
   void give_to(slurm::JobId job);
-  /// It is unknown whether the job exists: leave the claim for the job, or the next submit, to settle.
+  /// It is unknown whether the job exists: the claim is left to the job or the next submit.
   void keep() { held_ = false; }
 
  private:

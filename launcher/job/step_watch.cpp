@@ -3,9 +3,9 @@
 namespace holdfast::launcher {
 
 namespace {
-constexpr double settle_s = 1;        // between two steps on one node, whatever happens
-constexpr double first_start_s = 30;  // a hundred agents at once are slow to come
-constexpr double srun_s = 15;         // srun may be waiting for a node that does not answer at the moment
+constexpr double settle_s = 1;        // at least between two steps on one node
+constexpr double first_start_s = 30;  // many agents that start at once are slow
+constexpr double srun_s = 15;         // srun may be waiting for a node that does not answer now
 constexpr int refusals = 2, silences = 3;
 }  // namespace
 

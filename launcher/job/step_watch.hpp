@@ -1,14 +1,14 @@
 #pragma once
-// When does a node need a new agent step? Pure: told what probes of its agent say, and when.
+// Decides when a node needs a new agent step, from the results of probes of its agent and their times. Pure.
 //
+// clang-format off
 //   the agent   means                                               a new step
-//   answers     all is well                                         no
-//   refuses     the node lives, nobody listens: it came back, or    at once when it was silent before; else
-//   after
-//               its agent is starting, or the step's end is near    two refusals, when the step had its time
-//   is silent   the node is gone or cut off; srun may wait for it   after three silences and 15 s, and the
-//   next
-//               for ever                                            one no sooner than 15 s later
+//   answers     the step is fine                                    no
+//   refuses     the node is up, but no agent listens: it came back, at once when it was silent before; else after two
+//               its agent is starting, or the step is ending        refusals, when the step had its time to start
+//   is silent   the node is down or cut off; srun may wait for it   after three silences and 15 s; the next one not before
+//               for ever                                            another 15 s
+// clang-format on
 namespace holdfast::launcher {
 
 class StepWatch {
@@ -17,9 +17,9 @@ class StepWatch {
   /// A step was started. `now` here and below: seconds of a steady clock.
   void started(double now);
   void probed(Probe what, double now);
-  /// The step that there is, if any, is of no use.
+  /// The present step, if any, is useless.
   bool wants_new_step(double now) const;
-  /// The node has come back since the last step was started: no reason to go on waiting for its next turn.
+  /// The node has come back since the last step was started: a new step need not wait.
   bool came_back() const { return back_; }
   bool reached_within(double seconds, double now) const { return heard_ >= 0 && now - heard_ < seconds; }
   bool answers() const { return last_ == Probe::answers; }

@@ -100,11 +100,11 @@ class AgentLink final : public RankLink {
  private:
   void enqueue(std::function<void()> work) { loop_.post(std::move(work)); }
 
-  /// Waits until the agent has taken it; a minute at most, for an agent that is being restarted.
+  /// Waits until the agent has received it: at most a minute, for an agent that is being restarted.
   void send_and_wait(std::string line) {
     {
       const std::scoped_lock lock(mutex_);
-      taken_ = false;  // an earlier doubt may have been taken
+      taken_ = false;  // it may still be set for an earlier doubt
     }
     enqueue([this, line = std::move(line)] {
       beat();  // the heartbeat of the step that the message belongs to
@@ -160,8 +160,8 @@ class AgentLink final : public RankLink {
                        log::warn("checkpoint {} was dropped: {}", outcome.step, outcome.why);
                    },
                    [&](const Drain& drain) {
-                     // An agent that was restarted says it again; once the run is to stop, nothing more can
-                     // be asked of it.
+                     // A restarted agent repeats the request. After a request to stop, later requests change
+                     // nothing.
                      if (!heard_ || !(heard_->stop || *heard_ == drain)) heard_ = drain_ = drain;
                    },
                    [&](const Pause& pause) { paused_.store(pause.on, std::memory_order_relaxed); },
@@ -197,16 +197,16 @@ class AgentLink final : public RankLink {
   std::atomic<Phase> phase_{Phase::starting};
   std::atomic<std::int64_t> compute_us_{0}, moves_{0};
   std::atomic<bool> paused_{false};
-  // Only the loop's thread:
+  // Used by the loop's thread only:
   ChannelPtr channel_;
   Loop::Handle retry_;
   std::optional<std::string> restored_, awaited_message_;
-  std::map<std::int64_t, std::string> votes_;  // without an outcome yet
+  std::map<std::int64_t, std::string> votes_;  // without a commit outcome so far
   // Guarded by mutex_:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, bool> commit_outcomes_;
-  std::optional<Drain> drain_, heard_;  // asked for and not yet taken; the last that was asked for
+  std::optional<Drain> drain_, heard_;  // not yet returned to the trainer; the last that was received
   std::optional<Injection> injection_;
   bool connected_ = false, taken_ = false;
   std::string last_error_ = "no connection yet";

@@ -5,8 +5,8 @@
 
 namespace holdfast::control {
 
-/// The rank link of a supervised rank. One thread of its own keeps the connection; when the agent is replaced
-/// by a new process, it connects again and repeats what has had no answer yet.
+/// The rank link of a supervised rank. A thread of its own owns the connection. When the agent is replaced by
+/// a new process, the link connects again and repeats the messages that were not answered.
 std::unique_ptr<RankLink> make_agent_link(const RankEnv& place);
 
 }  // namespace holdfast::control

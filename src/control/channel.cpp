@@ -21,8 +21,8 @@ namespace holdfast::control {
 namespace {
 
 using Socket = asio::generic::stream_protocol::socket;
-constexpr std::size_t queue_limit =
-    64u << 20;  // bytes waiting to be sent: past it the other end is not listening
+constexpr std::size_t queue_limit = 64u
+                                    << 20;  // bytes waiting to be sent; above it the other end does not read
 constexpr Millis handshake_limit{5000};
 
 class SocketChannel final : public Channel, public std::enable_shared_from_this<SocketChannel> {
@@ -154,8 +154,8 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   bool closed_ = false, closing_ = false;
 };
 
-/// What a caller holds. When it lets go, no handler is called any more, though what is queued may still be on
-/// its way.
+/// The handle of a caller. After its destruction no handler is called, though queued messages may still be
+/// sent.
 ChannelPtr held(std::shared_ptr<SocketChannel> channel) {
   Channel* const bare = channel.get();
   return ChannelPtr(bare, [channel = std::move(channel)](Channel*) mutable {
@@ -219,7 +219,7 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
       if (!error) {
         auto channel = std::make_shared<SocketChannel>(self->context, Session::End::server, self->secret);
         channel->socket() = std::move(socket);
-        // Held here until the other end has proved itself; then whoever accepts it holds it.
+        // Owned here until the other end is authenticated, then by the function that accepts it.
         channel->handle({[self, channel]() {
                            auto proved = held(channel);
                            channel->handle({});
@@ -259,7 +259,7 @@ Listener::Listener(Loop& loop, const Address& address, const Key& secret,
 Listener::~Listener() {
   std::error_code ignored;
   state_->acceptor.close(ignored);
-  state_->accepted = nullptr;  // for those who are still proving themselves
+  state_->accepted = nullptr;  // for connections that are not yet authenticated
   if (!state_->path.empty()) ::unlink(state_->path.c_str());
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A sealed line-by-line connection between two processes of a run, over TCP (between nodes) or a Unix socket
-// (inside one).
+// An authenticated, line-based connection between two processes of a run, over TCP (between nodes) or a Unix
+// socket (within a node).
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@
 namespace holdfast::control {
 
 struct TcpAddress {
-  std::string host;  ///< numeric or a name; a listener with an empty host takes every interface
+  std::string host;  ///< an address or a name; a listener with an empty host listens on every interface
   int port = 0;
 };
 using Address = std::variant<TcpAddress, std::filesystem::path>;
@@ -22,21 +22,21 @@ std::string to_text(const Address& address);
 class Channel {
  public:
   struct Handlers {
-    std::function<void()> opened;                        ///< both ends have proved themselves
-    std::function<void(std::string_view json)> message;  ///< one line, seal checked
+    std::function<void()> opened;                        ///< both ends are authenticated
+    std::function<void(std::string_view json)> message;  ///< one line whose seal is valid
     std::function<void(const std::string& why)> closed;  ///< once; never after close()
   };
   virtual ~Channel() = default;
   virtual void handle(Handlers handlers) = 0;  ///< replaces the handlers
   virtual void send(std::string_view json) = 0;
-  /// Sends what is queued, then closes. No handler is called afterwards.
+  /// Sends the queued messages, then closes. No handler is called afterwards.
   virtual void close() = 0;
   virtual bool open() const = 0;
 };
 using ChannelPtr = std::shared_ptr<Channel>;
 
-/// Connects within `limit`, else closed(why). The channel lives as long as the caller holds it; then no
-/// handler is called any more.
+/// Connects within `limit`, else calls closed(why). The channel lives as long as the caller holds it; no
+/// handler is called after that.
 ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
                 Channel::Handlers handlers);
 

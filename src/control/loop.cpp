@@ -29,8 +29,8 @@ struct Ticker : std::enable_shared_from_this<Ticker> {
       const auto self = weak.lock();
       if (!self || error) return;
       if (!again) return self->work();
-      // From now, not from the planned moment: after a stop of the whole process there is no burst of missed
-      // ticks.
+      // Counted from now and not from the planned time: so a process that was stopped does not make up for
+      // missed ticks in a burst.
       self->timer.expires_after(self->period);
       self->wait(true);
       self->work();

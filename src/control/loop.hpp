@@ -1,6 +1,6 @@
 #pragma once
-// The one place that waits: timers, readable descriptors, signals, posted work. A thin front for Asio, so
-// that only loop.cpp and channel.cpp include it.
+// The event loop: timers, readable descriptors, signals, posted work. A thin wrapper of Asio, so that only
+// loop.cpp and channel.cpp include it.
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -16,18 +16,18 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  /// Until stop(). Everything below runs in the thread that is here.
+  /// Runs until stop(). All callbacks are called in the thread that runs this.
   void run();
   void stop();                            ///< thread-safe
   void post(std::function<void()> work);  ///< thread-safe
 
-  /// Destroying the handle cancels.
+  /// Destroying the handle cancels the timer.
   using Handle = std::shared_ptr<void>;
   [[nodiscard]] Handle after(Millis delay, std::function<void()> work);
   [[nodiscard]] Handle every(Millis period, std::function<void()> work);
-  /// Once, when `fd` becomes readable (a pidfd: when the process has ended). The loop owns `fd` from here on.
+  /// Calls once, when `fd` becomes readable (a pidfd: when the process has ended). The loop then owns `fd`.
   [[nodiscard]] Handle when_readable(int fd, std::function<void()> work);
-  /// Every time; the argument is the signal's number.
+  /// Calls for every signal; the argument is the signal's number.
   [[nodiscard]] Handle on_signals(std::initializer_list<int> signals, std::function<void(int)> work);
 
   struct Inside;  ///< Asio's context, for channel.cpp

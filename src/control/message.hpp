@@ -1,6 +1,6 @@
 #pragma once
-// Everything that is said between rank, agent and leader: one struct per message, encoded as one JSON object.
-// Decoding checks every field's type and bounds; what does not fit is refused whole.
+// The messages between rank, agent and leader: one struct per message, encoded as one JSON object.
+// Decoding checks every field's type and bounds; a message with a wrong field is refused as a whole.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -14,19 +14,18 @@
 
 namespace holdfast::control {
 
-/// Who opens a connection, and why. Always the first message.
+/// The first message of every connection: who opens it, and in which role.
 struct Hello {
   enum class Role { rank, shim, leader, candidate, spawner, job_monitor, caller };
   Role role = Role::rank;
-  std::string node;  ///< where the speaker runs
+  std::string node;  ///< the sender's node
   int term = 0;      ///< leader: its term; candidate: the one it asks for; others: of their attempt
   int attempt = 0;   ///< rank, shim, spawner
   int rank = -1;     ///< rank, shim
   std::int64_t pid = 0;
 };
 
-// --- rank or shim to agent, and on to the leader (the agent fills `rank` and `attempt` from the hello)
-// ---------------
+// --- rank or shim to agent, which forwards it to the leader with `rank` and `attempt` from the hello ---
 struct RankStarted {
   int rank = -1, attempt = 0;
   std::int64_t pid = 0;
@@ -35,9 +34,10 @@ struct RankProgress {
   int rank = -1, attempt = 0;
   std::int64_t step = -1;
   Phase phase = Phase::starting;
-  std::int64_t compute_us = 0;  ///< its own work of the newest step, waiting left out; 0: not said
-  std::int64_t moves =
-      0;  ///< phases that it has begun: seen in the same phase again, it may have left it in between
+  /// Time of this rank's own work in the newest step, without waiting; 0: not reported.
+  std::int64_t compute_us = 0;
+  /// Number of phases begun so far. A rank that is twice seen in one phase may have left it in between.
+  std::int64_t moves = 0;
 };
 struct RankRestored {
   int rank = -1, attempt = 0;
@@ -59,27 +59,27 @@ struct RankFailed {
 };
 struct RankExited {
   int rank = -1, attempt = 0, status = 0;
-};  ///< status: exit code or 128 + signal; -1: it vanished
-/// Agent to leader, of every rank of its node while one of them has not moved for long: is the rank's process
-/// still heard, and where does it stand in its groups (flight::stuck_ranks).
+};  ///< status: exit code or 128 + signal; -1: unknown, the process is gone
+/// Agent to leader, for every rank of its node while one of them has made no progress for long: when the
+/// rank's process was last heard, and its state in its groups (see flight::stuck_ranks).
 struct RankFlight {
   int rank = -1, attempt = 0;
-  std::int64_t silent_ms = 0;  ///< since the last word of the process, which speaks also when it waits
+  std::int64_t silent_ms = 0;  ///< since the last message of the process, which also sends while it waits
   std::vector<flight::FlightGroup> groups;  ///< empty without a flight record
 };
-/// A comparison that must be equal was not: silent data corruption. Logical rank 0 speaks for all.
+/// Two values that must be equal were not: silent data corruption. Logical rank 0 reports it for all.
 struct RankDoubt {
   int rank = -1, attempt = 0;
-  std::int64_t step =
-      0;  ///< the newest that the same check found right: RankEnv::trusted_step of what follows
-  std::vector<int>
-      accused;        ///< ranks that differ from the rest; more than one node: it cannot be told who is wrong
+  /// The newest step at which the same check passed: RankEnv::trusted_step of the next attempt.
+  std::int64_t step = 0;
+  /// Ranks that differ from the rest. When they are on several nodes, the faulty node is unknown.
+  std::vector<int> accused;
   std::string check;  ///< "replicas" or "micro_batch"
   std::string why;
 };
-/// Agent to rank: the leader or the agent has your finished/failed/exited.
+/// Agent to rank: your finished, failed or exited message has been received.
 struct Taken {};
-/// What became of a checkpoint; leader to agent to rank.
+/// The outcome of a checkpoint; leader to agent to rank.
 struct CommitOutcome {
   int attempt = 0;
   std::int64_t step = 0;
@@ -87,12 +87,12 @@ struct CommitOutcome {
   std::string why;
 };
 
-/// Leader to agent to the ranks: hold after the current step, or go on.
+/// Leader to agent to the ranks: pause after the current step, or continue.
 struct Pause {
   bool on = false;
 };
-/// `holdfast drill` to an agent, for itself or on to a rank: break this now (launcher/drill/faults.hpp).
-/// Refused unless drill.allowed.
+/// `holdfast drill` to an agent: inject this fault now (launcher/drill/faults.hpp), into the agent's node or
+/// into a rank. Refused unless drill.allowed.
 struct Inject {
   std::string fault;
   int rank = -1;  ///< -1: the node itself
@@ -104,24 +104,24 @@ struct Inject {
 struct RankPlace {
   int rank = -1, local_rank = 0;
 };
-/// Agent to leader, first answer and every heartbeat.
+/// Agent to leader: the answer to its hello, and every heartbeat.
 struct Beat {
   std::string node;
   int attempt = 0;                  ///< highest attempt this agent has heard of
-  bool mpirun = false;              ///< it hosts the live mpirun of that attempt
+  bool mpirun = false;              ///< the live mpirun of that attempt runs on this node
   std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
 };
 struct LeaderBeat {
   int term = 0;
 };
-/// Leader to agent: end everything of lower attempts, then answer Cleared.
+/// Leader to agent: end all processes of lower attempts, then answer Cleared.
 struct Clear {
   int term = 0, attempt = 0;
 };
 struct Cleared {
   int attempt = 0;
 };
-/// Of the steps on record as durable, ranks are told so many: the newest.
+/// Ranks are sent at most this many of the durable steps: the newest ones.
 inline constexpr std::size_t max_durable_steps = 64;
 /// Leader to agent: start these ranks of `[rank] command` yourself.
 struct StartRanks {
@@ -129,7 +129,7 @@ struct StartRanks {
   std::string master;
   std::vector<RankPlace> ranks;
   std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
-  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that have to be there (RankEnv)
+  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist (RankEnv)
 };
 /// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
 struct StartMpirun {
@@ -141,25 +141,25 @@ struct StartMpirun {
 struct MpirunExited {
   int attempt = 0, status = 0;
 };
-/// Leader to agent: the run is over; end everything and leave with this code.
+/// Leader to agent: the run is over; end all processes and exit with this code.
 struct Finish {
   int exit_code = 0;
 };
 
-/// One thing that a node saw and that may explain a failure.
+/// One observation on a node that may explain a failure.
 struct Sign {
-  std::string
-      kind;       ///< a row of launcher/diagnose/signs.hpp: "xid", "oom_kill", "no_space", "link_down", ...
-  int rank = -1;  ///< -1: of the node
-  std::int64_t code = 0;    ///< Xid, signal, exit code, errno: by kind
-  std::int64_t age_ms = 0;  ///< when this was sent, it was so long ago (clocks of nodes differ)
+  /// A row of launcher/diagnose/signs.hpp: "xid", "oom_kill", "no_space", "link_down", ...
+  std::string kind;
+  int rank = -1;            ///< -1: of the node
+  std::int64_t code = 0;    ///< Xid, signal, exit code or errno, depending on the kind
+  std::int64_t age_ms = 0;  ///< its age when this was sent (the clocks of nodes differ)
   std::string text;         ///< the evidence: a kernel line, a counter, a path
 };
-/// Agent to leader, when something was seen; always before the RankExited that it may explain.
+/// Agent to leader: new signs. Sent before the RankExited that they may explain.
 struct NodeSigns {
   std::vector<Sign> signs;
 };
-/// Agent to leader: is the node fit to train? Of a spare while it waits, of any node when asked (CheckNode).
+/// Agent to leader: is the node fit to train? A waiting spare sends it regularly, any node after CheckNode.
 struct NodeHealth {
   enum class Fitness { ok, warning, critical, unknown };
   Fitness fitness = Fitness::unknown;
@@ -170,7 +170,7 @@ inline constexpr std::array fitness_names = {"ok", "warning", "critical", "unkno
 const char* name_of(NodeHealth::Fitness fitness);
 std::optional<NodeHealth::Fitness> fitness_called(std::string_view name);
 struct CheckNode {};  ///< leader to agent: answer NodeHealth
-/// Leader to agent: what is this rank doing? Answered by Stacks, within seconds.
+/// Leader to agent: send the stacks of this rank. Answered by Stacks within seconds.
 struct DumpStacks {
   int attempt = 0, rank = -1;
 };
@@ -178,23 +178,23 @@ struct Stacks {
   int attempt = 0, rank = -1;
   std::string text;
 };
-/// `holdfast ctl` to any agent, on to the leader; answered by OrderTaken with the same id.
+/// `holdfast ctl` to any agent, which forwards it to the leader; answered by OrderTaken with the same id.
 struct Order {
   enum class Verb { save, stop, pause, resume, evict, spares };
   std::string id;
   Verb verb = Verb::save;
-  std::string node;  ///< evict
+  std::string node;  ///< for evict
   std::string by;    ///< who asks: user@host
 };
 struct OrderTaken {
   std::string id;
   bool taken = false;
-  std::string says;    ///< why not, or what now happens; of spares: JSON
-  bool again = false;  ///< nobody leads just now: worth another try
+  std::string says;    ///< why it was refused, or what happens now; for `spares` JSON
+  bool again = false;  ///< there is no leader at the moment: try again
 };
 
-// Drain (rank_link.hpp) is a message too. Asked for: job monitor to agent, agent to leader. Ordered: leader
-// to agent to the ranks of its attempt.
+// Drain (rank_link.hpp) is a message, too. As a request: job monitor to agent, agent to leader. As an order:
+// leader to agent to the ranks of its attempt.
 
 // --- election, mpirun's remote start ---
 /// Agent to candidate.

@@ -5,7 +5,7 @@
 namespace holdfast::control {
 namespace {
 
-/// Bare mode: nobody listens.
+/// Bare mode: there is no agent.
 class NoLink final : public RankLink {
  public:
   bool supervised() const override { return false; }

@@ -1,7 +1,7 @@
 #pragma once
-// A rank's line to the agent of its node. The trainer talks to this interface; in bare mode (srun without
-// agents) it is a null object, so the trainer never asks "am I supervised?" except to choose who commits a
-// checkpoint.
+// The connection of a rank to the agent of its node. The trainer uses this interface; in bare mode (srun
+// without agents) it is a null object, so the trainer asks whether it is supervised only to choose who
+// commits a checkpoint.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace holdfast::control {
 
-/// What a rank is doing; with the step it is the progress that the agents watch.
+/// What a rank is doing. Phase and step together are the progress that the agents watch.
 enum class Phase {
   starting,
   restoring,
@@ -24,33 +24,33 @@ enum class Phase {
   optimizer,
   checkpoint,
   finishing,
-  paused  ///< on somebody's order; no hang
+  paused  ///< by an order; not a hang
 };
 const char* name_of(Phase phase);
 
-/// Where a rank's state came from.
+/// The source of a rank's restored state.
 struct Restored {
   std::int64_t step = 0;  ///< optimizer steps done in the restored state; 0: a fresh start
-  std::string level;      ///< the slowest that was needed: "local", "peer", "partner", "shared"; or "fresh"
+  std::string level;      ///< the slowest level read: "local", "peer", "partner", "shared"; or "fresh"
   std::string digest;     ///< state digest after loading, 16 hex digits
-  std::string note;       ///< why an older checkpoint was taken, or ""
+  std::string note;       ///< why an older checkpoint was used, or ""
 };
 
-/// The state must reach the shared level soon.
+/// A request to save the state on the shared level soon.
 struct Drain {
   bool stop = false;   ///< then the run ends with Exit::transient, to be continued by the next job
   std::string reason;  ///< "SIGTERM", "60 s before the time limit", "the batch host was lost"
   bool operator==(const Drain&) const = default;
 };
 
-/// A fault to act out (holdfast drill); see src/train/injection.hpp for the names.
+/// A fault to inject (holdfast drill); src/train/injection.hpp lists the names.
 struct Injection {
   std::string fault;
   double seconds = 0;
   std::uint64_t seed = 0;
 };
 
-/// What the run ends with (contract 1, result.json).
+/// The final state of a run (contract 1, result.json).
 struct FinalState {
   std::int64_t step = 0, tokens = 0;
   double loss = 0;
@@ -62,28 +62,28 @@ class RankLink {
   virtual ~RankLink() = default;
   /// True when an agent supervises this rank: then the leader commits checkpoints and writes result.json.
   virtual bool supervised() const = 0;
-  /// Cheap (two atomics); the heartbeat thread sends it on.
+  /// Cheap (two atomics); the heartbeat thread sends it.
   virtual void progress(std::int64_t step, Phase phase) = 0;
-  /// This rank's own work of the newest step in seconds, waiting for others left out. Cheap.
+  /// Seconds of this rank's own work in the newest step, without waiting for others. Cheap.
   virtual void computed(double seconds) = 0;
   virtual void restored(const Restored& from) = 0;
-  /// A comparison that must be equal was not (logical rank 0 speaks): the leader replaces the accused ranks'
-  /// node. Returns once the agent has taken it.
+  /// Two values that must be equal were not (logical rank 0 reports it): the leader replaces the node of the
+  /// accused ranks. Returns once the agent has received it.
   virtual void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
                      const std::string& why) = 0;
   /// This rank's part of checkpoint `step` is fsynced (ok) or could not be written (`payload` then says why).
   /// `payload` is JSON text, opaque here (checkpoint/commit.hpp reads it).
   virtual void vote(std::int64_t step, bool ok, const std::string& payload) = 0;
-  /// Waits until the leader has said what became of checkpoint `step`: true when it is durable, false when it
-  /// was dropped or the deadline passed.
+  /// Waits for the leader's outcome of checkpoint `step`: true when it is durable, false when it was dropped
+  /// or the deadline has passed.
   virtual bool wait_commit(std::int64_t step, const Deadline& deadline) = 0;
-  /// What was asked for and not yet taken; each request is given out once. Rank 0 decides for all.
+  /// The newest drain request. Each request is returned once. Rank 0 decides for all.
   virtual std::optional<Drain> take_drain() = 0;
-  /// True while the run is to hold between two steps. Rank 0 decides for all.
+  /// True while the run is to pause between two steps. Rank 0 decides for all.
   virtual bool paused() const = 0;
-  /// A fault that this rank is to act out, given out once.
+  /// A fault that this rank is to inject. Each one is returned once.
   virtual std::optional<Injection> take_injection() = 0;
-  /// The rank's work is done; logical rank 0 brings the final state. Returns once the agent has taken it.
+  /// The rank's work is done; logical rank 0 sends the final state. Returns once the agent has received it.
   virtual void finished(const std::optional<FinalState>& state) = 0;
   /// The rank gives up; `exit_code` and `why` reach the leader before the process ends. Never throws.
   virtual void failed(int exit_code, const std::string& why) noexcept = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// The 256-bit secret of a run: who can read it may speak to the run's agents.
+// The 256-bit secret of a run: a user who can read it can connect to the run's agents.
 #include <array>
 #include <cstdint>
 #include <filesystem>

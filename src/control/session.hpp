@@ -1,6 +1,6 @@
 #pragma once
-// What two ends of a connection say before they trust each other, and the seal on every line after that.
-// Pure: text in, text out; `channel.cpp` moves the bytes.
+// The handshake in which both ends of a connection authenticate, and the seal on every later line. Pure: text
+// in, text out; channel.cpp does the input and output.
 //
 //   server -> client   {"holdfast":1,"nonce":N}
 //   client -> server   {"nonce":M,"proof":mac(secret,"client"+N+M)}
@@ -8,7 +8,7 @@
 //   then both          <json> TAB mac(session, direction + line number + json)      session =
 //   mac(secret,"session"+N+M)
 //
-// The line number and the direction are part of the seal: a line cannot be replayed, dropped, reordered or
+// The seal covers the line number and the direction, so a line cannot be replayed, dropped, reordered or
 // reflected.
 #include <cstdint>
 #include <optional>
@@ -20,22 +20,22 @@
 namespace holdfast::control {
 
 constexpr int protocol_version = 1;
-constexpr std::size_t handshake_line_limit = 512;   ///< bytes, before the other end is known
-constexpr std::size_t sealed_line_limit = 8 << 20;  ///< bytes, afterwards
+constexpr std::size_t handshake_line_limit = 512;   ///< bytes, before the other end is authenticated
+constexpr std::size_t sealed_line_limit = 8 << 20;  ///< bytes, after that
 
 class Session {
  public:
   enum class End { client, server };
   Session(End end, const Key& secret);
-  /// The first line to send, when this end speaks first.
+  /// The first line to send, when this end starts the handshake.
   std::optional<std::string> opening() const;
   /// Takes a handshake line (without its newline) and returns the line to answer with, if any. False: the
-  /// other end is not who it should be, or speaks another version; `why` says so.
+  /// other end does not have the secret, or uses another version; `why` says which.
   bool handshake(std::string_view line, std::optional<std::string>& answer, std::string& why);
   bool established() const { return established_; }
   /// `json` must not contain a newline or a tab outside of escapes (nlohmann's dump() never does).
   std::string seal(std::string_view json);
-  /// The json of a sealed line, or nothing when the seal is broken.
+  /// The JSON of a sealed line, or nothing when the seal is invalid.
   std::optional<std::string_view> open(std::string_view line);
 
  private:

@@ -16,7 +16,7 @@ struct Worker::State : std::enable_shared_from_this<Worker::State> {
   std::condition_variable changed;
   Loop* loop = nullptr;  ///< null: the owner was destroyed, and perhaps the loop with it
   std::deque<Job> jobs;
-  std::optional<Clock::time_point> began;  ///< of the job under way
+  std::optional<Clock::time_point> began;  ///< of the current job
   std::thread thread;
 
   void serve() {

@@ -1,5 +1,6 @@
 #pragma once
-// Work that may block (on a disk, on a file system that is gone, on SLURM) beside a loop that must not.
+// A thread for work that may block (on a disk, on an unreachable file system, on SLURM), so that the event
+// loop does not.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,21 +11,21 @@
 
 namespace holdfast::control {
 
-/// One thread that does the work it is given, in order. Results come back in the loop's thread.
+/// One thread that runs the submitted work in order. Results are delivered in the loop's thread.
 class Worker {
  public:
-  /// What becomes of work that has not begun when the worker is destroyed.
+  /// What the destructor does with work that has not begun.
   enum class Rest { dropped, done };
 
   /// `shutdown_limit`: how long the destructor waits for work that has begun, or for all work with
   /// Rest::done.
   explicit Worker(Loop& loop, Millis shutdown_limit = Millis(1000), Rest rest = Rest::dropped);
   Worker(const Worker&) = delete;
-  /// Work that has begun and does not end in time goes on in a detached thread (it may wait for something
-  /// that never comes): hence `work` must own what it touches. No `then` is called any more.
+  /// Work that has begun and does not end in time continues in a detached thread (it may wait forever), so
+  /// `work` must own the data that it uses. No `then` is called after the destructor.
   ~Worker();
 
-  /// `work` in the worker's thread, then `then` in the loop's. Neither may throw.
+  /// Runs `work` in the worker's thread, then `then` in the loop's. Neither may throw.
   void run(std::function<void()> work, std::function<void()> then = nullptr);
   /// The same for work with a result.
   template <class Work, class Then>
@@ -34,7 +35,7 @@ class Worker {
     run([result, work = std::move(work)]() mutable { result->emplace(work()); },
         [result, then = std::move(then)]() mutable { then(std::move(**result)); });
   }
-  /// How long the work that is under way has taken so far; nothing: none is.
+  /// How long the current work has taken so far; nothing when there is none.
   std::optional<Millis> busy_for() const;
 
  private:

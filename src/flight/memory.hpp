@@ -1,6 +1,7 @@
 #pragma once
-// The bytes of a flight record: plain words, each read and written as an atomic, guarded by a version that is
-// odd while somebody writes. A writer that dies in the middle spoils one entry, not the record.
+// The memory layout of a flight record: 64-bit words, each read and written as an atomic, guarded by a
+// version that is odd during a write (a seqlock). A writer that dies in a write loses one entry, not the
+// record.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -17,19 +18,19 @@ class Guarded {
  public:
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
 
-  /// One writer.
+  /// For one writer.
   void write(const T& value) {
     std::array<std::uint64_t, words> plain;
     std::memcpy(plain.data(), &value, sizeof value);
     const std::uint64_t version = version_.load(std::memory_order_relaxed);
     version_.store(version | 1, std::memory_order_relaxed);
-    // Release: whoever sees one of these words also sees that the version was odd.
+    // Release: a reader that sees one of these words also sees the odd version.
     for (std::size_t i = 0; i < words; ++i) words_[i].store(plain[i], std::memory_order_release);
     version_.store((version | 1) + 1, std::memory_order_release);
   }
-  /// Nothing when a writer is, or was, in the middle of it.
+  /// Nothing when a writer is writing it, or wrote it during the read.
   std::optional<T> read() const { return read(*this); }
-  /// As this and `later`, a copy or the same, agree.
+  /// The value on which this and `later` (a later copy, or the same) agree.
   std::optional<T> read(const Guarded& later) const {
     std::array<std::uint64_t, words> plain;
     for (int tries = 0; tries < 100; ++tries) {
@@ -66,8 +67,8 @@ struct FlightMemory {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "atomics between processes");
 
-/// What two looks at a record agree in, without believing it: names end, enumerators exist, numbers are in
-/// range. With only one look both are the same.
+/// The entries on which two copies of a record agree, after validation: names end, enumerators exist, numbers
+/// are in range. With only one copy both arguments are the same.
 FlightRecord decode(const FlightMemory& first, const FlightMemory& second);
 
 }  // namespace holdfast::flight

@@ -38,7 +38,7 @@ void tidy(char (&name)[flight_name_bytes]) {
     if (c != 0 && (c < ' ' || c > '~')) c = '?';
 }
 
-/// "ranks 0, 1 wait"; of thousands a few will do.
+/// "ranks 0, 1 wait"; a few of thousands are named.
 std::string in_which_wait(const std::vector<int>& waiting) {
   constexpr std::size_t most = 8;
   if (waiting.size() == 1) return fmt::format("rank {} waits", waiting.front());
@@ -79,8 +79,8 @@ std::optional<FlightRecord> read_flight_record(const std::filesystem::path& path
   if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
       static_cast<std::size_t>(facts.st_size) != sizeof(FlightMemory))
     return std::nullopt;
-  // Copies and not a mapping: the file may shrink under the reader. Two of them: what was being written while
-  // one was made differs in the other.
+  // Copies and not a mapping, for the file may shrink during the read. Two copies: entries that were written
+  // during one of them differ in the other.
   const auto first = std::make_unique<FlightMemory>(), second = std::make_unique<FlightMemory>();
   for (FlightMemory* look : {first.get(), second.get()})
     if (pread(file.get(), static_cast<void*>(look), sizeof *look, 0) != static_cast<ssize_t>(sizeof *look))

@@ -42,7 +42,7 @@ FlightRecorder::FlightRecorder(const std::filesystem::path& path, int rank, int 
       places_(std::make_unique<FlightGroup[]>(groups)) {
   files::Fd file;
   if (!path.empty()) {
-    std::filesystem::remove(path);  // a reader of the old one keeps it
+    std::filesystem::remove(path);  // readers of the old file keep it open
     file = files::open(path, O_RDWR | O_CREAT | O_EXCL);
     if (posix_fallocate(file.get(), 0, sizeof(Memory)) != 0)
       throw Error(Exit::runtime, "cannot write the flight record " + path.string(),
@@ -108,7 +108,8 @@ std::uint64_t FlightRecorder::queued(int place, std::uint64_t key, std::string_v
 void FlightRecorder::started(int place, std::uint64_t ordinal) {
   const std::lock_guard lock(writing_);
   FlightEntry entry = current_[ordinal % entries];
-  if (entry.ordinal != ordinal) return;  // more than the ring holds are queued behind it
+  if (entry.ordinal != ordinal)
+    return;  // it was overwritten: more collectives are queued behind it than the ring holds
   entry.started_ns = steady_ns(), entry.state = FlightState::running;
   write(entry);
   if (place < 0) return;

@@ -14,7 +14,7 @@ namespace holdfast::flight {
 namespace {
 
 constexpr int max_calls = 64;
-constexpr int own_calls = 2;  // this handler's, and the kernel's way into it
+constexpr int own_calls = 2;  // this handler's frame and the kernel's signal frame
 
 /// One line in one write, so that lines of several threads do not mix.
 void say(std::string_view what, long thread) {

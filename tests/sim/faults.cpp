@@ -1,4 +1,4 @@
-// What can go wrong in a schedule, and how everything is mended.
+// The faults of a schedule, and the repair of everything at its end.
 #include <fmt/format.h>
 
 #include "tests/sim/world.hpp"
@@ -182,7 +182,7 @@ void World::mend() {
     if (n->mpirun && n->mpirun->process->stopped) go_on(n->mpirun->process);
     if (n->agent && n->agent->process->stopped) go_on(n->agent->process);
   }
-  // Whatever somebody ordered to wait is ordered to go on, until a leader has taken it.
+  // After a pause order, resume is ordered until a leader has accepted it.
   every(timeline, std::make_shared<Process>(0), 2, 0.5, [this] {
     if (over()) return false;
     if (auto* leader = live_leader(); leader && leader->supervisor().state().paused)

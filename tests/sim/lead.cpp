@@ -35,8 +35,8 @@ Leader::Leader(World& world, const ProcessPtr& process, int term)
       process_(process),
       term_(term),
       supervisor_(supervisor_of(world, term, process->node)),
-      lines_(static_cast<std::size_t>(world.node_count())),
-      heard_(lines_.size()),
+      links_(static_cast<std::size_t>(world.node_count())),
+      heard_(links_.size()),
       out_(supervisor_.state().lost) {
   world_.say(fmt::format("{} leads, term {}", world_.name(process->node), term));
   const RunState& state = supervisor_.state();
@@ -61,8 +61,8 @@ Leader::Leader(World& world, const ProcessPtr& process, int term)
 Leader::~Leader() {
   world_.leader_is_gone(*this);
   *alive_ = false;
-  for (auto& line : lines_)
-    if (line.connection && process_->alive) world_.network.close(line.connection, 0);
+  for (auto& link : links_)
+    if (link.connection && process_->alive) world_.network.close(link.connection, 0);
 }
 
 void Leader::later(double seconds, std::function<void()> what) {
@@ -79,8 +79,8 @@ void Leader::covered(const char* event) { world_.covered(supervisor_.stage(), ev
 void Leader::resign(const std::string& why) {
   if (!std::exchange(*alive_, false)) return;
   world_.say(fmt::format("term {} resigns: {}", term_, why));
-  for (auto& line : lines_)
-    if (line.connection) world_.network.close(line.connection, 0), line.connection.reset();
+  for (auto& link : links_)
+    if (link.connection) world_.network.close(link.connection, 0), link.connection.reset();
   world_.timeline.after(0, [&world = world_, node = process_->node, p = process_, mine = this] {
     run(p, [&world, node, p, mine] {
       auto& agent = world.node(node).agent;
@@ -91,18 +91,18 @@ void Leader::resign(const std::string& why) {
   });
 }
 
-// --- lines to the agents ---
+// --- links to the agents ---
 
 void Leader::call(int n) {
-  Line& line = lines_[static_cast<std::size_t>(n)];
-  line.dialling = true, line.greeted = false;
+  AgentLink& link = links_[static_cast<std::size_t>(n)];
+  link.dialling = true, link.greeted = false;
   const std::weak_ptr<bool> alive = alive_;
   world_.network.dial(
       process_, n, dial_limit_s,
       [this, n, alive](const ConnectionPtr& c) {
         const auto there = alive.lock();
         if (!there || !*there) return;
-        Line& mine = lines_[static_cast<std::size_t>(n)];
+        AgentLink& mine = links_[static_cast<std::size_t>(n)];
         mine.dialling = false, mine.connection = c;
         c->ends[0].message = [this, n, alive](const Message& m) {
           const auto lives = alive.lock();
@@ -110,13 +110,13 @@ void Leader::call(int n) {
         };
         c->ends[0].closed = [this, n, alive] {
           const auto lives = alive.lock();
-          if (lives && *lives) lost_line(n);
+          if (lives && *lives) link_lost(n);
         };
         greet(n);
       },
       [this, n, alive] {
         const auto there = alive.lock();
-        if (there && *there) lost_line(n);
+        if (there && *there) link_lost(n);
       });
 }
 
@@ -128,12 +128,12 @@ void Leader::greet(int n) {
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
 }
 
-void Leader::lost_line(int n) {
-  Line& line = lines_[static_cast<std::size_t>(n)];
-  if (line.greeted) covered("agent gone"), supervisor_.agent_gone(n);
-  line.greeted = line.dialling = false;
-  line.connection.reset();
-  line.next_dial =
+void Leader::link_lost(int n) {
+  AgentLink& link = links_[static_cast<std::size_t>(n)];
+  if (link.greeted) covered("agent gone"), supervisor_.agent_gone(n);
+  link.greeted = link.dialling = false;
+  link.connection.reset();
+  link.next_dial =
       world_.timeline.now + (supervisor_.state().lost.contains(world_.name(n)) ? lost_redial_s : redial_s);
 }
 
@@ -141,7 +141,7 @@ void Leader::take(int n, const Message& message) {
   supervisor_.at(world_.timeline.now);
   if (const auto* m = std::get_if<Beat>(&message)) {
     covered("beat");
-    lines_[static_cast<std::size_t>(n)].greeted = true;
+    links_[static_cast<std::size_t>(n)].greeted = true;
     heard_[static_cast<std::size_t>(n)] = world_.timeline.now;
     supervisor_.agent_here(n, *m);
   } else if (const auto* cleared = std::get_if<Cleared>(&message)) {
@@ -193,7 +193,7 @@ OrderTaken Leader::order(const Order& what) {
 }
 
 void Leader::send(int n, const Message& message) {
-  if (const auto& c = lines_[static_cast<std::size_t>(n)].connection) world_.network.send(c, 0, message);
+  if (const auto& c = links_[static_cast<std::size_t>(n)].connection) world_.network.send(c, 0, message);
 }
 
 void Leader::send_all(const Message& message) {
@@ -205,8 +205,8 @@ void Leader::send_all(const Message& message) {
 void Leader::tick() {
   const double now = world_.timeline.now;
   for (int n = 0; n < world_.node_count(); ++n) {
-    const Line& line = lines_[static_cast<std::size_t>(n)];
-    if (!line.connection && !line.dialling && now >= line.next_dial) call(n);
+    const AgentLink& link = links_[static_cast<std::size_t>(n)];
+    if (!link.connection && !link.dialling && now >= link.next_dial) call(n);
   }
   if (batch_ && now - batch_->since > stuck_batch_s) return;
   covered("tick");
@@ -226,7 +226,7 @@ void Leader::act(std::function<void()> then) {
   write_next_batch();
 }
 
-/// What a decision must rest on, by what this leader has heard.
+/// Checks that the leader has heard what a decision requires.
 void Leader::check(const json& event) {
   const auto what = event["event"].get<std::string>();
   if (what == "node_lost") {
@@ -256,9 +256,9 @@ void Leader::check_placement() {
                   world_.name(n) + " is not lost and in a slot");
 }
 
-/// The records at the front, and what the steps behind them need on the disk.
+/// Takes the records at the front, and the files that the steps behind them need.
 void Leader::write_next_batch() {
-  if (batch_ || carry_ > 0 || over() || steps_.empty()) return;
+  if (batch_ || on_record_ > 0 || over() || steps_.empty()) return;
   Batch batch;
   bool files = false;
   for (; batch.steps < steps_.size(); ++batch.steps) {
@@ -274,13 +274,13 @@ void Leader::write_next_batch() {
   }
   batch.since = world_.timeline.now;
   batch_ = std::move(batch);
-  if (world_.bug == Bug::act_before_record) carry_ = batch_->steps, carry_out();
+  if (world_.bug == Bug::act_before_record) on_record_ = batch_->steps, carry_out();
   later(world_.random.between(0.002, 0.03), [this] { write_batch(); });
 }
 
-/// The disk's worker. It looks at the terms before it writes, and again afterwards: only then is it sure
-/// that whoever leads next has read the lines, and they may be acted upon. It may be stopped or die between
-/// any two of these.
+/// The worker for disk I/O. It checks for a higher term before it writes and again after: only then is it
+/// sure that the next leader reads these lines, so that they may be acted upon. It may be stopped or die
+/// between any two of these.
 void Leader::write_batch() {
   if (!batch_) return;
   auto& storage = world_.storage;
@@ -290,16 +290,16 @@ void Leader::write_batch() {
   }
   if (storage.highest() > term_) return resign("a higher term exists");
   if (world_.interrupted(process_)) {
-    if (process_->alive) return later(0, [this] { put_batch_down(); });
-    // It died while it wrote: so many lines are whole, the last one is torn.
+    if (process_->alive) return later(0, [this] { append_batch(); });
+    // It died in the write: this many lines are complete, the last one is torn.
     const int lines = world_.random.below(static_cast<int>(batch_->events.size()) + 1);
     for (int i = 0; i < lines; ++i) storage.write(term_, batch_->events[static_cast<std::size_t>(i)]);
     return;
   }
-  put_batch_down();
+  append_batch();
 }
 
-void Leader::put_batch_down() {
+void Leader::append_batch() {
   for (auto& event : batch_->events) {
     world_.say(fmt::format("term {}: {}", term_, event.dump()));
     if (event["event"] == "silent_corruption" && world_.storage.highest() == term_)
@@ -313,7 +313,7 @@ void Leader::put_batch_down() {
     later(world_.random.between(0, 0.005), [this] {
       const std::size_t steps = batch_->steps;
       batch_.reset();
-      if (world_.bug != Bug::act_before_record) carry_ = steps, carry_out();
+      if (world_.bug != Bug::act_before_record) on_record_ = steps, carry_out();
       write_next_batch();
     });
   };
@@ -322,9 +322,9 @@ void Leader::put_batch_down() {
 }
 
 void Leader::carry_out() {
-  while (carry_ > 0 && !over()) {
+  while (on_record_ > 0 && !over()) {
     if (world_.interrupted(process_)) return later(0, [this] { carry_out(), write_next_batch(); });
-    --carry_;
+    --on_record_;
     const Step step = std::move(steps_.front());
     steps_.pop_front();
     if (const auto* action = std::get_if<Action>(&step))

@@ -1,7 +1,7 @@
 #pragma once
-// The leader in an agent, modelled around the production Supervisor: lines to the agents, the desk for
-// checkpoints, and decisions carried out in their order: first on record, then acted upon. It may be stopped
-// or die between any two.
+// The leader in an agent, modelled around the production Supervisor: links to the agents, the coordination of
+// checkpoint commits, and decisions carried out in their order: first recorded, then acted upon. It may be
+// stopped or die between any two.
 #include <deque>
 #include <functional>
 #include <map>
@@ -24,12 +24,12 @@ class Leader {
   ~Leader();
   int term() const { return term_; }
   const launcher::Supervisor& supervisor() const { return supervisor_; }
-  /// Nothing that it decided is still on its way to the disk.
+  /// All its decisions are on the disk.
   bool settled() const { return steps_.empty() && !batch_; }
   control::OrderTaken order(const control::Order& what);
 
  private:
-  struct Line {
+  struct AgentLink {
     ConnectionPtr connection;
     bool dialling = false, greeted = false;
     double next_dial = 0;
@@ -48,17 +48,17 @@ class Leader {
     double since = 0;
   };
   struct Pending {
-    std::map<int, std::optional<std::string>> votes;  ///< rank -> digest; nothing: it said no
+    std::map<int, std::optional<std::string>> votes;  ///< rank -> digest; nothing: the vote was no
   };
   void call(int node);
   void take(int node, const control::Message& message);
-  void lost_line(int node);
+  void link_lost(int node);
   void tick();
   void greet(int node);
   void act(std::function<void()> then = nullptr);
   void write_next_batch();
   void write_batch();
-  void put_batch_down();
+  void append_batch();
   void carry_out();
   void carry_out(const launcher::Action& action);
   void launch(const launcher::Launch& what);
@@ -80,13 +80,13 @@ class Leader {
   ProcessPtr process_;
   int term_;
   launcher::Supervisor supervisor_;
-  std::vector<Line> lines_;
+  std::vector<AgentLink> links_;
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never
-  std::set<std::string> out_;  ///< lost or evicted, by the decisions so far
+  std::set<std::string> out_;  ///< nodes lost or evicted by the decisions so far
   Ordered ordered_;
-  std::deque<Step> steps_;      ///< decided, and not yet carried out
-  std::optional<Batch> batch_;  ///< the steps at the front, on their way to the disk
-  std::size_t carry_ = 0;       ///< steps at the front that are on record
+  std::deque<Step> steps_;      ///< decided, but not yet carried out
+  std::optional<Batch> batch_;  ///< the steps at the front, being written
+  std::size_t on_record_ = 0;   ///< steps at the front that are on record
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
   int generation_term_ = 0, generation_attempt_ = 0, world_size_ = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Put one bug at a time into a copy of a production source, and see that the simulator finds it.
+# Put one bug at a time into a copy of a production source, and test that the simulator finds it.
 #
 #   tests/sim/mutations.sh BUILD [SCHEDULES]   BUILD: a build tree in which sim_test is built; SCHEDULES: default 3000
 set -euo pipefail
@@ -32,7 +32,14 @@ while IFS='|' read -r name file expression; do
   if cmp -s "$work/mutated.cpp" "$root/$file"; then
     printf '%-34s NOT APPLIED to %s\n' "$name" "$file"; status=1; continue
   fi
-  "${CXX:-c++}" -std=c++20 -O1 -I"$root" -c "$work/mutated.cpp" -o "$work/mutated.o"
+  # A library that is compiled as one file is linked as a whole or not at all: compile all of it.
+  unity=$(grep -rlF --include='unity_*_cxx.cxx' "/$file\"" "$build/launcher" | head -n1) || unity=''
+  source=$work/mutated.cpp
+  if [[ $unity ]]; then
+    source=$work/unity.cpp
+    sed "s|\"[^\"]*/$file\"|\"$work/mutated.cpp\"|" "$unity" >"$source"
+  fi
+  "${CXX:-c++}" -std=c++20 -O1 -I"$root" -c "$source" -o "$work/mutated.o"
   "${CXX:-c++}" -o "$work/sim_test" "${objects[@]}" "$work/mutated.o" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
     -lgtest -lgtest_main -lfmt -lspdlog -ltomlplusplus -lpthread
   if found=$(HOLDFAST_SCHEDULES=$schedules "$work/sim_test" --gtest_filter='*NoSchedule*' 2>&1); then

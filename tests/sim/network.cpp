@@ -97,7 +97,7 @@ void Network::reset(const ConnectionPtr& c) {
   for (int end = 0; end < 2; ++end) {
     auto& to = c->ends[static_cast<std::size_t>(end)];
     if (to.over) continue;
-    to.message = nullptr;  // what is on its way is lost
+    to.message = nullptr;  // messages in flight are lost
     to.held.clear();
     schedule(c, end, std::nullopt);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Processes that can be stopped and killed, and connections between them: in order within one, lost with a
-// reset, held back while the way is cut (as TCP does), each direction by itself.
+// Processes that can be stopped and killed, and connections between them: messages arrive in order, are lost
+// with a reset, and are held back while the network is cut (as in TCP), each direction by itself.
 #include <array>
 #include <deque>
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace holdfast::sim {
 
-/// What happens to it waits while it is stopped, and is dropped once it is dead.
+/// Its events wait while it is stopped, and are dropped when it is dead.
 struct Process {
   explicit Process(int n) : node(n) {}
   int node;
@@ -23,9 +23,9 @@ struct Process {
 using ProcessPtr = std::shared_ptr<Process>;
 
 void run(const ProcessPtr& process, std::function<void()> what);
-void go_on(const ProcessPtr& process);  ///< after a stop: what has waited happens now, in order
-/// Calls `what` every `period` seconds until it returns false or the process dies. Nothing is made up for
-/// after a stop.
+void go_on(const ProcessPtr& process);  ///< after a stop: the waiting events happen now, in order
+/// Calls `what` every `period` seconds until it returns false or the process dies. Calls that a stop has
+/// prevented are not made up for.
 void every(Timeline& timeline, const ProcessPtr& process, double period, double first,
            std::function<bool()> what);
 
@@ -34,9 +34,9 @@ struct Connection {
     ProcessPtr process;
     std::function<void(const control::Message&)> message;
     std::function<void()> closed;
-    bool over = false;                                 ///< it has closed, or has heard that the other has
-    double last = 0;                                   ///< when the last thing sent to it arrives
-    std::deque<std::optional<control::Message>> held;  ///< on its way to it, and cut off; nothing: the close
+    bool over = false;                                 ///< it has closed, or knows that the other has
+    double last = 0;                                   ///< when the last message to it arrives
+    std::deque<std::optional<control::Message>> held;  ///< held back by a cut; nothing: the close
   };
   std::array<End, 2> ends;  ///< client, server
 };
@@ -49,15 +49,15 @@ class Network {
   bool way(int from, int to) const;
   void set_way(int from, int to, bool open) { blocked_[at(from, to)] = !open; }
   void power(int node, bool on) { powered_[static_cast<std::size_t>(node)] = on; }
-  /// After ways were opened: what was held back arrives, or its connection is found broken.
+  /// After a cut has ended: messages held back arrive, or their connection is found broken.
   void flush(double broken_share);
-  void slow(double seconds) { slow_ = seconds; }  ///< most delay of a message
+  void slow(double seconds) { slow_ = seconds; }  ///< the maximum delay of a message
 
   void send(const ConnectionPtr& connection, int from_end, std::optional<control::Message> what);
   void close(const ConnectionPtr& connection, int end);
   void reset(const ConnectionPtr& connection);
   void reset_some(int count);
-  /// The kernel of a live node speaks for its dead process.
+  /// The kernel of a live node resets the connections of a dead process.
   void process_died(const ProcessPtr& process);
 
   std::function<ProcessPtr(int node)> listener;                ///< the agent's process, if there is one

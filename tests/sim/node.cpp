@@ -35,7 +35,7 @@ struct Agent::Election {
   int term;
   std::vector<ConnectionPtr> lines;
   bool over = false;
-  /// Counted another way: half of those that are not lost.
+  /// An independent count: half of the nodes that are not lost.
   bool fair() const {
     return 2 * static_cast<int>(granted.size()) >=
            static_cast<int>(std::count(lost.begin(), lost.end(), false));
@@ -195,7 +195,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
     const int there = world_.roster.node_called(order.slots[static_cast<std::size_t>(slot)]);
     world_.timeline.after(
         world_.random.between(0.05, 0.4), [&world = world_, key, mpirun, there, slot, order] {
-          // `holdfast spawn` asks the agent there; it refuses another attempt's.
+          // `holdfast spawn` asks the agent of that node, which refuses another attempt.
           auto& far = world.node(there);
           if (!mpirun->alive || mpirun->stopped || !world.network.way(mpirun->node, there)) return;
           if (!far.agent || !far.agent->process->alive || far.agent->process->stopped || !far.starts) return;
@@ -327,7 +327,7 @@ void Node::start_agent() {
   if (!powered || (agent && agent->process->alive)) return;
   if (agent) dead_.push_back(std::move(agent));
   agent = std::make_unique<Agent>(world_, *this);
-  // Ranks that live on call in again by themselves.
+  // Ranks that are still alive connect again by themselves.
   for (const auto& rank : ranks)
     if (rank->process->alive)
       world_.timeline.after(world_.random.between(0.05, 0.5), [this, rank] {
@@ -350,7 +350,7 @@ void Node::agent_dies() {
   });
 }
 
-/// It may have died in the midst of its own work.
+/// It may have died during its own work.
 void Node::bury_leader() {
   world_.timeline.after(0, [dead = std::shared_ptr<Leader>(std::move(agent->leading))] {});
 }
@@ -393,7 +393,7 @@ void Node::rank_says(const RankPtr& rank, const Message& what) {
     run(agent->process, [this, rank, what] { agent->rank_says(rank, what); });
 }
 
-/// A rank waits until its last word is taken; the agent must know it for that.
+/// A rank waits until its last message is received, for which the agent must know the rank.
 void Node::rank_would_end(const RankPtr& rank) {
   if (!agent || !agent->process->alive) return;
   run(agent->process, [this, rank] {
@@ -414,7 +414,7 @@ void Node::rank_ended(const RankPtr& rank, int status) {
       });
 }
 
-/// Its ranks go with it wherever its daemons can be reached or find their line broken.
+/// Its ranks end on every node whose daemon can be reached or finds its connection broken.
 void Node::mpirun_ends(int status) {
   const Mpirun ended = *mpirun;
   mpirun.reset();

@@ -15,20 +15,20 @@ namespace holdfast::sim {
 class World;
 class Leader;
 
-/// mpirun of an attempt, and what its end does to ranks elsewhere.
+/// mpirun of an attempt, and the effect of its end on ranks of other nodes.
 struct Mpirun {
   AttemptKey attempt;
   ProcessPtr process;
 };
 
-/// One life of an agent process.
+/// One agent process.
 class Agent {
  public:
   Agent(World& world, Node& node);
   ~Agent();
 
   void accept(const ConnectionPtr& connection);
-  void rank_is_here(const RankPtr& rank);  ///< it connects, or the process was started by us
+  void rank_is_here(const RankPtr& rank);  ///< it connects, or this agent has started it
   void rank_says(const RankPtr& rank, const control::Message& what);
   void rank_ended(const RankPtr& rank, int status);
   void mpirun_ended(int attempt, int status);
@@ -38,7 +38,7 @@ class Agent {
   ProcessPtr process;
   std::unique_ptr<Leader> leading;
   launcher::LeadershipState leadership;
-  bool left = false;  ///< told that the run is over
+  bool left = false;  ///< it knows that the run is over
 
  private:
   struct Known {
@@ -77,14 +77,14 @@ class Node {
 
   bool powered = true;
   bool clears = true, starts = true;  ///< its old processes can be ended; new ones can be started
-  bool hosts = true;                  ///< mpirun works there
+  bool hosts = true;                  ///< mpirun works on this node
   std::unique_ptr<Agent> agent;
   std::vector<RankPtr> ranks;
   std::optional<Mpirun> mpirun;
   std::map<std::pair<int, int>, LocalCopy> local;
 
   void start_agent();
-  void agent_dies();  ///< its guardian starts another one
+  void agent_dies();  ///< the guardian starts another one
   void power_off();
   void power_on();
   /// Ends processes of attempts below `attempt`; true when none is left.

@@ -1,5 +1,5 @@
-// The protocol of supervision under every kind of trouble, in virtual time: one seed, one schedule.
-//   HOLDFAST_SCHEDULES=100000   how many; HOLDFAST_SEED=17  this one alone, with its trace
+// The protocol of supervision under all kinds of faults, in virtual time: one seed, one schedule.
+//   HOLDFAST_SCHEDULES=100000   the number of schedules; HOLDFAST_SEED=17  only this one, with its trace
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -75,7 +75,7 @@ TEST(Simulation, NoScheduleBreaksAnInvariant) {
       std::printf("  fault %s: %lld\n", fault.c_str(), static_cast<long long>(times));
 }
 
-/// A simulator that finds nothing proves nothing.
+/// A simulator that finds no bugs proves nothing: it must find these.
 class SeededBug : public testing::TestWithParam<Bug> {};
 TEST_P(SeededBug, IsFound) {
   Coverage coverage;

@@ -1,5 +1,6 @@
 #pragma once
-// The shared file system: the one arbiter. Terms by O_EXCL, a journal per term, checkpoints, the result.
+// The shared file system, which alone decides conflicts: terms by O_EXCL, a journal per term, checkpoints,
+// the result.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -36,7 +36,7 @@ class Timeline {
     std::push_heap(queue_.begin(), queue_.end(), later);
   }
   void after(double seconds, std::function<void()> what) { at(now + seconds, std::move(what)); }
-  /// The next event; things of the same moment happen in the order in which they were arranged.
+  /// The next event; events of the same time happen in the order in which they were added.
   void step() {
     std::pop_heap(queue_.begin(), queue_.end(), later);
     Item item = std::move(queue_.back());

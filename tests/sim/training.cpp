@@ -63,7 +63,7 @@ void Training::set_phase(Attempt& a, Phase phase) {
     if (rank->process->alive && !rank->hung && !rank->process->stopped) rank->phase = phase;
 }
 
-/// Everybody is there, and everybody reaches everybody.
+/// All ranks are alive and can reach each other.
 bool Training::together(const Attempt& a) const {
   if (static_cast<int>(a.ranks.size()) < a.slots * a.per_node) return false;
   for (const auto& [number, rank] : a.ranks)
@@ -82,7 +82,8 @@ void Training::go(AttemptKey key) {
   timeline_.after(settings_.step_s * random_.between(0.8, 1.2), [this, key] { go(key); });
   if (a.ending) return;
   if (a.victims_end) {
-    // A broken connection in a collective ends the others, with another code than the culprit's.
+    // A broken connection in a collective ends the others, with another exit code than that of the failed
+    // rank.
     const auto ranks = a.ranks;
     for (const auto& [number, rank] : ranks)
       if (!rank->process->stopped && !rank->hung && random_.chance(0.7)) end(rank, 1, false);
@@ -117,8 +118,8 @@ void Training::go(AttemptKey key) {
   }
 }
 
-/// The newest state that is whole: from the memory of the nodes that take part (a slot's own copy, or its
-/// neighbour's), or from the shared level.
+/// The newest complete state: from the memory of the nodes that take part (a slot's own copy, or that of its
+/// neighbour), or from the shared level.
 void Training::restore(AttemptKey key, Attempt& a) {
   std::int64_t best = 0;
   std::uint64_t digest = digest_after(0);
@@ -137,10 +138,10 @@ void Training::restore(AttemptKey key, Attempt& a) {
       if (step > best && static_cast<int>(held.size()) == a.slots)
         best = step, digest = held.begin()->second, level = "local";
   }
-  // The trainer fails when there must be state and it cannot look for it.
+  // The trainer fails when state must exist and it cannot read the folder.
   if (!readable && level == "fresh") return end(a.ranks.at(0), 1, false);
   if (a.trusted >= 0) {
-    // Later state may be wrong: nobody is to find it again.
+    // Later state may be wrong: it must not be found again.
     std::erase_if(storage_.checkpoints, [&](const auto& c) { return c.first > a.trusted; });
     for (const auto& [number, rank] : a.ranks) hooks_.node(rank->node).local.clear();
   }
@@ -167,10 +168,10 @@ void Training::one_step(AttemptKey key, Attempt& a) {
 void Training::compare(Attempt& a) {
   a.doubted = a.digest != digest_after(a.step);
   if (!a.doubted) a.right_until = a.step;
-  if (a.doubted && a.wrong < 0) a.wrong = 0;  // it was restored so
+  if (a.doubted && a.wrong < 0) a.wrong = 0;  // the restored state was wrong
 }
 
-/// Two of each, so that a common step always exists: on the slot's own node, and on its neighbour's.
+/// Two copies of each, so that a common step always exists: on the slot's own node, and on its neighbour.
 void Training::keep_locally(const Attempt& a) {
   const int half = static_cast<int>(a.step % 2);
   for (const auto& [number, rank] : a.ranks) {

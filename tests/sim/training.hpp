@@ -1,7 +1,6 @@
 #pragma once
-// The ranks of all attempts: they step together or not at all, keep state in the levels that the trainer has,
-// and end as programs do. State is a digest chained over the steps: a function of the step alone, whatever
-// happened.
+// The ranks of all attempts: they step together or not at all, save state in the levels of the trainer, and
+// end as programs do. State is a digest chained over the steps, so it depends on the step alone.
 #include <map>
 #include <memory>
 #include <optional>
@@ -37,13 +36,13 @@ struct Rank {
   std::int64_t step = -1;
   control::Phase phase = control::Phase::starting;
   std::optional<control::RankRestored> restored;
-  std::map<std::int64_t, control::RankVote> votes;  ///< without an outcome
+  std::map<std::int64_t, control::RankVote> votes;  ///< without a commit outcome
   std::optional<control::RankFinished> finished;
-  std::optional<int> last_word;  ///< it ends with this once its agent has taken what it said
+  std::optional<int> last_word;  ///< the exit code, once its agent has received its messages
 };
 using RankPtr = std::shared_ptr<Rank>;
 
-/// What a node's memory holds of one slot's shard; outlives the processes, not the node.
+/// The copies of one slot's shard in a node's memory; they outlive the processes, but not the node.
 struct LocalCopy {
   std::int64_t step = -1;
   std::uint64_t digest = 0;
@@ -55,7 +54,7 @@ class Training {
     std::int64_t steps = 20;
     int checkpoint_every = 5;
     double step_s = 0.5;
-    double commit_wait_s = 20;  ///< a rank that ends waits so long for the last one
+    double commit_wait_s = 20;  ///< how long an ending rank waits for the last one
     int verify_every = 5;       ///< steps between comparisons, and at the end
   };
   struct Hooks {
@@ -68,18 +67,19 @@ class Training {
   Training(Timeline& timeline, Random& random, Network& network, SharedStorage& storage, Settings settings,
            Hooks hooks);
 
-  /// A rank's process begins on `node`; `slots` of `per_node` ranks each make the attempt.
+  /// Starts a rank's process on `node`; the attempt has `slots` of `per_node` ranks each.
   RankPtr start(AttemptKey attempt, int rank, int node, int slots, int per_node, std::int64_t trusted_step);
-  /// Its process ends now; others of its attempt notice when they are told (`quiet`: the node went with it).
+  /// Its process ends now; the others of its attempt notice it by a message (`quiet`: none, for the node
+  /// failed).
   void end(const RankPtr& rank, int status, bool quiet);
   void commit_outcome(Rank& rank, const control::CommitOutcome& what);
-  /// Its agent has taken all that it said.
+  /// Its agent has received all its messages.
   void taken(const RankPtr& rank);
-  /// This rank has computed wrongly: the state of its attempt is damaged, and so is what is written of it,
-  /// until a comparison finds out.
+  /// This rank has computed wrongly: the state of its attempt is wrong, and so are its checkpoints, until a
+  /// comparison detects it.
   void corrupt(const Rank& rank);
   const Settings& settings() const { return settings_; }
-  /// Highest step that any attempt has reached with right state, for the count of coverage.
+  /// Highest step that any attempt has reached with correct state, for the coverage count.
   std::int64_t reached() const { return reached_; }
 
  private:
@@ -89,8 +89,8 @@ class Training {
     std::map<int, RankPtr> ranks;
     bool restored = false, victims_end = false, ending = false;
     int wrong = -1;                ///< the rank that computed wrongly
-    bool doubted = false;          ///< and a comparison has found it
-    std::int64_t right_until = 0;  ///< the newest step whose comparison came out right
+    bool doubted = false;          ///< a comparison has detected it
+    std::int64_t right_until = 0;  ///< the newest step whose comparison passed
     std::int64_t step = 0, asked_save = -1;
     std::uint64_t digest = 0;
     std::set<std::int64_t> voted;

@@ -24,7 +24,7 @@ World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing)
   set_up();
 }
 
-/// What is still arranged holds leaders, and these look at the storage when they go.
+/// Events that are still queued own leaders, whose destructors read the storage.
 World::~World() {
   gone_ = true;
   nodes.clear();
@@ -102,7 +102,7 @@ void World::run_until(double end) {
   }
 }
 
-/// Told everybody, and everybody has left.
+/// All agents were told, and all have left.
 bool World::over() const {
   if (!storage.result) return false;
   for (const auto& n : nodes)

@@ -1,7 +1,7 @@
 #pragma once
-// One schedule: a run on a few nodes, trouble for a while, then everything is mended and the run must come to
-// a stated end. Invariants are checked where the thing happens; the first one that does not hold ends the
-// schedule.
+// One schedule: a run on a few nodes, faults for some time, then everything is repaired and the run must
+// reach a defined end. Invariants are checked at the events that they concern; the first one that does not
+// hold ends the schedule.
 #include <map>
 #include <memory>
 #include <set>
@@ -17,7 +17,7 @@
 
 namespace holdfast::sim {
 
-/// Bugs that can be put in, to see that the invariants find them. (Those in the production code are put into
+/// Bugs that can be switched on, to test that the invariants find them. (Bugs in production code are put into
 /// copies of it: tests/sim/mutations.sh.)
 enum class Bug {
   none,
@@ -49,7 +49,7 @@ class World {
   void play();
   std::string trace() const;
 
-  // --- what nodes and leaders use ---
+  // --- for nodes and leaders ---
   Timeline timeline;
   Random random;
   int slots, spares;
@@ -71,12 +71,12 @@ class World {
   const std::string& name(int n) const { return roster.nodes[static_cast<std::size_t>(n)].name; }
   void say(const std::string& text);
   void expect(bool holds, const std::string& what);
-  /// A chance to be stopped or to die in the midst of what a leader does; true: it has happened.
+  /// A chance for a leader to be stopped or to die between two actions; true when it has happened.
   bool interrupted(const ProcessPtr& process);
   launcher::Supervisor supervisor(int term, launcher::RunState state) const;
   void covered(launcher::Stage stage, const char* event);
 
-  // --- invariants, called where the thing happens ---
+  // --- invariants, called at the events that they concern ---
   void term_taken(int term, int node);
   void rank_starts(const Rank& rank);
   void restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level);
@@ -85,9 +85,9 @@ class World {
   void committed(int term, AttemptKey key, std::int64_t step, const std::string& payload);
   void result_written(int term, const nlohmann::json& result);
   void leader_is_gone(const Leader& leader);
-  /// On record: state of steps after `trusted`, up to `tainted`, may be wrong.
+  /// It is recorded that the state of steps after `trusted`, up to `tainted`, may be wrong.
   void doubted(std::int64_t trusted, std::int64_t tainted) { doubted_.emplace_back(trusted, tainted); }
-  void agent_left();  ///< on the leader's word: soon the script notices, and SLURM ends the rest
+  void agent_left();  ///< by order of the leader: soon the script notices, and SLURM ends the rest
 
  private:
   void set_up();
@@ -108,7 +108,7 @@ class World {
   std::vector<std::string> trace_;
   int allocation_ = 0;
   bool ending_ = false, gone_ = false;
-  std::string broken_;  ///< what does not hold: the schedule ends with this event
+  std::string broken_;  ///< the invariant that does not hold: the schedule ends with this event
   std::set<AttemptKey> launched_;
   std::set<std::int64_t> ever_committed_;
   std::vector<std::pair<std::int64_t, std::int64_t>> doubted_;

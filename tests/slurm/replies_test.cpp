@@ -214,11 +214,11 @@ TEST(Replies, tell_version_and_ping) {
   EXPECT_EQ(read_version(captured("version.txt")), "22.05.8");
   EXPECT_EQ(read_version("slurm 24.11.0-rc1"), "24.11.0-rc1");
   EXPECT_EQ(read_version("what?"), "");
-  EXPECT_EQ(doubt_about("22.05.8"), "");
-  EXPECT_EQ(doubt_about("25.11.1"), "");
-  EXPECT_NE(doubt_about("19.05.5"), "");
-  EXPECT_NE(doubt_about("21.08.8"), "");
-  EXPECT_NE(doubt_about(""), "");
+  EXPECT_EQ(version_warning("22.05.8"), "");
+  EXPECT_EQ(version_warning("25.11.1"), "");
+  EXPECT_NE(version_warning("19.05.5"), "");
+  EXPECT_NE(version_warning("21.08.8"), "");
+  EXPECT_NE(version_warning(""), "");
   EXPECT_TRUE(read_ping(captured("ping_up.txt")));
   EXPECT_FALSE(read_ping(captured("ping_down.txt")));
   EXPECT_TRUE(read_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n"));

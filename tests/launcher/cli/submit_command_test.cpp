@@ -203,7 +203,7 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
            {{"--set", "rank.command=[\"/nowhere/train\"]"}, "there is no program '/nowhere/train'"},
            {{"--set", "rank.command=[\"no-such-program\"]"}, "there is no program 'no-such-program'"},
        }) {
-    EXPECT_THAT(call("plan", words).out, HasSubstr(std::string("submit would refuse it here: ") + says));
+    EXPECT_THAT(call("plan", words).out, HasSubstr(std::string("submit would refuse the job: ") + says));
     const auto done = submit(words);
     EXPECT_EQ(done.status, 2);
     EXPECT_THAT(done.err, HasSubstr(says));

@@ -95,7 +95,7 @@ TEST(GpuFindings, weigh_what_the_fake_library_does_not_have) {
   EXPECT_EQ(found(findings, "gpu.remap").fitness, Fitness::critical);
   EXPECT_EQ(found(findings, "gpu.nvlink").says, "GPU 1 is not registered with the NVSwitch fabric");
   EXPECT_EQ(found(findings, "gpu.free").says,
-            "GPU 1 is closed to programs (compute mode prohibited); GPU 1 has 9.00 GiB in use");
+            "GPU 1 does not accept programs (compute mode prohibited); GPU 1 has 9.00 GiB in use");
   EXPECT_EQ(found(findings, "gpu.clocks").fitness, Fitness::warning);
   EXPECT_EQ(found(findings, "gpu.clocks").says,
             "GPU 1 is at 88 C and slows down at 90 C; GPU 1 may take 500 W instead of 700 W");
@@ -128,7 +128,7 @@ TEST_F(Gpus, get_the_nic_on_their_own_switch) {
   nic("mlx5_1", "pci0000:15/0000:15:02.0/0000:20:00.0");
   nic("mlx5_2", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0");
   node.sys("devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:00.0/0000:9a:00.0/numa_node", "1");
-  const auto site = look_at_site(node.roots, "dgx001", "");
+  const auto site = probe_local_site(node.roots, "dgx001", "");
   ASSERT_EQ(site.gpu_facts.size(), 2u);
   EXPECT_EQ(site.gpu_facts[0], (config::GpuFacts{0, "mlx5_2", "net_mlx5_2", 0, 0}));
   EXPECT_EQ(site.gpu_facts[1], (config::GpuFacts{1, "mlx5_0", "net_mlx5_0", 1, 1}));

@@ -35,7 +35,8 @@ TEST(Rdma, that_a_gpu_names_must_be_there_up_and_as_fast_as_the_others) {
   node.sys("class/infiniband/mlx5_0/ports/1/counters/link_downed", "37");
   const auto findings = check_rdma(node.roots, dgx({"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_9"}));
   EXPECT_EQ(found(findings, "nic.state").fitness, Fitness::critical);
-  EXPECT_EQ(found(findings, "nic.state").says, "mlx5_9 is not there; mlx5_1 is down (1: DOWN, 3: Disabled)");
+  EXPECT_EQ(found(findings, "nic.state").says,
+            "mlx5_9 does not exist; mlx5_1 is down (1: DOWN, 3: Disabled)");
   EXPECT_EQ(found(findings, "nic.rate").fitness, Fitness::critical);
   EXPECT_EQ(found(findings, "nic.rate").says, "mlx5_2 runs at 200 Gb/s, others at 400 Gb/s");
   EXPECT_EQ(found(findings, "nic.links").says, "mlx5_0 lost its link 37 times since boot");
@@ -152,7 +153,7 @@ TEST(Folders, are_written_timed_and_left_clean) {
   const auto findings = check_folder(node.folder(), Depth::normal, true);
   EXPECT_NE(worst(findings), Fitness::critical);
   EXPECT_THAT(found(findings, "disk.speed").says, HasSubstr("wrote "));
-  EXPECT_THAT(found(findings, "disk.latency").says, HasSubstr("a small file is safe"));
+  EXPECT_THAT(found(findings, "disk.latency").says, HasSubstr("a small file is synced"));
   EXPECT_TRUE(fs::is_empty(node.folder())) << "nothing may be left";
   EXPECT_EQ(check_folder(node.folder() / "nowhere", Depth::fast, true).front().fitness, Fitness::critical);
   EXPECT_EQ(time_small_files("/proc").fitness, Fitness::critical) << "nobody can write there";
@@ -160,12 +161,12 @@ TEST(Folders, are_written_timed_and_left_clean) {
 
 TEST(Witness, proves_that_a_folder_is_shared) {
   FakeNode node;
-  const fs::path file = node.folder() / "random" / "witness";
-  EXPECT_EQ(check_witness(file).fitness, Fitness::critical);
+  const fs::path file = node.folder() / "random" / "shared-file";
+  EXPECT_EQ(check_shared_file(file).fitness, Fitness::critical);
   fs::create_directories(file.parent_path());
   files::replace_atomically(file, "x");
-  EXPECT_EQ(check_witness(file).fitness, Fitness::ok);
-  EXPECT_EQ(check_witness(file).says, node.folder().string() + " is seen by this node, too");
+  EXPECT_EQ(check_shared_file(file).fitness, Fitness::ok);
+  EXPECT_EQ(check_shared_file(file).says, node.folder().string() + " is seen by this node, too");
 }
 
 TEST(Mounts, of_network_file_systems_are_asked) {

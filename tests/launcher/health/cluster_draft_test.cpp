@@ -55,8 +55,8 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
   EXPECT_EQ(facts.gpus.size(), 8u);
   EXPECT_EQ(facts.gpus[3].rail, 3);
   EXPECT_THAT(draft.text, HasSubstr("left out, of another shape: cpu1"));
-  EXPECT_THAT(draft.doubts, Contains(HasSubstr("NICs are not known")));
-  EXPECT_THAT(draft.doubts, Contains(HasSubstr("control_interface is a guess")));
+  EXPECT_THAT(draft.to_check, Contains(HasSubstr("NICs are unknown")));
+  EXPECT_THAT(draft.to_check, Contains(HasSubstr("control_interface is a guess")));
 }
 
 TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
@@ -69,7 +69,7 @@ TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
   EXPECT_EQ(facts.control_interface, "bond0");
   EXPECT_EQ(facts.gpu_memory_bytes, 85899345920);
   EXPECT_EQ(facts.gpus[5], (config::GpuFacts{5, "mlx5_5", "ib5", 1, 5}));
-  EXPECT_THAT(draft.doubts, ElementsAre(HasSubstr("Rails are numbered as GPUs are")));
+  EXPECT_THAT(draft.to_check, ElementsAre(HasSubstr("Rails are numbered like GPUs")));
 }
 
 TEST(Draft, does_not_believe_in_gpus_that_no_driver_sees) {
@@ -79,7 +79,7 @@ TEST(Draft, does_not_believe_in_gpus_that_no_driver_sees) {
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.gpu, "none");
   EXPECT_EQ(facts.gpus_per_node, 8);
-  EXPECT_THAT(draft.doubts, Contains(HasSubstr("no NVIDIA driver answers here")));
+  EXPECT_THAT(draft.to_check, Contains(HasSubstr("no NVIDIA driver answers")));
 }
 
 TEST(Draft, without_gpus_or_topology_is_one_unit_of_cpu_ranks) {
@@ -89,8 +89,8 @@ TEST(Draft, without_gpus_or_topology_is_one_unit_of_cpu_ranks) {
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.gpu, "none");
   EXPECT_EQ(facts.scalable_units, (std::vector<config::ScalableUnit>{{"su1", "login1"}}));
-  EXPECT_THAT(draft.doubts, Contains(HasSubstr("SLURM knows no topology")));
-  EXPECT_THAT(draft.text, HasSubstr("# SLURM did not tell topology: it said nothing"))
+  EXPECT_THAT(draft.to_check, Contains(HasSubstr("SLURM knows no topology")));
+  EXPECT_THAT(draft.text, HasSubstr("# SLURM did not report topology: it said nothing"))
       << "still one line of comment";
 }
 

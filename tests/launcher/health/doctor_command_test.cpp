@@ -62,7 +62,7 @@ TEST(InitCommand, writes_a_file_once_that_config_reads) {
   holdfast::test::FakeTools tools;
   test::FakeNode here;
   const auto file = here.folder() / "site.toml";
-  // The stand-in gives one answer to all questions of a tool: lines that are no answer are left out.
+  // The fake tool gives one answer to every call: lines that do not fit the call are ignored.
   tools.answer("sinfo",
                "batch*|up|infinite|2|n[1-2]\nn1|batch*|2|8|1|65536|gpu:h100:8|idle\nn2|batch*|2|8|1|65536|"
                "gpu:h100:8|idle\nslurm 24.05.1\n");
@@ -71,7 +71,7 @@ TEST(InitCommand, writes_a_file_once_that_config_reads) {
   const auto done = holdfast({"init", "-o", file.string()});
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(done.out, file.string() + "\n");
-  EXPECT_THAT(done.err, HasSubstr("look at this"));
+  EXPECT_THAT(done.err, HasSubstr("check this"));
   const auto facts = config::load_cluster(file.string());
   EXPECT_EQ(facts.name, "test");
   EXPECT_EQ(facts.scalable_units, (std::vector<config::ScalableUnit>{{"leaf1", "n[1-2]"}}));

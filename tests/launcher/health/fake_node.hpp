@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "launcher/health/look.hpp"
+#include "launcher/health/check_input.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher::test {

@@ -76,7 +76,7 @@ TEST(Guarded, checks_cannot_hang_or_crash_their_caller) {
   EXPECT_EQ(findings[2].says, "the check was ended by signal 9");
   EXPECT_EQ(findings[3].fitness, Fitness::unknown);
   EXPECT_EQ(findings[3].says, "cannot be checked: no such luck");
-  EXPECT_EQ(findings[4].says, "the check gave no answer");
+  EXPECT_EQ(findings[4].says, "the check has written no result");
   EXPECT_EQ(findings[5].says, "well");
 }
 
@@ -100,7 +100,7 @@ TEST(Report, is_for_people_and_for_programs) {
 TEST(Doctor, looks_at_everything_and_at_less_when_fast) {
   test::FakeNode node;
   Expected expected;
-  expected.paths = {node.folder()}, expected.witnesses = {node.folder() / "x" / "witness"};
+  expected.paths = {node.folder()}, expected.shared_files = {node.folder() / "x" / "shared-file"};
   const auto names = [&] {
     std::vector<std::string> list;
     for (const auto& check : checks_of(node.roots, expected)) list.push_back(check.name);
@@ -133,7 +133,7 @@ TEST(Nodes, are_examined_by_a_step_each) {
   for (const char* name : {"dgx001", "dgx002", "dgx003"})
     reports.push_back(read_report(name, here.folder() / (std::string(name) + ".out")));
   EXPECT_EQ(worst(reports[0].findings), Fitness::ok);
-  EXPECT_EQ(reports[1].findings.front().says, "it said: no such luck");
+  EXPECT_EQ(reports[1].findings.front().says, "its output is: no such luck");
   EXPECT_EQ(reports[2].findings.front().says, "no answer in time");
   EXPECT_THAT(nodes_text(reports), StartsWith("dgx002            critical\n"));
   const auto j = nodes_json(reports);

@@ -132,7 +132,7 @@ class Rounds : public ::testing::Test {
     ::_exit(follow_rounds(place.path(), name, address, Millis(30000)) ? 0 : 1);
   }
   test::FakeNode here;
-  MeetingPlace place;
+  SharedTempFolder place;
   std::vector<pid_t> peers;
 };
 
@@ -166,7 +166,7 @@ TEST_F(Rounds, name_a_node_that_nobody_reaches_and_one_that_never_calls) {
   EXPECT_THAT(result.absent, ElementsAre("absent"));
   EXPECT_THAT(result.nodes, ElementsAre("lost", "a", "b", "c"));
   const auto findings = network_findings(result);
-  EXPECT_EQ(test::found(findings, "network.join").says, "absent did not call back");
+  EXPECT_EQ(test::found(findings, "network.join").says, "absent did not connect");
   EXPECT_EQ(test::found(findings, "network.node").says, "lost is slow or cut off with most of its partners");
   EXPECT_EQ(worst(findings), Fitness::critical);
 }

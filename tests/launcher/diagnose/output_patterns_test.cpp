@@ -7,7 +7,7 @@
 
 #include "launcher/diagnose/gpu_history.hpp"
 #include "launcher/diagnose/kernel_line.hpp"
-#include "launcher/diagnose/words.hpp"
+#include "launcher/diagnose/output_patterns.hpp"
 #include "launcher/diagnose/xid.hpp"
 
 namespace holdfast::launcher {
@@ -35,7 +35,7 @@ TEST(SignKinds, NamesAreUniqueAndFound) {
 TEST(Words, ByStatus) {
   EXPECT_EQ(kind(-1), "vanished");
   EXPECT_EQ(kind(1), "exit_code");
-  EXPECT_EQ(kind(1, "it is broken"), "own_words");
+  EXPECT_EQ(kind(1, "it is broken"), "own_error");
   EXPECT_EQ(kind(2), "refused");
   EXPECT_EQ(kind(75), "transient");
   EXPECT_EQ(kind(93), "refused");

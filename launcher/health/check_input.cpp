@@ -1,4 +1,4 @@
-#include "launcher/health/look.hpp"
+#include "launcher/health/check_input.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ std::optional<std::string> read_line(const fs::path& file) {
   for (;;) {
     const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return std::nullopt;  // EINVAL of /sys/class/net/lo/speed: it opens, and cannot be read
+    if (n < 0) return std::nullopt;  // for example /sys/class/net/lo/speed, which opens and gives EINVAL
     if (n == 0) break;
     text.append(buffer, static_cast<std::size_t>(n));
   }

@@ -1,4 +1,4 @@
-#include "launcher/cli/run_called.hpp"
+#include "launcher/cli/find_run.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -7,7 +7,7 @@
 
 namespace holdfast::launcher {
 
-RunDir run_called(const std::string& word, slurm::Cluster& cluster) {
+RunDir find_run(const std::string& word, slurm::Cluster& cluster) {
   namespace fs = std::filesystem;
   const RunDir named{fs::absolute(word).lexically_normal()};
   if (fs::exists(named.config())) return named;
@@ -15,10 +15,10 @@ RunDir run_called(const std::string& word, slurm::Cluster& cluster) {
                       std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
   if (!number)
     throw Error(Exit::usage, word + " is not a run directory", "it has no config.toml",
-                "`holdfast submit` prints the right one; a job id will do, too");
+                "`holdfast submit` has printed it; a job id is accepted too");
   const auto script = cluster.script_of_job(std::stoll(word));
   if (!script)
-    throw Error(Exit::usage, "you have no job " + word, "SLURM does not know it as alive",
+    throw Error(Exit::usage, "you have no job " + word, "SLURM knows no live job of that id",
                 "'squeue --me' lists them");
   const RunDir run{script->parent_path()};
   if (!fs::exists(run.config()))

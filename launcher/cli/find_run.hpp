@@ -1,5 +1,5 @@
 #pragma once
-// Which run a person means: its directory, or the number of its job.
+// Finds the run that a user names: by its directory, or by the number of its job.
 #include <string>
 
 #include "slurm/cluster.hpp"
@@ -8,6 +8,6 @@
 namespace holdfast::launcher {
 
 /// `word`: a run directory, or a job id, for which SLURM is asked. Throws Error (usage) when it is neither.
-RunDir run_called(const std::string& word, slurm::Cluster& cluster);
+RunDir find_run(const std::string& word, slurm::Cluster& cluster);
 
 }  // namespace holdfast::launcher

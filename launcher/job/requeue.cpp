@@ -1,4 +1,4 @@
-#include "launcher/job/other_jobs.hpp"
+#include "launcher/job/requeue.hpp"
 
 #include <future>
 #include <nlohmann/json.hpp>
@@ -36,7 +36,7 @@ std::map<std::string, NodeHistory> histories(const std::string& folder, const Ro
     promise->set_value(std::move(read));
   }).detach();
   if (future.wait_for(ledger_limit) != std::future_status::ready) {
-    log::warn("the ledger of nodes {} does not answer; going on without", folder);
+    log::warn("the ledger of nodes {} does not answer; continuing without it", folder);
     return {};
   }
   Read read = future.get();
@@ -54,12 +54,12 @@ void print_admin_lines(const RunDir& run, const std::string& job) {
   for (const auto& line : lines) log::warn("for your administrator: {}", line);
 }
 
-void back_into_the_queue(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
-                         const std::string& ledger) {
+void requeue_job(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
+                 const std::string& ledger) {
   const auto outcome = replay(run).outcome;
   const auto failed = outcome ? outcome->exclude : std::vector<std::string>{};
   const std::set<std::string> here(failed.begin(), failed.end());
-  auto doubtful = nodes_to_exclude(here, histories(ledger, roster));  // earlier jobs' failures among them
+  auto doubtful = nodes_to_exclude(here, histories(ledger, roster));  // with failures of earlier jobs
   std::erase_if(doubtful, [&](const std::string& node) { return here.contains(node); });
   slurm::requeue_elsewhere(cluster, job, failed, static_cast<int>(roster.nodes.size()), doubtful);
 }

@@ -1,0 +1,221 @@
+#include "launcher/diagnose/output_patterns.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <csignal>
+
+#include "src/base/text.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+struct OutputPattern {
+  const char* text;  ///< in lower case
+  const char* kind;
+};
+// Messages of PyTorch, CUDA, NCCL, UCX, Open MPI, the C library and Holdfast. The first row that matches a
+// line counts: specific rows come before general ones.
+constexpr std::array table{
+    // Before the system error that is its reason.
+    OutputPattern{"cannot be read now", "checkpoint_unreadable"},
+    OutputPattern{"uncorrectable ecc error", "ecc_uncorrected"},
+    OutputPattern{"eccuncorrectable", "ecc_uncorrected"},
+    OutputPattern{"uncorrectable nvlink", "nvlink_error"},
+    OutputPattern{"nvlinkuncorrectable", "nvlink_error"},
+    OutputPattern{"hardware error on the nvlink", "nvlink_error"},
+    OutputPattern{"gpu is lost", "gpu_lost"},
+    OutputPattern{"fallen off the bus", "gpu_lost"},
+    OutputPattern{"no cuda-capable device", "gpu_lost"},
+    OutputPattern{"cuda_error_no_device", "gpu_lost"},
+    OutputPattern{"system not yet initialized", "fabric_not_ready"},
+    OutputPattern{"systemnotready", "fabric_not_ready"},
+    OutputPattern{"devices are busy or unavailable", "gpu_busy"},
+    OutputPattern{"device(s) is/are busy or unavailable", "gpu_busy"},
+    OutputPattern{"deviceunavailable", "gpu_busy"},
+    OutputPattern{"local catastrophic error", "nic_failed"},
+    OutputPattern{"device fatal", "nic_failed"},
+    OutputPattern{"async event: port error", "link_down"},
+    OutputPattern{"async event: port active", "link_up"},
+    OutputPattern{"network is down", "link_down"},
+    OutputPattern{"read-only file system", "disk_read_only"},
+    // No space. The path is in the same line.
+    OutputPattern{"no room for the local level", "no_space_local"},
+    OutputPattern{"of shared memory for", "no_space_local"},
+    OutputPattern{"no space left on device", "no_space"},
+    OutputPattern{"disk quota exceeded", "no_space"},
+    OutputPattern{"no room for a checkpoint", "no_space"},
+    OutputPattern{"out of disk space", "no_space"},
+    OutputPattern{"cuda out of memory", "gpu_memory_full"},
+    OutputPattern{"outofmemoryerror", "gpu_memory_full"},
+    OutputPattern{"cudaerrormemoryallocation", "gpu_memory_full"},
+    OutputPattern{"no room on the gpu", "gpu_memory_full"},
+    OutputPattern{"cannot allocate memory", "host_memory_full"},
+    OutputPattern{"can't allocate memory", "host_memory_full"},
+    OutputPattern{"bad_alloc", "host_memory_full"},
+    OutputPattern{"memoryerror", "host_memory_full"},
+    OutputPattern{"oom-kill", "oom_kill"},
+    OutputPattern{"oom killed", "oom_kill"},
+    OutputPattern{"out of memory", "gpu_memory_full"},
+    // Peers. Before the general errors of the same libraries.
+    OutputPattern{"remote process exited or there was a network error", "peer_lost"},
+    OutputPattern{"ncclremoteerror", "peer_lost"},
+    OutputPattern{"connection reset", "peer_lost"},
+    OutputPattern{"connection closed", "peer_lost"},
+    OutputPattern{"connection refused", "peer_lost"},
+    OutputPattern{"connection timed out", "peer_lost"},
+    OutputPattern{"broken pipe", "peer_lost"},
+    OutputPattern{"socket closed", "peer_lost"},
+    OutputPattern{"socket timeout", "peer_lost"},
+    OutputPattern{"endpoint timeout", "peer_lost"},
+    OutputPattern{"transport retry count", "peer_lost"},
+    OutputPattern{"retry counter exceeded", "peer_lost"},
+    OutputPattern{"wc_retry_exc_err", "peer_lost"},
+    OutputPattern{"got completion from peer", "peer_lost"},
+    OutputPattern{"work request flushed", "peer_lost"},
+    OutputPattern{"watchdog caught collective operation timeout", "peer_lost"},
+    OutputPattern{"some nccl operations have failed or timed out", "peer_lost"},
+    OutputPattern{"nccl communicator was aborted", "peer_lost"},
+    OutputPattern{"received sigterm", "peer_lost"},
+    OutputPattern{"signalexception", "peer_lost"},
+    OutputPattern{"sending process", "peer_lost"},
+    OutputPattern{"recvvalue failed", "peer_lost"},
+    OutputPattern{"no route to host", "peer_lost"},
+    OutputPattern{"host is unreachable", "peer_lost"},
+    OutputPattern{"proc_failed", "peer_lost"},
+    OutputPattern{"has not arrived", "peer_lost"},
+    OutputPattern{"have not arrived", "peer_lost"},
+    OutputPattern{"nothing has come from the node", "peer_lost"},
+    OutputPattern{"has given up", "peer_lost"},
+    OutputPattern{"cannot be reached", "peer_lost"},
+    OutputPattern{"could not do it", "peer_lost"},
+    OutputPattern{"did not finish within", "peer_lost"},
+    OutputPattern{"exchange of state with rank", "peer_lost"},
+    OutputPattern{"cannot be exchanged", "peer_lost"},
+    OutputPattern{"an exchange before this one failed", "peer_lost"},
+    OutputPattern{"the agent on this node does not answer", "transient"},
+    OutputPattern{"stale file handle", "shared_gone"},
+    OutputPattern{"transport endpoint is not connected", "shared_gone"},
+    OutputPattern{"cannot send after transport endpoint shutdown", "shared_gone"},
+    OutputPattern{"input/output error", "storage_error"},
+    OutputPattern{"remote i/o error", "storage_error"},
+    OutputPattern{"address already in use", "port_taken"},
+    OutputPattern{"illegal memory access", "cuda_error"},
+    OutputPattern{"device-side assert", "cuda_error"},
+    OutputPattern{"misaligned address", "cuda_error"},
+    OutputPattern{"unspecified launch failure", "cuda_error"},
+    OutputPattern{"an illegal instruction was encountered", "cuda_error"},
+    OutputPattern{"cuda error", "cuda_error"},
+    OutputPattern{"failed on the gpu", "cuda_error"},
+    OutputPattern{"segmentation fault", "segmentation_fault"},
+    OutputPattern{"bus error", "bus_error"},
+    OutputPattern{"command not found", "cannot_start"},
+};
+// Paths on the node's own file systems, in a line about space.
+constexpr std::array local_places{"/dev/shm",       "/tmp",   "/var/", "/run/",
+                                  "/scratch/local", "/local", "/raid", "/nvme"};
+constexpr std::size_t longest_line = 300, max_text = 16384;
+
+const SignKind* kind_of_line(const std::string& line) {
+  for (const OutputPattern& pattern : table) {
+    if (line.find(pattern.text) == std::string::npos) continue;
+    const SignKind* kind = kind_called(pattern.kind);
+    expects(kind, "every pattern names a kind of sign");
+    const bool local = std::any_of(local_places.begin(), local_places.end(), [&](const char* place) {
+      const auto at = line.find(place);  // where a path begins, not inside of one
+      return at != std::string::npos && (at == 0 || !std::isalnum(static_cast<unsigned char>(line[at - 1])));
+    });
+    return std::string_view(kind->name) == "no_space" && local ? kind_called("no_space_local") : kind;
+  }
+  return nullptr;
+}
+
+/// An exit code that is used on purpose: another try on any node ends the same way.
+bool final_exit_code(int status) {
+  for (const Exit code : {Exit::usage, Exit::impossible, Exit::unhealthy, Exit::no_requeue})
+    if (status == static_cast<int>(code)) return true;
+  return false;
+}
+
+const char* kind_of_status(int status, bool output) {
+  switch (status) {
+    case -1:
+      return "vanished";
+    case 126:
+    case 127:
+      return "cannot_start";
+    case static_cast<int>(Exit::transient):
+      return "transient";
+    case 128 + SIGSEGV:
+      return "segmentation_fault";
+    case 128 + SIGBUS:
+      return "bus_error";
+    case 128 + SIGILL:
+      return "illegal_instruction";
+    case 128 + SIGFPE:
+      return "arithmetic_fault";
+    case 128 + SIGABRT:
+      return "aborted";
+    case 128 + SIGKILL:
+      return "killed";
+    case 128 + SIGTERM:
+    case 128 + SIGINT:
+    case 128 + SIGHUP:
+    case 128 + SIGPIPE:  // the reader has ended
+      return "terminated";
+  }
+  if (final_exit_code(status)) return "refused";
+  return output ? "own_error" : "exit_code";
+}
+
+/// Ranks named as "rank 7", "ranks 3, 5", "[Rank 2]", without the rank that wrote the line.
+std::vector<int> ranks_named_in(const std::string& line, int writer) {
+  std::vector<int> out;
+  for (auto at = line.find("rank"); at != std::string::npos; at = line.find("rank", at + 4)) {
+    const char* p = line.data() + at + 4;
+    const char* end = line.data() + line.size();
+    if (p < end && *p == 's') ++p;
+    for (bool more = true; more;) {
+      while (p < end && (*p == ' ' || *p == '=' || *p == ':')) ++p;
+      int rank = -1;
+      const auto [next, error] = std::from_chars(p, end, rank);
+      if (error != std::errc() || rank < 0) break;
+      if (rank != writer && std::find(out.begin(), out.end(), rank) == out.end()) out.push_back(rank);
+      p = next;
+      more = p < end && *p == ',';
+      if (more) ++p;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Meaning meaning_of(int rank, int status, std::string_view said) {
+  if (said.size() > max_text) said.remove_prefix(said.size() - max_text);
+  Meaning best;
+  std::string last_line;
+  while (!said.empty()) {
+    const auto end = std::min(said.find('\n'), said.size());
+    const std::string line(said.substr(0, std::min(end, longest_line)));
+    said.remove_prefix(std::min(end + 1, said.size()));
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    last_line = line;
+    const std::string low = lower(line);
+    const SignKind* kind = kind_of_line(low);
+    if (!kind || (best.kind && kind->weight <= best.kind->weight)) continue;
+    best.kind = kind, best.line = line;
+    best.peers = std::string_view(kind->name) == "peer_lost" ? ranks_named_in(low, rank) : std::vector<int>{};
+  }
+  const SignKind* by_status = kind_called(kind_of_status(status, !last_line.empty()));
+  // A process that is ended from outside does not write why; other programs write their error last. A message
+  // about a lost peer says more than the status of the rank that wrote it; an exit code that means "do not
+  // try again" says more than the message.
+  if (!best.kind || (final_exit_code(status) && best.kind->weight < by_status->weight))
+    return {by_status, by_status->blame == Blame::nothing ? "" : last_line, {}};
+  return best;
+}
+
+}  // namespace holdfast::launcher
