@@ -48,7 +48,9 @@ class Scan {
     Open& open = open_[shard % open_.size()];
     const std::scoped_lock hold(open.lock);
     if (open.shard != shard) {
-      open.shard = shard, open.reader = nullptr, open.why_not = nullptr;
+      open.shard = shard;
+      open.reader = nullptr;
+      open.why_not = nullptr;
       try {
         open.reader = std::make_shared<const ShardReader>(step_dir_, manifest_, shard);
         add_bytes(open.reader->head_bytes_read());
@@ -80,7 +82,7 @@ class Scan {
     const auto part = [&](std::int64_t from, std::int64_t to) {
       const std::int64_t first = blocks.offset(from) - blocks.offset(run.first);
       const std::int64_t last = blocks.offset(to - 1) + blocks.bytes(to - 1) - blocks.offset(run.first);
-      return bytes.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+      return bytes.subspan(first, last - first);
     };
     const std::int64_t end = run.first + run.count;
     for (std::int64_t from = run.first; from < end;) {

@@ -90,7 +90,7 @@ void Commit::add(int rank, bool ok, const std::string& payload) {
   };
   if (rank < 0 || rank >= world_) return complain("there is no such rank among " + std::to_string(world_));
   const std::string hash = xxh3_128(ok ? "yes" : "no", payload);
-  auto& answer = answers_[static_cast<std::size_t>(rank)];
+  auto& answer = answers_[rank];
   if (answer) return answer->payload_hash == hash ? void() : complain("voted twice, and differently");
   answer = Answer{hash, {}};
   ++answered_;
@@ -123,7 +123,7 @@ void Commit::take(int rank, Vote vote, Answer& answer) {
 std::vector<int> Commit::missing() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < world_; ++rank)
-    if (!answers_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+    if (!answers_[rank]) ranks.push_back(rank);
   return ranks;
 }
 

@@ -70,7 +70,7 @@ class RangeReader {
     into_.tensors = manifest_.tensors;
     tensor_ = static_cast<int>(by_name(manifest_).at(name));
   }
-  const LogicalTensor& tensor() const { return into_.tensors[static_cast<std::size_t>(tensor_)]; }
+  const LogicalTensor& tensor() const { return into_.tensors[tensor_]; }
   const std::byte* read(std::int64_t first, std::int64_t count) {
     into_.pieces = {{tensor_, first, count, buffer_.span().data()}};
     manifest_ = load(step_dir_, std::move(manifest_), into_).manifest;

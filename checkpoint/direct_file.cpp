@@ -68,7 +68,8 @@ void NewFile::write(std::span<const std::byte> bytes, std::int64_t offset) {
     if (n <= 0) throw system_error("cannot write " + path_.string(), n == 0 ? EIO : errno);
     // Starts the disk on what lies in the page cache now, so that the final fsync finds little left to do.
     if (!direct) (void)::sync_file_range(fd_.get(), offset, n, SYNC_FILE_RANGE_WRITE);
-    bytes = bytes.subspan(static_cast<std::size_t>(n)), offset += n;
+    bytes = bytes.subspan(n);
+    offset += n;
     if (!bytes.empty() && direct) go_on_buffered();  // what is left need not be aligned any more
   }
 }

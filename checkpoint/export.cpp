@@ -46,9 +46,7 @@ void put_wide_first(std::vector<PlacedTensor>& model) {
                    [](const auto& a, const auto& b) { return bytes_of(a.type) > bytes_of(b.type); });
 }
 
-const LogicalTensor& tensor_of(Tensors tensors, const PlacedTensor& placed) {
-  return tensors[static_cast<std::size_t>(placed.tensor)];
-}
+const LogicalTensor& tensor_of(Tensors tensors, const PlacedTensor& placed) { return tensors[placed.tensor]; }
 
 std::string hf_name(Tensors tensors, const PlacedTensor& placed) {
   return tensor_of(tensors, placed).name.substr(model_family.size());
@@ -175,7 +173,7 @@ std::vector<ModelFile> plan_model_files(Tensors tensors, std::span<const Element
   for (int i = 0; i < count; ++i) {
     ModelFile file;
     file.name = count == 1 ? safetensors::single_name : safetensors::part_name(i + 1, count);
-    file.file = safetensors_of(tensors, std::move(parts[static_cast<std::size_t>(i)]), {});
+    file.file = safetensors_of(tensors, std::move(parts[i]), {});
     for (const PlacedTensor& placed : file.file.tensors) file.tensors.push_back(hf_name(tensors, placed));
     files.push_back(std::move(file));
   }
@@ -227,7 +225,8 @@ WholeFile plan_consolidated(const Manifest& manifest) {
     file.tensors.push_back({static_cast<int>(t), element_of(manifest.tensors[t]), 0});
   const auto names = keep_filled(manifest.tensors, file.tensors, 0);
   h5::FileSpace space;
-  space.aligned_from = 1, space.alignment = 8;  // an element never lies across two pages
+  space.aligned_from = 1;
+  space.alignment = 8;  // an element never lies across two pages
   lay_out_hdf5(manifest.tensors, file, names, space, [&](auto h5_file) {
     h5::write_attribute(h5_file, "step", manifest.point.step);
     h5::write_attribute(h5_file, "tokens", manifest.point.tokens);

@@ -270,7 +270,8 @@ void write_attribute(hid_t file, const char* name, const std::string& text) {
 
 ContiguousMaker::ContiguousMaker(hid_t file) : file_(file) {
   const Silence silence;
-  creation_ = untimed_dataset(), group_creation_ = property_list(H5P_GROUP_CREATE);
+  creation_ = untimed_dataset();
+  group_creation_ = property_list(H5P_GROUP_CREATE);
   checked(H5Pset_obj_track_times(group_creation_.get(), false), "switch off times");
   checked(H5Pset_layout(creation_.get(), H5D_CONTIGUOUS), "choose a layout");
   checked(H5Pset_alloc_time(creation_.get(), H5D_ALLOC_TIME_EARLY), "choose early allocation");
@@ -300,8 +301,8 @@ std::int64_t ContiguousMaker::make(const std::string& name, Element element,
   const std::size_t slash = name.rfind('/');
   const hid_t parent = group(slash == std::string::npos ? "" : name.substr(0, slash));
   const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
-  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[static_cast<std::size_t>(element)].get(),
-                                      extent.get(), H5P_DEFAULT, creation_.get(), H5P_DEFAULT),
+  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[static_cast<std::size_t>(element)].get(), extent.get(), H5P_DEFAULT,
+                                      creation_.get(), H5P_DEFAULT),
                            "create dataset " + name),
                    H5Dclose);
   const haddr_t offset = H5Dget_offset(dataset.get());

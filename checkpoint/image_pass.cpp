@@ -25,13 +25,13 @@ ImagePass::ImagePass(const ShardInfo& shard, std::span<const LogicalTensor> tens
   for (std::size_t i = 0; i < shard.pieces.size(); ++i) {
     const StoredPiece& piece = shard.pieces[i];
     const std::int64_t from = piece.offset - shard.payload_offset;
-    placed_.push_back({from, from + bytes_of(piece.span, tensors), piece.span.first,
-                       tensors[static_cast<std::size_t>(piece.span.tensor)].type, i});
+    placed_.push_back(
+        {from, from + bytes_of(piece.span, tensors), piece.span.first, tensors[piece.span.tensor].type, i});
   }
   std::sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) { return a.from < b.from; });
   const std::int64_t chunks =
       std::max<std::int64_t>(1, (shard.bytes - shard.payload_offset + chunk_bytes - 1) / chunk_bytes);
-  workers_.resize(static_cast<std::size_t>(std::min<std::int64_t>(threads, chunks)));
+  workers_.resize(std::min<std::int64_t>(threads, chunks));
   for (Worker& worker : workers_) worker.digests.resize(shard.pieces.size());
 }
 
@@ -42,13 +42,12 @@ void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t>
   }
   const std::int64_t bytes = std::ssize(payload), chunks = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
   parallel_for(static_cast<std::size_t>(chunks), static_cast<int>(workers_.size()), [&](int number) {
-    Worker& worker = workers_[static_cast<std::size_t>(number)];
+    Worker& worker = workers_[number];
     return [&, begun = thread_cpu_seconds()](std::size_t chunk) {
       const std::int64_t from = static_cast<std::int64_t>(chunk) * chunk_bytes_;
       const std::int64_t to = std::min(from + chunk_bytes_, bytes);
       checksum(payload, table, from, to, worker);
-      file.write(payload.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
-                 payload_offset_ + from);
+      file.write(payload.subspan(from, to - from), payload_offset_ + from);
       worker.cpu_seconds = thread_cpu_seconds() - begun;
     };
   });
@@ -67,8 +66,7 @@ void ImagePass::checksum(std::span<const std::byte> payload, std::span<std::uint
                                 [](std::int64_t at, const Placed& p) { return at < p.to; });
   for (std::int64_t at = from; at < to; at += block_bytes) {
     const std::int64_t end = std::min(at + block_bytes, to);
-    table[static_cast<std::size_t>(at / block_bytes)] =
-        crc32c(payload.data() + at, static_cast<std::size_t>(end - at));
+    table[at / block_bytes] = crc32c(payload.data() + at, static_cast<std::size_t>(end - at));
     for (; piece != placed_.end() && piece->from < end; ++piece) {
       const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
       const std::int64_t element = bytes_of(piece->type);

@@ -50,7 +50,8 @@ WriterLayout cut(const std::vector<LogicalTensor>& tensors, std::int64_t shard_b
       if (room < each) layout.of_rank.emplace_back(), room = shard_bytes;
       const std::int64_t count = std::min(n - first, room / each);
       layout.of_rank.back().push_back({static_cast<int>(t), first, count});
-      first += count, room -= count * each;
+      first += count;
+      room -= count * each;
     }
   }
   if (layout.of_rank.empty()) layout.of_rank.emplace_back();
@@ -127,20 +128,18 @@ Imported import_safetensors(const ImportOrder& order, const CopyProgress& progre
   attempt.commit.drop();  // what an import that was killed left
   AlignedBuffer buffers[] = {AlignedBuffer(image_bytes), AlignedBuffer(world > 1 ? image_bytes : 0)};
   const auto image_of = [&](int rank) {
-    const auto bytes = static_cast<std::size_t>(writers[static_cast<std::size_t>(rank)].image_bytes());
+    const auto bytes = static_cast<std::size_t>(writers[rank].image_bytes());
     return buffers[rank % 2].span().first(bytes);
   };
   // The next shard is read while this one is written.
   const auto filling = [&](int rank) {
-    return std::async(std::launch::async, [&, rank] {
-      fill(order, source, writers[static_cast<std::size_t>(rank)], image_of(rank));
-    });
+    return std::async(std::launch::async, [&, rank] { fill(order, source, writers[rank], image_of(rank)); });
   };
   std::future<void> next = filling(0);
   for (int rank = 0; rank < world; ++rank) {
     next.get();
     if (rank + 1 < world) next = filling(rank + 1);
-    ShardWriter& writer = writers[static_cast<std::size_t>(rank)];
+    ShardWriter& writer = writers[rank];
     attempt.commit.add(rank, true, writer.write(RunPoint{}, image_of(rank)));
     if (progress) progress(done += writer.file_bytes(), total);
   }

@@ -19,13 +19,13 @@ std::vector<int> match_tensors(const Manifest& manifest, const State& into, cons
     const LogicalTensor& wanted = into.tensors.at(static_cast<std::size_t>(piece.tensor));
     expects(piece.first >= 0 && piece.count >= 0 && piece.first + piece.count <= wanted.elements(),
             "pieces lie inside their tensors");
-    int& match = matched[static_cast<std::size_t>(piece.tensor)];
+    int& match = matched[piece.tensor];
     if (match >= 0) continue;
     const auto found = index.find(wanted.name);
     if (found == index.end())
       throw Error(Exit::no_requeue, "checkpoint " + step_dir.string() + " is of another model",
                   "it has no tensor " + wanted.name);
-    const LogicalTensor& there = manifest.tensors[static_cast<std::size_t>(found->second)];
+    const LogicalTensor& there = manifest.tensors[found->second];
     if (there.type != wanted.type)
       throw Error(
           Exit::usage, "checkpoint " + step_dir.string() + " has another precision",
@@ -49,7 +49,7 @@ std::vector<std::vector<Copy>> plan_copies(const Manifest& manifest, const State
   for (std::size_t p = 0; p < into.pieces.size(); ++p) {
     const PieceView& piece = into.pieces[p];
     if (piece.count == 0) continue;
-    const auto& pieces = stored[static_cast<std::size_t>(matched[static_cast<std::size_t>(piece.tensor)])];
+    const auto& pieces = stored[matched[piece.tensor]];
     const std::int64_t end = piece.first + piece.count;
     auto at = std::upper_bound(pieces.begin(), pieces.end(), piece.first,
                                [](std::int64_t first, const Stored& s) { return first < s.first; });
@@ -57,7 +57,7 @@ std::vector<std::vector<Copy>> plan_copies(const Manifest& manifest, const State
     for (; at != pieces.end() && at->first < end; ++at) {
       const std::int64_t from = std::max(piece.first, at->first), to = std::min(end, at->first + at->count);
       if (from >= to) continue;
-      const std::int64_t element = bytes_of(into.tensors[static_cast<std::size_t>(piece.tensor)].type);
+      const std::int64_t element = bytes_of(into.tensors[piece.tensor].type);
       copies[at->shard].push_back({at->offset + (from - at->first) * element, (to - from) * element,
                                    static_cast<std::byte*>(piece.data) + (from - piece.first) * element, p});
     }
@@ -97,8 +97,7 @@ std::vector<std::vector<Stored>> where_stored(const Manifest& manifest) {
   std::vector<std::vector<Stored>> stored(manifest.tensors.size());
   for (std::size_t shard = 0; shard < manifest.shards.size(); ++shard)
     for (const StoredPiece& piece : manifest.shards[shard].pieces)
-      stored[static_cast<std::size_t>(piece.span.tensor)].push_back(
-          {piece.span.first, piece.span.count, shard, piece.offset});
+      stored[piece.span.tensor].push_back({piece.span.first, piece.span.count, shard, piece.offset});
   for (auto& pieces : stored)
     std::sort(pieces.begin(), pieces.end(),
               [](const Stored& a, const Stored& b) { return a.first < b.first; });

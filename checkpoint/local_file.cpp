@@ -310,7 +310,7 @@ std::vector<std::uint64_t> piece_digests(const State& state) {
   digests.reserve(state.pieces.size());
   for (const PieceView& piece : state.pieces)
     digests.push_back(digest_part(static_cast<std::uint64_t>(piece.first), piece.data,
-                                  state.tensors[static_cast<std::size_t>(piece.tensor)].type, piece.count));
+                                  state.tensors[piece.tensor].type, piece.count));
   return digests;
 }
 

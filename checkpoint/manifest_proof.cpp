@@ -84,7 +84,7 @@ void prove_shard(const Manifest& m, std::size_t rank) {
     if (span.tensor < 0 || static_cast<std::size_t>(span.tensor) >= m.tensors.size())
       refuse_manifest(shard.file + " has a piece of tensor " + std::to_string(span.tensor) +
                       ", which is not listed");
-    const LogicalTensor& tensor = m.tensors[static_cast<std::size_t>(span.tensor)];
+    const LogicalTensor& tensor = m.tensors[span.tensor];
     if (span.count <= 0 || span.first < 0 || span.count > tensor.elements() ||
         span.first > tensor.elements() - span.count)
       refuse_manifest(shard.file + " has a piece outside " + tensor.name);
@@ -105,7 +105,7 @@ void prove_coverage(const Manifest& m) {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> spans(m.tensors.size());
   for (const ShardInfo& shard : m.shards)
     for (const StoredPiece& piece : shard.pieces)
-      spans[static_cast<std::size_t>(piece.span.tensor)].emplace_back(piece.span.first, piece.span.count);
+      spans[piece.span.tensor].emplace_back(piece.span.first, piece.span.count);
   for (std::size_t t = 0; t < spans.size(); ++t) {
     std::sort(spans[t].begin(), spans[t].end());
     std::int64_t next = 0;

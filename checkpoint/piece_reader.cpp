@@ -54,14 +54,14 @@ void PieceReader::read(int tensor, std::int64_t first, std::int64_t count, std::
                          number = std::min(blocks.at(stop - 1) + 1 - block, blocks_per_run(blocks.each));
       const std::span<const std::byte> bytes = reader->read(block, number, room);
       for (std::int64_t k = block; k < block + number; ++k)
-        if (!reader->matches(k,
-                             bytes.subspan(static_cast<std::size_t>(blocks.offset(k) - blocks.offset(block)),
-                                           static_cast<std::size_t>(blocks.bytes(k)))))
+        if (!reader->matches(k, bytes.subspan(blocks.offset(k) - blocks.offset(block),
+                                              static_cast<std::size_t>(blocks.bytes(k)))))
           throw reader->mismatch(k, 1);
       const std::int64_t skipped = offset - blocks.offset(block),
                          taken = std::min(std::ssize(bytes) - skipped, stop - offset);
       std::memcpy(out, bytes.data() + skipped, static_cast<std::size_t>(taken));
-      out += taken, offset += taken;
+      out += taken;
+      offset += taken;
     }
   }
 }

@@ -34,7 +34,7 @@ void read_back(const fs::path& file, const ShardInfo& shard, std::string_view me
   if (how_much == ReadBack::none) return;
   try {
     const DirectReader reader(file);
-    const auto front = buffer.first(static_cast<std::size_t>(shard.payload_offset));
+    const auto front = buffer.first(shard.payload_offset);
     read(reader, file, front, 0);
     if (std::memcmp(front.data(), metadata.data(), metadata.size()) != 0 ||
         std::memcmp(front.data() + metadata.size(), head.data(), head.size()) != 0)
@@ -48,10 +48,10 @@ void read_back(const fs::path& file, const ShardInfo& shard, std::string_view me
       const std::int64_t end = std::min(k + each, count);
       const std::int64_t first = blocks.offset(k),
                          bytes = blocks.offset(end - 1) + blocks.bytes(end - 1) - first;
-      read(reader, file, buffer.first(static_cast<std::size_t>(bytes)), first);
+      read(reader, file, buffer.first(bytes), first);
       for (std::int64_t block = k; block < end; ++block)
         if (crc32c(buffer.data() + (blocks.offset(block) - first),
-                   static_cast<std::size_t>(blocks.bytes(block))) != table[static_cast<std::size_t>(block)])
+                   static_cast<std::size_t>(blocks.bytes(block))) != table[block])
           refuse(file, "block " + std::to_string(block) + " of " + std::to_string(count) +
                            " reads back otherwise than it was written");
     }

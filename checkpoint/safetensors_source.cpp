@@ -139,8 +139,7 @@ std::int64_t Source::read(std::span<const Wanted> wanted) const {
     for (std::int64_t done = 0; done < count; done += most) {
       const std::int64_t n = std::min(most, count - done);
       parts.push_back({file, files_[file].header.buffer_offset + from.first + (range.first + done) * each,
-                       n * each, *element,
-                       range.to.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(n))});
+                       n * each, *element, range.to.subspan(done, n)});
     }
   }
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
@@ -163,7 +162,7 @@ std::int64_t Source::read(std::span<const Wanted> wanted) const {
       const auto [first, size] = pages_of(run);
       std::int64_t got = 0;
       try {
-        got = file.reader->read(buffer->span().first(static_cast<std::size_t>(size)), first);
+        got = file.reader->read(buffer->span().first(size), first);
       } catch (const std::system_error& e) {
         throw system_error("cannot read " + file.path.string(), e.code().value());
       }

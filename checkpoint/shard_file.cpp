@@ -30,7 +30,7 @@ void lay_out(const MemoryFile& file, std::int64_t metadata_pages, std::int64_t b
     info.data_offset = maker.make(record_name, h5::Element::int64, head_bytes(blocks) / 8);
     info.payload_offset = info.data_offset + head_bytes(blocks);
     for (StoredPiece& piece : info.pieces) {
-      const LogicalTensor& tensor = tensors[static_cast<std::size_t>(piece.span.tensor)];
+      const LogicalTensor& tensor = tensors[piece.span.tensor];
       piece.offset =
           maker.make(dataset_name(tensor, piece.span.first), h5::element_of(tensor.type), piece.span.count);
     }
@@ -50,10 +50,16 @@ Words words_of(const Record& r) {
   Words words{};
   std::memcpy(&words[0], "HOLDFAST", 8);
   words[1] = r.version;
-  words[2] = r.point.step, words[3] = r.generation.term, words[4] = r.generation.attempt;
-  words[5] = r.rank, words[6] = r.world;
-  words[7] = r.point.tokens, words[8] = r.point.samples;
-  words[9] = r.bytes, words[10] = r.data_offset, words[11] = r.payload_offset;
+  words[2] = r.point.step;
+  words[3] = r.generation.term;
+  words[4] = r.generation.attempt;
+  words[5] = r.rank;
+  words[6] = r.world;
+  words[7] = r.point.tokens;
+  words[8] = r.point.samples;
+  words[9] = r.bytes;
+  words[10] = r.data_offset;
+  words[11] = r.payload_offset;
   words[15] = crc32c(words.data(), sizeof words - 8);
   return words;
 }
@@ -68,8 +74,7 @@ ShardPlan plan_shard(int rank, int world, std::span<const LogicalTensor> tensors
   for (const PieceSpan& span : spans) {
     if (span.count == 0) continue;
     plan.info.pieces.push_back({span, 0});
-    name_bytes += static_cast<std::int64_t>(
-        dataset_name(tensors[static_cast<std::size_t>(span.tensor)], span.first).size());
+    name_bytes += static_cast<std::int64_t>(dataset_name(tensors[span.tensor], span.first).size());
     payload += rounded_up(bytes_of(span, tensors), 8);
   }
   // A first guess at the metadata and at the table; what HDF5 finds too small goes behind the data, and we
@@ -153,7 +158,7 @@ std::string wrong_head(std::span<const std::byte> head, const Record& expected, 
   if (!wrong.empty()) return wrong;
   if (root_of(shard, table_in(head, blocks)) != shard.root)
     return "its block table is not the one that was written";
-  const std::span<const std::byte> rest = head.subspan(static_cast<std::size_t>(record_bytes + 4 * blocks));
+  const std::span<const std::byte> rest = head.subspan(record_bytes + 4 * blocks);
   const auto zero = [](std::byte b) { return b == std::byte{0}; };
   return std::all_of(rest.begin(), rest.end(), zero) ? "" : "its head is damaged behind the block table";
 }

@@ -46,7 +46,7 @@ void ShardReader::read_head(const Manifest& manifest, std::size_t rank) {
   const AlignedBuffer room(bytes);
   read_exactly(room.span(), bytes, shard_.data_offset);
   head_read_ = bytes;
-  const std::span<const std::byte> head = room.span().first(static_cast<std::size_t>(bytes));
+  const std::span<const std::byte> head = room.span().first(bytes);
   const Record expected = record_of(manifest, rank);
   const std::string wrong =
       shard_.has_head() ? wrong_head(head, expected, shard_)
@@ -65,7 +65,7 @@ std::span<const std::byte> ShardReader::read(std::int64_t first, std::int64_t co
   const std::int64_t from = blocks_.offset(first),
                      bytes = blocks_.offset(first + count - 1) + blocks_.bytes(first + count - 1) - from;
   read_exactly(room, bytes, from);
-  return room.first(static_cast<std::size_t>(bytes));
+  return room.first(bytes);
 }
 
 bool ShardReader::matches(std::int64_t k, std::span<const std::byte> bytes) const {
@@ -87,8 +87,7 @@ std::string ShardReader::metadata() const {
 
 void ShardReader::read_exactly(std::span<std::byte> room, std::int64_t bytes, std::int64_t offset) const {
   try {
-    if (file_.read(room.first(static_cast<std::size_t>(whole_pages(bytes))), offset) < bytes)
-      throw damaged("it ends too early");
+    if (file_.read(room.first(whole_pages(bytes)), offset) < bytes) throw damaged("it ends too early");
   } catch (const std::system_error& e) {
     throw unreadable_in(step_dir_, shard_.file, e);
   }

@@ -22,7 +22,7 @@ namespace {
 
 /// What rank `rank` writes.
 std::vector<PieceSpan> not_empty(const WriterLayout& layout, int rank) {
-  std::vector<PieceSpan> spans = layout.of_rank[static_cast<std::size_t>(rank)];
+  std::vector<PieceSpan> spans = layout.of_rank[rank];
   std::erase_if(spans, [](const PieceSpan& span) { return span.count == 0; });
   return spans;
 }

@@ -10,9 +10,8 @@ namespace holdfast::checkpoint {
 std::vector<std::uint64_t> partial_digests(const State& state) {
   std::vector<std::uint64_t> digests(state.tensors.size(), 0);
   for (const PieceView& piece : state.pieces)
-    digests.at(piece.tensor) +=
-        digest_part(static_cast<std::uint64_t>(piece.first), piece.data,
-                    state.tensors[static_cast<std::size_t>(piece.tensor)].type, piece.count);
+    digests.at(piece.tensor) += digest_part(static_cast<std::uint64_t>(piece.first), piece.data,
+                                            state.tensors[piece.tensor].type, piece.count);
   return digests;
 }
 

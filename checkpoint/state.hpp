@@ -33,7 +33,7 @@ struct PieceSpan {
 
 /// Bytes of a piece of one of `tensors`.
 inline std::int64_t bytes_of(const PieceSpan& span, std::span<const LogicalTensor> tensors) {
-  return span.count * holdfast::bytes_of(tensors[static_cast<std::size_t>(span.tensor)].type);
+  return span.count * holdfast::bytes_of(tensors[span.tensor].type);
 }
 
 /// The same with its memory: `data[i]` is element `first + i`. The writer only reads it; the loader fills it.

@@ -113,8 +113,7 @@ class Verifier {
     const BlockUse use{[&](int worker, std::size_t run, const ShardReader& reader, std::int64_t first,
                            std::int64_t, std::span<const std::byte> bytes) {
                          add_digests(manifest_, pieces[runs_[run].shard], bytes,
-                                     reader.blocks().offset(first),
-                                     digests[static_cast<std::size_t>(worker)]);
+                                     reader.blocks().offset(first), digests[worker]);
                          const std::scoped_lock hold(lock);
                          result_.bytes += static_cast<std::int64_t>(bytes.size());
                          if (progress_) progress_(result_.bytes, total);
@@ -133,8 +132,7 @@ class Verifier {
     }
     for (const auto& [shard, places] : damage) say(manifest_.shards[shard].file, places);
     for (std::size_t t = 0; t < tensors; ++t)
-      for (int worker = 1; worker < scan_workers; ++worker)
-        digests[0][t] += digests[static_cast<std::size_t>(worker)][t];
+      for (int worker = 1; worker < scan_workers; ++worker) digests[0][t] += digests[worker][t];
     return digests[0];
   }
 

@@ -32,7 +32,7 @@ Expected expected_in_shard(const Manifest& m, const ShardInfo& shard) {
   expected[record_name] = {record_name, {record_elements(shard)}, h5::Element::int64,
                            false,       shard.data_offset,        {}};
   for (const StoredPiece& piece : shard.pieces) {
-    const LogicalTensor& tensor = m.tensors[static_cast<std::size_t>(piece.span.tensor)];
+    const LogicalTensor& tensor = m.tensors[piece.span.tensor];
     const std::string name = dataset_name(tensor, piece.span.first);
     expected[name] = {name, {piece.span.count}, h5::element_of(tensor.type), false, piece.offset, {}};
   }
@@ -54,7 +54,7 @@ Expected expected_in_index(const Manifest& m) {
           {}};
   for (const ShardInfo& shard : m.shards)
     for (const StoredPiece& piece : shard.pieces) {
-      const LogicalTensor& tensor = m.tensors[static_cast<std::size_t>(piece.span.tensor)];
+      const LogicalTensor& tensor = m.tensors[piece.span.tensor];
       if (is_there(tensor))
         expected[tensor.name].sources.push_back(
             {shard.file, "/" + dataset_name(tensor, piece.span.first), -1, piece.span.count});

@@ -49,7 +49,7 @@ class Filler {
 
  private:
   const LogicalTensor& tensor_of(const PlacedTensor& placed) const {
-    return source_.tensors()[static_cast<std::size_t>(placed.tensor)];
+    return source_.tensors()[placed.tensor];
   }
 
   void put(const PlacedTensor& placed, std::int64_t first, std::int64_t count, std::byte* to) {
@@ -68,7 +68,7 @@ class Filler {
 void check_plan(std::span<const LogicalTensor> tensors, const WholeFile& file) {
   auto next = static_cast<std::int64_t>(file.head.size());
   for (const PlacedTensor& placed : file.tensors) {
-    const LogicalTensor& tensor = tensors[static_cast<std::size_t>(placed.tensor)];
+    const LogicalTensor& tensor = tensors[placed.tensor];
     expects(placed.offset >= next && placed.offset % bytes_of(placed.type) == 0,
             "tensors lie behind the head, in order, aligned and apart");
     expects(placed.type == element_of(tensor) || tensor.type == DType::fp32,
@@ -115,7 +115,7 @@ void write_whole_files(TensorSource& source, std::span<const NamedFile> files, c
       return [&, filler = std::make_shared<Filler>(source),
               room = std::make_shared<AlignedBuffer>(options.window_bytes)](std::size_t index) {
         const Window& window = windows[index];
-        const auto bytes = room->span().first(static_cast<std::size_t>(window.bytes));
+        const auto bytes = room->span().first(window.bytes);
         filler->fill(files[window.file].file, window.first, bytes);
         out[window.file]->write(bytes, window.first);
         std::int64_t so_far = 0;

@@ -50,7 +50,8 @@ void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::strin
       change = exclusion(around, unwanted, wanted);
       if (!change.why_not.empty() && !doubtful.empty() && !failed.empty()) {
         log::warn("job {} may get {} again: {}", job, compress(doubtful), change.why_not);
-        unwanted = failed, change = exclusion(around, failed, wanted);
+        unwanted = failed;
+        change = exclusion(around, failed, wanted);
       }
     }
   } catch (const Error& error) {

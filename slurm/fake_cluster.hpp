@@ -32,7 +32,9 @@ class FakeCluster : public Cluster {
   /// A job appears, running on `nodes` (empty: pending).
   Job& add_job(JobId id, const std::string& name, const std::string& nodes, const std::string& script = {}) {
     Job job;
-    job.id = id, job.name = name, job.nodes = expand(nodes);
+    job.id = id;
+    job.name = name;
+    job.nodes = expand(nodes);
     job.state = nodes.empty() ? JobState::pending : JobState::running;
     job.state_text = nodes.empty() ? "PENDING" : "RUNNING";
     if (!job.nodes.empty()) job.batch_host = job.nodes.front();
@@ -41,13 +43,16 @@ class FakeCluster : public Cluster {
     return jobs_[id] = job;
   }
   void end_job(JobId id, const std::string& word) {
-    jobs_.at(id).state = JobState::finished, jobs_.at(id).state_text = word;
+    jobs_.at(id).state = JobState::finished;
+    jobs_.at(id).state_text = word;
   }
   void forget_job(JobId id) { jobs_.erase(id); }
   /// SLURM notices that a node is lost: the node is down, and its jobs have one node fewer.
   void lose_node(const std::string& name) {
     Node& node = at(name);
-    node.state_text = "down*", node.usable = false, node.reason = "Not responding";
+    node.state_text = "down*";
+    node.usable = false;
+    node.reason = "Not responding";
     for (auto& [id, job] : jobs_) std::erase(job.nodes, name);
   }
   void return_node(const std::string& name) {

@@ -94,7 +94,10 @@ class Parser {
     for (;;) {
       const std::string_view low = digits();
       std::string_view high = low;
-      if (peek() == '-') ++at_, high = digits();
+      if (peek() == '-') {
+        ++at_;
+        high = digits();
+      }
       const std::uint64_t first = to_number(low), last = to_number(high);
       if (last < first) fail("a range that runs backwards");
       if (high.size() < low.size() || (high.size() > low.size() && high.front() == '0'))

@@ -122,7 +122,8 @@ std::vector<NodeShape> read_shapes(std::string_view out) {
       continue;
     NodeShape node;
     node.name = fields[0];
-    node.sockets = at_least<int>(fields[2]), node.cores_per_socket = at_least<int>(fields[3]);
+    node.sockets = at_least<int>(fields[2]);
+    node.cores_per_socket = at_least<int>(fields[3]);
     node.threads_per_core = at_least<int>(fields[4]);
     node.memory_bytes = at_least<std::int64_t>(fields[5]) * mib;
     node.gres = fields[6] == "(null)" ? "" : std::string(fields[6]);

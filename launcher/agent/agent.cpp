@@ -56,8 +56,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
     throw Error(Exit::usage, "this node is not part of the run",
                 node_ + " is not in " + run_.nodes().string());
   const auto accept_any = [this](ChannelPtr channel) { accept(std::move(channel)); };
-  tcp_ = std::make_unique<Listener>(
-      loop_, TcpAddress{"", roster_.nodes[static_cast<std::size_t>(index_)].port}, secret_, accept_any);
+  tcp_ = std::make_unique<Listener>(loop_, TcpAddress{"", roster_.nodes[index_].port}, secret_, accept_any);
   open_scratch();
   sweep_node(scratch_);
   adopt_what_runs();

@@ -25,7 +25,8 @@ constexpr Millis slurm_first{1000};                // SLURM signals one node aft
 
 void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   if (rank.started) return;
-  rank.started = true, rank.pid = pid;
+  rank.started = true;
+  rank.pid = pid;
   tell_leader(RankStarted{rank.rank, rank.attempt, pid});
   if (drain_ && drain_->stop) ask_ranks_to_end();
   if (!rank.shim) return;
@@ -68,7 +69,8 @@ void Agent::adopt_rank(const RankRecord& record) {
   log::info("rank {} of attempt {} is process {}, started by an earlier agent", record.rank, record.attempt,
             record.pid);
   LocalRank& rank = ranks_.at(record.rank, record.attempt);
-  rank.started = true, rank.pid = record.pid;
+  rank.started = true;
+  rank.pid = record.pid;
   children_.watch(record.pid, [this, number = record.rank, attempt = record.attempt] {
     await_end(number, attempt, Deadline::in(reap_limit));
   });

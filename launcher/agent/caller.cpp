@@ -32,7 +32,8 @@ Answered ask(const Roster::Node& node, const Key& secret, const Message& questio
   channel = dial(loop, TcpAddress{node.address, node.port}, secret, limit,
                  {[&] {
                     Hello hello;
-                    hello.role = Hello::Role::caller, hello.pid = ::getpid();
+                    hello.role = Hello::Role::caller;
+                    hello.pid = ::getpid();
                     channel->send(encode(hello));
                     channel->send(encode(question));
                   },
@@ -74,7 +75,7 @@ OrderTaken inject(const RunDir& run, const std::string& name, const Inject& faul
   const Roster roster = read_roster(run);
   const int n = roster.node_called(name);
   if (n < 0) throw Error(Exit::usage, "the run has no node " + name, "", "'holdfast status' lists its nodes");
-  auto reply = ask(roster.nodes[static_cast<std::size_t>(n)], read_secret(run.secret()), fault, limit);
+  auto reply = ask(roster.nodes[n], read_secret(run.secret()), fault, limit);
   if (reply.answer) return *reply.answer;
   throw Error(Exit::transient, "the agent of " + name + " does not answer", reply.why);
 }

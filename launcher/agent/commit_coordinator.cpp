@@ -21,7 +21,8 @@ CommitCoordinator::CommitCoordinator(control::Loop& loop, std::filesystem::path 
 
 void CommitCoordinator::begin(checkpoint::Generation generation, int world,
                               const std::map<std::int64_t, bool>& decided) {
-  generation_ = generation, world_ = world;
+  generation_ = generation;
+  world_ = world;
   pending_.clear(), commit_outcomes_.clear();
   for (const auto& [step, durable] : decided)
     commit_outcomes_[step] = {generation.attempt, step, durable,
@@ -63,8 +64,10 @@ void CommitCoordinator::settle(std::int64_t step) {
         try {
           if (!commit->failed() && !still_leading())
             out.note = "another leader has taken over";
-          else if (!commit->failed())
-            out.note = commit->commit().note, out.durable = true;
+          else if (!commit->failed()) {
+            out.note = commit->commit().note;
+            out.durable = true;
+          }
         } catch (const std::exception& error) {
           out.note = error.what();
         }

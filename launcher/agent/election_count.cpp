@@ -7,7 +7,7 @@ namespace holdfast::launcher {
 bool enough(int granted, int denied, int voters) { return denied == 0 && 2 * granted >= voters; }
 
 void ElectionCount::answered(int node, const control::Answer& answer) {
-  if (!lost_[static_cast<std::size_t>(node)]) (answer.grant ? granted_ : denied_).insert(node);
+  if (!lost_[node]) (answer.grant ? granted_ : denied_).insert(node);
 }
 
 ElectionCount::Outcome ElectionCount::outcome(bool last_call) const {

@@ -31,7 +31,8 @@ JournalWriter::JournalWriter(control::Loop& loop, RunDir run, int term, std::sha
 
 void JournalWriter::put(Batch batch, Done done) {
   expects(!batch_, "the last batch is done");
-  batch_ = std::make_shared<Batch>(std::move(batch)), done_ = std::move(done);
+  batch_ = std::make_shared<Batch>(std::move(batch));
+  done_ = std::move(done);
   since_ = Clock::now(), last_error_.clear();
   write();
 }

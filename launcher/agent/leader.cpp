@@ -38,12 +38,11 @@ TermStart start_term(const RunDir& run, const Roster& roster, int term, int self
   TermStart out{std::make_shared<Journal>(run, term), {}};
   const auto events = read_events(run, term);
   for (const auto& event : events) apply_event(out.state, event);
-  const nlohmann::json elected =
-      out.journal->write({{"event", "leader_elected"},
-                          {"node", roster.nodes[static_cast<std::size_t>(self)].name},
-                          {"pid", ::getpid()},
-                          {"after", last_read(events)},
-                          {"job", roster.job}});
+  const nlohmann::json elected = out.journal->write({{"event", "leader_elected"},
+                                                     {"node", roster.nodes[self].name},
+                                                     {"pid", ::getpid()},
+                                                     {"after", last_read(events)},
+                                                     {"job", roster.job}});
   apply_event(out.state, elected);
   return out;
 }
@@ -120,7 +119,7 @@ void Leader::resign(const std::string& why) {
 // --- connections to the agents ---
 
 void Leader::connect(int n) {
-  Connection& connection = connections_[static_cast<std::size_t>(n)];
+  Connection& connection = connections_[n];
   connection.greeted = false;
   connection.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
                             {[this, n] { greet(n); },
@@ -144,7 +143,7 @@ void Leader::greet(int n) {
 }
 
 void Leader::connection_lost(int n) {
-  Connection& connection = connections_[static_cast<std::size_t>(n)];
+  Connection& connection = connections_[n];
   if (connection.greeted) supervisor_.agent_gone(n);
   connection.greeted = false;
   connection.channel.reset();
@@ -158,7 +157,7 @@ void Leader::take(int n, const AgentToLeader& message) {
   std::function<void()> answer;  // once the consequences are on record
   std::visit(Overloaded{
                  [&](const Beat& m) {
-                   connections_[static_cast<std::size_t>(n)].greeted = true;
+                   connections_[n].greeted = true;
                    supervisor_.agent_here(n, m);
                  },
                  [&](const Cleared& m) { supervisor_.cleared(n, m.attempt); },
@@ -185,7 +184,7 @@ void Leader::take(int n, const AgentToLeader& message) {
 }
 
 void Leader::send(int n, const Message& message) {
-  const auto& channel = connections_[static_cast<std::size_t>(n)].channel;
+  const auto& channel = connections_[n].channel;
   if (channel && channel->open()) channel->send(encode(message));
 }
 
@@ -198,9 +197,7 @@ void Leader::send_all(const Message& message) {
 void Leader::tick() {
   if (over_) return;
   for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
-    if (!connections_[static_cast<std::size_t>(n)].channel &&
-        Clock::now() >= connections_[static_cast<std::size_t>(n)].next_dial)
-      connect(n);
+    if (!connections_[n].channel && Clock::now() >= connections_[n].next_dial) connect(n);
   journal_writer_.tick();
   // Decisions cannot be carried out now, so no deadline of the supervisor may pass: it does not count the
   // time between two ticks.

@@ -61,7 +61,7 @@ class Leader {
   void send_all(const control::Message& message);
   bool script_is_lost() const;
   void resign(const std::string& why);
-  const Roster::Node& node(int n) const { return roster_.nodes[static_cast<std::size_t>(n)]; }
+  const Roster::Node& node(int n) const { return roster_.nodes[n]; }
 
   // leader_acts.cpp
   void act(std::function<void()> then = nullptr);

@@ -10,8 +10,10 @@ LeadershipState::LeadershipState(int place, Limits limits, int term, int attempt
 bool LeadershipState::accept_leader(int term, double now) {
   if (term < term_) return false;
   if (term > term_) leading_ = false;
-  term_ = term, heard_ = now;
-  connected_ = true, in_election_ = false;
+  term_ = term;
+  heard_ = now;
+  connected_ = true;
+  in_election_ = false;
   return true;
 }
 
@@ -45,7 +47,8 @@ bool LeadershipState::election_over(bool won, int term, double now) {
   in_election_ = false;
   if (term <= term_) return false;
   // This node has won, or another one has: either way there is a leader, and it gets the time to say so.
-  term_ = term, heard_ = now;
+  term_ = term;
+  heard_ = now;
   leading_ = won;
   return won;
 }

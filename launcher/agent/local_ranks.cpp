@@ -8,8 +8,10 @@ LocalRank& LocalRanks::at(int rank, int attempt) {
   LocalRank& r = ranks_[rank];
   if (r.attempt != attempt) {
     r = LocalRank{};
-    r.rank = rank, r.attempt = attempt;
-    r.progress.rank = rank, r.progress.attempt = attempt;
+    r.rank = rank;
+    r.attempt = attempt;
+    r.progress.rank = rank;
+    r.progress.attempt = attempt;
   }
   return r;
 }
@@ -28,8 +30,10 @@ void LocalRanks::take(LocalRank& rank, const control::RankProgress& said, Clock:
       rank.progress.moves != said.moves)
     rank.moved = now;
   rank.heard = now;
-  rank.progress.step = said.step, rank.progress.phase = said.phase;
-  rank.progress.compute_us = said.compute_us, rank.progress.moves = said.moves;
+  rank.progress.step = said.step;
+  rank.progress.phase = said.phase;
+  rank.progress.compute_us = said.compute_us;
+  rank.progress.moves = said.moves;
 }
 
 std::vector<control::Message> LocalRanks::state_messages() const {

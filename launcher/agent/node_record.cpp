@@ -46,11 +46,13 @@ std::optional<LedgerEntry> ledger_entry(const json& event, const std::string& jo
   if (!idle && !ended_by_node(event)) return std::nullopt;
   LedgerEntry entry;
   entry.time = event.value("unix", 0.0);
-  entry.job = job, entry.node = event.value("node", "");
+  entry.job = job;
+  entry.node = event.value("node", "");
   entry.cause = idle ? "node lost" : event.value("cause", "");
   entry.evidence = first_evidence(event);
   entry.hardware = idle || by_hardware(event);
-  entry.xid = xid_in(entry.evidence), entry.gpu = event.value("gpu", "");
+  entry.xid = xid_in(entry.evidence);
+  entry.gpu = event.value("gpu", "");
   return entry;
 }
 

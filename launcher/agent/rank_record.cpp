@@ -46,7 +46,8 @@ std::vector<RankRecord> rank_records(const Scratch& scratch) {
     if (error != std::errc{} || stop != end) continue;
     const auto start = two_numbers(scratch.folder / name);
     if (!start) continue;
-    record.attempt = start->first, record.pid = start->second;
+    record.attempt = start->first;
+    record.pid = start->second;
     const auto ended = two_numbers(end_file(scratch, record.rank));
     if (ended && ended->first == record.pid) record.status = ended->second;
     out.push_back(record);

@@ -92,7 +92,8 @@ class Shim {
          [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
-    status_ = status, over_ = true;
+    status_ = status;
+    over_ = true;
     tell_end();
     limit_ = loop_.after(report_limit, [this] { leave(); });
   }

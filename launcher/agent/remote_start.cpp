@@ -23,7 +23,7 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
   const Roster roster = read_roster(run);
   const int node = roster.node_called(host);
   if (node < 0) throw Error(Exit::usage, "cannot start anything on " + host, "it is not a node of this run");
-  const auto& target = roster.nodes[static_cast<std::size_t>(node)];
+  const auto& target = roster.nodes[node];
   std::string line;  // as a remote shell would: the words joined by spaces
   for (const auto& word : command) line += (line.empty() ? "" : " ") + word;
 

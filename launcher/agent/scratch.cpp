@@ -52,7 +52,7 @@ files::Fd foreign_claim(const Scratch& scratch) {
 std::string text_of_claim(const files::Fd& claim) {
   std::string text(2 * PATH_MAX, '\0');
   const ssize_t got = ::pread(claim.get(), text.data(), text.size(), 0);
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  text.resize(std::max<ssize_t>(0, got));
   return text;
 }
 

@@ -129,7 +129,8 @@ std::vector<control::Sign> ClockJumps::poll() {
   const auto now = Clock::now();
   const double unix_now = unix_now_();
   const double jump = unix_now - unix_at_ - std::chrono::duration<double>(now - at_).count();
-  at_ = now, unix_at_ = unix_now;
+  at_ = now;
+  unix_at_ = unix_now;
   if (std::abs(jump) <= clock_jump_s) return {};
   return {sign_of("clock_jump", fmt::format("{:+.1f} s", jump), std::llround(1e3 * jump))};
 }
@@ -160,7 +161,7 @@ std::vector<control::Sign> InjectedSigns::poll() {
   if (file_.empty() || !file.seekg(static_cast<std::streamoff>(read_))) return out;
   std::string text(max_injected, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(file.gcount());
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // the rest is incomplete
   read_ += text.size();
   std::istringstream lines(text);

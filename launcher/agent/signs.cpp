@@ -78,15 +78,20 @@ void Signs::take(std::vector<control::Sign> signs) {
   const auto now = Clock::now();
   for (auto& sign : signs) {
     // The counter, where there is one, counts the same kills, and only those of our own group.
-    if (!memory_.counts() && (sign.kind == "oom_kill" || sign.kind == "node_out_of_memory"))
-      ++kills_, kills_text_ = sign.text, kills_at_ = now;
+    if (!memory_.counts() && (sign.kind == "oom_kill" || sign.kind == "node_out_of_memory")) {
+      ++kills_;
+      kills_text_ = sign.text;
+      kills_at_ = now;
+    }
     found_.push_back({std::move(sign), now});
   }
 }
 
 void Signs::take_kills() {
   for (auto& sign : memory_.poll()) {
-    kills_ += sign.code, kills_text_ = sign.text, kills_at_ = Clock::now();
+    kills_ += sign.code;
+    kills_text_ = sign.text;
+    kills_at_ = Clock::now();
     found_.push_back({std::move(sign), kills_at_});
   }
 }
@@ -163,7 +168,7 @@ std::string log_tail(const fs::path& log) {
   std::string text(static_cast<std::size_t>(size - from), '\0');
   file.seekg(from);
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  text.resize(file.gcount());
   if (from > 0) text.erase(0, std::min(text.find('\n'), text.size()));
   auto begin = text.size();
   for (int line = 0; line <= last_lines && begin != 0 && begin != std::string::npos; ++line)

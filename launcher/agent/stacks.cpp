@@ -265,7 +265,8 @@ control::Loop::Handle dump_stacks(control::Loop& loop, pid_t pid, const fs::path
     std::function<void(std::string)> done;
   };
   auto asked = std::make_shared<Asked>();
-  asked->loop = &loop, asked->done = std::move(done);
+  asked->loop = &loop;
+  asked->done = std::move(done);
   std::thread([asked, pid, log] {
     std::string text;
     try {

@@ -26,7 +26,8 @@ std::optional<json> last_line(const std::filesystem::path& file) {
 StatusFacts gather(const RunDir& run) {
   StatusFacts facts;
   const auto config = config::load(run.config()).config;
-  facts.name = config.run.name, facts.steps = config.train.steps;
+  facts.name = config.run.name;
+  facts.steps = config.train.steps;
   facts.own_trainer = own_trainer(config.rank);
   for (const auto& event : read_events(run)) {
     apply_event(facts.state, event);

@@ -87,7 +87,11 @@ class Case {
     c.kind = meaning.kind, c.weight = c.kind->weight, c.blame = c.kind->blame,
     c.ends_node = c.kind->ends_node;
     c.killed = end.status == 128 + SIGKILL || end.status == -1;
-    c.from_end = true, c.node = end.node, c.rank = end.rank, c.at = end.at, c.advice = c.kind->advice;
+    c.from_end = true;
+    c.node = end.node;
+    c.rank = end.rank;
+    c.at = end.at;
+    c.advice = c.kind->advice;
     c.line = meaning.line;
     const std::string who = end.rank < 0 ? "mpirun" : fmt::format("rank {}", end.rank);
     c.says = fmt::format("{} on {} {}", who, name(end.node),
@@ -128,7 +132,10 @@ class Case {
     const SignKind* kind = kind_called(seen.sign.kind);
     if (!kind || seen.sign.kind == "log_tail") return;
     Cause c;
-    c.kind = kind, c.weight = kind->weight, c.blame = kind->blame, c.ends_node = kind->ends_node;
+    c.kind = kind;
+    c.weight = kind->weight;
+    c.blame = kind->blame;
+    c.ends_node = kind->ends_node;
     c.node = seen.node, c.rank = seen.sign.rank, c.at = seen.at, c.advice = kind->advice,
     c.line = seen.sign.text;
     std::string what = kind->says;
@@ -205,11 +212,18 @@ class Case {
   }
 
   void describe(const Cause& best, Diagnosis& d) {
-    d.node = best.node, d.rank = best.rank, d.blame = best.blame, d.ends_node = best.ends_node;
-    d.cause = best.kind->cause, d.kind = best.kind->name, d.says = best.says, d.advice = best.advice;
+    d.node = best.node;
+    d.rank = best.rank;
+    d.blame = best.blame;
+    d.ends_node = best.ends_node;
+    d.cause = best.kind->cause;
+    d.kind = best.kind->name;
+    d.says = best.says;
+    d.advice = best.advice;
     if (d.rank < 0) d.rank = rank_beside(best);
     if (!best.from_end && d.rank >= 0) d.says = fmt::format("rank {}: {}", d.rank, d.says);
-    d.xid = best.xid, d.gpu = gpu_named_in(best.line);
+    d.xid = best.xid;
+    d.gpu = gpu_named_in(best.line);
     const std::string_view kind = best.kind->name;
     d.same_again = kind == "refused" || (kind == "cannot_start" && cannot_start_.size() > 1);
     for (const Cause& c : causes_)
@@ -250,7 +264,8 @@ class Case {
         return c.in_moment && c.ends_node && c.node == node && std::string_view(c.kind->name) != "link_down";
       });
     });
-    d.blame = Blame::shared, d.ends_node = false;
+    d.blame = Blame::shared;
+    d.ends_node = false;
     d.says = fmt::format("links of {} nodes are down; {}", down.size(), best.says);
     d.advice = "check the switches of these nodes";
   }
@@ -260,7 +275,8 @@ class Case {
     const auto most = std::max_element(named_.begin(), named_.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most == named_.end() || 2 * most->second <= complaints_) return;
-    d.rank = most->first, d.node = -1;
+    d.rank = most->first;
+    d.node = -1;
     for (const Cause& c : causes_)
       if (c.from_end && c.rank == d.rank) d.node = c.node;
     d.says = fmt::format("{} of {} ranks that lost a peer name rank {}; the first: {}", most->second,

@@ -46,7 +46,8 @@ std::optional<control::Sign> sign_of_kernel_line(const std::string& line) {
     const auto closed = line.find("): ", xid);
     const auto number = closed == std::string::npos ? std::nullopt : number_at(line, closed);
     if (!number) return std::nullopt;
-    sign.kind = "xid", sign.code = *number;
+    sign.kind = "xid";
+    sign.code = *number;
     return sign;
   }
   // "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"

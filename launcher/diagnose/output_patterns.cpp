@@ -6,8 +6,8 @@
 #include <charconv>
 #include <csignal>
 
-#include "src/base/text.hpp"
 #include "src/base/error.hpp"
+#include "src/base/text.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -206,7 +206,8 @@ Meaning meaning_of(int rank, int status, std::string_view said) {
     const std::string low = lower(line);
     const SignKind* kind = kind_of_line(low);
     if (!kind || (best.kind && kind->weight <= best.kind->weight)) continue;
-    best.kind = kind, best.line = line;
+    best.kind = kind;
+    best.line = line;
     best.peers = std::string_view(kind->name) == "peer_lost" ? ranks_named_in(low, rank) : std::vector<int>{};
   }
   const SignKind* by_status = kind_called(kind_of_status(status, !last_line.empty()));

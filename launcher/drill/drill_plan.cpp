@@ -164,7 +164,8 @@ PlannedFault read_fault(std::string_view text, const std::string& where) {
   planned.fault = fault_called(words[0]);
   if (!planned.fault)
     refuse(where, fmt::format("there is no fault '{}'", words[0]), did_you_mean(words[0], fault_names()));
-  planned.target = planned.fault->target, planned.seconds = planned.fault->seconds;
+  planned.target = planned.fault->target;
+  planned.seconds = planned.fault->seconds;
   std::size_t at = 1;
   const auto next = [&](const char* what) {
     if (at >= words.size()) refuse(where, fmt::format("'{}' ends where {} should be", text, what));
@@ -179,11 +180,14 @@ PlannedFault read_fault(std::string_view text, const std::string& where) {
     const auto word = words[at++];
     if (word == "at") {
       if (next("'step'") != "step") refuse(where, fmt::format("'{}': 'at' goes with 'step N'", text));
-      planned.when.kind = When::Kind::step, planned.when.steps = range_in(next("a step"), where);
+      planned.when.kind = When::Kind::step;
+      planned.when.steps = range_in(next("a step"), where);
     } else if (word == "after") {
-      planned.when.kind = When::Kind::after, planned.when.seconds = seconds();
+      planned.when.kind = When::Kind::after;
+      planned.when.seconds = seconds();
     } else if (word == "when") {
-      planned.when.kind = When::Kind::phase, planned.when.phase = next("a phase");
+      planned.when.kind = When::Kind::phase;
+      planned.when.phase = next("a phase");
       std::vector<std::string> names;
       for (const auto& phase : phases()) names.emplace_back(phase.name);
       if (std::find(names.begin(), names.end(), planned.when.phase) == names.end())

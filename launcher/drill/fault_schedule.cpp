@@ -31,8 +31,7 @@ std::vector<std::string> candidates(Target target, const RunView& view,
                                     const std::vector<std::string>& broken) {
   if (!view.roster) return {};
   const Roster& roster = *view.roster;
-  const std::string batch_host =
-      roster.batch_host < 0 ? "" : roster.nodes[static_cast<std::size_t>(roster.batch_host)].name;
+  const std::string batch_host = roster.batch_host < 0 ? "" : roster.nodes[roster.batch_host].name;
   const auto& placed = placement_of(view);
   std::vector<std::string> before;
   if (view.state.attempts.size() > 1) before = view.state.attempts[view.state.attempts.size() - 2].placement;
@@ -163,7 +162,7 @@ std::optional<Injection> FaultSchedule::choose_target(const PlannedFault& planne
   std::vector<std::string> chosen;
   for (std::size_t i = 0; i < count; ++i) {
     const auto at = static_cast<std::ptrdiff_t>(draw(10 + i) % names.size());
-    chosen.push_back(names[static_cast<std::size_t>(at)]);
+    chosen.push_back(names[at]);
     names.erase(names.begin() + at);
   }
   for (const auto& node : view.roster->nodes)

@@ -129,7 +129,8 @@ config::RunConfig LiveTestbed::config_with(const std::vector<std::string>& sets)
 std::string LiveTestbed::submit(const std::string& name, const std::vector<std::string>& sets) {
   config::RunConfig config = config_with(sets);
   const fs::path folder = path_of(name);
-  config.run.dir = inside(folder).string(), config.run.name = "drill-" + folder.filename().string();
+  config.run.dir = inside(folder).string();
+  config.run.name = "drill-" + folder.filename().string();
   // The nodes must find every file that the job names: the model file is written beside it.
   const fs::path model = folder.string() + ".model.toml", job = folder.string() + ".job.toml";
   files::replace_atomically(model, config::to_toml(config::load_model(config.model.file)), 0644);
@@ -159,7 +160,8 @@ std::optional<Baseline> LiveTestbed::known_baseline(const std::vector<std::strin
   config::RunConfig bits;
   bits.data = asked.data, bits.train = asked.train, bits.optim = asked.optim,
   bits.precision = asked.precision;
-  bits.fp8 = asked.fp8, bits.guard = asked.guard;
+  bits.fp8 = asked.fp8;
+  bits.guard = asked.guard;
   if (bits.train.lanes == 0) bits.cluster = asked.cluster;  // the number of replicas decides
   // Another build may compute other bits, which must not be compared with those of an older one.
   const std::string text =

@@ -26,7 +26,9 @@ class CaseRunner {
   CaseRunner(Testbed& testbed, const DrillCase& plan, std::uint64_t seed, std::string name,
              std::vector<std::string> sets)
       : testbed_(testbed), schedule_(plan, seed), name_(std::move(name)), sets_(std::move(sets)) {
-    out_.plan = plan, out_.seed = seed, out_.run = testbed.run_path(name_);
+    out_.plan = plan;
+    out_.seed = seed;
+    out_.run = testbed.run_path(name_);
   }
   CaseRunner(const CaseRunner&) = delete;
   /// A case that was aborted leaves no job behind: the next one needs its nodes.
@@ -90,7 +92,10 @@ class CaseRunner {
   void keep_in_queue() {
     const double now = testbed_.now();
     const auto state = std::pair(out_.last.events.size(), out_.last.step);
-    if (state != seen_) seen_ = state, moved_at_ = now;
+    if (state != seen_) {
+      seen_ = state;
+      moved_at_ = now;
+    }
     const bool drained = out_.last.state.outcome && !ended_for_good(out_.last);
     if ((!drained && now - moved_at_ < still_s) || now - asked_at_ < ask_slurm_s) return;
     asked_at_ = now;
@@ -145,7 +150,8 @@ Baseline baseline_of(Testbed& testbed, const DrillPlan& drill, const DrillCase& 
   std::string name;
   if (const auto known = testbed.known_baseline(sets, name)) return *known;
   DrillCase undisturbed;
-  undisturbed.name = name, undisturbed.limit_s = std::max(drill.limit_s, plan.limit_s);
+  undisturbed.name = name;
+  undisturbed.limit_s = std::max(drill.limit_s, plan.limit_s);
   testbed.heal();
   const CaseRecord run = CaseRunner(testbed, undisturbed, 0, name, sets).run();
   const auto& state = run.last.state;
@@ -170,7 +176,8 @@ CaseReport run_case(Testbed& testbed, const DrillCase& plan, const std::vector<s
     result.record = CaseRunner(testbed, plan, own, fmt::format("{}-{}", plan.name, repetition), sets).run();
     result.differences = differences_of(result.record, baseline);
   } catch (const std::exception& error) {
-    result.record.plan = plan, result.record.seed = own;
+    result.record.plan = plan;
+    result.record.seed = own;
     result.differences = {error.what()};
   }
   result.record.repetition = repetition;
@@ -203,7 +210,8 @@ DrillReport run_drill(Testbed& testbed, const DrillPlan& drill, std::uint64_t se
       if (plan.exit_code == 0) baseline = baseline_of(testbed, drill, plan, sets, listener.message);
     } catch (const std::exception& error) {
       CaseReport none;
-      none.record.plan = plan, none.differences = {std::string("no baseline: ") + error.what()};
+      none.record.plan = plan;
+      none.differences = {std::string("no baseline: ") + error.what()};
       add(std::move(none));
       continue;
     }

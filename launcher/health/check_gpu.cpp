@@ -80,7 +80,7 @@ void check_recovery(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out
     if (*gpu.recovery > 0)
       tally.add(Fitness::critical, gpu.index,
                 "needs " + std::string(*gpu.recovery < static_cast<int>(words.size())
-                                           ? words[static_cast<std::size_t>(*gpu.recovery)]
+                                           ? words[*gpu.recovery]
                                            : "an action that this version does not know"));
   }
   tally.finish(out, "the driver requests no reset");

@@ -95,7 +95,9 @@ Block make_block() {
 void fill(char* memory, std::uint64_t number) {
   std::uint64_t state = number * 0x9E3779B97F4A7C15u + 1;
   for (std::size_t i = 0; i < block; i += sizeof state) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
     std::memcpy(memory + i, &state, sizeof state);
   }
 }
@@ -282,7 +284,10 @@ std::vector<Finding> check_folder(const fs::path& folder, Depth depth, bool shar
   out.push_back(time_small_files(folder));
   if (depth == Depth::fast) return out;
   SpeedPlan plan;
-  if (depth == Depth::full) plan.bytes *= 4, plan.limit *= 2;
+  if (depth == Depth::full) {
+    plan.bytes *= 4;
+    plan.limit *= 2;
+  }
   // The last bytes of a disk, or of a file system in memory, are not used.
   if (read_space(folder).free_bytes < 4.0 * static_cast<double>(plan.bytes))
     out.push_back(

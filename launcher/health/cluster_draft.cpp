@@ -246,7 +246,8 @@ class Writer {
         "placed in the same one, spares are spread over all.\n";
     if (site_.scalable_units.empty())
       check_this(
-          "SLURM knows no topology: all nodes form one scalable unit. Divide it by leaf switches or racks, if "
+          "SLURM knows no topology: all nodes form one scalable unit. Divide it by leaf switches or racks, "
+          "if "
           "there are several.");
     for (const auto& unit : units_of(site_, chosen_))
       out += "[[unit]]\nname = " + toml_text(unit.name) +
@@ -273,7 +274,7 @@ class Writer {
     for (int i = 0; i < count; ++i) {
       out += fmt::format("[[gpu]]\ngpu = {}\n", i);
       if (seen) {
-        const auto& gpu = local_.gpu_facts[static_cast<std::size_t>(i)];
+        const auto& gpu = local_.gpu_facts[i];
         if (!gpu.nic.empty()) out += "nic = " + toml_text(gpu.nic) + "\n";
         if (!gpu.netdev.empty()) out += "netdev = " + toml_text(gpu.netdev) + "\n";
         out += fmt::format("numa = {}\n", gpu.numa);

@@ -55,7 +55,10 @@ void probe_gpus(const Roots& roots, LocalSite& site) {
   std::vector<std::pair<std::string, std::string>> nics;
   for (const auto& gpu : nvml.gpus) {
     gpus.push_back(real_path(roots.sys / "bus/pci/devices" / sysfs_name(gpu.pci)));
-    if (site.gpu_name.empty()) site.gpu_name = gpu.name, site.gpu_memory_bytes = gpu.memory_bytes.value_or(0);
+    if (site.gpu_name.empty()) {
+      site.gpu_name = gpu.name;
+      site.gpu_memory_bytes = gpu.memory_bytes.value_or(0);
+    }
   }
   for (const auto& name : files::list(roots.sys / "class/infiniband"))
     nics.emplace_back(name, real_path(roots.sys / "class/infiniband" / name / "device"));

@@ -15,10 +15,10 @@ struct LocalSite {
   std::string gpu_name;                     ///< the driver's, for example "NVIDIA H100 80GB HBM3"
   std::int64_t gpu_memory_bytes = 0;        ///< of one
   std::vector<config::GpuFacts> gpu_facts;  ///< by GPU, with the nearest NIC; empty without GPUs
-  std::vector<std::string> other_nics;      ///< RDMA devices that are not nearest to any GPU: storage, in-band
-  std::string interface;                    ///< towards other nodes; "": not found
-  std::vector<NetworkMount> shared;         ///< network mounts
-  std::string mpi;                          ///< mpirun's first line; "": none in PATH
+  std::vector<std::string> other_nics;  ///< RDMA devices that are not nearest to any GPU: storage, in-band
+  std::string interface;                ///< towards other nodes; "": not found
+  std::vector<NetworkMount> shared;     ///< network mounts
+  std::string mpi;                      ///< mpirun's first line; "": none in PATH
 };
 
 /// Gives each GPU the NIC that shares most of its PCI path, no NIC twice; GPUs in the order given, which is

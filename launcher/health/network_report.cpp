@@ -17,8 +17,7 @@ constexpr int schema_version = 1;
 constexpr std::size_t max_named = 8;  ///< of slow pairs in one finding
 
 std::string pair_text(const NetworkResult& result, const Pair& pair) {
-  return result.nodes[static_cast<std::size_t>(pair.first)] + "-" +
-         result.nodes[static_cast<std::size_t>(pair.second)];
+  return result.nodes[pair.first] + "-" + result.nodes[pair.second];
 }
 
 std::string list_text(const NetworkResult& result, const std::vector<Pair>& pairs) {
@@ -44,10 +43,9 @@ std::vector<Finding> network_findings(const NetworkResult& result) {
     out.push_back({"network.join", Fitness::critical, slurm::compress(result.absent) + " did not connect",
                    "Does the node answer, and does it see this folder?"});
   for (const int node : findings.suspects)
-    out.push_back(
-        {"network.node", Fitness::critical,
-         result.nodes[static_cast<std::size_t>(node)] + " is slow or cut off with most of its partners",
-         "Exclude it (--exclude) and check its links"});
+    out.push_back({"network.node", Fitness::critical,
+                   result.nodes[node] + " is slow or cut off with most of its partners",
+                   "Exclude it (--exclude) and check its links"});
   std::vector<Pair> dead, slow;
   for (const Pair& pair : findings.unexplained) (carried_nothing(result, pair) ? dead : slow).push_back(pair);
   const char* advice = "The route between them, or one of the two: run it again with more --rounds";
@@ -78,7 +76,7 @@ std::string network_text(const NetworkResult& result) {
 }
 
 nlohmann::json network_json(const NetworkResult& result) {
-  const auto name = [&](int node) { return result.nodes[static_cast<std::size_t>(node)]; };
+  const auto name = [&](int node) { return result.nodes[node]; };
   nlohmann::json pairs = nlohmann::json::array(), suspects = nlohmann::json::array();
   for (const auto& pair : result.pairs)
     pairs.push_back({{"nodes", {name(pair.pair.first), name(pair.pair.second)}},

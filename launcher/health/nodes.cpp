@@ -66,7 +66,9 @@ Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<
              const fs::path& folder) {
   for (const auto& node : nodes) {
     slurm::StepRequest request;
-    request.job = job, request.node = node, request.command = command;
+    request.job = job;
+    request.node = node;
+    request.command = command;
     request.output = folder / (node + ".out");
     if (const auto here = gpus.find(node); here != gpus.end()) request.gpus = here->second;
     request.name = "doctor";

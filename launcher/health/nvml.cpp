@@ -12,8 +12,10 @@ void read_memory(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) 
   if (const auto rows = library.remap(device))
     gpu.remap = GpuFacts::Remap{static_cast<int>(rows->corrected), static_cast<int>(rows->uncorrected),
                                 rows->pending != 0, rows->failed != 0};
-  if (const auto memory = library.memory(device))
-    gpu.memory_bytes = memory->total, gpu.memory_used_bytes = memory->used;
+  if (const auto memory = library.memory(device)) {
+    gpu.memory_bytes = memory->total;
+    gpu.memory_used_bytes = memory->used;
+  }
 }
 
 void read_links(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
@@ -24,8 +26,10 @@ void read_links(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
   const auto links = library.links(device);
   if (links.up > 0) gpu.links_up = links.up;
   if (links.down > 0) gpu.links_down = links.down;
-  if (const auto fabric = library.fabric(device))
-    gpu.fabric = fabric->state, gpu.fabric_status = fabric->status;
+  if (const auto fabric = library.fabric(device)) {
+    gpu.fabric = fabric->state;
+    gpu.fabric_status = fabric->status;
+  }
 }
 
 void read_speed(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {

@@ -46,7 +46,10 @@ class Stream {
     const char* at = static_cast<const char*>(data);
     while (bytes > 0) {
       const ssize_t n = ::send(fd_.get(), at, bytes, MSG_NOSIGNAL);
-      if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
+      if (n > 0) {
+        at += n;
+        bytes -= static_cast<std::size_t>(n);
+      }
       if (n <= 0) wait_after(errno, POLLOUT);
     }
   }
@@ -55,7 +58,10 @@ class Stream {
     while (bytes > 0) {
       const ssize_t n = ::recv(fd_.get(), at, bytes, 0);
       if (n == 0) throw Broken{"the other end closed"};
-      if (n > 0) at += n, bytes -= static_cast<std::size_t>(n);
+      if (n > 0) {
+        at += n;
+        bytes -= static_cast<std::size_t>(n);
+      }
       if (n < 0) wait_after(errno, POLLIN);
     }
   }
@@ -160,7 +166,8 @@ struct Resolved {
 };
 std::optional<Resolved> resolve(const std::string& host, int port) {
   addrinfo wanted{};
-  wanted.ai_family = AF_UNSPEC, wanted.ai_socktype = SOCK_STREAM;
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found) != 0 || found == nullptr)
     return std::nullopt;

@@ -106,7 +106,7 @@ class Leader {
     rounds_ = tournament(nodes);
     const int limit = plan_.rounds > 0 ? plan_.rounds : nodes <= max_nodes_for_all ? nodes : few_rounds;
     all_meet_ = static_cast<int>(rounds_.size()) <= limit;
-    if (!all_meet_) rounds_.resize(static_cast<std::size_t>(limit));
+    if (!all_meet_) rounds_.resize(limit);
     next_round();
   }
 
@@ -117,7 +117,7 @@ class Leader {
         rounds_.push_back(std::move(more));
     }
     if (result_.rounds == static_cast<int>(rounds_.size())) return finish();
-    const auto& round = rounds_[static_cast<std::size_t>(result_.rounds++)];
+    const auto& round = rounds_[result_.rounds++];
     open_.insert(round.begin(), round.end());
     for (const auto& pair : round) start(pair);
     timer_ = loop_.after(plan_.link + round_margin, [this] { end_round(); });
@@ -184,7 +184,7 @@ class Leader {
     timer_ = loop_.after(Millis(50), [this] { loop_.stop(); });
   }
 
-  const std::string& name_of(int index) const { return result_.nodes[static_cast<std::size_t>(index)]; }
+  const std::string& name_of(int index) const { return result_.nodes[index]; }
 
   const std::vector<std::string> asked_;
   const RoundsPlan plan_;

@@ -46,7 +46,8 @@ PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, cons
     if (result.bytes_s > 0) rates.push_back(result.bytes_s);
     if (result.latency_s > 0) latencies.push_back(result.latency_s);
   }
-  findings.median_bytes_s = quantile(rates, 0.5), findings.median_latency_s = quantile(latencies, 0.5);
+  findings.median_bytes_s = quantile(rates, 0.5);
+  findings.median_latency_s = quantile(latencies, 0.5);
   // Among few nodes a bad one slows half of all pairs: the upper quartile is the norm.
   const double ordinary = quantile(rates, 0.75);
   const double late = std::max(limits.latency_floor_s, limits.late * quantile(latencies, 0.25));
@@ -69,8 +70,11 @@ PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, cons
         if (has(result.pair, node) && !suspected(result.pair)) ++all, bad += slow.contains(result.pair);
       if (bad < 2 || 2 * bad <= all) continue;
       const double part = static_cast<double>(bad) / all;
-      if (bad > max_slow || (bad == max_slow && part > worst_part))
-        worst = node, max_slow = bad, worst_part = part;
+      if (bad > max_slow || (bad == max_slow && part > worst_part)) {
+        worst = node;
+        max_slow = bad;
+        worst_part = part;
+      }
     }
     if (worst < 0) break;
     findings.suspects.push_back(worst);
@@ -84,18 +88,15 @@ Round regroup(int nodes, const std::vector<PairResult>& results, const PairLimit
   const auto findings = judge_pairs(nodes, results, limits);
   std::set<Pair> met;
   for (const auto& result : results) met.insert(result.pair);
-  std::vector<bool> doubtful(static_cast<std::size_t>(nodes)), busy(static_cast<std::size_t>(nodes));
-  for (const auto& pair : findings.slow)
-    doubtful[static_cast<std::size_t>(pair.first)] = doubtful[static_cast<std::size_t>(pair.second)] = true;
+  std::vector<bool> doubtful(nodes), busy(static_cast<std::size_t>(nodes));
+  for (const auto& pair : findings.slow) doubtful[pair.first] = doubtful[pair.second] = true;
   Round round;
   for (const auto& pair : findings.unexplained)
     for (const int node : {pair.first, pair.second}) {
-      if (busy[static_cast<std::size_t>(node)]) continue;
+      if (busy[node]) continue;
       for (int other = 0; other < nodes; ++other) {
-        if (other == node || doubtful[static_cast<std::size_t>(other)] ||
-            busy[static_cast<std::size_t>(other)] || met.contains(ordered(node, other)))
-          continue;
-        busy[static_cast<std::size_t>(node)] = busy[static_cast<std::size_t>(other)] = true;
+        if (other == node || doubtful[other] || busy[other] || met.contains(ordered(node, other))) continue;
+        busy[node] = busy[other] = true;
         round.push_back(ordered(node, other));
         break;
       }

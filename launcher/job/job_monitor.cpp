@@ -77,13 +77,13 @@ Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port) {
   Roster roster;
   roster.ranks_per_node = plan.ranks_per_node;
   roster.candidates = plan.leaders;
-  roster.first_placement.resize(static_cast<std::size_t>(plan.active));
+  roster.first_placement.resize(plan.active);
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const auto& node = plan.nodes[i];
     const auto known = addresses.find(node.name);
     roster.nodes.push_back(
         {node.name, known == addresses.end() ? node.name : known->second, port, node.scalable_unit});
-    if (node.slot >= 0) roster.first_placement[static_cast<std::size_t>(node.slot)] = static_cast<int>(i);
+    if (node.slot >= 0) roster.first_placement[node.slot] = static_cast<int>(i);
     if (node.batch_host) roster.batch_host = static_cast<int>(i);
   }
   return roster;
@@ -269,7 +269,8 @@ class JobMonitor {
   void start(const std::string& node) {
     slurm::StepRequest request;
     steps_[node].watch.started(steady_seconds());
-    request.job = env_.job, request.node = node;
+    request.job = env_.job;
+    request.node = node;
     request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
     request.output = run_.logs() / ("agent-" + node + ".log");
     if (const auto here = gpus_.find(node); here != gpus_.end()) request.gpus = here->second;

@@ -11,18 +11,23 @@ constexpr int refusals = 2, silences = 3;
 
 void StepWatch::started(double now) {
   started_ = now;
-  refused_ = silent_ = 0, back_ = heard_since_start_ = false;
+  refused_ = silent_ = 0;
+  back_ = heard_since_start_ = false;
 }
 
 void StepWatch::probed(Probe what, double now) {
   if (what == Probe::answers) {
-    heard_ = now, heard_since_start_ = true;
-    refused_ = silent_ = 0, back_ = false;
+    heard_ = now;
+    heard_since_start_ = true;
+    refused_ = silent_ = 0;
+    back_ = false;
   } else if (what == Probe::refuses) {
     back_ = back_ || last_ == Probe::silent;
-    ++refused_, silent_ = 0;
+    ++refused_;
+    silent_ = 0;
   } else {
-    ++silent_, refused_ = 0;
+    ++silent_;
+    refused_ = 0;
   }
   last_ = what;
 }

@@ -28,7 +28,8 @@ std::int64_t adapter_bytes(const config::RunConfig& config, const config::ModelS
   const auto take = [&](std::int64_t in, std::int64_t out, std::initializer_list<config::Projection> layers) {
     const auto count = std::ranges::count_if(layers, [&](auto p) { return m.adapters.has(p); });
     if (count == 0) return;
-    widest = std::max({widest, in, out}), widest_input = std::max(widest_input, in);
+    widest = std::max({widest, in, out});
+    widest_input = std::max(widest_input, in);
     parts = std::max<std::int64_t>(parts, count);
   };
   take(d, packed, {q, k, v}), take(d, d, {o}), take(d, 2 * f, {gate, up}), take(f, d, {down});

@@ -65,7 +65,10 @@ HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
     // Snapshot buffers of GPUs are pinned, wherever their files lie.
     out.partners = plan.local.partner_every > 0 ? 2 * out.state : 0;
     out.snapshots = plan.local.node_bytes - out.partners;
-    if (!in_memory(plan.local.folder)) out.partners = 0, out.snapshots = gpus ? out.snapshots : 0;
+    if (!in_memory(plan.local.folder)) {
+      out.partners = 0;
+      out.snapshots = gpus ? out.snapshots : 0;
+    }
   }
   const std::int64_t image = plan.checkpoint_bytes / std::max(1, plan.active);  // each element is saved once
   if (saves)

@@ -145,8 +145,8 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
 }  // namespace
 
 std::vector<int> Plan::shard_group(int g) const {
-  std::vector<int> out(static_cast<std::size_t>(group_size));
-  for (int i = 0; i < group_size; ++i) out[static_cast<std::size_t>(i)] = g * group_size + i;
+  std::vector<int> out(group_size);
+  for (int i = 0; i < group_size; ++i) out[i] = g * group_size + i;
   return out;
 }
 
@@ -170,21 +170,26 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
                 "Wait for a larger allocation, or use fewer nodes?");
 
   Plan plan;
-  plan.job = config.run.name, plan.cluster = facts.name, plan.model = model.name;
+  plan.job = config.run.name;
+  plan.cluster = facts.name;
+  plan.model = model.name;
   plan.hypothetical = !batch_host;
-  plan.strategy = config.shard.strategy, plan.precision = config.precision;
+  plan.strategy = config.shard.strategy;
+  plan.precision = config.precision;
   plan.active = config.cluster.nodes,
   plan.spares = std::min(config.cluster.spares, have - config.cluster.nodes);
   plan.ranks_per_node = config.cluster.ranks_per_node;
   plan.group_size = config::shard_group_of(config, plan.world());
-  plan.global_batch = config.train.global_batch, plan.micro_batch = config.train.micro_batch;
-  plan.lanes = config.train.lanes, plan.sequence = config.train.sequence;
+  plan.global_batch = config.train.global_batch;
+  plan.micro_batch = config.train.micro_batch;
+  plan.lanes = config.train.lanes;
+  plan.sequence = config.train.sequence;
 
   auto used = nodes;
   const std::string host = batch_host.value_or(*std::min_element(nodes.begin(), nodes.end(), name_before));
   if (const auto at = std::find(used.begin(), used.end(), host); at != used.end())
     std::rotate(used.begin(), at, at + 1);
-  used.resize(static_cast<std::size_t>(plan.active + plan.spares));
+  used.resize(plan.active + plan.spares);
   place_nodes(plan, facts, used, host);
   place_ranks(plan, facts);
 

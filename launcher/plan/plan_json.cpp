@@ -132,10 +132,14 @@ Plan plan_from_json(const json& j) {
                   fmt::format("this program reads {}", plan_schema_version),
                   "Use the Holdfast that wrote it?");
     Plan p;
-    p.job = j.at("job"), p.cluster = j.at("cluster");
-    p.model = j.at("model").at("name"), p.parameters = j.at("model").at("parameters");
+    p.job = j.at("job");
+    p.cluster = j.at("cluster");
+    p.model = j.at("model").at("name");
+    p.parameters = j.at("model").at("parameters");
     p.hypothetical = j.at("hypothetical");
-    p.active = j.at("active"), p.spares = j.at("spares"), p.ranks_per_node = j.at("ranks_per_node");
+    p.active = j.at("active");
+    p.spares = j.at("spares");
+    p.ranks_per_node = j.at("ranks_per_node");
     p.strategy = choice_in<config::Strategy>(j.at("shard"), "strategy");
     p.group_size = j.at("shard").at("group");
     const auto& types = j.at("precision");

@@ -170,7 +170,7 @@ std::string leaders(const Plan& p) {
   constexpr std::size_t shown = 5;
   std::string out;
   for (std::size_t i = 0; i < std::min(shown, p.leaders.size()); ++i)
-    out += (i ? ", " : "") + p.nodes[static_cast<std::size_t>(p.leaders[i])].name;
+    out += (i ? ", " : "") + p.nodes[p.leaders[i]].name;
   return out + (p.leaders.size() > shown ? fmt::format(", then {} more", p.leaders.size() - shown) : "");
 }
 
@@ -207,7 +207,7 @@ std::string rank_table(const Plan& p) {
   std::vector<Row> rows = {{"rank", "slot", "node", "scalable unit", "local", "GPU", "NIC", "NUMA", "rail",
                             "shard group", "replica group"}};
   for (const auto& r : p.ranks) {
-    const auto& node = p.nodes[static_cast<std::size_t>(r.slot)];
+    const auto& node = p.nodes[r.slot];
     const auto text = [](int v) { return std::to_string(v); };
     rows.push_back({text(r.rank), text(r.slot), node.name, node.scalable_unit, text(r.local), text(r.gpu),
                     r.nic.empty() ? "-" : r.nic, text(r.numa), text(r.rail), text(r.shard_group),

@@ -22,7 +22,8 @@ int max_parts(const Shrinking& s, int nodes) {
 
 Shrinking shrinking_of(const config::RunConfig& config) {
   Shrinking s;
-  s.nodes = config.cluster.nodes, s.ranks_per_node = std::max(1, config.cluster.ranks_per_node);
+  s.nodes = config.cluster.nodes;
+  s.ranks_per_node = std::max(1, config.cluster.ranks_per_node);
   const int world = s.nodes * s.ranks_per_node;
   s.group = std::max(1, config::shard_group_of(config, world));
   s.parts = config::own_trainer(config.rank)

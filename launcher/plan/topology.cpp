@@ -49,7 +49,8 @@ bool name_before(std::string_view a, std::string_view b) {
       while (j < b.size() && is_digit(b[j])) ++j;
     } else {
       if (a[i] != b[j]) return a[i] < b[j];
-      ++i, ++j;
+      ++i;
+      ++j;
     }
   }
   if ((i < a.size()) != (j < b.size())) return j < b.size();

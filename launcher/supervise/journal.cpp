@@ -75,7 +75,8 @@ void Journal::append(const std::string& lines) {
   torn_ = true;
   files::append_all(fd_.get(), lines, path_);
   files::sync(fd_.get(), path_);
-  torn_ = false, good_ += lines.size();
+  torn_ = false;
+  good_ += lines.size();
 }
 
 json Journal::write(json event) {

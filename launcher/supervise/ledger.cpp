@@ -73,7 +73,9 @@ bool read_line(std::string_view text, double now, LedgerEntry& e) {
   e.time = line["time"].get<double>();
   if (!std::isfinite(e.time) || e.time > now + day) return false;
   e.hardware = line["hardware"].get<bool>();
-  e.job = words("job", 64), e.cause = words("cause", 64), e.evidence = words("evidence", max_evidence);
+  e.job = words("job", 64);
+  e.cause = words("cause", 64);
+  e.evidence = words("evidence", max_evidence);
   e.gpu = words("gpu", 64);
   const auto xid = line.find("xid");
   e.xid = xid != line.end() && xid->is_number_integer() ? xid->get<int>() : 0;
@@ -91,7 +93,7 @@ std::string read_tail(const fs::path& file) {
   std::string text(std::min(size, max_read), '\0');
   const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
   if (got < 0) throw system_error("cannot read " + file.string(), errno);
-  text.resize(static_cast<std::size_t>(got));
+  text.resize(got);
   if (size > max_read) text.erase(0, std::min(text.find('\n'), text.size()));
   return text;
 }
@@ -168,7 +170,7 @@ std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_he
       bad_nodes.emplace_back(-history.weight, node);
   std::sort(bad_nodes.begin(), bad_nodes.end());
   if (bad_nodes.size() > static_cast<std::size_t>(std::max(0, max_bad_nodes)))
-    bad_nodes.resize(static_cast<std::size_t>(std::max(0, max_bad_nodes)));
+    bad_nodes.resize(std::max(0, max_bad_nodes));
   std::set<std::string> out = failed_here;
   for (const auto& bad_node : bad_nodes) out.insert(bad_node.second);
   return {out.begin(), out.end()};

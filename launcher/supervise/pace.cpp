@@ -80,7 +80,8 @@ void Pace::learn(Learned& l, double seconds) {
   } else {
     l.longest = std::max(l.longest * fade_, seconds);
   }
-  ++l.count, ++l.in_attempt;
+  ++l.count;
+  ++l.in_attempt;
 }
 
 double Pace::deadline_s(Phase phase) const {
@@ -167,7 +168,7 @@ Stragglers::Stragglers(const config::Supervise& limits, int world)
 
 void Stragglers::computed(int rank, std::int64_t step, double seconds) {
   expects(rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size(), "the rank is one of the world");
-  Own& own = ranks_[static_cast<std::size_t>(rank)];
+  Own& own = ranks_[rank];
   if (step == own.step || !(seconds > 0)) return;
   if (own.step < 0) own.smoothed = seconds;
   own.step = step;
@@ -200,7 +201,7 @@ std::optional<Straggler> Stragglers::take() {
   if (found_.empty()) return std::nullopt;
   const int rank = found_.front();
   found_.erase(found_.begin());
-  return Straggler{rank, ranks_[static_cast<std::size_t>(rank)].smoothed / median_};
+  return Straggler{rank, ranks_[rank].smoothed / median_};
 }
 
 }  // namespace holdfast::launcher

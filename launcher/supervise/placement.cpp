@@ -5,9 +5,7 @@
 namespace holdfast::launcher {
 namespace {
 
-const std::string& name(const Roster& roster, int node) {
-  return roster.nodes[static_cast<std::size_t>(node)].name;
-}
+const std::string& name(const Roster& roster, int node) { return roster.nodes[node].name; }
 
 }  // namespace
 
@@ -24,7 +22,10 @@ std::optional<std::vector<int>> shrunk(const Roster& roster, const RunState& sta
       const auto begin = placement.begin() + static_cast<std::ptrdiff_t>(at);
       const auto lost = std::count_if(begin, begin + shrinking.together,
                                       [&](int node) { return state.lost.contains(name(roster, node)); });
-      if (lost >= worst_lost) worst = at, worst_lost = lost;
+      if (lost >= worst_lost) {
+        worst = at;
+        worst_lost = lost;
+      }
     }
     const auto last = placement.end() - shrinking.together;
     std::copy(last, placement.end(), placement.begin() + static_cast<std::ptrdiff_t>(worst));
@@ -41,7 +42,7 @@ std::vector<int> grown(const Roster& roster, const RunState& state, std::vector<
     auto more = placement;
     for (int i = 0; i < shrinking.together; ++i) {
       const int spare = best_spare(roster, state, more, -1, views);
-      if (spare < 0 || (!views.empty() && !views[static_cast<std::size_t>(spare)].fresh)) return placement;
+      if (spare < 0 || (!views.empty() && !views[spare].fresh)) return placement;
       more.push_back(spare);
     }
     placement = std::move(more);

@@ -70,10 +70,9 @@ std::optional<std::vector<int>> without_suspect(const Situation& s, const Failur
   const auto slot = std::find(s.placement.begin(), s.placement.end(), failure.node);
   if (failure.node < 0 || slot == s.placement.end()) return std::nullopt;
   const int spare = best_spare(s.roster, s.state, s.placement, failure.node, s.views);
-  if (spare < 0 || s.state.suspects.contains(s.roster.nodes[static_cast<std::size_t>(spare)].name))
-    return std::nullopt;
+  if (spare < 0 || s.state.suspects.contains(s.roster.nodes[spare].name)) return std::nullopt;
   auto placement = s.placement;
-  placement[static_cast<std::size_t>(slot - s.placement.begin())] = spare;
+  placement[slot - s.placement.begin()] = spare;
   return placement;
 }
 
@@ -87,12 +86,14 @@ std::string in_common(const Situation& s, const std::string& known) {
 RunOutcome outcome_of(const PolicyRow& row, const Facts& facts, const Situation& s, const Failure& failure) {
   RunOutcome outcome;
   outcome.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
-  outcome.status = "failed", outcome.why = failure.evidence;
+  outcome.status = "failed";
+  outcome.why = failure.evidence;
   if (facts.final_code != 0) return outcome;
   if (row.answer == PolicyAction::requeue && facts.later) {
     outcome.status = "requeued";
   } else if (row.answer == PolicyAction::requeue) {
-    outcome.status = "requeued", outcome.exclude = to_exclude(s.state);
+    outcome.status = "requeued";
+    outcome.exclude = to_exclude(s.state);
     outcome.why += "; no spare node is left";
     if (!outcome.exclude.empty())
       outcome.why += fmt::format("; the next job does without {}", fmt::join(outcome.exclude, ", "));
@@ -233,11 +234,11 @@ std::vector<std::string> to_exclude(const RunState& state) {
 }
 
 Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
-  const auto lost = [&](int n) {
-    return s.state.lost.contains(s.roster.nodes[static_cast<std::size_t>(n)].name);
-  };
+  const auto lost = [&](int n) { return s.state.lost.contains(s.roster.nodes[n].name); };
   Facts facts;
-  facts.final_code = final_code(failure), facts.same_again = failure.same_again, facts.later = failure.later;
+  facts.final_code = final_code(failure);
+  facts.same_again = failure.same_again;
+  facts.later = failure.later;
   facts.same_step = s.state.same_step_count >= s.limits.max_same_step;
   facts.no_progress = s.state.no_progress >= s.limits.max_without_checkpoint;
   const auto untried = std::count_if(s.state.attempts.begin(), s.state.attempts.end(),
@@ -249,8 +250,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
 
   const auto filled = fill(s.roster, s.state, s.placement, s.views);
   facts.spares_suffice = filled.has_value();
-  const std::string culprit =
-      failure.node < 0 ? "" : s.roster.nodes[static_cast<std::size_t>(failure.node)].name;
+  const std::string culprit = failure.node < 0 ? "" : s.roster.nodes[failure.node].name;
   const auto failures = s.state.failures.find(culprit);
   facts.suspect = failure.kind == Kind::start_failed || failure.blame == Blame::node ||
                   (failures != s.state.failures.end() && failures->second >= s.limits.max_node_failures);
@@ -266,7 +266,8 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
 
   const PolicyRow& row = row_for(facts);
   Decision d;
-  d.answer = row.answer, d.because = row.when;
+  d.answer = row.answer;
+  d.because = row.when;
   switch (row.answer) {
     case PolicyAction::stop:
       d.stop = outcome_of(row, facts, s, failure);

@@ -39,7 +39,8 @@ void elected(RunState& s, const json& e) {
   if (s.attempt_live()) {
     // Its ranks ended with their allocation; nothing has recorded how far they came.
     auto& last = s.attempts.back();
-    last.ended_at = e.value("unix", 0.0), last.cause = "allocation ended";
+    last.ended_at = e.value("unix", 0.0);
+    last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
   s.job_term = e.value("term", 0);
@@ -50,12 +51,14 @@ void elected(RunState& s, const json& e) {
   s.pace.clear();  // other nodes, and perhaps other settings
   s.evicting.clear(), s.evicting_since.reset(), s.paused = false;
   s.outcome.reset(), s.drain.reset();
-  s.same_step_count = 0, s.same_step = -1;
+  s.same_step_count = 0;
+  s.same_step = -1;
 }
 
 void planned(RunState& s, const json& e) {
   AttemptRecord a;
-  a.number = e.value("attempt", 0), a.term = e.value("term", 0);
+  a.number = e.value("attempt", 0);
+  a.term = e.value("term", 0);
   a.placement = e.value("placement", std::vector<std::string>{});
   a.planned_at = e.value("unix", 0.0);
   a.durable_before = s.durable_step;
@@ -112,19 +115,26 @@ void ended(RunState& s, const json& e) {
   auto* a = attempt(s, e);
   if (!a) return;
   a->ended_at = e.value("unix", 0.0);
-  a->cause = e.value("cause", ""), a->node = e.value("node", ""), a->rank = e.value("rank", -1);
-  a->detected_s = e.value("detected_s", 0.0), a->decided_s = e.value("decided_s", 0.0);
-  a->evidence = evidence_of(e), a->advice = e.value("advice", "");
+  a->cause = e.value("cause", "");
+  a->node = e.value("node", "");
+  a->rank = e.value("rank", -1);
+  a->detected_s = e.value("detected_s", 0.0);
+  a->decided_s = e.value("decided_s", 0.0);
+  a->evidence = evidence_of(e);
+  a->advice = e.value("advice", "");
   a->last_step = std::max(a->last_step, e.value("step", std::int64_t{0}));
   a->untried = e.value("untried", false);
-  a->reports = e.value("reports", true), a->ran_s = e.value("ran_s", 0.0);
+  a->reports = e.value("reports", true);
+  a->ran_s = e.value("ran_s", 0.0);
   const bool assumed = e.value("progress_assumed", false);
   if (a->cause == "finished" || !e.value("healthy", false) || assumed) {
-    s.same_step_count = 0, s.same_step = -1;
+    s.same_step_count = 0;
+    s.same_step = -1;
   } else if (s.same_step == a->last_step) {
     ++s.same_step_count;
   } else {
-    s.same_step = a->last_step, s.same_step_count = 1;
+    s.same_step = a->last_step;
+    s.same_step_count = 1;
   }
   if (e.value("setback", false))
     ++s.setbacks;

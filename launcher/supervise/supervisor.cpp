@@ -55,7 +55,7 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, boo
     for (const auto& node : state_.attempts.back().placement) last.push_back(roster_.node_called(node));
     if (!last.empty() && std::find(last.begin(), last.end(), -1) == last.end()) placement_ = last;
   }
-  ranks_.resize(static_cast<std::size_t>(world()));
+  ranks_.resize(world());
   pace_.recall(state_.pace);
 }
 
@@ -87,7 +87,7 @@ bool Supervisor::majority() const {
 }
 
 bool Supervisor::fresh(int n) const {
-  const auto& node = nodes_[static_cast<std::size_t>(n)];
+  const auto& node = nodes_[n];
   return node.connected && node.last_beat >= 0 && now_ - node.last_beat <= 3e-3 * limits_.heartbeat_ms;
 }
 
@@ -101,19 +101,22 @@ std::int64_t Supervisor::highest_step() const {
 // --- reports of agents and ranks (time-outs are in supervisor_stages.cpp) ---
 
 void Supervisor::agent_here(int n, const control::Beat& beat) {
-  auto& node = nodes_[static_cast<std::size_t>(n)];
-  node.connected = true, node.last_beat = now_, node.mpirun = beat.mpirun, node.attempt = beat.attempt;
+  auto& node = nodes_[n];
+  node.connected = true;
+  node.last_beat = now_;
+  node.mpirun = beat.mpirun;
+  node.attempt = beat.attempt;
   take_progress(beat, n);
 }
 
-void Supervisor::agent_gone(int n) { nodes_[static_cast<std::size_t>(n)].connected = false; }
+void Supervisor::agent_gone(int n) { nodes_[n].connected = false; }
 
 void Supervisor::take_progress(const control::Beat& beat, int node) {
   if (beat.attempt != attempt()) return;
   for (const auto& seen : beat.ranks) {
     if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= world() || node_of_rank(seen.rank) != node)
       continue;
-    auto& rank = ranks_[static_cast<std::size_t>(seen.rank)];
+    auto& rank = ranks_[seen.rank];
     if (rank.step >= 0 && seen.step < 0 && seen.phase == control::Phase::starting) {
       rank.seen_at = now_;  // its agent was replaced and has not heard from it yet: no progress
       continue;
@@ -129,8 +132,11 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
     }
     if (seen.compute_us > 0)
       stragglers_.computed(seen.rank, seen.step, 1e-6 * static_cast<double>(seen.compute_us));
-    rank.started = true, rank.step = std::max(rank.step, seen.step), rank.phase = seen.phase;
-    rank.moves = seen.moves, rank.seen_at = now_;
+    rank.started = true;
+    rank.step = std::max(rank.step, seen.step);
+    rank.phase = seen.phase;
+    rank.moves = seen.moves;
+    rank.seen_at = now_;
     rank.reported =
         rank.reported || seen.step >= 0 || seen.phase != control::Phase::starting || seen.moves > 0;
   }
@@ -142,7 +148,7 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
 }
 
 void Supervisor::cleared(int n, int attempt) {
-  auto& node = nodes_[static_cast<std::size_t>(n)];
+  auto& node = nodes_[n];
   node.cleared = std::max(node.cleared, attempt);
   if (!lost(n) || node.cleared < this->attempt() || stage_ == Stage::over) return;
   const auto failures = state_.failures.find(name(n));
@@ -160,13 +166,15 @@ void Supervisor::rank_started(int node, const control::RankStarted& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
   if (node_of_rank(what.rank) != node) {
     Failure failure;
-    failure.kind = Failure::Kind::misplaced, failure.node = node, failure.rank = what.rank;
+    failure.kind = Failure::Kind::misplaced;
+    failure.node = node;
+    failure.rank = what.rank;
     failure.evidence =
         fmt::format("rank {} runs on {} and not on {}", what.rank, name(node), name(node_of_rank(what.rank)));
     suspect_failure(std::move(failure));
     return;
   }
-  ranks_[static_cast<std::size_t>(what.rank)].started = true;
+  ranks_[what.rank].started = true;
 }
 
 void Supervisor::rank_failed(int node, const control::RankFailed& what) {
@@ -176,7 +184,7 @@ void Supervisor::rank_failed(int node, const control::RankFailed& what) {
 
 void Supervisor::rank_exited(int node, const control::RankExited& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
-  auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
+  auto& rank = ranks_[what.rank];
   rank.ended = true;
   if (what.status == 0) {
     rank.exited_well = true;
@@ -194,7 +202,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
 
 void Supervisor::rank_finished(const control::RankFinished& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
-  auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
+  auto& rank = ranks_[what.rank];
   if (std::exchange(rank.finished, true) || !what.state) return;
   record({{"event", "final_state"},
           {"step", what.state->step},
@@ -218,8 +226,9 @@ void Supervisor::rank_restored(const control::RankRestored& what) {
 void Supervisor::rank_flight(int node, const control::RankFlight& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= world() || node_of_rank(what.rank) != node)
     return;
-  auto& rank = ranks_[static_cast<std::size_t>(what.rank)];
-  rank.flight = what, rank.flight_at = now_;
+  auto& rank = ranks_[what.rank];
+  rank.flight = what;
+  rank.flight_at = now_;
 }
 
 void Supervisor::mpirun_exited(int node, const control::MpirunExited& what) {
@@ -248,7 +257,9 @@ void Supervisor::take_end(RankEnd end) {
   if (same == ends_.end()) ends_.push_back(end);
   Failure failure;
   failure.kind = end.rank < 0 ? Failure::Kind::mpirun_ended : Failure::Kind::rank_exited;
-  failure.node = end.node, failure.rank = end.rank, failure.status = end.status;
+  failure.node = end.node;
+  failure.rank = end.rank;
+  failure.status = end.status;
   suspect_failure(std::move(failure));
 }
 

@@ -172,10 +172,8 @@ class Supervisor {
     return std::any_of(placement_.begin(), placement_.end(), [this](int n) { return lost(n); });
   }
   int slot_of(int node) const;
-  int node_of_rank(int rank) const {
-    return placement_[static_cast<std::size_t>(rank / roster_.ranks_per_node)];
-  }
-  const std::string& name(int node) const { return roster_.nodes[static_cast<std::size_t>(node)].name; }
+  int node_of_rank(int rank) const { return placement_[rank / roster_.ranks_per_node]; }
+  const std::string& name(int node) const { return roster_.nodes[node].name; }
   std::int64_t highest_step() const;
 
   // supervisor_stages.cpp

@@ -49,9 +49,8 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
 /// Signs of nodes with ranks: those of spares explain no failure.
 std::vector<SeenSign> Supervisor::signs_that_count() const {
   std::vector<SeenSign> out;
-  std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(out), [this](const SeenSign& s) {
-    return slot_of(s.node) >= 0 || nodes_[static_cast<std::size_t>(s.node)].mpirun;
-  });
+  std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(out),
+               [this](const SeenSign& s) { return slot_of(s.node) >= 0 || nodes_[s.node].mpirun; });
   return out;
 }
 
@@ -64,9 +63,16 @@ Failure Supervisor::diagnosed() const {
   std::vector<std::string> names;
   for (const auto& node : roster_.nodes) names.push_back(node.name);
   Diagnosis d = diagnose(ends, signs_that_count(), names);
-  f.node = d.node, f.rank = d.rank, f.blame = d.blame, f.ends_node = d.ends_node, f.same_again = d.same_again;
+  f.node = d.node;
+  f.rank = d.rank;
+  f.blame = d.blame;
+  f.ends_node = d.ends_node;
+  f.same_again = d.same_again;
   f.gpu = std::move(d.gpu);
-  f.cause = d.cause, f.evidence = d.says, f.advice = d.advice, f.seen = std::move(d.evidence);
+  f.cause = d.cause;
+  f.evidence = d.says;
+  f.advice = d.advice;
+  f.seen = std::move(d.evidence);
   f.ended_nodes = std::move(d.ended_nodes);
   const auto own = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
   f.status = own == ends.end() ? 0 : own->status;
@@ -187,7 +193,7 @@ void Supervisor::carry_out(Decision decision, const Failure& failure) {
             {"slot", p.slot},
             {"from", p.from < 0 ? json(nullptr) : json(name(p.from))},
             {"to", name(p.to)},
-            {"scalable_unit", roster_.nodes[static_cast<std::size_t>(p.to)].scalable_unit}});
+            {"scalable_unit", roster_.nodes[p.to].scalable_unit}});
   }
   if (decision.placement.size() != placement_.size())
     record({{"event", decision.placement.size() < placement_.size() ? "run_shrunk" : "run_grown"},
@@ -247,7 +253,8 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
     for (const auto& node : names)
       record({{"event", "node_suspected"}, {"node", node}, {"evidence", evidence}});
   Failure failure;
-  failure.kind = Kind::corrupted, failure.evidence = evidence;
+  failure.kind = Kind::corrupted;
+  failure.evidence = evidence;
   failure.node = nodes.size() == 1 ? nodes.front() : -1;
   failure.rank = what.accused.size() == 1 ? what.accused.front() : -1;
   failure.blame = nodes.size() == 1 ? Blame::node : Blame::nothing;

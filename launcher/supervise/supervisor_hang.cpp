@@ -43,7 +43,7 @@ void Supervisor::check_hang() {
   std::vector<StillRank> still;
   std::int64_t behind = std::numeric_limits<std::int64_t>::max();
   for (int r = 0; r < world(); ++r) {
-    const auto& rank = ranks_[static_cast<std::size_t>(r)];
+    const auto& rank = ranks_[r];
     if (!here(rank) || !speaks(rank)) continue;
     // Agents report once a second while their ranks make no progress; an older report is about an earlier
     // delay.
@@ -55,7 +55,7 @@ void Supervisor::check_hang() {
   // A stopped rank sends nothing to an agent that was replaced, so its step is not known: it is assumed to be
   // where the last of the others is. Before the state is loaded, a rank may not have reported yet.
   for (int r = 0; r < world() && state_.attempts.back().restored; ++r) {
-    const auto& rank = ranks_[static_cast<std::size_t>(r)];
+    const auto& rank = ranks_[r];
     if (here(rank) && !speaks(rank))
       still.push_back({r, behind, control::Phase::forward, now_ - rank.moved_at, nullptr, true});
   }
@@ -69,12 +69,14 @@ void Supervisor::check_hang() {
   }
   if (hang_->stacks.empty() && now_ - hang_->since < stacks_limit_s) return;
   Failure failure;
-  failure.kind = Failure::Kind::rank_hung, failure.node = node, failure.rank = culprit.rank;
+  failure.kind = Failure::Kind::rank_hung;
+  failure.node = node;
+  failure.rank = culprit.rank;
   failure.evidence = culprit.why.empty() ? fmt::format("rank {} on {} has shown no progress for {:.3g} s",
                                                        culprit.rank, name(node), *limit)
                                          : fmt::format("rank {} on {} holds up the others for {:.3g} s: {}",
                                                        culprit.rank, name(node), *limit, culprit.why);
-  failure.silent_s = now_ - ranks_[static_cast<std::size_t>(culprit.rank)].moved_at;
+  failure.silent_s = now_ - ranks_[culprit.rank].moved_at;
   failure.seen = first_lines(hang_->stacks);
   fail(std::move(failure));
 }

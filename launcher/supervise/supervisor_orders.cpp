@@ -75,7 +75,7 @@ control::OrderTaken Supervisor::order_eviction(const control::Order& what, const
     evict(n, by);
     return {what.id, true,
             fmt::format("{} is no spare any more{}", what.node,
-                        through_mpirun_ && nodes_[static_cast<std::size_t>(n)].mpirun
+                        through_mpirun_ && nodes_[n].mpirun
                             ? "; mpirun runs there: if the node goes, the ranks start again"
                             : "")};
   }
@@ -83,7 +83,8 @@ control::OrderTaken Supervisor::order_eviction(const control::Order& what, const
   RunState without = without_unheard_nodes();
   without.lost.insert(what.node);
   Failure leaves;
-  leaves.kind = Failure::Kind::evicted, leaves.node = n;
+  leaves.kind = Failure::Kind::evicted;
+  leaves.node = n;
   const Decision then = decide(
       {roster_, patient(), facts_.shrinking, without, placement_, views(), hours_left()}, leaves, false);
   if (then.answer == PolicyAction::stop)

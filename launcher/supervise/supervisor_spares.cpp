@@ -21,7 +21,7 @@ constexpr std::size_t max_of_why = 200;  // bytes: the answer about all nodes is
 RunState Supervisor::without_unheard_nodes() const {
   RunState state = state_;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n)
-    if (nodes_[static_cast<std::size_t>(n)].last_beat < 0) state.lost.insert(name(n));
+    if (nodes_[n].last_beat < 0) state.lost.insert(name(n));
   return state;
 }
 
@@ -31,17 +31,18 @@ std::vector<NodeView> Supervisor::views() const {
   std::map<std::string, int> votes;
   int all_votes = 0;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
-    const auto& hash = nodes_[static_cast<std::size_t>(n)].health.numerics;
+    const auto& hash = nodes_[n].health.numerics;
     if (hash.empty()) continue;
     const int weight = slot_of(n) >= 0 ? 1 + static_cast<int>(nodes_.size()) : 1;
-    votes[hash] += weight, all_votes += weight;
+    votes[hash] += weight;
+    all_votes += weight;
   }
   const auto most = std::max_element(votes.begin(), votes.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   const bool known = numerics_placed() || (most != votes.end() && 2 * most->second > all_votes);
   std::vector<NodeView> out;
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
-    const auto& health = nodes_[static_cast<std::size_t>(n)].health;
+    const auto& health = nodes_[n].health;
     const bool agrees = !known || health.numerics.empty() || health.numerics == most->first;
     out.push_back({health.fitness, agrees, fresh(n)});
   }
@@ -51,22 +52,23 @@ std::vector<NodeView> Supervisor::views() const {
 /// Has a node with a slot reported its numerics probe?
 bool Supervisor::numerics_placed() const {
   return std::any_of(placement_.begin(), placement_.end(),
-                     [this](int n) { return !nodes_[static_cast<std::size_t>(n)].health.numerics.empty(); });
+                     [this](int n) { return !nodes_[n].health.numerics.empty(); });
 }
 
 bool Supervisor::has_spare_for(int node) const {
   const RunState state = without_unheard_nodes();
   const auto all = views();
   const int spare = best_spare(roster_, state, placement_, node, all);
-  return spare >= 0 && all[static_cast<std::size_t>(spare)].fresh && !state.suspects.contains(name(spare));
+  return spare >= 0 && all[spare].fresh && !state.suspects.contains(name(spare));
 }
 
 void Supervisor::node_health(int n, const control::NodeHealth& what) {
-  auto& node = nodes_[static_cast<std::size_t>(n)];
+  auto& node = nodes_[n];
   const bool news = node.health_at < 0
                         ? what.fitness != Fitness::unknown
                         : what.fitness != node.health.fitness || what.numerics != node.health.numerics;
-  node.health = what, node.health_at = now_;
+  node.health = what;
+  node.health_at = now_;
   if (!news || stage_ == Stage::over) return;
   record({{"event", "spare_health"},
           {"node", name(n)},
@@ -94,8 +96,8 @@ std::string Supervisor::spares_text() const {
   const auto all = views();
   json out = json::array();
   for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) {
-    const auto& node = nodes_[static_cast<std::size_t>(n)];
-    const auto& known = roster_.nodes[static_cast<std::size_t>(n)];
+    const auto& node = nodes_[n];
+    const auto& known = roster_.nodes[n];
     const auto failures = state_.failures.find(known.name);
     const int slot = slot_of(n);
     const bool is_lost = lost(n);
@@ -110,7 +112,7 @@ std::string Supervisor::spares_text() const {
                    {"batch_host", n == roster_.batch_host},
                    {"fitness", name_of(node.health.fitness)},
                    {"why", node.health.why.substr(0, max_of_why)},
-                   {"numerics_agree", all[static_cast<std::size_t>(n)].numerics_agree},
+                   {"numerics_agree", all[n].numerics_agree},
                    {"failures", failures == state_.failures.end() ? 0 : failures->second},
                    {"past_failures", known.past_failures},
                    {"heard_s", node.last_beat < 0 ? json(nullptr)

@@ -91,7 +91,7 @@ void Supervisor::lose_silent_nodes() {
     if (!first) first = std::move(failure);
   };
   for (int n = 0; n < static_cast<int>(nodes_.size()) && stage_ != Stage::over; ++n) {
-    const auto& node = nodes_[static_cast<std::size_t>(n)];
+    const auto& node = nodes_[n];
     if (lost(n)) continue;
     if (node.last_beat >= 0) {
       const double silent = now_ - node.last_beat;
@@ -117,8 +117,7 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
 std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::string& evidence) {
   // The node may have been told to run mpirun and have died before it reported that it does.
   const bool hosts_mpirun =
-      through_mpirun_ && ((nodes_[static_cast<std::size_t>(n)].mpirun &&
-                           nodes_[static_cast<std::size_t>(n)].attempt == attempt()) ||
+      through_mpirun_ && ((nodes_[n].mpirun && nodes_[n].attempt == attempt()) ||
                           (state_.attempt_live() && state_.attempts.back().host == name(n)));
   const int slot = slot_of(n);
   record({{"event", "node_lost"},
@@ -126,14 +125,16 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
           {"slot", slot < 0 ? json(nullptr) : json(slot)},
           {"silent_s", silent_s},
           {"evidence", evidence}});
-  nodes_[static_cast<std::size_t>(n)].last_beat = -1;
-  nodes_[static_cast<std::size_t>(n)].cleared = 0;
+  nodes_[n].last_beat = -1;
+  nodes_[n].cleared = 0;
   // Without its batch script the job may be ended by SLURM, and the local levels with it.
   if (n == roster_.batch_host) drain({false, "the batch host was lost"});
   if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return std::nullopt;
   Failure failure;
   failure.kind = slot < 0 ? Failure::Kind::node_idle_lost : Failure::Kind::node_lost;
-  failure.node = n, failure.evidence = evidence, failure.silent_s = silent_s;
+  failure.node = n;
+  failure.evidence = evidence;
+  failure.silent_s = silent_s;
   return failure;
 }
 
@@ -144,7 +145,7 @@ void Supervisor::check_gathering() {
     return;
   }
   for (const int n : placement_)
-    if (!lost(n) && !nodes_[static_cast<std::size_t>(n)].connected) return;
+    if (!lost(n) && !nodes_[n].connected) return;
   if (try_adopt()) return;
   if (state_.attempt_live()) {
     // Ranks may be reconnecting to a restarted agent: they get time, less of it when every agent is
@@ -175,7 +176,8 @@ bool Supervisor::try_adopt() {
   const auto& live = state_.attempts.back();
   stepped_ = live.first_step_at.has_value();
   if (live.restored && highest_step() >= live.restored->step + Pace::first_rounds) pace_.settled();
-  stage_ = Stage::running, stage_since_ = now_;
+  stage_ = Stage::running;
+  stage_since_ = now_;
   for (auto& rank : ranks_) {
     if (rank.moved_at <= 0) rank.moved_at = now_;  // else it has not moved since its first report
     rank.stepped_at = rank.seen_at = now_;
@@ -188,7 +190,8 @@ bool Supervisor::try_adopt() {
 
 void Supervisor::plan_first() {
   Failure absent;
-  absent.kind = Failure::Kind::node_lost, absent.evidence = "more nodes are lost than there are spares";
+  absent.kind = Failure::Kind::node_lost;
+  absent.evidence = "more nodes are lost than there are spares";
   const RunState state = without_unheard_nodes();
   Decision decision =
       decide({roster_, patient(), facts_.shrinking, state, placement_, views(), -1}, absent, false);
@@ -196,7 +199,7 @@ void Supervisor::plan_first() {
   // others.
   const bool whole = !decision.stop && decision.placement.size() == placement_.size();
   for (int n = 0; n < static_cast<int>(nodes_.size()) && !whole; ++n)
-    if (!lost(n) && nodes_[static_cast<std::size_t>(n)].last_beat < 0) return;
+    if (!lost(n) && nodes_[n].last_beat < 0) return;
   carry_out(std::move(decision), absent);
 }
 
@@ -224,13 +227,14 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
   pace_.new_attempt();
   stragglers_ = Stragglers(limits_, world());
   stepped_ = false;
-  stage_ = Stage::clearing, stage_since_ = now_;
+  stage_ = Stage::clearing;
+  stage_since_ = now_;
   actions_.push_back(ClearAll{attempt()});
 }
 
 void Supervisor::check_clearing() {
   for (const int n : placement_) {
-    if (nodes_[static_cast<std::size_t>(n)].cleared >= attempt()) continue;
+    if (nodes_[n].cleared >= attempt()) continue;
     if (now_ - stage_since_ > clear_limit_s && majority())
       lose(n, now_ - stage_since_,
            fmt::format("{} could not end its old ranks within {} s", name(n), clear_limit_s));
@@ -241,7 +245,8 @@ void Supervisor::check_clearing() {
   json started = {{"event", "attempt_started"}, {"attempt", attempt()}};
   if (host >= 0) started["host"] = name(host);
   record(std::move(started));
-  stage_ = Stage::starting, stage_since_ = now_;
+  stage_ = Stage::starting;
+  stage_since_ = now_;
   actions_.push_back(Launch{attempt(), placement_, state_.trusted_step, newest_durable(state_), host});
   tell_ranks();
 }
@@ -281,7 +286,7 @@ void Supervisor::check_starting() {
   int missing = -1, missing_count = 0;
   bool one_node = true;
   for (int r = 0; r < world(); ++r) {
-    if (ranks_[static_cast<std::size_t>(r)].started) continue;
+    if (ranks_[r].started) continue;
     if (missing < 0) missing = r;
     one_node = one_node && node_of_rank(r) == node_of_rank(missing);
     ++missing_count;
@@ -289,7 +294,8 @@ void Supervisor::check_starting() {
   if (missing < 0) {
     record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", world()}});
     suspect_failed_hosts();
-    stage_ = Stage::running, stage_since_ = now_;
+    stage_ = Stage::running;
+    stage_since_ = now_;
     for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
     return;
   }
@@ -298,7 +304,8 @@ void Supervisor::check_starting() {
   const bool blame = one_node && placement_.size() > 1;
   Failure failure;
   failure.kind = Failure::Kind::start_failed;
-  failure.node = blame ? node_of_rank(missing) : -1, failure.rank = missing;
+  failure.node = blame ? node_of_rank(missing) : -1;
+  failure.rank = missing;
   failure.evidence =
       fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count,
                   world(), limits_.start_s, missing, name(node_of_rank(missing)));
@@ -322,7 +329,7 @@ void Supervisor::check_running() {
     return;
   }
   for (int r = 0; r < world(); ++r) {
-    const auto& rank = ranks_[static_cast<std::size_t>(r)];
+    const auto& rank = ranks_[r];
     const int node = node_of_rank(r);
     if (!rank.exited_well && fresh(node) && now_ - rank.seen_at > unnamed_limit_s)
       return take_end(
@@ -338,7 +345,7 @@ void Supervisor::check_running() {
 /// heard, its silence makes it lost within node_silence_ms.
 bool Supervisor::heard_since_failure() const {
   return std::all_of(placement_.begin(), placement_.end(), [this](int n) {
-    const auto& node = nodes_[static_cast<std::size_t>(n)];
+    const auto& node = nodes_[n];
     return node.connected && node.last_beat > pending_since_ + in_flight_s;
   });
 }

@@ -23,7 +23,8 @@ std::vector<json> valid_events(std::vector<std::vector<json>> files) {
     const json& first = file->front();
     const auto after = first.find("after");
     if (after != first.end() && after->is_object()) {
-      term = after->value("term", 0), seq = after->value("seq", 0);
+      term = after->value("term", 0);
+      seq = after->value("seq", 0);
     } else {
       term = seq = INT32_MAX;
     }

@@ -42,12 +42,16 @@ template <class Word, class Vector>
 #pragma GCC unroll 4
     for (std::size_t part = 0; part < in_lane; ++part) {
       Vector x = (words >> part * width & mask) + digest_offset;
-      x ^= x >> 30, x *= mix64_first;
-      x ^= x >> 27, x *= mix64_second;
+      x ^= x >> 30;
+      x *= mix64_first;
+      x ^= x >> 27;
+      x *= mix64_second;
       x ^= x >> 31;
       x ^= index[part];
-      x ^= x >> 30, x *= mix64_first;
-      x ^= x >> 27, x *= mix64_second;
+      x ^= x >> 30;
+      x *= mix64_first;
+      x ^= x >> 27;
+      x *= mix64_second;
       sum += x ^ x >> 31;
       index[part] += digest_stride * step;
     }

@@ -11,8 +11,10 @@ namespace holdfast {
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
 constexpr std::uint64_t mix64_first = 0xbf58476d1ce4e5b9u, mix64_second = 0x94d049bb133111ebu;
 constexpr std::uint64_t mix64(std::uint64_t x) {
-  x ^= x >> 30, x *= mix64_first;
-  x ^= x >> 27, x *= mix64_second;
+  x ^= x >> 30;
+  x *= mix64_first;
+  x ^= x >> 27;
+  x *= mix64_second;
   return x ^ x >> 31;
 }
 

@@ -52,7 +52,10 @@ std::string nearest_name(std::string_view typed, const Names& known) {
   std::size_t best_distance = typed.size() / 3 + 2;
   for (const auto& name : known) {
     const std::size_t d = edit_distance(typed, name);
-    if (d < best_distance) best_distance = d, best = std::string(name);
+    if (d < best_distance) {
+      best_distance = d;
+      best = std::string(name);
+    }
   }
   return best;
 }

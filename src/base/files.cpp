@@ -53,7 +53,9 @@ void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset
     const ssize_t n = ::pwrite(fd, at, bytes, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw system_error("cannot write " + path.string(), n == 0 ? EIO : errno);
-    at += n, bytes -= static_cast<std::size_t>(n), offset += static_cast<std::uint64_t>(n);
+    at += n;
+    bytes -= static_cast<std::size_t>(n);
+    offset += static_cast<std::uint64_t>(n);
   }
 }
 

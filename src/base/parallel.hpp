@@ -36,7 +36,8 @@ void parallel_for(std::size_t count, int workers, Make make) {
     } catch (...) {
       const std::scoped_lock hold(lock);
       if (failure && piece >= failed) return;
-      failed = piece, failure = std::current_exception();
+      failed = piece;
+      failure = std::current_exception();
     }
   };
   std::vector<std::thread> others;

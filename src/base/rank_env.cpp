@@ -62,10 +62,14 @@ std::optional<RankEnv> rank_env_from_environment() {
     return static_cast<int>(*value);
   };
   RankEnv p;
-  p.rank = number("HOLDFAST_RANK"), p.world = number("HOLDFAST_WORLD");
-  p.local_rank = number("HOLDFAST_LOCAL_RANK"), p.ranks_per_node = number("HOLDFAST_RANKS_PER_NODE");
-  p.term = number("HOLDFAST_TERM"), p.attempt = number("HOLDFAST_ATTEMPT");
-  p.node = env::get_or("HOLDFAST_NODE", ""), p.run_dir = *run_dir;
+  p.rank = number("HOLDFAST_RANK");
+  p.world = number("HOLDFAST_WORLD");
+  p.local_rank = number("HOLDFAST_LOCAL_RANK");
+  p.ranks_per_node = number("HOLDFAST_RANKS_PER_NODE");
+  p.term = number("HOLDFAST_TERM");
+  p.attempt = number("HOLDFAST_ATTEMPT");
+  p.node = env::get_or("HOLDFAST_NODE", "");
+  p.run_dir = *run_dir;
   p.agent_socket = env::get_or("HOLDFAST_AGENT_SOCKET", "");
   p.master_address = env::get_or("MASTER_ADDR", ""),
   p.master_port = static_cast<int>(env::get_integer("MASTER_PORT").value_or(0));

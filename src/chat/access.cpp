@@ -66,7 +66,7 @@ Value item_of(const Value& of, const Value& key) {
     return index >= 0 && index < static_cast<std::int64_t>(count);
   };
   if (const auto* list = as<List>(of); list && list->kind <= List::Kind::tuple && placed(list->items.size()))
-    return list->items[static_cast<std::size_t>(index)];
+    return list->items[index];
   if (const auto* text = as<Text>(of)) {
     const auto starts = character_starts(text->bytes);
     if (placed(starts.size() - 1)) {
@@ -94,8 +94,7 @@ Value slice_of(const Value& of, const Value& first, const Value& end, const Valu
   budget.steps(static_cast<std::size_t>(length));
   if (text && stride == 1) {
     const std::int64_t last = std::max(at, stop);
-    const std::size_t from = starts[static_cast<std::size_t>(at)],
-                      to = starts[static_cast<std::size_t>(last)];
+    const std::size_t from = starts[at], to = starts[last];
     budget.bytes(to - from);
     return text_value(part(*text, from, to));
   }

@@ -75,7 +75,8 @@ Value strftime_now(Arguments& arguments, Rendering& rendering) {
   const int fields =
       std::sscanf(rendering.now.c_str(), "%4d-%2d-%2d%n%*1[T ]%2d:%2d:%2d%n", &now.tm_year, &now.tm_mon,
                   &now.tm_mday, &read, &now.tm_hour, &now.tm_min, &now.tm_sec, &read);
-  now.tm_year -= 1900, now.tm_mon -= 1;
+  now.tm_year -= 1900;
+  now.tm_mon -= 1;
   const std::tm wanted = now;
   // timegm() knows the day of the week, and moves what is no day of the calendar elsewhere.
   const std::time_t seconds = timegm(&now);

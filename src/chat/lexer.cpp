@@ -145,13 +145,17 @@ class Lexer {
     bool real = false;
     const bool behind_dot = at_ > 0 && source_[at_ - 1] == '.';  // messages.0.content
     if (!behind_dot && end < text.size() && text[end] == '.' && digit_at(end + 1)) {
-      real = true, digits += '.', ++end;
+      real = true;
+      digits += '.';
+      ++end;
       run();
     }
     if (!behind_dot && end < text.size() && (text[end] == 'e' || text[end] == 'E')) {
       const bool has_sign = end + 1 < text.size() && (text[end + 1] == '+' || text[end + 1] == '-');
       if (digit_at(end + 1 + (has_sign ? 1 : 0))) {
-        real = true, digits += 'e', ++end;
+        real = true;
+        digits += 'e';
+        ++end;
         if (has_sign) digits += text[end++];
         run();
       }

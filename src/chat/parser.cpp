@@ -95,9 +95,11 @@ class Parser : ExpressionParser {
     if (skip(Kind::name, "if")) made.only_if = expression();
     if (at(Kind::name, "recursive")) refuse(current().at, "recursive loops are not understood");
     end_block();
-    ++loops_, ++scopes_;
+    ++loops_;
+    ++scopes_;
     made.body = body({"else", "endfor"}, begun);
-    --loops_, --scopes_;
+    --loops_;
+    --scopes_;
     if (skip(Kind::name, "else")) {
       end_block();
       made.otherwise = body({"endfor"}, begun);
@@ -130,9 +132,11 @@ class Parser : ExpressionParser {
     if (at_sign("|")) filtered = filters(std::make_unique<Expression>(Expression{at, 1, Name{""}}));
     if (to.unpacked) unexpected("'='");
     end_block();
-    ++scopes_, ++captures_;
+    ++scopes_;
+    ++captures_;
     Body inside = body({"endset"}, at);
-    --scopes_, --captures_;
+    --scopes_;
+    --captures_;
     next();
     return {at, SetBlockStatement{std::move(to), std::move(filtered), std::move(inside)}};
   }
@@ -152,9 +156,11 @@ class Parser : ExpressionParser {
     next();
     end_block();
     const int loops = std::exchange(loops_, 0);
-    ++scopes_, ++captures_;
+    ++scopes_;
+    ++captures_;
     made->body = body({"endmacro"}, begun);
-    --scopes_, --captures_;
+    --scopes_;
+    --captures_;
     loops_ = loops;
     next();
     return made;

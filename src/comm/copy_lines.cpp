@@ -15,7 +15,9 @@ void copy_lines(std::byte* to, const std::byte* from, std::size_t bytes, bool pa
   const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
   if (bytes > head + line) {
     std::memcpy(to, from, head);
-    to += head, from += head, bytes -= head;
+    to += head;
+    from += head;
+    bytes -= head;
     const auto load = [&](std::size_t i) {
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from) + i);
     };

@@ -45,8 +45,7 @@ void MpiCommunicator::check_extents(std::span<const Extent> tensors, std::int64_
     expects(tensor.part * size() >= tensor.elements && tensor.part >= 0, "parts that cover the tensor");
     if (size() == 1 || tensor.elements == 0) continue;
     expects(!world.base_of.empty(), "tensors of a collective lie in symmetric memory");
-    const std::int64_t at = static_cast<const std::byte*>(tensor.data) -
-                            world.base_of[static_cast<std::size_t>(world.rank)],
+    const std::int64_t at = static_cast<const std::byte*>(tensor.data) - world.base_of[world.rank],
                        bytes = (tensor.elements + behind) * bytes_of(tensor.type);
     expects(at >= 0 && at + bytes <= world.symmetric_bytes,
             "tensors of a collective lie in symmetric memory");
@@ -64,7 +63,7 @@ Event MpiCommunicator::bulk(Operation& operation, Collective kind, std::int64_t 
   for (const Extent& tensor : operation.tensors) {
     if (size() > 1 && tensor.elements > 0)
       what = mix(what, static_cast<std::uint64_t>(static_cast<const std::byte*>(tensor.data) -
-                                                  world.base_of[static_cast<std::size_t>(world.rank)]));
+                                                  world.base_of[world.rank]));
     what = mix(mix(what, static_cast<std::uint64_t>(tensor.elements)),
                static_cast<std::uint64_t>(tensor.part) << 8 | static_cast<std::uint64_t>(tensor.type));
   }
@@ -181,8 +180,7 @@ SharedMemory MpiCommunicator::share_memory(int owner, std::int64_t bytes, std::s
   if (const auto bad = std::find(who.begin(), who.end(), 1u); bad != who.end())
     throw Error(Exit::runtime,
                 fmt::format("no {} of shared memory for the ranks of a node", size_text(bytes)),
-                fmt::format("rank {} could not get it",
-                            group_->ranks()[static_cast<std::size_t>(bad - who.begin())]));
+                fmt::format("rank {} could not get it", group_->ranks()[bad - who.begin()]));
   memory.close();
   return memory;
 }
@@ -192,20 +190,19 @@ std::span<std::byte> MpiCommunicator::symmetric_memory(std::int64_t bytes) {
   expects(is_world_ && world.base_of.empty(), "symmetric memory is asked for once, from the world");
   expects(bytes >= 0, "an amount of memory");
   const std::size_t stride = round_to_pages(static_cast<std::size_t>(bytes));
-  const int node = world.node_of[static_cast<std::size_t>(world.rank)];
+  const int node = world.node_of[world.rank];
   std::vector<int> local;  // ranks; members of a world are its ranks in order
   for (int rank : group_->ranks())
-    if (world.node_of[static_cast<std::size_t>(rank)] == node) local.push_back(rank);
+    if (world.node_of[rank] == node) local.push_back(rank);
   const auto own =
       static_cast<std::size_t>(std::find(local.begin(), local.end(), world.rank) - local.begin());
   SharedMemory memory =
       share_memory(local.front(), static_cast<std::int64_t>(local.size() * stride), own * stride, stride);
   world.base_of.assign(group_->ranks().size(), nullptr);
-  for (std::size_t i = 0; i < local.size(); ++i)
-    world.base_of[static_cast<std::size_t>(local[i])] = memory.bytes().data() + i * stride;
+  for (std::size_t i = 0; i < local.size(); ++i) world.base_of[local[i]] = memory.bytes().data() + i * stride;
   world.symmetric = std::move(memory);
   world.symmetric_bytes = bytes;
-  return {world.base_of[static_cast<std::size_t>(world.rank)], static_cast<std::size_t>(bytes)};
+  return {world.base_of[world.rank], static_cast<std::size_t>(bytes)};
 }
 
 void MpiCommunicator::abort(std::string_view why) noexcept {
@@ -244,19 +241,17 @@ std::unique_ptr<MpiCommunicator> MpiCommunicator::regroup(int color, int key, st
   std::vector<int> members, ranks;
   for (const auto& [_, member] : order) {
     members.push_back(member);
-    ranks.push_back(group_->ranks()[static_cast<std::size_t>(member)]);
+    ranks.push_back(group_->ranks()[member]);
   }
   // The first of a node brings the memory for the flags of the node's members.
   std::vector<int> local;  // places in the new group
   for (std::size_t i = 0; i < ranks.size(); ++i)
-    if (world->node_of[static_cast<std::size_t>(ranks[i])] ==
-        world->node_of[static_cast<std::size_t>(world->rank)])
-      local.push_back(static_cast<int>(i));
-  SharedMemory memory = share_memory(members[static_cast<std::size_t>(local.front())],
+    if (world->node_of[ranks[i]] == world->node_of[world->rank]) local.push_back(static_cast<int>(i));
+  SharedMemory memory = share_memory(members[local.front()],
                                      static_cast<std::int64_t>(local.size() * sizeof(MpiGroup::Desk)), 0, 0);
   std::vector<MpiGroup::Desk*> desks(ranks.size(), nullptr);
   auto* first = reinterpret_cast<MpiGroup::Desk*>(memory.bytes().data());
-  for (std::size_t i = 0; i < local.size(); ++i) desks[static_cast<std::size_t>(local[i])] = first + i;
+  for (std::size_t i = 0; i < local.size(); ++i) desks[local[i]] = first + i;
   auto group = std::make_shared<MpiGroup>(world, std::move(name), static_cast<std::uint32_t>(group_key),
                                           std::move(ranks), std::move(memory), std::move(desks));
   return std::make_unique<MpiCommunicator>(engine_, std::move(group), next_key_, is_world);

@@ -17,14 +17,14 @@ void MpiGroup::begin_exchange(const Operation& operation) {
   arrays_ = 0;
   int arrays_of_others = 0;  // that come in messages
   for (int count : operation.arrays_of) arrays_ += count;
-  for (int member : remote_) arrays_of_others += operation.arrays_of[static_cast<std::size_t>(member)];
+  for (int member : remote_) arrays_of_others += operation.arrays_of[member];
   // The same on all members.
   piece_ = std::clamp(inbox_elements / std::max(1, arrays_), smallest_piece, Communicator::largest_reduction);
   inbox_stride_ = piece_ * 4;
   const auto room = static_cast<std::size_t>(arrays_of_others * inbox_stride_);
   for (auto& inbox : inbox_)
     if (inbox.size() < room) inbox.resize(room);
-  sources_.resize(static_cast<std::size_t>(arrays_));
+  sources_.resize(arrays_);
   messages_.reserve(message_window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
   posted_ = reduced_ = 0;
   pending_[0] = pending_[1] = 0;
@@ -65,8 +65,8 @@ bool MpiGroup::receive_piece(const Operation& operation) {
     const auto half = static_cast<std::uint32_t>(posted_ % 2);
     std::byte* to = inbox_[half].data();
     for (int member : remote_)
-      for (int k = 0; k < operation.arrays_of[static_cast<std::size_t>(member)]; ++k, to += inbox_stride_) {
-        messages_.receive(to, bytes, ranks_[static_cast<std::size_t>(member)], tag(operation),
+      for (int k = 0; k < operation.arrays_of[member]; ++k, to += inbox_stride_) {
+        messages_.receive(to, bytes, ranks_[member], tag(operation),
                           static_cast<std::uint32_t>(member) << 1 | half);
         ++pending_[half];
       }
@@ -86,8 +86,8 @@ bool MpiGroup::reduce_piece(const Operation& operation) {
   const std::byte* from_others = inbox_[reduced_ % 2].data();
   std::size_t source = 0;
   for (int member = 0; member < this->size(); ++member)
-    for (int k = 0; k < operation.arrays_of[static_cast<std::size_t>(member)]; ++k, ++source) {
-      if (desks_[static_cast<std::size_t>(member)] != nullptr) {
+    for (int k = 0; k < operation.arrays_of[member]; ++k, ++source) {
+      if (desks_[member] != nullptr) {
         const std::byte* there = mine + k * operation.array_stride * size;
         sources_[source] = member == me_ ? there : peer_address(member, there);
       } else {
@@ -103,7 +103,7 @@ bool MpiGroup::reduce_piece(const Operation& operation) {
 
 bool MpiGroup::send_pieces(const Operation& operation, bool& all) {
   bool moved = false;
-  const int arrays = operation.arrays_of[static_cast<std::size_t>(me_)];
+  const int arrays = operation.arrays_of[me_];
   for (; sent_.tensor < operation.tensors.size(); ++sent_.tensor, sent_.first = 0) {
     const Extent& tensor = operation.tensors[sent_.tensor];
     const std::int64_t size = bytes_of(tensor.type);
@@ -119,8 +119,8 @@ bool MpiGroup::send_pieces(const Operation& operation, bool& all) {
             all = false;
             return moved;
           }
-          messages_.send(from + sent_.array * operation.array_stride * size, count * size,
-                         ranks_[static_cast<std::size_t>(peer)], tag(operation), 0);
+          messages_.send(from + sent_.array * operation.array_stride * size, count * size, ranks_[peer],
+                         tag(operation), 0);
           moved = true;
         }
       }

@@ -55,7 +55,8 @@ bool MpiGroup::copy_some(const Operation& operation, bool& all) {
       if (count > 0) {
         auto* to = static_cast<std::byte*>(tensor.data) + (local_[peer] * tensor.part + at.first) * size;
         copy_lines(to, peer_address(local_[peer], to), static_cast<std::size_t>(count * size), past_caches_);
-        at.first += count, budget -= count * size;
+        at.first += count;
+        budget -= count * size;
         moved = true;
       }
       if (at.first < part) break;
@@ -84,7 +85,7 @@ bool MpiGroup::post_gather(const Operation& operation, bool sends, bool& all) {
           return moved;
         }
         auto* data = static_cast<std::byte*>(tensor.data) + (owner * tensor.part + at.first) * size;
-        const int rank = ranks_[static_cast<std::size_t>(peer)];
+        const int rank = ranks_[peer];
         if (sends)
           messages_.send(data, count * size, rank, tag(operation), 0);
         else

@@ -31,9 +31,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> world, std::string name, std::uint3
       ordinals_(queue_places),
       heard_(ranks_.size()),
       messages_(world_->comm) {
-  const auto node = [&](int member) {
-    return world_->node_of[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(member)])];
-  };
+  const auto node = [&](int member) { return world_->node_of[ranks_[member]]; };
   me_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), world_->rank) - ranks_.begin());
   expects(me_ < size(), "a member of its own group");
   std::vector<int> nodes;
@@ -93,7 +91,7 @@ Event MpiGroup::enqueue() {
   const std::uint64_t number = queued_.load(std::memory_order_relaxed) + 1;
   queue_[number % queue_places].enqueued_ns = steady_ns();
   queued_.store(number, std::memory_order_release);
-  world_->bells[static_cast<std::size_t>(world_->rank)]->ring();
+  world_->bells[world_->rank]->ring();
   return {this, number};
 }
 
@@ -232,7 +230,7 @@ void MpiGroup::settle() {
     phase_ = Phase::leaving;
   }
   for (int member : local_)
-    if (desks_[static_cast<std::size_t>(member)]->done.load(std::memory_order_acquire) < tick_) return;
+    if (desks_[member]->done.load(std::memory_order_acquire) < tick_) return;
   phase_ = Phase::waiting;
 }
 
@@ -268,8 +266,8 @@ void MpiGroup::fail(const Error& error) noexcept {
 std::string MpiGroup::missing(const Operation& operation) const {
   std::vector<int> away, slow, nodes;
   for (int member : local_) {
-    const Desk& desk = *desks_[static_cast<std::size_t>(member)];
-    const int rank = ranks_[static_cast<std::size_t>(member)];
+    const Desk& desk = *desks_[member];
+    const int rank = ranks_[member];
     if (desk.ready.load(std::memory_order_acquire) < tick_)
       away.push_back(rank);
     else if (member != me_ && !small(operation.kind) && desk.done.load(std::memory_order_acquire) < tick_)
@@ -280,7 +278,7 @@ std::string MpiGroup::missing(const Operation& operation) const {
     if (small(operation.kind))
       nodes.push_back(rank);  // which speaks for others
     else
-      (heard_[static_cast<std::size_t>(member)] == tick_ ? slow : away).push_back(rank);
+      (heard_[member] == tick_ ? slow : away).push_back(rank);
   });
   for (auto* list : {&away, &slow, &nodes}) {
     std::sort(list->begin(), list->end());
@@ -295,25 +293,22 @@ std::string MpiGroup::missing(const Operation& operation) const {
   if (!nodes.empty())
     return fmt::format("nothing has come from the node{} of rank{} {}", nodes.size() > 1 ? "s" : "",
                        nodes.size() > 1 ? "s" : "", fmt::join(nodes, ", "));
-  return fmt::format("rank {} has arrived and waits for other nodes",
-                     ranks_[static_cast<std::size_t>(leader_)]);
+  return fmt::format("rank {} has arrived and waits for other nodes", ranks_[leader_]);
 }
 
 void MpiGroup::publish(std::atomic<std::uint64_t> Desk::*flag) {
-  (desks_[static_cast<std::size_t>(me_)]->*flag).store(tick_, std::memory_order_release);
+  (desks_[me_]->*flag).store(tick_, std::memory_order_release);
   for (int member : local_)
-    if (member != me_)
-      world_->bells[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(member)])]->ring();
+    if (member != me_) world_->bells[ranks_[member]]->ring();
 }
 
 bool MpiGroup::arrived(int member) const {
-  const Desk& desk = *desks_[static_cast<std::size_t>(member)];
+  const Desk& desk = *desks_[member];
   if (desk.ready.load(std::memory_order_acquire) < tick_) return false;
-  if (desk.what.load(std::memory_order_relaxed) !=
-      desks_[static_cast<std::size_t>(me_)]->what.load(std::memory_order_relaxed))
+  if (desk.what.load(std::memory_order_relaxed) != desks_[me_]->what.load(std::memory_order_relaxed))
     throw Error(Exit::runtime, fmt::format("the members of {} do not do the same", name_),
                 fmt::format("rank {} has called another collective than rank {}, or with other sizes",
-                            ranks_[static_cast<std::size_t>(member)], world_->rank));
+                            ranks_[member], world_->rank));
   return true;
 }
 
@@ -323,8 +318,7 @@ bool MpiGroup::all_arrived() const {
 
 std::byte* MpiGroup::peer_address(int member, const void* mine) const {
   const auto& base = world_->base_of;
-  return base[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(member)])] +
-         (static_cast<const std::byte*>(mine) - base[static_cast<std::size_t>(world_->rank)]);
+  return base[ranks_[member]] + (static_cast<const std::byte*>(mine) - base[world_->rank]);
 }
 
 /// Groups, numbers and kinds that could meet differ: a message of one is never taken for another's. MPI

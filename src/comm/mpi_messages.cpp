@@ -61,10 +61,10 @@ int MpiMessages::test() {
 }
 
 void MpiMessages::check_length(int i) const {
-  const Place& place = places_[static_cast<std::size_t>(ended_[static_cast<std::size_t>(i)])];
+  const Place& place = places_[ended_[i]];
   if (!place.is_receive) return;
   int count = 0;
-  MPI_Get_count(&statuses_[static_cast<std::size_t>(i)], MPI_BYTE, &count);
+  MPI_Get_count(&statuses_[i], MPI_BYTE, &count);
   if (count != place.bytes)
     throw Error(Exit::runtime,
                 fmt::format("rank {} sent {} bytes instead of {}", place.peer, count, place.bytes),

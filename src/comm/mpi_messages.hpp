@@ -39,7 +39,7 @@ class MpiMessages {
     if (none()) return false;
     const int count = test();
     for (int i = 0; i < count; ++i) {
-      const auto place = static_cast<std::size_t>(ended_[static_cast<std::size_t>(i)]);
+      const auto place = static_cast<std::size_t>(ended_[i]);
       check_length(i);
       free_.push_back(place);
       if (places_[place].is_receive) --receives_;

@@ -60,7 +60,7 @@ void MpiSession::State::find_nodes() {
   // By the kernel's word: with MPI_COMM_TYPE_SHARED ranks of two nodes were seen to disagree about who is
   // near, and to wait for each other forever.
   const std::uint64_t here = kernel_and_process_space();
-  std::vector<std::uint64_t> all_of(static_cast<std::size_t>(size));
+  std::vector<std::uint64_t> all_of(size);
   MPI_Allgather(&here, 1, MPI_UINT64_T, all_of.data(), 1, MPI_UINT64_T, comm);
   const auto lowest = std::find(all_of.begin(), all_of.end(), here) - all_of.begin();
   MPI_Comm_split(comm, static_cast<int>(lowest), rank, &node);
@@ -72,7 +72,10 @@ void MpiSession::State::find_nodes() {
   if (place == 0) {
     memory = SharedMemory::create(members * static_cast<std::int64_t>(sizeof(NodeBlock)));
     const auto mine = memory.handle();
-    handle[0] = mine.process, handle[1] = mine.descriptor, handle[2] = mine.token, handle[3] = mine.bytes;
+    handle[0] = mine.process;
+    handle[1] = mine.descriptor;
+    handle[2] = mine.token;
+    handle[3] = mine.bytes;
   }
   MPI_Bcast(handle, 4, MPI_UINT64_T, 0, node);
   int seen = 1;
@@ -87,11 +90,12 @@ void MpiSession::State::find_nodes() {
       log::warn(
           "ranks of this node cannot share memory (another pid namespace?); they send messages instead");
     memory = SharedMemory::create(static_cast<std::int64_t>(sizeof(NodeBlock)));
-    place = 0, first = rank;
+    place = 0;
+    first = rank;
   }
   memory.close();
   MPI_Comm_free(&node);
-  node_of.resize(static_cast<std::size_t>(size));
+  node_of.resize(size);
   MPI_Allgather(&first, 1, MPI_INT, node_of.data(), 1, MPI_INT, comm);
 }
 
@@ -99,20 +103,23 @@ void MpiSession::State::start() {
   if (engine) return;
   if (!recorder) recorder = std::make_unique<flight::FlightRecorder>("", rank, size);
   auto* block = reinterpret_cast<NodeBlock*>(memory.bytes().data());
-  std::vector<MpiGroup::Desk*> desks(static_cast<std::size_t>(size), nullptr);
+  std::vector<MpiGroup::Desk*> desks(size, nullptr);
   bells.assign(static_cast<std::size_t>(size), nullptr);
   for (std::size_t r = 0; r < node_of.size(); ++r)
-    if (node_of[r] == node_of[static_cast<std::size_t>(rank)]) {
+    if (node_of[r] == node_of[rank]) {
       bells[r] = &block->bell;
       desks[r] = &block->desk;
       ++block;
     }
   base = std::make_shared<MpiWorld>();
-  base->comm = comm, base->rank = rank, base->node_of = node_of, base->bells = bells;
+  base->comm = comm;
+  base->rank = rank;
+  base->node_of = node_of;
+  base->bells = bells;
   base->recorder = recorder.get();
-  engine = std::make_shared<MpiEngine>(*bells[static_cast<std::size_t>(rank)]);
+  engine = std::make_shared<MpiEngine>(*bells[rank]);
   base->beat = engine->beat();
-  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::vector<int> ranks(size);
   std::iota(ranks.begin(), ranks.end(), 0);
   auto group =
       std::make_shared<MpiGroup>(base, "all ranks", 0, std::move(ranks), SharedMemory(), std::move(desks));
@@ -153,7 +160,7 @@ int MpiSession::size() const { return state_->size; }
 
 int MpiSession::ranks_on_this_node() const {
   int count = 0;
-  for (int node : state_->node_of) count += node == state_->node_of[static_cast<std::size_t>(state_->rank)];
+  for (int node : state_->node_of) count += node == state_->node_of[state_->rank];
   return count;
 }
 
@@ -172,17 +179,20 @@ std::unique_ptr<Communicator> MpiSession::world(const WorldOptions& options) con
   if (state_->size == 1) return std::make_unique<SoloCommunicator>();
   state_->start();
   auto world = std::make_shared<MpiWorld>();
-  world->comm = state_->comm, world->rank = state_->rank;
+  world->comm = state_->comm;
+  world->rank = state_->rank;
   world->limit = state_->base->limit = options.limit;
-  world->node_of = state_->node_of, world->bells = state_->bells;
-  world->recorder = state_->recorder.get(), world->beat = state_->engine->beat();
+  world->node_of = state_->node_of;
+  world->bells = state_->bells;
+  world->recorder = state_->recorder.get();
+  world->beat = state_->engine->beat();
   world->explain = state_->base->explain = options.explain;
   if (options.ranks_per_node > 0)
     for (int rank = 0; rank < state_->size; ++rank) {
       int first = rank / options.ranks_per_node * options.ranks_per_node;
-      const auto real = [&](int r) { return state_->node_of[static_cast<std::size_t>(r)]; };
+      const auto real = [&](int r) { return state_->node_of[r]; };
       while (real(first) != real(rank)) ++first;
-      world->node_of[static_cast<std::size_t>(rank)] = first;
+      world->node_of[rank] = first;
     }
   return state_->all->regroup(0, state_->rank, "the world", std::move(world));
 }

@@ -13,7 +13,7 @@ void MpiGroup::begin_box(const Operation& operation) {
   ++tick_;
   brought_ = false;
   box_count_ = std::min(box_bytes, operation.bytes.size() - box_at_);
-  Desk& desk = *desks_[static_cast<std::size_t>(me_)];
+  Desk& desk = *desks_[me_];
   if (box_count_ > 0 && (operation.kind != Collective::broadcast || operation.root == me_))
     std::memcpy(desk.in, operation.bytes.data() + box_at_, box_count_);
   desk.what.store(operation.what, std::memory_order_relaxed);
@@ -21,7 +21,7 @@ void MpiGroup::begin_box(const Operation& operation) {
 }
 
 bool MpiGroup::step_small(const Operation& operation) {
-  const Desk& first = *desks_[static_cast<std::size_t>(leader_)];
+  const Desk& first = *desks_[leader_];
   if (me_ == leader_) {
     if (!brought_) {
       if (!all_arrived()) return false;
@@ -29,7 +29,7 @@ bool MpiGroup::step_small(const Operation& operation) {
       brought_ = true;
     }
     if (!messages_.none()) return false;
-    std::byte* result = desks_[static_cast<std::size_t>(me_)]->out;
+    std::byte* result = desks_[me_]->out;
     if (box_count_ > 0) {
       std::memcpy(result, combined_.data(), box_count_);
       for (std::size_t i = 0; i < leaders_.size(); ++i)
@@ -51,9 +51,7 @@ bool MpiGroup::step_small(const Operation& operation) {
 /// The node of `leader` has something to add to the result.
 bool MpiGroup::brings(const Operation& operation, int leader) const {
   if (operation.kind != Collective::broadcast) return true;
-  const auto node = [&](int member) {
-    return world_->node_of[static_cast<std::size_t>(ranks_[static_cast<std::size_t>(member)])];
-  };
+  const auto node = [&](int member) { return world_->node_of[ranks_[member]]; };
   return node(operation.root) == node(leader);
 }
 
@@ -64,14 +62,14 @@ void MpiGroup::bring(const Operation& operation) {
   bool first = true;
   for (int member : local_) {
     if (operation.kind == Collective::broadcast && member != operation.root) continue;
-    const std::byte* in = desks_[static_cast<std::size_t>(member)]->in;
+    const std::byte* in = desks_[member]->in;
     if (first && box_count_ > 0) std::memcpy(combined_.data(), in, box_count_);
     if (!first) combine(operation, combined_.data(), in);
     first = false;
   }
   const auto bytes = static_cast<std::int64_t>(box_count_);
   for (std::size_t i = 0; i < leaders_.size(); ++i) {
-    const int rank = ranks_[static_cast<std::size_t>(leaders_[i])];
+    const int rank = ranks_[leaders_[i]];
     messages_.receive(from_leaders_.data() + i * box_bytes, brings(operation, leaders_[i]) ? bytes : 0, rank,
                       tag(operation), static_cast<std::uint32_t>(leaders_[i]) << 1);
     messages_.send(combined_.data(), brings(operation, me_) ? bytes : 0, rank, tag(operation), 0);

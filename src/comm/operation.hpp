@@ -57,7 +57,7 @@ inline std::int64_t sent_by_reduce_scatter(std::span<const Extent> gradients, in
 inline std::int64_t sent_by_partial_sums(std::span<const Extent> tensors, std::span<const int> sums_of,
                                          int me) {
   for (const Extent& tensor : tensors) expects(tensor.type == DType::fp32, "partial sums are fp32");
-  return sent_by_reduce_scatter(tensors, me) * sums_of[static_cast<std::size_t>(me)];
+  return sent_by_reduce_scatter(tensors, me) * sums_of[me];
 }
 /// Elements from a member's first partial sum to its last, of the member that brings most.
 inline std::int64_t reach_of_partial_sums(std::span<const int> sums_of, std::int64_t array_stride,

@@ -47,14 +47,13 @@ Event SoloCommunicator::exchange_partial_sums(std::span<const Extent> tensors, s
 
 void SoloCommunicator::reduce(std::span<const Extent> tensors, std::int64_t array_stride, int arrays,
                               OrderedReducer& reducer) {
-  sources_.resize(static_cast<std::size_t>(arrays));
+  sources_.resize(arrays);
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     expects(tensors[t].part >= tensors[t].elements, "the only part is all of it");
     const std::int64_t size = bytes_of(tensors[t].type);
     for (std::int64_t at = 0; at < tensors[t].elements; at += largest_reduction) {
       for (int k = 0; k < arrays; ++k)
-        sources_[static_cast<std::size_t>(k)] =
-            static_cast<const std::byte*>(tensors[t].data) + (at + k * array_stride) * size;
+        sources_[k] = static_cast<const std::byte*>(tensors[t].data) + (at + k * array_stride) * size;
       reducer.reduce(inline_, static_cast<int>(t), at, std::min(largest_reduction, tensors[t].elements - at),
                      sources_);
     }

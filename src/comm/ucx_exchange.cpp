@@ -206,7 +206,10 @@ void UcxExchange::serve() {
 Message& UcxExchange::message(Job& job, Message::Kind kind, int peer, std::size_t piece,
                               std::size_t expected) {
   Message& fresh = job.messages.emplace_back();
-  fresh.kind = kind, fresh.peer = peer, fresh.piece = piece, fresh.expected = expected;
+  fresh.kind = kind;
+  fresh.peer = peer;
+  fresh.piece = piece;
+  fresh.expected = expected;
   ++job.messages_left;
   return fresh;
 }
@@ -217,7 +220,7 @@ void UcxExchange::begin(Job& job) {
   for (const auto& piece : job.out) ranks.insert(piece.to);
   for (const auto& piece : job.in) ranks.insert(piece.from);
   for (int rank : ranks) {
-    const auto lanes = worker_->connect(rank, addresses_[static_cast<std::size_t>(rank)]);
+    const auto lanes = worker_->connect(rank, addresses_[rank]);
     refuse_other_lanes(lanes, options_.network);
     const std::lock_guard lock(mutex_);
     lanes_.insert(lanes.begin(), lanes.end());
@@ -282,7 +285,10 @@ void UcxExchange::finish(Job& job, Message& ended) {
   const bool from_peer = ended.kind == Message::Kind::data_in || ended.kind == Message::Kind::have_it_in;
   // A rank that has and gave everything may go.
   if (ended.failure != nullptr && peer.awaited > 0) fail(job, ended.peer, ended.failure);
-  if (from_peer) --peer.awaited, peer.heard = Clock::now();
+  if (from_peer) {
+    --peer.awaited;
+    peer.heard = Clock::now();
+  }
   if (ended.kind == Message::Kind::data_out) {
     --peer.sending;
     send_more(job, ended.peer, peer);

@@ -20,7 +20,9 @@ Adapters adapters_of(const Lora& lora) {
     refuse("lora.dropout must be at least 0 and below 1", fmt::format("it is {}", lora.dropout), "");
   if (lora.targets.empty())
     refuse("lora.targets is empty", "adapters sit beside linear layers", "Use [\"q_proj\", \"v_proj\"]?");
-  out.rank = lora.rank, out.scale = lora.alpha / lora.rank, out.dropout = lora.dropout;
+  out.rank = lora.rank;
+  out.scale = lora.alpha / lora.rank;
+  out.dropout = lora.dropout;
   for (const std::string& target : lora.targets) {
     const auto at = std::ranges::find(names_of_projections, target);
     if (at == names_of_projections.end()) {
@@ -29,7 +31,7 @@ Adapters adapters_of(const Lora& lora) {
              fmt::format("a block has {}", fmt::join(names_of_projections, ", ")),
              near.empty() ? "" : "Did you mean " + near + "?");
     }
-    bool& on = out.on[static_cast<std::size_t>(at - names_of_projections.begin())];
+    bool& on = out.on[at - names_of_projections.begin()];
     if (on) refuse(fmt::format("lora.targets names {} twice", target), "", "");
     on = true;
   }

@@ -68,9 +68,13 @@ class Table {
   void insert(std::string_view name, std::string help, Allowed allowed, Reach reach) {
     const auto dot = name.find('.');
     Setting<Struct> s;
-    s.table = name.substr(0, dot), s.key = name.substr(dot + 1), s.help = std::move(help);
+    s.table = name.substr(0, dot);
+    s.key = name.substr(dot + 1);
+    s.help = std::move(help);
     s.kind = allowed.choices.empty() ? kind_of<Field>() : Kind::choice;
-    s.least = allowed.least, s.most = allowed.most, s.choices = std::move(allowed.choices);
+    s.least = allowed.least;
+    s.most = allowed.most;
+    s.choices = std::move(allowed.choices);
     if constexpr (std::is_enum_v<Field>)
       if (s.choices.empty()) s.choices = names_of<Field>();
     if constexpr (std::is_same_v<Field, int>)

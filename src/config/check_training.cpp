@@ -109,8 +109,7 @@ void check_optim(const Optim& o, const Train& t, const ModelShape& m) {
   const auto groups = optim_groups(o);
   std::vector<bool> used(groups.size() + 1, false);
   if (!groups.empty())
-    for (const auto& tensor : tensors_of(m))
-      used[static_cast<std::size_t>(group_of(groups, tensor.name))] = true;
+    for (const auto& tensor : tensors_of(m)) used[group_of(groups, tensor.name)] = true;
   for (std::size_t i = 0; i < groups.size(); ++i)
     if (!used[i + 1])
       refuse("optim.groups: \"" + groups[i].match + "\" is the group of no tensor",

@@ -45,7 +45,8 @@ Family family_of(const ForeignJson& in) {
     const auto named = look(by_architecture, architecture);
     if (named && family && named != family)
       in.refuse(fmt::format("architecture {} and model_type {} contradict each other", architecture, type));
-    family = named, name = "architecture " + quoted(architecture);
+    family = named;
+    name = "architecture " + quoted(architecture);
   }
   if (!family)
     in.refuse(name +
@@ -143,7 +144,8 @@ void read_rope(const ForeignJson& in, ModelShape& shape) {
   if (shape.rope_scaling_factor > 1) return;
   // Stretched by 1 is as it was, whatever the other numbers say.
   const ModelShape plain;
-  shape.rope_low_frequency = plain.rope_low_frequency, shape.rope_high_frequency = plain.rope_high_frequency;
+  shape.rope_low_frequency = plain.rope_low_frequency;
+  shape.rope_high_frequency = plain.rope_high_frequency;
   shape.rope_original_sequence = plain.rope_original_sequence;
 }
 

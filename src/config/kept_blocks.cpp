@@ -45,7 +45,7 @@ std::vector<bool> kept_blocks(const Shard& shard, int layers) {
     if (first > last)
       refuse(shard, fmt::format("{} runs backwards", item), fmt::format("Write {}-{}?", last, first));
     if (last >= layers) refuse(shard, fmt::format("the model's blocks are 0 to {}", layers - 1), "Use all?");
-    for (int block = first; block <= last; ++block) out[static_cast<std::size_t>(block)] = true;
+    for (int block = first; block <= last; ++block) out[block] = true;
     at = comma + 1;
   }
   return out;

@@ -171,7 +171,7 @@ void apply_element(std::vector<Struct>& list, const std::vector<Setting<Struct>>
                 "Write [[" + entry.table + "]]?");
   if (entry.element >= static_cast<int>(list.size()))
     list.resize(static_cast<std::size_t>(entry.element) + 1);
-  apply(list[static_cast<std::size_t>(entry.element)], settings, entry, document.where(entry));
+  apply(list[entry.element], settings, entry, document.where(entry));
 }
 
 /// The table of GPUs must say each of gpus_per_node exactly once; on a cluster without GPUs it may be left
@@ -182,8 +182,7 @@ void complete_gpu_table(ClusterFacts& facts, const std::string& file) {
   std::sort(facts.gpus.begin(), facts.gpus.end(),
             [](const GpuFacts& a, const GpuFacts& b) { return a.gpu < b.gpu; });
   bool complete = static_cast<int>(facts.gpus.size()) == facts.gpus_per_node;
-  for (int i = 0; complete && i < facts.gpus_per_node; ++i)
-    complete = facts.gpus[static_cast<std::size_t>(i)].gpu == i;
+  for (int i = 0; complete && i < facts.gpus_per_node; ++i) complete = facts.gpus[i].gpu == i;
   if (!complete)
     throw Error(Exit::usage,
                 fmt::format("the [[gpu]] tables do not list GPUs 0 to {} once each", facts.gpus_per_node - 1),

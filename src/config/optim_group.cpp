@@ -75,11 +75,14 @@ bool matches(std::string_view glob, std::string_view name) {
   std::size_t star = std::string_view::npos, retry = 0;  // the last `*`, and what it leaves to be matched
   while (n < name.size()) {
     if (g < glob.size() && glob[g] == '*') {
-      star = g++, retry = n;
+      star = g++;
+      retry = n;
     } else if (g < glob.size() && (glob[g] == '?' || glob[g] == name[n])) {
-      ++g, ++n;
+      ++g;
+      ++n;
     } else if (star != std::string_view::npos) {
-      g = star + 1, n = ++retry;
+      g = star + 1;
+      n = ++retry;
     } else {
       return false;
     }

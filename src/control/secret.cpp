@@ -33,7 +33,10 @@ bool same(const Key& a, const Key& b) { return sodium_memcmp(a.data(), b.data(),
 std::string to_hex(const Key& key) {
   static const char digits[] = "0123456789abcdef";
   std::string text;
-  for (const unsigned char byte : key) text += digits[byte >> 4], text += digits[byte & 15];
+  for (const unsigned char byte : key) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
   return text;
 }
 

@@ -90,7 +90,10 @@ class GzipStream final : public ByteStream {
         state_.avail_in = static_cast<uInt>(from_.size());
       }
       if (between_members_) {  // zeros may fill up a tape's block behind the last member
-        while (state_.avail_in > 0 && *state_.next_in == 0) ++state_.next_in, --state_.avail_in;
+        while (state_.avail_in > 0 && *state_.next_in == 0) {
+          ++state_.next_in;
+          --state_.avail_in;
+        }
         if (state_.avail_in == 0) continue;
         ::inflateReset(&state_);
         between_members_ = false;

@@ -88,7 +88,8 @@ void remove_near(const Fingerprints& all, std::size_t bands, Kept& kept) {
       if (band.at < band.members.size() && band.members[band.at].document == document)
         touched.push_back(band.has_kept[band.members[band.at++].group]);
     if (std::any_of(touched.begin(), touched.end(), [](bool has_kept) { return has_kept; })) {
-      kept.keep[document] = false, ++kept.near;
+      kept.keep[document] = false;
+      ++kept.near;
     } else {
       for (auto has_kept : touched) has_kept = true;
     }

@@ -60,7 +60,7 @@ void scan_texts(const Plan& plan, const Part& part, Tally& tally, Fingerprints& 
     all.exact.push_back(data::hash_bytes(document.text));
     if (!shape) continue;
     all.bands.resize(all.bands.size() + static_cast<std::size_t>(shape->bands));
-    band_hashes(document.text, *shape, std::span(all.bands).last(static_cast<std::size_t>(shape->bands)));
+    band_hashes(document.text, *shape, std::span(all.bands).last(shape->bands));
   }
 }
 

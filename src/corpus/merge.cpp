@@ -79,7 +79,7 @@ class Merger {
       const data::TokenFile& file = files_[part];
       const std::int64_t count = file.documents();
       std::vector<std::int64_t> begins(static_cast<std::size_t>(count) + 1, file.size());
-      for (std::int64_t i = 0; i < count; ++i) begins[static_cast<std::size_t>(i)] = file.document(i);
+      for (std::int64_t i = 0; i < count; ++i) begins[i] = file.document(i);
       first_document_.push_back(merged_.documents);
       for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
         packer.add(merged_.documents++, begins[i + 1] - begins[i], rows);
@@ -114,12 +114,11 @@ class Merger {
     out_.begin_document();
     for (const std::int64_t end = first + count; first < end;) {
       const std::int64_t now = std::min(most, end - first);
-      tokens_.resize(static_cast<std::size_t>(now));
+      tokens_.resize(now);
       file.copy(first, tokens_);
       if (file.header().masked) {
         learned_.resize(tokens_.size());
-        for (std::int64_t i = 0; i < now; ++i)
-          learned_[static_cast<std::size_t>(i)] = file.learned(first + i);
+        for (std::int64_t i = 0; i < now; ++i) learned_[i] = file.learned(first + i);
         out_.append(tokens_, learned_);
       } else {
         out_.append(tokens_);

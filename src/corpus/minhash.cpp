@@ -39,7 +39,11 @@ MinHashShape shape_for(double similarity, int most) {
   for (int rows = 2; rows <= most; ++rows) {
     const int bands = most / rows;
     const double distance = std::abs(std::pow(1.0 / bands, 1.0 / rows) - similarity);
-    if (distance < nearest) nearest = distance, best.bands = bands, best.rows = rows;
+    if (distance < nearest) {
+      nearest = distance;
+      best.bands = bands;
+      best.rows = rows;
+    }
   }
   return best;
 }

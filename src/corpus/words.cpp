@@ -144,12 +144,15 @@ std::size_t Words::next(std::span<std::uint64_t> out) {
   const auto close = [&] {
     if (!in_word) return;
     out[count++] = mix64(word);
-    word = begin_word, in_word = false;
+    word = begin_word;
+    in_word = false;
   };
   while (at < end && count < out.size()) {
     const auto byte = static_cast<unsigned char>(*at);
     if (const unsigned char letter = ascii_letters[byte]; letter != 0) {
-      word = add(word, letter), in_word = true, ++at;
+      word = add(word, letter);
+      in_word = true;
+      ++at;
       continue;
     }
     const Character here = byte < 0x80 ? Character{byte, 1} : beyond_ascii(at, end);
@@ -162,7 +165,8 @@ std::size_t Words::next(std::span<std::uint64_t> out) {
     if (kind == Kind::space) {
       close();
     } else if (kind != Kind::left_out) {
-      word = add(word, small(here.code, kind)), in_word = true;
+      word = add(word, small(here.code, kind));
+      in_word = true;
       if (kind == Kind::word) close();
     }
   }

@@ -113,7 +113,10 @@ std::vector<int> parse_cpus(std::string_view text) {
   while (at != end) {
     const int first = number();
     int last = first;
-    if (at != end && *at == '-') ++at, last = number();
+    if (at != end && *at == '-') {
+      ++at;
+      last = number();
+    }
     if (last < first || last >= CPU_SETSIZE) throw bad();
     for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
     if (at != end && (*at++ != ',' || at == end)) throw bad();

@@ -36,7 +36,8 @@ BulkGroup::BulkGroup(Runtime& runtime, Watch& watch, GroupFacts facts, const Com
       events_(places) {
   auto* words = static_cast<std::uint32_t*>(runtime_.host_alloc(words_bytes));
   std::memset(words, 0, words_bytes);
-  begun_ = words, ended_ = words + line_words;
+  begun_ = words;
+  ended_ = words + line_words;
   stream_.on_wait([this] { watch_.check(); });
 }
 
@@ -69,7 +70,10 @@ std::uint64_t BulkGroup::next(Collective kind, std::int64_t wire_bytes, std::uin
   }
   Pending& place = pending_[number % places];
   place = {};
-  place.kind = kind, place.wire_bytes = wire_bytes, place.what = what, place.enqueued_ns = steady_ns();
+  place.kind = kind;
+  place.wire_bytes = wire_bytes;
+  place.what = what;
+  place.enqueued_ns = steady_ns();
   announce(number, what);
   queued_.store(number, std::memory_order_release);
   watch_.wake();

@@ -121,7 +121,7 @@ class BulkGroup {
   Error failure_of(std::uint64_t number, const std::exception& cause) const {
     return {Exit::runtime, describe(number) + " failed", cause.what()};
   }
-  int rank_of(int member) const { return facts_.ranks[static_cast<std::size_t>(member)]; }
+  int rank_of(int member) const { return facts_.ranks[member]; }
   int me() const { return facts_.me; }
 
   // What the watch asks

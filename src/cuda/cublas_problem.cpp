@@ -158,7 +158,7 @@ std::vector<Algorithm> CublasProblem::candidates(const CublasRules& rules, int m
          static_cast<std::uint32_t>(plan_.d.alignment));
   prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
          static_cast<std::uint32_t>(plan_.d.alignment));
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(most);
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, &operation_, &a_, &b_, &d_, &d_,
                                                                &preference, most, results.data(), &found);
@@ -168,8 +168,7 @@ std::vector<Algorithm> CublasProblem::candidates(const CublasRules& rules, int m
     cublas_check(status, "cublasLtMatmulAlgoGetHeuristic");
   std::vector<Algorithm> good;
   for (int i = 0; i < found; ++i)
-    if (keeps_rules(results[static_cast<std::size_t>(i)], rules))
-      good.push_back(described(results[static_cast<std::size_t>(i)]));
+    if (keeps_rules(results[i], rules)) good.push_back(described(results[i]));
   return good;
 }
 

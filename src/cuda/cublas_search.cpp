@@ -116,7 +116,8 @@ class CublasSearch::Operands {
       return place;
     };
     ProductPointers out;
-    out.a = next(plan_.a.alignment, bytes(plan_.a)), out.b = next(plan_.b.alignment, bytes(plan_.b));
+    out.a = next(plan_.a.alignment, bytes(plan_.a));
+    out.b = next(plan_.b.alignment, bytes(plan_.b));
     out.d = next(plan_.d.alignment, bytes(plan_.d));
     if (plan_.bias) out.bias = next(plan_.bias_alignment, bias_bytes());
     out.scale_a = out.scale_b = scales();

@@ -60,16 +60,27 @@ void CudaKernels::multiply(Stream& stream, const Product& product) {
 void CudaKernels::matmul(Stream& stream, Mat y, ConstMat a, bool transpose_a, ConstMat b, bool transpose_b,
                          Write write, ConstMat bias) {
   Product p;
-  p.y = y, p.a = a, p.b = b, p.transpose_a = transpose_a, p.transpose_b = transpose_b;
-  p.add = write == Write::add, p.bias = bias;
+  p.y = y;
+  p.a = a;
+  p.b = b;
+  p.transpose_a = transpose_a;
+  p.transpose_b = transpose_b;
+  p.add = write == Write::add;
+  p.bias = bias;
   multiply(stream, p);
 }
 
 void CudaKernels::matmul_fp8(Stream& stream, Mat y, ConstMat a, ConstMat b, const float* inverse_a,
                              const float* inverse_b, Write write, ConstMat bias) {
   Product p;
-  p.y = y, p.a = a, p.b = b, p.transpose_b = true;
-  p.add = write == Write::add, p.bias = bias, p.inverse_a = inverse_a, p.inverse_b = inverse_b;
+  p.y = y;
+  p.a = a;
+  p.b = b;
+  p.transpose_b = true;
+  p.add = write == Write::add;
+  p.bias = bias;
+  p.inverse_a = inverse_a;
+  p.inverse_b = inverse_b;
   multiply(stream, p);
 }
 

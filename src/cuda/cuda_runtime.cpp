@@ -244,7 +244,8 @@ GpuFacts cuda_facts(int index) {
   check(cudaDeviceGetPCIBusId(bus, sizeof bus, index), "cudaDeviceGetPCIBusId");
   GpuFacts facts;
   facts.name = properties.name;
-  facts.major = properties.major, facts.minor = properties.minor;
+  facts.major = properties.major;
+  facts.minor = properties.minor;
   facts.multiprocessors = properties.multiProcessorCount;
   facts.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
   facts.bus = lower(bus);

@@ -127,7 +127,10 @@ void CudaStream::zero(void* to, std::int64_t bytes) {
 void CudaStream::allocate_staging() {
   if (up_[0].memory != nullptr) return;
   auto* memory = static_cast<std::byte*>(runtime_.host_alloc(4 * part_bytes));
-  for (Part* part : {&up_[0], &up_[1], &down_[0], &down_[1]}) part->memory = memory, memory += part_bytes;
+  for (Part* part : {&up_[0], &up_[1], &down_[0], &down_[1]}) {
+    part->memory = memory;
+    memory += part_bytes;
+  }
 }
 
 /// Small uploads share a part, so that the many small ones of a step cost no event each.
@@ -148,7 +151,9 @@ void CudaStream::upload(void* to, const void* from, std::int64_t bytes) {
     std::memcpy(staged, source, static_cast<std::size_t>(piece));
     runtime_.copy(handle_, target, staged, piece);
     filled_ += (piece + 63) / 64 * 64;
-    target += piece, source += piece, bytes -= piece;
+    target += piece;
+    source += piece;
+    bytes -= piece;
   }
 }
 

@@ -135,8 +135,10 @@ void CudnnPlan::run(cudnnHandle_t handle, std::span<const CudnnBinding> bindings
   std::array<std::int64_t, 16> uids{};
   std::array<void*, 16> addresses{};
   expects(bindings.size() <= uids.size(), "a plan has few tensors");
-  for (std::size_t i = 0; i < bindings.size(); ++i)
-    uids[i] = bindings[i].uid, addresses[i] = const_cast<void*>(bindings[i].address);
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    uids[i] = bindings[i].uid;
+    addresses[i] = const_cast<void*>(bindings[i].address);
+  }
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64,
            std::span<const std::int64_t>(uids).first(bindings.size()));
@@ -264,7 +266,8 @@ CudnnPlan CudnnGraph::plan(const CudnnDescriptor& device, bool deterministic, st
       continue;
     }
     CudnnPlan made;
-    made.engine_ = engine.id, made.nondeterministic_ = engine.nondeterministic;
+    made.engine_ = engine.id;
+    made.nondeterministic_ = engine.nondeterministic;
     made.plan_ = CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     made.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, suggestion);
     made.plan_.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);

@@ -118,19 +118,18 @@ DeviceWorld::~DeviceWorld() {
 std::vector<int> DeviceWorld::mates() const {
   std::vector<int> out;
   for (int r = 0; r < size_; ++r)
-    if (node_of_[static_cast<std::size_t>(r)] == node_of_[static_cast<std::size_t>(rank_)]) out.push_back(r);
+    if (node_of_[r] == node_of_[rank_]) out.push_back(r);
   return out;
 }
 
 bool DeviceWorld::near(std::span<const int> ranks) const {
-  return std::all_of(ranks.begin(), ranks.end(), [&](int r) {
-    return node_of_[static_cast<std::size_t>(r)] == node_of_[static_cast<std::size_t>(ranks.front())];
-  });
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int r) { return node_of_[r] == node_of_[ranks.front()]; });
 }
 
 bool DeviceWorld::share_a_gpu(std::span<const int> ranks) const {
   std::vector<std::uint64_t> gpus;
-  for (int r : ranks) gpus.push_back(gpu_of_[static_cast<std::size_t>(r)]);
+  for (int r : ranks) gpus.push_back(gpu_of_[r]);
   std::sort(gpus.begin(), gpus.end());
   return std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
 }
@@ -167,14 +166,14 @@ std::vector<std::byte*> DeviceWorld::open_mates(comm::Communicator& host, const 
   std::uint64_t words[handle_words];
   std::memcpy(words, mine.data(), sizeof words);
   const auto all = share(host, words);
-  std::vector<std::byte*> opened(static_cast<std::size_t>(size_), nullptr);
+  std::vector<std::byte*> opened(size_, nullptr);
   try {
     for (int r : mates()) {
       if (r == rank_ || failure) continue;
       IpcHandle theirs;
       std::memcpy(theirs.data(), &all[static_cast<std::size_t>(r) * handle_words], sizeof theirs);
       if (theirs == IpcHandle{}) continue;  // it has none and will say so
-      opened[static_cast<std::size_t>(r)] = static_cast<std::byte*>(runtime.ipc_open(theirs, bytes));
+      opened[r] = static_cast<std::byte*>(runtime.ipc_open(theirs, bytes));
     }
   } catch (const Error& error) {
     failure = error;
@@ -213,9 +212,10 @@ std::span<std::byte> DeviceWorld::allocate(comm::Communicator& host, std::int64_
     if (memory != nullptr) runtime.device_free(memory);
     throw;
   }
-  memory_ = static_cast<std::byte*>(memory), bytes_ = static_cast<std::size_t>(bytes);
+  memory_ = static_cast<std::byte*>(memory);
+  bytes_ = static_cast<std::size_t>(bytes);
   base_of_ = std::move(opened);
-  base_of_[static_cast<std::size_t>(rank_)] = memory_;
+  base_of_[rank_] = memory_;
   return this->memory();
 }
 

@@ -53,7 +53,7 @@ class DeviceWorld {
   bool contains(const void* data, std::int64_t bytes) const;
   /// The same place in the memory of a rank that is near.
   std::byte* at(int rank, const void* mine) const {
-    return base_of_[static_cast<std::size_t>(rank)] + (static_cast<const std::byte*>(mine) - memory_);
+    return base_of_[rank] + (static_cast<const std::byte*>(mine) - memory_);
   }
 
   /// A stream may still touch symmetric memory: it stays until the process ends.

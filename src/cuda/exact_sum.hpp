@@ -36,7 +36,8 @@ __device__ inline void add_wide(ExactWords& sum, std::uint64_t low, std::uint64_
 }
 __device__ inline void add(ExactWords& sum, const ExactWords& other) {
   add_wide(sum, other.low, other.middle, other.high);
-  sum.overflows += other.overflows, sum.nans += other.nans;
+  sum.overflows += other.overflows;
+  sum.nans += other.nans;
 }
 /// Adds count * 2^shift units, 0 <= shift < 128. The count may be negative where others make up for it.
 __device__ inline void add_units(ExactWords& sum, std::int64_t count, int shift) {

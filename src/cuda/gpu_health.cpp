@@ -33,8 +33,10 @@ GpuHealth health_of(const nvml::Library& library, const std::string& bus) {
   GpuHealth health;
   const auto gpu = library.by_bus(bus);
   if (!gpu) return health;
-  if (const auto memory = library.memory(*gpu))
-    health.memory_bytes = memory->total, health.memory_used_bytes = memory->used;
+  if (const auto memory = library.memory(*gpu)) {
+    health.memory_bytes = memory->total;
+    health.memory_used_bytes = memory->used;
+  }
   health.clock_mhz = library.sm_clock_mhz(*gpu);
   health.largest_clock_mhz = library.sm_clock_max_mhz(*gpu);
   health.slowdowns = library.slowdowns(*gpu);
@@ -45,7 +47,8 @@ GpuHealth health_of(const nvml::Library& library, const std::string& bus) {
   health.uncorrected = library.errors(*gpu, nvml::Error::uncorrected, nvml::Span::since_load);
   health.slices = library.mig(*gpu);
   const auto links = library.links(*gpu);
-  health.links = links.up + links.down, health.links_down = links.down;
+  health.links = links.up + links.down;
+  health.links_down = links.down;
   return health;
 }
 

@@ -243,7 +243,7 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
       const std::int64_t mine = count_of(piece, me());
       int before = 0;  // arrays of members before `peer`
       for (int peer = 0; peer < size(); ++peer) {
-        const int arrays = call.arrays_of[static_cast<std::size_t>(peer)];
+        const int arrays = call.arrays_of[peer];
         if (peer != me() && mine > 0)
           for (int k = 0; k < arrays; ++k)
             nccl_.receive(comm_, stream_.handle(), inbox + (before + k) * array_bytes, mine * size_of, peer);
@@ -252,7 +252,7 @@ void NcclGroup::move_round(const Exchange& call, std::byte* inbox) {
         if (peer == me() || theirs == 0) continue;
         const std::byte* from =
             static_cast<const std::byte*>(tensor.data) + (peer * tensor.part + piece.first) * size_of;
-        for (int k = 0; k < call.arrays_of[static_cast<std::size_t>(me())]; ++k)
+        for (int k = 0; k < call.arrays_of[me()]; ++k)
           nccl_.send(comm_, stream_.handle(), from + k * call.stride * size_of, theirs * size_of, peer);
       }
       inbox += before * array_bytes;
@@ -271,12 +271,12 @@ void NcclGroup::reduce_round(const Exchange& call, const std::byte* inbox) {
       sources_.clear();
       int before = 0;
       for (int member = 0; member < size(); ++member) {
-        for (int k = 0; k < call.arrays_of[static_cast<std::size_t>(member)]; ++k)
+        for (int k = 0; k < call.arrays_of[member]; ++k)
           sources_.push_back(member == me()
                                  ? static_cast<const std::byte*>(tensor.data) +
                                        (me() * tensor.part + piece.first + first + k * call.stride) * size_of
                                  : inbox + (before + k) * array_bytes + first * size_of);
-        before += call.arrays_of[static_cast<std::size_t>(member)];
+        before += call.arrays_of[member];
       }
       call.reducer->reduce(reductions_, static_cast<int>(piece.tensor), piece.first + first,
                            std::min(call.largest, mine - first), sources_);

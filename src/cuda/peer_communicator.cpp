@@ -61,7 +61,7 @@ void PeerGroup::reduce(const Exchange& call) {
           static_cast<const std::byte*>(tensor.data) + (me() * tensor.part + first) * size_of;
       sources_.clear();
       for (int member = 0; member < size(); ++member)
-        for (int k = 0; k < call.arrays_of[static_cast<std::size_t>(member)]; ++k) {
+        for (int k = 0; k < call.arrays_of[member]; ++k) {
           const std::byte* there = mine + k * call.stride * size_of;
           sources_.push_back(member == me() ? there : world_->at(rank_of(member), there));
         }

@@ -52,12 +52,16 @@ void check(const Product& p) {
 ProductPlan plan_product(const Product& product) {
   check(product);
   ProductPlan plan;
-  plan.a = by_columns(product.b), plan.b = by_columns(product.a), plan.d = by_columns(product.y);
-  plan.transpose_a = product.transpose_b, plan.transpose_b = product.transpose_a;
+  plan.a = by_columns(product.b);
+  plan.b = by_columns(product.a);
+  plan.d = by_columns(product.y);
+  plan.transpose_a = product.transpose_b;
+  plan.transpose_b = product.transpose_a;
   plan.add = product.add;
   if (product.bias) {
     plan.bias = true;
-    plan.bias_type = product.bias.type, plan.bias_alignment = alignment_of(product.bias.data);
+    plan.bias_type = product.bias.type;
+    plan.bias_alignment = alignment_of(product.bias.data);
   }
   return plan;
 }

@@ -49,7 +49,7 @@ int which_gpu(const VisibleGpus& visible, const device::DeviceOptions& options, 
                       "each rank needs one",
                       "Start fewer ranks, or let them share with HOLDFAST_SHARE_GPU=1 (for tests)?");
   const int index = options.local_rank % count;
-  const auto& gpu = visible.gpus[static_cast<std::size_t>(index)];
+  const auto& gpu = visible.gpus[index];
   if (gpu.major < oldest_major)
     throw Unavailable(Exit::runtime, fmt::format("GPU {} ({}) is too old", index, gpu.name),
                       fmt::format("its compute capability is {}.{}, the backend needs {}.0", gpu.major,

@@ -21,7 +21,8 @@ std::uint64_t permute(std::uint64_t i, std::uint64_t n, std::uint64_t key) {
       const std::uint64_t scrambled =
           mix64(right + mix64(key + static_cast<std::uint64_t>(round) * 0x9e3779b97f4a7c15u));
       const std::uint64_t next = left ^ (scrambled & half);
-      left = right, right = next;
+      left = right;
+      right = next;
     }
     i = left << half_bits | right;
   } while (i >= n);

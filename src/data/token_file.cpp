@@ -141,7 +141,8 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least)
                  bytes);  // unmaps when a check throws
   file.header_ = decode(file.map_, path);
   const Parts parts = parts_of(file.header_);
-  file.documents_at_ = parts.documents, file.learned_at_ = parts.learned;
+  file.documents_at_ = parts.documents;
+  file.learned_at_ = parts.learned;
   const std::size_t promised = parts.end;
   if (bytes != promised) {
     throw unusable(path, std::string(bytes < promised ? "it is truncated: " : "it is too long: ") +
@@ -192,9 +193,9 @@ std::int32_t TokenFile::operator[](std::int64_t index) const {
 void TokenFile::copy(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
   expects(first >= 0 && count <= size() && first <= size() - count, "token range lies within the file");
-  for (std::int64_t i = 0; i < count; ++i) out[static_cast<std::size_t>(i)] = (*this)[first + i];
+  for (std::int64_t i = 0; i < count; ++i) out[i] = (*this)[first + i];
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int32_t token = out[static_cast<std::size_t>(i)];
+    const std::int32_t token = out[i];
     if (token < 0 || token >= vocabulary()) {
       throw unusable(path_, "token " + std::to_string(first + i) + " is " + std::to_string(token) +
                                 ", outside the vocabulary of " + std::to_string(vocabulary()) +
@@ -229,7 +230,7 @@ void TokenFile::document_starts(std::int64_t first, std::span<std::int32_t> out)
       start = i;
       ++low;
     }
-    out[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(start);
+    out[i] = static_cast<std::int32_t>(start);
   }
 }
 
@@ -238,9 +239,9 @@ void TokenFile::verify() const {
       canonical(XXH3_128bits_withSeed(map_ + header_bytes, bytes_ - header_bytes, header_.row));
   if (found != header_.content)
     throw unusable(path_, "its content is damaged: its hash is " + hex(found) + ", not " + identity());
-  std::vector<std::int32_t> piece(static_cast<std::size_t>(std::min<std::int64_t>(size(), 1 << 16)));
+  std::vector<std::int32_t> piece(std::min<std::int64_t>(size(), 1 << 16));
   for (std::int64_t at = 0; at < size(); at += static_cast<std::int64_t>(piece.size())) {
-    copy(at, std::span(piece).first(static_cast<std::size_t>(std::min<std::int64_t>(size() - at, 1 << 16))));
+    copy(at, std::span(piece).first(std::min<std::int64_t>(size() - at, 1 << 16)));
   }
   for (std::int64_t i = 0; i < documents(); ++i)
     if (document(i) >= size() || document(i) != (i == 0 ? 0 : std::max(document(i), document(i - 1) + 1)))

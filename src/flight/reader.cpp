@@ -53,7 +53,9 @@ bool known(Collective operation) { return operation <= Collective::barrier; }
 
 FlightRecord decode(const FlightMemory& first, const FlightMemory& second) {
   FlightRecord record;
-  record.rank = first.rank, record.world = first.world, record.process = first.process;
+  record.rank = first.rank;
+  record.world = first.world;
+  record.process = first.process;
   for (std::size_t i = 0; i < first.groups.size(); ++i) {
     auto group = first.groups[i].read(second.groups[i]);
     if (!group || group->key == 0 || !known(group->operation)) continue;

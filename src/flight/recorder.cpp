@@ -52,7 +52,9 @@ FlightRecorder::FlightRecorder(const std::filesystem::path& path, int rank, int 
                   path.empty() ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) throw system_error("cannot map the flight record", errno);
   memory_ = new (at) Memory;
-  memory_->rank = rank, memory_->world = world, memory_->process = getpid();
+  memory_->rank = rank;
+  memory_->world = world;
+  memory_->process = getpid();
   std::atomic_ref(memory_->magic).store(FlightMemory::right_magic, std::memory_order_release);
 }
 
@@ -68,7 +70,8 @@ int FlightRecorder::join(std::uint64_t key, std::string_view name, int size, int
     FlightGroup& group = places_[place];
     if (group.key != 0) continue;
     group = {};
-    group.key = key, group.size = static_cast<std::uint32_t>(size);
+    group.key = key;
+    group.size = static_cast<std::uint32_t>(size);
     group.member = static_cast<std::uint32_t>(member);
     copy_name(group.name, name);
     memory_->groups[place].write(group);
@@ -81,7 +84,7 @@ void FlightRecorder::leave(int place) {
   if (place < 0) return;
   const std::lock_guard lock(writing_);
   places_[place] = {};
-  memory_->groups[static_cast<std::size_t>(place)].write({});
+  memory_->groups[place].write({});
 }
 
 void FlightRecorder::write(const FlightEntry& entry) {
@@ -94,13 +97,17 @@ std::uint64_t FlightRecorder::queued(int place, std::uint64_t key, std::string_v
                                      std::int64_t enqueued_ns) {
   const std::lock_guard lock(writing_);
   FlightEntry entry;
-  entry.ordinal = ++ordinal_, entry.number = number, entry.group = key, entry.bytes = bytes;
-  entry.enqueued_ns = enqueued_ns, entry.operation = operation;
+  entry.ordinal = ++ordinal_;
+  entry.number = number;
+  entry.group = key;
+  entry.bytes = bytes;
+  entry.enqueued_ns = enqueued_ns;
+  entry.operation = operation;
   copy_name(entry.name, name);
   write(entry);
   if (place >= 0) {
     places_[place].queued = number;
-    memory_->groups[static_cast<std::size_t>(place)].write(places_[place]);
+    memory_->groups[place].write(places_[place]);
   }
   return entry.ordinal;
 }
@@ -110,12 +117,14 @@ void FlightRecorder::started(int place, std::uint64_t ordinal) {
   FlightEntry entry = current_[ordinal % entries];
   if (entry.ordinal != ordinal)
     return;  // it was overwritten: more collectives are queued behind it than the ring holds
-  entry.started_ns = steady_ns(), entry.state = FlightState::running;
+  entry.started_ns = steady_ns();
+  entry.state = FlightState::running;
   write(entry);
   if (place < 0) return;
   FlightGroup& group = places_[place];
-  group.started = entry.number, group.operation = entry.operation;
-  memory_->groups[static_cast<std::size_t>(place)].write(group);
+  group.started = entry.number;
+  group.operation = entry.operation;
+  memory_->groups[place].write(group);
 }
 
 void FlightRecorder::finished(int place, std::uint64_t ordinal, bool failed) {
@@ -123,14 +132,15 @@ void FlightRecorder::finished(int place, std::uint64_t ordinal, bool failed) {
   FlightEntry entry = current_[ordinal % entries];
   failed_ = failed_ || failed;
   if (entry.ordinal != ordinal) return;
-  entry.finished_ns = steady_ns(), entry.state = failed ? FlightState::failed : FlightState::finished;
+  entry.finished_ns = steady_ns();
+  entry.state = failed ? FlightState::failed : FlightState::finished;
   write(entry);
   const std::uint64_t count = history_->count.load(std::memory_order_relaxed);
   history_->ring[count % kept].write(entry);
   history_->count.store(count + 1, std::memory_order_release);
   if (place < 0 || failed) return;  // a group whose collective failed stays in it
   places_[place].finished = entry.number;
-  memory_->groups[static_cast<std::size_t>(place)].write(places_[place]);
+  memory_->groups[place].write(places_[place]);
 }
 
 std::uint64_t FlightRecorder::finished() const { return history_->count.load(std::memory_order_acquire); }

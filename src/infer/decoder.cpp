@@ -96,8 +96,13 @@ void Decoder::State::product(Mat y, ConstMat x, model::Stored w, model::Stored b
 /// sum += added, if anything is; out = RMSNorm(sum).
 void Decoder::State::norm(Mat out, Mat sum, ConstMat added, model::Stored gain) {
   kernels::Norm n;
-  n.residual = sum, n.branch = added, n.sum = sum, n.out = out, n.gain = weight(gain);
-  n.inverse_rms = mat(inverse_rms, 1).row<float>(0), n.epsilon = static_cast<float>(shape.norm_epsilon);
+  n.residual = sum;
+  n.branch = added;
+  n.sum = sum;
+  n.out = out;
+  n.gain = weight(gain);
+  n.inverse_rms = mat(inverse_rms, 1).row<float>(0);
+  n.epsilon = static_cast<float>(shape.norm_epsilon);
   kernels.norm(stream, n);
 }
 
@@ -135,7 +140,7 @@ void Decoder::State::pass(std::span<const std::int32_t> tokens, std::span<const 
   const Mat x = mat(residual, rows), y = mat(normed, rows), added = mat(branch, rows);
   kernels.embed(stream, x, weight(roles.embedding), tokens.data());
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const model::Block& block = roles.blocks[static_cast<std::size_t>(layer)];
+    const model::Block& block = roles.blocks[layer];
     norm(y, x, layer == 0 ? ConstMat{} : ConstMat(added), block.attention_norm);
     product(mat(qkv, rows), y, block.qkv, block.qkv_bias, prompt);
     attention(layer, parts, rows);
@@ -154,7 +159,7 @@ void Decoder::State::head(std::span<const Part> parts, std::int64_t rows, Mat lo
   const Mat x = mat(last, count), added = mat(last_added, count), y = mat(normed, count);
   const auto bytes = x.cols * tensor::bytes_of(type);
   for (std::int64_t i = 0; i < count; ++i) {
-    const Part& part = parts[static_cast<std::size_t>(i)];
+    const Part& part = parts[i];
     const std::int64_t row = part.first + part.rows - 1;
     stream.copy(x.rows_at(i, 1).data, mat(residual, rows).rows_at(row, 1).data, bytes);
     stream.copy(added.rows_at(i, 1).data, mat(branch, rows).rows_at(row, 1).data, bytes);

@@ -63,8 +63,10 @@ Loss evaluate(Parameters& weights, kernels::Kernels& kernels, const data::TokenF
   if (e.samples > 0) loss.samples = std::min(loss.samples, e.samples);
 
   model::Options options;
-  options.micro_batch = e.micro_batch, options.sequence = e.sequence;
-  options.activations = weights.type(), options.buffers = e.buffers;
+  options.micro_batch = e.micro_batch;
+  options.sequence = e.sequence;
+  options.activations = weights.type();
+  options.buffers = e.buffers;
   options.activation_checkpointing =
       config::ActivationCheckpointing::full;  // keeps the least, and changes no bit
   tensor::InlineStream stream;
@@ -80,7 +82,8 @@ Loss evaluate(Parameters& weights, kernels::Kernels& kernels, const data::TokenF
   const model::LossSum sum = transformer.take_loss();
   if (sum.valid == 0)
     throw Error(Exit::usage, "nothing in these samples counts", "all their tokens are masked");
-  loss.mean = sum.mean(), loss.tokens = sum.valid;
+  loss.mean = sum.mean();
+  loss.tokens = sum.valid;
   return loss;
 }
 

@@ -20,7 +20,7 @@ class KvCache {
   /// Puts rows of keys and values, [k | v] x 2 width, behind the first `length()` tokens of a layer.
   void append(int layer, tensor::ConstMat key_values) {
     expects(key_values.cols == 2 * width_ && key_values.type == type_, "the layer's keys and values");
-    auto& to = rows_[static_cast<std::size_t>(layer)];
+    auto& to = rows_[layer];
     const std::int64_t bytes = row_bytes();
     const auto needed = static_cast<std::size_t>((length_ + key_values.rows) * bytes);
     if (to.size() < needed) to.resize(std::max(needed, to.size() * 2));
@@ -33,8 +33,7 @@ class KvCache {
 
   /// The first `count` tokens of a layer, appended ones included: count x 2 width.
   tensor::ConstMat rows(int layer, std::int64_t count) const {
-    return tensor::dense(static_cast<const void*>(rows_[static_cast<std::size_t>(layer)].data()), type_,
-                         count, 2 * width_);
+    return tensor::dense(static_cast<const void*>(rows_[layer].data()), type_, count, 2 * width_);
   }
 
  private:

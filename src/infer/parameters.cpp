@@ -23,7 +23,7 @@ Parameters::Parameters(const config::ModelShape& shape, tensor::DType type) : sh
     const int number = static_cast<int>(pieces_.size());
     std::int64_t first = 0;
     for (int part = stored.first_part; part < stored.first_part + stored.parts; ++part) {
-      const auto& spec = (stored.frozen ? frozen : trained)[static_cast<std::size_t>(part)];
+      const auto& spec = (stored.frozen ? frozen : trained)[part];
       places_.emplace_back(spec.name, Place{number, first});
       first += spec.elements();
     }
@@ -37,8 +37,7 @@ Parameters::Parameters(const config::ModelShape& shape, tensor::DType type) : sh
 const void* Parameters::weight(int stored) { return arena_.at(pieces_.at(static_cast<std::size_t>(stored))); }
 
 std::byte* Parameters::address(const Place& place, std::int64_t element) {
-  return arena_.at(pieces_[static_cast<std::size_t>(place.stored)]) +
-         (place.first + element) * tensor::bytes_of(type_);
+  return arena_.at(pieces_[place.stored]) + (place.first + element) * tensor::bytes_of(type_);
 }
 
 Parameters::Place Parameters::place_of(const std::string& name) const {
@@ -50,7 +49,7 @@ Parameters::Place Parameters::place_of(const std::string& name) const {
 /// The one piece of `part`; in bf16 by way of `room`.
 void Parameters::fill(checkpoint::State& part, std::vector<float>& room, const Read& read) {
   checkpoint::PieceView& piece = part.pieces[0];
-  const std::string& name = part.tensors[static_cast<std::size_t>(piece.tensor)].name;
+  const std::string& name = part.tensors[piece.tensor].name;
   std::byte* const to = address(place_of(name.substr(prefix.size())), piece.first);
   piece.data = to;
   if (type_ == tensor::DType::bf16) {

@@ -109,7 +109,7 @@ void multiply_rows(Mat y, ConstMat x, ConstMat w, ConstMat bias) {
           "multiply_rows: operands are of one type");
   expects(y.type == x.type || y.type == tensor::DType::fp32, "multiply_rows: the type of the result");
   // Once for all columns, and exactly.
-  std::vector<float> wide(static_cast<std::size_t>(x.rows * x.cols));
+  std::vector<float> wide(x.rows * x.cols);
   kernels::with_type(x.type, [&]<class T>() {
     for (std::int64_t r = 0; r < x.rows; ++r)
       std::transform(x.row<const T>(r), x.row<const T>(r) + x.cols, wide.begin() + r * x.cols,

@@ -27,7 +27,10 @@ Bf16Scratch::Memory Bf16Scratch::allocate(std::int64_t bytes) {
 Bf16Scratch::Bf16Scratch(int threads)
     : left_(allocate(left_bytes)), right_(allocate(threads * right_bytes)), sums_(allocate(max_sums * 4)) {}
 float* Bf16Scratch::sums(std::int64_t count) {
-  if (count > sums_count_) sums_ = allocate(count * 4), sums_count_ = count;
+  if (count > sums_count_) {
+    sums_ = allocate(count * 4);
+    sums_count_ = count;
+  }
   return reinterpret_cast<float*>(sums_.get());
 }
 

@@ -76,7 +76,8 @@ class Bf16AttentionBackward::Pair {
 
   /// Takes the queries of `strip`; `for_keys`: also as right operands, for the gradients of keys and values.
   void begin(const Strip& strip, bool for_keys) {
-    strip_ = strip, n_ = strip.queries();
+    strip_ = strip;
+    n_ = strip.queries();
     const ConstMat q = head_.query(all_.a_.qkv, strip.low, n_),
                    dy = head_.output(all_.g_.d_out, strip.low, n_),
                    y = head_.output(ConstMat(all_.a_.out), strip.low, n_);
@@ -96,7 +97,8 @@ class Bf16AttentionBackward::Pair {
   /// Probabilities and their gradients (without the scale of the scores) for the block of keys that begins
   /// at `key`.
   void probabilities(std::int64_t key) {
-    key_ = key, count_ = std::min(key_block, all_.a_.sequence - key);
+    key_ = key;
+    count_ = std::min(key_block, all_.a_.sequence - key);
     const std::int64_t depth = Bf16Blocks::depth_of(d_), step = rows_at_once(blocks_);
     const Bf16Panels keys = blocks_.right_at({keys_.keys, depth}, 0, key),
                      values = blocks_.right_at({keys_.values, depth}, 0, key);

@@ -26,7 +26,7 @@ void drop_row(To* out, const From* in, const Dropout& d, std::uint32_t place, st
     const auto words = tensor::philox({static_cast<std::uint32_t>(i / 4), place, low(sample), high(sample)},
                                       {low(d.key), high(d.key)});
     for (std::int64_t k = i; k < std::min(n, i + 4); ++k) {
-      const bool stays = words[static_cast<std::size_t>(k - i)] >= d.threshold;
+      const bool stays = words[k - i] >= d.threshold;
       const float x = stays ? to_float(in[k]) * d.factor : 0.0f;
       out[k] = rounded<To>(d.write == Write::add ? to_float(out[k]) + x : x);
     }

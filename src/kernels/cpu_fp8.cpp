@@ -88,7 +88,7 @@ void CpuKernels::amax(Stream&, ConstMat x, std::uint32_t* amax) {
   std::fill(largest_.begin(), largest_.end(), 0u);
   with_type(x.type, [&]<class T>() {
     run_tasks((x.rows + tile - 1) / tile, [&](std::int64_t task, int thread) {
-      std::uint32_t& mine = largest_[static_cast<std::size_t>(thread)];
+      std::uint32_t& mine = largest_[thread];
       for (std::int64_t r = task * tile; r < std::min(x.rows, (task + 1) * tile); ++r)
         mine = std::max(mine, largest_bits(x.row<const T>(r), x.cols));
     });
@@ -99,7 +99,10 @@ void CpuKernels::amax(Stream&, ConstMat x, std::uint32_t* amax) {
 void CpuKernels::scales(Stream&, float* scale, float* inverse, const std::uint32_t* amax, DType type,
                         int count) {
   expects(is_fp8(type), "scales are of an 8-bit type");
-  for (int i = 0; i < count; ++i) scale[i] = fp8_scale(amax[i], type), inverse[i] = fp8_inverse(scale[i]);
+  for (int i = 0; i < count; ++i) {
+    scale[i] = fp8_scale(amax[i], type);
+    inverse[i] = fp8_inverse(scale[i]);
+  }
 }
 
 void CpuKernels::matmul_fp8(Stream& stream, Mat y, ConstMat a, ConstMat b, const float* inverse_a,

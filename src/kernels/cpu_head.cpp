@@ -58,7 +58,7 @@ void CpuKernels::head_loss(Stream& stream, const HeadLoss& h) {
       run_parts(tokens, 4 * logits.cols, [&](std::int64_t low, std::int64_t end) {
         for (std::int64_t t = low; t < end; ++t) {
           float* row = logits.row<float>(t);
-          double& loss = losses[static_cast<std::size_t>(t)];
+          double& loss = losses[t];
           if (labels[t] < 0)
             std::memset(row, 0, static_cast<std::size_t>(logits.cols) * sizeof(T));
           else if (h.d_hidden)
@@ -70,7 +70,7 @@ void CpuKernels::head_loss(Stream& stream, const HeadLoss& h) {
     });
     for (std::int64_t t = 0; t < tokens; ++t) {
       if (labels[t] < 0) continue;
-      h.loss->add(losses[static_cast<std::size_t>(t)]);
+      h.loss->add(losses[t]);
       ++*h.valid;
     }
     if (!h.d_hidden) continue;

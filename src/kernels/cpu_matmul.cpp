@@ -44,7 +44,7 @@ CpuKernels::CpuKernels(int threads, const Bf16Blocks& blocks)
   // Other builds than the OpenMP one have threads of their own, which SerialBlas does not reach.
   if (openblas_get_parallel() != OPENBLAS_OPENMP) openblas_set_num_threads(1);
   tiles_.resize(static_cast<std::size_t>(threads_) * tile * tile);
-  largest_.resize(static_cast<std::size_t>(threads_));
+  largest_.resize(threads_);
 }
 
 std::string CpuKernels::identity(DType type) const {

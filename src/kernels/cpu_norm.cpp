@@ -125,7 +125,7 @@ void CpuKernels::column_sums(Stream&, float* out, ConstMat x) {
 }
 
 float* CpuKernels::room_for_parts(std::int64_t count) {
-  if (parts_.size() < static_cast<std::size_t>(count)) parts_.resize(static_cast<std::size_t>(count));
+  if (parts_.size() < static_cast<std::size_t>(count)) parts_.resize(count);
   return parts_.data();
 }
 

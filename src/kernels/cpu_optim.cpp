@@ -46,7 +46,9 @@ HOLDFAST_VECTOR_WIDTHS void adamw_part(const AdamW& a, const StepScalars& scalar
     float p = parameter[i];
     p = p - s.lr_decay * p;
     p = p - s.lr * ((m * s.inverse_bias1) / (std::sqrt(v * s.inverse_bias2) + s.epsilon));
-    new_m[i] = rounded<Moment>(m), new_v[i] = rounded<Moment>(v), new_parameter[i] = p;
+    new_m[i] = rounded<Moment>(m);
+    new_v[i] = rounded<Moment>(v);
+    new_parameter[i] = p;
   }
 }
 

@@ -15,8 +15,10 @@ StepScalars step_scalars(double lr, double weight_decay, double beta1, double be
   StepScalars s;
   s.lr = static_cast<float>(lr);
   s.lr_decay = static_cast<float>(lr * weight_decay);
-  s.beta1 = static_cast<float>(beta1), s.beta2 = static_cast<float>(beta2);
-  s.one_minus_beta1 = static_cast<float>(1 - beta1), s.one_minus_beta2 = static_cast<float>(1 - beta2);
+  s.beta1 = static_cast<float>(beta1);
+  s.beta2 = static_cast<float>(beta2);
+  s.one_minus_beta1 = static_cast<float>(1 - beta1);
+  s.one_minus_beta2 = static_cast<float>(1 - beta2);
   s.inverse_bias1 = static_cast<float>(1 / (1 - std::pow(beta1, steps)));
   s.inverse_bias2 = static_cast<float>(1 / (1 - std::pow(beta2, steps)));
   s.epsilon = static_cast<float>(epsilon);

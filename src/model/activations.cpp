@@ -104,7 +104,8 @@ void Activations::plan_adapters(const config::ModelShape& shape, const Options& 
   const auto take = [&](std::int64_t in, std::int64_t out, std::initializer_list<config::Projection> parts) {
     const auto count = std::ranges::count_if(parts, [&](auto p) { return on.has(p); });
     if (count == 0) return;
-    widest = std::max({widest, in, out}), widest_input = std::max(widest_input, in);
+    widest = std::max({widest, in, out});
+    widest_input = std::max(widest_input, in);
     layers = std::max<std::int64_t>(layers, count);
   };
   take(d, packed, {q, k, v}), take(d, d, {o}), take(d, 2 * f, {gate, up}), take(f, d, {down});

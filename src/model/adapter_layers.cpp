@@ -26,16 +26,21 @@ AdapterLayers::AdapterLayers(kernels::Kernels& kernels, tensor::Stream& stream, 
 
 void AdapterLayers::scale(Mat out, ConstMat in) const {
   Dropout d;
-  d.out = out, d.in = in, d.factor = static_cast<float>(adapters_.scale);
+  d.out = out;
+  d.in = in;
+  d.factor = static_cast<float>(adapters_.scale);
   kernels_.dropout(stream_, d);
 }
 
 Dropout AdapterLayers::drop(int linear, Mat out, ConstMat in) const {
   Dropout d;
-  d.out = out, d.in = in, d.factor = static_cast<float>(1 / (1 - adapters_.dropout));
+  d.out = out;
+  d.in = in;
+  d.factor = static_cast<float>(1 / (1 - adapters_.dropout));
   d.threshold = static_cast<std::uint32_t>(std::ldexp(adapters_.dropout, 32));
   d.key = mix64(options_.seed ^ mix64(static_cast<std::uint64_t>(linear) + 1));
-  d.first_sample = a_.first_sample(), d.sequence = options_.sequence;
+  d.first_sample = a_.first_sample();
+  d.sequence = options_.sequence;
   return d;
 }
 
@@ -67,7 +72,7 @@ void AdapterLayers::forward(int linear, Mat y, ConstMat x, ConstMat weight, Cons
   in_chunks(y, y.type == DType::fp32, [&](Mat sum, std::int64_t first, std::int64_t tokens) {
     kernels_.matmul(stream_, sum, x.rows_at(first, tokens), false, weight, true, Write::replace, bias);
     for (int i = 0; i < adapter.count; ++i) {
-      const auto& p = adapter.parts[static_cast<std::size_t>(i)];
+      const auto& p = adapter.parts[i];
       kernels_.matmul(stream_, sum.cols_at(p.first_col, p.b.rows),
                       ConstMat(part(scaled, i)).rows_at(first, tokens), false, p.b, true, Write::add);
     }
@@ -84,7 +89,7 @@ void AdapterLayers::backward(int linear, Mat d_x, ConstMat d_y, ConstMat x, Cons
   kernels_.matmul(stream_, inner, in, false, adapter.a, true, Write::replace);
   scale(scaled, inner);
   for (int i = 0; i < adapter.count; ++i) {
-    const auto& p = adapter.parts[static_cast<std::size_t>(i)];
+    const auto& p = adapter.parts[i];
     const ConstMat d_part = d_y.cols_at(p.first_col, p.b.rows);
     if (p.d_b) kernels_.matmul(stream_, p.d_b, d_part, true, part(scaled, i), false, Write::replace);
     kernels_.matmul(stream_, part(inner, i), d_part, false, p.b, false, Write::replace);
@@ -99,7 +104,8 @@ void AdapterLayers::backward(int linear, Mat d_x, ConstMat d_y, ConstMat x, Cons
     const Mat through = room(a_, a_.adapters.through, tokens, sum.cols);
     kernels_.matmul(stream_, through, d_rows, false, adapter.a, false, Write::replace);
     Dropout d = drop(linear, sum, through);
-    d.first_token = first, d.write = Write::add;
+    d.first_token = first;
+    d.write = Write::add;
     kernels_.dropout(stream_, d);
   });
 }

@@ -8,7 +8,9 @@ namespace {
 
 kernels::Attention attention_of(const Layers& layers, Activations& a, const BlockBuffers& b) {
   kernels::Attention attention = layers.attention();
-  attention.qkv = a.mat(b.qkv), attention.out = a.mat(b.attended), attention.log_sum = a.floats(b.log_sum);
+  attention.qkv = a.mat(b.qkv);
+  attention.out = a.mat(b.attended);
+  attention.log_sum = a.floats(b.log_sum);
   attention.workspace = a.workspace();
   return attention;
 }

@@ -46,7 +46,7 @@ class Fp8Layers {
 
  private:
   /// Nothing is known of it beforehand: the tensor is read for its scale first.
-  bool measured(int role) const { return known_[static_cast<std::size_t>(role)] == 0; }
+  bool measured(int role) const { return known_[role] == 0; }
   /// An 8-bit copy; `measure`: the scale comes from x itself, when nothing else is known.
   void copy(ConstMat x, int role, Mat out, Mat transposed, bool measure) const;
   /// scale[role] from what was measured.

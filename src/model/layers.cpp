@@ -22,14 +22,17 @@ Mat Layers::gradient(Stored t) const {
 
 Linear Layers::linear(int number, Stored w, Stored bias, const AdapterRoles& roles, bool gradients) const {
   Linear l{weight(w), weight(bias), {}, {}, number, {}};
-  if (gradients) l.d_weight = gradient(w), l.d_bias = gradient(bias);
+  if (gradients) {
+    l.d_weight = gradient(w);
+    l.d_bias = gradient(bias);
+  }
   if (roles.count == 0) return l;
-  l.adapter.a = weight(roles.a), l.adapter.count = roles.count;
+  l.adapter.a = weight(roles.a);
+  l.adapter.count = roles.count;
   if (gradients) l.adapter.d_a = gradient(roles.a);
   for (int i = 0; i < roles.count; ++i) {
-    const auto& role = roles.parts[static_cast<std::size_t>(i)];
-    l.adapter.parts[static_cast<std::size_t>(i)] = {weight(role.b), gradients ? gradient(role.b) : Mat{},
-                                                    role.first_col};
+    const auto& role = roles.parts[i];
+    l.adapter.parts[i] = {weight(role.b), gradients ? gradient(role.b) : Mat{}, role.first_col};
   }
   return l;
 }
@@ -94,8 +97,11 @@ void Layers::rope(Mat qkv, ConstMat cosine, ConstMat sine, bool backward) const 
 
 kernels::Attention Layers::attention() const {
   kernels::Attention a;
-  a.heads = shape.heads, a.kv_heads = shape.kv_heads, a.head_size = shape.head_size();
-  a.sequence = options.sequence, a.documents = documents;
+  a.heads = shape.heads;
+  a.kv_heads = shape.kv_heads;
+  a.head_size = shape.head_size();
+  a.sequence = options.sequence;
+  a.documents = documents;
   return a;
 }
 

@@ -53,7 +53,8 @@ struct Roles {
     embedding = next();
     for (int layer = 0; layer < shape.layers; ++layer) {
       Block b;
-      b.attention_norm = next(), b.qkv = next();
+      b.attention_norm = next();
+      b.qkv = next();
       if (shape.qkv_bias) b.qkv_bias = as_row(next());
       for (Stored* role : {&b.o, &b.mlp_norm, &b.gate_up, &b.down}) *role = next();
       using enum config::Projection;
@@ -62,12 +63,12 @@ struct Roles {
                            f = shape.ffn;
         std::int64_t col = 0;
         for (const auto p : layers) {
-          if (shape.adapters.has(p)) to.parts[static_cast<std::size_t>(to.count++)].first_col = col;
+          if (shape.adapters.has(p)) to.parts[to.count++].first_col = col;
           col += p == k || p == v ? kv : p == gate || p == up ? f : d;
         }
         if (to.count == 0) return;
         to.a = next();
-        for (int i = 0; i < to.count; ++i) to.parts[static_cast<std::size_t>(i)].b = next();
+        for (int i = 0; i < to.count; ++i) to.parts[i].b = next();
       };
       adapters(b.qkv_adapters, {q, k, v}), adapters(b.o_adapters, {o});
       adapters(b.gate_up_adapters, {gate, up}), adapters(b.down_adapters, {down});

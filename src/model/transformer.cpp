@@ -22,7 +22,9 @@ namespace {
 std::int64_t attention_workspace(const Layers& layers) {
   kernels::Attention a = layers.attention();
   const int packed = (a.heads + 2 * a.kv_heads) * a.head_size;
-  a.qkv.type = layers.options.activations, a.qkv.rows = layers.options.tokens(), a.qkv.cols = packed;
+  a.qkv.type = layers.options.activations;
+  a.qkv.rows = layers.options.tokens();
+  a.qkv.cols = packed;
   return layers.kernels.workspace(a);
 }
 
@@ -122,7 +124,7 @@ void Transformer::State::prepare_rope() {
   if (rope_ready) return;
   const Mat cosine = a.mat(a.cosine), sine = a.mat(a.sine);
   const std::int64_t bytes = cosine.rows * cosine.cols * tensor::bytes_of(cosine.type);
-  std::vector<std::byte> tables(static_cast<std::size_t>(2 * bytes));
+  std::vector<std::byte> tables(2 * bytes);
   const Mat host_cosine = tensor::dense(tables.data(), cosine.type, cosine.rows, cosine.cols),
             host_sine = tensor::dense(tables.data() + bytes, sine.type, sine.rows, sine.cols);
   kernels::rope_table(host_cosine, host_sine, shape.rope_theta, rope_scaling_of(shape));
@@ -171,7 +173,8 @@ void Transformer::State::forward() {
            [&] { forward_block(layers, a, a.blocks[i], w, residual, added); });
     weights().release(layer + 1);
     report(Phase::forward, layer + 1);
-    residual = a.mat(a.blocks[i].middle), added = a.mat(a.branch);
+    residual = a.mat(a.blocks[i].middle);
+    added = a.mat(a.branch);
   }
 }
 
@@ -183,14 +186,24 @@ void Transformer::State::head(bool gradients) {
   const Mat output = a.mat(a.output), normed = a.mat(a.output_normed), d_normed = a.mat(a.branch);
   float* inverse_rms = a.floats(a.output_inverse_rms);
   ConstMat residual, added;
-  if (shape.layers > 0) residual = a.mat(a.blocks.back().middle), added = a.mat(a.branch);
+  if (shape.layers > 0) {
+    residual = a.mat(a.blocks.back().middle);
+    added = a.mat(a.branch);
+  }
   const Gain final_norm = layers.gain(roles.final_norm, gradients);
   layers.norm(output, residual, added, normed, inverse_rms, final_norm);
 
   kernels::HeadLoss h;
-  h.hidden = normed, h.head = layers.weight(roles.head), h.labels = a.labels(), h.logits = a.mat(a.logits);
-  h.loss = a.loss(), h.valid = a.valid();
-  if (gradients) h.d_hidden = d_normed, h.d_head = layers.gradient(roles.head);
+  h.hidden = normed;
+  h.head = layers.weight(roles.head);
+  h.labels = a.labels();
+  h.logits = a.mat(a.logits);
+  h.loss = a.loss();
+  h.valid = a.valid();
+  if (gradients) {
+    h.d_hidden = d_normed;
+    h.d_head = layers.gradient(roles.head);
+  }
   kernels().head_loss(layers.stream, h);
   report(Phase::forward, unit);
   if (gradients) {

@@ -158,7 +158,7 @@ std::vector<int> Library::near_cpus(Gpu gpu) const {
   if (call("nvmlDeviceGetCpuAffinity", gpu, room, mask.data()) != success) return cpus;
   constexpr int bits = 8 * sizeof(unsigned long);
   for (int i = 0; i < static_cast<int>(max_cpu_words) * bits; ++i)
-    if (mask[static_cast<std::size_t>(i / bits)] >> i % bits & 1) cpus.push_back(i);
+    if (mask[i / bits] >> i % bits & 1) cpus.push_back(i);
   return cpus;
 }
 

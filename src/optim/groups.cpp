@@ -13,7 +13,7 @@ TensorGroups tensor_groups(const config::Optim& optim, const std::vector<config:
     out.of.push_back(config::group_of(texts, tensor.name));
     using enum config::TensorKind;
     const bool vector = tensor.kind == gain || tensor.kind == bias;
-    out.decays.push_back(!vector || out.settings[static_cast<std::size_t>(out.of.back())].decays_vectors);
+    out.decays.push_back(!vector || out.settings[out.of.back()].decays_vectors);
   }
   return out;
 }

@@ -68,7 +68,8 @@ GuardState after(GuardState state, const GuardFinding& finding, double loss, dou
   if (finding.action == Action::skip || finding.action == Action::rollback) ++state.skips;
   if (finding.action != Action::ok && finding.action != Action::report) return state;
   const std::size_t at = state.steps++ % max_guard_steps;
-  state.losses[at] = loss, state.norms[at] = norm;
+  state.losses[at] = loss;
+  state.norms[at] = norm;
   return state;
 }
 

@@ -60,7 +60,7 @@ void ShardedAdamW::update(const StateArenas& from, const float* gradients, const
   if (!step.update) return copy(from, to);
   for (const shard::Piece& piece : layout_.held) {
     const auto tensor = static_cast<std::size_t>(piece.tensor);
-    kernels::StepScalars scalars = step.scalars[static_cast<std::size_t>(groups_.of[tensor])];
+    kernels::StepScalars scalars = step.scalars[groups_.of[tensor]];
     if (!groups_.decays[tensor]) scalars.lr_decay = 0;
     const std::int64_t at = piece.offset, moment_at = at * tensor::bytes_of(type_);
     kernels_.adamw(

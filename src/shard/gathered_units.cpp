@@ -44,11 +44,11 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
 void GatheredUnits::publish() {
   if (!publishes_) return;
   for (int unit = 0; unit < layout_.units(); ++unit) {
-    auto& extents = publish_extents_[static_cast<std::size_t>(unit)];
-    auto& done = published_by_[static_cast<std::size_t>(unit)];
+    auto& extents = publish_extents_[unit];
+    auto& done = published_by_[unit];
     r_.stream.wait(done);  // of the step before: nobody reads the old values any more
     std::size_t i = 0;
-    for (int stored : layout_.unit_trained[static_cast<std::size_t>(unit)]) {
+    for (int stored : layout_.unit_trained[unit]) {
       const StoredSlice& s = slice(stored);
       r_.kernels.convert(r_.stream, published(s.offset + s.optimized.first - s.slice.first),
                          policy_.parameters, parameters() + s.optimizer_offset, DType::fp32,
@@ -62,7 +62,8 @@ void GatheredUnits::publish() {
 
 void GatheredUnits::begin(const Schedule& schedule) {
   schedule_ = &schedule;
-  use_ = -1, next_gather_ = 0;
+  use_ = -1;
+  next_gather_ = 0;
   for (GatherBuffer& buffer : buffers_) {
     expects(!buffer.in_use, "every unit was released");
     buffer.unit = -1;
@@ -77,13 +78,13 @@ void GatheredUnits::prefetch(int use) {
 }
 
 void GatheredUnits::gather(int unit, int to) {
-  GatherBuffer& buffer = buffers_[static_cast<std::size_t>(to)];
+  GatherBuffer& buffer = buffers_[to];
   expects(!buffer.in_use, "a buffer is free when another unit takes it");
   r_.stream.wait(buffer.ready);  // also of a gather that nobody used
   std::byte* base = r_.symmetric.at(buffer.memory);
   const std::int64_t bytes = tensor::bytes_of(policy_.parameters);
-  auto& extents = gather_extents_[static_cast<std::size_t>(unit)];
-  if (publishes_) r_.stream.wait(published_by_[static_cast<std::size_t>(unit)]);
+  auto& extents = gather_extents_[unit];
+  if (publishes_) r_.stream.wait(published_by_[unit]);
   std::size_t i = 0;
   for (int stored : stored_of(unit)) {
     const StoredSlice& s = slice(stored);
@@ -98,36 +99,35 @@ void GatheredUnits::gather(int unit, int to) {
 
 void GatheredUnits::acquire(int unit) {
   if (!shares()) {
-    r_.stream.wait(published_by_[static_cast<std::size_t>(unit)]);
+    r_.stream.wait(published_by_[unit]);
     return;
   }
   expects(schedule_ != nullptr && use_ + 1 < static_cast<int>(schedule_->uses.size()),
           "a step or an evaluation was begun and is not over");
-  const Use& use = schedule_->uses[static_cast<std::size_t>(++use_)];
+  const Use& use = schedule_->uses[++use_];
   expects(use.unit == unit, "units are acquired in the order of the schedule");
   prefetch(use_);
-  GatherBuffer& buffer = buffers_[static_cast<std::size_t>(use.buffer)];
+  GatherBuffer& buffer = buffers_[use.buffer];
   expects(buffer.unit == unit, "the unit is in its buffer");
   r_.stream.wait(buffer.ready);
   buffer.in_use = true;
-  buffer_of_[static_cast<std::size_t>(unit)] = use.buffer;
+  buffer_of_[unit] = use.buffer;
 }
 
 void GatheredUnits::release(int unit) {
-  if (shares()) buffers_[static_cast<std::size_t>(buffer_of_[static_cast<std::size_t>(unit)])].in_use = false;
+  if (shares()) buffers_[buffer_of_[unit]].in_use = false;
 }
 
 std::pair<const std::byte*, DType> GatheredUnits::mine(int stored) {
   const StoredSlice& s = slice(stored);
-  if (s.frozen)
-    return {frozen() + frozen_plan_.places[static_cast<std::size_t>(stored)].values, policy_.parameters};
+  if (s.frozen) return {frozen() + frozen_plan_.places[stored].values, policy_.parameters};
   if (publishes_) return {published(s.offset), policy_.parameters};
   return {reinterpret_cast<const std::byte*>(parameters() + s.optimizer_offset), DType::fp32};
 }
 
 void GatheredUnits::bring_mine(std::byte* to, int stored) {
   const StoredSlice& s = slice(stored);
-  const FrozenPlace& place = frozen_plan_.places[static_cast<std::size_t>(stored)];
+  const FrozenPlace& place = frozen_plan_.places[stored];
   if (place.coded) {
     // The end of the last block is room that no element has.
     const std::int64_t whole = (s.slice.count + code_block - 1) / code_block * code_block;
@@ -142,11 +142,9 @@ void GatheredUnits::bring_mine(std::byte* to, int stored) {
 const void* GatheredUnits::weight(int stored) {
   const StoredSlice& s = slice(stored);
   if (!shares()) return mine(stored).first;
-  const int buffer = buffer_of_[static_cast<std::size_t>(s.unit)];
-  expects(buffer >= 0 && buffers_[static_cast<std::size_t>(buffer)].unit == s.unit,
-          "a weight of an acquired unit");
-  return r_.symmetric.at(buffers_[static_cast<std::size_t>(buffer)].memory) +
-         s.unit_offset * tensor::bytes_of(policy_.parameters);
+  const int buffer = buffer_of_[s.unit];
+  expects(buffer >= 0 && buffers_[buffer].unit == s.unit, "a weight of an acquired unit");
+  return r_.symmetric.at(buffers_[buffer].memory) + s.unit_offset * tensor::bytes_of(policy_.parameters);
 }
 
 }  // namespace holdfast::shard

@@ -62,10 +62,8 @@ class GatheredUnits {
   std::pair<const std::byte*, DType> mine(int stored);
   /// The same, in the parameter type, to `to`.
   void bring_mine(std::byte* to, int stored);
-  const StoredSlice& slice(int stored) const { return layout_.slices[static_cast<std::size_t>(stored)]; }
-  std::span<const int> stored_of(int unit) const {
-    return layout_.unit_stored[static_cast<std::size_t>(unit)];
-  }
+  const StoredSlice& slice(int stored) const { return layout_.slices[stored]; }
+  std::span<const int> stored_of(int unit) const { return layout_.unit_stored[unit]; }
 
   const Layout& layout_;
   const Policy policy_;

@@ -31,11 +31,11 @@ GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Po
   scratch_ = r_.own.plan<float>("partial sums being added", memory.scratch / fp32);
 
   gradient_free_.resize(gradient_buffers);
-  units_.reserve(static_cast<std::size_t>(layout.units()));
+  units_.reserve(layout.units());
   for (int unit = 0; unit < layout.units(); ++unit) units_.emplace_back(*this, unit);
   for (const StoredSlice& s : layout.slices) {
     if (s.frozen) continue;
-    Unit& unit = units_[static_cast<std::size_t>(s.unit)];
+    Unit& unit = units_[s.unit];
     unit.gradient_extents.push_back({nullptr, s.elements, s.stride, policy.reduce});
     unit.sum_extents.push_back({nullptr, s.slice.count, s.part, DType::fp32});
   }
@@ -55,15 +55,15 @@ float* GradientSums::sums() {
 }
 
 float* GradientSums::gradient(int stored) {
-  const StoredSlice& s = layout_.slices[static_cast<std::size_t>(stored)];
+  const StoredSlice& s = layout_.slices[stored];
   if (s.frozen) return nullptr;
-  r_.stream.wait(gradient_free_[static_cast<std::size_t>(gradient_buffer_of(s.unit, layout_.layers))]);
+  r_.stream.wait(gradient_free_[gradient_buffer_of(s.unit, layout_.layers)]);
   return gradient_at(s);
 }
 
 void GradientSums::reduce(int number, int micro_step) {
   find_memory();
-  Unit& unit = units_[static_cast<std::size_t>(number)];
+  Unit& unit = units_[number];
   if (unit.gradient_extents.empty()) return;
   for (std::size_t i = 0; i < unit.gradient_extents.size(); ++i) {
     const StoredSlice& s = slice(number, static_cast<int>(i));
@@ -71,10 +71,10 @@ void GradientSums::reduce(int number, int micro_step) {
       r_.kernels.convert(r_.stream, gradient_at(s), policy_.reduce, gradient_at(s), DType::fp32, s.elements);
     unit.gradient_extents[i].data = gradient_at(s);
   }
-  unit.micro_batches.additions = &additions_[static_cast<std::size_t>(micro_step)];
+  unit.micro_batches.additions = &additions_[micro_step];
   unit.reduced = r_.groups.reductions->ordered_reduce_scatter(unit.gradient_extents, unit.micro_batches,
                                                               r_.stream.record());
-  gradient_free_[static_cast<std::size_t>(gradient_buffer_of(number, layout_.layers))] = unit.reduced;
+  gradient_free_[gradient_buffer_of(number, layout_.layers)] = unit.reduced;
   const bool last = static_cast<std::size_t>(micro_step) + 1 == additions_.size();
   if (last && final_additions_.size() > 1) exchange(unit, number);  // else its one node is the sum
 }
@@ -144,9 +144,8 @@ void GradientSums::add_up(tensor::Stream& stream, const std::vector<LaneOp>& add
     while (end < additions.size() && additions[end].kind == LaneOp::Kind::add &&
            additions[end].accumulator == op.accumulator)
       ++end;
-    r_.reduce_kernels.reduce(stream, accumulators.at(op.accumulator),
-                             sources.subspan(static_cast<std::size_t>(op.source), end - i), type, count,
-                             op.kind == LaneOp::Kind::copy);
+    r_.reduce_kernels.reduce(stream, accumulators.at(op.accumulator), sources.subspan(op.source, end - i),
+                             type, count, op.kind == LaneOp::Kind::copy);
     i = end;
   }
 }

@@ -72,8 +72,8 @@ class GradientSums {
   }
   /// Of the trained tensors of a unit.
   const StoredSlice& slice(int unit, int tensor) const {
-    const auto& stored = layout_.unit_trained[static_cast<std::size_t>(unit)];
-    return layout_.slices[static_cast<std::size_t>(stored[static_cast<std::size_t>(tensor)])];
+    const auto& stored = layout_.unit_trained[unit];
+    return layout_.slices[stored[tensor]];
   }
   /// Reductions may run on a communication thread, which therefore never asks the arenas.
   void find_memory();

@@ -10,7 +10,7 @@ void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
                    const std::vector<config::TensorSpec>& specs, Slice range, std::int64_t offset) {
   std::int64_t base = 0;
   for (int part = stored.first_part; part < stored.first_part + stored.parts; ++part) {
-    const std::int64_t n = specs[static_cast<std::size_t>(part)].elements();
+    const std::int64_t n = specs[part].elements();
     const std::int64_t first = std::max(range.first, base),
                        end = std::min(range.first + range.count, base + n);
     if (first < end) out.push_back({part, first - base, end - first, offset + first - range.first});
@@ -21,7 +21,9 @@ void append_pieces(std::vector<Piece>& out, const config::StoredTensor& stored,
 /// The cut of one tensor; offsets are left to the caller.
 StoredSlice cut(const config::StoredTensor& stored, const Mesh& mesh) {
   StoredSlice out;
-  out.unit = stored.unit, out.frozen = stored.frozen, out.linear = stored.linear;
+  out.unit = stored.unit;
+  out.frozen = stored.frozen;
+  out.linear = stored.linear;
   out.elements = stored.elements();
   // Only where replicas share out the state does its cut depend on how many there are: else a run that loses
   // one goes on with the same slices.
@@ -47,7 +49,9 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
     return end = (end + unit_alignment - 1) / unit_alignment * unit_alignment;
   };
   Layout out;
-  out.mesh = mesh, out.layers = shape.layers, out.tied = shape.tied_embeddings;
+  out.mesh = mesh;
+  out.layers = shape.layers;
+  out.tied = shape.tied_embeddings;
   const auto units = static_cast<std::size_t>(out.units());
   out.unit_elements.assign(units, 0), out.gradient_elements.assign(units, 0);
   out.unit_stored.resize(units), out.unit_trained.resize(units);
@@ -64,7 +68,8 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
       for (const Piece& p : pieces) out.frozen.push_back({number, p.tensor, p.first, p.count, p.offset});
     } else {
       s.gradient_offset = align(out.gradient_elements[unit]);
-      s.offset = out.slice_elements, s.optimizer_offset = out.arena_elements;
+      s.offset = out.slice_elements;
+      s.optimizer_offset = out.arena_elements;
       append_pieces(out.held, stored, specs, s.optimized, s.optimizer_offset);
       append_pieces(out.owned, stored, specs, s.owned,
                     s.optimizer_offset + s.owned.first - s.optimized.first);

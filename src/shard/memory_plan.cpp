@@ -26,20 +26,20 @@ GradientBuffer gradient_buffer_of(int unit, int layers) {
 MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy& policy) {
   const Mesh& mesh = layout.mesh;
   const std::int64_t wire = tensor::bytes_of(policy.parameters), fp32 = sizeof(float);
-  auto elements_of = [&](int unit) { return layout.unit_elements[static_cast<std::size_t>(unit)]; };
+  auto elements_of = [&](int unit) { return layout.unit_elements[unit]; };
   MemoryPlan out;
   if (gathers(layout, policy)) {
     const GatherBuffers buffers = gather_buffers_of(layout.layers, policy);
     out.gather_buffers.assign(static_cast<std::size_t>(buffers.count), 0);
     for (int r = buffers.ring_first; r < buffers.count; ++r)
-      out.gather_buffers[static_cast<std::size_t>(r)] = round_up(elements_of(1) * wire, page);
+      out.gather_buffers[r] = round_up(elements_of(1) * wire, page);
     for (int unit = 0; unit < layout.units(); ++unit)
-      if (const int own = buffers.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
-        out.gather_buffers[static_cast<std::size_t>(own)] = round_up(elements_of(unit) * wire, page);
+      if (const int own = buffers.of_unit[unit]; own >= 0)
+        out.gather_buffers[own] = round_up(elements_of(unit) * wire, page);
   }
   for (int unit = 0; unit < layout.units(); ++unit)
     out.gradients[gradient_buffer_of(unit, layout.layers)] =
-        round_up(layout.gradient_elements[static_cast<std::size_t>(unit)] * fp32, page);
+        round_up(layout.gradient_elements[unit] * fp32, page);
   out.accumulators = round_up(layout.slice_elements * fp32 * lanes.accumulators(), page);
   std::int64_t largest = 0;
   for (const StoredSlice& s : layout.slices)

@@ -20,7 +20,7 @@ struct Policy {
   bool keep_across_micro_steps = false;             ///< kept blocks are gathered once per step
   std::optional<BlockCode> base = {};  ///< of frozen linear layers, where they lie; nothing: as `parameters`
 
-  bool keeps(int block) const { return !kept.empty() && kept[static_cast<std::size_t>(block)]; }
+  bool keeps(int block) const { return !kept.empty() && kept[block]; }
 };
 
 /// As elements of that precision are stored.

@@ -33,7 +33,7 @@ class Planner {
     const int units = static_cast<int>(buffers.of_unit.size());
     buffer_of_.assign(static_cast<std::size_t>(units), -1);
     next_use_.resize(out_.uses.size());
-    std::vector<int> next(static_cast<std::size_t>(units), never);
+    std::vector<int> next(units, never);
     for (std::size_t i = out_.uses.size(); i-- > 0;) {
       next_use_[i] = next[unit_of(i)];
       next[unit_of(i)] = static_cast<int>(i);
@@ -59,44 +59,46 @@ class Planner {
 
   std::size_t unit_of(std::size_t use) const { return static_cast<std::size_t>(out_.uses[use].unit); }
   int depth_at(int now) const {
-    const bool forward = now < 0 || out_.uses[static_cast<std::size_t>(now)].pass == Pass::forward;
+    const bool forward = now < 0 || out_.uses[now].pass == Pass::forward;
     return forward ? policy_.prefetch_forward : policy_.prefetch_backward;
   }
   /// A kept block that was gathered in an earlier micro-step, where that does not count.
   bool stale(const Use& use, const GatherBuffer& buffer) const {
     const bool block = use.unit > 0 && static_cast<std::size_t>(use.unit) + 1 < buffer_of_.size();
     if (!block || !policy_.keeps(use.unit - 1) || policy_.keep_across_micro_steps) return false;
-    return out_.uses[static_cast<std::size_t>(buffer.last_use)].micro_step != use.micro_step;
+    return out_.uses[buffer.last_use].micro_step != use.micro_step;
   }
   /// The buffer for a unit that has none at time `now`, or -1: all are taken until later.
   int free_room(int unit, int now) const {
     auto taken = [&](const GatherBuffer& buffer) { return buffer.unit >= 0 && buffer.last_use >= now; };
-    if (const int own = buffers_.of_unit[static_cast<std::size_t>(unit)]; own >= 0)
-      return taken(state_[static_cast<std::size_t>(own)]) ? -1 : own;
+    if (const int own = buffers_.of_unit[unit]; own >= 0) return taken(state_[own]) ? -1 : own;
     int best = -1, best_next = -1;
     for (int r = buffers_.ring_first; r < buffers_.count; ++r) {
-      const GatherBuffer& buffer = state_[static_cast<std::size_t>(r)];
+      const GatherBuffer& buffer = state_[r];
       if (taken(buffer)) continue;
-      const int next = buffer.unit < 0 ? never + 1 : next_use_[static_cast<std::size_t>(buffer.last_use)];
-      if (next > best_next) best = r, best_next = next;
+      const int next = buffer.unit < 0 ? never + 1 : next_use_[buffer.last_use];
+      if (next > best_next) {
+        best = r;
+        best_next = next;
+      }
     }
     return best;
   }
 
   /// Finds or makes a buffer for use `index`; false: it has to wait.
   bool settle(int index, int now) {
-    Use& use = out_.uses[static_cast<std::size_t>(index)];
-    int& where = buffer_of_[static_cast<std::size_t>(use.unit)];
-    if (where >= 0 && !stale(use, state_[static_cast<std::size_t>(where)])) {
+    Use& use = out_.uses[index];
+    int& where = buffer_of_[use.unit];
+    if (where >= 0 && !stale(use, state_[where])) {
       use.buffer = where;
-      state_[static_cast<std::size_t>(where)].last_use = index;
+      state_[where].last_use = index;
       return true;
     }
     if (index > now && static_cast<int>(in_flight_.size()) >= limit_of(policy_)) return false;
     const int r = free_room(use.unit, now);
     if (r < 0) return false;
-    GatherBuffer& buffer = state_[static_cast<std::size_t>(r)];
-    if (buffer.unit >= 0) buffer_of_[static_cast<std::size_t>(buffer.unit)] = -1;
+    GatherBuffer& buffer = state_[r];
+    if (buffer.unit >= 0) buffer_of_[buffer.unit] = -1;
     buffer = {use.unit, index};
     where = use.buffer = r;
     out_.gathers.push_back({use.unit, r, index, now});

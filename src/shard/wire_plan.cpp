@@ -7,15 +7,14 @@ namespace {
 
 /// Bytes of all units' gathers in a step: a member's slice goes to each of the others.
 std::int64_t gather_bytes(const Layout& layout, const Policy& policy, int micro_steps) {
-  std::vector<std::int64_t> of_unit(static_cast<std::size_t>(layout.units()), 0);
+  std::vector<std::int64_t> of_unit(layout.units(), 0);
   for (const StoredSlice& s : layout.slices)
-    of_unit[static_cast<std::size_t>(s.unit)] +=
-        s.slice.count * tensor::bytes_of(policy.parameters) * (layout.mesh.group - 1);
+    of_unit[s.unit] += s.slice.count * tensor::bytes_of(policy.parameters) * (layout.mesh.group - 1);
   std::int64_t sum = 0;
   for (const Gather& gather : schedule_of(uses_of(layout.layers, layout.tied, micro_steps),
                                           gather_buffers_of(layout.layers, policy), policy)
                                   .gathers)
-    sum += of_unit[static_cast<std::size_t>(gather.unit)];
+    sum += of_unit[gather.unit];
   return sum;
 }
 

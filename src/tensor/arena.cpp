@@ -60,7 +60,7 @@ void Arena::lie_in(std::span<std::byte> memory) {
 std::byte* Arena::address(int index) {
   expects(committed(), "an arena is committed before its pieces are used");
   expects(index >= 0 && index < static_cast<int>(entries_.size()), "the piece belongs to this arena");
-  Entry& entry = entries_[static_cast<std::size_t>(index)];
+  Entry& entry = entries_[index];
   entry.used = true;
   return base_ + entry.offset;
 }

@@ -51,7 +51,8 @@ class ExactSum {
   }
   void add(const ExactSum& other) {
     add_wide(other.low_, other.high_);
-    overflows_ += other.overflows_, nans_ += other.nans_;
+    overflows_ += other.overflows_;
+    nans_ += other.nans_;
   }
 
   /// NaN if a term was NaN, infinity if one was too large, else the nearest double (within 2 ulp, always the
@@ -114,7 +115,8 @@ inline ExactSum ExactSum::from_words(const Words& words) {
   sum.add_wide(words[0], 0);
   sum.add_wide(static_cast<Wide>(words[1]) << 48, 0);
   sum.add_wide(static_cast<Wide>(words[2]) << 96, words[2] >> 32);
-  sum.overflows_ = words[3], sum.nans_ = words[4];
+  sum.overflows_ = words[3];
+  sum.nans_ = words[4];
   return sum;
 }
 

@@ -15,7 +15,8 @@ constexpr PhiloxBlock philox(PhiloxBlock c, PhiloxKey key) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c[0], p1 = std::uint64_t{0xCD9E8D57} * c[2];
     c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ key[0], static_cast<std::uint32_t>(p1),
          static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ key[1], static_cast<std::uint32_t>(p0)};
-    key[0] += 0x9E3779B9, key[1] += 0xBB67AE85;
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
   }
   return c;
 }

@@ -159,7 +159,7 @@ class ByteBpe::Encoding {
     auto at = static_cast<std::size_t>(bytes.data() - text_.data());
     for (const Token token : tokens) {
       put(token, at);
-      at += bpe_.model_.bytes[static_cast<std::size_t>(token)].size();
+      at += bpe_.model_.bytes[token].size();
     }
   }
 
@@ -192,7 +192,7 @@ ByteBpe::ByteBpe(ByteBpeModel model, const DocumentTokens& documents, const data
     : model_(std::move(model)), merges_(model_.merges), special_(model_.bytes.size()), identity_(identity) {
   model_.merges = {};
   for (const AddedToken& token : model_.added) {
-    special_[static_cast<std::size_t>(token.id)] = token.special;
+    special_[token.id] = token.special;
     if (!token.normalized) {
       raw_.add(token.content, token.id, token.special);
       continue;

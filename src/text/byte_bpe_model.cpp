@@ -106,13 +106,15 @@ class Reader {
     for (const json& merge : merges) {
       std::string left, right;
       if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-        left = merge[0].get<std::string>(), right = merge[1].get<std::string>();
+        left = merge[0].get<std::string>();
+        right = merge[1].get<std::string>();
       } else if (merge.is_string()) {
         const auto& both = merge.get_ref<const std::string&>();
         const std::size_t space = both.find(' ');
         if (space == std::string::npos || both.find(' ', space + 1) != std::string::npos)
           damaged("merge '" + both + "' is not two pieces");
-        left = both.substr(0, space), right = both.substr(space + 1);
+        left = both.substr(0, space);
+        right = both.substr(space + 1);
       } else {
         damaged("a merge is not two pieces");
       }

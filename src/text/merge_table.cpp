@@ -45,7 +45,7 @@ void WordMerger::merge_short(std::vector<Token>& tokens) {
                                        [](const auto& a, const auto& b) { return a.rank < b.rank; });
     if (best->rank == MergeTable::no_rank) return;
     const auto at = best - pairs_.begin();
-    tokens[static_cast<std::size_t>(at)] = best->whole;
+    tokens[at] = best->whole;
     tokens.erase(tokens.begin() + at + 1);
     pairs_.erase(best);
     const auto i = static_cast<std::size_t>(at);
@@ -59,9 +59,8 @@ void WordMerger::merge_long(std::vector<Token>& tokens) {
   const auto count = static_cast<std::int32_t>(tokens.size());
   symbols_.clear();
   heap_.clear();
-  for (std::int32_t i = 0; i < count; ++i)
-    symbols_.push_back({tokens[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
-  const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols_[static_cast<std::size_t>(i)]; };
+  for (std::int32_t i = 0; i < count; ++i) symbols_.push_back({tokens[i], i - 1, i + 1 < count ? i + 1 : -1});
+  const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols_[i]; };
   const auto consider = [&](std::int32_t left, bool push) {
     if (left < 0 || symbol(left).after < 0) return;
     const Token a = symbol(left).token, b = symbol(symbol(left).after).token;

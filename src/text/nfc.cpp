@@ -76,8 +76,7 @@ void compose(std::string_view segment, std::vector<utf8proc_int32_t>& scratch, s
       utf8proc_normalize_utf32(scratch.data(), std::ssize(scratch),
                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   expects(size >= 0, "code points can be composed");
-  for (auto i = 0; i < size; ++i)
-    utf8::append(out, static_cast<std::uint32_t>(scratch[static_cast<std::size_t>(i)]));
+  for (auto i = 0; i < size; ++i) utf8::append(out, static_cast<std::uint32_t>(scratch[i]));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ struct PatternItem {
 
 class Pattern {
  public:
-  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  static constexpr std::size_t none = -1;
 
   /// Error (usage) that names what it does not understand; also when the pattern can match no text at all
   /// (""), with which nothing can be cut.

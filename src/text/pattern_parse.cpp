@@ -113,9 +113,10 @@ class Parser {
     bool braces = false;
     if (take("?"))
       item.least = 0;
-    else if (take("*"))
-      item.least = 0, item.most = no_limit;
-    else if (take("+"))
+    else if (take("*")) {
+      item.least = 0;
+      item.most = no_limit;
+    } else if (take("+"))
       item.most = no_limit;
     else if (take("{"))
       braces = true, times(item);

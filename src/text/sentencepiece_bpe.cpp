@@ -85,7 +85,7 @@ class SentencePieceBpe::Encoding {
       if (symbol < bpe_.vocabulary_)
         scratch_.word.push_back(symbol);
       else
-        spell(bpe_.loose_[static_cast<std::size_t>(symbol - bpe_.vocabulary_)], scratch_.word);
+        spell(bpe_.loose_[symbol - bpe_.vocabulary_], scratch_.word);
     }
   }
   void spell(std::string_view text, std::vector<Token>& word) const {
@@ -99,7 +99,7 @@ class SentencePieceBpe::Encoding {
     }
     for (const Token token : tokens) {
       put(token, at);
-      at += bpe_.lengths_[static_cast<std::size_t>(token)];
+      at += bpe_.lengths_[token];
     }
   }
   void put(Token token, std::size_t at) {
@@ -125,7 +125,7 @@ SentencePieceBpe::SentencePieceBpe(const std::vector<Piece>& pieces, const std::
     ascii_symbols_[c] = found != symbols_.end() ? found->second : -1;
   }
   for (const Piece& piece : pieces) {
-    lengths_[static_cast<std::size_t>(piece.id)] = piece.text.size();
+    lengths_[piece.id] = piece.text.size();
     if (piece.user_defined) user_defined_.add(piece.text, piece.id, false);
   }
 }

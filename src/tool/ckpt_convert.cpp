@@ -27,7 +27,8 @@ std::string model_for(const ImportFiles& files) {
 checkpoint::ImportOrder order_of(const ImportFiles& files) {
   const config::ModelShape shape = config::load_model(model_for(files));
   checkpoint::ImportOrder order;
-  order.source = files.source, order.checkpoints = clean(files.out);
+  order.source = files.source;
+  order.checkpoints = clean(files.out);
   for (const config::TensorSpec& spec : config::tensors_of(shape))
     order.model.push_back({spec.name, spec.rows, spec.cols, DType::fp32});
   order.tied = shape.tied_embeddings;

@@ -118,7 +118,8 @@ ExportedFolder export_folder(TensorSource& source, const config::ModelShape& sha
   if (!copy_small(options.tokenizer, folder.path(), generation_name))
     copy_small(options.made_of, folder.path(), generation_name);
   ExportedFolder out;
-  out.files = static_cast<int>(plan.size()), out.dtype = hf_dtype(types.front());
+  out.files = static_cast<int>(plan.size());
+  out.dtype = hf_dtype(types.front());
   files::replace_atomically(folder.path() / "config.json",
                             config::hf_config_text(shape, out.dtype, ids_of(options)), readable);
   std::vector<checkpoint::NamedFile> named;

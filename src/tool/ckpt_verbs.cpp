@@ -97,7 +97,10 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
       },
       [](Export& o) {
         note_interrupts();
-        if (!o.file.empty()) o.out = o.file, o.single = true;
+        if (!o.file.empty()) {
+          o.out = o.file;
+          o.single = true;
+        }
         return ckpt_export(o, std::cout);
       });
   struct Import : ImportFiles {

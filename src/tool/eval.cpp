@@ -37,7 +37,8 @@ infer::Evaluation evaluation_of(const EvalOrder& order, const std::optional<conf
                 fmt::format("the model's longest sequence is {}", shape.max_sequence), "Set --sequence?");
   e.samples = order.samples;
   if (run) {
-    e.micro_batch = run->train.micro_batch, e.boundaries = run->data.boundaries;
+    e.micro_batch = run->train.micro_batch;
+    e.boundaries = run->data.boundaries;
     e.buffers = type_of(run->precision.buffers);
   }
   if (order.micro_batch > 0) e.micro_batch = order.micro_batch;

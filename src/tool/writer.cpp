@@ -86,8 +86,10 @@ std::vector<infer::Answer> Writer::answer(std::span<const std::vector<text::Toke
                                           std::uint64_t first_number, const infer::Listener& listener) {
   expects(decoder_.has_value(), "the model is loaded");
   infer::Settings settings;
-  settings.sampling = order_.sampling, settings.max_tokens = order_.max_tokens;
-  settings.ends = ends_, settings.first_number = first_number;
+  settings.sampling = order_.sampling;
+  settings.max_tokens = order_.max_tokens;
+  settings.ends = ends_;
+  settings.first_number = first_number;
   const auto begin = Clock::now();
   auto answers = infer::generate(*decoder_, files_.shape().vocabulary, prompts, settings, listener);
   seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();

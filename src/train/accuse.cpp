@@ -16,7 +16,10 @@ std::optional<std::uint64_t> majority(const std::map<std::uint64_t, int>& votes)
   int most = 0;
   for (const auto& [seal, count] : votes) {
     if (count == most) best.reset();
-    if (count > most) best = seal, most = count;
+    if (count > most) {
+      best = seal;
+      most = count;
+    }
   }
   return best;
 }
@@ -25,7 +28,7 @@ std::optional<std::uint64_t> majority(const std::map<std::uint64_t, int>& votes)
 
 bool replicas_differ(std::span<const std::uint64_t> seals, std::span<const int> kind_of) {
   for (std::size_t rank = 0; rank < seals.size(); ++rank)
-    if (seals[rank] != seals[static_cast<std::size_t>(kind_of[rank])]) return true;
+    if (seals[rank] != seals[kind_of[rank]]) return true;
   return false;
 }
 

@@ -49,7 +49,8 @@ void Background::serve() {
       failure = std::current_exception();
     }
     lock.lock();
-    failure_ = failure, work_ = nullptr;
+    failure_ = failure;
+    work_ = nullptr;
     changed_.notify_all();
   }
 }

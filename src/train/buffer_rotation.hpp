@@ -39,7 +39,8 @@ class BufferRotation {
   /// The newest state lies in `buffer` from now on, and is no snapshot yet.
   void move(int buffer) {
     left_.at(static_cast<std::size_t>(live_)) = ++clock_;
-    live_ = buffer, snapshot_ = false;
+    live_ = buffer;
+    snapshot_ = false;
   }
   /// What the live buffer holds now is a snapshot.
   void snapshot() { snapshot_ = true; }
@@ -52,7 +53,7 @@ class BufferRotation {
  private:
   bool before(int a, int b) const {
     if ((a == kept_) != (b == kept_)) return b == kept_;
-    return left_[static_cast<std::size_t>(a)] < left_[static_cast<std::size_t>(b)];
+    return left_[a] < left_[b];
   }
 
   int live_, kept_ = -1;

@@ -35,7 +35,8 @@ optim::GuardState guard_from_text(const std::string& text) {
     at += word_digits;
     return value;
   };
-  state.steps = word(), state.skips = word();
+  state.steps = word();
+  state.skips = word();
   for (auto* ring : {&state.losses, &state.norms})
     for (double& x : *ring) x = std::bit_cast<double>(word());
   if (at != text.size())

@@ -160,7 +160,7 @@ void Engine::initialize() {
   const auto moment_bytes = tensor::bytes_of(adamw_.moments());
   const auto [parameters, exp_avg, exp_avg_sq] = arenas();
   for (const shard::Piece& piece : layout_.held) {
-    const config::TensorSpec& tensor = tensors_[static_cast<std::size_t>(piece.tensor)];
+    const config::TensorSpec& tensor = tensors_[piece.tensor];
     if (!from_files) {
       constexpr std::int64_t each = sizeof(float);
       window_.write(reinterpret_cast<std::byte*>(parameters + piece.offset), piece.count * each,
@@ -200,9 +200,7 @@ void Engine::rehearse() {
     void acquire(int) override {}
     const void* weight(int) override { return memory_; }
     void release(int) override {}
-    float* gradient(int stored) override {
-      return layout_.slices[static_cast<std::size_t>(stored)].frozen ? nullptr : memory_;
-    }
+    float* gradient(int stored) override { return layout_.slices[stored].frozen ? nullptr : memory_; }
     void reduce(int) override {}
     float* memory_;
     const shard::Layout& layout_;
@@ -237,7 +235,8 @@ MicroBatchSums Engine::gradients(std::int64_t first_sample, const Progress& prog
   progress(control::Phase::collective);
   weights_.finish_step();
   const model::LossSum loss = transformer_.take_loss();
-  sums.loss = loss.sum, sums.valid = loss.valid;
+  sums.loss = loss.sum;
+  sums.valid = loss.valid;
   sums.squares = adamw_.squares(weights_.gradients());
   // Nobody leaves the sum before all have come to it: then the snapshot before this step is sealed
   // everywhere, and whoever goes on may write over an older one.
@@ -301,7 +300,8 @@ MicroBatchSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t sa
   }
   progress(control::Phase::collective);
   const model::LossSum loss = transformer_.take_loss();
-  sums.loss = loss.sum, sums.valid = loss.valid;
+  sums.loss = loss.sum;
+  sums.valid = loss.valid;
   all_reduce(sums);
   progress_ = nullptr;
   return sums;
@@ -339,7 +339,8 @@ void Engine::all_reduce_amaxes() {
 Engine::Memory Engine::memory() const {
   Memory sum;
   const auto add = [&](const tensor::Arena& arena, int times) {
-    sum.planned += times * arena.planned_bytes(), sum.used += times * arena.used_bytes();
+    sum.planned += times * arena.planned_bytes();
+    sum.used += times * arena.used_bytes();
   };
   const int buffers = device_.is_host() && local_ ? local_->file().buffers() : 1;
   add(symmetric_, 1), add(own_, 1), add(parameters_, buffers), add(moments_, buffers);

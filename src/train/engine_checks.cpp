@@ -47,7 +47,7 @@ std::uint64_t Engine::recompute_micro_batch(std::int64_t first_sample, std::int6
 
 void Engine::flip_parameter(std::uint64_t seed) {
   constexpr int fraction_bits = 23;
-  const shard::Piece& piece = layout_.held[static_cast<std::size_t>(mix64(seed) % layout_.held.size())];
+  const shard::Piece& piece = layout_.held[mix64(seed) % layout_.held.size()];
   float* const element =
       weights_.parameters() + piece.offset + mix64(seed + 1) % static_cast<std::uint64_t>(piece.count);
   std::uint32_t bits = 0;

@@ -25,12 +25,12 @@ class Frozen {
 
   /// Elements [at, at + values.size()) of this member's slice of a stored tensor: whole blocks.
   void put(int stored, std::int64_t at, const std::vector<float>& values) {
-    const shard::FrozenPlace& place = plan_.places[static_cast<std::size_t>(stored)];
+    const shard::FrozenPlace& place = plan_.places[stored];
     std::byte* const to = arena_ + place.values;
     const auto n = std::ssize(values);
     if (place.coded) {
-      codes_.resize(static_cast<std::size_t>(code_bytes(*policy_.base, n)));
-      scales_.resize(static_cast<std::size_t>(n / code_block));
+      codes_.resize(code_bytes(*policy_.base, n));
+      scales_.resize(n / code_block);
       encode_blocks(*policy_.base, values, codes_, scales_);
       stream_.upload(to + code_bytes(*policy_.base, at), codes_.data(), std::ssize(codes_));
       stream_.upload(arena_ + place.scales + scale_bytes(at), scales_.data(), scale_bytes(n));
@@ -72,13 +72,13 @@ FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const sh
       return;
     }
     for (const checkpoint::PieceView& p : part.pieces)
-      model::initial_weights(setup.shape, specs[static_cast<std::size_t>(p.tensor)], setup.config.train.seed,
-                             p.first, {static_cast<float*>(p.data), static_cast<std::size_t>(p.count)});
+      model::initial_weights(setup.shape, specs[p.tensor], setup.config.train.seed, p.first,
+                             {static_cast<float*>(p.data), static_cast<std::size_t>(p.count)});
   };
   together(world, true, [&] {
     auto piece = layout.frozen.begin();
     for (int stored = 0; stored < static_cast<int>(layout.slices.size()); ++stored) {
-      const shard::StoredSlice& s = layout.slices[static_cast<std::size_t>(stored)];
+      const shard::StoredSlice& s = layout.slices[stored];
       if (!s.frozen) continue;
       for (std::int64_t at = 0; at < s.slice.count; at += max_at_once) {
         const std::int64_t n = std::min(max_at_once, s.slice.count - at);
@@ -94,7 +94,7 @@ FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const sh
         fill(part);
         for (const checkpoint::PieceView& p : part.pieces)
           if (layout.mesh.replica() == 0)  // the others hold the same
-            digests[static_cast<std::size_t>(p.tensor)] +=
+            digests[p.tensor] +=
                 digest_part(static_cast<std::uint64_t>(p.first), p.data, DType::fp32, p.count);
         frozen.put(stored, at, values);
       }

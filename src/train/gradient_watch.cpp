@@ -21,13 +21,15 @@ GradientWatch::GradientWatch(model::Weights& weights, const shard::Layout& layou
 }
 
 void GradientWatch::begin(bool reduced, const std::optional<GradientFault>& fault) {
-  reduced_ = reduced, fault_ = fault, hash_ = 0;
+  reduced_ = reduced;
+  fault_ = fault;
+  hash_ = 0;
 }
 
 void GradientWatch::reduce(int unit) {
   if (fault_) spoil(unit);
-  for (const int stored : layout_.unit_trained[static_cast<std::size_t>(unit)]) {
-    const std::int64_t count = layout_.slices[static_cast<std::size_t>(stored)].elements;
+  for (const int stored : layout_.unit_trained[unit]) {
+    const std::int64_t count = layout_.slices[stored].elements;
     hash_ += mix64(digest(weights_.gradient(stored), count) ^ mix64(static_cast<std::uint64_t>(stored) + 1));
   }
   if (reduced_) weights_.reduce(unit);
@@ -37,11 +39,11 @@ void GradientWatch::spoil(int unit) {
   const std::uint64_t seed = fault_->seed;
   std::vector<int> units;  // with something that is trained
   for (int u = 0; u < layout_.units(); ++u)
-    if (!layout_.unit_trained[static_cast<std::size_t>(u)].empty()) units.push_back(u);
+    if (!layout_.unit_trained[u].empty()) units.push_back(u);
   if (unit != units[seed % units.size()]) return;
-  const auto& tensors = layout_.unit_trained[static_cast<std::size_t>(unit)];
-  const int stored = tensors[static_cast<std::size_t>(mix64(seed) % tensors.size())];
-  const auto elements = static_cast<std::uint64_t>(layout_.slices[static_cast<std::size_t>(stored)].elements);
+  const auto& tensors = layout_.unit_trained[unit];
+  const int stored = tensors[mix64(seed) % tensors.size()];
+  const auto elements = static_cast<std::uint64_t>(layout_.slices[stored].elements);
   float* const element = weights_.gradient(stored) + mix64(seed + 1) % elements;
   float value = 0;
   stream_.download(&value, element, sizeof value);

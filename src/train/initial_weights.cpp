@@ -69,8 +69,7 @@ void require_adapters(const AdapterFiles& files, const Setup& setup, const std::
 State weights_in(const State& state) {
   State out{state.tensors, {}};
   for (const checkpoint::PieceView& piece : state.pieces)
-    if (state.tensors[static_cast<std::size_t>(piece.tensor)].name.starts_with(checkpoint::model_family))
-      out.pieces.push_back(piece);
+    if (state.tensors[piece.tensor].name.starts_with(checkpoint::model_family)) out.pieces.push_back(piece);
   return out;
 }
 

@@ -35,10 +35,10 @@ void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, LocalLevel
 void remove_leftovers(NodeFiles& files, std::span<const int> node_of, std::int64_t trusted_step,
                       comm::Communicator& world) {
   world.barrier();  // everybody's state is sealed in its own file
-  const int here = node_of[static_cast<std::size_t>(world.rank())];
+  const int here = node_of[world.rank()];
   for (const auto& [of, copy] : files.names()) {
     const bool is_rank = of < world.size();
-    if (is_rank && !copy && node_of[static_cast<std::size_t>(of)] == here) continue;
+    if (is_rank && !copy && node_of[of] == here) continue;
     bool untrusted = false;
     const checkpoint::LocalFile* file = is_rank && trusted_step >= 0 ? files.find(of, copy) : nullptr;
     for (int buffer = 0; file != nullptr && buffer < file->buffers(); ++buffer)

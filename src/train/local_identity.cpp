@@ -27,9 +27,12 @@ std::uint64_t hash_text(const std::string& text) { return hash_name(text.data(),
 std::string deciding_settings(const config::RunConfig& config) {
   config::RunConfig out;
   out.train = config.train;
-  out.train.activation_checkpointing = {}, out.train.device = {};
-  out.precision = config.precision, out.fp8 = config.fp8;
-  out.optim = config.optim, out.guard = config.guard;
+  out.train.activation_checkpointing = {};
+  out.train.device = {};
+  out.precision = config.precision;
+  out.fp8 = config.fp8;
+  out.optim = config.optim;
+  out.guard = config.guard;
   out.model.weights = config.model.weights;
   out.lora = config.lora;
   return config::to_toml(out);

@@ -89,7 +89,7 @@ class Sealing : public LocalLevel {
   void seal(int buffer, const checkpoint::RunPoint& point) {
     auto what = parts_.file.sealed(buffer);
     if (!what || what->point != point) {  // it is, where it was adopted as it was found
-      what = Sealed{point, checkpoint::piece_digests(views_[static_cast<std::size_t>(buffer)])};
+      what = Sealed{point, checkpoint::piece_digests(views_[buffer])};
       parts_.file.seal(buffer, *what);
     }
     newest_ = {point.step, point.samples, seal_of(what->digests)};
@@ -154,7 +154,7 @@ class DeviceLocalLevel final : public Sealing {
     const int buffer = rotation_.next();
     parts_.file.open(buffer);
     rotation_.move(buffer);
-    std::byte* const to = pinned_[static_cast<std::size_t>(buffer)];
+    std::byte* const to = pinned_[buffer];
     const BufferShape& shape = shape_;
     tensor::Stream& side = device_.side();
     side.wait(device_.compute().record());
@@ -174,7 +174,7 @@ class DeviceLocalLevel final : public Sealing {
 
  private:
   void take(int buffer) override {
-    const std::byte* const from = pinned_[static_cast<std::size_t>(buffer)];
+    const std::byte* const from = pinned_[buffer];
     tensor::Stream& compute = device_.compute();
     compute.copy(arenas_.parameters, from, shape_.parameter_bytes);
     compute.copy(arenas_.exp_avg, from + shape_.exp_avg, shape_.moment_bytes);

@@ -130,9 +130,11 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
     train(arguments, session, agent, report);
     return 0;
   } catch (const Error& error) {
-    code = static_cast<int>(error.exit()), why = error.what();
+    code = static_cast<int>(error.exit());
+    why = error.what();
   } catch (const std::exception& error) {
-    code = static_cast<int>(Exit::runtime), why = fmt::format("internal error: {}", error.what());
+    code = static_cast<int>(Exit::runtime);
+    why = fmt::format("internal error: {}", error.what());
   }
   report.say(code, why);
   if (session.size() > 1) session.abort(code);

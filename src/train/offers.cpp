@@ -121,9 +121,9 @@ LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world) {
   for (const std::string& node : nodes)
     out.node_of.push_back(static_cast<int>(std::find(nodes.begin(), nodes.end(), node) - nodes.begin()));
   std::vector<int> here;
-  const int my_node = out.node_of[static_cast<std::size_t>(world.rank())];
+  const int my_node = out.node_of[world.rank()];
   for (int rank = 0; rank < world.size(); ++rank)
-    if (out.node_of[static_cast<std::size_t>(rank)] == my_node) here.push_back(rank);
+    if (out.node_of[rank] == my_node) here.push_back(rank);
   json mine = json::array();
   for (const auto& [of, copy] : files.names()) {
     const bool owner_is_here = !copy && std::find(here.begin(), here.end(), of) != here.end();
@@ -132,8 +132,7 @@ LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world) {
   }
   const auto all = texts_of_all(world, mine.dump());
   for (int reader = 0; reader < world.size(); ++reader)
-    for (const json& offer : json::parse(all[static_cast<std::size_t>(reader)]))
-      out.offers.push_back(offer_from_json(offer, reader));
+    for (const json& offer : json::parse(all[reader])) out.offers.push_back(offer_from_json(offer, reader));
   return out;
 }
 

@@ -14,7 +14,7 @@ OwnedPieces::OwnedPieces(const checkpoint::State& owned, const shard::Layout& la
   const std::size_t each = layout.owned.size();
   expects(state_.pieces.size() == arena_count * each, "every family has the pieces of the layout");
   for (std::size_t i = 0; i < state_.pieces.size(); ++i) {
-    const DType type = state_.tensors[static_cast<std::size_t>(state_.pieces[i].tensor)].type;
+    const DType type = state_.tensors[state_.pieces[i].tensor].type;
     offsets_.push_back(layout.owned[i % each].offset * bytes_of(type));
   }
 }

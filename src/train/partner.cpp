@@ -69,8 +69,7 @@ void PartnerCopies::copy(int buffer, const Sealed& what) {
   expects(text.size() < record_out_.size(), "a record has room for every text");
   std::ranges::fill(record_out_, std::byte{0});
   std::memcpy(record_out_.data(), text.data(), text.size());
-  const std::span<const std::byte> mine =
-      local_.file().buffer(buffer).first(static_cast<std::size_t>(own_bytes_));
+  const std::span<const std::byte> mine = local_.file().buffer(buffer).first(own_bytes_);
   const comm::PieceOut out[] = {{parts_.who.keeper, record, record_out_}, {parts_.who.keeper, state, mine}};
   const comm::PieceIn in[] = {{parts_.who.kept, record, record_in_},
                               {parts_.who.kept, state, file_.buffer(into)}};

@@ -28,12 +28,10 @@ std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
   if (nodes < 2 || mesh.world % ranks_per_node != 0 || !needs_partners(mesh, ranks_per_node)) return {};
   expects(scalable_unit_of_node.empty() || std::ssize(scalable_unit_of_node) == nodes,
           "a scalable unit for every node");
-  const auto unit = [&](int node) {
-    return scalable_unit_of_node.empty() ? 0 : scalable_unit_of_node[static_cast<std::size_t>(node)];
-  };
+  const auto unit = [&](int node) { return scalable_unit_of_node.empty() ? 0 : scalable_unit_of_node[node]; };
   // With the nodes of a scalable unit beside each other, a step as wide as the largest one leaves every one
   // that can be left: nobody else is as many nodes ahead.
-  std::vector<int> order(static_cast<std::size_t>(nodes));
+  std::vector<int> order(nodes);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return unit(a) < unit(b); });
   std::map<int, int> sizes;
@@ -41,16 +39,15 @@ std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
   for (int node = 0; node < nodes; ++node) step = std::max(step, ++sizes[unit(node)]);
   if (step == nodes) step = 1;
 
-  std::vector<int> keepers(static_cast<std::size_t>(mesh.world));
+  std::vector<int> keepers(mesh.world);
   for (int i = 0; i < nodes; ++i)
     for (int place = 0; place < ranks_per_node; ++place)
-      keepers[static_cast<std::size_t>(order[static_cast<std::size_t>(i)] * ranks_per_node + place)] =
-          order[static_cast<std::size_t>((i + step) % nodes)] * ranks_per_node + place;
+      keepers[order[i] * ranks_per_node + place] = order[(i + step) % nodes] * ranks_per_node + place;
   return keepers;
 }
 
 std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes) {
-  std::vector<std::string> names(static_cast<std::size_t>(nodes));
+  std::vector<std::string> names(nodes);
   try {
     const auto plan = nlohmann::json::parse(plan_json);
     for (const auto& node : plan.at("plan").at("nodes"))
@@ -72,7 +69,7 @@ Partners partners_of(int rank, std::span<const int> keepers) {
   if (keepers.empty()) return {};
   const auto kept = std::find(keepers.begin(), keepers.end(), rank);
   expects(kept != keepers.end(), "everybody keeps a copy of somebody");
-  return {keepers[static_cast<std::size_t>(rank)], static_cast<int>(kept - keepers.begin())};
+  return {keepers[rank], static_cast<int>(kept - keepers.begin())};
 }
 
 }  // namespace holdfast::train

@@ -30,7 +30,7 @@ class PieceIndex {
 /// Element `first` of the tensor of `piece`, and those behind it.
 inline std::byte* element_of(const checkpoint::State& held, const checkpoint::PieceView& piece,
                              std::int64_t first) {
-  const std::int64_t bytes = bytes_of(held.tensors[static_cast<std::size_t>(piece.tensor)].type);
+  const std::int64_t bytes = bytes_of(held.tensors[piece.tensor].type);
   return static_cast<std::byte*>(piece.data) + (first - piece.first) * bytes;
 }
 
@@ -40,9 +40,7 @@ inline checkpoint::State parts_in(const checkpoint::State& held,
   const PieceIndex index(held);
   checkpoint::State out{held.tensors, parts};
   for (checkpoint::PieceView& part : out.pieces)
-    if (part.count > 0)
-      part.data =
-          element_of(held, held.pieces[static_cast<std::size_t>(index.piece(part.span()))], part.first);
+    if (part.count > 0) part.data = element_of(held, held.pieces[index.piece(part.span())], part.first);
   return out;
 }
 

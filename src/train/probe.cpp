@@ -60,8 +60,13 @@ class Probe {
            d_out = filled(sequence, width, seed + 1), d_qkv(type_, sequence, packed),
            log_sum(DType::fp32, heads, sequence);
     kernels::Attention a;
-    a.qkv = qkv.mat(), a.out = out.mat(), a.log_sum = log_sum.floats();
-    a.heads = heads, a.kv_heads = kv_heads, a.head_size = head_size, a.sequence = sequence;
+    a.qkv = qkv.mat();
+    a.out = out.mat();
+    a.log_sum = log_sum.floats();
+    a.heads = heads;
+    a.kv_heads = kv_heads;
+    a.head_size = head_size;
+    a.sequence = sequence;
     Probed workspace(DType::fp32, 1, kernels_.workspace(a) / static_cast<std::int64_t>(sizeof(float)) + 1);
     a.workspace = reinterpret_cast<std::byte*>(workspace.floats());
     kernels_.attention(stream_, a);
@@ -76,7 +81,9 @@ class Probe {
            gate_up = filled(tokens, 2 * width, seed + 2), out(type_, tokens, width),
            d_gate_up(type_, tokens, 2 * width);
     kernels::Norm norm;
-    norm.residual = x.mat(), norm.out = normed.mat(), norm.gain = gain.mat();
+    norm.residual = x.mat();
+    norm.out = normed.mat();
+    norm.gain = gain.mat();
     norm.inverse_rms = inverse_rms.floats();
     kernels_.norm(stream_, norm);
     kernels_.norm_backward(stream_, {x.mat(), normed.mat(), gain.mat(), inverse_rms.floats(), d_sum.mat(),

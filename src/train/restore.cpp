@@ -313,8 +313,12 @@ void Restore::count(const FillCounts& mine, RestoredFrom& out) {
   world_.all_reduce(words, comm::Scalar::sum);
   auto at = words.begin();
   const auto take = [&] { return static_cast<std::int64_t>(*at++); };
-  for (int level = 0; level < levels; ++level) out.pieces[level] = take(), out.bytes[level] = take();
-  out.bytes_read = take(), out.bytes_received = take();
+  for (int level = 0; level < levels; ++level) {
+    out.pieces[level] = take();
+    out.bytes[level] = take();
+  }
+  out.bytes_read = take();
+  out.bytes_received = take();
   std::uint64_t longest[] = {static_cast<std::uint64_t>(mine.seconds_exchanging * 1e9)};
   world_.all_reduce(longest, comm::Scalar::max);
   out.seconds_exchanging = static_cast<double>(longest[0]) * 1e-9;

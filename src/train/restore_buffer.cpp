@@ -19,7 +19,10 @@ int RestoreBuffer::worth_least(const PointId& point) const {
     const auto what = local_->file().sealed(buffer);
     const PointId id = what ? id_of(what->point) : PointId{};
     const std::tuple worth(what && id != point, id);
-    if (buffer == 0 || worth < least) best = buffer, least = worth;
+    if (buffer == 0 || worth < least) {
+      best = buffer;
+      least = worth;
+    }
   }
   return best;
 }
@@ -50,7 +53,7 @@ void RestoreBuffer::replace(int piece) {
   auto& memory = replaced_.at(static_cast<std::size_t>(piece));
   if (!memory.empty()) return;
   memory.resize(bytes(piece).size());
-  held_.pieces[static_cast<std::size_t>(piece)].data = memory.data();
+  held_.pieces[piece].data = memory.data();
 }
 
 std::span<std::byte> RestoreBuffer::bytes(int i) const {
@@ -60,8 +63,7 @@ std::span<std::byte> RestoreBuffer::bytes(int i) const {
 
 std::uint64_t RestoreBuffer::digest(int i) const {
   const checkpoint::PieceView& p = piece(i);
-  return digest_part(static_cast<std::uint64_t>(p.first), p.data,
-                     held_.tensors[static_cast<std::size_t>(p.tensor)].type, p.count);
+  return digest_part(static_cast<std::uint64_t>(p.first), p.data, held_.tensors[p.tensor].type, p.count);
 }
 
 void RestoreBuffer::finish(const checkpoint::RunPoint& point, const std::vector<std::uint64_t>& digests) {

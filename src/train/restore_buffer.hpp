@@ -25,7 +25,7 @@ class RestoreBuffer {
   /// one lies elsewhere until finish().
   void replace(int piece);
 
-  const checkpoint::PieceView& piece(int i) const { return held_.pieces[static_cast<std::size_t>(i)]; }
+  const checkpoint::PieceView& piece(int i) const { return held_.pieces[i]; }
   std::span<std::byte> bytes(int i) const;
   std::uint64_t digest(int i) const;
   /// All pieces, wherever each lies now.

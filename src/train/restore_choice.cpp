@@ -80,7 +80,10 @@ class PointSources {
       const bool far = !same_node(offer, rank);
       if (offer.bad.contains(piece) || (far && !network_)) continue;
       const std::tuple cost(level_of(offer, rank), far, given_[index(offer.reader)]);
-      if (!best || cost < best_cost) best = Source{std::get<0>(cost), i}, best_cost = cost;
+      if (!best || cost < best_cost) {
+        best = Source{std::get<0>(cost), i};
+        best_cost = cost;
+      }
     }
     if (!best && shared_ && !shared_bad_->contains({kind, piece})) best = Source{Level::shared, *shared_};
     return best;
@@ -159,7 +162,8 @@ RestoreChoice choose(const RestoreWorld& world, std::span<const Offer> offers,
       if (auto none = sources.place(static_cast<int>(rank), out.of_rank[rank]))
         why = "is not whole: " + *none;
     if (!why) {
-      out.found = true, out.point = point;
+      out.found = true;
+      out.point = point;
       return out;
     }
     out.reasons.push_back(fmt::format("step {} {}", point.step, *why));

@@ -79,7 +79,7 @@ struct RestoreChoice {
   const Source& source(int rank, int piece) const;
   /// All pieces come from the rank's own file, on its own node.
   bool all_own(int rank) const {
-    const auto& row = of_rank[static_cast<std::size_t>(rank)];
+    const auto& row = of_rank[rank];
     return row.size() == 1 && row.front().level == Level::local;
   }
   Level slowest() const;

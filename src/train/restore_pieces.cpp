@@ -81,7 +81,8 @@ void Fill::begin(const RestoreChoice& choice, std::span<const Offer> offers) {
 void Fill::check(int piece, const Source& source, std::uint64_t expected, BadPieces& bad) {
   Piece& p = pieces_[index(piece)];
   if (buffer_.digest(piece) == expected) {
-    p.done = source, p.digest = expected;
+    p.done = source;
+    p.digest = expected;
     return;
   }
   bad.pieces.emplace_back(source.offer, piece);
@@ -153,7 +154,8 @@ void Fill::take_from_shared(const RestoreChoice& choice, BadPieces& bad) {
     damaged.insert(piece_of.begin(), piece_of.end());
     bad.reasons.emplace_back(error.what());
   } catch (const Error& error) {
-    bad.refused = error.what(), bad.refused_code = static_cast<int>(error.exit());
+    bad.refused = error.what();
+    bad.refused_code = static_cast<int>(error.exit());
   }
   for (const int i : damaged) {
     bad.shared.push_back({checkpoint, kind(), i});
@@ -239,9 +241,10 @@ bool Fill::open(BadPieces& bad) {
   if (!worst) return true;
   exchange_.reset();
   network_ = false;
-  if (worst->severity == refused)
-    bad.refused = worst->text, bad.refused_code = static_cast<int>(Exit::usage);
-  else
+  if (worst->severity == refused) {
+    bad.refused = worst->text;
+    bad.refused_code = static_cast<int>(Exit::usage);
+  } else
     bad.network = worst->text;
   return false;
 }
@@ -270,7 +273,8 @@ void Fill::exchange(const RestoreChoice& choice, std::span<const Offer> offers, 
   std::optional<Failure> failure;
   try {
     const comm::ExchangeRate rate = exchange_->run(out, in, Deadline::in(parts_.limit));
-    received_ += rate.received, seconds_exchanging_ += rate.seconds;
+    received_ += rate.received;
+    seconds_exchanging_ += rate.seconds;
   } catch (const Error& error) {
     failure = Failure{1, rank_, error.what()};
   }
@@ -298,7 +302,7 @@ void Fill::exchange(const RestoreChoice& choice, std::span<const Offer> offers, 
 std::span<std::byte> Fill::part_bytes(int piece, const checkpoint::PieceSpan& part) const {
   const checkpoint::PieceView& whole = buffer_.piece(piece);
   const std::int64_t element = bytes_of(buffer_.held().tensors[index(whole.tensor)].type);
-  return buffer_.bytes(piece).subspan(static_cast<std::size_t>((part.first - whole.first) * element),
+  return buffer_.bytes(piece).subspan((part.first - whole.first) * element,
                                       static_cast<std::size_t>(part.count * element));
 }
 
@@ -321,7 +325,9 @@ FillCounts Fill::counts() const {
     ++out.pieces[level];
     out.bytes[level] += std::ssize(buffer_.bytes(i));
   }
-  out.read = read_, out.received = received_, out.seconds_exchanging = seconds_exchanging_;
+  out.read = read_;
+  out.received = received_;
+  out.seconds_exchanging = seconds_exchanging_;
   return out;
 }
 

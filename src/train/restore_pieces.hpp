@@ -81,7 +81,7 @@ class Fill {
   const checkpoint::Sealed* sealed(int offer, std::span<const Offer> offers);
   std::span<std::byte> part_bytes(int piece, const checkpoint::PieceSpan& part) const;
   bool same_node(int a, int b) const;
-  int kind() const { return parts_.ranks.kind_of[static_cast<std::size_t>(rank_)]; }
+  int kind() const { return parts_.ranks.kind_of[rank_]; }
 
   FillParts parts_;
   comm::Communicator& world_;

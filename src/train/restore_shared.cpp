@@ -77,7 +77,8 @@ struct Announced {
 
 Announced announced(const fs::path& path, const checkpoint::Manifest& manifest) {
   Announced out;
-  out.path = path.string(), out.point = id_of(manifest.point);
+  out.path = path.string();
+  out.point = id_of(manifest.point);
   out.shards = static_cast<int>(manifest.shards.size());
   for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
     std::error_code missing;
@@ -124,7 +125,8 @@ Announced look_for_older(const fs::path& checkpoints, std::int64_t end, std::int
   std::set<std::int64_t, std::greater<>> steps;
   std::vector<std::string> notes;
   const auto with_notes = [&](Announced out) {
-    out.notes = notes, out.newest_known = steps.empty() ? -1 : *steps.begin();
+    out.notes = notes;
+    out.newest_known = steps.empty() ? -1 : *steps.begin();
     return out;
   };
   const auto add = [&](const std::vector<std::int64_t>& some) {
@@ -253,7 +255,7 @@ void SharedLevel::append(const fs::path& path, SharedOffer offer) {
 }
 
 const checkpoint::Manifest& SharedLevel::manifest(int i) {
-  auto& known = manifests_[static_cast<std::size_t>(i)];
+  auto& known = manifests_[i];
   if (!known) {
     checkpoint::Manifest read =
         checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest(path(i)); });

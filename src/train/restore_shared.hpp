@@ -60,7 +60,7 @@ class SharedLevel {
   std::int64_t newest_known() const { return newest_known_; }
 
   std::vector<SharedOffer>& offers() { return offers_; }
-  const std::filesystem::path& path(int i) const { return paths_[static_cast<std::size_t>(i)]; }
+  const std::filesystem::path& path(int i) const { return paths_[i]; }
   const std::vector<std::string>& notes() const { return notes_; }
 
   /// On this rank, read when it is first asked for, with patience. Throws Damaged; Error when it cannot be

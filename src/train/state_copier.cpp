@@ -146,7 +146,9 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t line = 64, vector = sizeof(__m128i);
   const std::size_t before = std::min(bytes, -reinterpret_cast<std::uintptr_t>(to) % line);
   std::memcpy(to, from, before);
-  to += before, from += before, bytes -= before;
+  to += before;
+  from += before;
+  bytes -= before;
   const std::size_t whole = bytes - bytes % line;
   for (std::size_t at = 0; at < whole; at += line)
     for (std::size_t i = at; i < at + line; i += vector)

@@ -11,9 +11,7 @@ namespace {
 using checkpoint::PieceView;
 using checkpoint::State;
 
-DType type_of(const PieceView& piece, const State& state) {
-  return state.tensors[static_cast<std::size_t>(piece.tensor)].type;
-}
+DType type_of(const PieceView& piece, const State& state) { return state.tensors[piece.tensor].type; }
 
 }  // namespace
 

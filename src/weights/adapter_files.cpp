@@ -118,7 +118,7 @@ std::int64_t AdapterFiles::read(const checkpoint::State& adapters) const {
   if (manifest_) return checkpoint::load(path_, *manifest_, adapters).bytes_read;
   std::vector<safetensors::Wanted> wanted;
   for (const checkpoint::PieceView& piece : adapters.pieces)
-    wanted.push_back({peft_name(adapters.tensors[static_cast<std::size_t>(piece.tensor)].name),
+    wanted.push_back({peft_name(adapters.tensors[piece.tensor].name),
                       piece.first,
                       {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});
   return source_->read(wanted);

@@ -40,10 +40,9 @@ void add_adapter(std::span<float> w, std::int64_t first, std::int64_t cols, int 
     for (int k = 0; k < rank; ++k) {
       const float factor = b[row * rank + k];
       const float* const from = a + k * cols + col;
-      for (std::int64_t i = 0; i < n; ++i) sum[static_cast<std::size_t>(i)] += factor * from[i];
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += factor * from[i];
     }
-    for (std::int64_t i = 0; i < n; ++i)
-      w[static_cast<std::size_t>(at + i)] += scale * sum[static_cast<std::size_t>(i)];
+    for (std::int64_t i = 0; i < n; ++i) w[at + i] += scale * sum[i];
     at += n;
   }
 }
@@ -86,12 +85,12 @@ void MergedFiles::load_adapters() {
   const config::ModelShape shape = adapters_->require(shape_);
   checkpoint::State all{tensors_of_model(config::tensors_of(shape)), {}};
   for (int t = 0; t < std::ssize(all.tensors); ++t) {
-    const checkpoint::LogicalTensor& tensor = all.tensors[static_cast<std::size_t>(t)];
+    const checkpoint::LogicalTensor& tensor = all.tensors[t];
     const bool is_a = tensor.name.ends_with(part_a);
     Pair& pair = pairs_[matrix_of(tensor.name, is_a ? part_a : part_b)];
     if (is_a) pair.cols = tensor.cols;
     std::vector<float>& values = is_a ? pair.a : pair.b;
-    values.resize(static_cast<std::size_t>(tensor.elements()));
+    values.resize(tensor.elements());
     all.pieces.push_back({t, 0, tensor.elements(), values.data()});
   }
   adapters_->read(all);
@@ -111,12 +110,12 @@ std::span<float> MergedFiles::read_base(const std::string& name, const checkpoin
 
 void MergedFiles::read_base(const checkpoint::State& weights) {
   for (const checkpoint::PieceView& piece : weights.pieces)
-    read_base(weights.tensors[static_cast<std::size_t>(piece.tensor)].name, piece);
+    read_base(weights.tensors[piece.tensor].name, piece);
 }
 
 void MergedFiles::read(const checkpoint::State& weights) {
   for (const checkpoint::PieceView& piece : weights.pieces) {
-    const std::string& name = weights.tensors[static_cast<std::size_t>(piece.tensor)].name;
+    const std::string& name = weights.tensors[piece.tensor].name;
     const std::span<float> to = read_base(name, piece);
     const auto pair = pairs_.find(name);
     if (pair != pairs_.end())

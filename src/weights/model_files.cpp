@@ -68,7 +68,7 @@ std::int64_t ModelFiles::read(const checkpoint::State& weights) const {
   if (manifest_) return checkpoint::load(path_, *manifest_, weights).bytes_read;
   std::vector<safetensors::Wanted> wanted;
   for (const checkpoint::PieceView& piece : weights.pieces) {
-    const auto& tensor = weights.tensors[static_cast<std::size_t>(piece.tensor)];
+    const auto& tensor = weights.tensors[piece.tensor];
     wanted.push_back({tensor.name.substr(checkpoint::model_family.size()),
                       piece.first,
                       {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});

@@ -33,7 +33,9 @@ HOLDFAST_DEVICE void update(const AdamW& a, const StepScalars& s, std::int64_t a
     float p = parameter.at(i);
     p = p - s.lr_decay * p;
     p = p - s.lr * __fdiv_rn(m * s.inverse_bias1, __fsqrt_rn(v * s.inverse_bias2) + s.epsilon);
-    new_p[i] = p, new_m[i] = m, new_v[i] = v;
+    new_p[i] = p;
+    new_m[i] = m;
+    new_v[i] = v;
   }
   Pack<float>::of(new_p).store<whole>(a.new_parameter + at, left);
   Moments::of(new_m).template store<whole>(static_cast<Moment*>(a.new_m) + at, left);

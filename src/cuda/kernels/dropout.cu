@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(threads) dropout_kernel(Drop a) {
                         static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(sample >> 32)},
                        {static_cast<std::uint32_t>(a.key), static_cast<std::uint32_t>(a.key >> 32)});
 #pragma unroll
-    for (int e = 0; e < pack; ++e) y[e] = words[static_cast<std::size_t>(e)] >= a.threshold ? y[e] : 0.0f;
+    for (int e = 0; e < pack; ++e) y[e] = words[e] >= a.threshold ? y[e] : 0.0f;
   }
   if constexpr (adds) {
     const auto sum = Pack<To, pack>::template load<whole>(out, left);
@@ -63,9 +63,17 @@ void dropout(Runtime& runtime, StreamHandle stream, const kernels::Dropout& d) {
   expects(!adds || d.out.type == DType::fp32, "dropout: sums are fp32");
   if (d.in.rows == 0 || d.in.cols == 0) return;
   Drop a{};
-  a.out = d.out.data, a.in = d.in.data, a.first_sample = d.first_sample;
-  a.out_stride = d.out.stride, a.in_stride = d.in.stride, a.cols = d.in.cols, a.first_token = d.first_token;
-  a.key = d.key, a.threshold = d.threshold, a.sequence = d.sequence, a.factor = d.factor;
+  a.out = d.out.data;
+  a.in = d.in.data;
+  a.first_sample = d.first_sample;
+  a.out_stride = d.out.stride;
+  a.in_stride = d.in.stride;
+  a.cols = d.in.cols;
+  a.first_token = d.first_token;
+  a.key = d.key;
+  a.threshold = d.threshold;
+  a.sequence = d.sequence;
+  a.factor = d.factor;
   a.pieces = static_cast<unsigned>((d.in.cols + threads * pack - 1) / (threads * pack));
   expects(d.in.rows * a.pieces < std::int64_t{1} << 31, "dropout: a grid has less than 2^31 blocks");
   const auto grid = static_cast<unsigned>(d.in.rows * a.pieces);

@@ -60,7 +60,10 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
   for (int distance = 1; distance < warp_size; distance *= 2)
     before += __shfl_xor_sync(~0u, before, distance);
-  if (lane == 0) order[before] = mine, key[before] = token;
+  if (lane == 0) {
+    order[before] = mine;
+    key[before] = token;
+  }
 }
 
 struct Sums {

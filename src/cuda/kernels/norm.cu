@@ -247,10 +247,17 @@ void norm(Runtime& runtime, StreamHandle stream, const Norm& n) {
   ForwardRows a{};
   a.residual = n.residual.data, a.branch = n.branch.data, a.sum = sum.data, a.out = n.out.data,
   a.gain = n.gain.data;
-  a.residual_stride = n.residual.stride, a.branch_stride = n.branch.stride, a.sum_stride = sum.stride;
-  a.out_stride = n.out.stride, a.copy_stride = copy.stride;
-  a.copy = copy.data, a.copy_scale = copy ? q->scale : nullptr, a.amax = q == nullptr ? nullptr : q->amax;
-  a.inverse_rms = n.inverse_rms, a.d = d, a.epsilon = n.epsilon;
+  a.residual_stride = n.residual.stride;
+  a.branch_stride = n.branch.stride;
+  a.sum_stride = sum.stride;
+  a.out_stride = n.out.stride;
+  a.copy_stride = copy.stride;
+  a.copy = copy.data;
+  a.copy_scale = copy ? q->scale : nullptr;
+  a.amax = q == nullptr ? nullptr : q->amax;
+  a.inverse_rms = n.inverse_rms;
+  a.d = d;
+  a.epsilon = n.epsilon;
   const std::int64_t pack = 16 / bytes_of(n.out.type);
   bool whole = true;
   for (const ConstMat& m : {n.residual, n.branch, ConstMat(sum), ConstMat(n.out), n.gain, ConstMat(copy)})

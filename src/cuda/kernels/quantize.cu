@@ -164,8 +164,11 @@ void quantize(Runtime& runtime, StreamHandle stream, const ConstMat& x, const ke
   Tiles a{};
   a.x = x.data, a.out = out.data, a.transposed = transposed.data, a.scale = wanted.scale,
   a.amax = wanted.amax;
-  a.rows = x.rows, a.cols = x.cols, a.stride = x.stride;
-  a.out_stride = out.stride, a.transposed_stride = transposed.stride;
+  a.rows = x.rows;
+  a.cols = x.cols;
+  a.stride = x.stride;
+  a.out_stride = out.stride;
+  a.transposed_stride = transposed.stride;
   a.aligned = is_aligned(x.data, x.stride, bytes_of(x.type), 16) &&
               (!out || is_aligned(out.data, out.stride, 1, pack));
   a.transposed_aligned = is_aligned(transposed.data, transposed.stride, 1, column_part);

@@ -31,16 +31,21 @@ struct Pair {
 
   HOLDFAST_DEVICE void load(const T* first, int half) {
     if constexpr (size == 1) {
-      a[0] = to_float(first[0]), b[0] = to_float(first[half]);
+      a[0] = to_float(first[0]);
+      b[0] = to_float(first[half]);
     } else {
       const auto p = Pack<T, size>::load(first), q = Pack<T, size>::load(first + half);
 #pragma unroll
-      for (int e = 0; e < size; ++e) a[e] = p.at(e), b[e] = q.at(e);
+      for (int e = 0; e < size; ++e) {
+        a[e] = p.at(e);
+        b[e] = q.at(e);
+      }
     }
   }
   HOLDFAST_DEVICE void store(T* first, int half) const {
     if constexpr (size == 1) {
-      first[0] = rounded<T>(a[0]), first[half] = rounded<T>(b[0]);
+      first[0] = rounded<T>(a[0]);
+      first[half] = rounded<T>(b[0]);
     } else {
       Pack<T, size>::of(a).store(first);
       Pack<T, size>::of(b).store(first + half);
@@ -49,11 +54,15 @@ struct Pair {
   HOLDFAST_DEVICE void turn(const Table* cosine, const Table* sine, float direction) {
     float c[size], s[size];
     if constexpr (size == 1) {
-      c[0] = to_float(*cosine), s[0] = to_float(*sine);
+      c[0] = to_float(*cosine);
+      s[0] = to_float(*sine);
     } else {
       const auto p = Pack<Table, size>::load(cosine), q = Pack<Table, size>::load(sine);
 #pragma unroll
-      for (int e = 0; e < size; ++e) c[e] = p.at(e), s[e] = q.at(e);
+      for (int e = 0; e < size; ++e) {
+        c[e] = p.at(e);
+        s[e] = q.at(e);
+      }
     }
 #pragma unroll
     for (int e = 0; e < size; ++e) {

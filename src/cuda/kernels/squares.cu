@@ -59,7 +59,8 @@ HOLDFAST_DEVICE void cut(Integers& sum, const float (&x)[batch]) {
   }
   // Without the patterns of the constants.
   if constexpr (three) sum.high -= batch * magic_bits(high);
-  sum.middle -= batch * magic_bits(middle), sum.finest -= batch * magic_bits(finest);
+  sum.middle -= batch * magic_bits(middle);
+  sum.finest -= batch * magic_bits(finest);
 }
 
 HOLDFAST_DEVICE void flush(ExactWords& sum, Integers& part) {

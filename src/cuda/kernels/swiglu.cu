@@ -146,9 +146,15 @@ void swiglu(Runtime& runtime, StreamHandle stream, Mat out, ConstMat gate_up, co
           "swiglu: the copy is like out and scaled");
   if (rows == 0 || f == 0) return;
   Forward a{};
-  a.out = out.data, a.gate_up = gate_up.data, a.copy = copy.data, a.copy_scale = copy ? q->scale : nullptr;
+  a.out = out.data;
+  a.gate_up = gate_up.data;
+  a.copy = copy.data;
+  a.copy_scale = copy ? q->scale : nullptr;
   a.amax = q == nullptr ? nullptr : q->amax;
-  a.out_stride = out.stride, a.gate_up_stride = gate_up.stride, a.copy_stride = copy.stride, a.f = f;
+  a.out_stride = out.stride;
+  a.gate_up_stride = gate_up.stride;
+  a.copy_stride = copy.stride;
+  a.f = f;
   a.pieces = pieces_of(f, pack);
   const bool whole =
       whole_packs(out, pack) && whole_packs(gate_up.cols_at(0, f), pack) && whole_packs(copy, pack);
