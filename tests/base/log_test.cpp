@@ -11,7 +11,7 @@
 namespace holdfast {
 namespace {
 
-constexpr Millis patience{20000};
+constexpr Millis log_patience{20000};
 
 /// stderr is a full pipe for as long as this lives.
 class BackgroundLog : public ::testing::Test {
@@ -38,7 +38,7 @@ TEST_F(BackgroundLog, NobodyWaitsForAReaderAndNothingIsLost) {
   for (int i = 0; i < 500; ++i) log::info("line {}", i);
   EXPECT_FALSE(log::flush(Millis(20))) << "nothing hangs: this shows nothing";
   pipe_.drain();
-  EXPECT_TRUE(log::flush(patience));
+  EXPECT_TRUE(log::flush(log_patience));
   const auto lines = end();
   ASSERT_EQ(lines.size(), 500u);
   for (std::size_t i = 0; i < lines.size(); ++i)
@@ -50,9 +50,9 @@ TEST_F(BackgroundLog, LinesThatAreDroppedAreCounted) {
   const std::string long_text(300, 'x');
   for (int i = 0; i < many; ++i) log::info("line {} {}", i, long_text);
   pipe_.drain();
-  EXPECT_TRUE(log::flush(patience));
+  EXPECT_TRUE(log::flush(log_patience));
   log::info("the next");
-  EXPECT_TRUE(log::flush(patience));
+  EXPECT_TRUE(log::flush(log_patience));
   const auto lines = end();
   ASSERT_GT(lines.size(), 100u);
   ASSERT_LT(lines.size(), static_cast<std::size_t>(many));

@@ -72,22 +72,22 @@ TEST(Messages, what_the_template_sees_beside_them) {
   EXPECT_THROW(extra_of(Json::parse(R"({"chat_template_kwargs": 1})")), Error);
 }
 
-const std::vector<std::string> specials = {"<|im_start|>",
-                                           "<|im_end|>",
-                                           "<|eot_id|>",
-                                           "<|start_header_id|>",
-                                           "<|end_header_id|>",
-                                           "</s>",
-                                           "<s>",
-                                           "<|end|>",
-                                           "<|user|>",
-                                           "<|assistant|>",
-                                           "<|endoftext|>",
-                                           "<end_of_turn>",
-                                           "<start_of_turn>",
-                                           "<|begin_of_text|>",
-                                           "<｜end▁of▁sentence｜>",
-                                           "<｜Assistant｜>"};
+const std::vector<std::string> im_specials = {"<|im_start|>",
+                                              "<|im_end|>",
+                                              "<|eot_id|>",
+                                              "<|start_header_id|>",
+                                              "<|end_header_id|>",
+                                              "</s>",
+                                              "<s>",
+                                              "<|end|>",
+                                              "<|user|>",
+                                              "<|assistant|>",
+                                              "<|endoftext|>",
+                                              "<end_of_turn>",
+                                              "<start_of_turn>",
+                                              "<|begin_of_text|>",
+                                              "<｜end▁of▁sentence｜>",
+                                              "<｜Assistant｜>"};
 
 struct Learned {
   std::string text;  ///< what is learned, in brackets
@@ -95,7 +95,7 @@ struct Learned {
 };
 
 Learned learn(const Template& chat, const Json& messages, const Json& extra = Json::object()) {
-  const ByteTokenizer tokenizer(specials);
+  const ByteTokenizer tokenizer(im_specials);
   Learned learned{{}, tokenize(messages, chat, tokenizer, extra)};
   EXPECT_EQ(learned.example.tokens.size(), learned.example.learned.size());
   bool open = false;

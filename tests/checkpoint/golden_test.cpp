@@ -1,6 +1,6 @@
 // A checkpoint written once and kept: the format cannot drift unseen. When it changes on purpose, its version
 // goes up, the old one stays here under its own name, and a new one is written with
-//   checkpoint_golden_test --gtest_also_run_disabled_tests --gtest_filter='*writeAgain'
+//   checkpoint_test --gtest_also_run_disabled_tests --gtest_filter='*writeAgain'
 #include <gmock/gmock.h>
 
 #include "checkpoint/verify.hpp"

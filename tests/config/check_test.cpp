@@ -23,13 +23,13 @@ void eight_bit(RunConfig& c) {
   c.precision.products = Products::fp8, c.precision.parameters = Precision::bf16;
 }
 
-struct Case {
+struct Refused {
   const char* says;
   std::function<void(RunConfig&, ModelShape&)> spoil;
 };
 
 TEST(Check, SaysWhatIsWrongAndWhatToDo) {
-  const std::vector<Case> cases = {
+  const std::vector<Refused> cases = {
       {"cluster.nodes must be at least 1 (it is 0)", [](auto& c, auto&) { c.cluster.nodes = 0; }},
       {"cluster.spares must not be negative (it is -1). Use 0",
        [](auto& c, auto&) { c.cluster.spares = -1; }},

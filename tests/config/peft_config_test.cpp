@@ -31,10 +31,12 @@ Json saved() {
     "use_dora": false, "use_qalora": false, "use_rslora": false, "velora_config": null})");
 }
 
-AdapterFacts read(const Json& json) { return parse_peft_config(json.dump(), "x/adapter_config.json"); }
+AdapterFacts read_adapters(const Json& json) {
+  return parse_peft_config(json.dump(), "x/adapter_config.json");
+}
 
 TEST(PeftConfig, WhatPeftWritesIsUnderstood) {
-  const AdapterFacts found = read(saved());
+  const AdapterFacts found = read_adapters(saved());
   EXPECT_EQ(found.lora.rank, 4);
   EXPECT_EQ(found.lora.alpha, 16);
   EXPECT_EQ(found.lora.dropout, 0.05);
@@ -42,7 +44,7 @@ TEST(PeftConfig, WhatPeftWritesIsUnderstood) {
   EXPECT_EQ(found.base, "/models/llama");
   Json rooted = saved();
   rooted["use_rslora"] = true;
-  EXPECT_DOUBLE_EQ(adapters_of(read(rooted).lora).scale, 16 / 2.0) << "alpha / sqrt(r)";
+  EXPECT_DOUBLE_EQ(adapters_of(read_adapters(rooted).lora).scale, 16 / 2.0) << "alpha / sqrt(r)";
 }
 
 TEST(PeftConfig, OursComesBack) {
@@ -82,7 +84,7 @@ TEST(PeftConfig, WhatWeWouldComputeOtherwiseIsRefused) {
   for (const auto& [patch, complaint] : wrong) {
     Json json = saved();
     json.update(Json::parse(patch));
-    const auto refusal = refusal_of([&] { read(json); });
+    const auto refusal = refusal_of([&] { read_adapters(json); });
     EXPECT_THAT(refusal.text, HasSubstr(complaint)) << patch;
     EXPECT_THAT(refusal.text, HasSubstr("x/adapter_config.json")) << patch;
   }

@@ -18,7 +18,7 @@ using test::LoopThread;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
 
-const Key secret = [] {
+const Key shared_secret = [] {
   Key key;
   key.fill(7);
   return key;
@@ -44,14 +44,14 @@ class ChannelTest : public testing::TestWithParam<bool> {
   }
   void listen() {
     loop.call([this] {
-      listener.emplace(loop.loop, address, secret, [this](ChannelPtr channel) {
+      listener.emplace(loop.loop, address, shared_secret, [this](ChannelPtr channel) {
         server.channel = std::move(channel);
         server.opened = true;
         server.channel->handle(server.handlers());
       });
     });
   }
-  void dial(const Key& key = secret) {
+  void dial(const Key& key = shared_secret) {
     loop.call([&] { client.channel = control::dial(loop.loop, address, key, 2s, client.handlers()); });
   }
   void connect() {
@@ -128,7 +128,7 @@ TEST_P(ChannelTest, NobodyListens) {
 
 TEST_P(ChannelTest, WrongSecret) {
   listen();
-  Key other = secret;
+  Key other = shared_secret;
   other[31] ^= 1;
   dial(other);
   ASSERT_TRUE(loop.until([this] { return client.closed.has_value(); }));
@@ -150,7 +150,7 @@ TEST_P(ChannelTest, AddressInUse) {
   }
   loop.call([this] {
     try {
-      const Listener second(loop.loop, address, secret, [](ChannelPtr) {});
+      const Listener second(loop.loop, address, shared_secret, [](ChannelPtr) {});
       ADD_FAILURE() << "two listen on one port";
     } catch (const Error& error) {
       EXPECT_EQ(error.exit(), Exit::transient);
@@ -182,7 +182,8 @@ TEST_P(SilentStranger, IsNotWaitedFor) {
   auto stranger = raw();
   const test::RawListener silent(folder.path / "silent.sock");
   loop.call([&] {
-    client.channel = control::dial(loop.loop, folder.path / "silent.sock", secret, 2s, client.handlers());
+    client.channel =
+        control::dial(loop.loop, folder.path / "silent.sock", shared_secret, 2s, client.handlers());
   });
   EXPECT_TRUE(stranger.closed_within(6s));
   EXPECT_TRUE(loop.until([this] { return client.closed.has_value(); }, 2s));
@@ -193,7 +194,7 @@ TEST_P(SilentStranger, IsNotWaitedFor) {
 TEST_P(ChannelTest, BrokenSealEndsTheConnection) {
   listen();
   auto peer = raw();
-  Session session = peer.shake_hands(secret);
+  Session session = peer.shake_hands(shared_secret);
   ASSERT_TRUE(session.established());
   const std::string good = session.seal("good"), bad = session.seal("bad"), next = session.seal("next");
   std::string bent = bad;
@@ -208,7 +209,7 @@ TEST_P(ChannelTest, BrokenSealEndsTheConnection) {
 TEST_P(ChannelTest, LineWithoutEndEndsTheConnection) {
   listen();
   auto peer = raw();
-  ASSERT_TRUE(peer.shake_hands(secret).established());
+  ASSERT_TRUE(peer.shake_hands(shared_secret).established());
   peer.send(std::string(sealed_line_limit + (1 << 16), 'x'));
   ASSERT_TRUE(loop.until([this] { return server.closed.has_value(); }));
   EXPECT_EQ(server.closed, "a line is too long");
@@ -217,7 +218,7 @@ TEST_P(ChannelTest, LineWithoutEndEndsTheConnection) {
 TEST_P(ChannelTest, WhoDoesNotReadIsGivenUp) {
   listen();
   auto peer = raw();
-  ASSERT_TRUE(peer.shake_hands(secret).established());
+  ASSERT_TRUE(peer.shake_hands(shared_secret).established());
   ASSERT_TRUE(loop.until([this] { return server.opened; }));
   loop.call([this] {
     const std::string chunk(8 << 20, 'x');
@@ -231,7 +232,7 @@ TEST_P(ChannelTest, WhoDoesNotReadIsGivenUp) {
 TEST_P(ChannelTest, NoHandlerIsCalledOnceTheOwnerHasLetGo) {
   listen();
   auto peer = raw();
-  ASSERT_TRUE(peer.shake_hands(secret).established());
+  ASSERT_TRUE(peer.shake_hands(shared_secret).established());
   ASSERT_TRUE(loop.until([this] { return server.opened; }));
   loop.call([this] {
     server.channel->send(std::string(6 << 20, 'x'));  // more than the sockets hold
@@ -248,7 +249,7 @@ TEST_P(ChannelTest, NobodyIsAcceptedOnceTheListenerHasGone) {
   const std::string challenge = peer.line();  // the listener has taken the connection
   EXPECT_THAT(challenge, HasSubstr("nonce"));
   loop.call([this] { listener.reset(); });
-  Session session(Session::End::client, secret);
+  Session session(Session::End::client, shared_secret);
   std::optional<std::string> answer;
   std::string why;
   ASSERT_TRUE(session.handshake(challenge, answer, why));

@@ -11,7 +11,7 @@
 namespace holdfast::corpus {
 namespace {
 
-Fingerprints of(const std::vector<std::string>& texts, const MinHashShape& shape) {
+Fingerprints fingerprints_of(const std::vector<std::string>& texts, const MinHashShape& shape) {
   const auto bands = static_cast<std::size_t>(shape.bands);
   Fingerprints all;
   all.bands.resize(texts.size() * bands);
@@ -82,9 +82,9 @@ TEST(Dedupe, AChainIsNotAGroup) {
 
 TEST(Dedupe, EqualTextsAreRemovedWithoutBandsAndBeforeThem) {
   const std::vector<std::string> texts = {"", "one", "one", "", "two", "One"};
-  EXPECT_EQ(dedupe({of(texts, {}).exact, {}}, 0).keep,
+  EXPECT_EQ(dedupe({fingerprints_of(texts, {}).exact, {}}, 0).keep,
             (std::vector<bool>{true, true, false, false, true, true}));
-  const Kept made = dedupe(of(texts, {}), MinHashShape{}.bands);
+  const Kept made = dedupe(fingerprints_of(texts, {}), MinHashShape{}.bands);
   EXPECT_EQ(made.exact, 2);
   EXPECT_EQ(made.near, 0);  // too short to be like anything
   EXPECT_TRUE(dedupe({}, 14).keep.empty());
@@ -121,7 +121,7 @@ TEST(Dedupe, RecallAndPrecisionOfEditedTexts) {
   std::vector<std::vector<int>> shingles;
   Shingles numbered(std::size_t(shape.shingle));
   for (const Text& text : texts) lines.push_back(joined(text)), shingles.push_back(numbered.of(text));
-  const Kept made = dedupe(of(lines, shape), shape.bands);
+  const Kept made = dedupe(fingerprints_of(lines, shape), shape.bands);
 
   int like = 0, like_removed = 0, removed = 0, wrongly = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {

@@ -47,26 +47,27 @@ TEST_F(InputsTest, formats_by_name) {
 
 constexpr std::uint64_t kib = 1 << 10, mib = 1 << 20;
 
-Input of(Format format, std::uint64_t bytes, Compression compression = Compression::none) {
+Input input_of(Format format, std::uint64_t bytes, Compression compression = Compression::none) {
   return {"", bytes, 0, format, compression};
 }
 
 TEST(Parts, small_files_share_and_big_files_of_lines_are_cut) {
-  const auto parts = parts_of({of(Format::text, 256 * kib), of(Format::text, 512 * kib),
-                               of(Format::text, 768 * kib), of(Format::jsonl, 2304 * kib),
-                               of(Format::text, 50 * mib), of(Format::jsonl, 9 * mib, Compression::gzip)});
+  const auto parts =
+      parts_of({input_of(Format::text, 256 * kib), input_of(Format::text, 512 * kib),
+                input_of(Format::text, 768 * kib), input_of(Format::jsonl, 2304 * kib),
+                input_of(Format::text, 50 * mib), input_of(Format::jsonl, 9 * mib, Compression::gzip)});
   EXPECT_THAT(parts, ElementsAre(Part{{0, 0, 256 * kib}, {1, 0, 512 * kib}}, Part{{2, 0, 768 * kib}},
                                  Part{{3, 0, mib}}, Part{{3, mib, 2 * mib}}, Part{{3, 2 * mib, 2304 * kib}},
                                  Part{{4, 0, 50 * mib}}, Part{{5, 0, 9 * mib}}));
 }
 
 TEST(Parts, a_large_corpus_has_parts_of_64_mib) {
-  const auto parts = parts_of({of(Format::jsonl, mib * mib)});
+  const auto parts = parts_of({input_of(Format::jsonl, mib * mib)});
   EXPECT_EQ(parts.size(), std::size_t{1} << 14);
 }
 
 TEST(Parts, the_tail) {
-  const std::vector<Input> inputs = {of(Format::text, mib), of(Format::text, 3 * mib)};
+  const std::vector<Input> inputs = {input_of(Format::text, mib), input_of(Format::text, 3 * mib)};
   const Border border = tail_border(inputs, 0.5);
   EXPECT_EQ(border.input, 1u);
   EXPECT_EQ(border.at, mib);

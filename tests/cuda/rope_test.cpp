@@ -12,7 +12,7 @@ using test::DeviceArray;
 using test::rows_of;
 
 template <class Element, class TableElement>
-struct Kind {
+struct RopeKind {
   using T = Element;
   using Table = TableElement;
 };
@@ -79,8 +79,9 @@ class RopeOnGpu : public ::testing::Test {
     return start;
   }
 };
-using Kinds = ::testing::Types<Kind<float, float>, Kind<float, Bf16>, Kind<Bf16, float>, Kind<Bf16, Bf16>>;
-TYPED_TEST_SUITE(RopeOnGpu, Kinds);
+using RopeKinds = ::testing::Types<RopeKind<float, float>, RopeKind<float, Bf16>, RopeKind<Bf16, float>,
+                                   RopeKind<Bf16, Bf16>>;
+TYPED_TEST_SUITE(RopeOnGpu, RopeKinds);
 
 TYPED_TEST(RopeOnGpu, HasTheBitsOfTheCpu) {
   // Halves of one, of odd, and of whole numbers of packs; more pairs than a block has threads.

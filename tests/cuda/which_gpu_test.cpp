@@ -53,13 +53,13 @@ TEST(WhichGpu, SharingIsAskedFor) {
 }
 
 TEST(WhichGpu, DriversAreNamed) {
-  VisibleGpus none{.cuda_of_build = 13000, .failure = "cudaErrorInsufficientDriver: too old"};
-  EXPECT_EQ(refusal(none),
+  VisibleGpus no_gpus{.cuda_of_build = 13000, .failure = "cudaErrorInsufficientDriver: too old"};
+  EXPECT_EQ(refusal(no_gpus),
             "this machine has no NVIDIA driver (CUDA finds no libcuda.so.1). Install the driver, or "
             "choose the device cpu?");
-  none.cuda_of_driver = 12040, none.driver = "550.54.15";
+  no_gpus.cuda_of_driver = 12040, no_gpus.driver = "550.54.15";
   EXPECT_EQ(
-      refusal(none),
+      refusal(no_gpus),
       "the NVIDIA driver is too old (driver 550.54.15 serves CUDA 12.4, Holdfast was built with CUDA 13.0). "
       "Install a driver for CUDA 13, or build Holdfast with CUDA 12?");
   // Within one major version any driver serves (CUDA's minor version compatibility).

@@ -1,3 +1,4 @@
+#pragma once
 // Attention, forward and backward, in both types: against the fp64 reference, and the bits that must not
 // change.
 #include <cstring>

@@ -133,10 +133,10 @@ TEST(Fp8Kernels, ScalesAreTheLargestThatFit) {
   }
 }
 
-struct Types {
+struct Operands8 {
   DType a, b;
 };
-class Fp8Products : public ::testing::TestWithParam<Types> {
+class Fp8Products : public ::testing::TestWithParam<Operands8> {
  protected:
   tensor::InlineStream stream;
 };
@@ -222,8 +222,9 @@ TEST_P(Fp8Products, AScaleOnBothSidesOfAProductChangesNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Fp8Products,
-                         ::testing::Values(Types{DType::e4m3, DType::e4m3}, Types{DType::e5m2, DType::e4m3},
-                                           Types{DType::e4m3, DType::e5m2}),
+                         ::testing::Values(Operands8{DType::e4m3, DType::e4m3},
+                                           Operands8{DType::e5m2, DType::e4m3},
+                                           Operands8{DType::e4m3, DType::e5m2}),
                          [](const auto& test) {
                            return std::string(name_of(test.param.a)) + "_" +
                                   std::string(name_of(test.param.b));

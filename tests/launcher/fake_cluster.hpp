@@ -438,4 +438,10 @@ class FakeCluster {
   double next_step_ = 0, begins_ = 0;
 };
 
+/// The run ends within so long.
+inline bool over(FakeCluster& c, double limit_s) {
+  return c.until([&] { return c.exit_code.has_value(); }, limit_s);
+}
+inline const control::Drain sigterm{true, "SIGTERM"};
+
 }  // namespace holdfast::launcher::test

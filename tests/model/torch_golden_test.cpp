@@ -19,7 +19,7 @@ std::filesystem::path folder_of(const std::string& name) {
 }
 
 /// A shape from a Hugging Face config.json.
-config::ModelShape shape_of(const nlohmann::json& c) {
+config::ModelShape golden_shape(const nlohmann::json& c) {
   config::ModelShape s;
   s.vocabulary = c.at("vocab_size"), s.width = c.at("hidden_size"), s.layers = c.at("num_hidden_layers");
   s.heads = c.at("num_attention_heads"), s.kv_heads = c.at("num_key_value_heads");
@@ -47,7 +47,7 @@ std::vector<std::int64_t> torch_shape(const config::TensorSpec& t) {
 class TorchGolden : public ::testing::TestWithParam<const char*> {
  protected:
   TorchGolden()
-      : shape_(shape_of(nlohmann::json::parse(std::ifstream(folder_of(GetParam()) / "config.json")))),
+      : shape_(golden_shape(nlohmann::json::parse(std::ifstream(folder_of(GetParam()) / "config.json")))),
         golden_(folder_of(GetParam()) / "golden.safetensors"),
         weights_(shape_, 1) {
     const auto lengths = golden_.shape("tokens");

@@ -13,10 +13,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
-std::string captured(const std::string& name) { return test::FakeTools::captured(name); }
 
 TEST(Replies, tell_a_running_job) {
-  const auto job = read_job(captured("job_running.txt"));
+  const auto job = read_job(test::FakeTools::captured("job_running.txt"));
   ASSERT_TRUE(job);
   EXPECT_EQ(job->id, 1);
   EXPECT_EQ(job->state, JobState::running);
@@ -27,12 +26,12 @@ TEST(Replies, tell_a_running_job) {
   EXPECT_EQ(job->end_time, 1795229373.0);
   EXPECT_EQ(job->name, "a b \"q\" 's' $(touch /tmp/x) |x\nnewline|9|RUNNING")
       << "bars and newlines are the name's own";
-  EXPECT_FALSE(read_job(captured("job_running_no_limit.txt"))->end_time);
+  EXPECT_FALSE(read_job(test::FakeTools::captured("job_running_no_limit.txt"))->end_time);
 }
 
 TEST(Replies, tell_a_job_that_lost_nodes) {
-  EXPECT_THAT(read_job(captured("job_shrunk.txt"))->nodes, ElementsAre("dgx001", "dgx002"));
-  const auto headless = read_job(captured("job_batch_host_lost.txt"));
+  EXPECT_THAT(read_job(test::FakeTools::captured("job_shrunk.txt"))->nodes, ElementsAre("dgx001", "dgx002"));
+  const auto headless = read_job(test::FakeTools::captured("job_batch_host_lost.txt"));
   EXPECT_EQ(headless->state, JobState::running);
   EXPECT_THAT(headless->nodes, ElementsAre("dgx002"));
   EXPECT_EQ(headless->batch_host, "dgx001") << "where the script was, though the node is gone";
@@ -53,7 +52,7 @@ TEST(Replies, tell_every_stage_of_life) {
                          Row{"job_completed.txt", JobState::finished, "COMPLETED", "", false},
                          Row{"job_failed.txt", JobState::finished, "FAILED", "NonZeroExitCode", false},
                          Row{"job_cancelled.txt", JobState::finished, "CANCELLED", "Priority", false}}) {
-    const auto job = read_job(captured(row.file));
+    const auto job = read_job(test::FakeTools::captured(row.file));
     ASSERT_TRUE(job) << row.file;
     EXPECT_EQ(job->state, row.state) << row.file;
     EXPECT_EQ(job->state_text, row.word) << row.file;
@@ -110,13 +109,13 @@ TEST(Replies, survive_random_text) {
 }
 
 TEST(Replies, tell_the_job_id) {
-  EXPECT_EQ(read_submitted(captured("sbatch_parsable.txt")), 1);
+  EXPECT_EQ(read_submitted(test::FakeTools::captured("sbatch_parsable.txt")), 1);
   EXPECT_EQ(read_submitted("17;nabuchodonosor\n"), 17);
   EXPECT_EQ(read_submitted("welcome to the site's submit filter\n 17 \n\n"), 17);
 }
 
 TEST(Replies, find_the_live_jobs_of_a_script) {
-  const std::string out = captured("jobs_by_script.txt");
+  const std::string out = test::FakeTools::captured("jobs_by_script.txt");
   EXPECT_THAT(read_jobs_of_script(out, "/shared/home/sl.sh"), ElementsAre(2, 5, 1))
       << "3 was cancelled, 4 has no script";
   EXPECT_THAT(read_jobs_of_script(out, "/shared/home/sl"), IsEmpty());
@@ -124,14 +123,14 @@ TEST(Replies, find_the_live_jobs_of_a_script) {
 }
 
 TEST(Replies, tell_nodes) {
-  const auto idle = read_nodes(captured("nodes_idle.txt"));
+  const auto idle = read_nodes(test::FakeTools::captured("nodes_idle.txt"));
   ASSERT_EQ(idle.size(), 4u);
   EXPECT_EQ(idle[3].name, "dgx004");
   EXPECT_EQ(idle[3].address, "dgx004");
   EXPECT_EQ(idle[3].reason, "");
   for (const auto& node : idle) EXPECT_TRUE(node.usable);
 
-  const auto down = read_nodes(captured("nodes_down.txt"));
+  const auto down = read_nodes(test::FakeTools::captured("nodes_down.txt"));
   ASSERT_EQ(down.size(), 4u);
   EXPECT_FALSE(down[0].usable);
   EXPECT_EQ(down[0].reason, "gone too");
@@ -163,7 +162,7 @@ TEST(Replies, judge_node_states) {
 }
 
 TEST(Replies, tell_the_gpus_of_a_job) {
-  const std::string out = captured("job_details.txt");
+  const std::string out = test::FakeTools::captured("job_details.txt");
   EXPECT_THAT(read_gpus(out, 1), IsEmpty()) << "pending";
   EXPECT_THAT(read_gpus(out, 2), ElementsAre(Pair("dgx001", 8), Pair("dgx002", 8)))
       << "exclusive: all of its nodes, asked for or not";
@@ -190,7 +189,7 @@ TEST(Replies, sort_error_texts) {
                                              {"usage", Exit::usage},
                                              {"impossible", Exit::impossible},
                                              {"runtime", Exit::runtime}};
-  std::string all = captured("errors.txt");
+  std::string all = test::FakeTools::captured("errors.txt");
   int cases = 0;
   while (all.starts_with("## ")) {
     const auto end_of_title = all.find('\n'), end = std::min(all.find("\n## ", end_of_title), all.size() - 1);
@@ -211,7 +210,7 @@ TEST(Replies, sort_error_texts) {
 }
 
 TEST(Replies, tell_version_and_ping) {
-  EXPECT_EQ(read_version(captured("version.txt")), "22.05.8");
+  EXPECT_EQ(read_version(test::FakeTools::captured("version.txt")), "22.05.8");
   EXPECT_EQ(read_version("slurm 24.11.0-rc1"), "24.11.0-rc1");
   EXPECT_EQ(read_version("what?"), "");
   EXPECT_EQ(version_warning("22.05.8"), "");
@@ -219,8 +218,8 @@ TEST(Replies, tell_version_and_ping) {
   EXPECT_NE(version_warning("19.05.5"), "");
   EXPECT_NE(version_warning("21.08.8"), "");
   EXPECT_NE(version_warning(""), "");
-  EXPECT_TRUE(read_ping(captured("ping_up.txt")));
-  EXPECT_FALSE(read_ping(captured("ping_down.txt")));
+  EXPECT_TRUE(read_ping(test::FakeTools::captured("ping_up.txt")));
+  EXPECT_FALSE(read_ping(test::FakeTools::captured("ping_down.txt")));
   EXPECT_TRUE(read_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n"));
 }
 

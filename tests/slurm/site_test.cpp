@@ -11,10 +11,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-std::string captured(const std::string& name) { return test::FakeTools::captured(name); }
 
 TEST(Site, partitions_and_their_nodes) {
-  const auto partitions = read_partitions(captured("site_partitions.txt"));
+  const auto partitions = read_partitions(test::FakeTools::captured("site_partitions.txt"));
   ASSERT_THAT(partitions, SizeIs(1));
   EXPECT_EQ(partitions[0].name, "pod");
   EXPECT_TRUE(partitions[0].is_default && partitions[0].up);
@@ -30,7 +29,7 @@ TEST(Site, partitions_and_their_nodes) {
 }
 
 TEST(Site, shapes_of_nodes) {
-  const auto nodes = read_shapes(captured("site_nodes.txt"));
+  const auto nodes = read_shapes(test::FakeTools::captured("site_nodes.txt"));
   ASSERT_THAT(nodes, SizeIs(4));
   EXPECT_EQ(nodes[0].name, "dgx001");
   EXPECT_EQ(nodes[0].cores(), 16);
@@ -47,7 +46,7 @@ TEST(Site, shapes_of_nodes) {
 }
 
 TEST(Site, leaves_and_blocks_are_units) {
-  const auto tree = read_topology(captured("site_topology.txt"));
+  const auto tree = read_topology(test::FakeTools::captured("site_topology.txt"));
   ASSERT_THAT(tree, SizeIs(2)) << "the switch above the leaves is no unit";
   EXPECT_EQ(tree[1].name, "su2");
   EXPECT_THAT(tree[1].nodes, ElementsAre("dgx003", "dgx004"));
@@ -60,11 +59,11 @@ TEST(Site, leaves_and_blocks_are_units) {
 }
 
 TEST(Site, settings_and_mpi_plugins) {
-  const auto settings = read_settings(captured("site_config.txt"));
+  const auto settings = read_settings(test::FakeTools::captured("site_config.txt"));
   EXPECT_EQ(settings.at("ClusterName"), "minipod");
   EXPECT_EQ(settings.at("SlurmdTimeout"), "300 sec");
   EXPECT_EQ(settings.at("Prolog"), "") << "(null)";
-  EXPECT_THAT(read_mpi_plugins(captured("site_mpi.txt")),
+  EXPECT_THAT(read_mpi_plugins(test::FakeTools::captured("site_mpi.txt")),
               ElementsAre("pmix", "cray_shasta", "pmi2", "pmix_v4"));
   EXPECT_THAT(read_mpi_plugins("srun: MPI types are...\nsrun: none\nsrun: pmi2\nsrun: pmix_v3\n"),
               ElementsAre("pmi2", "pmix_v3"));

@@ -19,32 +19,32 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-shard::Mesh mesh(Strategy strategy, int group, int ranks_per_node, int world) {
+shard::Mesh mesh_of(Strategy strategy, int group, int ranks_per_node, int world) {
   return shard::mesh_of(strategy, group, ranks_per_node, world, 0);
 }
 
 TEST(PartnerPlan, OnlyWhatNoOtherNodeHoldsIsCopied) {
-  EXPECT_TRUE(needs_partners(mesh(Strategy::full_shard, 0, 2, 8), 2));
-  EXPECT_TRUE(needs_partners(mesh(Strategy::shard_grad_op, 0, 2, 8), 2));
-  EXPECT_TRUE(needs_partners(mesh(Strategy::hfsdp, 0, 2, 8), 2)) << "each has its part of the optimizer";
-  EXPECT_FALSE(needs_partners(mesh(Strategy::hybrid_shard, 0, 2, 8), 2));
-  EXPECT_FALSE(needs_partners(mesh(Strategy::no_shard, 0, 2, 8), 2));
-  EXPECT_TRUE(needs_partners(mesh(Strategy::hybrid_shard, 2, 4, 4), 4)) << "both replicas are on one node";
-  EXPECT_TRUE(needs_partners(mesh(Strategy::hybrid_shard, 8, 4, 8), 4)) << "there is one replica";
+  EXPECT_TRUE(needs_partners(mesh_of(Strategy::full_shard, 0, 2, 8), 2));
+  EXPECT_TRUE(needs_partners(mesh_of(Strategy::shard_grad_op, 0, 2, 8), 2));
+  EXPECT_TRUE(needs_partners(mesh_of(Strategy::hfsdp, 0, 2, 8), 2)) << "each has its part of the optimizer";
+  EXPECT_FALSE(needs_partners(mesh_of(Strategy::hybrid_shard, 0, 2, 8), 2));
+  EXPECT_FALSE(needs_partners(mesh_of(Strategy::no_shard, 0, 2, 8), 2));
+  EXPECT_TRUE(needs_partners(mesh_of(Strategy::hybrid_shard, 2, 4, 4), 4)) << "both replicas are on one node";
+  EXPECT_TRUE(needs_partners(mesh_of(Strategy::hybrid_shard, 8, 4, 8), 4)) << "there is one replica";
   // Ranks 0 and 3, 1 and 4, 2 and 5 hold the same, on nodes of two.
-  EXPECT_FALSE(needs_partners(mesh(Strategy::hybrid_shard, 3, 2, 6), 2));
+  EXPECT_FALSE(needs_partners(mesh_of(Strategy::hybrid_shard, 3, 2, 6), 2));
 }
 
 TEST(PartnerPlan, NobodyIsAskedWhereThereIsNoOtherNode) {
-  EXPECT_THAT(keepers_of(mesh(Strategy::full_shard, 0, 4, 4), 4), IsEmpty());
-  EXPECT_THAT(keepers_of(mesh(Strategy::hybrid_shard, 0, 2, 8), 2), IsEmpty());
-  EXPECT_THAT(keepers_of(mesh(Strategy::full_shard, 0, 4, 6), 4), IsEmpty()) << "nodes of 4 and 2";
+  EXPECT_THAT(keepers_of(mesh_of(Strategy::full_shard, 0, 4, 4), 4), IsEmpty());
+  EXPECT_THAT(keepers_of(mesh_of(Strategy::hybrid_shard, 0, 2, 8), 2), IsEmpty());
+  EXPECT_THAT(keepers_of(mesh_of(Strategy::full_shard, 0, 4, 6), 4), IsEmpty()) << "nodes of 4 and 2";
   EXPECT_EQ(partners_of(3, {}), Partners());
 }
 
 TEST(PartnerPlan, TheNextNodeAndTheSamePlaceThere) {
-  EXPECT_THAT(keepers_of(mesh(Strategy::full_shard, 0, 2, 6), 2), ElementsAre(2, 3, 4, 5, 0, 1));
-  EXPECT_EQ(partners_of(2, keepers_of(mesh(Strategy::full_shard, 0, 2, 6), 2)), (Partners{4, 0}));
+  EXPECT_THAT(keepers_of(mesh_of(Strategy::full_shard, 0, 2, 6), 2), ElementsAre(2, 3, 4, 5, 0, 1));
+  EXPECT_EQ(partners_of(2, keepers_of(mesh_of(Strategy::full_shard, 0, 2, 6), 2)), (Partners{4, 0}));
 }
 
 TEST(PartnerPlan, EverybodyKeepsOneOfAnotherNodeAndOfAnotherUnitWhereThatCanBe) {
@@ -60,7 +60,7 @@ TEST(PartnerPlan, EverybodyKeepsOneOfAnotherNodeAndOfAnotherUnitWhereThatCanBe) 
         }
         const int world = nodes * ranks_per_node;
         const auto keepers =
-            keepers_of(mesh(Strategy::full_shard, 0, ranks_per_node, world), ranks_per_node, unit);
+            keepers_of(mesh_of(Strategy::full_shard, 0, ranks_per_node, world), ranks_per_node, unit);
         ASSERT_EQ(std::ssize(keepers), world);
         EXPECT_EQ(std::ssize(std::set<int>(keepers.begin(), keepers.end())), world);
         int same_scalable_unit = 0;

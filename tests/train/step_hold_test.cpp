@@ -20,11 +20,11 @@ struct HeldRun {
 
   void say(const std::string& text) const { std::ofstream(dir.hold()) << text; }
   void let_go() const { std::filesystem::remove(dir.hold()); }
-  /// Seconds until the step may begin; released as soon as the rank has been heard `patience` times.
-  double before(std::int64_t step, int patience = 1000000) {
+  /// Seconds until the step may begin; released as soon as the rank has been heard `enough` times.
+  double before(std::int64_t step, int enough = 1000000) {
     const auto from = Clock::now();
     hold.before(step, [&] {
-      if (++alive == patience) let_go();
+      if (++alive == enough) let_go();
     });
     return Seconds(Clock::now() - from).count();
   }

@@ -17,25 +17,25 @@
 namespace holdfast::cuda::sim {
 namespace {
 
-constexpr std::int64_t page = 4096;
-constexpr std::byte poison{0xff};
+constexpr std::int64_t memory_page = 4096;
+constexpr std::byte poisoned{0xff};
 
-std::int64_t whole_pages(std::int64_t bytes) { return (bytes + page - 1) / page * page; }
+std::int64_t whole_pages(std::int64_t bytes) { return (bytes + memory_page - 1) / memory_page * memory_page; }
 
 /// `bytes` (whole pages) of `file` (-1: of nothing) between two pages that trap.
 std::byte* map_guarded(std::int64_t bytes, int file) {
   const auto size = static_cast<std::size_t>(bytes);
   void* around =
-      mmap(nullptr, size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      mmap(nullptr, size + 2 * memory_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (around == MAP_FAILED) throw system_error("no addresses for simulated memory", errno);
-  auto* data = static_cast<std::byte*>(around) + page;
+  auto* data = static_cast<std::byte*>(around) + memory_page;
   const int flags = MAP_FIXED | (file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
   if (mmap(data, size, PROT_READ | PROT_WRITE, flags, file, 0) == MAP_FAILED)
     throw system_error("no pages for simulated memory", errno);
   return data;
 }
 void unmap_guarded(std::byte* data, std::int64_t bytes) {
-  munmap(data - page, static_cast<std::size_t>(bytes + 2 * page));
+  munmap(data - memory_page, static_cast<std::size_t>(bytes + 2 * memory_page));
 }
 
 void unmap(const Region& region) {
@@ -43,7 +43,7 @@ void unmap(const Region& region) {
     unmap_guarded(region.data, region.mapped);
     if (region.file >= 0) ::close(region.file);
   } else if (region.data != region.host) {
-    munmap(region.data - reinterpret_cast<std::uintptr_t>(region.data) % page,
+    munmap(region.data - reinterpret_cast<std::uintptr_t>(region.data) % memory_page,
            static_cast<std::size_t>(region.mapped));
   }
 }
@@ -111,7 +111,7 @@ std::byte* SimMemory::device_alloc(std::int64_t bytes) {
   const int file = memfd_create("holdfast-sim-gpu", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, mapped) != 0) throw system_error("cannot make simulated memory", errno);
   std::byte* data = map_guarded(mapped, file);
-  std::fill_n(data, mapped, poison);
+  std::fill_n(data, mapped, poisoned);
   used_ += mapped;
   return add({Kind::device, data, bytes, mapped, file, nullptr});
 }
@@ -120,14 +120,14 @@ std::byte* SimMemory::host_alloc(std::int64_t bytes) {
   check_size(bytes, "host_alloc");
   const std::int64_t mapped = whole_pages(bytes);
   std::byte* data = map_guarded(mapped, -1);
-  std::fill_n(data, mapped, poison);
+  std::fill_n(data, mapped, poisoned);
   return add({Kind::pinned, data, bytes, mapped, -1, data});
 }
 
 std::byte* SimMemory::host_register(void* memory, std::int64_t bytes) {
   check_size(bytes, "host_register");
   auto* host = static_cast<std::byte*>(memory);
-  const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory) % page);
+  const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory) % memory_page);
   const std::int64_t mapped = whole_pages(offset + bytes);
   // Of length 0: a second mapping of the same pages; refused for pages that are not shared.
   void* second = mremap(host - offset, 0, static_cast<std::size_t>(mapped), MREMAP_MAYMOVE);
@@ -181,7 +181,7 @@ void SimMemory::release(const Region& ending) {
   if (guarded(region)) mprotect(region.data, static_cast<std::size_t>(region.mapped), PROT_READ);
   const bool padded = region.kind == Kind::device || region.kind == Kind::pinned;
   const bool whole_end = !padded || std::all_of(region.data + region.bytes, region.data + region.mapped,
-                                                [](std::byte x) { return x == poison; });
+                                                [](std::byte x) { return x == poisoned; });
   unmap(region);
   if (region.kind == Kind::device) used_ -= region.mapped;
   if (!whole_end)
@@ -197,7 +197,7 @@ bool SimMemory::guarded(const Region& region) const {
 void SimMemory::protect(const Access& access, int protection) {
   const Region* region = access.bytes > 0 ? find(access.data, access.bytes) : nullptr;
   if (region == nullptr || !guarded(*region)) return;
-  const auto begin = reinterpret_cast<std::uintptr_t>(access.data) / page * page;
+  const auto begin = reinterpret_cast<std::uintptr_t>(access.data) / memory_page * memory_page;
   const auto end = reinterpret_cast<std::uintptr_t>(access.data) + static_cast<std::uintptr_t>(access.bytes);
   mprotect(reinterpret_cast<void*>(begin), end - begin, protection);
 }

@@ -44,15 +44,16 @@ class CallerTest : public testing::Test {
     std::filesystem::permissions(run.secret(), std::filesystem::perms(0600));
     Roster roster;
     roster.job = "7.0", roster.first_placement = {0}, roster.candidates = {0, 1};
-    for (const char* name : {"n0", "n1"}) roster.nodes.push_back({name, "127.0.0.1", test::free_port(), "A"});
+    for (const char* name : {"n0", "n1"})
+      roster.nodes.push_back({name, "127.0.0.1", control::test::free_port(), "A"});
     ports = {roster.nodes[0].port, roster.nodes[1].port};
     files::replace_atomically(run.nodes(), to_json_text(roster));
   }
-  test::Folder folder;
+  control::test::Folder folder;
   RunDir run;
   Key secret;
   std::vector<int> ports;
-  test::LoopThread thread;
+  control::test::LoopThread thread;
 };
 
 TEST_F(CallerTest, TheNextAgentIsAskedWhenOneIsGoneOrKnowsNoLeader) {

@@ -79,7 +79,7 @@ class LeaderTest : public testing::Test {
     roster.candidates = {2, 0, 1};
     roster.batch_host = 2;
     for (const char* name : {"n0", "n1", "n2"})
-      roster.nodes.push_back({name, "127.0.0.1", test::free_port(), "A"});
+      roster.nodes.push_back({name, "127.0.0.1", control::test::free_port(), "A"});
     loop.call([this] {
       for (const auto& node : roster.nodes)
         agents.push_back(std::make_unique<FakeAgent>(loop.loop, node, secret));

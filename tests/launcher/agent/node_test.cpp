@@ -36,7 +36,7 @@ TEST(RankStartGolden, MpirunArguments) {
     text += "\n";
   }
   text += hosts_file({"dgx001", "dgx005"}, 2);
-  test::expect_golden(text, "mpirun.txt");
+  holdfast::test::expect_golden(text, "mpirun.txt");
 }
 
 TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
@@ -291,7 +291,7 @@ TEST_F(ChildrenTest, ProcessesOfOthers) {
 
 struct FakeChannel final : control::Channel {
   void handle(Handlers) override {}
-  void send(std::string_view json) override { sent.emplace_back(json); }
+  void send(std::string_view text) override { sent.emplace_back(text); }
   void close() override { is_open = false; }
   bool open() const override { return is_open; }
   std::vector<std::string> sent;

@@ -276,7 +276,7 @@ TEST(StatusGolden, Texts) {
                     {"unix", 1050.0}});
   facts.state = story(events);
   text += "\n" + status_text(facts);
-  test::expect_golden(text, "status.txt");
+  holdfast::test::expect_golden(text, "status.txt");
 }
 
 TEST(Status, JsonHoldsTheResultAndMore) {

@@ -10,16 +10,12 @@ namespace {
 using control::Drain;
 using nlohmann::json;
 using test::FakeCluster;
+using test::sigterm;
 using testing::HasSubstr;
 using testing::Not;
 
-const Drain sigterm{true, "SIGTERM"};
-
 void ask(FakeCluster& c, const Drain& what, int node = 0) {
   c.tell(node, [what](Supervisor& s) { s.drain(what); });
-}
-bool over(FakeCluster& c, double limit_s) {
-  return c.until([&] { return c.exit_code.has_value(); }, limit_s);
 }
 std::string why(const FakeCluster& c) { return c.result()["why"]; }
 

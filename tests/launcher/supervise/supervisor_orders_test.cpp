@@ -25,9 +25,6 @@ control::OrderTaken order(FakeCluster& c, Verb verb, const std::string& node = "
   EXPECT_EQ(answer.id, "7");
   return answer;
 }
-bool over(FakeCluster& c, double limit_s) {
-  return c.until([&] { return c.exit_code.has_value(); }, limit_s);
-}
 
 TEST(Order, SaveSavesAndGoesOn) {
   FakeCluster c;

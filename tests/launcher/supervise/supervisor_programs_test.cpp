@@ -12,6 +12,7 @@ using nlohmann::json;
 using test::FakeCluster;
 using test::placement_of;
 using test::Shape;
+using test::sigterm;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Verb = control::Order::Verb;
@@ -28,9 +29,6 @@ bool runs(FakeCluster& c, int attempt) {
   return c.until([&] { return c.leader && c.leader->attempt() == attempt && c.stage() == Stage::running; },
                  10);
 }
-bool over(FakeCluster& c, double limit_s) {
-  return c.until([&] { return c.exit_code.has_value(); }, limit_s);
-}
 /// Attempt `number` runs for so long; then a rank fails.
 void crash(FakeCluster& c, int number, double after_s) {
   ASSERT_TRUE(runs(c, number)) << number << ": " << c.result().dump(1);
@@ -38,17 +36,16 @@ void crash(FakeCluster& c, int number, double after_s) {
   c.end_rank(number % 6, 1);
   c.run(1);
 }
-control::OrderTaken order(FakeCluster& c, Verb verb, const std::string& node = "") {
+control::OrderTaken give_order(FakeCluster& c, Verb verb, const std::string& node = "") {
   control::OrderTaken answer;
   c.tell(0, [&](Supervisor& s) { answer = s.order({"7", verb, node, "mia@login"}); });
   c.run(0.3);
   return answer;
 }
-void ask(FakeCluster& c, const Drain& what) {
+void ask_and_wait(FakeCluster& c, const Drain& what) {
   c.tell(0, [what](Supervisor& s) { s.drain(what); });
   c.run(0.1);
 }
-const Drain sigterm{true, "SIGTERM"};
 
 // What is known of their progress.
 
@@ -125,7 +122,7 @@ TEST(Programs, AreGivenTheTimeOfASaveAndTheLastOneIsWaitedFor) {
   FakeCluster c(silent());
   ASSERT_TRUE(runs(c, 1));
   c.run(1);
-  ask(c, sigterm);
+  ask_and_wait(c, sigterm);
   EXPECT_EQ(c.leader->state().asked_of_ranks(), sigterm);
   for (const int rank : {1, 2, 3}) c.end_rank(rank, 143);  // of SIGTERM
   c.end_rank(4, 1), c.end_rank(5, 75);
@@ -143,7 +140,7 @@ TEST(Programs, ThatEndBeforeTheLeaderHasHeardOfTheSignal) {
   FakeCluster c(silent());
   ASSERT_TRUE(runs(c, 1));
   c.end_rank(3, 143);  // SLURM has signalled it, too
-  ask(c, sigterm);
+  ask_and_wait(c, sigterm);
   c.run(2);
   EXPECT_FALSE(c.exit_code) << "the others save";
   for (int rank = 0; rank < 6; ++rank) c.end_rank(rank, 0);
@@ -154,7 +151,7 @@ TEST(Programs, ThatEndBeforeTheLeaderHasHeardOfTheSignal) {
 TEST(Programs, AreNotWaitedForLongerThanThat) {
   FakeCluster c(silent());
   ASSERT_TRUE(runs(c, 1));
-  EXPECT_THAT(order(c, Verb::stop).says, HasSubstr("SIGTERM and 25 s"));
+  EXPECT_THAT(give_order(c, Verb::stop).says, HasSubstr("SIGTERM and 25 s"));
   for (const int rank : {0, 1, 2, 3}) c.end_rank(rank, 0);
   EXPECT_FALSE(over(c, 24));
   ASSERT_TRUE(over(c, 2));
@@ -165,7 +162,7 @@ TEST(Programs, AreNotWaitedForLongerThanThat) {
 TEST(Programs, AreWaitedForByTheNextLeaderToo) {
   FakeCluster c(silent());
   ASSERT_TRUE(runs(c, 1));
-  ask(c, sigterm);
+  ask_and_wait(c, sigterm);
   for (const int rank : {1, 2, 3, 4, 5}) c.end_rank(rank, 143);
   c.run(0.5);
   c.new_leader(1);
@@ -183,7 +180,7 @@ TEST(Programs, ThatDoNotRunHaveNothingToSave) {
   ASSERT_TRUE(c.until(Stage::starting));
   c.kill(1);
   ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2 && c.stage() == Stage::clearing; }, 10));
-  ask(c, sigterm);
+  ask_and_wait(c, sigterm);
   ASSERT_TRUE(over(c, 0.3));
   EXPECT_EQ(c.exit_code, 75);
 }
@@ -191,7 +188,7 @@ TEST(Programs, ThatDoNotRunHaveNothingToSave) {
 TEST(Programs, ThatSpeakSaveAndLeaveByThemselves) {
   FakeCluster c(speaking());
   ASSERT_TRUE(c.training(1));
-  ask(c, sigterm);
+  ask_and_wait(c, sigterm);
   ASSERT_TRUE(over(c, 3));
   EXPECT_EQ(c.exit_code, 75);
   EXPECT_EQ(c.result()["durable_step"], c.durable);
@@ -221,31 +218,32 @@ TEST(Programs, OrdersThatNobodyWouldFollowAreRefused) {
     } else {
       ASSERT_TRUE(c.until(Stage::starting));
     }
-    for (const auto& answer : {order(c, Verb::save), order(c, Verb::pause), order(c, Verb::evict, "n1")}) {
+    for (const auto& answer :
+         {give_order(c, Verb::save), give_order(c, Verb::pause), give_order(c, Verb::evict, "n1")}) {
       EXPECT_FALSE(answer.taken);
       EXPECT_THAT(answer.says, HasSubstr("does not report to its agents"));
     }
   }
-  EXPECT_TRUE(order(c, Verb::resume).taken) << "it is not paused";
-  EXPECT_TRUE(order(c, Verb::spares).taken);
-  EXPECT_TRUE(order(c, Verb::evict, "n4").taken) << "a spare holds no rank";
+  EXPECT_TRUE(give_order(c, Verb::resume).taken) << "it is not paused";
+  EXPECT_TRUE(give_order(c, Verb::spares).taken);
+  EXPECT_TRUE(give_order(c, Verb::evict, "n4").taken) << "a spare holds no rank";
   EXPECT_TRUE(c.leader->state().evicted.contains("n4"));
   c.run(5);
   EXPECT_EQ(c.leader->attempt(), 1);
   EXPECT_TRUE(c.all("paused").empty() && c.all("drain").empty() && c.all("eviction_ordered").empty());
-  EXPECT_TRUE(order(c, Verb::stop).taken);
+  EXPECT_TRUE(give_order(c, Verb::stop).taken);
 }
 
 TEST(Programs, ThatSpeakFollowOrders) {
   FakeCluster c(speaking());
   ASSERT_TRUE(c.until(Stage::starting));
-  EXPECT_FALSE(order(c, Verb::pause).taken) << "nothing was heard of them so far";
+  EXPECT_FALSE(give_order(c, Verb::pause).taken) << "nothing was heard of them so far";
   ASSERT_TRUE(c.training(1));
-  EXPECT_TRUE(order(c, Verb::save).taken);
+  EXPECT_TRUE(give_order(c, Verb::save).taken);
   ASSERT_TRUE(c.until([&] { return !c.leader->state().drain; }, 3));
-  EXPECT_TRUE(order(c, Verb::pause).taken);
-  EXPECT_TRUE(order(c, Verb::resume).taken);
-  EXPECT_TRUE(order(c, Verb::evict, "n1").taken);
+  EXPECT_TRUE(give_order(c, Verb::pause).taken);
+  EXPECT_TRUE(give_order(c, Verb::resume).taken);
+  EXPECT_TRUE(give_order(c, Verb::evict, "n1").taken);
   ASSERT_TRUE(c.training(2));
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4", "n2"));
 }

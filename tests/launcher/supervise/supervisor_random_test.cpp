@@ -148,9 +148,9 @@ class Chaos {
   }
 
   void order() {
-    using Verb = control::Order::Verb;
-    const Verb verbs[] = {Verb::save,  Verb::pause,  Verb::resume, Verb::evict,
-                          Verb::evict, Verb::spares, Verb::stop};
+    using Given = control::Order::Verb;
+    const Given verbs[] = {Given::save,  Given::pause,  Given::resume, Given::evict,
+                           Given::evict, Given::spares, Given::stop};
     const int which = below(below(4) ? 6 : 7);  // a stop ends the schedule
     cluster_.tell(below(nodes()),
                   [what = control::Order{"1", verbs[which], "n" + std::to_string(below(nodes() + 1)), "by"}](
