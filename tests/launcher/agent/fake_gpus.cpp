@@ -1,4 +1,4 @@
-// A management library of one GPU that falls ill as the environment says, for the test of GpuSigns.
+// A management library of one GPU whose errors are set in the environment, for the test of GpuSigns.
 #include <cstdlib>
 #include <cstring>
 

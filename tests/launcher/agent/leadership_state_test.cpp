@@ -1,4 +1,4 @@
-// What an agent accepts: the rows of leadership_state.hpp and election_count.hpp, one by one.
+// The messages that an agent accepts: the rows of leadership_state.hpp and election_count.hpp, one by one.
 #include "launcher/agent/leadership_state.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What an agent does on its node: how ranks are started, watched, found again, and ended.
+// The agent's ranks on its node: how they are started, watched, found again, and ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,9 +7,9 @@
 #include "launcher/agent/children.hpp"
 #include "launcher/agent/election.hpp"
 #include "launcher/agent/local_ranks.hpp"
-#include "launcher/agent/run_processes.hpp"
 #include "launcher/agent/rank_record.hpp"
 #include "launcher/agent/rank_start.hpp"
+#include "launcher/agent/run_processes.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -160,7 +160,7 @@ TEST(LocalLevelFolder, GoesWithItsRunAndNoOther) {
   EXPECT_FALSE(exists(memory));
 }
 
-// Finding and ending what is older.
+// Finding and ending older processes.
 
 class OldProcesses : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// What an agent sees on its node: each source with a node of files, and all of them at a rank's end.
+// The signs on a node: each source with a node made of files, and all of them at a rank's end.
 #include "launcher/agent/signs.hpp"
 
 #include <gmock/gmock.h>
@@ -98,8 +98,7 @@ TEST_F(SignsTest, LastWordsAreTheTellingLine) {
   ASSERT_THAT(kinds(found), ElementsAre("log_tail of 7"));
   EXPECT_EQ(found[0].text, "RuntimeError: CUDA error: uncorrectable ECC error encountered");
   EXPECT_EQ(found[0].code, 1);
-  EXPECT_THAT(signs.at_exit(7, 137, log_tail(folder_ / "log")), IsEmpty())
-      << "a killed process says nothing";
+  EXPECT_THAT(signs.at_exit(7, 137, log_tail(folder_ / "log")), IsEmpty()) << "a killed process says nothing";
   EXPECT_EQ(log_tail(folder_ / "no such log"), "");
   put("log", std::string(20000, 'x') + "\nthe end\n");
   EXPECT_EQ(log_tail(folder_ / "log"), "\nthe end\n") << "whole lines";

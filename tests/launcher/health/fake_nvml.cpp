@@ -1,5 +1,5 @@
-// NVIDIA's management library as far as the checks call it, with the GPUs that the environment asks for:
-// FAKE_GPUS=N, FAKE_BROKEN=what is wrong with GPU 1.
+// NVIDIA's management library as far as the checks call it, with GPUs from the environment:
+// FAKE_GPUS=N, FAKE_BROKEN=the fault of GPU 1.
 #include <cstdlib>
 #include <cstring>
 #include <string>

@@ -1,4 +1,4 @@
-// Who replaces whom, and what the result says of it.
+// Which node replaces which, and the fields of the result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using test::FakeCluster;
 using test::Shape;
 using testing::ElementsAre;
 
-// Who replaces whom (policy).
+// Which node replaces which (policy).
 
 Roster two_units() {
   Shape setup{.slots = 3, .spares = 5, .units = {"A", "B", "B", "A", "A", "B", "B", "A"}};
@@ -53,8 +53,8 @@ const std::vector<TableCase>& cases() {
       {"infrastructure ends attempt after attempt",
        facts([](Facts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }), Answer::stop,
        75},
-      {"a better one is available", facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }),
-       Answer::substitute, 0},
+      {"a better one is available",
+       facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }), Answer::substitute, 0},
       {"every slot has its node", facts([](Facts& f) { f.suspect = f.spares_suffice = true; }),
        Answer::restart, 0},
       {"every slot has its node", Facts{}, Answer::restart, 0},
@@ -245,10 +245,10 @@ TEST(Policy, EveryFailureHasAName) {
     EXPECT_STRNE(name_of(static_cast<Stage>(stage)), "");
 }
 
-// What the result says.
+// The fields of the result.
 
 TEST(Result, TwoFailuresBeforeTheNextStep) {
-  // The second attempt dies before it restores anything: what was lost belongs to the first, and it took
+  // The second attempt ends before it restores anything: the lost time belongs to the first, and it took
   // until the third.
   FakeCluster c({.slots = 3, .spares = 3});
   ASSERT_TRUE(c.until([&] { return c.stage() == Stage::running && c.rank(0).step == 17; }, 20));

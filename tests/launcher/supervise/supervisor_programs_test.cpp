@@ -1,4 +1,4 @@
-// Ranks that are somebody else's program: what is not known of them, and what they do not hear.
+// Ranks that are another program: which facts are unknown, and which orders they do not get.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Verb = control::Order::Verb;
 
-/// A program that says nothing, started by the agents; or one that says where it is.
+/// A program that reports nothing, started by the agents; or one that reports its progress.
 Shape silent() { return {.through_mpirun = false, .reports = false}; }
 Shape speaking() {
   Shape setup{.through_mpirun = false};
@@ -31,7 +31,7 @@ bool runs(FakeCluster& c, int attempt) {
 bool over(FakeCluster& c, double limit_s) {
   return c.until([&] { return c.exit_code.has_value(); }, limit_s);
 }
-/// Attempt `number` runs for so long; then a rank fails.
+/// Attempt `number` runs for this long; then a rank fails.
 void crash(FakeCluster& c, int number, double after_s) {
   ASSERT_TRUE(runs(c, number)) << number << ": " << c.result().dump(1);
   c.run(after_s);
@@ -50,7 +50,7 @@ void ask(FakeCluster& c, const Drain& what) {
 }
 const Drain sigterm{true, "SIGTERM"};
 
-// What is known of their progress.
+// Their progress.
 
 TEST(Programs, MayCrashAsOftenAsTheyLikeOnceTheyHaveRun) {
   FakeCluster c(silent());
@@ -119,7 +119,7 @@ TEST(Programs, ThatSpeakAreHeldToWhatTheySay) {
   EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("ended at step"));
 }
 
-// How they are told to end.
+// How they are ended.
 
 TEST(Programs, AreGivenTheTimeOfASaveAndTheLastOneIsWaitedFor) {
   FakeCluster c(silent());
@@ -211,7 +211,7 @@ TEST(Programs, GetTheirTimeBeforeHardwareThatDies) {
   EXPECT_EQ(c.result()["attempts"][0]["cause"], "evicted");
 }
 
-// What they do not hear is refused.
+// Orders that they do not get are refused.
 
 TEST(Programs, OrdersThatNobodyWouldFollowAreRefused) {
   FakeCluster c(silent());
