@@ -184,7 +184,7 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
            {{"--set", "data.tokens=" + large}, "has another vocabulary than the model (5000 tokens"},
            {{"--set", "data.tokens=" + text},
             "not a token file). Make it again with `holdfast data prepare`"},
-           {{"--set", "rank.command=[\"" + script + "\"]"}, "no file that may be executed"},
+           {{"--set", "rank.command=[\"" + script + "\"]"}, "it is not an executable file"},
            {{"--set", "train.sequence=64"}, "was \"leaf 2x128\", now \"leaf 2x64\""},
            {{"--resume", run.path.string()}, "It is a run directory; name one of its checkpoints"},
        })

@@ -124,7 +124,7 @@ TEST(Order, EvictedNodeLeavesWithoutALostStep) {
   EXPECT_TRUE(c.all("node_returned").empty());
   EXPECT_FALSE(c.leader->state().asked_of_ranks()) << "it has been carried out";
   EXPECT_EQ(c.leader->state().failures.count("n1"), 0u) << "no failure of the node";
-  EXPECT_THAT(order(c, Verb::evict, "n1").says, HasSubstr("out of use already"));
+  EXPECT_THAT(order(c, Verb::evict, "n1").says, HasSubstr("is lost or evicted already"));
 }
 
 TEST(Order, EvictionOutlivesTheLeaderAndRanksThatDoNotSave) {
