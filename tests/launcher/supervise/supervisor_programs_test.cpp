@@ -98,7 +98,7 @@ TEST(Programs, RunOnUnderTheNextLeader) {
   c.new_leader(1);
   ASSERT_TRUE(runs(c, 1));
   ASSERT_NO_FATAL_FAILURE(crash(c, 1, 6));
-  EXPECT_TRUE(runs(c, 2)) << "it ran for 12 s, whoever led";
+  EXPECT_TRUE(runs(c, 2)) << "it ran for 12 s under both leaders";
 }
 
 TEST(Programs, ThatSpeakAreHeldToWhatTheySay) {
