@@ -62,10 +62,10 @@ class FaultSchedule {
   std::vector<std::string> missed() const;
 
  private:
-  bool is_due(const PlannedFault& blow, const RunView& view);
-  bool is_due_in_soak(const PlannedFault& blow, const RunView& view);
+  bool is_due(const PlannedFault& planned, const RunView& view);
+  bool is_due_in_soak(const PlannedFault& planned, const RunView& view);
   bool recovered(const RunView& view) const;
-  std::optional<Injection> choose_target(const PlannedFault& blow, const RunView& view) const;
+  std::optional<Injection> choose_target(const PlannedFault& planned, const RunView& view) const;
   std::uint64_t draw(std::uint64_t what) const;  ///< a random number for the next fault
 
   DrillCase plan_;

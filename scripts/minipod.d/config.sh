@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Write every configuration file of a minipod: config.sh DIR.
-# All of it follows from DIR/shape; paths inside are those the daemons see.
+# They are derived from DIR/shape; the paths in them are those that the daemons see.
 
 set -euo pipefail
 # shellcheck source=scripts/minipod.d/net.sh
@@ -37,14 +37,14 @@ SlurmctldTimeout=120
 ReturnToService=2
 JobRequeue=1
 MpiDefault=none
-# No cgroup and no accounting database: neither is there in a container.
+# No cgroup and no accounting database: a container has neither.
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
-# The nodes are larger than the machine.
+# The nodes are configured larger than the machine.
 SlurmdParameters=config_overrides
 TopologyPlugin=topology/tree
 CONF
@@ -80,7 +80,7 @@ mpi_conf() {
   echo "PMIxCliTmpDirBase=/dev/shm"
 }
 
-# Named, so that slurmd does not look for what is mounted. Nothing uses it.
+# Named so that slurmd does not search the mounts. Nothing uses it.
 cgroup_conf() {
   echo "CgroupPlugin=cgroup/v1"
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Process 1 of the outer namespaces: holder.sh DIR.
 #
-# It builds a root of its own (the machine's directories, but private /etc,
-# /dev, /run, /tmp, /proc and /sys, and /shared), moves into it and then only
-# waits. When it ends, the kernel ends everything in it and unmounts the rest.
+# It builds its own root (the machine's directories, but private /etc, /dev,
+# /run, /tmp, /proc and /sys, and /shared), changes into it and then only
+# waits. When it ends, the kernel ends all its processes and unmounts the rest.
 
 set -euo pipefail
 
@@ -12,7 +12,7 @@ here=$dir/lib
 # shellcheck source=scripts/minipod.d/net.sh
 source "$here/net.sh"
 
-# /proc is still the machine's here, so this is our number out there.
+# /proc is still that of the machine, so this is our process number outside.
 read -r stat </proc/self/stat
 pid=${stat%% *}
 stat=${stat##*) }
@@ -79,8 +79,8 @@ build_dev() {
   done
 }
 
-# A copy, not binds: nothing has to exist on the machine and nothing there can
-# change by what is done here.
+# A copy and not bind mounts: no file has to exist on the machine, and none of
+# its files can be changed.
 build_etc() {
   local etc=$1
   cp -a /etc "$etc"
@@ -99,14 +99,14 @@ build_etc() {
     echo 'slurm:x:64030:' >>"$etc/group"
   fi
   sed -i -E 's/^(passwd|group|hosts):.*/\1: files/' "$etc/nsswitch.conf" || true
-  # For those who start a step with an empty environment.
+  # For steps that are started with an empty environment.
   printf 'btl_tcp_if_include = eth0\noob_tcp_if_include = eth0\n' \
     >>"$etc/openmpi/openmpi-mca-params.conf"
 }
 
-# -n: until /run is ours, mount would make /run/mount on the machine for its notes.
+# -n: until /run is ours, mount would create /run/mount on the machine.
 mount -n --make-rprivate /
-# /run is the one directory that is nowhere below another that we bind.
+# /run is the only directory that is not below another bind mount.
 mount -n -t tmpfs -o mode=755 minipod /run
 build_root /run
 echo login >/proc/sys/kernel/hostname
@@ -120,7 +120,7 @@ exec 8<&-
 
 touch /run/minipod/holder.ready
 trap '' HUP INT TERM
-# bash waits for every child, also for those it inherits.
+# bash waits for every child, also for inherited ones.
 while :; do
   sleep infinity &
   wait $!

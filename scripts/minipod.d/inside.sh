@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The inside half of minipod: inside.sh VERB [NODE], run as root in the
-# holder's namespaces, where process numbers are those of the minipod.
+# The part of minipod inside the namespaces: inside.sh VERB [NODE], run as
+# root, where process numbers are those of the minipod.
 
 set -euo pipefail
 # shellcheck source=scripts/minipod.d/net.sh
@@ -16,7 +16,7 @@ die() {
   exit 1
 }
 
-# wait_until SECONDS COMMAND...: poll COMMAND until it holds.
+# wait_until SECONDS COMMAND...: poll COMMAND until it succeeds.
 wait_until() {
   local deadline=$((SECONDS + $1))
   shift
@@ -79,8 +79,8 @@ slurmctld_pid() { pgrep -o -x slurmctld; }
 
 start_slurmctld() {
   ! slurmctld_pid >/dev/null || die "slurmctld runs already"
-  # In the foreground of a session of its own, so that no file of the caller
-  # stays open.
+  # In the foreground of its own session, so that no file of the caller stays
+  # open.
   setsid slurmctld -D </dev/null >"$pod/log/slurmctld.log" 2>&1 &
   local controller=$!
   if ! wait_until 30 answers_or_dead "$controller" || is_gone "$controller"; then
@@ -104,7 +104,7 @@ all_idle() {
 
 # ----------------------------------------------------------------- faults ---
 
-# The line is written, and its time taken, just before the fault.
+# Writes the line, with the present time, just before the fault.
 log_fault() {
   local now=$EPOCHREALTIME time node=''
   TZ=UTC printf -v time '%(%Y-%m-%dT%H:%M:%S)T' "${now%.*}"
@@ -113,7 +113,7 @@ log_fault() {
     "$time" "${now#*.}" "$now" "$1" "$node" >>"$pod/faults.jsonl"
 }
 
-# A fault that stands is a file in the node's directory.
+# An active fault is a file in the node's directory.
 has() { [[ -e $pod/nodes/$1/$2 ]]; }
 must_be() { has "$1" "$2" || die "node $1 is not $2. ${3-}"; }
 must_not_be() { ! has "$1" "$2" || die "node $1 is $2 already. ${3-}"; }
@@ -146,11 +146,11 @@ revive_node() {
   must_be "$1" killed "Did you mean thaw-node or heal-link?"
   port_of "$1"
   log_fault revive-node "$1"
-  # Sockets of the dead may hold the old namespace for minutes. Without the
-  # link they cannot be heard.
+  # Sockets of dead processes may keep the old namespace for minutes. Without
+  # the link they cannot send.
   ip link delete "$port" 2>/dev/null || true
   rm -f "$pod/nodes/$1"/{killed,pid}
-  # Steps of the time before the power went.
+  # Steps from before the power failure.
   rm -rf "$pod/nodes/$1/spool"
   start_node "$1"
   wait_until 30 is_listening "$1" ||
@@ -173,7 +173,7 @@ freeze_node() {
   pid_of "$1"
   touch "$pod/nodes/$1/frozen"
   log_fault freeze-node "$1"
-  # A process may be born while we go round: go round until none runs.
+  # Processes may start during the loop: repeat until none runs.
   wait_until 20 stop_all "$pid" || die "node $1 has processes that do not stop"
 }
 
@@ -198,7 +198,7 @@ cut_link() {
   log_fault cut-link "$1"
   ip link set "$port" down
   touch "$pod/nodes/$1/cut"
-  # shellcheck disable=SC2016  # for the shell in there
+  # shellcheck disable=SC2016  # for the node's shell
   nsenter -t "$pid" -m bash -c '
     mount -o remount,bind,ro /shared 2>/dev/null
     readonly=$?
@@ -220,15 +220,15 @@ heal_link() {
   rm -f "$pod/nodes/$1/cut"
 }
 
-# Half of the time nothing of the node runs, in turns of 50 ms: the machine's
-# processors are shared, so a busy neighbour would slow all nodes alike.
+# Stops all processes of the node half of the time, in turns of 50 ms: the
+# nodes share the machine's processors, so a CPU load would slow all nodes.
 slow_node() {
   must_not_be "$1" killed
   must_not_be "$1" frozen
   must_not_be "$1" slow "Did you mean unslow-node?"
   pid_of "$1"
   log_fault slow-node "$1"
-  # shellcheck disable=SC2016  # for the shell in there
+  # shellcheck disable=SC2016  # for the node's shell
   setsid bash -c '
     while :; do
       mapfile -t all < <(pgrep --ns "$0" --nslist pid)
@@ -278,7 +278,7 @@ start_slurmd() {
   wait_until 30 is_listening "$1" || die "slurmd does not start on $1"
 }
 
-# Paths below /shared can no longer be opened on the node; what is open stays.
+# Paths below /shared can no longer be opened on the node; open files stay open.
 cover_shared() {
   pid_of "$1"
   nsenter -t "$pid" -m mount -t tmpfs -o ro,mode=0 hidden /shared
@@ -325,8 +325,8 @@ heal() {
   }
 }
 
-# SLURM itself takes back a node that was not heard, but not one that it has
-# drained or found to be another than before.
+# SLURM itself resumes a node that did not respond, but not one that it has
+# drained or whose configuration seems changed.
 all_in_service() {
   all_idle && return
   local node

@@ -1,13 +1,13 @@
 # Names and addresses, in one place. Sourced, never run.
 # shellcheck shell=bash
-# shellcheck disable=SC2034  # used by those who source it
+# shellcheck disable=SC2034  # used by the scripts that source it
 
 login_addr=10.77.0.1
 login_mac=02:00:0a:4d:00:01
 prefix=16
 
-# Each sets its answer in a variable of its own name; a subshell for each of
-# 127 nodes would be half the time of `up`.
+# Each sets its result in a variable of its own name; subshells for 127 nodes
+# would take half of the time of `up`.
 name_of() { printf -v name 'dgx%03d' "$1"; }
 addr_of() { addr=10.77.$((1 + ($1 - 1) / 200)).$((1 + ($1 - 1) % 200)); }
 mac_of() {

@@ -13,7 +13,7 @@ addr_of "$index"
 mac_of "$index"
 port_of "$name"
 
-# /proc is still the outer one: this is our number there, and 1 the holder's.
+# /proc is still the outer one: this is our number in it, and 1 is the holder.
 read -r pid _ </proc/self/stat
 echo "$name" >/proc/sys/kernel/hostname
 
@@ -27,7 +27,7 @@ BATCH
 ip -batch /run/minipod/etc/neighbours
 nsenter --net=/proc/1/ns/net ip link set "$port" master br0 up
 
-# The node's own places. /var/tmp is its local disk and outlives a kill; /tmp
+# The node's own folders. /var/tmp is its local disk and outlives a kill; /tmp
 # and /dev/shm do not.
 mkdir -p "$home"/{spool,disk}
 chmod 1777 "$home/disk"
@@ -56,7 +56,7 @@ start_slurmd() {
 # child when the node is frozen, and then never reaps it.
 trap start_slurmd USR1
 start_slurmd
-# slurmd may end, the node does not: other processes may still live here.
+# slurmd may end, but the node does not: other processes may still run.
 sleep infinity &
 forever=$!
 while :; do

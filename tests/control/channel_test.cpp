@@ -1,4 +1,5 @@
-// Connections over real sockets: words both ways, strangers, ends that vanish or do not read.
+// Connections over real sockets: messages both ways, ends without the secret, ends that vanish or do not
+// read.
 #include "src/control/channel.hpp"
 
 #include <gmock/gmock.h>
@@ -24,7 +25,7 @@ const Key shared_secret = [] {
   return key;
 }();
 
-/// One end of a connection, and what it has heard.
+/// One end of a connection, and the messages that it has received.
 struct End {
   ChannelPtr channel;
   bool opened = false;
@@ -59,7 +60,7 @@ class ChannelTest : public testing::TestWithParam<bool> {
     dial();
     ASSERT_TRUE(loop.until([this] { return client.opened && server.opened; }));
   }
-  /// A connected socket without any of Holdfast's code behind it.
+  /// A connected socket without Holdfast's protocol.
   test::RawSocket raw() { return test::RawSocket(address); }
 
   test::Folder folder;

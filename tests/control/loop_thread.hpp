@@ -1,6 +1,6 @@
 #pragma once
-// For tests with real sockets: the loop in a thread of its own, plain sockets to misbehave with, a folder
-// that goes again.
+// For tests with real sockets: the loop in a thread of its own, plain sockets that violate the protocol, a
+// folder that is removed after the test.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ class LoopThread {
     loop.stop();
     if (thread_.joinable()) thread_.join();
   }
-  /// Runs `work` in the loop's thread and returns what it returns.
+  /// Runs `work` in the loop's thread and returns its result.
   template <class Work>
   auto call(Work work) {
     std::packaged_task<decltype(work())()> task(std::move(work));
@@ -59,7 +59,7 @@ class LoopThread {
     }
     return true;
   }
-  /// What is under way between sockets has happened afterwards.
+  /// Returns when all data in flight between sockets has been handled.
   void settle() {
     for (int i = 0; i < 20; ++i) call([] {}), std::this_thread::sleep_for(Millis(1));
   }
@@ -87,7 +87,7 @@ inline sockaddr_un unix_address(const std::filesystem::path& path) {
   return address;
 }
 
-/// Accepts connections (the kernel does) and never says a word.
+/// Accepts connections (the kernel does) and never sends a byte.
 class RawListener {
  public:
   explicit RawListener(const std::filesystem::path& path)
@@ -121,7 +121,7 @@ class RawSocket {
   }
   void close() { fd_.reset(); }
 
-  /// As much as the other end takes.
+  /// Sends until the other end reads no more.
   void send(const std::string& bytes) {
     for (std::size_t sent = 0; sent < bytes.size();) {
       const ssize_t n = ::send(fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
@@ -129,7 +129,7 @@ class RawSocket {
       sent += static_cast<std::size_t>(n);
     }
   }
-  /// Reads on until the other end has closed.
+  /// Reads until the other end has closed.
   bool closed_within(Millis limit) {
     char buffer[4096];
     for (const auto deadline = Deadline::in(limit); !deadline.passed();) {
@@ -144,7 +144,7 @@ class RawSocket {
     for (char c = 0; ::recv(fd_.get(), &c, 1, 0) == 1 && c != '\n';) text += c;
     return text;
   }
-  /// A friend after all: the client's part of the handshake.
+  /// The client's part of the handshake, with the secret.
   Session shake_hands(const Key& secret) {
     Session session(Session::End::client, secret);
     std::optional<std::string> answer;

@@ -17,7 +17,7 @@ inline flight::FlightGroup group_of(std::uint64_t key, const char* name, flight:
   return g;
 }
 
-/// Every message, with what it says on the wire. A change here is a change of the protocol: other versions of
+/// Every message, with its JSON text. A change here is a change of the protocol: other versions of
 /// Holdfast do not understand it.
 inline const std::vector<std::pair<Message, std::string>>& samples() {
   static const std::vector<std::pair<Message, std::string>> all = {

@@ -1,4 +1,4 @@
-// The words of the protocol: how each looks on the wire, and that nothing else is let in.
+// The messages of the protocol: the JSON of each, and that everything else is refused.
 #include "src/control/message.hpp"
 
 #include <gmock/gmock.h>
@@ -72,8 +72,8 @@ TEST(Message, EveryPhaseRoleVerbAndFitness) {
   }
 }
 
-/// What a field may hold: a whole number between bounds, a text up to a length, a list up to a length, a
-/// name, a truth.
+/// The type of a field: a whole number between bounds, a text up to a length, a list up to a length, a
+/// name, a boolean.
 struct Field {
   enum class Kind { number, real, text, list, name, truth, object } kind;
   std::int64_t low = 0, high = 0;
@@ -324,7 +324,7 @@ TEST(Message, MalformedLines) {
   EXPECT_EQ(refusal(deep), "") << "more than is needed is not wrong";
 }
 
-/// A rank's final message must be sent whatever it contains: the rank waits until it is taken.
+/// A rank's final message must be sent whatever it contains: the rank waits until it is received.
 TEST(Message, LastWordsAreCutAndNotRefused) {
   for (const std::string& why :
        {std::string(100000, 'x'), std::string(4095, 'x') + "\xc3\xa9", std::string(5000, '\xff'),
@@ -341,7 +341,7 @@ TEST(Message, LastWordsAreCutAndNotRefused) {
   }
 }
 
-/// Any line may come from anywhere before its seal is checked, and a bug may seal nonsense.
+/// Any line can arrive before its seal is checked, and a bug could seal malformed text.
 TEST(Message, MutatedLinesNeverCrash) {
   std::mt19937_64 random(1);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
@@ -399,7 +399,7 @@ TEST(Message, MutatedLinesNeverCrash) {
     ASSERT_EQ(message.has_value(), why.empty()) << line;
     if (!message) continue;
     ++accepted;
-    // What was let in is a message like any other.
+    // An accepted text is a valid message.
     const std::string again = encode(*message);
     const auto back = decode(again, why);
     ASSERT_TRUE(back) << line << "\n" << again << "\n" << why;

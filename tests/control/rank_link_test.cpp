@@ -1,4 +1,4 @@
-// A rank's line to its agent, with an agent that the test plays.
+// The link of a rank to its agent, which the test simulates.
 #include "src/control/rank_link.hpp"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using namespace std::chrono_literals;
 
-/// What an agent hears; its answers are the test's.
+/// The messages that an agent receives; the test sends its answers.
 struct FakeAgent {
   FakeAgent(Loop& loop, const Address& address, const Key& secret)
       : listener(loop, address, secret, [this](ChannelPtr accepted) {

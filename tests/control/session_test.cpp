@@ -1,4 +1,4 @@
-// Two ends of a connection, line by line: who is let in, and what is noticed.
+// Two ends of a connection, line by line: which ends are accepted, and which changes are detected.
 #include "src/control/session.hpp"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST(Session, WrongSecretEitherWay) {
   EXPECT_EQ(client_wrong.why, "the other end does not know this run's secret");
   EXPECT_FALSE(client_wrong.server.established());
 
-  // A server that does not know the secret, and says anything to be believed.
+  // A server that does not know the secret and tries other proofs.
   Session client(Session::End::client, Pair::key(1)), server(Session::End::server, Pair::key(2));
   std::optional<std::string> answer;
   std::string why;

@@ -29,7 +29,7 @@ TEST(Worker, WorksInOrderAndAnswersInTheLoopsThread) {
   loop.call([&] { worker.reset(); });
 }
 
-/// What waits for a file system that never answers again.
+/// Work that waits for a file system that never answers again.
 TEST(Worker, ThatHangsIsLeftBehind) {
   struct Gate {
     std::promise<void> open;

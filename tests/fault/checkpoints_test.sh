@@ -10,8 +10,8 @@ source "$source/tests/support/fault.sh"
 all_cases=(killed_in_checkpoint newest_checkpoint_damaged checkpoints_away newer_format)
 
 case_killed_in_checkpoint() {
-  # Without a local level: the run comes back from the checkpoint before the torn one. With this patience a node that stands
-  # still for a moment is not missed.
+  # Without a local level: the run restores the checkpoint before the torn one. With this time limit a node that stops
+  # for a moment is not taken for lost.
   start_held killed_in_checkpoint --set checkpoint.local=none --set checkpoint.every=1 --set supervise.node_silence_ms=8000 \
     --set supervise.hang_floor_s=60
   mid_run 10
@@ -26,7 +26,7 @@ case_killed_in_checkpoint() {
   check "not from the torn one" at_least $((torn - 1)) "$(result "$run" '.attempts[1].restored_from.step')"
   mini revive-node "$node"
 }
-# Sets `torn`: the step that will never be durable, as the votes of this node are missing.
+# Sets `torn`: the step that can never become durable, for the votes of this node are missing.
 stands_still_in_checkpoint() {
   mini freeze-node "$1"
   sleep 0.3 # one that has all its votes is committed meanwhile
@@ -37,12 +37,12 @@ stands_still_in_checkpoint() {
 case_newest_checkpoint_damaged() {
   start_held newest_checkpoint_damaged --set checkpoint.local=none
   mid_run 30 # two checkpoints at least
-  # Flip a byte in the newest durable checkpoint, then make the run come back to it.
+  # Flip a byte in the newest durable checkpoint, then make the run restore it.
   local node newest
   node=$(nth 2)
   mini freeze-node "$node"
   newest=$(find "$home/$run/checkpoints" -maxdepth 1 -name 'step-????????' | sort | tail -n 1)
-  # (near the end: tensor data; the head holds HDF5's own tables, which the loader does not need)
+  # (near the end is tensor data; the start of the file has tables of HDF5 that the loader does not need)
   printf '\xff\x55\xaa' | dd of="$newest/shard-00001.h5" bs=1 seek=$(($(stat -c %s "$newest/shard-00001.h5") - 5000)) conv=notrunc status=none
   max_lost=20 ends_like_the_undisturbed
   check "a line says why the older one was taken" holds "$(cat "$home/$run"/logs/attempt-*/rank-00000.log)" "$(basename "$newest")"
@@ -51,7 +51,7 @@ case_newest_checkpoint_damaged() {
 
 said() { grep -qs "$2" "$home/$run/logs/attempt-000$1/"*.log; }
 
-# Nobody knows what is in a folder that is not there: it is waited for, and nothing begins again.
+# The content of a missing folder is unknown: the run waits for it and does not start from the beginning.
 case_checkpoints_away() {
   start_held checkpoints_away --set checkpoint.local=none
   mid_run 30
@@ -60,7 +60,7 @@ case_checkpoints_away() {
   mini kill-node "$node"
   mv "$home/$run/checkpoints" "$home/$run/away" # seconds before the next attempt looks
   check "$run: the ranks wait for the folder" soon 60 said 2 "cannot be read now.*trying again"
-  # The file system that should be there is not mounted, but its folder is.
+  # The file system is not mounted, but its mount point exists.
   mkdir "$home/$run/checkpoints"
   sleep 2
   check "$run: and do not begin again" equal "$(result_so_far)" 1
@@ -70,11 +70,11 @@ case_checkpoints_away() {
   came_back_from 2 shared
   mini revive-node "$node"
 }
-# Attempts that have restored something.
+# Attempts that have restored a checkpoint.
 result_so_far() { events "$run" | jq -s 'map(select(.event == "restored")) | length'; }
 
 raise_schema=$(dirname "${programs[0]}")/../tests/checkpoint/raise_schema # of the same build
-# Another version may have written them: nothing is replaced, and no other try helps.
+# Another version may have written them: no node is replaced, and no other attempt helps.
 case_newer_format() {
   local before manifest
   start_held newer_format --set checkpoint.local=none

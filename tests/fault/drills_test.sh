@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# A drill, as users run it.
+# A drill, started as a user starts it.
 # drills_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,8 +10,8 @@ source "$source/tests/support/fault.sh"
 all_cases=(drilled)
 
 case_drilled() {
-  # A drill as users run it: a baseline, injected faults, and case reports. Its cases are those of
-  # configs/drills/ci.toml: a node and then the spare that took its slot, a node that freezes, the leader cut off.
+  # The cases of configs/drills/ci.toml with a baseline, injected faults and case reports: a node and then the spare that
+  # took its slot are lost, a node freezes, the leader is cut off.
   check "the drill passes" "${programs[0]}" drill ci "$source/tests/fault/job.toml" --minipod "$dir" --report "$dir/drill" \
     --set data.tokens=/shared/home/tokens.bin --set "model.file=$test_model" "${test_sets[@]}"
   check "its baseline is the undisturbed run" equal "$(jq -r '.cases[].state_digest' "$dir/drill.json" | sort -u)" "$undisturbed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Runs that are told to end, and runs that cannot go on.
+# Runs that are ordered to end, and runs that cannot continue.
 # ends_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,7 +10,7 @@ source "$source/tests/support/fault.sh"
 all_cases=(drained requeued script_lost crash_loop cannot_start user_error)
 
 case_drained() {
-  # The time limit is near: the state is saved, and the next job of the run goes on from there.
+  # The time limit is near: the state is saved, and the next job of the run continues from it.
   start_held drained --set checkpoint.every=0
   trains_to 10
   mini exec scancel --batch --signal=USR1 "$job"
@@ -19,10 +19,10 @@ case_drained() {
   check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
   check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
   check "back in the queue" soon 60 queued
-  # (SLURM makes a job that was put back wait for two minutes, and refuses to change that while its nodes remember it)
+  # (SLURM delays a requeued job by two minutes, and refuses to change that while its nodes remember the job)
   check "it may start now" soon 60 starts_now
   check "the next job trains" soon 120 training "$run" 2
-  # Cancelled: SLURM signals every process of the job. The same, but it stays away until somebody submits it again.
+  # Cancelled: SLURM signals every process of the job. The same, but the job is not requeued: it continues when it is submitted again.
   rm "$home/$run/result.json"
   mini exec scancel "$job"
   check "$run: is over again" soon 120 over "$run"
@@ -39,7 +39,7 @@ case_drained() {
 starts_now() { mini exec scontrol update "JobId=$job" StartTime=now; }
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
 
-# loses NODE: the run, which has no spare, is over for want of it, and SLURM is told not to give it to the job again.
+# loses NODE: the run has no spare and ends without this node; the requeued job excludes it.
 loses() {
   mini kill-node "$1"
   check "$run: is over" soon 60 over "$run"
@@ -47,11 +47,11 @@ loses() {
   check "$run: back in the queue, without $1" soon 30 excludes "$1"
 }
 excludes() { equal "$(mini exec scontrol show job "$job" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p')" "$1"; }
-# Its nodes have forgotten the job: SLURM starts it again, or lets it wait for two minutes.
+# Once its nodes have forgotten the job, SLURM starts it again, or delays it by two minutes.
 trains_again() { training "$run" 2 || { starts_now; false; }; }
 
 case_requeued() {
-  # A node dies, and there is no spare: the next job of the run goes on, on other nodes.
+  # A node is lost, and there is no spare: the next job of the run continues on other nodes.
   start requeued --set cluster.spares=0 --set train.steps=1000000
   mid_run 20
   local lost
@@ -65,7 +65,7 @@ case_requeued() {
 }
 
 case_script_lost() {
-  # The node of the batch script dies: the leader puts the job back into the queue.
+  # The node of the batch script is lost: the leader requeues the job.
   start script_lost --set cluster.spares=0 --set train.steps=1000000
   mid_run 20
   local lost
@@ -82,7 +82,7 @@ case_crash_loop() {
 }
 
 case_cannot_start() {
-  # The program is there, and its interpreter is not: the program's fault, under mpirun too.
+  # The program exists, but its interpreter does not: an error of the program, under mpirun, too.
   printf '#!/no/such/interpreter\n' >"$home/broken"
   chmod 755 "$home/broken"
   start cannot_start --set rank.launch=mpi --set 'rank.command=["/shared/home/broken"]'
@@ -91,7 +91,7 @@ case_cannot_start() {
 }
 
 case_user_error() {
-  # What `submit` cannot see without reading all of it: tokens that the vocabulary does not have.
+  # `submit` cannot find this without reading all data: tokens outside the vocabulary.
   local bytes
   bytes=$(stat -c %s "$home/tokens.bin")
   cp "$home/tokens.bin" "$home/damaged.bin"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Nodes, ranks and leaders that are lost.
+# The loss of nodes, ranks and leaders.
 # losses_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,7 +10,7 @@ source "$source/tests/support/fault.sh"
 all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed batch_host_killed slurmctld_down out_of_spares)
 
 case_node_killed() {
-  # Its replica has the same state, and the shared level has nothing at all.
+  # Its replica has the same state; the shared level has no checkpoint.
   start_held node_killed --set checkpoint.every=0
   trains_to 10
   local node slot_after
@@ -28,7 +28,7 @@ case_node_killed() {
 }
 
 case_partner_killed() {
-  # No replica: what the node held, its partner has a copy of.
+  # No replica: the partner of the node has a copy of its state.
   start_held partner_killed --set checkpoint.every=0 --set shard.strategy=full_shard
   trains_to 10
   local node
@@ -40,7 +40,7 @@ case_partner_killed() {
 }
 
 case_adapters() {
-  # Adapters beside the undisturbed run's weights, in 4 bits: every start reads those again, no checkpoint has them.
+  # Adapters on the weights of the undisturbed run, in 4 bits: every start reads these again, for no checkpoint has them.
   local tuning=(--set model.weights=/shared/home/undisturbed --set lora.rank=4 --set lora.dropout=0.1 --set lora.base=nf4
     --set 'lora.targets=["q_proj", "v_proj", "down_proj"]' --set checkpoint.every=0 --set train.steps=120)
   start adapters_undisturbed "${tuning[@]}"
@@ -64,7 +64,7 @@ case_rank_killed() {
   check "$run: spares have been looked at" soon 60 spares_seen
   on "$node" pkill -KILL -o -x holdfast-train
   ends_like_the_undisturbed
-  # Killed while it sealed its newest snapshot, it takes that step from its replica.
+  # A rank that is killed while it seals its newest snapshot takes that step from its replica.
   check "$run: no shared file was needed" holds "local peer" "$(result "$run" '.attempts[1].restored_from.level')"
   check "restarted in place" equal "$(result "$run" '.attempts[1].placement')" "$(result "$run" '.attempts[0].placement')"
   check "the signal is on record" equal "$(events "$run" | jq -rs 'map(select(.event == "rank_exited"))[0].status')" 137
@@ -72,7 +72,7 @@ case_rank_killed() {
 spares_seen() { events "$run" | jq -es 'any(.event == "spare_health" and .spare and .fitness != "unknown")'; }
 
 case_rank_stuck() {
-  # It lives, holds its connections, and does nothing: the others wait for it wherever they happen to need it.
+  # The process lives and keeps its connections, but does nothing: the others wait for it in some collective.
   start_held rank_stuck --set supervise.step_s=5
   mid_run 10
   local second
@@ -95,9 +95,9 @@ ended() { events "$run" | jq -rs "map(select(.event == \"attempt_ended\"))[0]$1"
 flights() { on "$1" find /dev/shm -name 'holdfast-flight.*'; }
 
 case_stuck_before_takeover() {
-  # Whoever learned how long a step takes is gone before anybody could be missed: the next leader knows it all the same.
+  # The leader that has measured the step time is lost before it can detect a hang: the next leader knows the time, too.
   stuck_before_takeover on_a_spare
-  # On the leader's own node the agent is a new process, too, and has never heard the rank.
+  # On the leader's node the agent is a new process, too, which has no message of the rank.
   stuck_before_takeover among_the_ranks --set cluster.spares=0
 }
 stuck_before_takeover() { # NAME ARGUMENT...
@@ -123,7 +123,7 @@ stuck_before_takeover() { # NAME ARGUMENT...
   check "$run: soon after the takeover" at_least 15 "$(since_takeover)"
 }
 paced() { events "$run" | jq -es 'any(.event == "pace")'; }
-# Whole seconds from the last takeover to when the hang was noticed; what then follows is the time for a stack.
+# Whole seconds from the last takeover to the detection of the hang; after it a stack is requested.
 since_takeover() {
   events "$run" | jq -rs '(map(select(.event == "attempt_ended"))[0] | .unix - .decided_s) -
     (map(select(.event == "leader_elected")) | last.unix) | floor'
@@ -144,8 +144,8 @@ case_leader_killed() {
 adopted() { events "$run" | jq -es 'any(.event == "attempt_adopted")'; }
 
 case_batch_host_killed() {
-  # With it go the batch script, the leader, and mpirun: the run goes on, and brings its state to where it outlives the
-  # job. At the end the leader does what the script would have done.
+  # The batch script, the leader and mpirun are lost with it: the run continues, and saves its state on the shared level.
+  # At the end the leader does what the script would have done.
   start_held batch_host_killed --set checkpoint.every=0
   trains_to 5
   local node
@@ -163,7 +163,7 @@ case_batch_host_killed() {
 case_slurmctld_down() {
   start_held slurmctld_down
   mid_run 10
-  # It must know the job when it is killed, and be back before the job ends, or SLURM takes minutes to notice the end.
+  # slurmd must know the job when it is killed, and be back before the job ends, or SLURM notices the end minutes later.
   check "slurmctld has saved its state" soon 60 slurm_saved_since "$home/$run/nodes.json"
   mini kill-slurmctld
   local node
@@ -178,7 +178,7 @@ case_slurmctld_down() {
 case_out_of_spares() {
   start_held out_of_spares --set cluster.spares=1 --set supervise.when_short=stop
   mid_run 10
-  # One after the other: with two of three gone at once, nobody may say that it is not he who is cut off.
+  # One after the other: with two of three nodes lost at once, the third cannot exclude that it is cut off itself.
   local first second
   first=$(nth 1)
   second=$(nth 2)

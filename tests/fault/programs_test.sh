@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317,SC2119 # check and soon call most functions
-# Jobs whose ranks are somebody else's program, which does not speak to its agent: crashes, the end, orders, agents that die.
+# Jobs whose ranks are another program, which does not connect to its agent: crashes, the end, orders, lost agents.
 # programs_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,7 +10,7 @@ source "$source/tests/support/fault.sh"
 all_cases=(any_program crashes stop cancel limit agent_killed)
 
 case_any_program() {
-  # It sees torch's names; a killed node is replaced all the same.
+  # The program has torch's environment variables; a killed node is replaced as usual.
   # shellcheck disable=SC2016 # for the rank's shell
   start any_program --set 'rank.command=["sh", "-c", "echo rank $RANK of $WORLD_SIZE local $LOCAL_RANK attempt $HOLDFAST_ATTEMPT; until [ -e /shared/home/enough ]; do sleep 0.2; done"]'
   check "ranks are up" soon 60 ranks_up 1
@@ -28,7 +28,7 @@ case_any_program() {
 ranks_up() { events "$run" | jq -es --argjson a "$1" 'any(.event == "placement_verified" and .attempt == $a)'; }
 
 case_crashes() {
-  # It saves how far it is, which nobody else can see, and crashes thirty times.
+  # The program saves its progress, which the agent cannot see, and crashes thirty times.
   cat >"$home/crashes.sh" <<'END'
 n=$(cat "$HOLDFAST_RUN_DIR/saved" || echo 0)
 echo $((n + 1)) >"$HOLDFAST_RUN_DIR/saved"
@@ -42,8 +42,8 @@ END
   check "how far they came is not known" equal "$(result "$run" '.attempts[0].last_step')" null
 }
 
-# A program that takes three times stop_s to save when it gets SIGTERM. Rank 1 does not save; rank 2 is a script around it,
-# which the signal ends.
+# A program that takes three times stop_s to save when it gets SIGTERM. Rank 1 does not save; rank 2 is a shell script
+# that starts it and that the signal ends.
 saving_program() {
   cat >"$home/saves.sh" <<'END'
 if [ "$RANK" = 2 ] && [ -z "${inside-}" ]; then
@@ -64,7 +64,7 @@ start_saving() {
   check "$run: on record" soon 60 ranks_up 1
 }
 all_up() { (($(find "$home/$run" -name 'up-*' | wc -l) == 4)); }
-# has_saved STATUS EXIT_CODE: all ranks lived to the end of their saves, were asked once, and the result does not claim more.
+# has_saved STATUS EXIT_CODE: all ranks finished their saves and got one request, and the result is no better than that.
 has_saved() {
   ends_as "$1" "$2"
   local rank
@@ -117,7 +117,7 @@ case_limit() {
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
 
 case_agent_killed() {
-  # The agents' processes die, the leader's too; their ranks go on, and how they end is known.
+  # The processes of all agents die, that of the leader, too; their ranks continue, and their exit status is known.
   cat >"$home/waits.sh" <<'END'
 cd "$HOLDFAST_RUN_DIR" || exit 2
 while [ ! -e go ]; do
@@ -133,7 +133,7 @@ END
   kill_agent "$second"
   on "$(leader_of "$run")" kill -KILL "$(leader_pid "$run")"
   check "another leader finds the attempt whole" soon 60 event attempt_adopted
-  # An agent that does not name its ranks for 15 s is taken for one that has none.
+  # The leader assumes that an agent has no ranks when it names none for 15 s.
   sleep 17
   check "the attempt goes on" equal "$(events "$run" | grep -c attempt_planned)" 1
   touch "$home/$run/crash"
@@ -146,7 +146,7 @@ END
 }
 event() { events "$run" | grep -q "\"event\":\"$1\""; }
 agent_of() { on "$1" pgrep -f '^[^ ]*holdfast agent .*--serve'; }
-# kill_agent NODE: its serving process; another one takes its place.
+# kill_agent NODE: kills its worker process; the guardian starts another one.
 kill_agent() {
   local before
   before=$(agent_of "$1")

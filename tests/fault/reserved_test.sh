@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317 # check and soon call most functions
-# Nodes of which SLURM keeps cores and memory for itself, and jobs that take one thread of each core.
+# Nodes on which SLURM reserves cores and memory for itself, and jobs that use one thread of each core.
 # reserved_test.sh HOLDFAST TRAIN TOOL; see tests/support/fault.sh.
 set -uo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -16,7 +16,7 @@ start one_thread --set train.steps=20 -- --hint=nomultithread
 ends_as "done" 0
 check "the same bits" equal "$(result one_thread .state_digest)" "$(result reserved_cores .state_digest)"
 
-# The doctor reaches the nodes through steps, too. What it finds on a minipod's nodes does not matter here.
+# The doctor reaches the nodes through steps, too. Its findings on a minipod's nodes do not matter here.
 soon 60 all_idle
 examined() {
   local report

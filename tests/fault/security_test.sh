@@ -10,7 +10,7 @@ source "$source/tests/support/fault.sh"
 all_cases=(security)
 
 case_security() {
-  # Another user of the same node: he reads nothing of the run, and no agent listens to him.
+  # Another user of the same node can read nothing of the run, and no agent accepts a connection of that user.
   start security --set train.steps=1000000 # until it is told to end
   trains_to 10
   local node address port secret agent before file
@@ -27,7 +27,7 @@ case_security() {
     check "its owner opens ${file##*/}" mini exec --node "$node" --chdir / test -r "$file" -a -w "$file"
     check "nobody else does" denied intruder "$node" test -r "$file" -o -w "$file"
   done
-  # He says what he likes, without end: the agent hangs up, and keeps nothing of it.
+  # The other user sends endless data: the agent closes the connection and keeps nothing.
   check "the agent hangs up on a stranger" intruder "$node" timeout 60 bash -c \
     "exec 3<>/dev/tcp/$address/$port; (yes hello | head -c 100000000 >&3) 2>/dev/null; timeout 30 cat <&3 >/dev/null 2>&1; ((\$? != 124))"
   check "and on one that says nothing" intruder "$node" timeout 60 bash -c "exec 3<>/dev/tcp/$address/$port; cat <&3 >/dev/null"
@@ -51,7 +51,7 @@ case_security() {
 }
 intruder() { local node=$1; shift; mini exec --intruder --node "$node" --chdir / "$@"; }
 denied() { if "$@" >/dev/null 2>&1; then echo "it was allowed"; return 1; fi; }
-# The secret goes in by stdin: a word of the search itself would be found.
+# The secret is passed by stdin: an argument of the search would find itself.
 places_of_secret() {
   # shellcheck disable=SC2016 # for the node's shell
   on "$1" bash -c 'read -r secret

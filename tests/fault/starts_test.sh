@@ -10,7 +10,7 @@ source "$source/tests/support/fault.sh"
 all_cases=(start_fails daemon_fails scratch_swept recipes bare_srun own_allocation other_layouts)
 
 case_start_fails() {
-  # The leader's node, a spare, has no room for what mpirun keeps in /tmp: that is nobody's end but its own.
+  # The leader's node, a spare, has no space for mpirun's files in /tmp: only this node is replaced.
   start_held start_fails
   mid_run 10
   local leader
@@ -38,7 +38,7 @@ hosts() { events "$run" | jq -r 'select(.event == "attempt_started").host'; }
 lacks() { [[ $1 != *"$2"* ]] || { printf 'got:  %s\nwant without: %s\n' "$1" "$2"; false; }; }
 
 case_daemon_fails() {
-  # The same on a node with ranks: mpirun's daemon fails there, wherever mpirun runs.
+  # The same on a node with ranks: mpirun's daemon fails on it, wherever mpirun runs.
   start_held daemon_fails
   mid_run 10
   local node
@@ -55,7 +55,7 @@ case_daemon_fails() {
 }
 
 case_scratch_swept() {
-  # As systemd-logind does when the user's last session on a node ends: what an agent keeps in /dev/shm is gone.
+  # As systemd-logind does when the user's last session on a node ends: the files of an agent in /dev/shm are gone.
   start_held scratch_swept
   mid_run 10
   local node
@@ -68,8 +68,8 @@ case_scratch_swept() {
   check "two attempts" equal "$(result "$run" '.attempts | length')" 2
 }
 
-# recipe NAME RANKS_PER_NODE SET...: configs/jobs/llama2-NAME with a small model in Llama's place, on two nodes and a
-# spare, for four steps. What it shards, freezes, recomputes and in which types is as it stands there.
+# recipe NAME RANKS_PER_NODE SET...: configs/jobs/llama2-NAME with a small model instead of Llama, on two nodes and a
+# spare, for four steps. Its sharding, frozen weights, recomputation and types are unchanged.
 recipe() {
   local name=$1 per_node=$2
   run=recipe-$1
@@ -84,8 +84,8 @@ recipe() {
 }
 
 case_recipes() {
-  # From a Hugging Face folder to text: what was trained above becomes one, the recipes begin with it, and what they make
-  # goes out again.
+  # From a Hugging Face folder to text: the run above is exported to one, the recipes start from it, and their results
+  # are exported again.
   check "export as a Hugging Face folder" mini exec holdfast ckpt export /shared/home/undisturbed /shared/home/llama
   local tokens=(--set data.tokens=/shared/home/tokens.bin) weights=(--set model.weights=/shared/home/llama)
   recipe 7b-pretrain 2 "${tokens[@]}" --set 'data.mixture=[]'
@@ -104,7 +104,7 @@ case_recipes() {
 }
 
 case_bare_srun() {
-  # No agents at all: PMIx and Open MPI under a plain srun, another placement, the same bits.
+  # Without agents: PMIx and Open MPI under a plain srun, another placement, the same bits.
   run=bare_srun
   soon 180 all_idle
   check "srun alone trains" mini exec --chdir /shared/home env OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive srun --mpi=pmix -N2 --ntasks-per-node=2 \
@@ -113,7 +113,7 @@ case_bare_srun() {
 }
 
 case_own_allocation() {
-  # No `submit`: a job array with a script of one's own, a run directory for each task; then a shell with an allocation.
+  # Without `submit`: a job array with a user's script and a run directory for each task, then a shell with an allocation.
   soon 180 all_idle
   copy_job
   cat >"$home/array.sh" <<'END'
@@ -150,7 +150,7 @@ case_other_layouts() {
   check "$run: the bits of one node" equal "$(result "$run" .state_digest)" "$(result one_node .state_digest)"
   check "$run: every step once" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
 }
-# stops_after_step_of ATTEMPT: the run is told to end when that attempt trains.
+# stops_after_step_of ATTEMPT: orders the run to end when that attempt trains.
 stops_after_step_of() {
   check "$run: attempt $1 trains" soon "$run_limit" training "$run" "$1"
   check "$run: is told to end" mini exec holdfast ctl "/shared/home/$run" stop

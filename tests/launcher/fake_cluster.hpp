@@ -1,7 +1,7 @@
 #pragma once
-// A cluster without machines and without time: agents, ranks that train in step, and the real supervisor
-// between them. Time passes only in run(). A leader can be replaced; the next one knows only what was on
-// record.
+// A simulated cluster in virtual time: agents, ranks that train in step, and the real supervisor
+// between them. Time passes only in run(). A leader can be replaced; the next one knows only what is
+// recorded.
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,7 +25,7 @@ struct Shape {
   RunFacts facts = {};
 };
 
-/// Nodes n0, n1, ...: the active ones first. The first spare is the batch host; the leader begins there.
+/// Nodes n0, n1, ...: the active ones first. The first spare is the batch host; it has the first leader.
 inline Roster roster_of(const Shape& setup) {
   Roster roster;
   roster.job = "7.0";
@@ -111,7 +111,7 @@ class FakeCluster {
   bool until(Stage wanted, double limit_s = 10) {
     return until([&] { return stage() == wanted; }, limit_s);
   }
-  /// Until attempt `number` has made a new step.
+  /// Runs until attempt `number` has made a new step.
   bool training(int number, double limit_s = 20) {
     return until(
         [&] {
@@ -119,7 +119,7 @@ class FakeCluster {
         },
         limit_s);
   }
-  /// The leader's process is stopped (or waits for a disk); what the agents say meanwhile is read after its
+  /// The leader's process is stopped (or waits for a disk); messages of the agents are read after its
   /// next tick.
   void leader_stopped_for(double seconds) {
     auto sleeping = std::move(leader);
@@ -187,7 +187,7 @@ class FakeCluster {
                                           replayed(), now, now + unix_offset, setup.facts);
   }
 
-  // What is on record.
+  // The event log.
   std::vector<json> all(const std::string& kind) const {
     std::vector<json> out;
     for (const auto& event : events)
@@ -198,7 +198,7 @@ class FakeCluster {
     const auto found = all(kind);
     return found.empty() ? json::object() : found.back();
   }
-  /// The kinds of all events, with checkpoints and what is learned of the pace left out.
+  /// The kinds of all events, without checkpoints and the measured pace.
   std::vector<std::string> event_kinds() const {
     std::vector<std::string> out;
     for (const auto& event : events)
@@ -257,7 +257,7 @@ class FakeCluster {
     }
   }
 
-  /// What a leader that takes over must hear of a rank.
+  /// The messages about a rank that a new leader must get.
   void repeat(int n, int number, const Rank& r) {
     leader->rank_started(n, {number, r.attempt, 1});
     if (r.restored) leader->rank_restored(*r.restored);
@@ -340,7 +340,7 @@ class FakeCluster {
     }
   }
 
-  /// One optimizer step of everybody, or nobody moves: the ranks wait for each other.
+  /// One optimizer step of all ranks, or of none: they wait for each other.
   void train() {
     if (!launched_ || now < begins_ || !setup.reports) return;
     std::vector<Rank*> ranks;
@@ -388,7 +388,7 @@ class FakeCluster {
     if (step >= setup.steps) finish_ranks(step);
   }
 
-  /// May training go on?
+  /// Can training continue?
   bool carry_out_order() {
     if (now < saving_->until || !leader) return !ordered_->stop;
     const bool stop = ordered_->stop;

@@ -1,5 +1,5 @@
 #pragma once
-// What a run reads, small: a token file, and the manifest of a checkpoint.
+// Small input files of a run: a token file, and the manifest of a checkpoint.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -23,7 +23,7 @@ inline std::string write_tokens(const std::filesystem::path& path, int vocabular
   return path.string();
 }
 
-/// As a checkpoint of a run with these settings begins; its one shard is left out.
+/// The manifest of a checkpoint with these settings, without its shard.
 inline void write_manifest(const std::filesystem::path& folder, const config::RunConfig& config,
                            const config::ModelShape& model) {
   checkpoint::Manifest m;

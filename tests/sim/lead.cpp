@@ -239,7 +239,7 @@ void Leader::check(const json& event) {
           heard_[static_cast<std::size_t>(n)] > 0 &&
           world_.timeline.now - heard_[static_cast<std::size_t>(n)] <= 1e-3 * world_.limits.node_silence_ms;
     }
-    world_.expect(2 * reached >= voters, "a leader that reaches fewer than half names nobody lost");
+    world_.expect(2 * reached >= voters, "a leader that reaches fewer than half declares no node lost");
   } else if (what == "spare_promoted") {
     const int to = world_.roster.node_called(event["to"]);
     world_.expect(heard_[static_cast<std::size_t>(to)] > 0, "a spare that was never heard of gets no slot");
@@ -253,7 +253,7 @@ void Leader::check_placement() {
   if (stage != Stage::clearing && stage != Stage::starting && stage != Stage::running) return;
   for (const int n : supervisor_.placement())
     world_.expect(!supervisor_.state().lost.contains(world_.name(n)),
-                  world_.name(n) + " is not lost and in a slot");
+                  world_.name(n) + " is not both lost and in a slot");
 }
 
 /// Takes the records at the front, and the files that the steps behind them need.

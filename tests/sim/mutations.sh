@@ -43,7 +43,7 @@ while IFS='|' read -r name file expression; do
   fi
   "${CXX:-c++}" -std=c++20 -O1 -I"$root" -c "$source" -o "$work/mutated.o"
   "${CXX:-c++}" -o "$work/sim_test" "${objects[@]}" "$work/mutated.o" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
-    -lgtest -lgtest_main -lfmt -lspdlog -ltomlplusplus -lpthread
+    -lgtest -lgtest_main -lfmt -lspdlog -ltomlplusplus -lsodium -lpthread
   if found=$(HOLDFAST_SCHEDULES=$schedules "$work/sim_test" --gtest_filter='*NoSchedule*' 2>&1); then
     printf '%-34s NOT FOUND in %s schedules\n' "$name" "$schedules"; status=1
   else

@@ -298,7 +298,7 @@ void Agent::count(bool last_call) {
   if (outcome == ElectionCount::Outcome::ask_slurm)
     won = won && world_.controller[static_cast<std::size_t>(node_.number())];
   if (won) won = storage.terms.insert(term).second;
-  world_.expect(!won || election_->fair(), "whoever leads has the voices of half of the agents");
+  world_.expect(!won || election_->fair(), "a leader has the votes of half of the agents");
   if (won) world_.term_taken(term, node_.number());
   world_.timeline.after(0, [this, won, term, p = process, &storage] {
     run(p, [this, won, term, &storage] {

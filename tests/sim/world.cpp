@@ -174,7 +174,7 @@ void World::rank_starts(const Rank& rank) {
            fmt::format("no older rank lives on {} when rank {} of attempt {} starts there", name(rank.node),
                        rank.rank, rank.attempt.number));
     expect(other->attempt.number != rank.attempt.number || other->attempt == rank.attempt,
-           fmt::format("attempt {} is of one term alone", rank.attempt.number));
+           fmt::format("attempt {} belongs to one term only", rank.attempt.number));
     expect(other->attempt != rank.attempt || other->rank != rank.rank,
            fmt::format("rank {} of attempt {} starts once", rank.rank, rank.attempt.number));
   }
@@ -198,7 +198,7 @@ void World::launched(const Launch& what, int term, const RunState& state) {
   for (const auto& event : storage.journals[term])
     planned = planned ||
               (event.value("event", "") == "attempt_planned" && event.value("attempt", 0) == what.attempt);
-  expect(planned, fmt::format("attempt {} is on record before it is launched", what.attempt));
+  expect(planned, fmt::format("attempt {} is recorded before it is launched", what.attempt));
   expect(std::set(what.placement.begin(), what.placement.end()).size() == what.placement.size(),
          "one slot for a node");
   expect(through_mpirun == (what.host >= 0), "mpirun has a node to run on");
@@ -217,8 +217,9 @@ void World::committed(int term, AttemptKey key, std::int64_t step, const std::st
   coverage.voids += storage.highest() != term;
   const std::uint64_t digest = std::stoull(payload, nullptr, 16);
   expect(payload == fmt::format("{} {} {}", hex(digest), key.number, key.term),
-         fmt::format("step {}: what is committed is attempt {}'s alone ({})", step, key.number, payload));
-  expect(corrupted || digest == digest_after(step), fmt::format("step {}: what is committed is right", step));
+         fmt::format("step {}: the commit is of attempt {} only ({})", step, key.number, payload));
+  expect(corrupted || digest == digest_after(step),
+         fmt::format("step {}: the commit has the right digest", step));
   ever_committed_.insert(step);
   storage.checkpoints[step] = {key.term, key.number, digest};
 }
@@ -228,7 +229,7 @@ void World::result_written(int term, const json& result) {
   coverage.voids += storage.highest() != term;
   const RunState log = storage.replay();
   expect(log.outcome && log.outcome->exit_code == result["exit_code"],
-         "no result but what the log that counts says");
+         "the result is that of the valid event log");
   storage.result = SharedStorage::Result{term, result};
 }
 
@@ -240,11 +241,11 @@ void World::leader_is_gone(const Leader& leader) {
              log.durable_step == mind.durable_step && log.commit_outcomes == mind.commit_outcomes &&
              log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks &&
              log.pace == mind.pace,
-         "a leader knows what its log says");
+         "the state of a leader is that of its event log");
 }
 
 void World::agent_left() {
-  expect(storage.result.has_value(), "the result is written before anybody is sent home");
+  expect(storage.result.has_value(), "the result is written before any agent is ended");
   if (std::exchange(ending_, true)) return;
   timeline.after(5, [this, allocation = allocation_] {
     if (allocation != allocation_) return;
@@ -256,22 +257,22 @@ void World::check_end() {
   const RunState state = storage.replay();
   const json& result = storage.result->json;
   const int code = result["exit_code"];
-  expect(state.outcome && state.outcome->exit_code == code, "the log ends as the result says");
+  expect(state.outcome && state.outcome->exit_code == code, "the event log ends with the result");
   bool not_started = false;
   for (const auto& event : storage.events()) {
     const std::string what = event.value("event", "");
     if (what == "attempt_ended") not_started = event.contains("failed_host");
     if (what == "checkpoint_durable")
       expect(ever_committed_.contains(event["step"].get<std::int64_t>()),
-             "durable on record is durable on disk");
+             "a checkpoint recorded as durable is durable on disk");
     coverage.adopted += what == "attempt_adopted";
   }
   expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
-         "starts that fail do not end the run for good");
+         "failed starts do not end the run finally");
   if (code == 0 && result["status"] == "done") {
     expect(result["final_step"] == training->settings().steps, "a run that is done has done all its steps");
     expect(result["state_digest"] == hex(digest_after(training->settings().steps)),
-           "the run you get is the run you would have had");
+           "the final state is that of a run without faults");
   }
 }
 

@@ -122,7 +122,7 @@ TEST(BatchScript, shows_commands_that_can_be_pasted) {
   }
 }
 
-/// The script, run for real by bash, with a stand-in for holdfast that a test writes.
+/// The script, run by bash, with a fake holdfast program from the test.
 class BatchScriptRun : public ::testing::Test {
  protected:
   BatchScriptRun() {
@@ -202,7 +202,7 @@ TEST_F(BatchScriptRun, gives_up_on_the_sixth_crash_in_a_row) {
 
 TEST_F(BatchScriptRun, requeues_on_a_transient_failure) {
   holdfast("exit 75");
-  // What takes the place of the script after a requeue is a sleep that SLURM ends.
+  // After a requeue the script becomes a sleep, which SLURM ends.
   const pid_t pid = spawn(command({script("/run dir").string()}, folder));
   for (int i = 0; i < 2000 && tools.calls().find("]") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,5 +1,5 @@
 #pragma once
-// SLURM's tools replaced by fake_bin/replay for the length of a test: put first in PATH, answers laid out by
+// SLURM's tools replaced by fake_bin/replay for the length of a test: put first in PATH, with answers from
 // the test.
 #include <stdlib.h>
 

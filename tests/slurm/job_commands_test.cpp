@@ -1,4 +1,4 @@
-// What an owner may do to his job, as command lines.
+// The commands for the owner of a job, as command lines.
 #include "slurm/job_commands.hpp"
 
 #include <gmock/gmock.h>

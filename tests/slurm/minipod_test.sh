@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317 # check and soon call most functions
-# Test scripts/minipod: the cluster works, its nodes are apart from each other,
-# each fault does what it says, and nothing is left afterwards.
+# Test scripts/minipod: the cluster works, its nodes are separate,
+# each fault has its effects, and nothing remains.
 # Speaks TAP; exits 77 when there is no SLURM here to test with.
 
 set -uo pipefail
@@ -36,7 +36,7 @@ links() { ip -o link | awk '{print $2}' | sort; }
 mounts() { awk '{print $2, $3}' /proc/self/mounts | sort; }
 machine_files() { cksum /etc/passwd /etc/group /etc/hosts; ls / /run /etc/slurm; }
 
-# mount(8) makes it where it is missing: left by an earlier mount, it would hide that one of ours does.
+# mount(8) creates it when it is missing: one left by an earlier mount would hide that ours does.
 rmdir /run/mount 2>/dev/null
 
 links_before=$(links)
@@ -54,7 +54,7 @@ check "up in another shape is refused" fails_with 1 mini up --nodes 5
 check "an unknown verb is a usage error" fails_with 2 mini kill-nodes dgx001
 check "an unknown node is a usage error" fails_with 2 mini kill-node dgx005
 
-# Every namespace that is the pod's own, to look for afterwards.
+# All namespaces of the pod, to search for at the end.
 namespaces=$(for kind in mnt net pid uts ipc; do
   mini exec --root lsns -n -r -t $kind -o NS
 done | sort -u)

@@ -1,4 +1,4 @@
-// Every command line that Holdfast gives to SLURM's tools, given to those that are installed, on a minipod
+// Every command line of Holdfast for SLURM's tools, run with the installed tools on a minipod
 // that tools_test.sh has prepared: four nodes on which SLURM reserves two cores, the partition "hidden" of
 // all of them and "two" of dgx003 and dgx004. Run on the login host by the owner of the jobs; Administrator.*
 // by root.
@@ -174,7 +174,7 @@ TEST_F(Owner, requeues_a_job_for_other_nodes) {
   EXPECT_THAT(cluster().surroundings(job).excluded, testing::UnorderedElementsAre(before.back(), "dgx004"));
   EXPECT_EQ(shown_of(job, "Restarts"), "1");
   EXPECT_NO_THROW(cluster().requeue(job)) << "it is pending already";
-  // Left alone, it would wait for two minutes.
+  // Without this it would wait for two minutes.
   EXPECT_TRUE(soon([] {
     const auto now = cluster().job(job);
     return now->state == JobState::pending && tool(start_now_argv(job)).status == 0;

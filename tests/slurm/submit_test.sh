@@ -69,7 +69,7 @@ check "--dry-run needs no SLURM and makes nothing" bash -c "
 
 # ------------------------------------------------------- no slurmctld, later --
 
-# A job id that was not saved, as is done every 5 s, is given twice.
+# A job id that slurmctld has not saved (it saves every 5 s) is used again.
 saved() { [[ $dir/slurmctld/state/job_state -nt $dir/then ]]; }
 check "slurmctld has saved its state" soon 60 saved
 mini kill-slurmctld

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317 # check calls passed
-# Give every command line that Holdfast knows to the installed SLURM: tools_test.sh REAL_TOOLS (real_tools.cpp).
+# Run every command line of Holdfast with the installed SLURM: tools_test.sh REAL_TOOLS (real_tools.cpp).
 # Speaks TAP; exits 77 when there is no SLURM here to test with.
 
 set -uo pipefail

@@ -1,6 +1,6 @@
-# Sourced by the tests in tests/fault: a minipod of four nodes, an undisturbed run, and what the cases share. The promise, on
+# Sourced by the tests in tests/fault: a minipod of four nodes, an undisturbed run, and common functions. The promise, on
 # real SLURM, Open MPI and HDF5: a job that loses nodes, ranks or its leader ends in the same bits as one that lost nothing,
-# and it really came back from a checkpoint. Before: set `source` to the project's folder. After: set `all_cases`, define
+# and it really restored a checkpoint. Before: set `source` to the project's folder. After: set `all_cases`, define
 # case_NAME for each, and call run_cases with the script's arguments: HOLDFAST TRAIN TOOL [CASE...]. `pod_options`, set
 # before, are for `minipod up`.
 # Speaks TAP; exits 77 where there is no SLURM to test with.
@@ -24,8 +24,8 @@ make_tokens || { echo "Bail out! no tokens"; exit 1; }
 run_limit=240 # seconds until a run must be over, on the slowest machine
 # start NAME ARGUMENT...: submits once every node is free; sets `run` and `job`.
 start() { start_by submit "$@"; }
-# The same, for whoever looks at the run or breaks it before it ends: it is held (tests/support/pod.sh) until `let_go
-# "$run"`, or until ends_as wants to see its end.
+# The same for a case that needs the run while it trains: it is held (tests/support/pod.sh) until `let_go
+# "$run"`, or until ends_as waits for its end.
 start_held() { start_by submit_held "$@"; }
 start_by() {
   run=$2
@@ -35,7 +35,7 @@ start_by() {
 on() { local node=$1; shift; mini exec --root --node "$node" --chdir / "$@"; }
 nth() { placement "$run" | sed -n "$1p"; }
 
-# ends_as STATUS EXIT_CODE: now, if it was held.
+# ends_as STATUS EXIT_CODE: waits for the end of the run; releases it first, if it was held.
 ends_as() {
   let_go "$run"
   check "$run: the run is over" soon "$run_limit" over "$run"
@@ -43,7 +43,7 @@ ends_as() {
   check "$run: exit code $2" equal "$(result "$run" .exit_code)" "$2"
   check "$run: the job leaves the queue" soon 60 job_gone "$job"
 }
-# ends_like_the_undisturbed [RESTORES]: the same bits, and at least RESTORES (1) attempts came back from a checkpoint.
+# ends_like_the_undisturbed [RESTORES]: the same bits, and at least RESTORES (1) attempts restored a checkpoint.
 ends_like_the_undisturbed() {
   ends_as "done" 0
   check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
@@ -57,7 +57,7 @@ ends_like_the_undisturbed() {
   nothing_stays
   ((failed == 0)) || show_record "$run" | sed 's/^/# /'
 }
-# Agents that were told to leave do so within moments; those of dead nodes cannot.
+# Agents that were ordered to end do so within moments; those of lost nodes cannot.
 nothing_stays() {
   local node
   for node in $(placement "$run"); do
@@ -65,7 +65,7 @@ nothing_stays() {
   done
 }
 nothing_stays_on() { [[ -z $(on "$1" find /dev/shm -name 'holdfast-*') ]]; }
-# came_back_from ATTEMPT LEVEL: that attempt's state, from 1.
+# came_back_from ATTEMPT LEVEL: that attempt (from 1) restored its state from LEVEL.
 came_back_from() {
   check "$run: attempt $1 restored from level $2" equal "$(result "$run" ".attempts[$1 - 1].restored_from.level")" "$2"
 }

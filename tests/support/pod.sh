@@ -7,7 +7,7 @@ home=$dir/shared/home # /shared/home for the cluster
 
 mini() { timeout 120 "$pod" "$@"; }
 
-# install_programs HOLDFAST TRAIN TOOL: where the cluster's user finds them.
+# install_programs HOLDFAST TRAIN TOOL: into the PATH of the cluster's user.
 install_programs() {
   local bin=$dir/shared/opt/holdfast/bin share=$dir/shared/opt/holdfast/share/holdfast
   mkdir -p "$bin" "$share"
@@ -15,14 +15,14 @@ install_programs() {
   cp -r "$source/configs" "$share/"
 }
 
-# make_tokens: /shared/home/tokens.bin from the licences that every Debian carries.
+# make_tokens: /shared/home/tokens.bin from the licence texts of every Debian.
 make_tokens() {
   cat /usr/share/common-licenses/{GPL-3,GPL-2,LGPL-2.1,Apache-2.0} >"$home/text.txt"
   chown 61000 "$home/text.txt"
   mini exec holdfast data prepare --input /shared/home/text.txt --output /shared/home/tokens.bin --train-vocabulary 512 >/dev/null
 }
 
-# The job of the tests. HOLDFAST_TEST_FAST=1: with steps fifteen times as fast, to see that no test counts on slow ones.
+# The job of the tests. HOLDFAST_TEST_FAST=1: with steps fifteen times as fast, to test that no test depends on slow ones.
 test_model=$source/tests/fault/model.toml test_sets=()
 if [[ -n ${HOLDFAST_TEST_FAST-} ]]; then
   test_model=$source/tests/fault/fast_model.toml test_sets=(--set train.sequence=16)
@@ -41,7 +41,7 @@ submit() {
     --set "run.dir=/shared/home/$name" --set "run.name=$name" "${test_sets[@]}" "$@"
 }
 
-# A job must last as long as its test needs it, on the fastest machine too: never count on how long its steps take.
+# A job must last as long as its test needs it, on the fastest machine, too: never depend on the time of its steps.
 #   job=$(submit_held RUN ARGUMENT...)   from its first step on, no step takes less than 0.2 s and the last one is not taken
 #   ... look at it, break it ...         every attempt trains, slowly; the bits are what they would have been
 #   let_go RUN                           it trains to its end at full speed

@@ -1,9 +1,9 @@
-# Sourced by the shell tests: what they check, one line of TAP each.
+# Sourced by the shell tests: checks, with one line of TAP each.
 # shellcheck shell=bash
 count=0
 failed=0
 
-# check NAME COMMAND...: one line of TAP, with what COMMAND said if it failed.
+# check NAME COMMAND...: one line of TAP, with the output of COMMAND if it failed.
 check() {
   local name=$1 said
   shift

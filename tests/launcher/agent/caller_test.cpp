@@ -1,4 +1,4 @@
-// Orders from outside reach a leader through whichever agent there is.
+// Orders from outside reach a leader through any agent.
 #include "launcher/agent/caller.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The commit outcome of a checkpoint waits for nothing that comes after the commit.
+// The commit outcome of a checkpoint does not wait for the work after the commit.
 #include "launcher/agent/commit_coordinator.hpp"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class CommitCoordinatorTest : public testing::Test {
     loop.call([this] { coordinator.reset(); });
     loop.end();
   }
-  /// Both ranks have written their shards of `step`, and say so.
+  /// Both ranks report that they have written their shards of `step`.
   void save(std::int64_t step) {
     Whole whole(tensors, step);
     for (int rank = 0; rank < 2; ++rank) {

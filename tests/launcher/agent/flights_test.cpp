@@ -1,4 +1,4 @@
-// What an agent tells of its ranks' collectives when one of them does not move, and what it leaves behind.
+// What an agent reports of its ranks' collectives when one of them makes no progress, and which files remain.
 #include "launcher/agent/flights.hpp"
 
 #include <gmock/gmock.h>
@@ -20,14 +20,14 @@ using namespace std::chrono_literals;
 class FlightsTest : public testing::Test {
  protected:
   ~FlightsTest() override { remove_flight_records(folder_.path, INT32_MAX); }
-  /// A rank that has said where it is.
+  /// A rank that has reported its progress.
   LocalRank& speaking(int rank, Clock::time_point at, int attempt = 2) {
     LocalRank& r = ranks_.at(rank, attempt);
     r.started = true;
     LocalRanks::take(r, {rank, attempt, 7, Phase::forward}, at);
     return r;
   }
-  /// The next beat of every rank that is not `except`; nobody moves.
+  /// The next beat of every rank but `except`; no rank makes progress.
   void beat(Clock::time_point at, int except = -1) {
     for (auto& [number, rank] : ranks_)
       if (number != except && rank.heard) LocalRanks::take(rank, rank.progress, at);

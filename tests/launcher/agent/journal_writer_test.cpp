@@ -1,4 +1,4 @@
-// Decisions reach the disk in order, and wait when it is gone.
+// Decisions reach the disk in order, and wait while it is unreachable.
 #include "launcher/agent/journal_writer.hpp"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ class JournalWriterTest : public testing::Test {
   bool ends() {
     return loop.until([this] { return done.has_value(); });
   }
-  /// The shared file system is gone, and back: by another name meanwhile.
+  /// Makes the shared file system unreachable, and reachable again, by renaming it.
   void hide() { files::fs::rename(run.path, folder.path / "hidden"); }
   void show() { files::fs::rename(folder.path / "hidden", run.path); }
   std::vector<std::string> events() {

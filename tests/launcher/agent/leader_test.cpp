@@ -1,4 +1,4 @@
-// A real leader over real sockets, with agents that the test plays: that orders and answers find their way.
+// A real leader over real sockets with simulated agents: orders and answers arrive.
 #include "launcher/agent/leader.hpp"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using namespace control;
 using nlohmann::json;
 using testing::HasSubstr;
 
-/// Obeys at once. Only used in the loop's thread.
+/// An agent that carries out orders at once. Used in the loop's thread only.
 class FakeAgent {
  public:
   FakeAgent(Loop& loop, Roster::Node node, const Key& secret)
@@ -219,7 +219,7 @@ TEST_F(LeaderTest, ADrainFindsItsWayFromAnyAgentToAllOfThem) {
   const auto told = [this](int n) { return agent(n).all<Drain>().size(); };
   ASSERT_TRUE(loop.until([&] { return told(0) == 1 && told(1) == 1 && told(2) == 1; }));
   loop.call([this] { EXPECT_EQ(agent(0).all<Drain>()[0], (Drain{true, "SIGTERM"})); });
-  // An agent that was restarted hears of it again.
+  // A restarted agent gets it again.
   loop.call([this] {
     agents[1].reset();  // its port
     agents[1] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[1], secret);
@@ -235,7 +235,7 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
   roster.batch_host = 1;
   config.checkpoint.drain_s = 2;
   auto& job = cluster->add_job(7, "job", "n[0-2]");
-  // Near for a leader that stands in for the script, far enough for one that waits for its signal.
+  // Near for a leader that replaces the script, far enough for one that waits for the script's signal.
   job.end_time = unix_seconds() + 119;
   lead(1);
   ASSERT_TRUE(until_event("placement_verified"));
@@ -268,7 +268,7 @@ TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
     for (int n = 0; n < 2; ++n) agent(n).attempt = 1;
   });
   lead(2);
-  // Of one rank alone: the commit outcome of the last leader has reached the others.
+  // The vote of one rank only: the others have the commit outcome from the last leader.
   ASSERT_TRUE(loop.until([this] { return !agent(0).all<Hello>().empty(); }));
   loop.call([this] { agent(0).say(RankVote{0, 1, 20, true, "{}"}); });
   ASSERT_TRUE(loop.until([this] { return !agent(0).all<CommitOutcome>().empty(); }));
@@ -298,7 +298,7 @@ TEST_F(LeaderTest, OrdersAreCarriedAndAnsweredWhenTheyAreOnRecord) {
     return !said.empty() && said.back().on;
   };
   ASSERT_TRUE(loop.until([&] { return holds(0) && holds(1); }));
-  // An agent that was restarted hears of it again.
+  // A restarted agent gets it again.
   loop.call([this] {
     agents[0].reset();
     agents[0] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[0], secret);

@@ -1,4 +1,4 @@
-// What an agent accepts: the rows of leadership_state.hpp and election_count.hpp, one by one.
+// The messages that an agent accepts: the rows of leadership_state.hpp and election_count.hpp, one by one.
 #include "launcher/agent/leadership_state.hpp"
 
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ TEST(ElectionCount, HalfIsEnough) {
 
 TEST(ElectionCount, WhoHearsALeaderObjects) {
   EXPECT_EQ(count(5, {0, 1, 2, 3}, {4}).outcome(false), Outcome::lost);
-  EXPECT_EQ(count(5, {0, 1, 2}, {4}, {4}).outcome(false), Outcome::won) << "whoever is lost has no voice";
+  EXPECT_EQ(count(5, {0, 1, 2}, {4}, {4}).outcome(false), Outcome::won) << "a lost node has no vote";
 }
 
 TEST(ElectionCount, TheLostDoNotCount) {

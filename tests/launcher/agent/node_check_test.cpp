@@ -1,4 +1,4 @@
-// What an agent knows of its node and does to it: health, records, faults of a drill, what others left
+// The agent and its node: health, records, faults of a drill, processes and files that others have left
 // behind.
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
   innocent["blamed"] = false;
   EXPECT_FALSE(ledger_entry(innocent, "7.0"));
   EXPECT_EQ(admin_line(innocent), "");
-  // Lost while it trained: the attempt says so. Lost while it waited: only this event does.
+  // A node lost in training is named by the attempt, a lost spare only by this event.
   json lost = {{"event", "node_lost"}, {"node", "n2"}, {"slot", 3}, {"evidence", "no heartbeat"}};
   EXPECT_FALSE(ledger_entry(lost, "7.0"));
   lost["slot"] = nullptr;
@@ -89,7 +89,7 @@ TEST(Clock, IsLookedAtSeldomUntilTheEndIsNear) {
   EXPECT_EQ(next_query_s(200, 120, true), 30);
   EXPECT_EQ(next_query_s(130, 120, true), 10);
   EXPECT_EQ(next_query_s(120, 120, true), 0);
-  // The script's signal comes at 120 s or before: it gets its chance.
+  // The script's signal comes at 120 s or before, so it comes first.
   EXPECT_EQ(next_query_s(120, 120, false), 15);
   EXPECT_EQ(next_query_s(105, 120, false), 0);
   EXPECT_EQ(next_query_s(105.5, 120, false), 1);

@@ -1,4 +1,4 @@
-// What an agent does on its node: how ranks are started, watched, found again, and ended.
+// The agent's ranks on its node: how they are started, watched, found again, and ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -160,7 +160,7 @@ TEST(LocalLevelFolder, GoesWithItsRunAndNoOther) {
   EXPECT_FALSE(exists(memory));
 }
 
-// Finding and ending what is older.
+// Finding and ending older processes.
 
 class OldProcesses : public testing::Test {
  protected:

@@ -1,4 +1,4 @@
-// What an agent sees on its node: each source with a node of files, and all of them at a rank's end.
+// The signs on a node: each source with a node made of files, and all of them at a rank's end.
 #include "launcher/agent/signs.hpp"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// A process that hangs, for stacks_test: stack_target futex|loop|plain. "ready" on stdout, then it stands
-// still.
+// A process that hangs, for stacks_test: stack_target futex|loop|plain. "ready" on stdout, then it
+// hangs.
 #include <unistd.h>
 
 #include <atomic>

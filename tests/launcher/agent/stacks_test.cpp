@@ -1,4 +1,5 @@
-// The stacks of real processes that hang: in a futex, in a loop, stopped; and of those that cannot answer.
+// The stacks of real processes that hang: in a futex, in a loop, stopped; and of processes that cannot
+// answer.
 #include "launcher/agent/stacks.hpp"
 
 #include <gmock/gmock.h>
@@ -23,7 +24,7 @@ class StacksTest : public testing::Test {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  /// Until it says that it hangs.
+  /// Waits until it reports that it hangs.
   void start(const std::string& how) {
     pid_ = spawn({.argv = {STACK_TARGET, how}, .environment = {}, .folder = {}, .output = log_});
     for (const auto limit = Deadline::in(std::chrono::seconds(10)); !limit.passed();) {

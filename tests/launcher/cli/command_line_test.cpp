@@ -1,4 +1,4 @@
-// The program as a user types it: what goes to stdout, what to stderr, and the exit code.
+// The program with command lines of a user: its stdout, its stderr, and its exit code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// `holdfast submit` as typed, with stand-ins for SLURM's tools.
+// `holdfast submit` with command lines of a user and fake SLURM tools.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -118,12 +118,12 @@ TEST_F(SubmitCommand, a_lost_answer_is_settled_by_looking) {
   const auto lost = submit({});
   EXPECT_EQ(lost.status, 75);
   EXPECT_THAT(lost.err, HasSubstr("unknown"));
-  // The job was taken after all.
+  // SLURM has accepted the job.
   tools.answer("squeue", "7|PENDING|" + run.script().string() + "\n");
   const auto found = submit({});
   EXPECT_EQ(found.status, 2);
   EXPECT_THAT(found.err, HasSubstr("belongs to job 7"));
-  // Or it was not.
+  // SLURM has not accepted the job.
   tools.answer("squeue", "");
   tools.answer("sbatch", "8\n");
   EXPECT_EQ(submit({}).status, 0);
@@ -154,7 +154,7 @@ TEST_F(SubmitCommand, refuses_nonsense_before_anything_happens) {
   EXPECT_FALSE(fs::exists(run.path));
 }
 
-/// What ranks would refuse hours later, `plan` and `submit` refuse at once, in the same words.
+/// `plan` and `submit` refuse at once, with the same message, what ranks would refuse hours later.
 TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
   const std::string large = test::write_tokens(scratch.path() / "large.bin", 5000),
                     text = scratch.write("text.jsonl", std::string(9000, '{')).string(),
@@ -185,7 +185,7 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
            {{"--set", "data.tokens=" + large}, "has another vocabulary than the model (5000 tokens"},
            {{"--set", "data.tokens=" + text},
             "not a token file). Make it again with `holdfast data prepare`"},
-           {{"--set", "rank.command=[\"" + script + "\"]"}, "no file that may be executed"},
+           {{"--set", "rank.command=[\"" + script + "\"]"}, "it is not an executable file"},
            {{"--set", "train.sequence=64"}, "was \"micro-batch 2x128\", now \"micro-batch 2x64\""},
            {{"--resume", run.path.string()}, "It is a run directory; name one of its checkpoints"},
        })
@@ -197,7 +197,7 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
       EXPECT_THAT(done.err, HasSubstr(says)) << verb;
       EXPECT_THAT(done.out, IsEmpty());
     }
-  // Other machines may have what is not here: a plan says so, and a job is not submitted.
+  // Other machines may have the files that are missing here: `plan` warns, but `submit` refuses.
   for (const auto& [words, says] : std::vector<Case>{
            {{"--set", "data.tokens=/nowhere"}, "cannot use the token file /nowhere"},
            {{"--set", "rank.command=[\"/nowhere/train\"]"}, "there is no program '/nowhere/train'"},
@@ -208,7 +208,7 @@ TEST_F(SubmitCommand, refuses_what_ranks_would_refuse_and_so_does_plan) {
     EXPECT_EQ(done.status, 2);
     EXPECT_THAT(done.err, HasSubstr(says));
   }
-  // The same job in every layout that divides it goes on from that checkpoint.
+  // The same job continues from that checkpoint in every layout that divides it.
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"-N", "1"}, {"-N", "2", "--set", "shard.strategy=hfsdp"}, {"-N", "4", "--set", "shard.group=4"}})
     for (const std::string verb : {"plan", "submit"}) {

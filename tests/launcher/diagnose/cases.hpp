@@ -1,6 +1,6 @@
 #pragma once
-// Failures of a job of four nodes with four ranks each, as the leader hears of them: the culprit, and what
-// all others then say. Texts are those of real programs.
+// Failures of a job of four nodes with four ranks each, as the leader sees them: the culprit, and the
+// messages of all others. The texts are those of real programs.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@ namespace holdfast::launcher::test {
 constexpr int nodes = 4, per_node = 4, world = nodes * per_node;
 inline int node_of(int rank) { return rank / per_node; }
 
-/// What is true. Rank -1: nobody in particular, or not to be told.
+/// The true cause. Rank -1: no single rank, or it cannot be known.
 struct Truth {
   int node = -1, rank = -1;
   std::string cause;
@@ -34,7 +34,7 @@ inline SeenSign sign(int node, std::string kind, double at, std::string text = "
   return {node, {std::move(kind), rank, code, 0, std::move(text)}, at};
 }
 
-/// Words of ranks whose peer has gone.
+/// Messages of ranks whose peer has ended.
 inline const std::vector<std::string>& complaints() {
   static const std::vector<std::string> texts = {
       "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2036, remote process exited "
@@ -57,7 +57,8 @@ inline const std::vector<std::string>& complaints() {
   return texts;
 }
 
-/// All ranks but those in `but` end with `status` one after the other, a complaint each when `why` is empty.
+/// All ranks but those in `but` end with `status` one after the other, each with an error message when `why`
+/// is empty.
 inline void others(std::vector<RankEnd>& ends, int status, double from, std::vector<int> but,
                    const std::string& why = "complain", double apart = 0.02) {
   int n = 0;
@@ -71,7 +72,8 @@ inline void others(std::vector<RankEnd>& ends, int status, double from, std::vec
 }
 
 std::vector<Labelled> labelled_cases();
-/// A failure of a random kind at a random place, with noise: late signs, early complaints, unrelated signs.
+/// A failure of a random kind at a random place, with noise: late signs, early error messages, unrelated
+/// signs.
 Labelled random_case(unsigned seed);
 
 }  // namespace holdfast::launcher::test

@@ -26,7 +26,7 @@ constexpr const char* xid45 = "NVRM: Xid (PCI:0000:5d:00): 45, pid=3344, Ch 0000
 constexpr const char* ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered";
 constexpr const char* illegal = "RuntimeError: CUDA error: an illegal memory access was encountered";
 
-/// Rank `culprit` ends with `status` at 10 s, all others complain; signs as given.
+/// Rank `culprit` ends with `status` at 10 s, all others report errors; signs as given.
 Labelled one(std::string name, int culprit, int status, std::string why, std::vector<SeenSign> signs,
              Truth truth, double others_from = 10.05, int others_status = 1) {
   Labelled c{std::move(name), {}, std::move(signs), std::move(truth)};

@@ -1,4 +1,4 @@
-// What single things mean: exit codes, words, Xids, lines of the kernel's log, and the table of signs itself.
+// The meaning of single observations: exit codes, patterns, Xids, kernel log lines, and the table of signs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -51,7 +51,7 @@ const std::vector<Fault>& faults() {
   return all;
 }
 
-/// Those that name somebody name the one who has gone.
+/// Messages that name a peer name the rank that has ended.
 std::string complaint(std::size_t which, int culprit) {
   std::string text = complaints()[which];
   if (const auto at = text.find("rank 6"); at != std::string::npos)
@@ -72,7 +72,7 @@ Labelled random_case(unsigned seed) {
   Labelled c{fault.cause, {}, {}, {where, culprit, fault.cause, fault.blame, fault.ends_node}};
   if (*fault.kind) c.truth.rank = -1;
   const bool hangs = fault.status == 0;
-  // The others notice by a lost connection, at once, or by the end of their patience. An agent far away may
+  // The others notice it at once, by a lost connection, or after a time limit. A remote agent may
   // be heard before the culprit's own.
   const double t = 100, noticed = hangs ? seconds(3, 60) : seconds(-0.3, 0.4);
   if (!hangs) c.ends.push_back(end(culprit, fault.status, t, fault.words));
@@ -95,7 +95,7 @@ Labelled random_case(unsigned seed) {
     c.ends.front().why.clear();
   if (*fault.kind)
     c.signs.push_back(sign(where, fault.kind, t + seconds(-0.2, fault.seen_late_s), fault.text, fault.code));
-  // What else happens in a cluster.
+  // Unrelated events of a cluster.
   const int elsewhere = below(nodes);
   if (below(3) == 0) c.signs.push_back(sign(elsewhere, "thermal", t - seconds(0, 50), "GPU 1"));
   if (below(3) == 0)

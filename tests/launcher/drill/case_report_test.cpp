@@ -1,4 +1,4 @@
-// What a case must show, where its time went, and what the report says of it.
+// The expected effects of a case, its recovery times, and its report.
 #include "launcher/drill/case_report.hpp"
 
 #include <gmock/gmock.h>
@@ -177,7 +177,7 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
   EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("is not on record")));
   o.last = saved.view;
   EXPECT_THAT(differences_of(o, baseline), IsEmpty());
-  // A flip must be found where it was made.
+  // A flipped bit must be detected on the rank that has it.
   o = node_killed(), o.injected[0].what.fault = fault_called("gradient_flipped");
   const auto accuse = [&](const char* node) {
     CaseRecord out = o;

@@ -1,4 +1,4 @@
-// When faults are due, and whom they hit.
+// The times and targets of faults.
 #include "launcher/drill/fault_schedule.hpp"
 
 #include <gmock/gmock.h>

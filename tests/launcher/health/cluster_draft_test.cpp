@@ -32,7 +32,7 @@ slurm::SiteFacts super_pod() {
   return site;
 }
 
-/// The file as every other verb reads it.
+/// The file, read in the same way as by the other verbs.
 config::ClusterFacts read_back(const Draft& draft) {
   test::FakeNode folder;
   const auto file = folder.folder() / (draft.name + ".toml");

@@ -1,4 +1,4 @@
-// `holdfast doctor` and `holdfast init` as people and SLURM's prologs type them: exit codes, JSON, files.
+// `holdfast doctor` and `holdfast init` as users and SLURM's prologs call them: exit codes, JSON, files.
 #include <gmock/gmock.h>
 
 #include <chrono>

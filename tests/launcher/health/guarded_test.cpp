@@ -134,12 +134,12 @@ TEST(Nodes, are_examined_by_a_step_each) {
     reports.push_back(read_report(name, here.folder() / (std::string(name) + ".out")));
   EXPECT_EQ(worst(reports[0].findings), Fitness::ok);
   EXPECT_EQ(reports[1].findings.front().says, "its output is: no such luck");
-  EXPECT_EQ(reports[2].findings.front().says, "no answer in time");
+  EXPECT_EQ(reports[2].findings.front().says, "no report in time");
   EXPECT_THAT(nodes_text(reports), StartsWith("dgx002            critical\n"));
   const auto j = nodes_json(reports);
   EXPECT_EQ(j["fitness"], "critical");
   EXPECT_EQ(j["nodes"].size(), 3u);
-  EXPECT_THAT(j["why"].get<std::string>(), HasSubstr("dgx003: no answer in time"));
+  EXPECT_THAT(j["why"].get<std::string>(), HasSubstr("dgx003: no report in time"));
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ TEST(Tournament, lets_everyone_meet_everyone_once) {
   }
 }
 
-/// What `rounds` of a tournament would measure: `node_part` of 1 GB/s for what a node can, `pair_part` for
-/// one way.
+/// The rates that `rounds` of the schedule would measure: `node_part` of 1 GB/s for a node, `pair_part` for
+/// one pair.
 std::vector<PairResult> measured(int nodes, int rounds, const std::map<int, double>& node_part,
                                  const std::map<Pair, double>& pair_part = {}) {
   std::vector<PairResult> results;

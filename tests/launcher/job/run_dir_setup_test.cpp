@@ -208,7 +208,7 @@ TEST_F(RunDirSetup, wants_a_program_that_runs) {
                         "it is not in PATH ("));
   EXPECT_THAT(says(scratch.path().string()), HasSubstr("is not a program"));
   const auto script = scratch.write("bin/train.sh", "#!/bin/sh\n");
-  EXPECT_THAT(says(script.string()), HasSubstr("no file that may be executed). chmod +x it"));
+  EXPECT_THAT(says(script.string()), HasSubstr("it is not an executable file). chmod +x it"));
   fs::permissions(script, fs::perms::owner_all);
   check_run_dir(run, wanted);
   wanted.config.rank.command = {"train.sh"};

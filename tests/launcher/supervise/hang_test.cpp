@@ -1,4 +1,4 @@
-// Who holds up a run in which nobody moves.
+// Which rank holds up a run in which no rank makes progress.
 #include "launcher/supervise/hang.hpp"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST(Hang, NobodyIsMissingByTheReports) {
   EXPECT_EQ(named({RankFlight{0, 1, 0, {}}, RankFlight{1, 1, 0, {}}}).rank, 0) << "recorders are off";
 }
 
-/// Its record says that it waits: it was stopped in the middle of what the others wait for.
+/// Its record says that it waits: it was stopped in the collective in which the others wait.
 TEST(Hang, ASilentProcessHasNoAlibi) {
   auto stopped = report(2, 5, 4, 7, 7);
   stopped.silent_ms = 8000;

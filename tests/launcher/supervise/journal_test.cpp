@@ -1,4 +1,4 @@
-// What is written down: the event log, the terms, the list of nodes, and what `holdfast status` makes of it.
+// The records of a run: the event log, the terms, the list of nodes, and the output of `holdfast status`.
 #include "launcher/supervise/journal.hpp"
 
 #include <gmock/gmock.h>
@@ -200,7 +200,7 @@ TEST_F(RosterTest, DamageIsNamed) {
   EXPECT_THROW(read_roster(run), Error);
 }
 
-// What `holdfast status` says.
+// The output of `holdfast status`.
 
 RunState story(const std::vector<json>& events) {
   RunState state;

@@ -1,4 +1,4 @@
-// The memory of nodes' failures, across jobs that do not know of each other.
+// The ledger of failed nodes, shared by independent jobs.
 #include "launcher/supervise/ledger.hpp"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST_F(Ledger, TornAndStrangeLinesArePassedOver) {
   EXPECT_EQ(of("dgx001").past_failures(), 1);
   failed("dgx001", now - 5);
   EXPECT_EQ(of("dgx001").past_failures(), 2) << "the next line does not stick to the torn one";
-  // The end of a write that is under way, or was cut off.
+  // The end of a write that is not complete, or was cut off.
   const std::string text = files::read_text(folder_ / "dgx001.jsonl");
   std::ofstream(folder_ / "dgx001.jsonl") << text.substr(0, text.size() - 3);
   EXPECT_EQ(of("dgx001").past_failures(), 1);

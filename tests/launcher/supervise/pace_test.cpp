@@ -1,5 +1,5 @@
-// When a phase has taken too long, and who computes too slowly: the deadlines that are learned, and an hour
-// on a loaded machine in which nothing is wrong.
+// When a phase has taken too long, and which rank is too slow: the learned deadlines, and an hour
+// on a loaded machine without any fault.
 #include "launcher/supervise/pace.hpp"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using control::Phase;
 constexpr Phase learned[] = {Phase::data,       Phase::forward,   Phase::backward,
                              Phase::collective, Phase::optimizer, Phase::checkpoint};
 
-/// Every rank of `world` leaves `phase`, so many times.
+/// Every rank of `world` leaves `phase` this many times.
 void rounds(Pace& pace, Phase phase, double seconds, int count, int world = 1) {
   for (int i = 0; i < count * world; ++i) pace.left(phase, seconds);
 }
@@ -156,7 +156,7 @@ TEST(Pace, TheFirstRoundsOfAnAttemptAreRecordedToo) {
   EXPECT_EQ(next.deadline_s(Phase::data), 120) << "twice what the first rounds may take";
 }
 
-/// A pace that knows: forward, collective 1 s, checkpoints 10 s.
+/// A pace with learned times: forward and collective 1 s, checkpoints 10 s.
 Pace usual() {
   Pace pace({});
   for (const Phase phase : learned) rounds(pace, phase, phase == Phase::checkpoint ? 10 : 1, 10);

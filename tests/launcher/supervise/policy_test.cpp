@@ -1,4 +1,4 @@
-// Who replaces whom, and what the result says of it.
+// Which node replaces which, and the fields of the result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using test::FakeCluster;
 using test::Shape;
 using testing::ElementsAre;
 
-// Who replaces whom (policy).
+// Which node replaces which (policy).
 
 Roster two_units() {
   Shape setup{.slots = 3, .spares = 5, .units = {"A", "B", "B", "A", "A", "B", "B", "A"}};
@@ -248,10 +248,10 @@ TEST(Policy, EveryFailureHasAName) {
     EXPECT_STRNE(name_of(static_cast<Stage>(stage)), "");
 }
 
-// What the result says.
+// The fields of the result.
 
 TEST(Result, TwoFailuresBeforeTheNextStep) {
-  // The second attempt dies before it restores anything: what was lost belongs to the first, and it took
+  // The second attempt ends before it restores anything: the lost time belongs to the first, and it took
   // until the third.
   FakeCluster c({.slots = 3, .spares = 3});
   ASSERT_TRUE(c.until([&] { return c.stage() == Stage::running && c.rank(0).step == 17; }, 20));

@@ -1,4 +1,4 @@
-// Who takes a failed node's slot: one row for each rule, each against the rule below it.
+// Which spare takes a failed node's slot: one row for each rule, each against the rule below it.
 #include "launcher/supervise/spare_choice.hpp"
 
 #include <gmock/gmock.h>

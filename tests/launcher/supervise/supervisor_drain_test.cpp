@@ -1,4 +1,4 @@
-// Drains: who may ask for one, who is told, and how the run ends after it.
+// Drains: which events cause one, which ranks get it, and how the run ends after it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST(Drain, TheEndOfTheLastStepIsAnEndLikeAnyOther) {
   EXPECT_EQ(c.result()["status"], "done");
 }
 
-// SLURM may send its signal to the ranks too, and a node may go just then.
+// SLURM may send its signal to the ranks, too, and a node may be lost at the same time.
 
 TEST(Drain, RanksThatDieOfItAreStartedAgainToSaveWhatTheLocalLevelHas) {
   FakeCluster c({.local = true});

@@ -91,7 +91,7 @@ TEST(Supervisor, AHangBeforeATakeoverBeforeAnythingIsKnown) {
 }
 
 TEST(Supervisor, ARankThatIsStoppedOnTheLostLeadersNode) {
-  // Its agent is a new process there and has never heard it; only its shim has called in.
+  // Its agent is a new process without any message of the rank; only the shim has connected.
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
   c.run(30);

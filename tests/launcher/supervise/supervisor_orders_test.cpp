@@ -1,4 +1,4 @@
-// Orders of `holdfast ctl`, and nodes that leave before they fail: evicted, dying, slow, wrong.
+// Orders of `holdfast ctl`, and nodes that are removed before they fail: evicted, failing, slow, corrupt.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using Verb = control::Order::Verb;
 using Fitness = control::NodeHealth::Fitness;
 
-/// The answer, once the leader has heard it.
+/// The answer of the leader.
 control::OrderTaken order(FakeCluster& c, Verb verb, const std::string& node = "") {
   control::OrderTaken answer;
   c.tell(0, [&](Supervisor& s) { answer = s.order({"7", verb, node, "mia@login"}); });
@@ -121,7 +121,7 @@ TEST(Order, EvictedNodeLeavesWithoutALostStep) {
   EXPECT_TRUE(c.all("node_returned").empty());
   EXPECT_FALSE(c.leader->state().asked_of_ranks()) << "it has been carried out";
   EXPECT_EQ(c.leader->state().failures.count("n1"), 0u) << "no failure of the node";
-  EXPECT_THAT(order(c, Verb::evict, "n1").says, HasSubstr("lost or evicted already"));
+  EXPECT_THAT(order(c, Verb::evict, "n1").says, HasSubstr("is lost or evicted already"));
 }
 
 TEST(Order, EvictionOutlivesTheLeaderAndRanksThatDoNotSave) {
@@ -181,7 +181,7 @@ TEST(Order, SparesListsEveryNode) {
   EXPECT_EQ(nodes[4]["fitness"], "warning");
 }
 
-// Spares that are looked at.
+// Checks of spares.
 
 TEST(Spares, AreCheckedAndUnfitOnesAreNotPromoted) {
   Shape setup{.slots = 3, .spares = 3};
@@ -213,7 +213,7 @@ TEST(Spares, AnotherArithmeticIsNotTheRuns) {
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n4"));
 }
 
-// Nodes that show that they will fail.
+// Nodes with signs of a coming failure.
 
 control::NodeSigns sign(const std::string& kind, const std::string& text = "") {
   return {{control::Sign{kind, -1, 0, 100, text}}};
@@ -266,7 +266,7 @@ TEST(Signs, MpirunsEndIsNotItsRanks) {
   EXPECT_TRUE(c.leader->state().failures.empty());
 }
 
-// Slow and still ranks.
+// Slow and hung ranks.
 
 TEST(Hang, TheCulpritsStackIsAskedForAndKept) {
   for (const bool answers : {true, false}) {

@@ -1,4 +1,4 @@
-// Ranks that are somebody else's program: what is not known of them, and what they do not hear.
+// Ranks that are another program: which facts are unknown, and which orders they do not get.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Verb = control::Order::Verb;
 
-/// A program that says nothing, started by the agents; or one that says where it is.
+/// A program that reports nothing, started by the agents; or one that reports its progress.
 Shape silent() { return {.through_mpirun = false, .reports = false}; }
 Shape speaking() {
   Shape setup{.through_mpirun = false};
@@ -29,7 +29,7 @@ bool runs(FakeCluster& c, int attempt) {
   return c.until([&] { return c.leader && c.leader->attempt() == attempt && c.stage() == Stage::running; },
                  10);
 }
-/// Attempt `number` runs for so long; then a rank fails.
+/// Attempt `number` runs for this long; then a rank fails.
 void crash(FakeCluster& c, int number, double after_s) {
   ASSERT_TRUE(runs(c, number)) << number << ": " << c.result().dump(1);
   c.run(after_s);
@@ -47,7 +47,7 @@ void ask_and_wait(FakeCluster& c, const Drain& what) {
   c.run(0.1);
 }
 
-// What is known of their progress.
+// Their progress.
 
 TEST(Programs, MayCrashAsOftenAsTheyLikeOnceTheyHaveRun) {
   FakeCluster c(silent());
@@ -95,7 +95,7 @@ TEST(Programs, RunOnUnderTheNextLeader) {
   c.new_leader(1);
   ASSERT_TRUE(runs(c, 1));
   ASSERT_NO_FATAL_FAILURE(crash(c, 1, 6));
-  EXPECT_TRUE(runs(c, 2)) << "it ran for 12 s, whoever led";
+  EXPECT_TRUE(runs(c, 2)) << "it ran for 12 s under both leaders";
 }
 
 TEST(Programs, ThatSpeakAreHeldToWhatTheySay) {
@@ -116,7 +116,7 @@ TEST(Programs, ThatSpeakAreHeldToWhatTheySay) {
   EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("ended at step"));
 }
 
-// How they are told to end.
+// How they are ended.
 
 TEST(Programs, AreGivenTheTimeOfASaveAndTheLastOneIsWaitedFor) {
   FakeCluster c(silent());
@@ -208,7 +208,7 @@ TEST(Programs, GetTheirTimeBeforeHardwareThatDies) {
   EXPECT_EQ(c.result()["attempts"][0]["cause"], "evicted");
 }
 
-// What they do not hear is refused.
+// Orders that they do not get are refused.
 
 TEST(Programs, OrdersThatNobodyWouldFollowAreRefused) {
   FakeCluster c(silent());

@@ -1,4 +1,4 @@
-// Thousands of runs with random losses, ends, cuts, returns and changes of leader: what must always hold.
+// Thousands of runs with random losses, ends, cuts, returns and changes of leader, and their invariants.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -21,7 +21,7 @@ class Chaos {
     cluster_.after_tick = [this] { check(); };
   }
 
-  /// Trouble for a while, then everything is mended: the run must come to a stated end.
+  /// Faults for some time, then everything is repaired: the run must reach a defined end.
   void run() {
     const double trouble_s = 5 + below(25);
     for (const double end = cluster_.now + trouble_s; cluster_.now < end && !over();) {
@@ -174,7 +174,7 @@ class Chaos {
     cluster_.tell(n, [n, doubt](Supervisor& s) { s.rank_doubt(n, doubt); });
   }
 
-  /// As the agents do: half of those that are not on record as lost must answer.
+  /// As in the agents: half of those that are not recorded as lost must answer.
   void elect() {
     if (cluster_.leader && cluster_.agent(cluster_.leader_node).reachable()) return;
     if (cluster_.leader) cluster_.lose_leader();
@@ -250,7 +250,7 @@ class Chaos {
     }
   }
 
-  /// Steps that were executed more than once, counted from the log in another way.
+  /// Steps that were executed more than once, counted from the log independently.
   void check_lost_steps(const json& result) {
     std::int64_t said = 0, redone = 0, reached = 0;
     for (const auto& a : result["attempts"]) {
@@ -299,7 +299,7 @@ TEST(SupervisorInvariants, RandomSchedules) {
     for (const char* kind : kinds_of_interest) events[kind] += chaos.count(kind);
   }
   if (schedules < 3000) return;
-  // The schedules must reach what they are about.
+  // The schedules must cover these events.
   RecordProperty("attempts", static_cast<int>(attempts));
   RecordProperty("takeovers", static_cast<int>(takeovers));
   EXPECT_GT(attempts, 5000u);

@@ -1,4 +1,4 @@
-// Ranks that end, do not start, run in the wrong place or stand still: who is named, and what follows.
+// Ranks that end, do not start, run on the wrong node or hang: which node is blamed, and what follows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,7 +92,7 @@ TEST_P(FinalExitCode, StopsAtOnce) {
 }
 INSTANTIATE_TEST_SUITE_P(Codes, FinalExitCode, testing::Values(2, 3, 4, 93));
 
-/// They have waited for it: another try at once would wait as long, and another job finds it in better
+/// The ranks have waited for it: a retry at once would wait as long, and a later job may find it in better
 /// health.
 TEST(Supervisor, ACheckpointThatStaysOutOfReachEndsTheJobToBeQueuedAgain) {
   FakeCluster c;
@@ -125,7 +125,7 @@ TEST(Supervisor, ARankThatHasLostItsAgentIsStartedAgain) {
   EXPECT_TRUE(c.training(2));
 }
 
-/// An empty folder of checkpoints does not look like a new run: ranks are told what there has to be.
+/// An empty folder of checkpoints does not look like a new run: ranks know which checkpoints must exist.
 TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
   FakeCluster c({.checkpoint_every = 10});
   std::vector<std::int64_t> told;
@@ -265,7 +265,7 @@ TEST(Supervisor, HungRankIsNamedAndNotThoseWhoWaitForIt) {
   EXPECT_GT(ended["detected_s"], 599);
 }
 
-/// What the agents say every second while rank 3 hangs and the others wait for it in a gather.
+/// The reports of the agents every second while rank 3 hangs and the others wait for it in a gather.
 void report_flights(FakeCluster& c, std::int64_t silent_ms = 0, int attempt = 1) {
   for (int rank = 0; rank < 6; ++rank) {
     control::RankFlight said{rank, attempt, rank == 3 ? silent_ms : 20, {}};

@@ -1,4 +1,4 @@
-// Starts that fail: which node is to blame, where the next try goes from, how long it waits, and how it ends.
+// Failed starts: which node is blamed, on which node the next one starts, its delay, and the end of the run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(Starts, FromNoNode) {
   EXPECT_THAT(waits, ElementsAre(0, 1, 2, 4, 8, 16, 32, 60, 60, 60));
   EXPECT_TRUE(c.all("node_suspected").empty()) << "nothing speaks against one of them";
   EXPECT_TRUE(c.leader->state().failures.empty());
-  // The next job begins anew; restarts are counted over all of them.
+  // The next job counts from zero; restarts are counted over all jobs.
   c.exit_code.reset();
   c.roster.job = "7.1";
   c.new_leader(3);
@@ -139,7 +139,7 @@ TEST(Starts, ADaemonThatFailsIsItsOwnNodesFault) {
 }
 
 TEST(Starts, AProgramThatCrashesAtOnceIsTheProgramsFault) {
-  // A rank's own end speaks before mpirun's, whichever is heard first.
+  // The exit status of a rank has priority over that of mpirun, in either order of arrival.
   FakeCluster c({.reports = false});
   c.on_launch = [&](const Launch& what) {
     c.tell(3, [attempt = what.attempt](Supervisor& s) { s.mpirun_exited(3, {attempt, 9}); });
@@ -163,7 +163,7 @@ TEST(Starts, AProgramThatIsNotThereIsTheProgramsFault) {
   EXPECT_EQ(c.result()["attempts"].size(), 1u);
 }
 
-/// What ends ranks while they load, and is nobody's in particular.
+/// Failures that end ranks during the load and belong to no single node.
 class Blips : public testing::TestWithParam<const char*> {};
 TEST_P(Blips, AreWaitedFor) {
   FakeCluster c;

@@ -1,4 +1,4 @@
-// The rows of the supervisor's table, one by one, in a cluster that does not exist: a quiet life, and nodes
+// The rows of the supervisor's table, one by one, in a simulated cluster: runs without faults, and nodes
 // that are lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::Shape;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A life without trouble.
+// Runs without faults.
 
 TEST(Supervisor, LivesToTheEnd) {
   FakeCluster c({.steps = 25});
@@ -68,7 +68,7 @@ TEST(Supervisor, GoesThroughItsStages) {
 }
 
 TEST(Supervisor, DoneWhenEveryRankHasEndedWell) {
-  // mpirun may stumble over its own daemons once the ranks are gone: that is no failure of the run.
+  // mpirun may fail at its own daemons once the ranks have ended: that is no failure of the run.
   FakeCluster c({.steps = 5});
   c.mpirun_status = 1;
   ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
@@ -162,8 +162,8 @@ TEST(Supervisor, TwoNodesAtOnce) {
 }
 
 TEST(Supervisor, SpareThatDiesWithItsNeighbourIsNotTaken) {
-  // One switch takes an active node and the spare beside it: both are silent, one a little longer than the
-  // other.
+  // One switch cuts off an active node and the spare next to it: both are silent, one a little longer than
+  // the other.
   FakeCluster c({.slots = 3, .spares = 3, .units = {"A", "A", "B", "B", "A", "B"}});
   ASSERT_TRUE(c.training(1));
   c.kill(0);
