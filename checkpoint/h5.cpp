@@ -301,8 +301,8 @@ std::int64_t ContiguousMaker::make(const std::string& name, Element element,
   const std::size_t slash = name.rfind('/');
   const hid_t parent = group(slash == std::string::npos ? "" : name.substr(0, slash));
   const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
-  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[static_cast<std::size_t>(element)].get(), extent.get(), H5P_DEFAULT,
-                                      creation_.get(), H5P_DEFAULT),
+  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[static_cast<std::size_t>(element)].get(),
+                                      extent.get(), H5P_DEFAULT, creation_.get(), H5P_DEFAULT),
                            "create dataset " + name),
                    H5Dclose);
   const haddr_t offset = H5Dget_offset(dataset.get());

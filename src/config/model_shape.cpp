@@ -72,9 +72,9 @@ std::vector<TensorSpec> adapters_of(const ModelShape& m) {
           if (!m.adapters.has(p) || (i > 0 && p == group[i - 1])) continue;
           const auto [rows, cols] = size_of(m, p);
           const bool a = kind == TensorKind::adapter_a;
-          const std::string name = "model.layers." + std::to_string(layer) +
-                                   (p <= Projection::o ? ".self_attn." : ".mlp.") + names_of_projections[static_cast<std::size_t>(p)] +
-                                   (a ? ".lora_A.weight" : ".lora_B.weight");
+          const std::string name =
+              "model.layers." + std::to_string(layer) + (p <= Projection::o ? ".self_attn." : ".mlp.") +
+              names_of_projections[static_cast<std::size_t>(p)] + (a ? ".lora_A.weight" : ".lora_B.weight");
           out.push_back({name, a ? m.adapters.rank : rows, a ? cols : m.adapters.rank, layer + 1, kind});
         }
   return out;
