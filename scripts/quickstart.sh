@@ -156,7 +156,7 @@ wait_for_idle_nodes() {
   done
 }
 
-# ------------------------------------------------------------------ the story --
+# ------------------------------------------------------------------ the run ----
 
 printf '%sHoldfast quickstart%s: a SLURM cluster on this machine, a training job, and a node that dies under it\n\n' "$bold" "$plain"
 mkdir -p "$logs"
