@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# README command one: from a fresh Debian 12 to a training job that loses a node and ends in the same bits.
+# The first command of the README: from a fresh Debian 12 to a training job that loses a node and ends in the same bits.
 #
 # Installs packages, builds, brings up a SLURM cluster of four nodes on this machine (scripts/minipod), prepares text,
 # trains a small model on two nodes with two spares, kills one of the two in the middle, lets the job finish, trains the

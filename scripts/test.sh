@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# README command two: install the packages, build with warnings as errors, run all tests. As root, or as a user with sudo
+# The second command of the README: install the packages, build with warnings as errors, run all tests. As root, or as a user with sudo
 # (the tests that bring up a cluster need root). Leaves build/ci and nothing else behind.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -218,7 +218,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
       "failure\n"
       "drains the node. SLURM ignores the exit code of a HealthCheckProgram, which must drain the node "
       "itself "
-      "(README.md).\n"
+      "(docs/manual/failures.md).\n"
       "--nodes and --network need a folder that every node sees: the first --path, else the current folder.");
   verb->callback([options, &exit_code] {
     try {

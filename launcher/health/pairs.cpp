@@ -88,7 +88,7 @@ Round regroup(int nodes, const std::vector<PairResult>& results, const PairLimit
   const auto findings = judge_pairs(nodes, results, limits);
   std::set<Pair> met;
   for (const auto& result : results) met.insert(result.pair);
-  std::vector<bool> doubtful(nodes), busy(static_cast<std::size_t>(nodes));
+  std::vector<bool> doubtful(nodes), busy(nodes);
   for (const auto& pair : findings.slow) doubtful[pair.first] = doubtful[pair.second] = true;
   Round round;
   for (const auto& pair : findings.unexplained)
