@@ -182,6 +182,16 @@ void expect_taken(json message, const std::string& field, const json& value) {
   EXPECT_TRUE(read(message)) << field << " in " << message.dump().substr(0, 200);
 }
 
+TEST(Message, IsRefusedByWhoIsNotSentIt) {
+  std::string why;
+  EXPECT_TRUE(decode<AgentToRank>(encode(Pause{true}), why)) << why;
+  EXPECT_FALSE(decode<AgentToRank>(encode(Finish{0}), why));
+  EXPECT_EQ(why, "no message here is called 'finish'");
+  EXPECT_TRUE(decode<Hello>(encode(Hello{}), why));
+  EXPECT_FALSE(decode<Hello>(encode(Order{"1", Order::Verb::stop, "", ""}), why));
+  EXPECT_EQ(why, "no message here is called 'order'");
+}
+
 TEST(Message, EveryFieldHasItsBounds) {
   for (const auto& [message, wire] : samples()) {
     const json good = json::parse(wire);
