@@ -7,7 +7,8 @@
 
 namespace holdfast {
 
-/// Exit codes of every Holdfast program (docs/manual/failures.md, "Exit codes"). 128+n means: ended by signal n.
+/// Exit codes of every Holdfast program (docs/manual/failures.md, "Exit codes"). 128+n means: ended by signal
+/// n.
 enum class Exit : int {
   done = 0,
   runtime = 1,        ///< something failed at run time
