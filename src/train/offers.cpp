@@ -104,6 +104,11 @@ checkpoint::State NodeFiles::view(int of, bool copy, int buffer) {
   return buffer_view_of(run_, of, file->buffer(buffer).data());
 }
 
+PointId id_of(const checkpoint::RunPoint& point) {
+  const std::string memory = point.detector + '\n' + point.scaling;
+  return {point.samples, point.step, point.tokens, hash_name(memory.data(), memory.size())};
+}
+
 std::uint64_t seal_of(std::span<const std::uint64_t> digests) {
   return hash_name(reinterpret_cast<const char*>(digests.data()), digests.size_bytes());
 }

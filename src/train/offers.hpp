@@ -14,7 +14,7 @@
 #include "checkpoint/local_file.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/train/local_identity.hpp"
-#include "src/train/restore_choice.hpp"
+#include "src/train/offer.hpp"
 
 namespace holdfast::train {
 

@@ -122,11 +122,6 @@ const char* name_of(Level level) {
   return names[static_cast<int>(level)];
 }
 
-PointId id_of(const checkpoint::RunPoint& point) {
-  const std::string memory = point.detector + '\n' + point.scaling;
-  return {point.samples, point.step, point.tokens, hash_name(memory.data(), memory.size())};
-}
-
 const Source& RestoreChoice::source(int rank, int piece) const {
   const auto& row = of_rank[index(rank)];
   return row.size() == 1 ? row.front() : row[index(piece)];

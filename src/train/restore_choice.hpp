@@ -5,7 +5,6 @@
 // Sources are asked piece by piece, in this order: the rank's own local file, a replica's, a partner's copy,
 // the shared checkpoint of the same step. Only when a piece is on none of them, the next older point is
 // tried. Pieces of different points are never joined.
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -14,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/state.hpp"
+#include "src/train/offer.hpp"
 
 namespace holdfast::train {
 
@@ -22,15 +21,6 @@ namespace holdfast::train {
 enum class Level { local, peer, partner, shared };
 constexpr int levels = 4;
 const char* name_of(Level level);
-
-/// A RunPoint, as ranks tell each other of it. Ordered by the life of the run: samples only ever grow, while
-/// a rollback goes back in steps.
-struct PointId {
-  std::int64_t samples = 0, step = 0, tokens = 0;
-  std::uint64_t memory = 0;  ///< hash of what detector and scaling remember
-  auto operator<=>(const PointId&) const = default;
-};
-PointId id_of(const checkpoint::RunPoint& point);
 
 /// Who is where and has what.
 struct RestoreWorld {
@@ -42,18 +32,6 @@ struct RestoreWorld {
     const auto i = static_cast<std::size_t>(rank);
     return i < kind_of.size() ? kind_of[i] : static_cast<int>(i % piece_bytes.size());
   }
-};
-
-/// A sealed snapshot buffer of a local file.
-struct Offer {
-  int reader = 0;     ///< the rank that reads the file for other nodes; those of its own node read it, too
-  int of = 0;         ///< whose state
-  bool copy = false;  ///< kept by a partner
-  int buffer = 0;
-  PointId point;
-  std::uint64_t seal = 0;  ///< hash of its digests: equal state, equal seal
-  std::set<int> bad;       ///< pieces that turned out damaged
-  bool operator==(const Offer&) const = default;
 };
 
 /// A checkpoint at the shared level. Every rank can read it.
