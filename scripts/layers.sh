@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # folder: what it may include. A row names only rows above it, so nothing can turn round.
-# checkpoint_index is the part of checkpoint/ that knows no HDF5; the launcher uses it.
 table='
 src/base:
 src/flight: src/base
@@ -17,33 +16,48 @@ src/tensor: src/base
 src/kernels: src/tensor src/base
 src/comm: src/flight src/tensor src/base
 src/device: src/comm src/kernels src/tensor src/flight src/base
-src/cuda: src/device src/comm src/kernels src/tensor src/nvml src/flight src/base
+src/cuda/runtime: src/device src/tensor src/nvml src/base
+src/cuda/gemm: src/cuda/runtime src/kernels src/base
+src/cuda/attention: src/cuda/runtime src/kernels src/base
+src/cuda/comm: src/cuda/runtime src/comm src/flight src/base
+src/cuda/simt: src/cuda/runtime src/kernels src/tensor src/base
+src/cuda/kernels: src/cuda/simt src/cuda/runtime src/kernels src/tensor src/base
+src/cuda/device: src/cuda/kernels src/cuda/gemm src/cuda/attention src/cuda/comm src/cuda/runtime src/device src/kernels src/base
 src/shard: src/comm src/kernels src/tensor src/config src/base
 src/model: src/kernels src/tensor src/config src/base
 src/data: src/base
-src/text: src/data src/base
-src/chat: src/text src/data src/base
-src/corpus: src/chat src/text src/data src/base
 src/optim: src/shard src/comm src/kernels src/tensor src/config src/base
-checkpoint_index: src/base
-checkpoint: checkpoint_index src/base
-src/weights: checkpoint checkpoint_index src/config src/base
-src/train: src/weights checkpoint checkpoint_index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/flight src/base
-src/infer: checkpoint checkpoint_index src/data src/text src/model src/kernels src/tensor src/config src/base
-src/tool: src/infer src/weights checkpoint checkpoint_index src/corpus src/chat src/text src/data src/model src/kernels src/tensor src/config src/base
+checkpoint/index: src/base
+checkpoint/io: checkpoint/index src/base
+checkpoint/shards: checkpoint/io checkpoint/index src/base
+checkpoint/verify: checkpoint/shards checkpoint/io checkpoint/index src/base
+checkpoint/exchange: checkpoint/shards checkpoint/io checkpoint/index src/base
+src/weights: checkpoint/exchange checkpoint/shards checkpoint/io checkpoint/index src/config src/base
+src/train/common: src/comm src/config src/base
+src/train/state: src/train/common checkpoint/index src/shard src/device src/comm src/config src/base
+src/train/local: src/train/state src/train/common checkpoint/index src/optim src/model src/shard src/device src/comm src/tensor src/config src/base
+src/train/engine: src/train/local src/train/state src/train/common src/weights checkpoint/exchange checkpoint/index src/optim src/data src/model src/shard src/device src/comm src/kernels src/tensor src/control src/config src/base
+src/train/save: src/train/local src/train/state src/train/common checkpoint/shards checkpoint/index src/shard src/comm src/control src/config src/base
+src/train/restore: src/train/engine src/train/local src/train/state src/train/common checkpoint/shards checkpoint/index src/shard src/comm src/config src/base
+src/train/loop: src/train/restore src/train/save src/train/engine src/train/local src/train/state src/train/common checkpoint/index src/optim src/data src/device src/comm src/tensor src/control src/config src/flight src/base
+src/tools/text: src/data src/base
+src/tools/chat: src/tools/text src/base
+src/tools/corpus: src/tools/chat src/tools/text src/data src/base
+src/tools/infer: src/tools/text checkpoint/index src/data src/model src/kernels src/tensor src/config src/base
+src/tools/cli: src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/config src/base
 launcher/plan: slurm src/config src/base
-launcher/diagnose: src/control src/flight src/base
+launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
 launcher/supervise: launcher/diagnose launcher/plan src/control src/config src/flight src/base
-launcher/agent: launcher/supervise launcher/diagnose slurm checkpoint_index src/control src/config src/nvml src/flight src/base
-launcher/job: launcher/agent launcher/supervise launcher/plan slurm checkpoint_index src/data src/control src/config src/base
-launcher/drill: launcher/supervise slurm src/control src/config src/base
-launcher/cli: launcher/health launcher/drill launcher/job launcher/agent launcher/supervise launcher/plan slurm src/control src/config src/base
+launcher/agent/signs: launcher/diagnose src/control src/config src/nvml src/base
+launcher/agent/ranks: launcher/supervise src/control src/config src/flight src/base
+launcher/agent/leader: launcher/agent/ranks launcher/supervise slurm checkpoint/index src/control src/config src/base
+launcher/agent/daemon: launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
+launcher/job: launcher/agent/ranks launcher/supervise launcher/plan slurm checkpoint/index src/data src/control src/config src/base
+launcher/drill: launcher/supervise slurm src/config src/base
+launcher/cli: launcher/health launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/plan slurm src/control src/config src/base
 '
-# The index is what its library is made of, and what those files include.
-index_sources=$(sed -n '/holdfast_layer(checkpoint_index/,/)/p' checkpoint/CMakeLists.txt | grep -oE '[a-z0-9_]+\.cpp' | sed 's/\.cpp$//')
-index_headers='hash'
-sits_on_hdf5='checkpoint/h5.hpp checkpoint/h5.cpp' # these may include it; others go through them
+sits_on_hdf5='checkpoint/shards/h5.hpp checkpoint/shards/h5.cpp' # these may include it; others go through them
 
 mapfile -t sources < <(find src slurm launcher checkpoint -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | sort)
 status=0
@@ -51,18 +65,12 @@ complain() { printf 'WRONG: %s\n' "$*"; status=1; }
 
 # file:line:what for every quoted include
 edges=$(grep -HnE '^#include "' "${sources[@]}" | sed -E 's/^([^:]+):([0-9]+):#include "([^"]+)".*/\1 \2 \3/' |
-  awk -v table="$table" -v index_names="$index_sources $index_headers" '
-    function folder(path,   name) {
-      name = path
-      sub(/^.*\//, "", name); sub(/\.[a-z]+$/, "", name)
-      if (path ~ /^checkpoint\// && name in in_index) return "checkpoint_index"
+  awk -v table="$table" '
+    function folder(path) {
       sub(/\/[^\/]*$/, "", path)
-      if (path == "src/cuda/kernels") return "src/cuda"
       return path
     }
     BEGIN {
-      count = split(index_names, names, /[ \n]+/)
-      for (i = 1; i <= count; ++i) in_index[names[i]] = 1
       rows = split(table, lines, "\n")
       for (i = 1; i <= rows; ++i) {
         if (split(lines[i], row, ":") < 2) continue
@@ -101,9 +109,9 @@ only() {
   [[ -z $hits ]] || while read -r hit; do complain "$hit ($3)"; done <<<"$hits"
 }
 only 'slurm/' '"([^"]*\bSLURM_|(srun|sbatch|scontrol|squeue|sinfo|scancel|sacct)[ "])' 'only slurm/ names a SLURM variable or tool'
-only "${sits_on_hdf5// /:|}:" '#include <(hdf5|H5)' 'only checkpoint/h5.* includes HDF5'
+only "${sits_on_hdf5// /:|}:" '#include <(hdf5|H5)' 'only checkpoint/shards/h5.* includes HDF5'
 only 'src/comm/mpi' '#include <mpi' 'only src/comm/mpi* includes MPI'
-only 'src/cuda/real_nccl' '#include <nccl' 'only src/cuda/real_nccl.cpp includes NCCL'
+only 'src/cuda/comm/real_nccl' '#include <nccl' 'only src/cuda/comm/real_nccl.cpp includes NCCL'
 only 'src/cuda/' '#include <(cuda|cublas|cudnn|nvml)' 'only src/cuda/ includes CUDA and its libraries'
 only 'src/comm/ucx' '#include <uc[pst]/' 'only src/comm/ucx* includes UCX'
 only 'src/base/env\.' '\b(secure_)?getenv *\(' 'only src/base/env.* reads the environment'

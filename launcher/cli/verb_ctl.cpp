@@ -5,7 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/caller.hpp"
+#include "launcher/agent/daemon/caller.hpp"
 #include "launcher/cli/find_run.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "slurm/cluster_cli.hpp"

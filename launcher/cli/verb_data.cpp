@@ -3,7 +3,7 @@
 #include <chrono>
 #include <iostream>
 
-#include "launcher/agent/programs.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/job/data_jobs.hpp"
 #include "slurm/batch_script.hpp"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/programs.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/health/doctor.hpp"
 #include "launcher/health/nodes.hpp"

@@ -5,8 +5,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/caller.hpp"
-#include "launcher/agent/programs.hpp"
+#include "launcher/agent/daemon/caller.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/drill/live_testbed.hpp"
 #include "launcher/drill/report.hpp"

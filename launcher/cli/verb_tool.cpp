@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "launcher/agent/programs.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "src/base/error.hpp"
 

@@ -10,7 +10,7 @@ namespace holdfast::launcher {
 /// Who injects it.
 enum class Injector {
   agent,    ///< the agent of the node (control::Inject without a rank, or for a rank's process)
-  rank,     ///< the rank itself, told by its agent (src/train/injection.hpp)
+  rank,     ///< the rank itself, told by its agent (src/train/loop/injection.hpp)
   order,    ///< `holdfast ctl`
   minipod,  ///< scripts/minipod, for what no user may do to a real node
   slurm,    ///< commands on the job that its owner may give

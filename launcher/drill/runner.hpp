@@ -25,7 +25,7 @@ class Testbed {
   /// The run's directory, as the report names it.
   virtual std::string run_path(const std::string& name) = 0;
   /// The run that was just submitted lasts until it is released: no step takes less than `least_step_s`, and
-  /// the last one is not taken, for `longest_s` at most (src/train/step_hold.hpp).
+  /// the last one is not taken, for `longest_s` at most (src/train/loop/step_hold.hpp).
   virtual void hold(const std::string& name, double least_step_s, double longest_s) = 0;
   virtual void release(const std::string& name) = 0;
   virtual RunView view(const std::string& name) = 0;

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "launcher/agent/children.hpp"
-#include "launcher/agent/programs.hpp"
+#include "launcher/agent/ranks/children.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/agent/programs.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/job/job_script.hpp"
 #include "launcher/job/run_history.hpp"
 #include "launcher/job/run_owner.hpp"

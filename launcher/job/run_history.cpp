@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "checkpoint/catalog.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/manifest.hpp"
 #include "src/base/error.hpp"
 #include "src/config/bind.hpp"
 #include "src/config/load.hpp"

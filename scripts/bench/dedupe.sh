@@ -6,4 +6,4 @@
 # Ends with one line RESULT {json}.
 set -euo pipefail
 (($# >= 1)) || { echo "which build? scripts/bench/dedupe.sh build/release" >&2; exit 2; }
-echo "RESULT $("$1/tests/corpus/dedupe_bench" "${2:-}" "${3:-1000000}")"
+echo "RESULT $("$1/tests/tools/corpus/dedupe_bench" "${2:-}" "${3:-1000000}")"

@@ -10,7 +10,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
 (($# >= 1)) || { sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
-tool=$(realpath "$1/src/tool/holdfast-tool") train=$(realpath "$1/src/train/holdfast-train")
+tool=$(realpath "$1/src/tools/cli/holdfast-tool") train=$(realpath "$1/src/train/holdfast-train")
 for program in "$tool" "$train"; do [[ -x $program ]] || die "there is no $program. Build it?"; done
 dir=$(mktemp -d "${4:-${TMPDIR:-/tmp}}/hf-bench.XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -9,7 +9,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
 (($# >= 2)) || die "which build, which text? scripts/bench/learning.sh build/release TEXT"
-train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tool/holdfast-tool") text=$(realpath "$2")
+train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tools/cli/holdfast-tool") text=$(realpath "$2")
 steps=${3:-600}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/hf-learning.XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/proof/tokenizers_env.sh
 source scripts/proof/tokenizers_env.sh
-tool=${1:?BUILD}/src/tool/holdfast-tool
+tool=${1:?BUILD}/src/tools/cli/holdfast-tool
 [[ -x $tool ]] || die "$tool is missing. Build the target holdfast-tool?"
 
 tokenizers_env

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/proof/tokenizers_env.sh
 source scripts/proof/tokenizers_env.sh
-encode=${1:?BUILD}/tests/text/text_encode
+encode=${1:?BUILD}/tests/tools/text/text_encode
 [[ -x $encode ]] || die "$encode is missing. Build the target text_encode?"
 
 tokenizers_env

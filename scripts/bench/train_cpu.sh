@@ -14,7 +14,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/torch_env.sh
 source "$source/scripts/torch_env.sh"
 (($# >= 1)) || die "which build? scripts/bench/train_cpu.sh build/release"
-train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tool/holdfast-tool")
+train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tools/cli/holdfast-tool")
 rounds=${2:-5} global_batch=${3:-4}
 warmup=2 measured=2 # steps of a run
 

@@ -11,7 +11,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
 (($# >= 1)) || { sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
-train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tool/holdfast-tool") steps=${2:-150}
+train=$(realpath "$1/src/train/holdfast-train") tool=$(realpath "$1/src/tools/cli/holdfast-tool") steps=${2:-150}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/hf-finetune.XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP

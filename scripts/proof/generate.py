@@ -184,7 +184,7 @@ def main(build, scratch, speed):
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    tool = build / "src/tool/holdfast-tool"
+    tool = build / "src/tools/cli/holdfast-tool"
     worst = 0.0
     for seed, case in enumerate(CASES, start=1):
         folder = scratch / case

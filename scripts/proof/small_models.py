@@ -32,7 +32,7 @@ class Programs:
     """What is compared with, of one build tree."""
 
     def __init__(self, build):
-        self.tool_path, self.train_path = build / "src/tool/holdfast-tool", build / "src/train/holdfast-train"
+        self.tool_path, self.train_path = build / "src/tools/cli/holdfast-tool", build / "src/train/holdfast-train"
         self.make_tokens_path = build / "tests/train/make_tokens"
 
     def try_ckpt(self, *words):

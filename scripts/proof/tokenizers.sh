@@ -4,12 +4,12 @@
 # Llama 3, Qwen 2.5, GPT-2, DeepSeek, o200k and StarCoder and SentencePiece models on it, and compares the ids of the whole
 # text; decoding must give the text back. Python's packages come into a throw-away environment, or into HOLDFAST_TORCH_ENV.
 #   scripts/proof/tokenizers.sh BUILD [MEGABYTES=16] [MODEL...]     MODEL: more SentencePiece models
-# A change of tests/text/golden: PYTHON scripts/proof/tokenizers_compared.py golden tests/text/golden
+# A change of tests/tools/text/golden: PYTHON scripts/proof/tokenizers_compared.py golden tests/tools/text/golden
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=scripts/proof/tokenizers_env.sh
 source scripts/proof/tokenizers_env.sh
-encode=${1:?BUILD}/tests/text/text_encode
+encode=${1:?BUILD}/tests/tools/text/text_encode
 [[ -x $encode ]] || die "$encode is missing. Build the target text_encode?"
 
 tokenizers_env

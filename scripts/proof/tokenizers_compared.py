@@ -5,8 +5,8 @@
     tokenizers_compared.py train FOLDER FILE            tokenizers in the manner of published ones, trained on it
     tokenizers_compared.py compare ENCODE FOLDER FILE   ids of every tokenizer in FOLDER (and *.model), ours and theirs
     tokenizers_compared.py speed ENCODE FOLDER FILE     MB/s on one core, ours and theirs
-    tokenizers_compared.py golden FOLDER                the small tokenizers, texts and ids of tests/text/golden
-    tokenizers_compared.py categories                   src/text/unicode_categories.inc
+    tokenizers_compared.py golden FOLDER                the small tokenizers, texts and ids of tests/tools/text/golden
+    tokenizers_compared.py categories                   src/tools/text/unicode_categories.inc
 """
 import glob
 import json

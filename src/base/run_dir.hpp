@@ -1,6 +1,6 @@
 #pragma once
 // Every name in a run directory (contract 1) is here and nowhere else; names of checkpoints are in
-// checkpoint/catalog.hpp.
+// checkpoint/index/catalog.hpp.
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -32,7 +32,7 @@ struct RunDir {
   std::filesystem::path logs() const { return path / "logs"; }
   std::filesystem::path result() const { return path / "result.json"; }
   std::filesystem::path algorithms() const { return path / "tuning.json"; }
-  std::filesystem::path hold() const { return path / "hold"; }  ///< see src/train/step_hold.hpp
+  std::filesystem::path hold() const { return path / "hold"; }  ///< see src/train/loop/step_hold.hpp
 };
 
 /// Folder of a run's local level inside `local` (checkpoint.local), private to the user: the same name on

@@ -79,7 +79,7 @@ Error other_arithmetic(const std::string& checkpoint, const std::string& differe
           fmt::format("the checkpoint {} was computed with other arithmetic than this run's", checkpoint),
           difference,
           fmt::format("{}, or run.other_numerics = \"continue\" and give up bit-identical results?",
-                      // Of algorithms, which nobody can set (src/train/algorithms.hpp).
+                      // Of algorithms, which nobody can set (src/train/engine/algorithms.hpp).
                       difference.find("\"choices ") == std::string::npos
                           ? "Set it back"
                           : "Put the tuning.json of the run that made it into this run's directory")};

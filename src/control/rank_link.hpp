@@ -43,7 +43,7 @@ struct Drain {
   bool operator==(const Drain&) const = default;
 };
 
-/// A fault to inject (holdfast drill); src/train/injection.hpp lists the names.
+/// A fault to inject (holdfast drill); src/train/loop/injection.hpp lists the names.
 struct Injection {
   std::string fault;
   double seconds = 0;
@@ -72,7 +72,7 @@ class RankLink {
   virtual void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
                      const std::string& why) = 0;
   /// This rank's part of checkpoint `step` is fsynced (ok) or could not be written (`payload` then says why).
-  /// `payload` is JSON text, opaque here (checkpoint/commit.hpp reads it).
+  /// `payload` is JSON text, opaque here (checkpoint/index/commit.hpp reads it).
   virtual void vote(std::int64_t step, bool ok, const std::string& payload) = 0;
   /// Waits for the leader's outcome of checkpoint `step`: true when it is durable, false when it was dropped
   /// or the deadline has passed.

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "checkpoint/export.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/safetensors_model.hpp"
+#include "checkpoint/exchange/export.hpp"
+#include "checkpoint/exchange/safetensors_model.hpp"
+#include "checkpoint/shards/load.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/strict_json.hpp"

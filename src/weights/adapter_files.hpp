@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/safetensors_source.hpp"
-#include "checkpoint/state.hpp"
+#include "checkpoint/exchange/safetensors_source.hpp"
+#include "checkpoint/index/manifest.hpp"
+#include "checkpoint/index/state.hpp"
 #include "src/config/adapters.hpp"
 
 namespace holdfast::weights {

@@ -1,7 +1,7 @@
 #include "src/weights/find_checkpoint.hpp"
 
-#include "checkpoint/catalog.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/manifest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"

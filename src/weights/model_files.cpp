@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "checkpoint/direct_reader.hpp"
-#include "checkpoint/export.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/safetensors_model.hpp"
+#include "checkpoint/exchange/export.hpp"
+#include "checkpoint/exchange/safetensors_model.hpp"
+#include "checkpoint/io/direct_reader.hpp"
+#include "checkpoint/shards/load.hpp"
 #include "src/base/error.hpp"
 #include "src/config/hf_config.hpp"
 #include "src/config/load.hpp"

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/piece_reader.hpp"
-#include "checkpoint/safetensors_source.hpp"
-#include "checkpoint/state.hpp"
+#include "checkpoint/exchange/safetensors_source.hpp"
+#include "checkpoint/index/manifest.hpp"
+#include "checkpoint/index/state.hpp"
+#include "checkpoint/shards/piece_reader.hpp"
 #include "src/config/model_shape.hpp"
 
 namespace holdfast::weights {

@@ -18,18 +18,18 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "checkpoint/catalog.hpp"
-#include "checkpoint/commit.hpp"
-#include "checkpoint/direct_reader.hpp"
-#include "checkpoint/h5.hpp"
-#include "checkpoint/index_file.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/load_plan.hpp"
-#include "checkpoint/shard_file.hpp"
-#include "checkpoint/shard_writer.hpp"
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/commit.hpp"
+#include "checkpoint/io/direct_reader.hpp"
+#include "checkpoint/shards/h5.hpp"
+#include "checkpoint/shards/index_file.hpp"
+#include "checkpoint/shards/load.hpp"
+#include "checkpoint/shards/load_plan.hpp"
+#include "checkpoint/shards/shard_file.hpp"
+#include "checkpoint/shards/shard_writer.hpp"
 #include "src/base/digest.hpp"
 #include "src/shard/layout.hpp"
-#include "src/train/state_copier.hpp"
+#include "src/train/state/state_copier.hpp"
 
 namespace holdfast::checkpoint {
 namespace {

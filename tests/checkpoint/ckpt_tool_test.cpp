@@ -1,5 +1,5 @@
 // `holdfast ckpt`: what the verbs print and refuse. Conversions themselves: export_test.cpp.
-#include "src/tool/ckpt.hpp"
+#include "src/tools/cli/ckpt.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "checkpoint/local_file.hpp"
-#include "checkpoint/retention.hpp"
+#include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/retention.hpp"
 #include "src/base/files.hpp"
 #include "src/base/run_dir.hpp"
-#include "src/tool/ckpt_change.hpp"
+#include "src/tools/cli/ckpt_change.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
 namespace holdfast::checkpoint {

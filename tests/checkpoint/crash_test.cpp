@@ -11,7 +11,7 @@
 
 #include <iostream>
 
-#include "checkpoint/verify.hpp"
+#include "checkpoint/verify/verify.hpp"
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
 #include "tests/checkpoint/traced.hpp"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <sstream>
 
-#include "checkpoint/hash.hpp"
+#include "checkpoint/index/hash.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast::checkpoint::testing {

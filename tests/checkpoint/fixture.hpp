@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/catalog.hpp"
-#include "checkpoint/commit.hpp"
-#include "checkpoint/direct_reader.hpp"
-#include "checkpoint/load.hpp"
-#include "checkpoint/retention.hpp"
-#include "checkpoint/shard_writer.hpp"
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/commit.hpp"
+#include "checkpoint/index/retention.hpp"
+#include "checkpoint/io/direct_reader.hpp"
+#include "checkpoint/shards/load.hpp"
+#include "checkpoint/shards/shard_writer.hpp"
 
 namespace holdfast::checkpoint::testing {
 

@@ -3,7 +3,7 @@
 //   checkpoint_test --gtest_also_run_disabled_tests --gtest_filter='*writeAgain'
 #include <gmock/gmock.h>
 
-#include "checkpoint/verify.hpp"
+#include "checkpoint/verify/verify.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
 namespace holdfast::checkpoint {

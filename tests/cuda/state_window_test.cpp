@@ -1,6 +1,6 @@
 // The host's window on a state in the memory of a (simulated) GPU: any size, in parts that are never larger
 // than half of it.
-#include "src/train/state_window.hpp"
+#include "src/train/state/state_window.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "src/base/error.hpp"
-#include "src/cuda/cuda_device.hpp"
-#include "src/train/state_copier.hpp"
+#include "src/cuda/device/cuda_device.hpp"
+#include "src/train/state/state_copier.hpp"
 #include "tests/cuda/sim/reference_attention.hpp"
 #include "tests/cuda/sim/reference_gemm.hpp"
 #include "tests/cuda/sim/sim_runtime.hpp"

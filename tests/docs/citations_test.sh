@@ -91,7 +91,7 @@ while IFS=: read -r file line kind text; do
     continue
   fi
   path=${text%% *}   # `scripts/layers.sh --help`
-  path=${path%%:*}   # `src/train/trainer.cpp:12`
+  path=${path%%:*}   # `src/train/loop/trainer.cpp:12`
   path=${path%[.,;]}
   case $path in
     *…* | *...* | *'<'* | *NAME* | *'$'*) ;; # stands for many

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <random>
 
-#include "checkpoint/hash.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/index/hash.hpp"
+#include "checkpoint/index/manifest.hpp"
 #include "tests/fuzz/targets.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);

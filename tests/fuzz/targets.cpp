@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "checkpoint/manifest.hpp"
-#include "checkpoint/safetensors.hpp"
-#include "checkpoint/vote.hpp"
+#include "checkpoint/index/manifest.hpp"
+#include "checkpoint/index/safetensors.hpp"
+#include "checkpoint/index/vote.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::fuzz {

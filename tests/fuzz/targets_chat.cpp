@@ -1,5 +1,5 @@
 #include "src/base/error.hpp"
-#include "src/chat/template.hpp"
+#include "src/tools/chat/template.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace holdfast::fuzz {

@@ -1,4 +1,4 @@
-#include "checkpoint/safetensors_index.hpp"
+#include "checkpoint/index/safetensors_index.hpp"
 #include "src/base/error.hpp"
 #include "src/config/hf_config.hpp"
 #include "tests/fuzz/targets.hpp"

@@ -1,7 +1,7 @@
 #include <array>
 
 #include "src/base/error.hpp"
-#include "src/text/sentencepiece_tokenizer.hpp"
+#include "src/tools/text/sentencepiece_tokenizer.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace holdfast::fuzz {

@@ -2,8 +2,8 @@
 
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
-#include "src/text/byte_alphabet.hpp"
-#include "src/text/byte_bpe.hpp"
+#include "src/tools/text/byte_alphabet.hpp"
+#include "src/tools/text/byte_bpe.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace holdfast::fuzz {

@@ -1,5 +1,5 @@
 // cuDNN's attention against fp64, in the shapes that models have.
-#include "tests/cuda/attention_on_gpu.hpp"
+#include "tests/cuda/attention/attention_on_gpu.hpp"
 
 #include <gtest/gtest.h>
 

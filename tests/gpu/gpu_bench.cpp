@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "src/base/clock.hpp"
-#include "src/cuda/cuda_kernels.hpp"
-#include "src/cuda/cuda_runtime.hpp"
-#include "src/cuda/cuda_stream.hpp"
+#include "src/cuda/device/cuda_kernels.hpp"
+#include "src/cuda/runtime/cuda_runtime.hpp"
+#include "src/cuda/runtime/cuda_stream.hpp"
 
 namespace holdfast::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/error.hpp"
-#include "src/cuda/real_nccl.hpp"
+#include "src/cuda/comm/real_nccl.hpp"
 #include "tests/cuda/test_gpu.hpp"
 
 namespace holdfast::cuda {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "src/cuda/cuda_runtime.hpp"
+#include "src/cuda/runtime/cuda_runtime.hpp"
 #include "tests/cuda/test_gpu.hpp"
 
 namespace holdfast::cuda::test {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/catalog.hpp"
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/manifest.hpp"
 #include "src/config/load.hpp"
 #include "src/config/numerics.hpp"
 #include "src/data/token_file.hpp"

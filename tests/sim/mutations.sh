@@ -11,8 +11,8 @@ trap 'rm -rf "$work"' EXIT
 
 # name | file | sed expression
 mutations='
-half of the agents, less one    | launcher/agent/election_count.cpp          | s/2 \* granted >= voters/2 * granted + 2 >= voters/
-terms fenced one too low        | launcher/agent/leadership_state.cpp        | s/if (term < term_) return false;/if (term < term_ - 1) return false;/
+half of the agents, less one    | launcher/agent/leader/election_count.cpp          | s/2 \* granted >= voters/2 * granted + 2 >= voters/
+terms fenced one too low        | launcher/agent/leader/leadership_state.cpp        | s/if (term < term_) return false;/if (term < term_ - 1) return false;/
 a minority names nodes lost     | launcher/supervise/supervisor.cpp          | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
 spares that were never heard of | launcher/supervise/supervisor_failures.cpp | s/RunState state = without_unheard_nodes();/RunState state = state_;/
 adopts with a lost node         | launcher/supervise/supervisor_stages.cpp   | s/ || lost_is_placed()) return false;/) return false;/

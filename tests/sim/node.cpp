@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launcher/agent/election_count.hpp"
+#include "launcher/agent/leader/election_count.hpp"
 #include "tests/sim/lead.hpp"
 #include "tests/sim/world.hpp"
 

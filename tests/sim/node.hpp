@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "launcher/agent/leadership_state.hpp"
+#include "launcher/agent/leader/leadership_state.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "tests/sim/training.hpp"
 

@@ -45,7 +45,7 @@ if [[ -e $build/tests/gpu/gpu_kernels ]]; then
 fi
 
 mini up --nodes 2 || { echo "Bail out! no minipod"; exit 1; }
-install_programs "$build"/{launcher/holdfast,src/train/holdfast-train,src/tool/holdfast-tool}
+install_programs "$build"/{launcher/holdfast,src/train/holdfast-train,src/tools/cli/holdfast-tool}
 make_tokens
 two_nodes=(--set cluster.nodes=2 --set cluster.spares=0)
 submit plain "${two_nodes[@]}" >/dev/null

@@ -45,7 +45,7 @@ submit() {
 #   job=$(submit_held RUN ARGUMENT...)   from its first step on, no step takes less than 0.2 s and the last one is not taken
 #   ... look at it, break it ...         every attempt trains, slowly; the bits are what they would have been
 #   let_go RUN                           it trains to its end at full speed
-# (src/train/step_hold.hpp; the run has drill.allowed.) A job whose bits nobody compares can have train.steps=1000000 and
+# (src/train/loop/step_hold.hpp; the run has drill.allowed.) A job whose bits nobody compares can have train.steps=1000000 and
 # be ended by `holdfast ctl RUN stop`.
 submit_held() { submit "$@" --set drill.allowed=true && hold "$1"; }
 # hold RUN [LEAST_STEP_S]: 900 s at most.

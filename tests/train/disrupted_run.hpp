@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/restore.hpp"
+#include "src/train/restore/restore.hpp"
 #include "tests/checkpoint/fixture.hpp"
 #include "tests/support/fake_exchange.hpp"
 #include "tests/support/thread_world.hpp"

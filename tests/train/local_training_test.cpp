@@ -8,11 +8,11 @@
 #include <regex>
 #include <thread>
 
-#include "checkpoint/local_file.hpp"
+#include "checkpoint/index/local_file.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"
 #include "src/shard/mesh.hpp"
-#include "src/train/local_identity.hpp"
+#include "src/train/local/local_identity.hpp"
 #include "tests/train/training_fixture.hpp"
 
 namespace holdfast::train {

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "checkpoint/commit.hpp"
+#include "checkpoint/index/commit.hpp"
 #include "src/base/rank_env.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"

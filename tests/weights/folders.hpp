@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/index/safetensors.hpp"
 #include "src/base/digest.hpp"
 #include "src/config/hf_config.hpp"
 #include "src/config/model_shape.hpp"

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "checkpoint/export.hpp"
+#include "checkpoint/exchange/export.hpp"
 #include "tests/weights/folders.hpp"
 
 namespace holdfast::weights {

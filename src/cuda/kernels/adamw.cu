@@ -1,8 +1,8 @@
 #include "src/cuda/kernels/adamw.hpp"
 
-#include "src/cuda/element.hpp"
-#include "src/cuda/operands.hpp"
-#include "src/cuda/simt.hpp"
+#include "src/cuda/simt/element.hpp"
+#include "src/cuda/simt/operands.hpp"
+#include "src/cuda/simt/simt.hpp"
 
 namespace holdfast::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
 // AdamW: see kernels::AdamW.
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

@@ -2,9 +2,9 @@
 #include "src/cuda/kernels/block_code.hpp"
 
 #include "src/base/error.hpp"
-#include "src/cuda/element.hpp"
-#include "src/cuda/operands.hpp"
-#include "src/cuda/simt.hpp"
+#include "src/cuda/simt/element.hpp"
+#include "src/cuda/simt/operands.hpp"
+#include "src/cuda/simt/simt.hpp"
 
 namespace holdfast::cuda {
 

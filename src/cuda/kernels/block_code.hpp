@@ -1,6 +1,6 @@
 #pragma once
 // Weights in few bits: see kernels::Kernels::decode_blocks(). The CPU's bits.
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

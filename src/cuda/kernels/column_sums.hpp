@@ -2,7 +2,7 @@
 // Sums over tokens: see kernels::Kernels::column_sums().
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "src/cuda/element.hpp"
-#include "src/cuda/operands.hpp"
-#include "src/cuda/simt.hpp"
+#include "src/cuda/simt/element.hpp"
+#include "src/cuda/simt/operands.hpp"
+#include "src/cuda/simt/simt.hpp"
 
 namespace holdfast::cuda {
 

@@ -2,7 +2,7 @@
 // Rounding of arrays: see kernels::Kernels::convert().
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

@@ -1,6 +1,6 @@
 #pragma once
 // Dropout: see kernels::Dropout. The CPU's bits.
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

@@ -4,8 +4,8 @@
 #include "src/cuda/kernels/embedding.hpp"
 
 #include "src/base/error.hpp"
-#include "src/cuda/block_sum.hpp"
-#include "src/cuda/operands.hpp"
+#include "src/cuda/simt/block_sum.hpp"
+#include "src/cuda/simt/operands.hpp"
 
 namespace holdfast::cuda {
 

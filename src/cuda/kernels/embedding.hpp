@@ -2,7 +2,7 @@
 // Rows of a table, and the sums of their gradients: see kernels::Kernels::embed() and embed_backward().
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

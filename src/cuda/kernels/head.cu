@@ -4,11 +4,11 @@
 #include <cmath>
 #include <type_traits>
 
-#include "src/cuda/block_sum.hpp"
-#include "src/cuda/element.hpp"
-#include "src/cuda/exact_sum.hpp"
-#include "src/cuda/operands.hpp"
-#include "src/cuda/simt.hpp"
+#include "src/cuda/simt/block_sum.hpp"
+#include "src/cuda/simt/element.hpp"
+#include "src/cuda/simt/exact_sum.hpp"
+#include "src/cuda/simt/operands.hpp"
+#include "src/cuda/simt/simt.hpp"
 
 namespace holdfast::cuda {
 

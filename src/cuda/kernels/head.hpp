@@ -2,7 +2,7 @@
 // Cross entropy of rows of logits: the part of kernels::HeadLoss between its products.
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

@@ -6,9 +6,9 @@
 #include <type_traits>
 
 #include "src/base/error.hpp"
-#include "src/cuda/block_sum.hpp"
 #include "src/cuda/kernels/quantize.hpp"
-#include "src/cuda/operands.hpp"
+#include "src/cuda/simt/block_sum.hpp"
+#include "src/cuda/simt/operands.hpp"
 
 namespace holdfast::cuda {
 

@@ -2,7 +2,7 @@
 // RMS norm with its residual: see kernels::Norm and kernels::NormGradient.
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

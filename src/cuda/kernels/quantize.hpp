@@ -2,7 +2,7 @@
 // 8-bit copies of matrices and their scales: see kernels::Quantize and kernels::Kernels::scales().
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

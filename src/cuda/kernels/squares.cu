@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/cuda/element.hpp"
-#include "src/cuda/exact_sum.hpp"
-#include "src/cuda/operands.hpp"
-#include "src/cuda/simt.hpp"
+#include "src/cuda/simt/element.hpp"
+#include "src/cuda/simt/exact_sum.hpp"
+#include "src/cuda/simt/operands.hpp"
+#include "src/cuda/simt/simt.hpp"
 
 namespace holdfast::cuda {
 

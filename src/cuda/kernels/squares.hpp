@@ -2,7 +2,7 @@
 // Exact sums of squares: see kernels::Kernels::sum_squares().
 #include <cstdint>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/tensor/exact_sum.hpp"
 
 namespace holdfast::cuda {

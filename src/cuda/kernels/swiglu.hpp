@@ -1,6 +1,6 @@
 #pragma once
 // SwiGLU on packed gate|up: see kernels::Kernels::swiglu().
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::cuda {

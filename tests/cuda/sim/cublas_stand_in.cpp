@@ -9,7 +9,7 @@
 #include <new>
 #include <string>
 
-#include "tests/cuda/column_major.hpp"
+#include "tests/cuda/gemm/column_major.hpp"
 #include "tests/cuda/sim/finding.hpp"
 
 namespace holdfast::cuda::sim {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 
 namespace holdfast::cuda::sim {
 

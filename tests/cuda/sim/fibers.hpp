@@ -4,7 +4,7 @@
 // poisoned (0xFF: a NaN as a float) at the start of every block and have guarded ends.
 #include <cstdint>
 
-#include "src/cuda/simt.hpp"
+#include "src/cuda/simt/simt.hpp"
 
 namespace holdfast::cuda::sim {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/cuda/runtime.hpp"
+#include "src/cuda/runtime/runtime.hpp"
 #include "tests/cuda/sim/clock.hpp"
 
 namespace holdfast::cuda::sim {

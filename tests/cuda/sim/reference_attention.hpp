@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "src/cuda/attention.hpp"
-#include "src/cuda/attention_plan.hpp"
+#include "src/cuda/attention/attention.hpp"
+#include "src/cuda/attention/attention_plan.hpp"
 #include "tests/cuda/sim/sim_runtime.hpp"
 
 namespace holdfast::cuda::sim {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "src/base/digest.hpp"
-#include "src/cuda/product_plan.hpp"
+#include "src/cuda/gemm/product_plan.hpp"
 
 namespace holdfast::cuda::sim {
 

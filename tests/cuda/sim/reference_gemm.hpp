@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "src/cuda/choices.hpp"
-#include "src/cuda/gemm.hpp"
+#include "src/cuda/gemm/choices.hpp"
+#include "src/cuda/gemm/gemm.hpp"
 #include "tests/cuda/sim/sim_runtime.hpp"
 
 namespace holdfast::cuda::sim {

@@ -10,7 +10,7 @@
 
 #include "src/base/env.hpp"
 #include "src/base/log.hpp"
-#include "src/cuda/cuda_device.hpp"
+#include "src/cuda/device/cuda_device.hpp"
 #include "src/device/build_stamp.hpp"
 #include "src/device/module_interface.hpp"
 #include "tests/cuda/sim/faulty_runtime.hpp"

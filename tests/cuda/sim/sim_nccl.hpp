@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/comm/shared_memory.hpp"
-#include "src/cuda/nccl.hpp"
+#include "src/cuda/comm/nccl.hpp"
 #include "tests/cuda/sim/sim_runtime.hpp"
 
 namespace holdfast::cuda::sim {

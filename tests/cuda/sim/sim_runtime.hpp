@@ -22,8 +22,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "src/cuda/runtime.hpp"
-#include "src/cuda/simt.hpp"
+#include "src/cuda/runtime/runtime.hpp"
+#include "src/cuda/simt/simt.hpp"
 #include "tests/cuda/sim/fibers.hpp"
 #include "tests/cuda/sim/finding.hpp"
 #include "tests/cuda/sim/race_check.hpp"

@@ -10,7 +10,7 @@
 #include "src/base/error.hpp"
 #include "src/config/adapters.hpp"
 #include "src/config/load.hpp"
-#include "src/cuda/attention_plan.hpp"
+#include "src/cuda/attention/attention_plan.hpp"
 #include "src/shard/memory_plan.hpp"
 #include "src/shard/wire_plan.hpp"
 

@@ -1,0 +1,152 @@
+#include "checkpoint/exchange/import.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+#include <iterator>
+
+#include "checkpoint/exchange/export.hpp"
+#include "checkpoint/exchange/safetensors_model.hpp"
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/commit.hpp"
+#include "checkpoint/io/direct_reader.hpp"
+#include "checkpoint/shards/shard_writer.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+using safetensors::Source;
+
+constexpr Generation generation{0, 1};
+
+std::vector<LogicalTensor> state_of(const ImportOrder& order) {
+  std::vector<LogicalTensor> tensors;
+  for (const char* family : {"model/", "optim/exp_avg/", "optim/exp_avg_sq/"})
+    for (LogicalTensor tensor : order.model) {
+      tensor.type = family == model_family ? DType::fp32 : order.moments;
+      tensor.name.insert(0, family);
+      tensors.push_back(tensor);
+    }
+  return tensors;
+}
+
+std::int64_t shard_bytes_of(const ImportOrder& order, const std::vector<LogicalTensor>& tensors) {
+  constexpr std::int64_t least = 256 << 20, most = 1 << 30;
+  if (order.shard_bytes > 0) return order.shard_bytes;
+  std::int64_t sum = 0;
+  for (const LogicalTensor& tensor : tensors) sum += tensor.elements() * bytes_of(tensor.type);
+  return std::clamp(sum / 64, least, most);
+}
+
+/// Writers of about `shard_bytes` each, one after another through the tensors.
+WriterLayout cut(const std::vector<LogicalTensor>& tensors, std::int64_t shard_bytes) {
+  WriterLayout layout;
+  std::int64_t room = 0;
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    const std::int64_t each = bytes_of(tensors[t].type);
+    for (std::int64_t first = 0, n = tensors[t].elements(); first < n;) {
+      if (room < each) layout.of_rank.emplace_back(), room = shard_bytes;
+      const std::int64_t count = std::min(n - first, room / each);
+      layout.of_rank.back().push_back({static_cast<int>(t), first, count});
+      first += count;
+      room -= count * each;
+    }
+  }
+  if (layout.of_rank.empty()) layout.of_rank.emplace_back();
+  return layout;
+}
+
+/// Puts the weights of one shard into its image; what is left are zeros.
+void fill(const ImportOrder& order, const Source& source, const ShardWriter& writer,
+          std::span<std::byte> image) {
+  std::memset(image.data(), 0, image.size());
+  std::vector<safetensors::Wanted> wanted;
+  for (std::size_t i = 0; i < writer.spans().size(); ++i) {
+    const PieceSpan span = writer.spans()[i];
+    const auto t = static_cast<std::size_t>(span.tensor);
+    if (t >= order.model.size()) continue;  // a moment
+    auto* const to = reinterpret_cast<float*>(image.data() + writer.places()[i]);
+    wanted.push_back({order.model[t].name, span.first, {to, static_cast<std::size_t>(span.count)}});
+  }
+  source.read(wanted);
+}
+
+/// Removes the folder of checkpoints again if it was made here and stayed empty.
+class MadeFolder {
+ public:
+  explicit MadeFolder(const fs::path& path) : path_(path) {
+    std::error_code error;
+    made_ = fs::create_directory(path, error);
+    if (error) throw system_error("cannot create " + path.string(), error.value());
+  }
+  MadeFolder(const MadeFolder&) = delete;
+  MadeFolder& operator=(const MadeFolder&) = delete;
+  ~MadeFolder() {
+    if (made_) ::rmdir(path_.c_str());
+  }
+
+ private:
+  const fs::path& path_;
+  bool made_ = false;
+};
+
+/// Drops what was written unless it was committed.
+class Attempt {
+ public:
+  Attempt(const fs::path& checkpoints, int world) : commit(checkpoints, 0, generation, world) {}
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  ~Attempt() { commit.drop(); }
+  Commit commit;
+};
+
+}  // namespace
+
+Imported import_safetensors(const ImportOrder& order, const CopyProgress& progress) {
+  const Source source(order.source);
+  Imported imported;
+  imported.skipped = safetensors::require_model(source, order.model, order.tied);
+  Facts facts = order.facts;
+  facts.data_identity = safetensors::imported_identity(source, order.model);
+  if (std::error_code ignored; fs::exists(committed_path(order.checkpoints, 0), ignored))
+    throw Error(Exit::usage, committed_path(order.checkpoints, 0).string() + " exists",
+                "nothing is overwritten", "Choose another folder?");
+  const MadeFolder folder(order.checkpoints);
+  const std::vector<LogicalTensor> tensors = state_of(order);
+  const WriterLayout layout = cut(tensors, shard_bytes_of(order, tensors));
+  const int world = static_cast<int>(layout.of_rank.size());
+  std::vector<ShardWriter> writers;
+  std::int64_t image_bytes = 0, total = 0, done = 0;
+  for (int rank = 0; rank < world; ++rank) {
+    writers.emplace_back(order.checkpoints, rank, generation, tensors, layout, facts);
+    image_bytes = std::max(image_bytes, writers.back().image_bytes());
+    total += writers.back().file_bytes();
+  }
+  Attempt attempt(order.checkpoints, world);
+  attempt.commit.drop();  // what an import that was killed left
+  AlignedBuffer buffers[] = {AlignedBuffer(image_bytes), AlignedBuffer(world > 1 ? image_bytes : 0)};
+  const auto image_of = [&](int rank) {
+    const auto bytes = static_cast<std::size_t>(writers[rank].image_bytes());
+    return buffers[rank % 2].span().first(bytes);
+  };
+  // The next shard is read while this one is written.
+  const auto filling = [&](int rank) {
+    return std::async(std::launch::async, [&, rank] { fill(order, source, writers[rank], image_of(rank)); });
+  };
+  std::future<void> next = filling(0);
+  for (int rank = 0; rank < world; ++rank) {
+    next.get();
+    if (rank + 1 < world) next = filling(rank + 1);
+    ShardWriter& writer = writers[rank];
+    attempt.commit.add(rank, true, writer.write(RunPoint{}, image_of(rank)));
+    if (progress) progress(done += writer.file_bytes(), total);
+  }
+  if (attempt.commit.failed()) throw Error(Exit::runtime, "cannot commit the import", attempt.commit.why());
+  imported.path = attempt.commit.commit().path;
+  imported.bytes = total;
+  return imported;
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,203 @@
+#include "checkpoint/index/catalog.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "src/base/files.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+/// Reads a decimal number off the front of `text`.
+template <class Number>
+bool take_number(std::string_view& text, Number& number) {
+  if (text.empty() || text.front() < '0' || text.front() > '9') return false;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+bool take(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+std::string padded(const char* format, std::int64_t number) {
+  char text[32];
+  std::snprintf(text, sizeof text, format, static_cast<long long>(number));
+  return text;
+}
+
+}  // namespace
+
+Name parse_name(std::string_view text) {
+  const std::string_view whole = text;
+  Name name;
+  if (take(text, "step-") && take_number(text, name.step)) {
+    if (text.empty()) name.kind = Name::Kind::committed;
+    if (take(text, ".tmp-") && take_number(text, name.generation.term) && take(text, "-") &&
+        take_number(text, name.generation.attempt) && text.empty())
+      name.kind = Name::Kind::temporary;
+    if (take(text, ".replaced-") && take_number(text, name.serial) && text.empty())
+      name.kind = Name::Kind::replaced;
+    if (text == ".pin") name.kind = Name::Kind::pin;
+  } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") &&
+             take_number(text, name.serial) && text.empty()) {
+    name.kind = Name::Kind::trash;
+  }
+  if (name.kind == Name::Kind::other || print_name(name) != whole) return {};
+  return name;
+}
+
+std::string print_name(const Name& name) {
+  const std::string number = padded("%08lld", name.step);
+  switch (name.kind) {
+    case Name::Kind::committed:
+      return "step-" + number;
+    case Name::Kind::temporary:
+      return "step-" + number + ".tmp-" + std::to_string(name.generation.term) + "-" +
+             std::to_string(name.generation.attempt);
+    case Name::Kind::replaced:
+      return "step-" + number + ".replaced-" + std::to_string(name.serial);
+    case Name::Kind::trash:
+      return ".trash-" + number + "-" + std::to_string(name.serial);
+    case Name::Kind::pin:
+      return "step-" + number + ".pin";
+    case Name::Kind::other:
+      break;
+  }
+  return {};
+}
+
+fs::path committed_path(const fs::path& checkpoints, std::int64_t step) {
+  return checkpoints / print_name({Name::Kind::committed, step, {}, 0});
+}
+
+fs::path temporary_path(const fs::path& checkpoints, std::int64_t step, Generation generation) {
+  return checkpoints / print_name({Name::Kind::temporary, step, generation, 0});
+}
+
+fs::path pin_path(const fs::path& checkpoints, std::int64_t step) {
+  return checkpoints / print_name({Name::Kind::pin, step, {}, 0});
+}
+
+std::string shard_file_name(int rank) { return "shard-" + padded("%05lld", rank) + ".h5"; }
+
+std::vector<std::int64_t> committed_steps(const fs::path& checkpoints) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error))
+    if (const Name name = parse_name(it->path().filename().string()); name.kind == Name::Kind::committed)
+      steps.push_back(name.step);
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw Unreadable("the folder " + checkpoints.string(), error.message());
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+void check_sizes(const fs::path& step_dir, const Manifest& manifest) {
+  const std::string which = "checkpoint " + step_dir.string();
+  std::string unknown;
+  for (const ShardInfo& shard : manifest.shards) {
+    struct stat info {};
+    if (::stat((step_dir / shard.file).c_str(), &info) != 0) {
+      const int reason = errno;
+      if (unknown.empty())
+        unknown = shard.file + (reason == ENOENT ? " is missing" : std::string(": ") + std::strerror(reason));
+    } else if (!S_ISREG(info.st_mode) || info.st_size != shard.bytes) {
+      throw Damaged(which + " is damaged", shard.file + " has " + std::to_string(info.st_size) +
+                                               " bytes, not " + std::to_string(shard.bytes));
+    }
+  }
+  if (!unknown.empty()) throw Unreadable(which, unknown);
+}
+
+Manifest sound_manifest(const fs::path& step_dir, std::int64_t step) {
+  Manifest manifest = read_manifest(step_dir);
+  if (step >= 0 && manifest.point.step != step)
+    throw Damaged(step_dir.string() + " holds step " + std::to_string(manifest.point.step));
+  check_sizes(step_dir, manifest);
+  return manifest;
+}
+
+Condition condition_of(const fs::path& step_dir, std::int64_t step) {
+  try {
+    return {Condition::Kind::sound, "", sound_manifest(step_dir, step)};
+  } catch (const Damaged& e) {
+    return {Condition::Kind::damaged, e.what(), {}};
+  } catch (const Error& e) {
+    return {Condition::Kind::unknown, e.what(), {}};
+  }
+}
+
+std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::string>* notes) {
+  for (const std::int64_t step : committed_steps(checkpoints)) {
+    const fs::path path = committed_path(checkpoints, step);
+    try {
+      return Found{step, path, sound_manifest(path, step)};
+    } catch (const Damaged& e) {
+      if (notes) notes->emplace_back(e.what());
+    }
+  }
+  return {};
+}
+
+fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step) {
+  for (int serial = 1;; ++serial) {
+    fs::path trash = checkpoints / print_name({Name::Kind::trash, step, {}, serial});
+    struct stat info {};
+    if (::lstat(trash.c_str(), &info) == 0) continue;
+    if (::rename(folder.c_str(), trash.c_str()) == 0) return trash;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+      throw system_error("cannot move " + folder.string() + " away", errno);
+  }
+}
+
+void discard(const fs::path& checkpoints, const fs::path& folder, std::int64_t step) noexcept {
+  try {
+    std::error_code ignored;
+    fs::remove_all(move_to_trash(checkpoints, folder, step), ignored);
+  } catch (const std::exception&) {
+    // It is gone already, or the next sweep tries again.
+  }
+}
+
+void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step) {
+  std::error_code ignored;
+  for (const std::string& text : files::list(checkpoints)) {
+    const Name name = parse_name(text);
+    const bool dead = name.generation < alive || (name.generation == alive && name.step <= done_step);
+    if (name.kind == Name::Kind::trash) fs::remove_all(checkpoints / text, ignored);
+    if (name.kind == Name::Kind::temporary && dead) discard(checkpoints, checkpoints / text, name.step);
+  }
+}
+
+fs::path free_replaced_path(const fs::path& checkpoints, std::int64_t step) {
+  for (int serial = 1;; ++serial) {
+    fs::path path = checkpoints / print_name({Name::Kind::replaced, step, {}, serial});
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) == 0) continue;
+    if (errno != ENOENT) throw system_error("cannot look at " + path.string(), errno);
+    return path;
+  }
+}
+
+int next_attempt(const fs::path& checkpoints, std::optional<int> recorded) {
+  int highest = recorded.value_or(0);
+  for (const std::string& text : files::list(checkpoints))
+    if (const Name name = parse_name(text); name.kind == Name::Kind::temporary)
+      highest = std::max(highest, name.generation.attempt);
+  if (const auto newest = recorded ? std::nullopt : newest_sound(checkpoints))
+    highest = std::max(highest, newest->manifest.generation.attempt);
+  return highest + 1;
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,178 @@
+#include "checkpoint/index/commit.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>  // renameat2
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/hash.hpp"
+#include "src/base/files.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+void write_manifest(const fs::path& path, const Manifest& manifest) {
+  const files::Fd fd =
+      files::open(path, O_WRONLY | O_CREAT | O_TRUNC);  // an earlier leader may have left one
+  files::append_all(fd.get(), to_text(manifest), path);
+  files::sync(fd.get(), path);
+}
+
+void check_size(const fs::path& path, std::int64_t bytes) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) throw system_error("cannot look at " + path.string(), errno);
+  if (info.st_size != bytes)
+    throw Error(Exit::runtime, path.string() + " is not what its writer voted for",
+                std::to_string(info.st_size) + " bytes, not " + std::to_string(bytes));
+}
+
+/// What cannot be looked at may be there: Error.
+bool is_there(const fs::path& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  if (errno != ENOENT) throw system_error("cannot look at " + path.string(), errno);
+  return false;
+}
+
+fs::path parent_of(const fs::path& folder) {
+  const fs::path parent = fs::absolute(folder).lexically_normal();
+  return (parent.has_filename() ? parent : parent.parent_path()).parent_path();
+}
+
+/// The commit point. A `final_path` that exists is put aside: it may be of use as long as no later step is
+/// durable. Where the file system can exchange names, there is a step-N at every moment.
+void rename_into_place(const fs::path& checkpoints, const fs::path& temporary, const fs::path& final_path,
+                       std::int64_t step, std::string& note) {
+  const auto failed = [&](int reason) {
+    return system_error("cannot commit " + final_path.string(), reason);
+  };
+  if (!is_there(final_path)) {  // a plain rename never replaces a folder with something in it
+    if (::rename(temporary.c_str(), final_path.c_str()) != 0) throw failed(errno);
+    return;
+  }
+  const auto say = [&](const fs::path& older) {
+    note = "the older " + final_path.filename().string() + " is put aside as " + older.filename().string();
+  };
+  // Under this name first: what the exchange leaves there is no temporary folder, which a sweep may remove.
+  const fs::path aside = free_replaced_path(checkpoints, step);
+  say(aside);
+  if (::rename(temporary.c_str(), aside.c_str()) != 0) throw failed(errno);
+  if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) return;
+  int reason = errno;
+  if (reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP) {
+    const fs::path older = free_replaced_path(checkpoints, step);
+    say(older);
+    const bool moved = ::rename(final_path.c_str(), older.c_str()) == 0;
+    if (moved && ::rename(aside.c_str(), final_path.c_str()) == 0) return;
+    reason = errno;
+    if (moved) ::rename(older.c_str(), final_path.c_str());
+  }
+  if (::rename(aside.c_str(), temporary.c_str()) != 0) discard(checkpoints, aside, step);
+  throw failed(reason);
+}
+
+}  // namespace
+
+Commit::Commit(fs::path checkpoints, std::int64_t step, Generation generation, int world)
+    : checkpoints_(std::move(checkpoints)),
+      step_(step),
+      generation_(generation),
+      world_(world),
+      answers_(static_cast<std::size_t>(world)) {
+  expects(world > 0, "a checkpoint has at least one writer");
+}
+
+void Commit::add(int rank, bool ok, const std::string& payload) {
+  const auto complain = [&](const std::string& why) {
+    if (why_.empty()) why_ = "rank " + std::to_string(rank) + ": " + why;
+  };
+  if (rank < 0 || rank >= world_) return complain("there is no such rank among " + std::to_string(world_));
+  const std::string hash = xxh3_128(ok ? "yes" : "no", payload);
+  auto& answer = answers_[rank];
+  if (answer) return answer->payload_hash == hash ? void() : complain("voted twice, and differently");
+  answer = Answer{hash, {}};
+  ++answered_;
+  if (!ok) return complain(payload.empty() ? "could not write its shard" : payload);
+  try {
+    take(rank, parse_vote(payload), *answer);
+  } catch (const std::exception& e) {
+    complain(e.what());
+  }
+}
+
+/// Each vote must speak of this checkpoint, and all of them of one state.
+void Commit::take(int rank, Vote vote, Answer& answer) {
+  if (vote.rank != rank)
+    throw Damaged("the vote is not usable", "it is that of rank " + std::to_string(vote.rank));
+  if (vote.common.point.step != step_ || vote.common.generation != generation_)
+    throw Damaged(
+        "the vote is not usable",
+        "it belongs to " + temporary_path({}, vote.common.point.step, vote.common.generation).string());
+  if (vote.has_common != (rank == 0))
+    throw Damaged("the vote is not usable", "rank 0 and only rank 0 brings the common part");
+  for (const auto& other : answers_)
+    if (other && other->vote && other->vote->agree != vote.agree)
+      throw Damaged("the ranks do not agree on the state", "rank " + std::to_string(rank) + " and rank " +
+                                                               std::to_string(other->vote->rank) +
+                                                               " differ in step, facts or tensors");
+  answer.vote = std::move(vote);
+}
+
+std::vector<int> Commit::missing() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_; ++rank)
+    if (!answers_[rank]) ranks.push_back(rank);
+  return ranks;
+}
+
+Manifest Commit::manifest() const {
+  Manifest manifest = answers_[0]->vote->common;
+  manifest.digests.assign(manifest.tensors.size(), 0);
+  for (const auto& answer : answers_) {
+    manifest.shards.push_back(answer->vote->shard);
+    const auto& pieces = answer->vote->shard.pieces;
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (const auto tensor = static_cast<std::size_t>(pieces[i].span.tensor);
+          tensor < manifest.digests.size())
+        manifest.digests[tensor] += answer->vote->piece_digests[i];  // prove() refuses one that is not listed
+  }
+  manifest.state_digest = state_digest(manifest.tensors, manifest.digests);
+  prove(manifest);
+  return manifest;
+}
+
+Committed Commit::commit() {
+  expects(complete() && !failed(), "commit needs a yes from every rank");
+  const fs::path temporary = temporary_path(checkpoints_, step_, generation_);
+  Committed committed{committed_path(checkpoints_, step_), {}};
+  if (is_there(committed.path)) {
+    const Condition there = condition_of(committed.path);
+    if (there.manifest && there.manifest->generation >= generation_) {
+      committed.note = committed.path.filename().string() + " was already committed";
+      files::sync_folder(checkpoints_);
+      drop();
+      return committed;
+    }
+  }
+  const Manifest whole = manifest();
+  for (const ShardInfo& shard : whole.shards) check_size(temporary / shard.file, shard.bytes);
+  check_size(temporary / whole.index.file, whole.index.bytes);
+  write_manifest(temporary / manifest_file_name, whole);
+  files::sync_folder(temporary);
+  files::sync_folder(parent_of(checkpoints_));  // the folder itself may be as new as its first checkpoint
+  rename_into_place(checkpoints_, temporary, committed.path, step_, committed.note);
+  files::sync_folder(checkpoints_);
+  return committed;
+}
+
+void Commit::drop() noexcept {
+  try {
+    discard(checkpoints_, temporary_path(checkpoints_, step_, generation_), step_);
+  } catch (const std::exception&) {
+    // No memory for the name: the next sweep takes it.
+  }
+}
+
+}  // namespace holdfast::checkpoint

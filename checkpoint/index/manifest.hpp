@@ -1,0 +1,122 @@
+#pragma once
+// manifest.json: the only thing a reader of a checkpoint believes. Text, strict reader and proofs
+// (FORMAT.md).
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/index/state.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::checkpoint {
+
+namespace fs = std::filesystem;
+
+/// A checkpoint that is proven to be torn, truncated, altered or mixed up (a digest, a checksum or a size
+/// does not hold): take the one before it. What is unknown is no damage: the two below. What else can go
+/// wrong (another model) is a plain Error.
+class Damaged : public Error {
+ public:
+  explicit Damaged(std::string problem, std::string why = {}, std::string hint = {})
+      : Error(Exit::runtime, std::move(problem), std::move(why), std::move(hint)) {}
+};
+
+/// A checkpoint that cannot be read now (a system call failed, or a file or folder is missing): it may be
+/// sound. Ask again (patience.hpp); never take the one before it, and never remove or replace it.
+class Unreadable : public Error {
+ public:
+  Unreadable(const std::string& what, std::string why)
+      : Error(Exit::transient, what + " cannot be read now", std::move(why)) {}
+};
+
+/// A checkpoint of a format that this version does not know, under a digest that matches: it is sound for the
+/// Holdfast that wrote it.
+class NewerFormat : public Error {
+ public:
+  explicit NewerFormat(std::string problem, std::string why = {}, std::string hint = {})
+      : Error(Exit::no_requeue, std::move(problem), std::move(why), std::move(hint)) {}
+};
+
+[[noreturn]] inline void refuse_manifest(const std::string& why) {
+  throw Damaged("the manifest is not usable", why);
+}
+
+inline constexpr int format_version = 4;                   ///< written; 1 to 3 are read too
+inline constexpr std::int64_t block_bytes = 64 << 10;      ///< of the payload, under one CRC32C
+inline constexpr std::int64_t block_bytes_to_3 = 4 << 20;  ///< of the data span, up to version 3
+inline constexpr std::int64_t record_bytes = 128;          ///< at the start of the data span
+inline constexpr std::int64_t page_bytes = 4096;           ///< what extents of a shard are multiples of
+
+/// A piece and its byte offset in its shard file.
+struct StoredPiece {
+  PieceSpan span;
+  std::int64_t offset = 0;
+};
+
+/// One shard file: bytes [0, data_offset) are HDF5 metadata, [data_offset, payload_offset) the head (record
+/// and block table), [payload_offset, bytes) the payload. Up to version 3 there is no head: the record alone
+/// starts the data span, which the blocks cover, and the table is here.
+struct ShardInfo {
+  std::string file;
+  std::int64_t bytes = 0, data_offset = 0;
+  std::int64_t payload_offset = 0;  ///< 0: of version 3 or before
+  std::uint32_t metadata_crc32c = 0;
+  std::vector<std::uint32_t> block_crc32c;  ///< up to version 3; empty since
+  std::string root;                         ///< XXH3-128, 32 hex digits: root_of(*this, its block table)
+  std::vector<StoredPiece> pieces;
+  bool has_head() const { return payload_offset > 0; }
+};
+
+/// The blocks of a shard of any version: which bytes each checksum covers.
+struct Blocks {
+  std::int64_t first = 0;  ///< byte offset in the file of block 0
+  std::int64_t each = 0;   ///< bytes of a block; the last one may be shorter
+  std::int64_t end = 0;    ///< bytes of the file
+  std::int64_t count() const { return (end - first + each - 1) / each; }
+  std::int64_t offset(std::int64_t k) const { return first + k * each; }
+  std::int64_t bytes(std::int64_t k) const { return std::min(each, end - offset(k)); }
+  std::int64_t at(std::int64_t offset) const { return (offset - first) / each; }  ///< the block of a byte
+};
+Blocks blocks_of(const ShardInfo& shard);
+/// Bytes of a head with a table of so many blocks: record and table, rounded up to pages.
+std::int64_t head_bytes(std::int64_t blocks);
+
+struct IndexInfo {
+  std::string file;
+  std::int64_t bytes = 0;
+  std::string xxh3;  ///< 32 hex digits
+};
+
+struct Manifest {
+  int version = format_version;
+  Generation generation;
+  RunPoint point;
+  Facts facts;
+  std::vector<LogicalTensor> tensors;
+  std::vector<std::uint64_t> digests;  ///< one per tensor
+  std::uint64_t state_digest = 0;
+  std::vector<ShardInfo> shards;  ///< entry i was written by rank i
+  IndexInfo index;
+};
+
+/// The file's text, self-digest included.
+std::string to_text(const Manifest& manifest);
+/// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; NewerFormat.
+Manifest parse_manifest(std::string_view text);
+/// Reads and parses `step_dir`/manifest.json. Throws as parse_manifest() does, and Unreadable when it is
+/// missing or cannot be read.
+Manifest read_manifest(const fs::path& step_dir);
+
+/// Throws Damaged unless sizes, offsets, names and checksums fit together and every element of every tensor
+/// is stored exactly once. parse_manifest() and the committer both call it: nothing is committed that would
+/// be refused on reading.
+void prove(const Manifest& manifest);
+/// `table`: one CRC32C per block; `shard.block_crc32c` up to version 3, else what the head of the file says.
+std::string root_of(const ShardInfo& shard, std::span<const std::uint32_t> table);
+std::int64_t total_bytes(const Manifest& manifest);
+
+}  // namespace holdfast::checkpoint

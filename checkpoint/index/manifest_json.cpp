@@ -1,0 +1,255 @@
+#include "checkpoint/index/manifest_json.hpp"
+
+#include <cstdio>
+#include <limits>
+
+namespace holdfast::checkpoint::detail {
+namespace {
+
+std::string hex32(std::uint32_t value) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", value);
+  return text;
+}
+
+bool is_natural(const Json& value) {
+  return value.is_number_integer() && (value.is_number_unsigned() || value.get<std::int64_t>() >= 0);
+}
+
+std::int64_t natural(const Json& value, const std::string& place, std::int64_t max) {
+  if (!is_natural(value))
+    throw Damaged("the manifest is not usable", place + " is not a non-negative integer");
+  if (value.get<std::uint64_t>() > static_cast<std::uint64_t>(max))
+    throw Damaged("the manifest is not usable",
+                  place + " is " + value.dump() + ", at most " + std::to_string(max) + " is possible");
+  return value.get<std::int64_t>();
+}
+
+constexpr int max_int = std::numeric_limits<int>::max();
+
+}  // namespace
+
+Json to_json(const Generation& generation, std::int64_t step) {
+  return {{"step", step}, {"epoch", generation.term}, {"attempt", generation.attempt}};
+}
+
+Json to_json(const Facts& facts) {
+  return {{"model_toml", facts.model_toml},       {"world", facts.world},
+          {"strategy", facts.strategy},           {"numerics", facts.numerics},
+          {"data_identity", facts.data_identity}, {"seed", facts.seed},
+          {"config_hash", facts.config_hash}};
+}
+
+Json to_json(const RunPoint& point) {
+  return {{"tokens", point.tokens},
+          {"samples", point.samples},
+          {"detector", point.detector},
+          {"scaling", point.scaling}};
+}
+
+Json to_json(const LogicalTensor& tensor) {
+  return {{"name", tensor.name},
+          {"rows", tensor.rows},
+          {"cols", tensor.cols},
+          {"dtype", tensor.type == DType::fp32 ? "f32" : "bf16"}};
+}
+
+Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
+  Json json = to_json(tensor);
+  json["digest"] = digest_text(digest);
+  return json;
+}
+
+Json to_json(const ShardInfo& shard) {
+  Json pieces = Json::array();
+  for (const StoredPiece& piece : shard.pieces)
+    pieces.push_back(Json::array({piece.span.tensor, piece.span.first, piece.span.count, piece.offset}));
+  return {{"file", shard.file},
+          {"bytes", shard.bytes},
+          {"data_offset", shard.data_offset},
+          {"payload_offset", shard.payload_offset},
+          {"metadata_crc32c", hex32(shard.metadata_crc32c)},
+          {"root", shard.root},
+          {"pieces", pieces}};
+}
+
+Json to_json(const IndexInfo& index) {
+  return {{"file", index.file}, {"bytes", index.bytes}, {"xxh3", index.xxh3}};
+}
+
+std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json parse_json(std::string_view text, const std::string& what) {
+  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (json.is_discarded()) throw Damaged(what + " is not usable", "it is not JSON");
+  return json;
+}
+
+bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value) {
+  if (text.size() != digits) return false;
+  value = 0;
+  for (const char c : text) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return false;
+    value = value << 4 | static_cast<std::uint64_t>(digit);
+  }
+  return true;
+}
+
+Json hex_list(std::span<const std::uint64_t> values) {
+  std::string text;
+  text.reserve(values.size() * 16);
+  for (const std::uint64_t value : values) text += digest_text(value);
+  return text;
+}
+
+std::vector<std::uint64_t> read_hex_list(const Fields& fields, const char* name, std::size_t digits) {
+  const std::string text = fields.text(name);
+  std::vector<std::uint64_t> values(text.size() / digits);
+  bool good = text.size() % digits == 0;
+  for (std::size_t i = 0; good && i < values.size(); ++i)
+    good = parse_hex(std::string_view(text).substr(i * digits, digits), digits, values[i]);
+  if (!good)
+    throw Damaged("the manifest is not usable",
+                  fields.place(name) + " is not a list of " + std::to_string(digits) + " hex digits");
+  return values;
+}
+
+Fields::Fields(const Json& object, std::string place, std::initializer_list<const char*> names)
+    : object_(object), place_(std::move(place)) {
+  std::string where = place_.empty() ? "the top level" : place_;
+  if (!object.is_object()) throw Damaged("the manifest is not usable", where + " is not an object");
+  for (const char* name : names)
+    if (!object.contains(name))
+      throw Damaged("the manifest is not usable", this->place(name) + " is missing");
+  if (object.size() == names.size()) return;
+  for (const auto& [key, value] : object.items()) {
+    bool known = false;
+    for (const char* name : names) known |= key == name;
+    if (known) continue;
+    where += " has an unknown field \"" + key + "\"";
+    throw Damaged("the manifest is not usable", where);
+  }
+}
+
+const Json& Fields::value(const char* name) const { return object_.at(name); }
+
+std::int64_t Fields::integer(const char* name, std::int64_t max) const {
+  return natural(value(name), place(name), max);
+}
+
+std::uint64_t Fields::unsigned64(const char* name) const {
+  if (!is_natural(value(name)))
+    throw Damaged("the manifest is not usable", place(name) + " is not a non-negative integer");
+  return value(name).get<std::uint64_t>();
+}
+
+std::string Fields::text(const char* name) const {
+  if (!value(name).is_string()) throw Damaged("the manifest is not usable", place(name) + " is not a text");
+  return value(name).get<std::string>();
+}
+
+std::uint64_t Fields::hex64(const char* name) const {
+  std::uint64_t number = 0;
+  if (!parse_hex(text(name), 16, number))
+    throw Damaged("the manifest is not usable", place(name) + " is not 16 hex digits");
+  return number;
+}
+
+std::string Fields::hex128(const char* name) const {
+  std::string digits = text(name);
+  std::uint64_t half = 0;
+  if (digits.size() != 32 || !parse_hex(std::string_view(digits).substr(0, 16), 16, half) ||
+      !parse_hex(std::string_view(digits).substr(16), 16, half))
+    throw Damaged("the manifest is not usable", place(name) + " is not 32 hex digits");
+  return digits;
+}
+
+const Json& Fields::array(const char* name) const {
+  if (!value(name).is_array()) throw Damaged("the manifest is not usable", place(name) + " is not a list");
+  return value(name);
+}
+
+std::int64_t read_generation(const Json& json, const std::string& place, Generation& generation) {
+  const Fields fields(json, place, {"step", "epoch", "attempt"});
+  generation = {static_cast<int>(fields.integer("epoch", max_int)),
+                static_cast<int>(fields.integer("attempt", max_int))};
+  return fields.integer("step");
+}
+
+void read_point(const Json& json, const std::string& place, int version, RunPoint& point) {
+  const Fields fields = version == 1   ? Fields(json, place, {"tokens", "samples"})
+                        : version == 2 ? Fields(json, place, {"tokens", "samples", "detector"})
+                                       : Fields(json, place, {"tokens", "samples", "detector", "scaling"});
+  point.tokens = fields.integer("tokens");
+  point.samples = fields.integer("samples");
+  if (version > 1) point.detector = fields.text("detector");
+  if (version > 2) point.scaling = fields.text("scaling");
+}
+
+Facts read_facts(const Json& json, const std::string& place) {
+  const Fields fields(
+      json, place, {"model_toml", "world", "strategy", "numerics", "data_identity", "seed", "config_hash"});
+  Facts facts;
+  facts.model_toml = fields.text("model_toml");
+  facts.world = static_cast<int>(fields.integer("world", max_int));
+  facts.strategy = fields.text("strategy");
+  facts.numerics = fields.text("numerics");
+  facts.data_identity = fields.text("data_identity");
+  facts.seed = fields.unsigned64("seed");
+  facts.config_hash = fields.text("config_hash");
+  return facts;
+}
+
+void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
+                  std::vector<std::uint64_t>* digests) {
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string where = place + "[" + std::to_string(i) + "]";
+    const Fields fields = digests ? Fields(json[i], where, {"name", "rows", "cols", "dtype", "digest"})
+                                  : Fields(json[i], where, {"name", "rows", "cols", "dtype"});
+    const std::string dtype = fields.text("dtype");
+    if (dtype != "f32" && dtype != "bf16")
+      throw Damaged("the manifest is not usable",
+                    fields.place("dtype") + " is \"" + dtype + "\", this format has f32 and bf16");
+    tensors.push_back({fields.text("name"), fields.integer("rows"), fields.integer("cols"),
+                       dtype == "f32" ? DType::fp32 : DType::bf16});
+    if (digests) digests->push_back(fields.hex64("digest"));
+  }
+}
+
+ShardInfo read_shard(const Json& json, const std::string& place, int version) {
+  const char* const changed = version < 4 ? "block_crc32c" : "payload_offset";
+  const Fields fields(json, place,
+                      {"file", "bytes", "data_offset", "metadata_crc32c", changed, "root", "pieces"});
+  ShardInfo shard;
+  shard.file = fields.text("file");
+  shard.bytes = fields.integer("bytes");
+  shard.data_offset = fields.integer("data_offset");
+  shard.root = fields.hex128("root");
+  std::uint64_t crc = 0;
+  if (!parse_hex(fields.text("metadata_crc32c"), 8, crc))
+    throw Damaged("the manifest is not usable", fields.place("metadata_crc32c") + " is not 8 hex digits");
+  shard.metadata_crc32c = static_cast<std::uint32_t>(crc);
+  if (version < 4)
+    for (const std::uint64_t block : read_hex_list(fields, "block_crc32c", 8))
+      shard.block_crc32c.push_back(static_cast<std::uint32_t>(block));
+  else
+    shard.payload_offset = fields.integer("payload_offset");
+  for (const Json& piece : fields.array("pieces")) {
+    const std::string where = fields.place("pieces") + "[" + std::to_string(shard.pieces.size()) + "]";
+    if (!piece.is_array() || piece.size() != 4)
+      throw Damaged("the manifest is not usable", where + " is not [tensor, first, count, offset]");
+    shard.pieces.push_back(
+        {{static_cast<int>(natural(piece[0], where + "[0]", max_int)),
+          natural(piece[1], where + "[1]", INT64_MAX), natural(piece[2], where + "[2]", INT64_MAX)},
+         natural(piece[3], where + "[3]", INT64_MAX)});
+  }
+  return shard;
+}
+
+IndexInfo read_index(const Json& json, const std::string& place) {
+  const Fields fields(json, place, {"file", "bytes", "xxh3"});
+  return {fields.text("file"), fields.integer("bytes"), fields.hex128("xxh3")};
+}
+
+}  // namespace holdfast::checkpoint::detail

@@ -1,0 +1,28 @@
+#pragma once
+// What a writer tells the committer about its part of a checkpoint: JSON text, opaque to the control channel.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/index/manifest.hpp"
+
+namespace holdfast::checkpoint {
+
+struct Vote {
+  int rank = 0;
+  std::string agree;  ///< 32 hex digits over point, facts and tensors: equal in all votes of one checkpoint
+  ShardInfo shard;    ///< this rank's file
+  std::vector<std::uint64_t> piece_digests;  ///< one per piece of the shard (src/base/digest.hpp)
+  bool has_common = false;                   ///< rank 0: `common` is filled
+  Manifest common;  ///< everything but shards and digests; generation and point.step always
+};
+
+/// `common` without its shards and digests. Rank 0's text carries all of it, the others' only the generation
+/// and a hash of the rest.
+std::string vote_text(int rank, const Manifest& common, const ShardInfo& shard,
+                      std::span<const std::uint64_t> piece_digests);
+/// Throws Damaged that names the first thing wrong.
+Vote parse_vote(const std::string& text);
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,81 @@
+#include "checkpoint/shards/image_pass.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "checkpoint/io/crc32c.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+#include "src/base/parallel.hpp"
+
+namespace holdfast::checkpoint {
+
+double thread_cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+ImagePass::ImagePass(const ShardInfo& shard, std::span<const LogicalTensor> tensors, int threads,
+                     std::int64_t chunk_bytes)
+    : payload_offset_(shard.payload_offset), chunk_bytes_(chunk_bytes) {
+  expects(threads > 0 && chunk_bytes > 0 && chunk_bytes % block_bytes == 0,
+          "there is a thread, and chunks are whole blocks");
+  for (std::size_t i = 0; i < shard.pieces.size(); ++i) {
+    const StoredPiece& piece = shard.pieces[i];
+    const std::int64_t from = piece.offset - shard.payload_offset;
+    placed_.push_back(
+        {from, from + bytes_of(piece.span, tensors), piece.span.first, tensors[piece.span.tensor].type, i});
+  }
+  std::sort(placed_.begin(), placed_.end(), [](const Placed& a, const Placed& b) { return a.from < b.from; });
+  const std::int64_t chunks =
+      std::max<std::int64_t>(1, (shard.bytes - shard.payload_offset + chunk_bytes - 1) / chunk_bytes);
+  workers_.resize(std::min<std::int64_t>(threads, chunks));
+  for (Worker& worker : workers_) worker.digests.resize(shard.pieces.size());
+}
+
+void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t> table, NewFile& file) {
+  for (Worker& worker : workers_) {
+    std::fill(worker.digests.begin(), worker.digests.end(), 0);
+    worker.cpu_seconds = 0;
+  }
+  const std::int64_t bytes = std::ssize(payload), chunks = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
+  parallel_for(static_cast<std::size_t>(chunks), static_cast<int>(workers_.size()), [&](int number) {
+    Worker& worker = workers_[number];
+    return [&, begun = thread_cpu_seconds()](std::size_t chunk) {
+      const std::int64_t from = static_cast<std::int64_t>(chunk) * chunk_bytes_;
+      const std::int64_t to = std::min(from + chunk_bytes_, bytes);
+      checksum(payload, table, from, to, worker);
+      file.write(payload.subspan(from, to - from), payload_offset_ + from);
+      worker.cpu_seconds = thread_cpu_seconds() - begun;
+    };
+  });
+  cpu_seconds_ = 0;
+  for (std::size_t i = 1; i < workers_.size(); ++i) {
+    cpu_seconds_ += workers_[i].cpu_seconds;
+    for (std::size_t piece = 0; piece < workers_[i].digests.size(); ++piece)
+      workers_.front().digests[piece] += workers_[i].digests[piece];
+  }
+}
+
+/// Block by block, so that the digest finds in the cache what the checksum has just read.
+void ImagePass::checksum(std::span<const std::byte> payload, std::span<std::uint32_t> table,
+                         std::int64_t from, std::int64_t to, Worker& worker) {
+  auto piece = std::upper_bound(placed_.begin(), placed_.end(), from,
+                                [](std::int64_t at, const Placed& p) { return at < p.to; });
+  for (std::int64_t at = from; at < to; at += block_bytes) {
+    const std::int64_t end = std::min(at + block_bytes, to);
+    table[at / block_bytes] = crc32c(payload.data() + at, static_cast<std::size_t>(end - at));
+    for (; piece != placed_.end() && piece->from < end; ++piece) {
+      const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
+      const std::int64_t element = bytes_of(piece->type);
+      worker.digests[piece->piece] +=
+          digest_part(static_cast<std::uint64_t>(piece->first + (first - piece->from) / element),
+                      payload.data() + first, piece->type, (last - first) / element);
+      if (piece->to > end) break;  // goes on in the next block
+    }
+  }
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,289 @@
+#include "launcher/agent/daemon/agent.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "launcher/agent/daemon/guardian.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/ranks/run_processes.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr Millis leave_poll{20};
+constexpr Millis flush_time{300};  // for messages that are still on their way to another node
+constexpr Millis watch_period{100};
+constexpr Millis signs_period{1000};
+// SLURM signals every process of a step: the guardian, which passes it on, and this one.
+constexpr Millis same_signal{2000};
+
+LeadershipState first_leadership(const RunDir& run, const Roster& roster, int node,
+                                 const config::Supervise& limits) {
+  const auto place = std::find(roster.candidates.begin(), roster.candidates.end(), node);
+  LeadershipState::Limits patience;
+  patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
+  return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
+          patience, highest_term(run), 0, steady_seconds()};
+}
+}  // namespace
+
+Agent::Agent(Loop& loop, RunDir run, std::string node)
+    : loop_(loop),
+      run_(std::move(run)),
+      node_(std::move(node)),
+      roster_(read_roster(run_)),
+      index_(roster_.node_called(node_)),
+      config_(config::load(run_.config()).config),
+      cluster_(config::load_cluster(run_.cluster().string())),
+      secret_(read_secret(run_.secret())),
+      scratch_(scratch_of(run_, node_)),
+      flights_(run_.path, config_.supervise),
+      children_(loop),
+      node_checker_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
+      reader_(loop),
+      leadership_(first_leadership(run_, roster_, index_, config_.supervise)),
+      arbiter_(loop) {
+  if (config_.supervise.ledger.empty()) config_.supervise.ledger = cluster_.ledger;
+  if (index_ < 0)
+    throw Error(Exit::usage, "this node is not part of the run",
+                node_ + " is not in " + run_.nodes().string());
+  const auto accept_any = [this](ChannelPtr channel) { accept(std::move(channel)); };
+  tcp_ = std::make_unique<Listener>(loop_, TcpAddress{"", roster_.nodes[index_].port}, secret_, accept_any);
+  open_scratch();
+  sweep_node(scratch_);
+  adopt_what_runs();
+  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
+    tell_leader(beat());
+    for (const auto& flight : flights_.report(ranks_, leadership_.attempt(), Clock::now()))
+      tell_leader(flight);
+  });
+  signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
+  signs_timer_ = loop_.every(signs_period, [this] {
+    if (!leader_) return;  // signs are kept until there is one
+    for (const auto& part : messages_of(signs_->poll())) tell_leader(part);
+  });
+  watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
+  signals_ = loop_.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [this](int signal) { signalled(signal); });
+}
+
+Agent::~Agent() = default;
+
+void Agent::open_scratch() {
+  make_scratch(scratch_);
+  claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
+  local_.reset();  // its path is free for the next one
+  local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_,
+                                      [this](ChannelPtr channel) { accept(std::move(channel)); });
+}
+
+/// The scratch folder may have been removed: systemd-logind removes it from /dev/shm when the user's last
+/// session on the node ends.
+void Agent::renew_scratch() {
+  std::error_code unknown;
+  if (files::fs::exists(scratch_.socket(), unknown) && files::fs::exists(scratch_.program(), unknown) &&
+      files::fs::exists(scratch_.claim(), unknown))
+    return;
+  log::warn("{} is incomplete and is created again", scratch_.folder.string());
+  open_scratch();
+}
+
+/// Processes that an earlier agent of this node left running show which attempt is live. Shims, and ranks
+/// that report, connect again by themselves; for ranks that an agent started itself there is a record.
+void Agent::adopt_what_runs() {
+  const auto running = processes_of(run_, node_);
+  auto ranks = rank_records(scratch_);
+  std::erase_if(ranks, [](const RankRecord& r) { return !r.status && parent_of(r.pid) != ::getppid(); });
+  for (const auto& p : running) leadership_.admit(p.attempt);
+  for (const auto& r : ranks) leadership_.admit(r.attempt);
+  for (const auto& r : ranks)
+    if (r.attempt == leadership_.attempt()) adopt_rank(r);
+  for (const auto& p : running)
+    if (p.attempt == leadership_.attempt() && (p.name == "mpirun" || p.name == "orterun")) {
+      mpirun_attempt_ = p.attempt;
+      children_.watch(p.pid, [this, attempt = p.attempt] { mpirun_is_gone(attempt, -1); });
+    }
+}
+
+int Agent::serve() {
+  log::info("serving {} as node {} of {}", run_.path.string(), index_, roster_.nodes.size());
+  loop_.run();
+  return exit_code_;
+}
+
+/// The whole job is told to end, or this node alone: in both cases the state must be saved for the next job.
+void Agent::signalled(int signal) {
+  slurm_signalled_step_ = slurm_signalled_step_ || signal == slurms_sigterm();
+  signalled_directly_ = signalled_directly_ || signal == SIGTERM;
+  if (signal == slurms_sigterm()) signal = SIGTERM;
+  const auto now = Clock::now();
+  if (signalled_ && now - *signalled_ < same_signal) return;
+  if (std::exchange(signalled_, now)) {
+    log::info("signal {} again: ending this node's ranks", signal);
+    return leave(128 + signal, true);
+  }
+  log::info("signal {}: asking for a last checkpoint", signal);
+  request_drain({true, signal == SIGTERM ? "SIGTERM" : "SIGINT"});
+  ask_ranks_to_end();  // there may be no leader at present
+  // A little longer than the leader takes, whose Finish is preferred.
+  drain_timer_ = loop_.after(std::chrono::seconds(config_.checkpoint.drain_s) + same_signal, [this, signal] {
+    log::warn("no leader has ended the run within {} s: leaving", config_.checkpoint.drain_s);
+    leave(128 + signal);
+  });
+}
+
+void Agent::request_drain(const Drain& what) {
+  if (!drain_request_ || !drain_request_->stop) drain_request_ = what;
+  tell_leader(*drain_request_);
+}
+
+/// `at_once`: without waiting for a save that is under way.
+void Agent::leave(int code, bool at_once) {
+  if (leave_timer_) return;
+  exit_code_ = code;
+  beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
+  election_.reset();
+  // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
+  const bool asked = asked_at_ && !at_once;
+  const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
+                                         : Clock::now() + std::chrono::seconds(config_.supervise.stop_s);
+  // Ranks of our own trainer have saved what they could, and block SIGTERM.
+  if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
+  // Processes that were told to end get their time; messages that are still being sent get a moment.
+  const auto soonest = Deadline::in(flush_time);
+  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
+    if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
+    const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
+                                              : processes_of(run_, node_).empty();
+    if (!empty || !soonest.passed()) return;
+    remove_flight_records(run_.path, INT32_MAX);
+    claim_.reset();
+    if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
+    loop_.stop();
+  });
+}
+
+/// Ends mpirun and its helpers, after the ranks: mpirun ends all ranks when one of its daemons ends.
+void Agent::end_helpers() {
+  for (const auto& p : processes_of(run_, node_))
+    if (p.rank < 0) ::kill(p.pid, SIGKILL);
+}
+
+// --- incoming connections ---
+
+void Agent::accept(ChannelPtr channel) {
+  auto peer = std::make_shared<Peer>();
+  peer->channel = channel;
+  peers_[channel.get()] = peer;
+  const std::weak_ptr<Peer> weak = peer;
+  channel->handle({nullptr,
+                   [this, weak](std::string_view line) {
+                     if (const auto p = weak.lock()) hear(p, line);
+                   },
+                   [this, weak](const std::string&) {
+                     if (const auto p = weak.lock()) {
+                       if (leader_ == p->channel) leader_is_gone();
+                       peers_.erase(p->channel.get());
+                     }
+                   }});
+}
+
+/// The first message says who speaks, and with that what else may come.
+void Agent::hear(const std::shared_ptr<Peer>& peer, std::string_view line) {
+  std::string why;
+  const auto hear_as = [&]<class Heard>(std::type_identity<Heard>, const auto& take) {
+    if (const auto message = decode<Heard>(line, why))
+      take(*message);
+    else
+      log::warn("a message was refused: {}", why);
+  };
+  if (!peer->known)
+    return hear_as(std::type_identity<Hello>(), [&](const Hello& hello) {
+      peer->known = true;
+      peer->hello = hello;
+      on_hello(peer, hello);
+    });
+  switch (peer->hello.role) {
+    case Hello::Role::leader:
+      if (peer->channel != leader_) return;
+      return hear_as(std::type_identity<LeaderToAgent>(), [&](const auto& message) { from_leader(message); });
+    case Hello::Role::rank:
+    case Hello::Role::shim:
+      return hear_as(std::type_identity<RankToAgent>(),
+                     [&](const auto& message) { from_rank(peer, message); });
+    case Hello::Role::caller:
+      return hear_as(std::type_identity<CallerToAgent>(),
+                     [&](const auto& message) { from_caller(peer, message); });
+    case Hello::Role::spawner:
+      return hear_as(std::type_identity<Exec>(), [&](const Exec& exec) { run_daemon(peer, exec.command); });
+    case Hello::Role::job_monitor:
+      return hear_as(std::type_identity<Drain>(), [&](const Drain& asked) { request_drain(asked); });
+    case Hello::Role::candidate:
+      return;  // has its answer
+  }
+}
+
+void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+  switch (hello.role) {
+    case Hello::Role::leader:
+      return accept_leader(peer, hello);
+    case Hello::Role::candidate:
+      return answer_candidate(peer->channel, hello);
+    case Hello::Role::rank:
+    case Hello::Role::shim:
+      return accept_rank(peer, hello);
+    case Hello::Role::spawner:
+    case Hello::Role::job_monitor:
+    case Hello::Role::caller:
+      return;
+  }
+}
+
+void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+  const bool news = hello.term > leadership_.term();
+  if (!leadership_.accept_leader(hello.term, steady_seconds())) {
+    peers_.erase(peer->channel.get());
+    return peer->channel->close();
+  }
+  if (news) log::info("{} leads, term {}", hello.node, hello.term);
+  if (!leadership_.leads()) leading_.reset(), beginning_.reset();
+  election_.reset();
+  if (leader_) {
+    peers_.erase(leader_.get());
+    leader_->close();
+  }
+  leader_ = peer->channel;
+  tell_leader(beat());
+  for (const auto& message : ranks_.state_messages()) tell_leader(message);
+  if (drain_request_) tell_leader(*drain_request_);
+}
+
+void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
+  channel->send(encode(leadership_.answer(hello.term, steady_seconds())));
+}
+
+void Agent::accept_rank(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+  const auto fence = leadership_.admit(hello.attempt);
+  if (fence == LeadershipState::Fence::refuse) {
+    log::warn("rank {} of attempt {} is fenced: this is attempt {}", hello.rank, hello.attempt,
+              leadership_.attempt());
+    kill_older(run_, node_, leadership_.attempt(), SIGKILL);
+    peers_.erase(peer->channel.get());
+    return peer->channel->close();
+  }
+  if (fence == LeadershipState::Fence::newer) forget_drain();
+  LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
+  (hello.role == Hello::Role::shim ? rank.shim : rank.link) = peer->channel;
+  if (hello.role == Hello::Role::rank && drain_) peer->channel->send(encode(*drain_));
+  if (hello.role == Hello::Role::rank && paused_) peer->channel->send(encode(Pause{true}));
+  if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
+}
+
+}  // namespace holdfast::launcher

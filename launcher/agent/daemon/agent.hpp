@@ -1,0 +1,153 @@
+#pragma once
+// The daemon of a node. It starts, watches and ends the node's ranks, tells the leader about them, and is
+// ready to lead. It decides nothing about the run: the leader does (leader.hpp), whichever agent hosts it.
+//
+//   who connects   what for                                             answered by
+//   rank           progress, restored, votes, finished, failed          commit outcomes, drain, taken
+//   shim           a rank's start and end under mpirun                  taken
+//   leader         clear, start, commit outcomes, drain, finish         heartbeats, and all messages of its
+//   ranks candidate      may I lead?                                          answer spawner        run
+//   mpirun's daemon here                             its end job monitor    is the agent there? drain
+//   requests                   the handshake alone caller         orders for the leader; faults of a drill
+//   the leader's answer, or ours
+#include <memory>
+
+#include "launcher/agent/daemon/node_check.hpp"
+#include "launcher/agent/leader/election.hpp"
+#include "launcher/agent/leader/leader.hpp"
+#include "launcher/agent/leader/leadership_state.hpp"
+#include "launcher/agent/ranks/children.hpp"
+#include "launcher/agent/ranks/flights.hpp"
+#include "launcher/agent/ranks/local_ranks.hpp"
+#include "launcher/agent/ranks/rank_record.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/ranks/scratch.hpp"
+#include "launcher/agent/signs/signs.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "src/base/clock.hpp"
+#include "src/config/cluster_facts.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/channel.hpp"
+#include "src/control/message.hpp"
+#include "src/control/worker.hpp"
+
+namespace holdfast::launcher {
+
+class Agent {
+ public:
+  /// Reads the run directory; throws Error when it is unusable or another agent of this run runs on the
+  /// node.
+  Agent(control::Loop& loop, RunDir run, std::string node);
+  ~Agent();
+  /// Runs until the leader sends Finish, and returns its code. SIGTERM and SIGINT ask the leader to drain and
+  /// stop the run; a second signal, or the end of the drain's time, ends this agent alone (128 + signal).
+  int serve();
+
+ private:
+  /// A connection and its hello.
+  struct Peer {
+    control::ChannelPtr channel;
+    control::Hello hello;
+    bool known = false;
+  };
+
+  // agent.cpp
+  void accept(control::ChannelPtr channel);
+  void hear(const std::shared_ptr<Peer>& peer, std::string_view line);
+  void on_hello(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
+  void accept_leader(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
+  void accept_rank(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
+  void answer_candidate(const control::ChannelPtr& channel, const control::Hello& hello);
+  void adopt_what_runs();
+  void open_scratch();
+  void renew_scratch();
+  void request_drain(const control::Drain& what);
+  void signalled(int signal);
+  void leave(int code, bool at_once = false);
+  void end_helpers();
+
+  // agent_orders.cpp
+  void tell_leader(const control::Message& message);
+  control::Beat beat() const;
+  void from_leader(const control::LeaderToAgent& message);
+  void clear(int attempt);
+  void clear_on();
+  void dump_stacks_of(int attempt, int rank);
+  void from_caller(const std::shared_ptr<Peer>& peer, const control::CallerToAgent& message);
+  void answer_caller(const control::OrderTaken& answer);
+  void leader_is_gone();
+  std::string inject_fault(const control::Inject& fault);
+
+  // agent_ranks.cpp
+  void from_rank(const std::shared_ptr<Peer>& peer, const control::RankToAgent& message);
+  void run_daemon(const std::shared_ptr<Peer>& peer, const std::string& command);
+  void start_ranks(const control::StartRanks& order);
+  void start_mpirun(const control::StartMpirun& order);
+  void mpirun_is_gone(int attempt, int status);
+  void daemon_is_gone(int attempt, int status, const std::string& why);
+  void rank_is_up(LocalRank& rank, pid_t pid);
+  void rank_is_gone(int rank, int attempt, int status);
+  void tell_end(int rank, int attempt, int status, const std::string& said);
+  void keep_record(const RankRecord& record) const;
+  void adopt_rank(const RankRecord& record);
+  void await_end(int rank, int attempt, const Deadline& limit);
+  void ask_ranks_to_end();
+  void ask_its_children(const LocalRank& rank) const;
+  void forget_drain();
+  bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
+  Command attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
+                          const std::optional<Restores>& restores = std::nullopt) const;
+
+  // agent_lead.cpp
+  void watch_leader();
+  void start_election(int highest, const std::vector<bool>& lost);
+  void election_is_over(bool won, int term);
+  void lead(int term);
+  void lead_with(int term, TermStart start);
+  void cannot_lead(const std::string& why);
+
+  control::Loop& loop_;
+  RunDir run_;
+  std::string node_;
+  Roster roster_;
+  int index_;  ///< of this node in the roster
+  config::RunConfig config_;
+  config::ClusterFacts cluster_;
+  control::Key secret_;
+  Scratch scratch_;
+  files::Fd claim_;  ///< a lock on the scratch folder, while this process lives
+  Flights flights_;
+  Children children_;
+  LocalRanks ranks_;
+  NodeChecker node_checker_;
+  std::unique_ptr<Signs> signs_;
+  control::Worker reader_;                       ///< reads the logs of ranks that have ended
+  int clearing_ = 0;                             ///< attempt whose Clear has not been answered yet
+  int mpirun_attempt_ = 0;                       ///< of the live mpirun here; 0: none
+  std::optional<control::Drain> drain_;          ///< ordered by the leader for the ranks of this attempt
+  std::optional<control::Drain> drain_request_;  ///< received here; every new leader is told
+  bool paused_ = false;                          ///< ordered by the leader for the ranks of every attempt
+  std::optional<Clock::time_point> signalled_;
+  bool slurm_signalled_step_ = false, signalled_directly_ = false;
+  /// When ranks that only signals reach were first told to end.
+  std::optional<Clock::time_point> asked_at_;
+  std::map<std::string, std::weak_ptr<Peer>> callers_;  ///< by the id of their order, which the leader has
+  std::map<int, control::Loop::Handle> dumps_;          ///< of stacks, by rank
+
+  LeadershipState leadership_;  ///< the leader and attempt that this node accepts
+  control::ChannelPtr leader_;
+  std::unique_ptr<Election> election_;
+  std::unique_ptr<Leader> leading_;
+  control::Worker arbiter_;  ///< reads and writes the run directory, which may hang
+  bool reading_record_ = false;
+  control::Loop::Handle beginning_;  ///< of a term: runs until the run directory has answered, or times out
+  std::string trouble_;              ///< the last failure to read the run directory; "": none
+
+  std::unique_ptr<control::Listener> tcp_, local_;
+  control::Loop::Handle beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_, leave_timer_,
+      drain_timer_, ask_timer_, injected_;
+  std::map<control::Channel*, std::shared_ptr<Peer>> peers_;
+  int exit_code_ = 0;
+};
+
+}  // namespace holdfast::launcher

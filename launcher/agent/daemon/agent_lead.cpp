@@ -1,0 +1,141 @@
+// The agent as a candidate: when it hears no leader, it asks the other agents, creates the file of the term,
+// and leads. The run directory is read beside the loop: a file system that hangs must not stop heartbeats.
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/daemon/agent.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+
+constexpr Millis slurm_ping_limit{2000};
+constexpr Millis begin_limit{20000};  // to read the event log and to write the election into it
+
+/// What the run directory says before an election.
+struct RecordedState {
+  int highest = 0;
+  std::vector<bool> lost;    ///< by node; all are voters while the event log cannot be read
+  std::optional<int> ended;  ///< the newest leader has ended the run, with this exit code
+  std::string trouble;
+};
+
+RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
+  RecordedState out;
+  std::set<std::string> lost;
+  try {
+    out.highest = highest_term(run);
+    lost = replay(run).lost;
+    if (files::fs::exists(run.result()))
+      out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
+  } catch (const std::exception& error) {
+    out.trouble = error.what();
+  }
+  for (const auto& node : roster.nodes) out.lost.push_back(lost.contains(node.name));
+  return out;
+}
+
+/// `ask_slurm`: the only other agent cannot be reached. SLURM must answer, else this node is the one cut off.
+bool take(const RunDir& run, int term, const std::string& node, bool ask_slurm) {
+  try {
+    if (ask_slurm) slurm::ClusterCli().ping(slurm_ping_limit);
+    return take_term(run, term, node);
+  } catch (const std::exception& error) {
+    log::warn("term {} cannot be taken: {}", term, error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+void Agent::watch_leader() {
+  if (reading_record_ || !leadership_.should_start_election(steady_seconds())) return;
+  reading_record_ = true;
+  arbiter_.ask(
+      [run = run_, roster = roster_] { return read_recorded_state(run, roster); },
+      [this](const RecordedState& recorded) {
+        reading_record_ = false;
+        if (recorded.trouble != std::exchange(trouble_, recorded.trouble) && !recorded.trouble.empty())
+          log::warn("no election while the run directory does not answer: {}", recorded.trouble);
+        if (!recorded.trouble.empty()) return;
+        if (leadership_.should_start_election(steady_seconds()))
+          start_election(recorded.highest, recorded.lost);
+      });
+}
+
+void Agent::start_election(int highest, const std::vector<bool>& lost) {
+  const int term = leadership_.begin_election(highest);
+  election_ = std::make_unique<Election>(
+      loop_, roster_, secret_, index_, term, lost, [this, term](ElectionCount::Outcome outcome) {
+        if (outcome == ElectionCount::Outcome::lost)
+          return arbiter_.ask([run = run_, roster = roster_] { return read_recorded_state(run, roster); },
+                              [this](const RecordedState& recorded) {
+                                // The leader may have died while it told the agents so.
+                                if (recorded.ended) return leave(*recorded.ended);
+                                election_is_over(false, recorded.highest);
+                              });
+        const bool ask_slurm = outcome == ElectionCount::Outcome::ask_slurm;
+        arbiter_.ask([run = run_, term, node = node_, ask_slurm] { return take(run, term, node, ask_slurm); },
+                     [this, term](bool taken) { election_is_over(taken, taken ? term : 0); });
+      });
+}
+
+/// Also when a leader was heard meanwhile: if the file is ours, nobody else can lead in that term.
+void Agent::election_is_over(bool won, int term) {
+  election_.reset();
+  if (leadership_.election_over(won, term, steady_seconds())) lead(term);
+}
+
+void Agent::lead(int term) {
+  log::info("leading, term {}", term);
+  struct Begun {
+    TermStart start;
+    std::string trouble;
+  };
+  // Until this node leads or gives up, it refuses the other candidates.
+  beginning_ = loop_.after(begin_limit, [this] { cannot_lead("the run directory does not answer"); });
+  arbiter_.ask(
+      [run = run_, roster = roster_, term, self = index_]() -> Begun {
+        try {
+          return {start_term(run, roster, term, self), ""};
+        } catch (const std::exception& error) {
+          return {{}, error.what()};
+        }
+      },
+      [this, term](Begun begun) {
+        if (!beginning_) return;  // this node has given up meanwhile, or another one leads
+        if (!begun.trouble.empty()) return cannot_lead(begun.trouble);
+        beginning_.reset();
+        lead_with(term, std::move(begun.start));
+      });
+}
+
+void Agent::cannot_lead(const std::string& why) {
+  const auto over = std::move(beginning_);
+  log::error("cannot lead: {}", why);
+  leadership_.resigned(steady_seconds());
+}
+
+void Agent::lead_with(int term, TermStart start) {
+  try {
+    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
+                                        std::make_shared<slurm::ClusterCli>(), term, index_, std::move(start),
+                                        [this](const std::string& why) {
+                                          loop_.post([this, why] {
+                                            log::warn("no longer leading: {}", why);
+                                            leading_.reset();
+                                            leadership_.resigned(steady_seconds());
+                                          });
+                                        });
+  } catch (const std::exception& error) {
+    cannot_lead(error.what());
+  }
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,160 @@
+// The agent between its leader, which gives orders, and its ranks and callers: it passes messages on, and
+// carries out the orders for this node.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "launcher/agent/daemon/agent.hpp"
+#include "launcher/agent/daemon/inject.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/ranks/run_processes.hpp"
+#include "launcher/agent/ranks/stacks.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr Millis clear_poll{20};
+constexpr Millis answer_time{100};  // to send the answer before a fault ends or stops this agent
+}  // namespace
+
+void Agent::tell_leader(const Message& message) {
+  if (leader_ && leader_->open()) leader_->send(encode(message));
+}
+
+Beat Agent::beat() const {
+  const int attempt = leadership_.attempt();
+  return {node_, attempt, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt, ranks_.live(attempt)};
+}
+
+// --- messages of the leader ---
+
+void Agent::from_leader(const LeaderToAgent& message) {
+  leadership_.leader_spoke(steady_seconds());
+  std::visit(Overloaded{
+                 [](const LeaderBeat&) {},
+                 [&](const Clear& order) { clear(order.attempt); },
+                 [&](const StartRanks& order) { start_ranks(order); },
+                 [&](const StartMpirun& order) { start_mpirun(order); },
+                 [&](const CommitOutcome& outcome) { ranks_.tell(outcome); },
+                 [&](const Drain& drain) {
+                   drain_ = drain;
+                   ranks_.tell(drain, leadership_.attempt());
+                   if (drain.stop) ask_ranks_to_end();
+                 },
+                 [&](const Pause& pause) {
+                   // Passed on even if it is no news here: ranks may have been told by the agent before this
+                   // one.
+                   paused_ = pause.on;
+                   ranks_.tell(pause, leadership_.attempt());
+                 },
+                 [&](const CheckNode&) {
+                   node_checker_.check([this](const NodeHealth& health) { tell_leader(health); });
+                 },
+                 [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
+                 [&](const OrderTaken& answer) { answer_caller(answer); },
+                 [&](const Finish& finish) { leave(finish.exit_code); },
+             },
+             message);
+}
+
+void Agent::clear(int attempt) {
+  const auto fence = leadership_.admit(attempt);
+  if (fence == LeadershipState::Fence::refuse) return;  // a late message of an older attempt
+  if (fence == LeadershipState::Fence::newer) forget_drain();
+  ranks_.forget_older(attempt);
+  if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
+  clearing_ = attempt;
+  try {
+    renew_scratch();
+  } catch (const std::exception& error) {
+    log::error("ranks cannot be started on this node: {}", error.what());
+  }
+  clear_on();
+}
+
+void Agent::clear_on() {
+  if (kill_older(run_, node_, clearing_, SIGKILL) == 0) {
+    remove_flight_records(run_.path, clearing_);  // the leader needs them no more
+    return tell_leader(Cleared{clearing_});
+  }
+  clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
+}
+
+void Agent::dump_stacks_of(int attempt, int number) {
+  const LocalRank* rank = ranks_.find(number, attempt);
+  if (!rank || rank->pid <= 0 || rank->ended)
+    return tell_leader(Stacks{attempt, number, "the rank does not live on " + node_});
+  dumps_[number] = dump_stacks(loop_, rank->pid, rank_log(run_, attempt, number),
+                               [this, attempt, number](const std::string& text) {
+                                 tell_leader(Stacks{attempt, number, text});
+                               });
+}
+
+// --- messages of callers ---
+
+void Agent::from_caller(const std::shared_ptr<Peer>& peer, const CallerToAgent& message) {
+  std::visit(Overloaded{
+                 [&](const Order& order) {
+                   if (!leader_ || !leader_->open())
+                     return peer->channel->send(encode(OrderTaken{
+                         order.id, false, "no leader is known on " + node_ + "; try again", true}));
+                   callers_[order.id] = peer;
+                   tell_leader(order);
+                 },
+                 [&](const Inject& fault) {
+                   const std::string why_not = inject_fault(fault);
+                   if (why_not.empty()) log::warn("drill: {} on rank {}", fault.fault, fault.rank);
+                   peer->channel->send(encode(OrderTaken{"", why_not.empty(), why_not}));
+                 },
+             },
+             message);
+}
+
+void Agent::answer_caller(const OrderTaken& answer) {
+  const auto asked = callers_.find(answer.id);
+  if (asked == callers_.end()) return;
+  if (const auto peer = asked->second.lock()) peer->channel->send(encode(answer));
+  callers_.erase(asked);
+}
+
+/// Orders that it has may be recorded or not: callers give them again, with the same id.
+void Agent::leader_is_gone() {
+  leader_.reset();
+  leadership_.leader_lost();
+  for (auto& [id, caller] : std::exchange(callers_, {}))
+    if (const auto peer = caller.lock())
+      peer->channel->send(encode(OrderTaken{id, false, "the leader has just been lost; try again", true}));
+}
+
+/// Returns the reason for a refusal; "": the fault is injected now or in a moment.
+std::string Agent::inject_fault(const Inject& fault) {
+  if (!config_.drill.allowed) return "drill.allowed is not set for this run";
+  LocalRank* rank = nullptr;
+  if (fault.rank >= 0) {
+    rank = ranks_.find(fault.rank, leadership_.attempt());
+    if (!rank || rank->ended || rank->pid <= 0)
+      return fmt::format("rank {} does not live on {}", fault.rank, node_);
+  }
+  if (const auto agent_fault = agent_fault_called(fault.fault)) {
+    if (agent_fault->at_rank && !rank) return fault.fault + " needs a rank";
+    if (agent_fault->sign) {
+      Sign sign = *agent_fault->sign;
+      sign.rank = fault.rank;
+      tell_leader(NodeSigns{{sign}});
+    }
+    if (agent_fault->at_rank)
+      return ::kill(rank->pid, agent_fault->signal) == 0 ? "" : "the rank's process is gone";
+    injected_ = loop_.after(answer_time, [this, fault] {
+      inject_at_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
+    });
+    return "";
+  }
+  if (!rank) return "there is no fault " + fault.fault + " of a node";
+  if (!rank->link || !rank->link->open()) return fmt::format("rank {} is not connected", fault.rank);
+  rank->link->send(encode(fault));
+  return "";
+}
+
+}  // namespace holdfast::launcher

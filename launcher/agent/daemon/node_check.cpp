@@ -1,0 +1,109 @@
+#include "launcher/agent/daemon/node_check.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launcher/agent/ranks/programs.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+#include "src/base/text.hpp"
+
+namespace holdfast::launcher {
+
+using control::NodeHealth;
+
+namespace {
+
+constexpr std::chrono::seconds check_limit{15};
+constexpr std::size_t hash_digits = 16;
+
+/// With the lowest priority: the node may be training.
+Command low_priority(std::vector<std::string> argv, std::vector<std::string> environment) {
+  Command command;
+  command.argv = {"nice", "-n", "19"};
+  command.argv.insert(command.argv.end(), argv.begin(), argv.end());
+  command.environment = std::move(environment);
+  command.die_with_parent = true;
+  return command;
+}
+
+NodeHealth run_doctor(const RunDir& run, const std::vector<std::string>& environment) {
+  try {
+    const Finished done = holdfast::run(low_priority({this_program().string(), "doctor", "--fast", "--json",
+                                                      "--cluster", run.cluster().string()},
+                                                     environment),
+                                        check_limit);
+    return read_health(done.out, done.timed_out ? "the check did not end in 15 s" : "");
+  } catch (const Error& error) {
+    return read_health("", error.what());
+  }
+}
+
+std::string run_probe(const std::vector<std::string>& environment) {
+  try {
+    const Finished done = holdfast::run(
+        low_priority({find_program("holdfast-train").string(), "--probe"}, environment), check_limit);
+    if (done.status == 0) return read_probe(done.out);
+    log::warn("the numerics probe failed: {}", first_line(done.err));
+  } catch (const Error& error) {
+    log::warn("the numerics probe cannot run: {}", error.what());
+  }
+  return "";
+}
+
+}  // namespace
+
+NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster,
+                         const config::Rank& rank, int ranks_per_node)
+    : run_(std::move(run)),
+      environment_(attempt_environment(run_, "", {}, 0, 0, 0, ranks_per_node, cluster, rank)),
+      probes_(own_trainer(rank)),
+      worker_(loop) {
+  // The check is not a process of an attempt, and must not be ended as one.
+  std::erase_if(environment_, [](const std::string& entry) { return entry.starts_with("HOLDFAST_"); });
+}
+
+void NodeChecker::check(std::function<void(const NodeHealth&)> then) {
+  if (std::exchange(busy_, true)) return;
+  worker_.ask(
+      [run = run_, environment = environment_, probe = probes_ && numerics_.empty()] {
+        NodeHealth health = run_doctor(run, environment);
+        if (probe) health.numerics = run_probe(environment);
+        files::list(run.checkpoints());  // brings the entries into memory for a promotion
+        return health;
+      },
+      [this, then = std::move(then)](NodeHealth health) {
+        busy_ = false;
+        if (!health.numerics.empty()) numerics_ = health.numerics;
+        health.numerics = numerics_;
+        then(health);
+      });
+}
+
+NodeHealth read_health(const std::string& text, const std::string& trouble) {
+  NodeHealth health;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const std::string name =
+      json.is_object() && json.contains("fitness") && json["fitness"].is_string() ? json["fitness"] : "";
+  const auto fitness = control::fitness_called(name);
+  if (!fitness) {
+    health.why = trouble.empty() ? "the output of the check cannot be read" : trouble;
+    return health;
+  }
+  health.fitness = *fitness;
+  if (json.contains("why") && json["why"].is_string()) health.why = json["why"];
+  return health;
+}
+
+std::string read_probe(const std::string& text) {
+  for (const auto line : lines_of(text)) {
+    const std::size_t digits = std::min(line.find_first_not_of("0123456789abcdef"), line.size());
+    if (digits == hash_digits && (line.size() == digits || line[digits] == ' '))
+      return std::string(line.substr(0, digits));
+  }
+  return "";
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,96 @@
+#include "launcher/agent/leader/batch_script_fallback.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "slurm/exclusion.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+namespace {
+constexpr Millis query_shutdown_limit{100};  // nobody waits any more for the answer to a query
+constexpr Millis request_shutdown_limit{
+    12000};  // the last request to SLURM has a deadline of 10 s of its own
+
+// SLURM's signal comes when notice_s are left or up to a minute earlier. So long after it was due it will not
+// come any more.
+constexpr double overdue_s = 15;
+constexpr double seldom_s = 300, often_s = 30, soonest_s = 1;
+
+bool runs(const std::optional<slurm::Job>& job) { return job && job->state == slurm::JobState::running; }
+
+}  // namespace
+
+double next_query_s(std::optional<double> left, double notice_s, bool script_is_lost) {
+  const double period = script_is_lost ? often_s : seldom_s;
+  if (!left) return period;
+  const double to_go = *left - (script_is_lost ? notice_s : notice_s - overdue_s);
+  return to_go <= 0 ? 0 : std::clamp(to_go, soonest_s, period);
+}
+
+BatchScriptFallback::BatchScriptFallback(control::Loop& loop, std::shared_ptr<slurm::Cluster> cluster,
+                                         slurm::JobId job, int notice_s, std::function<void()> time_is_short)
+    : loop_(loop),
+      cluster_(std::move(cluster)),
+      job_(job),
+      notice_s_(notice_s),
+      time_is_short_(std::move(time_is_short)),
+      queries_(loop, query_shutdown_limit),
+      last_request_(loop, request_shutdown_limit, control::Worker::Rest::done) {}
+
+void BatchScriptFallback::watch_the_clock() { ask(); }
+
+void BatchScriptFallback::is_lost() {
+  if (std::exchange(lost_, true)) return;
+  log::warn("the batch host is lost: asking SLURM for the end of job {}", job_);
+  ask();
+}
+
+void BatchScriptFallback::ask() {
+  if (over_ || std::exchange(asking_, true)) return;
+  queries_.ask(
+      [cluster = cluster_, job = job_]() -> std::optional<double> {
+        try {
+          const auto now = cluster->job(job);
+          return runs(now) ? now->end_time : std::nullopt;
+        } catch (const Error& error) {
+          log::warn("the end of job {} is unknown: {}", job, error.what());
+          return std::nullopt;
+        }
+      },
+      [this](std::optional<double> end) { answered(end); });
+}
+
+void BatchScriptFallback::answered(std::optional<double> end) {
+  asking_ = false;
+  if (over_) return;
+  const double wait =
+      next_query_s(end ? std::optional(*end - unix_seconds()) : std::nullopt, notice_s_, lost_);
+  if (wait <= 0) {
+    over_ = true;
+    return time_is_short_();
+  }
+  timer_ =
+      loop_.after(std::chrono::duration_cast<Millis>(std::chrono::duration<double>(wait)), [this] { ask(); });
+}
+
+void BatchScriptFallback::conclude(int exit_code, const std::vector<std::string>& exclude, int nodes) {
+  timer_.reset(), over_ = true;
+  last_request_.run([cluster = cluster_, job = job_, exit_code, exclude, nodes] {
+    try {
+      if (!runs(cluster->job(job))) return;
+      const bool again = exit_code == static_cast<int>(Exit::transient);
+      log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
+      if (again)
+        slurm::requeue_elsewhere(*cluster, job, exclude, nodes);
+      else
+        cluster->cancel(job);
+    } catch (const Error& error) {
+      log::error("job {} keeps its nodes: {}", job, error.what());
+    }
+  });
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,67 @@
+#pragma once
+// The leader's part in checkpoints: it receives votes, commits a whole set in a worker thread (which syncs
+// files, and heartbeats must not wait for a disk), and sends the commit outcome. Only then, and in another
+// thread, old checkpoints are removed: no commit outcome waits for that.
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/index/commit.hpp"
+#include "checkpoint/index/retention.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/message.hpp"
+#include "src/control/worker.hpp"
+
+namespace holdfast::launcher {
+
+class CommitCoordinator {
+ public:
+  struct Handlers {
+    /// Asked by the worker just before the rename; it owns what it touches, and throws when it cannot tell.
+    std::function<bool()> still_leading;
+    /// In the loop's thread, once for every checkpoint.
+    std::function<void(const control::CommitOutcome&, const std::string& note)> decided;
+    /// In the loop's thread: retention has removed these steps.
+    std::function<void(const std::vector<std::int64_t>&)> removed;
+    /// A rank has voted because it had not heard the commit outcome.
+    std::function<void(const control::CommitOutcome&)> repeat;
+  };
+  CommitCoordinator(control::Loop& loop, std::filesystem::path checkpoints,
+                    const config::Checkpoint& settings, Handlers handlers);
+
+  /// An attempt, new or taken over: votes of older ones are void. `decided`: what an earlier leader has
+  /// decided in it, step -> durable.
+  void begin(checkpoint::Generation generation, int world, const std::map<std::int64_t, bool>& decided = {});
+  void vote(const control::RankVote& vote);
+
+ private:
+  struct Pending {
+    std::shared_ptr<checkpoint::Commit> commit;
+    control::Loop::Handle limit;
+  };
+  void settle(std::int64_t step);
+  void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
+  void tidy();
+
+  control::Loop& loop_;
+  std::filesystem::path checkpoints_;
+  checkpoint::Retention retention_;
+  std::chrono::seconds vote_limit_;
+  Handlers handlers_;
+  checkpoint::Generation generation_;
+  int world_ = 0;
+  std::map<std::int64_t, Pending> pending_;
+  /// Of this attempt, for votes that are repeated.
+  std::map<std::int64_t, control::CommitOutcome> commit_outcomes_;
+  bool busy_ = false;
+  /// Of the newest commit whose removals have not begun; others have, when `tidying_`.
+  std::optional<std::pair<checkpoint::Generation, std::int64_t>> to_tidy_;
+  bool tidying_ = false;
+  control::Worker worker_, remover_;
+};
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,211 @@
+#include "launcher/agent/leader/leader.hpp"
+
+#include <unistd.h>
+
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/supervise/valid_events.hpp"
+#include "slurm/batch_script.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr Millis tick_period{50};
+constexpr Millis dial_limit{2000};
+constexpr Millis redial_pause{200};        // to an agent that should be there
+constexpr Millis lost_redial_pause{1000};  // to one that is lost: it may come back as a spare
+constexpr Millis stuck_batch{2000};        // while decisions wait so long for the disk, no more are made
+
+RunFacts facts_of(const config::RunConfig& config) {
+  RunFacts facts = run_facts_of(config);
+  facts.own_trainer = own_trainer(config.rank);
+  return facts;
+}
+
+bool leads_still(const RunDir& run, int term) {
+  const int highest = highest_term(run);
+  if (highest < term)
+    throw Error(Exit::transient, "the run directory does not answer", "this term's file is gone");
+  return highest == term;
+}
+}  // namespace
+
+TermStart start_term(const RunDir& run, const Roster& roster, int term, int self) {
+  TermStart out{std::make_shared<Journal>(run, term), {}};
+  const auto events = read_events(run, term);
+  for (const auto& event : events) apply_event(out.state, event);
+  const nlohmann::json elected = out.journal->write({{"event", "leader_elected"},
+                                                     {"node", roster.nodes[self].name},
+                                                     {"pid", ::getpid()},
+                                                     {"after", last_read(events)},
+                                                     {"job", roster.job}});
+  apply_event(out.state, elected);
+  return out;
+}
+
+Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
+               std::shared_ptr<slurm::Cluster> cluster, int term, int self, TermStart start,
+               std::function<void(const std::string&)> resigned)
+    : loop_(loop),
+      run_(std::move(run)),
+      roster_(std::move(roster)),
+      config_(config),
+      secret_(secret),
+      term_(term),
+      self_(self),
+      resigned_(std::move(resigned)),
+      journal_(std::move(start.journal)),
+      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), term,
+                  std::move(start.state), steady_seconds(), unix_seconds(), facts_of(config_)),
+      script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
+              slurm::notice_for(config_.checkpoint.drain_s),
+              [this] {
+                supervisor_.at(steady_seconds());
+                supervisor_.drain({true, "the time limit is near"});
+                act();
+              }),
+      connections_(roster_.nodes.size()),
+      journal_writer_(loop_, run_, term_, journal_),
+      side_(loop_) {
+  coordinator_ = std::make_unique<CommitCoordinator>(
+      loop_, run_.checkpoints(), config_.checkpoint,
+      CommitCoordinator::Handlers{[run = run_, term] { return leads_still(run, term); },
+                                  [this](const CommitOutcome& outcome, const std::string& note) {
+                                    supervisor_.at(steady_seconds());
+                                    supervisor_.checkpoint_decided(outcome, note);
+                                    act([this, outcome] { send_all(outcome); });
+                                  },
+                                  [this](const std::vector<std::int64_t>& steps) {
+                                    supervisor_.at(steady_seconds());
+                                    supervisor_.checkpoints_removed(steps);
+                                    act();
+                                  },
+                                  [this](const CommitOutcome& outcome) { send_all(outcome); }});
+  const RunState& state = supervisor_.state();
+  ordered_.attempt = supervisor_.attempt();
+  ordered_.drain = state.asked_of_ranks();
+  ordered_.paused = state.hold_ranks();
+  if (state.attempt_live()) {
+    const auto& live = state.attempts.back();
+    coordinator_->begin({live.term, live.number},
+                        static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
+                        state.commit_outcomes);
+  }
+  script_.watch_the_clock();
+  tick_timer_ = loop_.every(tick_period, [this] { tick(); });
+  beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] { send_all(LeaderBeat{term_}); });
+  loop_.post([this, alive = std::weak_ptr<void>(tick_timer_)] {
+    if (!alive.expired()) tick();
+  });
+}
+
+Leader::~Leader() = default;
+
+bool Leader::script_is_lost() const {
+  return roster_.batch_host >= 0 && supervisor_.state().lost.contains(node(roster_.batch_host).name);
+}
+
+void Leader::resign(const std::string& why) {
+  if (std::exchange(over_, true)) return;
+  tick_timer_.reset(), beat_timer_.reset();
+  for (auto& connection : connections_) connection.channel.reset();
+  resigned_(why);
+}
+
+// --- connections to the agents ---
+
+void Leader::connect(int n) {
+  Connection& connection = connections_[n];
+  connection.greeted = false;
+  connection.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
+                            {[this, n] { greet(n); },
+                             [this, n](std::string_view text) {
+                               std::string why;
+                               const auto message = decode<AgentToLeader>(text, why);
+                               if (!message)
+                                 return log::warn("a message of {} was refused: {}", node(n).name, why);
+                               take(n, *message);
+                             },
+                             [this, n](const std::string&) { connection_lost(n); }});
+}
+
+/// An agent that was restarted or cut off meanwhile does not know what was ordered.
+void Leader::greet(int n) {
+  send(n, Hello{Hello::Role::leader, node(self_).name, term_, 0, -1, ::getpid()});
+  if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
+  if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
+  send(n, Pause{ordered_.paused});
+  if (ordered_.finish) send(n, Finish{*ordered_.finish});
+}
+
+void Leader::connection_lost(int n) {
+  Connection& connection = connections_[n];
+  if (connection.greeted) supervisor_.agent_gone(n);
+  connection.greeted = false;
+  connection.channel.reset();
+  const bool given_up = supervisor_.state().lost.contains(node(n).name);
+  connection.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
+}
+
+void Leader::take(int n, const AgentToLeader& message) {
+  if (over_) return;
+  supervisor_.at(steady_seconds());
+  std::function<void()> answer;  // once the consequences are on record
+  std::visit(Overloaded{
+                 [&](const Beat& m) {
+                   connections_[n].greeted = true;
+                   supervisor_.agent_here(n, m);
+                 },
+                 [&](const Cleared& m) { supervisor_.cleared(n, m.attempt); },
+                 [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
+                 [&](const RankRestored& m) { supervisor_.rank_restored(m); },
+                 [&](const RankVote& m) { coordinator_->vote(m); },
+                 [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
+                 [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
+                 [&](const RankFinished& m) { supervisor_.rank_finished(m); },
+                 [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
+                 [&](const RankExited& m) { supervisor_.rank_exited(n, m); },
+                 [&](const MpirunExited& m) { supervisor_.mpirun_exited(n, m); },
+                 [&](const NodeSigns& m) { supervisor_.node_signs(n, m); },
+                 [&](const NodeHealth& m) { supervisor_.node_health(n, m); },
+                 [&](const Stacks& m) {
+                   keep_stacks(n, m);
+                   supervisor_.stacks(n, m);
+                 },
+                 [&](const Drain& m) { supervisor_.drain(m); },
+                 [&](const Order& m) { answer = [this, n, says = supervisor_.order(m)] { send(n, says); }; },
+             },
+             message);
+  act(std::move(answer));
+}
+
+void Leader::send(int n, const Message& message) {
+  const auto& channel = connections_[n].channel;
+  if (channel && channel->open()) channel->send(encode(message));
+}
+
+void Leader::send_all(const Message& message) {
+  const std::string text = encode(message);
+  for (const auto& connection : connections_)
+    if (connection.channel && connection.channel->open()) connection.channel->send(text);
+}
+
+void Leader::tick() {
+  if (over_) return;
+  for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
+    if (!connections_[n].channel && Clock::now() >= connections_[n].next_dial) connect(n);
+  journal_writer_.tick();
+  // Decisions cannot be carried out now, so no deadline of the supervisor may pass: it does not count the
+  // time between two ticks.
+  if (over_ || journal_writer_.waits() > stuck_batch) return;
+  supervisor_.at(steady_seconds());
+  supervisor_.tick();
+  if (script_is_lost() && supervisor_.stage() != Stage::over) script_.is_lost();
+  act();
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,96 @@
+#pragma once
+// The leader: it connects to every agent, passes their messages to the supervisor (which decides), and
+// carries out the actions of the supervisor in their order: each is first recorded, then acted upon.
+#include <deque>
+#include <functional>
+#include <memory>
+#include <variant>
+
+#include "launcher/agent/leader/batch_script_fallback.hpp"
+#include "launcher/agent/leader/commit_coordinator.hpp"
+#include "launcher/agent/leader/journal_writer.hpp"
+#include "launcher/supervise/journal.hpp"
+#include "launcher/supervise/roster.hpp"
+#include "launcher/supervise/supervisor.hpp"
+#include "src/config/run_config.hpp"
+#include "src/control/channel.hpp"
+
+namespace holdfast::launcher {
+
+/// What a leader has at the start of its term.
+struct TermStart {
+  std::shared_ptr<Journal> journal;  ///< of its term
+  RunState state;                    ///< replayed from the event log; its own election is the last event
+};
+/// Records that node `self` leads in `term`, which it has taken. May wait long for the run directory, so it
+/// must not be called in a loop's thread. Throws Error.
+TermStart start_term(const RunDir& run, const Roster& roster, int term, int self);
+
+class Leader {
+ public:
+  /// Leads in `term`, from `start`. `resigned` is called once, and then this object must be destroyed. While
+  /// the run directory does not answer, for two minutes at most, decisions wait and everything else goes on.
+  Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config,
+         const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int term, int self,
+         TermStart start, std::function<void(const std::string& why)> resigned);
+  ~Leader();
+  int term() const { return term_; }
+
+ private:
+  struct Connection {
+    control::ChannelPtr channel;
+    bool greeted = false;  ///< the agent has answered our hello
+    Clock::time_point next_dial;
+  };
+  /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
+  struct Ordered {
+    int attempt = 0;
+    std::optional<control::Drain> drain;
+    bool paused = false;
+    std::optional<int> finish;
+  };
+  using Step = std::variant<Action, std::function<void()>>;
+
+  // leader.cpp
+  void connect(int node);
+  void greet(int node);
+  void take(int node, const control::AgentToLeader& message);
+  void connection_lost(int node);
+  void tick();
+  void send(int node, const control::Message& message);
+  void send_all(const control::Message& message);
+  bool script_is_lost() const;
+  void resign(const std::string& why);
+  const Roster::Node& node(int n) const { return roster_.nodes[n]; }
+
+  // leader_acts.cpp
+  void act(std::function<void()> then = nullptr);
+  void write_next_batch();
+  void carry_out(std::size_t steps);
+  void carry_out(const Action& action);
+  void launch(const Launch& what);
+  void remember(const nlohmann::json& event);
+  void keep_stacks(int node, const control::Stacks& what);
+
+  control::Loop& loop_;
+  RunDir run_;
+  Roster roster_;
+  config::RunConfig config_;
+  control::Key secret_;
+  int term_, self_;
+  std::function<void(const std::string&)> resigned_;
+  bool over_ = false;
+  std::shared_ptr<Journal> journal_;
+  Supervisor supervisor_;
+  Ordered ordered_;
+  std::deque<Step> steps_;  ///< decided, not yet carried out
+  bool writing_ = false;    ///< the steps at the front are being written to disk
+  std::unique_ptr<CommitCoordinator> coordinator_;
+  BatchScriptFallback script_;
+  std::vector<Connection> connections_;
+  JournalWriter journal_writer_;
+  control::Worker side_;  ///< writes what nothing waits for: stacks, the ledger
+  control::Loop::Handle tick_timer_, beat_timer_;
+};
+
+}  // namespace holdfast::launcher

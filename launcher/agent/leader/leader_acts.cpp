@@ -1,0 +1,174 @@
+// How the leader carries out the supervisor's decisions: each waits until it is on record.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/agent/leader/leader.hpp"
+#include "launcher/agent/leader/node_record.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+
+using namespace control;
+
+namespace {
+constexpr int master_port_base = 29500;  // torch's default; one port further per attempt
+
+std::string text_of(const nlohmann::json& event) {
+  return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// It needs a file or a folder, which must be on disk before it is carried out.
+bool needs_files(const Action& action) {
+  return std::holds_alternative<Launch>(action) || std::holds_alternative<FinishRun>(action);
+}
+}  // namespace
+
+/// Queues all that the supervisor has decided, and then `then`.
+void Leader::act(std::function<void()> then) {
+  if (over_) return;
+  for (auto& action : supervisor_.take_actions()) {
+    if (auto* record = std::get_if<Record>(&action))
+      if (const std::string line = admin_line(record->event); !line.empty()) record->event["admin"] = line;
+    steps_.emplace_back(std::move(action));
+  }
+  if (then) steps_.emplace_back(std::move(then));
+  write_next_batch();
+}
+
+/// A batch holds the records at the front of the queue, and the files that the steps behind them need.
+void Leader::write_next_batch() {
+  if (writing_ || over_ || steps_.empty()) return;
+  JournalWriter::Batch batch;
+  std::size_t count = 0;
+  for (; count < steps_.size(); ++count) {
+    const auto* action = std::get_if<Action>(&steps_[count]);
+    if (!action) continue;
+    if (const auto* record = std::get_if<Record>(action)) {
+      if (batch.events.size() < count) break;  // it belongs to the next batch: the steps before it come first
+      batch.events.push_back(record->event);
+    } else if (needs_files(*action)) {
+      if (batch.files) break;
+      if (const auto* start = std::get_if<Launch>(action))
+        batch.files = [folder = attempt_logs(run_, start->attempt)] {
+          files::fs::create_directories(folder);
+        };
+      else
+        batch.files = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
+          files::replace_atomically(path, text);
+        };
+    }
+  }
+  writing_ = true;
+  journal_writer_.put(std::move(batch), [this, count](const std::optional<std::string>& trouble) {
+    writing_ = false;
+    if (trouble) return resign(*trouble);
+    carry_out(count);
+    write_next_batch();
+  });
+}
+
+void Leader::carry_out(std::size_t count) {
+  for (; count > 0 && !over_; --count) {
+    const Step step = std::move(steps_.front());
+    steps_.pop_front();
+    if (const auto* action = std::get_if<Action>(&step))
+      carry_out(*action);
+    else
+      std::get<std::function<void()>>(step)();
+  }
+}
+
+void Leader::carry_out(const Action& action) {
+  std::visit(Overloaded{
+                 [&](const Record& record) {
+                   log::info("{}", text_of(record.event));
+                   remember(record.event);
+                 },
+                 [&](const ClearAll& clear) {
+                   ordered_.attempt = clear.attempt;
+                   ordered_.drain.reset();  // the next attempt is told anew
+                   coordinator_->begin({term_, clear.attempt}, supervisor_.world());
+                   send_all(Clear{term_, clear.attempt});
+                 },
+                 [&](const Launch& start) { launch(start); },
+                 [&](const TellRanks& tell) {
+                   ordered_.drain = tell.what;
+                   send_all(tell.what);
+                 },
+                 [&](const PauseRanks& pause) {
+                   ordered_.paused = pause.on;
+                   send_all(Pause{pause.on});
+                 },
+                 [&](const DumpRank& dump) {
+                   send(dump.node, DumpStacks{supervisor_.attempt(), dump.rank});
+                 },
+                 [&](const CheckNodes& check) {
+                   for (const int n : check.nodes) send(n, CheckNode{});
+                 },
+                 [&](const FinishRun& finish) {
+                   ordered_.finish = finish.exit_code;
+                   send_all(Finish{finish.exit_code});
+                   if (!script_is_lost()) return;
+                   const auto& outcome = supervisor_.state().outcome;
+                   script_.conclude(finish.exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
+                                    static_cast<int>(roster_.nodes.size()));
+                 },
+                 [&](const Resign& resignation) { resign(resignation.why); },
+             },
+             action);
+}
+
+void Leader::launch(const Launch& what) {
+  const int world = static_cast<int>(what.placement.size()) * roster_.ranks_per_node;
+  coordinator_->begin({term_, what.attempt}, world);
+  if (through_mpirun(config_.rank)) {
+    StartMpirun order{term_, what.attempt, {}, what.trusted_step, what.durable_steps};
+    for (const int n : what.placement) order.slots.push_back(node(n).name);
+    return send(what.host, order);
+  }
+  for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
+    StartRanks order{term_,
+                     what.attempt,
+                     world,
+                     roster_.ranks_per_node,
+                     master_port_base + what.attempt % 1000,
+                     node(what.placement.front()).address,
+                     {},
+                     what.trusted_step,
+                     what.durable_steps};
+    for (int i = 0; i < roster_.ranks_per_node; ++i)
+      order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
+    send(what.placement[slot], order);
+  }
+}
+
+/// Writes to the ledger, for other jobs. Failing to is only a warning.
+void Leader::remember(const nlohmann::json& event) {
+  const auto& folder = config_.supervise.ledger;
+  const auto entry = folder.empty() ? std::nullopt : ledger_entry(event, roster_.job);
+  if (!entry) return;
+  side_.run([folder, entry] {
+    try {
+      append_to_ledger(folder, *entry);
+    } catch (const std::exception& error) {
+      log::warn("the ledger of nodes is not written: {}", error.what());
+    }
+  });
+}
+
+/// The event holds the first lines only; the file holds all.
+void Leader::keep_stacks(int n, const Stacks& what) {
+  log::info("stacks of rank {} on {} came", what.rank, node(n).name);
+  side_.run([folder = attempt_logs(run_, what.attempt), what] {
+    try {
+      files::fs::create_directories(folder);
+      files::replace_atomically(folder / fmt::format("stacks-{:05}.txt", what.rank), what.text + "\n");
+    } catch (const std::exception& error) {
+      log::warn("stacks of rank {} cannot be kept: {}", what.rank, error.what());
+    }
+  });
+}
+
+}  // namespace holdfast::launcher

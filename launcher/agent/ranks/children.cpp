@@ -1,0 +1,42 @@
+#include "launcher/agent/ranks/children.hpp"
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+
+bool Children::open(pid_t pid, std::function<void()> ended) {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0u));
+  if (fd < 0) return false;
+  watched_[pid] = loop_.when_readable(fd, [this, pid, ended = std::move(ended)] {
+    const auto keep = std::move(watched_[pid]);
+    watched_.erase(pid);
+    ended();
+  });
+  return true;
+}
+
+pid_t Children::start(const Command& command, std::function<void(int)> ended) {
+  const pid_t pid = spawn(command);
+  auto reap = [pid, ended] {
+    int status = 0;
+    pid_t waited = 0;
+    do waited = ::waitpid(pid, &status, 0);
+    while (waited < 0 && errno == EINTR);
+    ended(waited == pid ? exit_status(status) : -1);
+  };
+  if (!open(pid, reap)) throw system_error("cannot watch process " + std::to_string(pid), errno);
+  return pid;
+}
+
+void Children::watch(pid_t pid, std::function<void()> ended) {
+  if (watched_.contains(pid)) return;
+  if (!open(pid, ended)) loop_.post(ended);
+}
+
+}  // namespace holdfast::launcher

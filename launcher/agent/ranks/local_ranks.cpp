@@ -1,0 +1,80 @@
+#include "launcher/agent/ranks/local_ranks.hpp"
+
+#include <algorithm>
+
+namespace holdfast::launcher {
+
+LocalRank& LocalRanks::at(int rank, int attempt) {
+  LocalRank& r = ranks_[rank];
+  if (r.attempt != attempt) {
+    r = LocalRank{};
+    r.rank = rank;
+    r.attempt = attempt;
+    r.progress.rank = rank;
+    r.progress.attempt = attempt;
+  }
+  return r;
+}
+
+LocalRank* LocalRanks::find(int rank, int attempt) {
+  const auto it = ranks_.find(rank);
+  return it != ranks_.end() && it->second.attempt == attempt ? &it->second : nullptr;
+}
+
+void LocalRanks::forget_older(int attempt) {
+  std::erase_if(ranks_, [&](const auto& entry) { return entry.second.attempt < attempt; });
+}
+
+void LocalRanks::take(LocalRank& rank, const control::RankProgress& said, Clock::time_point now) {
+  if (!rank.heard || rank.progress.step != said.step || rank.progress.phase != said.phase ||
+      rank.progress.moves != said.moves)
+    rank.moved = now;
+  rank.heard = now;
+  rank.progress.step = said.step;
+  rank.progress.phase = said.phase;
+  rank.progress.compute_us = said.compute_us;
+  rank.progress.moves = said.moves;
+}
+
+std::vector<control::Message> LocalRanks::state_messages() const {
+  std::vector<control::Message> out;
+  for (const auto& [number, r] : ranks_) {
+    if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});
+    if (r.restored) out.emplace_back(*r.restored);
+    for (const auto& [step, vote] : r.votes) out.emplace_back(vote);
+    if (r.doubt) out.emplace_back(*r.doubt);
+    if (r.finished) out.emplace_back(*r.finished);
+    if (r.failed) out.emplace_back(*r.failed);
+    if (r.exited) out.emplace_back(*r.exited);
+  }
+  return out;
+}
+
+std::vector<control::RankProgress> LocalRanks::live(int attempt) const {
+  std::vector<control::RankProgress> out;
+  for (const auto& [number, r] : ranks_)
+    if (r.attempt == attempt && r.started && !r.ended) out.push_back(r.progress);
+  return out;
+}
+
+bool LocalRanks::any_lives() const {
+  return std::any_of(begin(), end(),
+                     [](const auto& entry) { return entry.second.started && !entry.second.ended; });
+}
+
+void LocalRanks::tell(const control::CommitOutcome& outcome) {
+  const std::string line = control::encode(outcome);
+  for (auto& [number, r] : ranks_) {
+    if (r.attempt != outcome.attempt) continue;
+    r.votes.erase(outcome.step);
+    if (r.link && r.link->open()) r.link->send(line);
+  }
+}
+
+void LocalRanks::tell(const control::Message& message, int attempt) {
+  const std::string line = control::encode(message);
+  for (auto& [number, r] : ranks_)
+    if (r.attempt == attempt && r.link && r.link->open()) r.link->send(line);
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,105 @@
+#include "launcher/agent/ranks/run_processes.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "src/base/files.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+/// The value of `name` in an environment block ("A=1\0B=2\0"), or nothing.
+std::optional<std::string_view> value_in(std::string_view block, std::string_view name) {
+  for (std::size_t at = 0; at < block.size();) {
+    const std::size_t end = std::min(block.find('\0', at), block.size());
+    const std::string_view entry = block.substr(at, end - at);
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
+    at = end + 1;
+  }
+  return std::nullopt;
+}
+
+/// A file of /proc/PID; empty when the process is gone, a zombie (its environment), or not ours.
+std::string proc_file(const std::string& pid, const char* file) {
+  const int fd = ::open(("/proc/" + pid + "/" + file).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const files::Fd held(fd);
+  std::string block;
+  char buffer[1 << 14];
+  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
+    block.append(buffer, static_cast<std::size_t>(n));
+  return block;
+}
+
+/// Calls `found` with pid and environment of every process of this user but this one, until it says false.
+template <class Found>
+void each_process(Found found) {
+  for (const auto& name : files::list("/proc")) {
+    int pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error != std::errc{} || end != name.data() + name.size() || pid == ::getpid()) continue;
+    struct stat facts {};
+    if (::stat(("/proc/" + name).c_str(), &facts) != 0 || facts.st_uid != ::getuid()) continue;
+    if (!found(pid, proc_file(name, "environ"))) return;
+  }
+}
+
+}  // namespace
+
+std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node) {
+  std::vector<RunProcess> out;
+  each_process([&](int pid, const std::string& block) {
+    RunProcess p;
+    p.pid = pid;
+    const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"),
+               attempt = value_in(block, "HOLDFAST_ATTEMPT");
+    if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) return true;
+    std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
+    if (const auto rank = value_in(block, "HOLDFAST_RANK"))
+      std::from_chars(rank->data(), rank->data() + rank->size(), p.rank);
+    p.name = proc_file(std::to_string(pid), "comm");
+    if (!p.name.empty()) p.name.pop_back();  // its newline
+    out.push_back(p);
+    return true;
+  });
+  return out;
+}
+
+bool lives_here(const RunDir& run) {
+  bool lives = false;
+  each_process([&](int, const std::string& block) {
+    const auto dir = value_in(block, "HOLDFAST_RUN_DIR");
+    lives = dir && *dir == run.path.string();
+    return !lives;
+  });
+  return lives;
+}
+
+int parent_of(int pid) {
+  // "PID (NAME) STATE PARENT ...", and NAME may be anything.
+  const std::string facts = proc_file(std::to_string(pid), "stat");
+  const std::size_t state = facts.rfind(')') + 2;  // 1 without a ')'
+  int parent = -1;
+  if (state + 2 < facts.size())
+    std::from_chars(facts.data() + state + 2, facts.data() + facts.size(), parent);
+  return parent;
+}
+
+int kill_older(const RunDir& run, const std::string& node, int attempt, int signal) {
+  int found = 0;
+  for (const auto& p : processes_of(run, node)) {
+    if (p.attempt >= attempt) continue;
+    ++found;
+    ::kill(p.pid, signal);
+  }
+  return found;
+}
+
+}  // namespace holdfast::launcher

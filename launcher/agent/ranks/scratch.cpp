@@ -1,0 +1,138 @@
+#include "launcher/agent/ranks/scratch.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <sstream>
+
+#include "launcher/agent/ranks/flights.hpp"
+#include "launcher/agent/ranks/programs.hpp"
+#include "launcher/agent/ranks/run_processes.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+namespace fs = std::filesystem;
+
+Scratch scratch_of(const RunDir& run, const std::string& node) {
+  const std::string path = run.path.string();
+  char hash[17];
+  std::snprintf(hash, sizeof hash, "%016llx",
+                static_cast<unsigned long long>(mix64(hash_name(path.data(), path.size()))));
+  return {fs::path("/dev/shm") / ("holdfast-" + std::to_string(::getuid()) + "-" + hash), node};
+}
+
+namespace {
+
+/// It is this user's own folder, into which no other user can write.
+bool is_private(const fs::path& folder) {
+  struct stat facts {};
+  return ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == ::getuid() &&
+         (facts.st_mode & 077) == 0;
+}
+
+/// The claim of a scratch folder that may be anybody's: a FIFO in its place must not block us, and a text of
+/// another user must not decide what is removed. Throws Error when it is not this user's regular file.
+files::Fd foreign_claim(const Scratch& scratch) {
+  files::Fd claim = files::open(scratch.claim(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  struct stat facts {};
+  if (::fstat(claim.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != ::getuid())
+    throw Error(Exit::runtime, "cannot use " + scratch.claim().string(), "it is not this user's file");
+  return claim;
+}
+
+/// Reads a claim, which holds two paths; it is never longer.
+std::string text_of_claim(const files::Fd& claim) {
+  std::string text(2 * PATH_MAX, '\0');
+  const ssize_t got = ::pread(claim.get(), text.data(), text.size(), 0);
+  text.resize(std::max<ssize_t>(0, got));
+  return text;
+}
+
+}  // namespace
+
+void make_scratch(const Scratch& scratch) {
+  if (::mkdir(scratch.folder.c_str(), 0700) != 0 && errno != EEXIST)
+    throw system_error("cannot create " + scratch.folder.string(), errno);
+  if (!is_private(scratch.folder))
+    throw Error(Exit::runtime, "cannot use " + scratch.folder.string(),
+                "it exists and is not this user's private folder", "Remove it");
+  // Renamed into place: an mpirun of another agent of this run may be reading it.
+  const fs::path aside = scratch.folder / ("holdfast-" + scratch.node);
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+  fs::create_symlink(this_program(), aside);
+  fs::rename(aside, scratch.program());
+}
+
+files::Fd hold_scratch(const Scratch& scratch) {
+  files::Fd claim = files::open(scratch.claim(), O_RDWR | O_CREAT, 0600);
+  if (::flock(claim.get(), LOCK_SH | LOCK_NB) != 0)
+    throw Error(Exit::transient, "cannot use " + scratch.folder.string(),
+                "another run's agent is removing it");
+  return claim;
+}
+
+files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local) {
+  files::Fd claim = hold_scratch(scratch);
+  // Always the same text: agents of one run may write it at the same time.
+  const std::string text = run.path.string() + "\n" + local + "\n";
+  files::write_all(claim.get(), text.data(), text.size(), 0, scratch.claim());
+  return claim;
+}
+
+void sweep_node(const Scratch& own) {
+  const std::string prefix = "holdfast-" + std::to_string(::getuid()) + "-";
+  for (const auto& name : files::list("/dev/shm")) {
+    const Scratch other{fs::path("/dev/shm") / name, ""};
+    // The name alone proves nothing: any user may have created it.
+    if (!name.starts_with(prefix) || other.folder == own.folder || !is_private(other.folder)) continue;
+    try {
+      const files::Fd claim = foreign_claim(other);
+      if (::flock(claim.get(), LOCK_EX | LOCK_NB) != 0) continue;  // it is in use
+      std::istringstream text(text_of_claim(claim));
+      std::string path, local;
+      if (!std::getline(text, path) || !std::getline(text, local)) continue;
+      const RunDir run{path};
+      if (lives_here(run)) continue;
+      log::info("removing files that {} left on this node", path);
+      remove_flight_records(run.path, INT32_MAX);
+      remove_local_level(run, local);
+      fs::remove_all(other.folder);
+    } catch (const std::exception&) {  // it is not ours, or another process is creating or removing it
+    }
+  }
+}
+
+bool remove_scratch(const Scratch& scratch) {
+  std::error_code ignored;
+  fs::remove(scratch.socket(), ignored);
+  bool shared = false;
+  for (const auto& name : files::list(scratch.folder)) {
+    for (const char* kind : {"hosts-", "rank-", "end-"})
+      if (name.starts_with(kind + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
+    shared = shared || name.ends_with(".sock");
+  }
+  if (shared) return false;
+  fs::remove(scratch.program(), ignored);
+  fs::remove(scratch.claim(), ignored);
+  fs::remove(scratch.folder, ignored);  // only when it is empty
+  return true;
+}
+
+void remove_local_level(const RunDir& run, const std::string& local) {
+  if (local == "none") return;
+  const fs::path folder = local_level_folder(local == "auto" ? "/dev/shm" : local, run.path);
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (error) log::warn("cannot remove {}: {}", folder.string(), error.message());
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,182 @@
+#include "launcher/agent/signs/sign_sources.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launcher/diagnose/kernel_line.hpp"
+#include "launcher/diagnose/signs.hpp"
+#include "src/base/units.hpp"
+
+namespace holdfast::launcher {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t max_records = 1000;  // of the kernel's log, in one poll
+constexpr std::size_t max_injected = 64 << 10;
+constexpr double clock_jump_s = 1;
+
+control::Sign sign_of(const char* kind, std::string text, std::int64_t code = 0) {
+  return {kind, -1, code, 0, std::move(text)};
+}
+
+/// Nothing: unknown.
+std::optional<bool> is_full(const fs::path& folder, std::string& text) {
+  struct statvfs facts {};
+  if (::statvfs(folder.c_str(), &facts) != 0 || facts.f_blocks == 0) return std::nullopt;
+  const double block = static_cast<double>(facts.f_frsize),
+               left = block * static_cast<double>(facts.f_bavail),
+               all = block * static_cast<double>(facts.f_blocks);
+  const bool no_inode = facts.f_files > 0 && facts.f_favail == 0;
+  text = no_inode ? fmt::format("{}: no inode is left", folder.string())
+                  : fmt::format("{}: {} of {} free", folder.string(), size_text(left), size_text(all));
+  return file_system_is_full(left, all, !no_inode);
+}
+
+}  // namespace
+
+MemoryKills::MemoryKills(fs::path counter) : counter_(std::move(counter)), known_(read()) {}
+
+std::optional<std::int64_t> MemoryKills::read() const {
+  if (counter_.empty()) return std::nullopt;
+  std::ifstream file(counter_);
+  std::string key;
+  std::int64_t value = 0;
+  while (file >> key >> value)
+    if (key == "oom_kill") return value;
+  return std::nullopt;
+}
+
+std::vector<control::Sign> MemoryKills::poll() {
+  const auto now = read();
+  if (!now || !known_ || *now <= *known_) {
+    if (now) known_ = now;
+    return {};
+  }
+  const auto before = std::exchange(known_, now);
+  return {sign_of("oom_kill", fmt::format("{}: oom_kill {} -> {}", counter_.string(), *before, *now),
+                  *now - *before)};
+}
+
+fs::path memory_counter_of(const fs::path& proc_cgroup, const fs::path& mount) {
+  std::ifstream file(proc_cgroup);
+  std::error_code ignored;
+  fs::path unified;
+  for (std::string line; std::getline(file, line);) {
+    // "4:memory:/path" of version 1, "0::/path" of version 2; a machine may have both.
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string which = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    const std::string inside = path.substr(std::min<std::size_t>(1, path.size()));
+    if (("," + which + ",").find(",memory,") != std::string::npos) {
+      const fs::path counter = mount / "memory" / inside / "memory.oom_control";
+      if (fs::exists(counter, ignored)) return counter;
+    }
+    if (which.empty()) unified = mount / inside / "memory.events";
+  }
+  return !unified.empty() && fs::exists(unified, ignored) ? unified : fs::path();
+}
+
+bool file_system_is_full(double left, double all, bool inodes_left) {
+  constexpr double mib = 1 << 20;
+  return !inodes_left || left < std::max(mib, all / 1000);
+}
+
+std::vector<control::Sign> LocalSpace::poll() {
+  std::vector<control::Sign> out;
+  for (const auto& folder : folders_) {
+    std::string text;
+    const auto full = is_full(folder, text);
+    if (full && *full && !std::exchange(full_[folder], true)) out.push_back(sign_of("no_space_local", text));
+    if (full && !*full) full_[folder] = false;
+  }
+  return out;
+}
+
+KernelLog::KernelLog(const fs::path& device)
+    : log_(::open(device.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  if (log_) ::lseek(log_.get(), 0, SEEK_END);
+}
+
+std::vector<control::Sign> KernelLog::poll() {
+  std::vector<control::Sign> out;
+  char record[8192];  // a read returns one whole record: "priority,number,microseconds,flags;text\n
+                      // KEY=value\n"
+  for (std::size_t n = 0; log_ && n < max_records; ++n) {
+    const ssize_t got = ::read(log_.get(), record, sizeof record);
+    if (got < 0 && errno == EPIPE) continue;  // older ones were overwritten
+    if (got <= 0) break;
+    std::istringstream lines(std::string(record, static_cast<std::size_t>(got)));
+    std::string line;
+    std::getline(lines, line);
+    const auto text = line.find(';');
+    if (auto sign = sign_of_kernel_line(text == std::string::npos ? line : line.substr(text + 1)))
+      out.push_back(std::move(*sign));
+  }
+  return out;
+}
+
+ClockJumps::ClockJumps(std::function<double()> unix_now)
+    : unix_now_(std::move(unix_now)), at_(Clock::now()), unix_at_(unix_now_()) {}
+
+std::vector<control::Sign> ClockJumps::poll() {
+  const auto now = Clock::now();
+  const double unix_now = unix_now_();
+  const double jump = unix_now - unix_at_ - std::chrono::duration<double>(now - at_).count();
+  at_ = now;
+  unix_at_ = unix_now;
+  if (std::abs(jump) <= clock_jump_s) return {};
+  return {sign_of("clock_jump", fmt::format("{:+.1f} s", jump), std::llround(1e3 * jump))};
+}
+
+std::vector<control::Sign> SharedFolder::poll() {
+  std::vector<control::Sign> out;
+  std::error_code error;
+  const bool gone = !fs::is_directory(folder_, error);
+  if (gone != std::exchange(gone_, gone))
+    out.push_back(sign_of(gone ? "shared_gone" : "shared_back", folder_.string(), error.value()));
+  std::string text;
+  if (const auto full = gone ? std::nullopt : is_full(folder_, text)) {
+    if (*full && !full_) out.push_back(sign_of("no_space", text));
+    full_ = *full;
+  }
+  return out;
+}
+
+InjectedSigns::InjectedSigns(fs::path file) : file_(std::move(file)) {
+  std::error_code error;
+  const auto size = fs::file_size(file_, error);
+  read_ = error ? 0 : size;  // the present lines were for an earlier agent
+}
+
+std::vector<control::Sign> InjectedSigns::poll() {
+  std::vector<control::Sign> out;
+  std::ifstream file(file_);
+  if (file_.empty() || !file.seekg(static_cast<std::streamoff>(read_))) return out;
+  std::string text(max_injected, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(file.gcount());
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // the rest is incomplete
+  read_ += text.size();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    if (!entry.is_object()) continue;
+    try {
+      control::Sign sign{entry.at("kind").get<std::string>(), entry.value("rank", -1),
+                         entry.value("code", std::int64_t{0}), 0, entry.value("text", std::string())};
+      if (kind_called(sign.kind)) out.push_back(std::move(sign));
+    } catch (const nlohmann::json::exception&) {
+      continue;  // a mistake in the drill: its report will say that nothing happened
+    }
+  }
+  return out;
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,179 @@
+#include "launcher/agent/signs/signs.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "launcher/agent/signs/gpu_source.hpp"
+#include "launcher/diagnose/output_patterns.hpp"
+#include "src/base/env.hpp"
+
+namespace holdfast::launcher {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr Millis shared_patience{5000};  // with a file system that does not answer
+constexpr Millis kill_claim{5000};       // from an OOM kill to the end of its rank, at most
+constexpr std::size_t max_in_a_message = 256;
+constexpr std::streamoff last_bytes = 4096;  // earlier lines are about something else
+constexpr int last_lines = 40;
+
+}  // namespace
+
+/// A source with a thread of its own. The source outlives this object while it is blocked.
+struct Signs::Slow {
+  std::shared_ptr<SignSource> source;
+  bool asked = false;
+  control::Worker worker;
+  Slow(control::Loop& loop, std::shared_ptr<SignSource> s)
+      : source(std::move(s)), worker(loop, Millis(100)) {}
+};
+
+SignPlaces sign_places(const RunDir& run, const std::string& node, const config::RunConfig& config,
+                       const config::ClusterFacts& cluster) {
+  SignPlaces places;
+  places.shared = run.path;
+  places.local = {"/dev/shm"};
+  if (const fs::path local = config.checkpoint.local; local.is_absolute() && local != "/dev/shm")
+    places.local.push_back(local);
+  places.memory_counter = memory_counter_of("/proc/self/cgroup", "/sys/fs/cgroup");
+  places.kernel_log = "/dev/kmsg";
+  std::set<std::string> interfaces, devices;
+  if (!cluster.control_interface.empty()) interfaces.insert(cluster.control_interface);
+  for (const auto& gpu : cluster.gpus) {
+    if (!gpu.netdev.empty()) interfaces.insert(gpu.netdev);
+    if (!gpu.nic.empty()) devices.insert(gpu.nic);
+  }
+  places.interfaces.assign(interfaces.begin(), interfaces.end());
+  places.devices.assign(devices.begin(), devices.end());
+  if (config.drill.allowed) {
+    std::string file = env::get_or("HOLDFAST_SIGNS", "");
+    if (const auto at = file.find("%N"); at != std::string::npos) file.replace(at, 2, node);
+    places.injected = file;
+  }
+  return places;
+}
+
+Signs::Signs(control::Loop& loop, const SignPlaces& places)
+    : memory_(places.memory_counter), shared_(places.shared) {
+  quick_.push_back(std::make_unique<ClockJumps>());
+  if (!places.kernel_log.empty()) quick_.push_back(std::make_unique<KernelLog>(places.kernel_log));
+  if (!places.injected.empty()) quick_.push_back(std::make_unique<InjectedSigns>(places.injected));
+  const auto slow = [&](std::shared_ptr<SignSource> source) {
+    slow_.push_back(std::make_unique<Slow>(loop, std::move(source)));
+  };
+  slow(std::make_shared<SharedFolder>(places.shared));  // the first: watch_shared() asks it
+  slow(std::make_shared<LocalSpace>(places.local));     // a failing disk may answer late
+  if (!places.interfaces.empty() || !places.devices.empty())
+    slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, interface_is_up));
+  if (!places.nvml.empty()) slow(std::make_shared<GpuSigns>(places.nvml));
+}
+
+Signs::~Signs() = default;
+
+void Signs::take(std::vector<control::Sign> signs) {
+  const auto now = Clock::now();
+  for (auto& sign : signs) {
+    // The counter, where there is one, counts the same kills, and only those of our own group.
+    if (!memory_.counts() && (sign.kind == "oom_kill" || sign.kind == "node_out_of_memory")) {
+      ++kills_;
+      kills_text_ = sign.text;
+      kills_at_ = now;
+    }
+    found_.push_back({std::move(sign), now});
+  }
+}
+
+void Signs::take_kills() {
+  for (auto& sign : memory_.poll()) {
+    kills_ += sign.code;
+    kills_text_ = sign.text;
+    kills_at_ = Clock::now();
+    found_.push_back({std::move(sign), kills_at_});
+  }
+}
+
+/// A file system that does not answer blocks the thread that asks it.
+void Signs::watch_shared() {
+  const auto waiting = slow_.front()->worker.busy_for();
+  const bool silent = waiting && *waiting > shared_patience;
+  if (silent == std::exchange(shared_silent_, silent)) return;
+  const std::int64_t age = silent ? waiting->count() : 0;
+  found_.push_back(
+      {{silent ? "shared_gone" : "shared_back", -1, 0, 0, shared_.string()}, Clock::now() - Millis(age)});
+}
+
+std::vector<control::Sign> Signs::found() {
+  const auto now = Clock::now();
+  std::vector<control::Sign> out;
+  for (auto& [sign, at] : std::exchange(found_, {})) {
+    sign.age_ms = std::max<std::int64_t>(0, std::chrono::duration_cast<Millis>(now - at).count());
+    out.push_back(std::move(sign));
+  }
+  return out;
+}
+
+std::vector<control::Sign> Signs::poll() {
+  take_kills();
+  for (const auto& source : quick_) take(source->poll());
+  watch_shared();
+  for (const auto& slow : slow_)
+    if (!slow->asked && !slow->source->absent()) {
+      slow->asked = true;
+      slow->worker.ask([source = slow->source] { return source->poll(); },
+                       [this, asked = slow.get()](std::vector<control::Sign> signs) {
+                         asked->asked = false;
+                         take(std::move(signs));
+                       });
+    }
+  return found();
+}
+
+std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::string& said) {
+  take_kills();
+  for (const auto& source : quick_) take(source->poll());
+  const bool killed = status == 128 + SIGKILL || status == -1;
+  if (killed && kills_ > 0 && Clock::now() - kills_at_ <= kill_claim) {
+    --kills_;
+    const auto named = std::find_if(found_.rbegin(), found_.rend(), [](const Found& f) {
+      return (f.sign.kind == "oom_kill" || f.sign.kind == "node_out_of_memory") && f.sign.rank < 0;
+    });
+    if (named != found_.rend())
+      named->sign.rank = rank;
+    else  // it was reported before the end
+      found_.push_back({{"oom_kill", rank, 1, 0, kills_text_}, kills_at_});
+  }
+  // A process that was killed wrote no reason: the end of its log is older.
+  if (const Meaning meaning = meaning_of(rank, status, said); !killed && !meaning.line.empty())
+    found_.push_back({{"log_tail", rank, status, 0, meaning.line}, Clock::now()});
+  return found();
+}
+
+std::vector<control::NodeSigns> messages_of(const std::vector<control::Sign>& signs) {
+  std::vector<control::NodeSigns> out;
+  for (const auto& sign : signs) {
+    if (out.empty() || out.back().signs.size() == max_in_a_message) out.emplace_back();
+    out.back().signs.push_back(sign);
+  }
+  return out;
+}
+
+std::string log_tail(const fs::path& log) {
+  std::ifstream file(log, std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const std::streamoff size = file.tellg(), from = std::max<std::streamoff>(0, size - last_bytes);
+  std::string text(static_cast<std::size_t>(size - from), '\0');
+  file.seekg(from);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(file.gcount());
+  if (from > 0) text.erase(0, std::min(text.find('\n'), text.size()));
+  auto begin = text.size();
+  for (int line = 0; line <= last_lines && begin != 0 && begin != std::string::npos; ++line)
+    begin = text.rfind('\n', begin - 1);
+  return begin == std::string::npos || begin == 0 ? text : text.substr(begin);
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,243 @@
+#include "src/tools/cli/ckpt.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/verify/verify.hpp"
+#include "src/base/error.hpp"
+#include "src/base/units.hpp"
+#include "src/tools/cli/ckpt_paths.hpp"
+
+namespace holdfast::tool {
+namespace {
+
+using checkpoint::Manifest;
+using Json = nlohmann::ordered_json;
+
+int exit_of(Exit exit) { return static_cast<int>(exit); }
+
+const char* dtype_text(DType type) { return type == DType::fp32 ? "f32" : "bf16"; }
+
+std::string generation_text(const checkpoint::Generation& generation) {
+  return fmt::format("{}-{}", generation.term, generation.attempt);
+}
+
+bool is_pinned(const fs::path& step_dir, std::int64_t step) {
+  std::error_code ignored;
+  return fs::exists(checkpoint::pin_path(step_dir.parent_path(), step), ignored);
+}
+
+/// Ranks whose state of `step` lies sealed on this machine.
+struct LocalHold {
+  fs::path folder;
+  std::set<int> ranks;
+  int world = 0;
+};
+std::optional<LocalHold> local_hold_of(const fs::path& step_dir, std::int64_t step) {
+  const auto run = run_of(step_dir.parent_path());
+  const auto local = run ? local_folder_of(*run) : std::nullopt;
+  if (!local) return {};
+  LocalHold hold{local->path, {}, 0};
+  for (const LocalCopy& copy : local->files)
+    for (const auto& sealed : copy.outline.buffers)
+      if (sealed && sealed->point.step == step)
+        hold.ranks.insert(copy.outline.identity.rank), hold.world = copy.outline.identity.world;
+  if (hold.ranks.empty()) return {};
+  return hold;
+}
+
+Json levels_json(const fs::path& path, const Manifest& m) {
+  Json levels = {{"shared", path.string()}};
+  if (const auto local = local_hold_of(path, m.point.step))
+    levels["local"] = {{"folder", local->folder.string()}, {"ranks", local->ranks}, {"world", local->world}};
+  return levels;
+}
+
+std::string levels_text(const fs::path& path, const Manifest& m) {
+  std::string text = "shared";
+  if (const auto local = local_hold_of(path, m.point.step))
+    text += fmt::format(", local here ({} of {} ranks)", local->ranks.size(), local->world);
+  return text;
+}
+
+Json local_json(const LocalFolder& local) {
+  Json files = Json::array();
+  for (const LocalCopy& copy : local.files) {
+    Json buffers = Json::array();
+    for (const auto& sealed : copy.outline.buffers) {
+      Json buffer = {{"sealed", sealed.has_value()}};
+      if (sealed) buffer["step"] = sealed->point.step, buffer["tokens"] = sealed->point.tokens;
+      buffers.push_back(buffer);
+    }
+    files.push_back({{"file", copy.file},
+                     {"rank", copy.outline.identity.rank},
+                     {"world", copy.outline.identity.world},
+                     {"kind", copy.copy ? "copy" : "own"},
+                     {"buffer_bytes", copy.outline.buffer_bytes},
+                     {"buffers", buffers}});
+  }
+  return {{"folder", local.path.string()}, {"files", files}};
+}
+
+void print_local(const LocalFolder& local, std::ostream& out) {
+  out << fmt::format("\nlocal level of this machine: {}\n{:>6}  {:>4}  {:>10}  sealed steps\n",
+                     local.path.string(), "rank", "kind", "buffer");
+  for (const LocalCopy& copy : local.files) {
+    std::set<std::int64_t> steps;
+    for (const auto& sealed : copy.outline.buffers)
+      if (sealed) steps.insert(sealed->point.step);
+    out << fmt::format("{:>6}  {:>4}  {:>10}  {}\n", copy.outline.identity.rank, copy.copy ? "copy" : "own",
+                       size_text(copy.outline.buffer_bytes),
+                       steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", ")));
+  }
+}
+
+Json json_of(const fs::path& path, const Manifest& m) {
+  return {{"path", path.string()},
+          {"step", m.point.step},
+          {"tokens", m.point.tokens},
+          {"samples", m.point.samples},
+          {"written", written_at(path)},
+          {"pinned", is_pinned(path, m.point.step)},
+          {"generation", {{"term", m.generation.term}, {"attempt", m.generation.attempt}}},
+          {"bytes", total_bytes(m)},
+          {"state_digest", checkpoint::digest_text(m.state_digest)}};
+}
+
+void print_json(const Json& json, std::ostream& out) {
+  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
+  out << fmt::format(
+      "checkpoint    {}\nstep          {}\ntokens        {}\nsamples       {}\nwritten       {}\n"
+      "generation    {}\nformat        {}\nlevels        {}{}\n",
+      path.string(), m.point.step, m.point.tokens, m.point.samples, written_at(path),
+      generation_text(m.generation), m.version, levels_text(path, m),
+      is_pinned(path, m.point.step) ? "\npinned        yes" : "");
+  out << fmt::format(
+      "world         {}\nstrategy      {}\nnumerics      {}\ndata          {}\nseed          {}\n"
+      "config        {}\n",
+      m.facts.world, harmless(m.facts.strategy), harmless(m.facts.numerics), harmless(m.facts.data_identity),
+      m.facts.seed, harmless(m.facts.config_hash));
+  out << fmt::format("shards        {} files, {}\nstate digest  {}\n\n", m.shards.size(),
+                     size_text(total_bytes(m)), checkpoint::digest_text(m.state_digest));
+  std::size_t width = 6;
+  for (const auto& tensor : m.tensors) width = std::max(width, tensor.name.size());
+  out << fmt::format("{:{}}  {:>17}  type  digest\n", "tensor", width, "shape");
+  for (std::size_t i = 0; i < m.tensors.size(); ++i) {
+    const auto& tensor = m.tensors[i];
+    out << fmt::format("{:{}}  {:>17}  {:4}  {}\n", tensor.name, width,
+                       fmt::format("{} x {}", tensor.rows, tensor.cols), dtype_text(tensor.type),
+                       checkpoint::digest_text(m.digests[i]));
+  }
+}
+
+Json json_in_full(const fs::path& path, const Manifest& m) {
+  Json json = json_of(path, m);
+  json["format"] = m.version;
+  json["levels"] = levels_json(path, m);
+  json["facts"] = {{"model_toml", m.facts.model_toml},       {"world", m.facts.world},
+                   {"strategy", m.facts.strategy},           {"numerics", m.facts.numerics},
+                   {"data_identity", m.facts.data_identity}, {"seed", m.facts.seed},
+                   {"config_hash", m.facts.config_hash}};
+  for (std::size_t i = 0; i < m.tensors.size(); ++i)
+    json["tensors"].push_back({{"name", m.tensors[i].name},
+                               {"shape", {m.tensors[i].rows, m.tensors[i].cols}},
+                               {"dtype", dtype_text(m.tensors[i].type)},
+                               {"digest", checkpoint::digest_text(m.digests[i])}});
+  for (const auto& shard : m.shards)
+    json["shards"].push_back({{"file", shard.file},
+                              {"bytes", shard.bytes},
+                              {"pieces", shard.pieces.size()},
+                              {"blocks", checkpoint::blocks_of(shard).count()},
+                              {"root", shard.root}});
+  return json;
+}
+
+}  // namespace
+
+int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
+  const fs::path path = clean(given);
+  const auto folder = folder_of(path);
+  if (!folder)
+    throw Error(Exit::usage, path.string() + " is a checkpoint, not a folder of them", "", "Use ckpt show?");
+  Json list = Json::array();
+  if (!json)
+    out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {:16}\n", "step", "tokens", "size", "shards",
+                       "written", "state digest");
+  for (const std::int64_t step : checkpoint::committed_steps(*folder)) {
+    const fs::path step_dir = checkpoint::committed_path(*folder, step);
+    const checkpoint::Condition found = checkpoint::condition_of(step_dir);
+    if (!found.manifest) {
+      const char* const what = found.kind == checkpoint::Condition::Kind::damaged ? "damaged" : "unreadable";
+      if (json)
+        list.push_back({{"path", step_dir.string()}, {"step", step}, {what, found.why}});
+      else
+        out << fmt::format("{:>10}  {}: {}\n", step, what, harmless(found.why));
+      continue;
+    }
+    const Manifest& m = *found.manifest;
+    if (json)
+      list.push_back(json_of(step_dir, m));
+    else
+      out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {}{}\n", step, m.point.tokens,
+                         size_text(total_bytes(m)), m.shards.size(), written_at(step_dir),
+                         checkpoint::digest_text(m.state_digest),
+                         is_pinned(step_dir, step) ? "  pinned" : "");
+  }
+  const auto run = run_of(*folder);
+  const auto local = run ? local_folder_of(*run) : std::nullopt;
+  if (local && !json) print_local(*local, out);
+  if (!json) return exit_of(Exit::done);
+  Json all = {{"schema_version", 1}, {"checkpoints", list}};
+  if (local) all["local"] = local_json(*local);
+  print_json(all, out);
+  return exit_of(Exit::done);
+}
+
+int ckpt_show(const fs::path& given, bool json, std::ostream& out) {
+  const fs::path path = checkpoint_of(given);
+  const Manifest manifest = checkpoint::read_manifest(path);
+  if (!json) {
+    print_text(path, manifest, out);
+    return exit_of(Exit::done);
+  }
+  Json all = {{"schema_version", 1}};
+  all.update(json_in_full(path, manifest));
+  print_json(all, out);
+  return exit_of(Exit::done);
+}
+
+int ckpt_verify(const fs::path& given, std::ostream& out) {
+  const fs::path path = clean(given);
+  std::vector<fs::path> paths;
+  if (const auto folder = folder_of(path))
+    for (const std::int64_t step : checkpoint::committed_steps(*folder))
+      paths.push_back(checkpoint::committed_path(*folder, step));
+  else
+    paths.push_back(path);
+  bool good = true;
+  for (const fs::path& step_dir : paths) {
+    const checkpoint::Verified result =
+        checkpoint::verify(step_dir, bar("verify " + step_dir.filename().string()));
+    good &= result.problems.empty();
+    if (result.problems.empty())
+      out << fmt::format("{}: good ({}, {} blocks)\n", step_dir.string(), size_text(result.bytes),
+                         result.blocks);
+    else
+      out << fmt::format("{}: {}\n", step_dir.string(), result.unreadable ? "NOT READABLE" : "DAMAGED");
+    for (const std::string& problem : result.problems) out << "  " << harmless(problem) << '\n';
+  }
+  return exit_of(good ? Exit::done : Exit::runtime);
+}
+
+}  // namespace holdfast::tool

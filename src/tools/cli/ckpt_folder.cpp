@@ -1,0 +1,160 @@
+#include "src/tools/cli/ckpt_folder.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "checkpoint/index/safetensors_index.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/config/hf_config.hpp"
+#include "src/config/peft_config.hpp"
+#include "src/data/tokenizer_files.hpp"
+#include "src/tools/cli/ckpt_paths.hpp"
+#include "src/weights/adapter_files.hpp"
+
+namespace holdfast::tool {
+namespace {
+
+using checkpoint::Element;
+using checkpoint::TensorSource;
+namespace safetensors = checkpoint::safetensors;
+
+/// What a folder may have beside the files of a tokenizer.
+constexpr std::array beside_tokenizers = {
+    "tokenizer_config.json", "vocab.json",          "merges.txt",
+    "added_tokens.json",     "chat_template.jinja", "special_tokens_map.json"};
+constexpr const char* generation_name = "generation_config.json";
+constexpr mode_t readable = 0644;
+
+/// A folder that gets its name when it is whole; until then it lies beside it, and goes away with the object.
+class AsideFolder {
+ public:
+  explicit AsideFolder(const fs::path& target) : target_(target) {
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(target)) && !(fs::is_directory(target) && fs::is_empty(target, error)))
+      throw Error(Exit::usage, target.string() + " exists", "nothing is overwritten", "Choose another name?");
+    const fs::path parent = parent_of(target);
+    if (!fs::is_directory(parent, error))
+      throw Error(Exit::usage, "cannot write " + target.string(), parent.string() + " is not a folder");
+    aside_ = parent / ("." + target.filename().string() + ".tmp-" + std::to_string(::getpid()));
+    fs::remove_all(aside_, error);  // of a process that had our number and was killed
+    if (::mkdir(aside_.c_str(), 0755) != 0) throw system_error("cannot create " + aside_.string(), errno);
+  }
+  AsideFolder(const AsideFolder&) = delete;
+  AsideFolder& operator=(const AsideFolder&) = delete;
+  ~AsideFolder() {
+    std::error_code ignored;
+    if (!kept_) fs::remove_all(aside_, ignored);
+  }
+  const fs::path& path() const { return aside_; }
+  void commit() {
+    files::sync_folder(aside_);
+    // Replaces nothing but an empty folder.
+    if (::rename(aside_.c_str(), target_.c_str()) != 0)
+      throw system_error("cannot name " + target_.string(), errno);
+    kept_ = true;
+    files::sync_folder(parent_of(target_));
+  }
+
+ private:
+  static fs::path parent_of(const fs::path& path) {
+    return path.has_parent_path() ? path.parent_path() : fs::path(".");
+  }
+  fs::path target_, aside_;
+  bool kept_ = false;
+};
+
+const char* hf_dtype(Element type) {
+  return type == Element::bf16 ? "bfloat16" : type == Element::f16 ? "float16" : "float32";
+}
+
+/// What a folder's config.json says of the ids that begin and end texts: that of the tokenizer, or else that
+/// of the model. One of a model that we could not compute is none of our business here.
+config::HfTokenIds ids_of(const FolderOptions& options) {
+  for (const fs::path& folder : {options.tokenizer, options.made_of}) {
+    if (folder.empty()) continue;
+    try {
+      if (const auto config = config::find_hf_config(folder)) return config::load_hf_config(*config).ids;
+    } catch (const Error&) {
+    }
+  }
+  return {};
+}
+
+/// Returns whether there was one.
+bool copy_small(const fs::path& from, const fs::path& to, const fs::path& name) {
+  std::error_code ignored;
+  if (from.empty() || !fs::is_regular_file(from / name, ignored)) return false;
+  files::replace_atomically(to / name, files::read_text(from / name), readable);
+  return true;
+}
+
+void copy_tokenizer(const fs::path& from, const fs::path& to) {
+  const auto tokenizer = data::tokenizer_files(from);
+  if (tokenizer.empty())
+    throw Error(Exit::usage, from.string() + " holds no tokenizer",
+                "there is neither tokenizer.json nor tokenizer.model in it");
+  for (const fs::path& file : tokenizer) copy_small(from, to, file.filename());
+  for (const char* name : beside_tokenizers) copy_small(from, to, name);
+}
+
+void write_files(TensorSource& source, std::span<const checkpoint::NamedFile> files) {
+  checkpoint::write_whole_files(source, files, bar("export"));
+  for (const checkpoint::NamedFile& file : files) fs::permissions(file.target, fs::perms(readable));
+}
+
+}  // namespace
+
+ExportedFolder export_folder(TensorSource& source, const config::ModelShape& shape,
+                             std::span<const Element> types, const fs::path& target,
+                             const FolderOptions& options) {
+  auto plan = checkpoint::plan_model_files(source.tensors(), types, options.shard_bytes);
+  AsideFolder folder(target);
+  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.path());
+  if (!copy_small(options.tokenizer, folder.path(), generation_name))
+    copy_small(options.made_of, folder.path(), generation_name);
+  ExportedFolder out;
+  out.files = static_cast<int>(plan.size());
+  out.dtype = hf_dtype(types.front());
+  files::replace_atomically(folder.path() / "config.json",
+                            config::hf_config_text(shape, out.dtype, ids_of(options)), readable);
+  std::vector<checkpoint::NamedFile> named;
+  safetensors::WeightMap map;
+  std::int64_t tensor_bytes = 0;
+  for (checkpoint::ModelFile& file : plan) {
+    for (const std::string& tensor : file.tensors) map[tensor] = file.name;
+    tensor_bytes += file.file.bytes - static_cast<std::int64_t>(file.file.head.size());
+    out.bytes += file.file.bytes;
+    named.push_back({std::move(file.file), folder.path() / file.name});
+  }
+  write_files(source, named);
+  if (named.size() > 1)
+    files::replace_atomically(folder.path() / safetensors::index_name,
+                              safetensors::index_text(map, tensor_bytes), readable);
+  folder.commit();
+  return out;
+}
+
+ExportedFolder export_adapters(TensorSource& source, const config::AdapterFacts& facts,
+                               std::span<const Element> types, const fs::path& target,
+                               const fs::path& tokenizer) {
+  checkpoint::SafetensorsLabels labels;
+  labels.prefix = weights::peft_prefix;
+  if (!facts.base_digest.empty()) labels.metadata[weights::peft_base_digest] = facts.base_digest;
+  auto plan = checkpoint::plan_safetensors(source.tensors(), types, labels);
+  AsideFolder folder(target);
+  if (!tokenizer.empty()) copy_tokenizer(tokenizer, folder.path());
+  files::replace_atomically(folder.path() / weights::peft_config_name, config::peft_config_text(facts),
+                            readable);
+  ExportedFolder out{plan.bytes, 1, hf_dtype(types.front())};
+  const checkpoint::NamedFile one[] = {{std::move(plan), folder.path() / weights::peft_weights_name}};
+  write_files(source, one);
+  folder.commit();
+  return out;
+}
+
+}  // namespace holdfast::tool

@@ -1,0 +1,123 @@
+#include "src/tools/cli/ckpt_paths.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "checkpoint/index/catalog.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/files.hpp"
+#include "src/base/units.hpp"
+#include "src/config/load.hpp"
+#include "src/tools/cli/interrupt.hpp"
+#include "src/tools/cli/progress.hpp"
+
+namespace holdfast::tool {
+namespace {
+
+using checkpoint::Name;
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+/// checkpoint.local of the run, or where it is by default.
+fs::path local_of(const RunDir& run) {
+  std::string local = "auto";
+  try {
+    if (files::is_there(run.config())) local = config::load(run.config()).config.checkpoint.local;
+  } catch (const Error&) {  // of another version: where it is by default, then
+  }
+  if (local == "none") return {};
+  return local == "auto" ? fs::path("/dev/shm") : fs::path(local);
+}
+
+}  // namespace
+
+fs::path clean(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+std::optional<fs::path> folder_of(const fs::path& path) {
+  if (!is_folder(path))
+    throw Error(Exit::usage, path.string() + " is not a checkpoint or a run directory",
+                "there is no such folder");
+  if (is_folder(RunDir{path}.checkpoints())) return RunDir{path}.checkpoints();
+  const bool looks_like_one = checkpoint::parse_name(path.filename().string()).kind != Name::Kind::other;
+  if (looks_like_one || files::is_there(path / checkpoint::manifest_file_name)) return {};
+  if (!checkpoint::committed_steps(path).empty()) return path;
+  throw Error(Exit::usage, path.string() + " holds no checkpoints", "no step-… folder in it");
+}
+
+fs::path checkpoint_of(const fs::path& given) {
+  const fs::path path = clean(given);
+  const auto folder = folder_of(path);
+  if (!folder) return path;
+  const auto newest = checkpoint::newest_sound(*folder);
+  if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder->string());
+  return newest->path;
+}
+
+std::optional<RunDir> run_of(const fs::path& checkpoints) {
+  const fs::path whole = fs::absolute(checkpoints).lexically_normal();
+  const RunDir run{whole.parent_path()};
+  if (run.checkpoints() != whole) return {};
+  return run;
+}
+
+std::optional<LocalFolder> local_folder_of(const RunDir& run) {
+  const fs::path local = local_of(run);
+  if (local.empty()) return {};
+  LocalFolder folder{local_level_folder(local, run.path), {}};
+  if (!is_folder(folder.path)) return {};
+  for (const std::string& name : files::list(folder.path)) {
+    auto outline = checkpoint::outline_of(folder.path / name);
+    if (!outline) continue;
+    const bool copy = name == local_level_file(outline->identity.rank, true);
+    if (copy || name == local_level_file(outline->identity.rank, false))
+      folder.files.push_back({name, std::move(*outline), copy});
+  }
+  return folder;
+}
+
+std::string rate_text(std::int64_t bytes, Clock::time_point begin) {
+  const double seconds = std::max(1e-6, std::chrono::duration<double>(Clock::now() - begin).count());
+  return fmt::format("{} in {} ({}/s)", size_text(bytes), duration_text(seconds),
+                     size_text(static_cast<double>(bytes) / seconds));
+}
+
+std::string harmless(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
+std::string written_at(const fs::path& step_dir) {
+  struct stat info {};
+  if (::stat((step_dir / checkpoint::manifest_file_name).c_str(), &info) != 0) return "";
+  return utc_iso8601(static_cast<double>(info.st_mtim.tv_sec)).substr(0, 19) + "Z";
+}
+
+std::function<void(std::int64_t, std::int64_t)> bar(std::string what) {
+  const auto progress = std::make_shared<Progress>();
+  return [progress, what = std::move(what), begin = Clock::now()](std::int64_t done, std::int64_t total) {
+    stop_if_interrupted();
+    progress->show([&] {
+      constexpr int width = 30;
+      const double part = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      const auto filled = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * width);
+      return fmt::format("{} [{}{}] {} of {}, {}/s", what, std::string(filled, '#'),
+                         std::string(width - filled, '.'), size_text(done), size_text(total),
+                         size_text(static_cast<double>(done) / seconds));
+    });
+    if (done >= total) progress->clear();
+  };
+}
+
+}  // namespace holdfast::tool

@@ -1,0 +1,180 @@
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/tools/cli/ckpt.hpp"
+#include "src/tools/cli/ckpt_change.hpp"
+#include "src/tools/cli/interrupt.hpp"
+#include "src/tools/cli/verbs.hpp"
+
+namespace holdfast::tool {
+namespace {
+
+constexpr const char* what_paths_are = "A run directory, a folder of checkpoints, or one checkpoint";
+
+/// A subcommand with options in a struct of its own. `act` is called once they are parsed.
+template <class Options, class AddOptions, class Act>
+void add(CLI::App& ckpt, int& exit_code, const char* name, const char* help, AddOptions add_options,
+         Act act) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = ckpt.add_subcommand(name, help);
+  add_options(*command, *options);
+  command->callback([&exit_code, options, act] { exit_code = act(*options); });
+}
+
+template <class Path>
+CLI::Option* add_path(CLI::App& command, const char* name, Path& path, const char* help = what_paths_are) {
+  return command.add_option(name, path, help)->required()->type_name("PATH");
+}
+
+struct LookOptions {
+  std::filesystem::path path;
+  bool json = false;
+};
+
+void add_look(CLI::App& command, LookOptions& options) {
+  add_path(command, "path", options.path);
+  command.add_flag("--json", options.json, "Print JSON");
+}
+
+void add_looking(CLI::App& ckpt, int& exit_code) {
+  add<LookOptions>(ckpt, exit_code, "ls", "List the committed checkpoints, newest first, and the local level",
+                   add_look, [](const auto& o) { return ckpt_ls(o.path, o.json, std::cout); });
+  add<LookOptions>(ckpt, exit_code, "show",
+                   "Tensors, shapes, types, levels, digests and facts of a checkpoint", add_look,
+                   [](const auto& o) { return ckpt_show(o.path, o.json, std::cout); });
+  add<LookOptions>(
+      ckpt, exit_code, "verify", "Check every byte; exit code 1 when anything is damaged",
+      [](CLI::App& command, LookOptions& o) { add_path(command, "path", o.path); },
+      [](const auto& o) { return ckpt_verify(o.path, std::cout); });
+  add<DiffOrder>(
+      ckpt, exit_code, "diff",
+      "What differs between two checkpoints; exit code 0 when their states are the same",
+      [](CLI::App& command, DiffOrder& o) {
+        add_path(command, "before", o.before);
+        add_path(command, "after", o.after);
+        command.add_flag("--values", o.values, "Read the tensors that differ, and say by how much");
+        command.add_flag("--json", o.json, "Print JSON");
+      },
+      [](const auto& o) { return ckpt_diff(o, std::cout); });
+}
+
+void add_converting(CLI::App& ckpt, int& exit_code) {
+  struct Export : ExportOrder {
+    std::filesystem::path file;
+  };
+  add<Export>(
+      ckpt, exit_code, "export",
+      "The model as a Hugging Face folder, or its weights as a safetensors file; adapters as a PEFT folder",
+      [](CLI::App& command, Export& o) {
+        add_path(command, "path", o.path);
+        auto* const out =
+            command.add_option("out", o.out, "The folder to write; or a file, when it ends in .safetensors")
+                ->type_name("PATH");
+        command.add_option("--safetensors", o.file, "The file to write, whatever its name")
+            ->type_name("PATH")
+            ->excludes(out);
+        command.add_flag("--polyglot", o.polyglot, "One file that is valid safetensors and valid HDF5");
+        command
+            .add_option("--dtype", o.dtype,
+                        "fp32, bf16 or fp16 (rounded to nearest, ties to even); else as it was imported, "
+                        "or with --merge as the base is; or fp32")
+            ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{
+                {"fp32", "fp32"}, {"f32", "fp32"}, {"bf16", "bf16"}, {"fp16", "fp16"}, {"f16", "fp16"}}));
+        command.add_option("--shard-size", o.shard_bytes, "Of each file of a folder, at most (5GB)")
+            ->transform(CLI::AsSizeValue(true))
+            ->check(CLI::PositiveNumber);
+        command.add_option("--tokenizer", o.tokenizer, "Folder whose tokenizer goes into the new one")
+            ->type_name("DIR");
+        auto* const merge = command.add_flag(
+            "--merge", o.merge,
+            "The model that adapters (also of a PEFT folder) were trained on, with them added");
+        command.add_option("--base", o.base, "The weights to add them to; else those that they name")
+            ->type_name("PATH")
+            ->needs(merge);
+      },
+      [](Export& o) {
+        note_interrupts();
+        if (!o.file.empty()) {
+          o.out = o.file;
+          o.single = true;
+        }
+        return ckpt_export(o, std::cout);
+      });
+  struct Import : ImportFiles {
+    std::string moments = "fp32";
+  };
+  add<Import>(
+      ckpt, exit_code, "import", "A checkpoint of step 0 from safetensors, to start training from",
+      [](CLI::App& command, Import& o) {
+        add_path(command, "source", o.source,
+                 "A .safetensors file, the .index.json of a sharded one, or a folder with either");
+        add_path(command, "out", o.out, "A folder for the checkpoint, made when it is not there");
+        command
+            .add_option("--model", o.model,
+                        "A name in configs/models, or a path to a model file; else the config.json beside it")
+            ->type_name("MODEL");
+        command.add_option("--moments", o.moments, "Type of the moments, as [precision] moments will be")
+            ->check(CLI::IsMember({"fp32", "bf16"}));
+      },
+      [](Import& o) {
+        note_interrupts();
+        o.bf16_moments = o.moments == "bf16";
+        return ckpt_import(o, std::cout);
+      });
+  struct Consolidate {
+    std::filesystem::path path, out;
+  };
+  add<Consolidate>(
+      ckpt, exit_code, "consolidate", "One plain HDF5 file with all tensors whole",
+      [](CLI::App& command, Consolidate& o) {
+        add_path(command, "path", o.path);
+        add_path(command, "out", o.out, "The file to write");
+      },
+      [](const auto& o) {
+        note_interrupts();
+        return ckpt_consolidate(o.path, o.out, std::cout);
+      });
+}
+
+void add_keeping(CLI::App& ckpt, int& exit_code) {
+  add<PruneOrder>(
+      ckpt, exit_code, "prune", "Remove old checkpoints as [checkpoint] keep and archive_h say",
+      [](CLI::App& command, PruneOrder& o) {
+        add_path(command, "path", o.path, "A run directory or a folder of checkpoints");
+        command.add_option("--keep", o.keep, "Newest checkpoints to keep")->check(CLI::Range(1, 1 << 30));
+        command.add_option("--archive-h", o.archive_h, "Keep the first of every so many hours; 0: none")
+            ->check(CLI::NonNegativeNumber);
+        command.add_flag("--dry-run", o.dry_run, "Say what would go, and change nothing");
+        command.add_flag("--force", o.force, "Although the job that owns it has not said that it is over");
+      },
+      [](const auto& o) { return ckpt_prune(o, std::cout); });
+  struct Pin {
+    std::filesystem::path path;
+    std::optional<std::int64_t> step;
+  };
+  for (const bool unpin : {false, true})
+    add<Pin>(
+        ckpt, exit_code, unpin ? "unpin" : "pin",
+        unpin ? "Let retention take a checkpoint again" : "Keep a checkpoint whatever retention says",
+        [](CLI::App& command, Pin& o) {
+          add_path(command, "path", o.path);
+          command.add_option("--step", o.step, "Of a folder: this step instead of the newest sound one")
+              ->check(CLI::NonNegativeNumber);
+        },
+        [unpin](const auto& o) { return ckpt_pin(o.path, o.step, unpin, std::cout); });
+}
+
+}  // namespace
+
+void add_ckpt(CLI::App& app, int& exit_code) {
+  CLI::App* ckpt = app.add_subcommand("ckpt", "Look at checkpoints, convert them, and say which stay")
+                       ->require_subcommand(1);
+  add_looking(*ckpt, exit_code);
+  add_converting(*ckpt, exit_code);
+  add_keeping(*ckpt, exit_code);
+}
+
+}  // namespace holdfast::tool

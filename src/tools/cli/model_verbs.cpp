@@ -1,0 +1,114 @@
+#include <iostream>
+#include <memory>
+
+#include "src/tools/cli/eval.hpp"
+#include "src/tools/cli/generate.hpp"
+#include "src/tools/cli/verbs.hpp"
+
+namespace holdfast::tool {
+
+namespace {
+
+void add_model(CLI::App& verb, ModelOrder& model) {
+  verb.add_option("path", model.path, "A run, a checkpoint, a Hugging Face folder, or a PEFT folder")
+      ->required()
+      ->type_name("PATH");
+  verb.add_option("--adapters", model.adapters, "LoRA adapters to add: a PEFT folder, a checkpoint or a run")
+      ->type_name("PATH");
+  verb.add_option("--base", model.base,
+                  "Where PATH holds adapters: the weights they belong to, instead of those that they name")
+      ->type_name("PATH");
+}
+
+CLI::Validator types() { return CLI::IsMember({"fp32", "bf16"}); }
+
+void add_input(CLI::App& verb, GenerateOrder& o) {
+  verb.add_option("--prompt", o.prompts, "A text to go on with; may be given several times")
+      ->type_name("TEXT")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb.add_option("--file", o.file,
+                  "A prompt a line; of *.jsonl {\"prompt\": TEXT}, or with --chat a conversation")
+      ->type_name("FILE");
+  verb.add_flag("--chat", o.chat, "Prompts are what a user says: written as the model's chat template wants");
+  verb.add_option("--system", o.system, "With --chat: what the system says first")->type_name("TEXT");
+  verb.add_option("--tokenizer", o.tokenizer,
+                  "Folder, tokenizer.json or SentencePiece model (what lies beside the model, or made the "
+                  "run's tokens)")
+      ->type_name("PATH");
+}
+
+void add_writing(CLI::App& verb, GenerateOrder& o) {
+  verb.add_option("--max-tokens", o.max_tokens, "Of an answer, at most (256)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31));
+  verb.add_option("--temperature", o.sampling.temperature,
+                  "0: always the likeliest token (default); 1: as likely as the model says")
+      ->type_name("T");
+  verb.add_option("--top-k", o.sampling.top_k, "Draw from the K likeliest tokens; 0: from all")
+      ->type_name("K");
+  verb.add_option("--top-p", o.sampling.top_p,
+                  "Draw from the likeliest tokens that together have probability P (1)")
+      ->type_name("P");
+  verb.add_option("--seed", o.sampling.seed, "Of what is drawn (1): the same seed writes the same")
+      ->type_name("N");
+  verb.add_option("--dtype", o.dtype, "Weights and arithmetic: fp32 (default) or bf16")
+      ->type_name("TYPE")
+      ->check(types());
+  verb.add_option("--batch", o.batch, "Texts at a time (8); changes none of them")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  verb.add_flag("--json", o.json, "A line of JSON for each prompt: texts, tokens, and why it ended");
+}
+
+void add_generate(CLI::App& app, int& exit_code) {
+  const auto order = std::make_shared<GenerateOrder>();
+  CLI::App* verb = app.add_subcommand("generate", "Let a model write: go on with texts, or answer");
+  add_model(*verb, order->model);
+  add_input(*verb, *order);
+  add_writing(*verb, *order);
+  verb->footer(
+      "Without prompts each line of the input is one, answered as it is written; with --chat they are one\n"
+      "conversation. Computed on this machine's CPUs.");
+  verb->callback([order, &exit_code] { exit_code = generate(*order, std::cin, std::cout); });
+}
+
+void add_eval(CLI::App& app, int& exit_code) {
+  const auto order = std::make_shared<EvalOrder>();
+  CLI::App* verb = app.add_subcommand("eval", "Loss and perplexity of a model on a token file");
+  add_model(*verb, order->model);
+  verb->add_option("--tokens", order->tokens, "Token file, as data prepare makes it")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--sequence", order->sequence,
+                   "Tokens of a sample (the file's rows, else as the run has it, else up to 2048)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30));
+  verb->add_option("--samples", order->samples, "The first so many samples of the file (all)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 62));
+  verb->add_option("--micro-batch", order->micro_batch,
+                   "Samples computed together (as the run has it, else 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--dtype", order->dtype,
+                   "Weights and arithmetic: fp32 or bf16 (as the run has it, else fp32)")
+      ->type_name("TYPE")
+      ->check(types());
+  verb->add_flag("--json", order->json, "Print JSON");
+  verb->footer(
+      "With a run's data.validation and as many samples as its [eval] has, this is its held-out loss to the\n"
+      "last bit, if the run computes on CPUs, without 8-bit products and on a whole base. Computed on this\n"
+      "machine's CPUs.");
+  verb->callback([order, &exit_code] { exit_code = evaluate(*order, std::cout); });
+}
+
+}  // namespace
+
+void add_model_verbs(CLI::App& app, int& exit_code) {
+  add_generate(app, exit_code);
+  add_eval(app, exit_code);
+}
+
+}  // namespace holdfast::tool

@@ -1,0 +1,174 @@
+#include "src/tools/corpus/inputs.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::corpus {
+namespace fs = std::filesystem;
+namespace {
+
+Error bad_input(const fs::path& path, std::string why, std::string hint = {}) {
+  return {Exit::usage, "cannot use input " + path.string(), std::move(why), std::move(hint)};
+}
+
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return fs::equivalent(a, b, error) && !error;
+}
+
+/// Hidden, or what Spark and Hadoop leave beside their parts.
+bool left_out(const std::string& name) {
+  if (name.starts_with('.') || name.ends_with(".crc")) return true;
+  for (const char* mark : {"_SUCCESS", "_temporary", "_committed_", "_started_"})
+    if (name.starts_with(mark)) return true;
+  return false;
+}
+
+Format format_by_name(const fs::path& path, Compression compression) {
+  const std::string name = (compression == Compression::none ? path : path.stem()).extension().string();
+  if (name == ".jsonl" || name == ".json" || name == ".ndjson") return Format::jsonl;
+  constexpr std::array foreign = {".parquet", ".arrow", ".feather", ".orc", ".avro", ".xz",  ".bz2",
+                                  ".lz4",     ".zip",   ".7z",      ".tar", ".tgz",  ".pdf", ".sqlite"};
+  for (const char* end : foreign)
+    if (name == end || path.extension() == end)
+      throw bad_input(path, std::string("files that end in ") + end + " cannot be read",
+                      "Write it as JSON Lines (.jsonl, .jsonl.gz, .jsonl.zst)?");
+  return Format::text;
+}
+
+class Listing {
+ public:
+  explicit Listing(const Settings& settings)
+      : settings_(settings), outputs_(outputs_of(settings)), work_(work_path(settings.output)) {
+    if (settings.val_fraction == 0) outputs_.push_back(validation_path(settings.output));
+  }
+
+  std::vector<Input> all() {
+    for (const fs::path& input : settings_.input) {
+      std::error_code error;
+      const fs::file_status status = fs::status(input, error);
+      if (!fs::exists(status)) throw bad_input(input, "no such file or folder");
+      if (fs::is_directory(status)) {
+        for (const fs::path& path : files_below(input)) {
+          const bool other_half = settings_.format == Format::megatron && path.extension() != ".idx";
+          if (!is_output(path) && !other_half) add(path);
+        }
+      } else if (!fs::is_regular_file(status)) {
+        throw bad_input(input, "neither a regular file nor a folder");
+      } else if (is_output(input)) {
+        throw bad_input(input, "it is also an output", "Choose another --output?");
+      } else {
+        add(input);
+      }
+    }
+    if (total_bytes(found_) == 0)
+      throw Error(Exit::usage, "there is no text to prepare", "every input is empty");
+    return std::move(found_);
+  }
+
+ private:
+  bool is_output(const fs::path& path) const {
+    return std::any_of(outputs_.begin(), outputs_.end(),
+                       [&](const fs::path& other) { return same_file(path, other); });
+  }
+
+  std::vector<fs::path> files_below(const fs::path& folder) const {
+    std::vector<fs::path> found;
+    std::error_code error;
+    fs::recursive_directory_iterator it(folder, error), end;
+    for (; !error && it != end; it.increment(error)) {
+      const bool out = left_out(it->path().filename().string());
+      const bool ours = it->is_directory() && same_file(it->path(), work_);
+      if ((out || ours) && it->is_directory()) it.disable_recursion_pending();
+      if (!out && it->is_regular_file()) found.push_back(it->path());
+    }
+    if (error) throw bad_input(folder, error.message());
+    std::sort(found.begin(), found.end(),
+              [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+    return found;
+  }
+
+  void add(fs::path path) {
+    Input input;
+    if (settings_.format == Format::megatron && path.extension() == ".bin") path.replace_extension(".idx");
+    input.path = path;
+    const bool tokens = is_tokens(settings_.format);
+    input.compression = tokens ? Compression::none : compression_of(path);
+    input.format =
+        settings_.format == Format::automatic ? format_by_name(path, input.compression) : settings_.format;
+    const fs::path data =
+        settings_.format == Format::megatron ? fs::path(path).replace_extension(".bin") : path;
+    for (const fs::path& needed : {path, data}) {
+      struct stat status = {};
+      if (::access(needed.c_str(), R_OK) != 0 || ::stat(needed.c_str(), &status) != 0)
+        throw bad_input(needed, std::strerror(errno));
+      input.bytes = static_cast<std::uint64_t>(status.st_size);
+      input.changed_ns = std::max<std::int64_t>(
+          input.changed_ns, status.st_mtim.tv_sec * 1'000'000'000LL + status.st_mtim.tv_nsec);
+    }
+    found_.push_back(std::move(input));
+  }
+
+  const Settings& settings_;
+  std::vector<fs::path> outputs_;
+  fs::path work_;
+  std::vector<Input> found_;
+};
+
+}  // namespace
+
+std::vector<Input> inputs_of(const Settings& settings) { return Listing(settings).all(); }
+
+std::uint64_t total_bytes(const std::vector<Input>& inputs) {
+  return std::accumulate(inputs.begin(), inputs.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Input& input) { return sum + input.bytes; });
+}
+
+std::vector<Part> parts_of(const std::vector<Input>& inputs) {
+  // Small corpora are cut finer, so that all cores have something to do.
+  const std::uint64_t most =
+      std::clamp<std::uint64_t>(total_bytes(inputs) / 256, std::uint64_t{1} << 20, std::uint64_t{64} << 20);
+  constexpr std::size_t max_files = 4096;
+  std::vector<Part> parts;
+  Part part;
+  std::uint64_t bytes = 0;
+  const auto close = [&] {
+    if (!part.empty()) parts.push_back(std::move(part));
+    part.clear();
+    bytes = 0;
+  };
+  for (std::uint32_t number = 0; number < inputs.size(); ++number) {
+    const Input& input = inputs[number];
+    const bool lines = input.format == Format::jsonl || input.format == Format::chat;
+    if (lines && input.compression == Compression::none && input.bytes > most) {
+      close();
+      for (std::uint64_t at = 0; at < input.bytes; at += most)
+        parts.push_back({{number, at, std::min(at + most, input.bytes)}});
+      continue;
+    }
+    if (bytes + input.bytes > most || part.size() == max_files) close();
+    part.push_back({number, 0, input.bytes});
+    bytes += input.bytes;
+  }
+  close();
+  return parts;
+}
+
+Border tail_border(const std::vector<Input>& inputs, double val_fraction) {
+  auto left = static_cast<std::uint64_t>(static_cast<double>(total_bytes(inputs)) * (1 - val_fraction));
+  for (std::uint32_t number = 0; number < inputs.size(); ++number) {
+    if (left < inputs[number].bytes) return {number, left};
+    left -= inputs[number].bytes;
+  }
+  return {static_cast<std::uint32_t>(inputs.size()), 0};
+}
+
+}  // namespace holdfast::corpus

@@ -1,0 +1,151 @@
+#include "src/tools/corpus/reader.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "src/base/error.hpp"
+#include "src/base/utf8.hpp"
+#include "src/tools/chat/conversation.hpp"
+#include "src/tools/corpus/text_documents.hpp"
+
+namespace holdfast::corpus {
+namespace {
+
+constexpr std::size_t max_conversation = 8 << 20;  // as values, JSON takes up to forty times its bytes
+
+bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
+
+/// What a line's template sees, as JSON: the same for every spelling of the line. Why it is broken, or
+/// nothing.
+std::optional<std::string> read_conversation(std::string text, std::string& messages,
+                                             std::uint64_t& repaired) {
+  constexpr int deepest = 64;
+  bool too_deep = false;
+  repaired += utf8::repair(text);
+  const auto line = nlohmann::ordered_json::parse(
+      text,
+      [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
+        too_deep |= depth > deepest;
+        return !too_deep;
+      },
+      false);
+  if (too_deep) return "its JSON is nested too deeply";
+  if (line.is_discarded()) return "it is no JSON";
+  try {
+    const nlohmann::ordered_json all = {{"messages", chat::messages_of(line)},
+                                        {"extra", chat::extra_of(line)}};
+    messages = all.dump();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+/// Lines before byte `end` of a plain file.
+std::uint64_t lines_before(const std::filesystem::path& path, std::uint64_t end) {
+  const auto stream = open_stream(path, Compression::none);
+  std::string bytes(1 << 20, '\0');
+  std::uint64_t lines = 0;
+  for (std::size_t got = 1; end > 0 && got > 0; end -= got) {
+    got = stream->read(bytes.data(), static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), end)));
+    lines += static_cast<std::uint64_t>(std::count(bytes.data(), bytes.data() + got, '\n'));
+  }
+  return lines;
+}
+
+}  // namespace
+
+Reader::Reader(const Settings& settings, const std::vector<Input>& inputs, const Part& part, Tally& tally)
+    : settings_(settings),
+      inputs_(inputs),
+      part_(part),
+      tally_(tally),
+      json_(settings.text_key),
+      lines_(part.size(), 0) {}
+
+bool Reader::next(Document& document) {
+  for (; range_ < part_.size(); ++range_) {
+    const Range& range = part_[range_];
+    const Input& input = inputs_[range.input];
+    document.input = range.input;
+    if (input.format != Format::text) {
+      if (next_line(document)) return true;
+      if (input.compression != Compression::none) tally_.add(input.bytes);
+      open_.reset();
+      continue;
+    }
+    document.text = read_document(input.path, input.compression);
+    document.line = document.begin = 0;
+    counts_.repaired += utf8::repair(document.text);
+    tally_.add(input.bytes);
+    if (document.text.empty()) {
+      ++counts_.empty;
+      continue;
+    }
+    ++counts_.documents;
+    counts_.bytes += document.text.size();
+    ++range_;
+    return true;
+  }
+  return false;
+}
+
+std::optional<std::string> Reader::text_of(const Line& line, std::string& text) {
+  if (line.too_long) return "it is longer than " + std::to_string(Lines::max_bytes >> 20) + " MiB";
+  if (inputs_[part_[range_].input].format != Format::chat)
+    return json_.read(line.text, text, counts_.repaired);
+  if (line.text.size() > max_conversation)
+    return "it is longer than " + std::to_string(max_conversation >> 20) + " MiB";
+  return read_conversation(std::string(line.text), text, counts_.repaired);
+}
+
+bool Reader::next_line(Document& document) {
+  const Range& range = part_[range_];
+  const Input& input = inputs_[range.input];
+  const bool plain = input.compression == Compression::none;
+  if (!open_) {
+    const std::uint64_t begin = range.begin > 0 ? range.begin - 1 : 0;
+    open_ = std::make_unique<Lines>(open_stream(input.path, input.compression, begin), range.begin,
+                                    plain ? range.end : UINT64_MAX);
+  }
+  for (Line line; open_->next(line);) {
+    const std::uint64_t number = ++lines_[range_];
+    tally_.add(plain ? line.text.size() + 1 : 0);
+    if (line.begin == 0 && line.text.starts_with("\xEF\xBB\xBF")) line.text.remove_prefix(3);
+    if (!line.too_long && is_blank(line.text)) continue;
+    if (const auto why = text_of(line, document.text)) {
+      note(number, line.begin, *why);
+      continue;
+    }
+    if (document.text.empty()) {
+      ++counts_.empty;
+      continue;
+    }
+    document.line = number;
+    document.begin = plain ? line.begin : 0;
+    ++counts_.documents;
+    counts_.bytes += document.text.size();
+    return true;
+  }
+  return false;
+}
+
+void Reader::reject(const Document& document, const std::string& why) {
+  --counts_.documents;
+  counts_.bytes -= document.text.size();
+  note(document.line, document.begin, why);
+}
+
+void Reader::note(std::uint64_t line, std::uint64_t begin, const std::string& why) {
+  ++counts_.broken;
+  const Range& range = part_[range_];
+  if (settings_.strict) {
+    const auto& path = inputs_[range.input].path;
+    const std::uint64_t before = range.begin > 0 ? lines_before(path, begin) + 1 : line;
+    throw Error(Exit::usage, "line " + std::to_string(before) + " of " + path.string() + " is broken", why,
+                "Leave --strict out to count such lines and go on?");
+  }
+  if (broken_.size() < max_listed) broken_.push_back({static_cast<std::uint32_t>(range_), line, why});
+}
+
+}  // namespace holdfast::corpus

@@ -1,0 +1,86 @@
+#include "src/train/common/setup.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+
+#include <algorithm>
+
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/config/adapters.hpp"
+#include "src/train/common/agree.hpp"
+
+namespace holdfast::train {
+namespace {
+
+/// One run at a time in a directory: the lock tells bare runs apart, the owner says that it is a job's. The
+/// lock comes first: a job writes its owner.json and then looks whether anybody holds the lock.
+void take_lock(const RunDir& dir) {
+  static files::Fd lock;  // held until the process ends; the kernel then lets go, however it ended
+  lock = files::open(dir.bare_lock(), O_RDWR | O_CREAT);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    throw Error(
+        Exit::usage,
+        fmt::format("the run directory {} belongs to a run that is still going on", dir.path.string()),
+        "another process holds bare.lock", "Wait for it, or choose another run.dir?");
+  if (std::filesystem::exists(dir.owner()))
+    throw Error(Exit::usage,
+                fmt::format("the run directory {} belongs to a submitted job", dir.path.string()),
+                "there is an owner.json, and this rank was not started by that job's agents",
+                "Continue it with holdfast submit, or choose another run.dir?");
+}
+
+}  // namespace
+
+Setup read_setup(const Arguments& arguments, const Place& place) {
+  Setup setup;
+  setup.place = place;
+  if (place.agent) {
+    setup.dir = {place.agent->run_dir};
+    setup.config = config::load(setup.dir.config()).config;
+    setup.shape = config::model_of(setup.config);
+  } else {
+    if (arguments.job.empty())
+      throw Error(Exit::usage, "holdfast-train needs a job file", "it was not started by an agent",
+                  "holdfast-train job.toml");
+    setup.config = config::load(arguments.job, arguments.sets).config;
+    setup.shape = config::model_of(setup.config);
+    if (!arguments.run_dir.empty()) setup.config.run.dir = arguments.run_dir;
+    if (setup.config.run.dir.empty())
+      throw Error(Exit::usage, "there is no run directory", "neither run.dir nor --run-dir is given",
+                  "Add --run-dir DIR?");
+    setup.dir = {std::filesystem::absolute(setup.config.run.dir)};
+    // Whatever cluster the file names: the ranks are those that MPI has started.
+    setup.config.cluster.ranks_per_node = place.ranks_per_node;
+    setup.config.cluster.nodes = std::max(1, place.world / place.ranks_per_node);
+  }
+  config::check(setup.config, setup.shape);
+  return setup;
+}
+
+void settle_arithmetic(Setup& setup, bool on_gpu) {
+  setup.config = config::resolve_arithmetic(std::move(setup.config), on_gpu);
+  config::check(setup.config, setup.shape);
+  if (on_gpu) config::check_gpu(setup.config, setup.shape);
+}
+
+void claim_run_directory(const Setup& setup, comm::Communicator& world) {
+  if (setup.place.agent) return;
+  together(world, world.rank() == 0, [&] {
+    std::error_code failure;
+    // A run that has checkpoints has their folder: where it is not seen, it is away, and would come back to
+    // one that is taken.
+    const bool has_some = std::filesystem::exists(setup.dir.durable(), failure) || failure;
+    failure.clear();
+    if (!has_some) std::filesystem::create_directories(setup.dir.checkpoints(), failure);
+    if (failure)
+      throw system_error("cannot make the run directory " + setup.dir.path.string(), failure.value());
+    std::filesystem::permissions(setup.dir.path, std::filesystem::perms::owner_all);
+    take_lock(setup.dir);
+    files::replace_atomically(setup.dir.config(), config::to_toml(setup.config));
+    files::replace_atomically(setup.dir.model(), config::to_toml(setup.shape));
+  });
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,40 @@
+#include "src/train/engine/algorithms.hpp"
+
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+#include "src/base/run_dir.hpp"
+
+namespace holdfast::train {
+namespace {
+
+std::string read_if_there(const std::filesystem::path& file) {
+  std::error_code none;
+  return std::filesystem::exists(file, none) ? files::read_text(file) : "";
+}
+
+}  // namespace
+
+void agree_on_algorithms(device::Device& device, comm::Communicator& world, const std::filesystem::path& file,
+                         const std::filesystem::path& origin, const std::function<void()>& micro_batch) {
+  device.take_notes(true);
+  micro_batch();
+  device.take_notes(false);
+  std::string text;
+  if (world.rank() == 0) {
+    const std::string here = read_if_there(file);
+    std::string known = here;
+    // A checkpoint lies in RUN/checkpoints/step-NNNNNNNN.
+    if (known.empty() && !origin.empty())
+      known = read_if_there(RunDir{std::filesystem::weakly_canonical(origin) / "../.."}.algorithms());
+    text = device.choices(known);
+    if (text != here) {
+      log::info("algorithms were {} and are kept in {}", text == known ? "taken over" : "chosen",
+                file.string());
+      files::replace_atomically(file, text, 0644);
+    }
+  }
+  text = comm::broadcast_text(world, text, 0);
+  if (!text.empty()) device.use_choices(text);
+}
+
+}  // namespace holdfast::train

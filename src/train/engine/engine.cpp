@@ -1,0 +1,357 @@
+#include "src/train/engine/engine.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.hpp"
+#include "src/model/init.hpp"
+#include "src/shard/wire_plan.hpp"
+#include "src/train/engine/algorithms.hpp"
+#include "src/train/engine/frozen_base.hpp"
+#include "src/train/engine/identity.hpp"
+#include "src/train/engine/initial_weights.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using shard::type_of;
+using tensor::Work;
+
+constexpr std::size_t spans_of_a_micro_batch = 64;  // per block, generously: what a traced step may need
+
+shard::Mesh mesh_of(const Setup& setup) {
+  return shard::mesh_of(setup.config.shard.strategy, setup.config.shard.group, setup.place.ranks_per_node,
+                        setup.place.world, setup.place.rank);
+}
+
+model::Options options_of(const config::RunConfig& c) {
+  return {c.train.micro_batch,
+          c.train.sequence,
+          type_of(c.precision.parameters),
+          type_of(c.precision.buffers),
+          c.train.activation_checkpointing,
+          c.precision.products,
+          c.fp8.scaling,
+          c.train.seed};
+}
+
+std::size_t spans_of(const Setup& setup) {
+  if (setup.config.trace.count == 0) return 0;
+  return static_cast<std::size_t>(setup.config.trace.count) *
+         static_cast<std::size_t>(config::micro_batches(setup.config.train)) *
+         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_micro_batch;
+}
+
+}  // namespace
+
+Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device& device,
+               comm::Communicator& world)
+    : setup_(setup),
+      samples_(samples),
+      device_(device),
+      world_(world),
+      profile_(spans_of(setup)),
+      kernels_(device.kernels(), profile_, !device.is_host()),
+      timed_stream_(profile_),
+      stream_(device.is_host() ? timed_stream_ : device.compute()),
+      tensors_(config::tensors_of(setup.shape)),
+      layout_(shard::layout_of(setup.shape, mesh_of(setup))),
+      lanes_(setup.config.train, layout_.mesh.replicas, layout_.mesh.group),
+      policy_(shard::policy_of(setup.config, setup.shape.layers)),
+      groups_(shard::groups_of(layout_.mesh, world)),
+      weights_(layout_, lanes_, policy_,
+               {groups_, kernels_, world.size() == 1 ? kernels_ : device.reduce_kernels(), stream_,
+                symmetric_, own_, &parameters_}),
+      model_weights_(weights_),
+      gradient_watch_(model_weights_, layout_, device, stream_),
+      tensor_groups_(optim::tensor_groups(setup.config.optim, tensors_)),
+      adamw_(layout_, tensor_groups_, type_of(setup.config.precision.moments), kernels_, stream_, moments_,
+             own_),
+      transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
+      window_(device),
+      micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence,
+                   setup.config.data.boundaries) {
+  if (setup.config.precision.products == config::Products::fp8 &&
+      setup.config.fp8.scaling == config::Scaling::delayed) {
+    scaling_.emplace(setup.shape.layers, setup.config.fp8);
+    amaxes_.resize(scaling_->scales().size()), amax_words_.resize(amaxes_.size());
+  }
+  symmetric_.commit(world.symmetric_memory(symmetric_.planned_bytes()));
+  own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
+  const bool offload = setup.config.shard.offload == config::Offload::moments;
+  const auto local_folder = local_folder_of(setup);
+  if (!device.is_host() || !local_folder) {  // else they lie in snapshot buffers
+    parameters_.commit(device.allocate(parameters_.planned_bytes(), "the parameters"));
+    moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
+                            : device.allocate(moments_.planned_bytes(), "the moments"));
+  }
+  const std::string& resume = setup.config.run.resume;
+  const bool forks = resume != "auto" && resume != "none";
+  if (!device.is_host())
+    agree_on_algorithms(device, world, setup.dir.algorithms(), forks ? resume : "", [this] { rehearse(); });
+  base_ = fill_frozen(setup, layout_, policy_, weights_, stream_, world);
+  require_one_identity(world, numerics());
+  local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
+  buffer_shape_ = buffer_shape_of(local_run_, world.rank());
+  if (local_folder) open_local_level(*local_folder);
+  const auto [parameters, exp_avg, exp_avg_sq] = arenas();
+  views_ = views_of(setup_.shape, layout_, parameters, exp_avg, exp_avg_sq, adamw_.moments());
+  transformer_.on_progress([this](model::Phase phase, int) {
+    if (progress_ != nullptr)
+      (*progress_)(phase == model::Phase::forward ? control::Phase::forward : control::Phase::backward);
+  });
+}
+
+std::string Engine::numerics() const {
+  return numerics_identity(setup_.config, base_.digest,
+                           device_.kernels().identity(type_of(setup_.config.precision.parameters)));
+}
+
+void Engine::open_local_level(const std::filesystem::path& folder) {
+  checkpoint::LocalFile file = open_local_file(setup_, local_run_, folder);
+  if (world_.rank() == 0)
+    log::info("local level: {} snapshot buffers of {} bytes per rank in {}", file.buffers(),
+              file.buffer(0).size(), folder.string());
+  LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
+  if (device_.is_host()) {
+    parts.live = [this](std::span<std::byte> buffer) { live_in(buffer); };
+    local_ = make_host_local_level(std::move(parts));
+  } else {
+    local_ = make_device_local_level(std::move(parts), device_, arenas());
+  }
+}
+
+StateArenas Engine::in_buffer(std::span<std::byte> buffer) const {
+  return {reinterpret_cast<float*>(buffer.data()), buffer.data() + buffer_shape_.exp_avg,
+          buffer.data() + buffer_shape_.exp_avg_sq};
+}
+
+void Engine::live_in(std::span<std::byte> buffer) {
+  const auto lie = [](tensor::Arena& arena, std::span<std::byte> memory) {
+    arena.committed() ? arena.move_to(memory) : arena.commit(memory);
+  };
+  const auto parameter_bytes = static_cast<std::size_t>(buffer_shape_.exp_avg);
+  lie(parameters_, buffer.first(parameter_bytes));
+  lie(moments_, buffer.subspan(parameter_bytes));
+  if (!views_.held.tensors.empty()) show(arenas());  // else they are yet to be made
+}
+
+void Engine::show(const StateArenas& arenas) {
+  move_views(views_, layout_, arenas.parameters, arenas.exp_avg, arenas.exp_avg_sq, adamw_.moments());
+}
+
+void Engine::make_room() {
+  if (device_.is_host() || local_) return;  // the state itself, or a snapshot buffer
+  room_ = std::make_unique<LazyMemory>(buffer_shape_.bytes, "the state that is restored");
+  show(in_buffer(room_->span()));
+}
+
+void Engine::initialize() {
+  if (local_) local_->invalidate();
+  if (std::exchange(room_, nullptr)) show(arenas());
+  const bool adapts = setup_.shape.adapters.any();  // then model.weights lie beside what is trained
+  const bool from_files = !(adapts ? setup_.config.lora.weights : setup_.config.model.weights).empty();
+  if (from_files && adapts) read_initial_adapters(setup_, base_.digest, views_, window_, world_);
+  if (from_files && !adapts) read_initial_weights(setup_, views_, window_, world_);
+  const auto moment_bytes = tensor::bytes_of(adamw_.moments());
+  const auto [parameters, exp_avg, exp_avg_sq] = arenas();
+  for (const shard::Piece& piece : layout_.held) {
+    const config::TensorSpec& tensor = tensors_[piece.tensor];
+    if (!from_files) {
+      constexpr std::int64_t each = sizeof(float);
+      window_.write(reinterpret_cast<std::byte*>(parameters + piece.offset), piece.count * each,
+                    [&](std::span<std::byte> part, std::int64_t at) {
+                      model::initial_weights(setup_.shape, tensor, setup_.config.train.seed,
+                                             piece.first + at / each,
+                                             {reinterpret_cast<float*>(part.data()), part.size() / each});
+                    });
+    }
+    for (std::byte* moments : {exp_avg, exp_avg_sq})  // a failed load may have left something
+      stream_.zero(moments + piece.offset * moment_bytes, piece.count * moment_bytes);
+  }
+}
+
+void Engine::publish() {
+  if (room_) {
+    const BufferShape& s = buffer_shape_;
+    const StateArenas from = in_buffer(room_->span()), to = arenas();
+    const auto move = [&](void* there, const void* here, std::int64_t bytes) {
+      window_.write(static_cast<std::byte*>(there), bytes, [&](std::span<std::byte> part, std::int64_t at) {
+        std::memcpy(part.data(), static_cast<const std::byte*>(here) + at, part.size());
+      });
+    };
+    move(to.parameters, from.parameters, s.parameter_bytes);
+    move(to.exp_avg, from.exp_avg, s.moment_bytes);
+    move(to.exp_avg_sq, from.exp_avg_sq, s.moment_bytes);
+    room_.reset();
+    show(to);
+  }
+  weights_.publish();
+}
+
+void Engine::rehearse() {
+  /// Addresses that nobody looks behind.
+  struct Anywhere final : model::Weights {
+    Anywhere(float* memory, const shard::Layout& layout) : memory_(memory), layout_(layout) {}
+    void acquire(int) override {}
+    const void* weight(int) override { return memory_; }
+    void release(int) override {}
+    float* gradient(int stored) override { return layout_.slices[stored].frozen ? nullptr : memory_; }
+    void reduce(int) override {}
+    float* memory_;
+    const shard::Layout& layout_;
+  } anywhere(weights_.parameters(), layout_);
+  device_.replay(false);
+  transformer_.forward_backward(anywhere, micro_batch_.blank());
+  device_.replay(true);
+  profile_.clear();
+}
+
+MicroBatchSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
+  const int replica = layout_.mesh.replica();
+  MicroBatchSums sums;
+  progress_ = &progress;
+  device_.replay(!profile_.tracing());
+  weights_.begin_step();
+  // Forward and backward of one micro-batch at a time; its gradient is added to the lanes unit by unit.
+  for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
+    progress(control::Phase::data);
+    const std::int64_t micro_batch = lanes_.micro_batch(replica, i, layout_.mesh.member());
+    const model::Batch batch = read_micro_batch(first_sample, micro_batch);
+    weights_.begin_micro_step(i);
+    if (i == watched_) {
+      gradient_watch_.begin(true, fault_);
+      transformer_.forward_backward(gradient_watch_, batch);
+      watched_hash_ = gradient_watch_.hash();
+    } else {
+      transformer_.forward_backward(model_weights_, batch);
+    }
+  }
+  watched_ = -1;
+  progress(control::Phase::collective);
+  weights_.finish_step();
+  const model::LossSum loss = transformer_.take_loss();
+  sums.loss = loss.sum;
+  sums.valid = loss.valid;
+  sums.squares = adamw_.squares(weights_.gradients());
+  // Nobody leaves the sum before all have come to it: then the snapshot before this step is sealed
+  // everywhere, and whoever goes on may write over an older one.
+  if (local_) profile_.time(Work::waiting, "seal", [&] { waited_for_seal_ = local_->join(); });
+  all_reduce(sums);
+  if (scaling_) all_reduce_amaxes();
+  progress_ = nullptr;
+  return sums;
+}
+
+model::Batch Engine::read_micro_batch(std::int64_t first_sample, std::int64_t micro_batch) {
+  model::Batch batch;
+  profile_.time(Work::data, "read", [&] {
+    batch = micro_batch_.read(samples_, first_sample + micro_batch * setup_.config.train.micro_batch);
+  });
+  return batch;
+}
+
+optim::StepUpdate Engine::agree_on_update(const MicroBatchSums& sums, std::int64_t step, StepOrders& orders) {
+  struct {
+    optim::StepUpdate update;
+    StepOrders orders;
+  } both{optim::step_update(setup_.config.optim, tensor_groups_, step, setup_.config.train.steps,
+                            sums.squares.value(), sums.valid),
+         orders};
+  profile_.time(Work::waiting, "update of rank 0",
+                [&] { world_.broadcast(std::as_writable_bytes(std::span(&both, 1)), 0); });
+  orders = both.orders;
+  return both.update;
+}
+
+void Engine::update(const optim::StepUpdate& step) {
+  const std::span<std::byte> next = local_ ? local_->next() : std::span<std::byte>{};
+  adamw_.update(arenas(), weights_.gradients(), step, next.empty() ? arenas() : in_buffer(next));
+  if (!next.empty()) local_->moved();
+  weights_.publish();
+  if (scaling_ && step.update) {
+    scaling_->advance(amaxes_);
+    transformer_.set_scales(scaling_->scales());
+  }
+}
+
+void Engine::set_scaling(const std::string& text) {
+  if (!scaling_) return;
+  scaling_->load(text);
+  transformer_.set_scales(scaling_->scales());
+}
+
+MicroBatchSums Engine::evaluate(const data::TokenFile& held_out, std::int64_t samples,
+                                const Progress& progress) {
+  progress_ = &progress;
+  const std::int64_t rows = setup_.config.train.micro_batch;
+  samples = std::min(samples, data::windows_of(held_out, setup_.config.train.sequence));
+  MicroBatchSums sums;
+  // All ranks take part in every round, since units are gathered together; who has no sample left computes
+  // one of which nothing counts.
+  for (std::int64_t round = 0; round * world_.size() * rows < samples; ++round) {
+    const std::int64_t first = (round * world_.size() + world_.rank()) * rows;
+    weights_.begin_evaluation();
+    transformer_.evaluate(model_weights_, micro_batch_.read(held_out, first, samples));
+  }
+  progress(control::Phase::collective);
+  const model::LossSum loss = transformer_.take_loss();
+  sums.loss = loss.sum;
+  sums.valid = loss.valid;
+  all_reduce(sums);
+  progress_ = nullptr;
+  return sums;
+}
+
+std::optional<double> Engine::waited_for_others() const {
+  if (!device_.is_host()) return std::nullopt;
+  return profile_.totals(Work::waiting).seconds;
+}
+
+void Engine::all_reduce(MicroBatchSums& sums) {
+  constexpr std::size_t limbs = std::tuple_size_v<tensor::ExactSum::Words>;
+  std::array<std::uint64_t, 2 * limbs + 1> words{};
+  std::ranges::copy(sums.loss.words(), words.begin());
+  std::ranges::copy(sums.squares.words(), words.begin() + limbs);
+  words.back() = static_cast<std::uint64_t>(sums.valid);
+  profile_.time(Work::waiting, "totals", [&] { world_.all_reduce(words, comm::Scalar::sum); });
+  tensor::ExactSum::Words part;
+  std::copy_n(words.begin(), limbs, part.begin());
+  sums.loss = tensor::ExactSum::from_words(part);
+  std::copy_n(words.begin() + limbs, limbs, part.begin());
+  sums.squares = tensor::ExactSum::from_words(part);
+  sums.valid = static_cast<std::int64_t>(words.back());
+}
+
+/// The largest of all ranks' micro-batches: the same on every rank, however micro-batches are shared out.
+void Engine::all_reduce_amaxes() {
+  transformer_.take_amaxes(amaxes_);
+  std::ranges::copy(amaxes_, amax_words_.begin());
+  profile_.time(Work::waiting, "totals", [&] { world_.all_reduce(amax_words_, comm::Scalar::max); });
+  std::ranges::transform(amax_words_, amaxes_.begin(),
+                         [](std::uint64_t word) { return static_cast<std::uint32_t>(word); });
+}
+
+Engine::Memory Engine::memory() const {
+  Memory sum;
+  const auto add = [&](const tensor::Arena& arena, int times) {
+    sum.planned += times * arena.planned_bytes();
+    sum.used += times * arena.used_bytes();
+  };
+  const int buffers = device_.is_host() && local_ ? local_->file().buffers() : 1;
+  add(symmetric_, 1), add(own_, 1), add(parameters_, buffers), add(moments_, buffers);
+  return sum;
+}
+
+std::int64_t Engine::planned_wire_bytes() const { return shard::wire_plan(layout_, lanes_, policy_).total(); }
+
+std::int64_t Engine::wire_bytes() const {
+  return groups_.gathers->wire().total() + groups_.reductions->wire().total() +
+         groups_.replicas->wire().total();
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,49 @@
+#include "src/train/engine/micro_batch.hpp"
+
+#include <algorithm>
+
+namespace holdfast::train {
+
+MicroBatch::MicroBatch(int micro_batch, int sequence, bool boundaries)
+    : rows_(micro_batch), sequence_(sequence), boundaries_(boundaries) {
+  const auto n = static_cast<std::size_t>(micro_batch) * static_cast<std::size_t>(sequence);
+  for (auto* part : {&inputs_, &labels_, &document_start_}) part->resize(n);
+}
+
+model::Batch MicroBatch::read(const data::Samples& samples, std::int64_t first) {
+  for (int r = 0; r < rows_; ++r) samples.read(first + r, row(r));
+  model::Batch out = batch(samples.has_boundaries());
+  out.first_sample = first;
+  return out;
+}
+
+model::Batch MicroBatch::read(const data::TokenFile& file, std::int64_t first, std::int64_t end) {
+  for (int r = 0; r < rows_; ++r) {
+    const data::Row to = row(r);
+    if (first + r < end) {
+      data::read_window(file, (first + r) * sequence_, boundaries_, to);
+    } else {
+      for (const auto part : {to.inputs, to.document_start}) std::ranges::fill(part, 0);
+      std::ranges::fill(to.labels, -1);
+    }
+  }
+  return batch(boundaries_ && file.documents() > 1);
+}
+
+model::Batch MicroBatch::blank() {
+  for (auto* part : {&inputs_, &labels_, &document_start_}) std::ranges::fill(*part, 0);
+  return batch(false);
+}
+
+data::Row MicroBatch::row(int number) {
+  const auto n = static_cast<std::size_t>(sequence_), at = static_cast<std::size_t>(number) * n;
+  const auto part = [&](std::vector<std::int32_t>& all) { return std::span(all).subspan(at, n); };
+  return {part(inputs_), part(labels_), part(document_start_)};
+}
+
+model::Batch MicroBatch::batch(bool boundaries) const {
+  if (!boundaries) return {inputs_, labels_, {}, 0};
+  return {inputs_, labels_, document_start_, 0};
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,162 @@
+#include "src/train/engine/silent_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "src/base/digest.hpp"
+#include "src/train/common/index.hpp"
+#include "src/train/local/local_identity.hpp"
+#include "src/train/local/offers.hpp"
+
+namespace holdfast::train {
+
+SilentCheck::SilentCheck(const Setup& setup, Engine& engine, comm::Communicator& world)
+    : setup_(setup),
+      engine_(engine),
+      world_(world),
+      digests_(engine.views().held.pieces.size()),
+      numbers_(index(world.size())),
+      owners_(numbers_),
+      others_(numbers_) {
+  const LocalRun& run = engine.local_run();
+  for (int rank = 0; rank < world.size(); ++rank) kind_of_.push_back(kind_of(run, rank));
+  comparable_ = kinds_of(run) < world.size();
+}
+
+std::string SilentCheck::describe() const {
+  const auto& verify = setup_.config.verify;
+  std::string out;
+  if (verify.replicas_every > 0)
+    out = comparable_ ? fmt::format("replicas are compared every {} steps and before every save",
+                                    verify.replicas_every)
+                      : "no replica holds the same state, so none is compared";
+  if (verify.micro_batch_every > 0)
+    out += fmt::format("{}every {} steps one micro-batch of each rank is computed again {}",
+                       out.empty() ? "" : "; ", verify.micro_batch_every,
+                       world_.size() > setup_.place.ranks_per_node ? "on another node"
+                       : world_.size() > 1                         ? "by another rank"
+                                                                   : "by itself");
+  return out;
+}
+
+void SilentCheck::begin_at(std::int64_t step) {
+  compared_step_ = step;
+  // A new process goes by what the processes before it have compared: the restored state itself may be newer.
+  micro_batch_step_ = micro_batch_step_ < 0
+                          ? vouched_by_micro_batch(step, setup_.config.verify.micro_batch_every)
+                          : std::min(micro_batch_step_, step);
+}
+
+void SilentCheck::begin_step(std::int64_t step) {
+  step_ = step;
+  chosen_.reset();
+  const int every = setup_.config.verify.micro_batch_every;
+  if (every == 0 || step % every != 0) return;
+  chosen_ = mix64(setup_.config.train.seed ^ mix64(static_cast<std::uint64_t>(step)));
+  engine_.watch_micro_batch(*chosen_);
+}
+
+bool SilentCheck::due(std::int64_t step) const {
+  const int every = setup_.config.verify.replicas_every;
+  return comparable_ && every > 0 && step != compared_step_ && (step % every == 0 || step == saved_step_);
+}
+
+std::span<const std::uint64_t> SilentCheck::numbers_of_all(std::uint64_t mine) {
+  std::ranges::fill(numbers_, 0);
+  numbers_[index(world_.rank())] = mine;
+  world_.all_reduce(numbers_, comm::Scalar::sum);
+  return numbers_;
+}
+
+std::uint64_t SilentCheck::seal_of_held() {
+  engine_.window().digests(engine_.views().held, digests_);
+  return seal_of(digests_);
+}
+
+bool SilentCheck::contradicts_its_seals() {
+  LocalLevel* const local = engine_.local();
+  if (local == nullptr) return false;
+  for (int buffer = 0; buffer < local->file().buffers(); ++buffer)
+    if (const auto what = local->file().sealed(buffer);
+        what && checkpoint::piece_digests(local->view(buffer)) != what->digests)
+      return true;
+  return false;
+}
+
+std::optional<Doubt> SilentCheck::compare_replicas(const checkpoint::RunPoint& point) {
+  if (!due(point.step)) return std::nullopt;
+  // The digests that a snapshot was sealed with, where there is one of this state.
+  if (LocalLevel* const local = engine_.local()) {
+    local->join();
+    if (const auto seal = local->newest_seal(point.step, point.samples)) return compare(point.step, *seal);
+  }
+  return compare(point.step, seal_of_held());
+}
+
+std::optional<Doubt> SilentCheck::compare(std::int64_t step, std::uint64_t seal) {
+  const auto all = numbers_of_all(seal);
+  if (!replicas_differ(all, kind_of_)) {
+    compared_step_ = step;
+    return std::nullopt;
+  }
+  const std::vector<std::uint64_t> seals(all.begin(), all.end());
+  const auto accused = accuse_replicas(seals, kind_of_, numbers_of_all(contradicts_its_seals() ? 1U : 0U));
+  return Doubt{
+      "replicas", accused, compared_step_,
+      fmt::format("the replicas' states of step {} differ: {} may be wrong; they were equal at step {}", step,
+                  ranks_text(accused), compared_step_)};
+}
+
+void SilentCheck::recompute(int distance, std::int64_t first_sample, const Engine::Progress& progress,
+                            std::vector<std::uint64_t>& by_micro_batch) {
+  const int world = world_.size(), owner = (world_.rank() + world - distance) % world;
+  const std::uint64_t mine =
+      engine_.recompute_micro_batch(first_sample, engine_.micro_batch_of(owner, *chosen_), progress);
+  const auto by_rank = numbers_of_all(mine);
+  by_micro_batch.resize(index(world));
+  for (int rank = 0; rank < world; ++rank)
+    by_micro_batch[index(rank)] = by_rank[index((rank + distance) % world)];
+}
+
+std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint& point,
+                                                      const Engine::Progress& progress) {
+  if (!chosen_) return std::nullopt;
+  const int world = world_.size(), per_node = setup_.place.ranks_per_node,
+            distance = second_distance(world, per_node);
+  std::ranges::copy(numbers_of_all(engine_.watched_hash()), owners_.begin());
+  recompute(distance, point.samples, progress, others_);
+  if (owners_ == others_) {
+    micro_batch_step_ = step_ - 1;
+    return std::nullopt;
+  }
+  // Other weights give other gradients: then the memory is wrong, and it is known whose.
+  if (comparable_)
+    if (auto doubt = compare(point.step, seal_of_held())) return doubt;
+  std::vector<std::uint64_t> owner_again, other_again, third;
+  recompute(0, point.samples, progress, owner_again);
+  recompute(distance, point.samples, progress, other_again);
+  if (const auto far = third_distance(world, per_node)) recompute(*far, point.samples, progress, third);
+  std::set<int> accused;
+  std::vector<int> micro_batches;
+  for (int rank = 0; rank < world; ++rank) {
+    const std::size_t i = index(rank);
+    if (owners_[i] == others_[i]) continue;
+    micro_batches.push_back(rank);
+    const MicroBatchBlame blame =
+        accuse_micro_batch({owners_[i], others_[i], owner_again[i], other_again[i],
+                            third.empty() ? std::nullopt : std::optional(third[i])});
+    if (blame.owner) accused.insert(rank);
+    if (blame.other) accused.insert((rank + distance) % world);
+  }
+  const std::vector<int> list(accused.begin(), accused.end());
+  return Doubt{
+      "micro_batch", list, micro_batch_step_,
+      fmt::format("step {}: the gradient of a micro-batch of {} was another when it was computed again: {} "
+                  "may compute wrong; the comparison held at step {}",
+                  step_, ranks_text(micro_batches), ranks_text(list), micro_batch_step_)};
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,72 @@
+#pragma once
+// What the local level of each node has to offer a restore: the files that lie in its folder, whoever wrote
+// them, and what all ranks learn of them.
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/index/local_file.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/train/local/local_identity.hpp"
+#include "src/train/local/offer.hpp"
+
+namespace holdfast::train {
+
+/// The local files of a node, mapped when they are first needed. A file of another run, layout or size is as
+/// good as none.
+class NodeFiles {
+ public:
+  /// `own`: this rank's own file, where it has one. References outlive the object.
+  NodeFiles(std::filesystem::path folder, const LocalRun& run, int rank, const checkpoint::LocalFile* own);
+
+  /// The same for ranks that see the same folder, and for no others.
+  std::string node() const;
+  /// Files that there are by name, in a fixed order: whose state, and whether it is a copy.
+  std::vector<std::pair<int, bool>> names() const;
+  /// Null: there is none, or it cannot be read.
+  const checkpoint::LocalFile* find(int of, bool copy);
+  /// Pieces of rank `of` in a buffer of its file, which was found. Only to be read.
+  checkpoint::State view(int of, bool copy, int buffer);
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+  const LocalRun& run_;
+  const int rank_;
+  const checkpoint::LocalFile* own_;
+  std::map<std::pair<int, bool>, std::optional<checkpoint::LocalFile>> found_;
+};
+
+/// Offer::seal of these digests.
+std::uint64_t seal_of(std::span<const std::uint64_t> digests);
+/// What the buffer of an offer holds, when it is still what was offered.
+std::optional<checkpoint::Sealed> sealed_as(const checkpoint::LocalFile* file, const Offer& offer);
+
+struct LocalOffers {
+  std::vector<int> node_of;  ///< rank -> node, numbered by the first rank of each
+  std::vector<Offer> offers;
+};
+/// Collective. Every file is read by one rank of its node: its owner, or where that is elsewhere one of those
+/// that are there. Only records are read, no data.
+LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world);
+
+/// What went wrong in a round of a restore; the same on every rank after agree_on().
+struct BadPieces {
+  std::vector<std::pair<int, int>> pieces;  ///< offer and piece
+  std::vector<std::array<int, 3>> shared;   ///< shared checkpoint, kind and piece
+  std::vector<std::string> reasons;         ///< for people
+  std::string refused;                      ///< the checkpoint must not, or cannot be loaded
+  int refused_code = 0;                     ///< and the exit code that this means
+  std::string network;                      ///< pieces cannot be sent any more
+  bool none() const { return pieces.empty() && shared.empty() && refused.empty() && network.empty(); }
+};
+/// Collective: those of all ranks, in their order.
+BadPieces agree_on(const BadPieces& mine, comm::Communicator& world);
+
+}  // namespace holdfast::train

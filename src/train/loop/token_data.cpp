@@ -1,0 +1,47 @@
+#include "src/train/loop/token_data.hpp"
+
+#include <algorithm>
+
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/mixture.hpp"
+#include "src/data/token_checks.hpp"
+#include "src/train/common/agree.hpp"
+
+namespace holdfast::train {
+namespace {
+
+data::TokenFile open_tokens(const Setup& setup, const std::string& path) {
+  return data::open_for(path, setup.config.train.sequence, setup.shape.name, setup.shape.vocabulary);
+}
+
+}  // namespace
+
+TokenData open_token_data(const Setup& setup, comm::Communicator& world) {
+  const auto& c = setup.config;
+  std::vector<data::Source> sources;
+  std::vector<std::string> paths;
+  std::optional<data::TokenFile> held_out;
+  std::int64_t vocabulary = 0;
+  for (const config::MixturePart& part : config::mixture_of(c.data)) {
+    sources.push_back({open_tokens(setup, part.path), part.weight});
+    paths.push_back(part.path);
+    vocabulary = std::max(vocabulary, sources.back().file.vocabulary());
+  }
+  if (sources.empty())
+    throw Error(Exit::usage, "there is no token file", "neither data.tokens nor data.mixture is set",
+                "Make one with holdfast data prepare?");
+  if (c.eval.every > 0) held_out = open_tokens(setup, c.data.validation);
+  together(world, world.rank() == 0, [&] {
+    std::vector<data::NamedFile> files;
+    for (std::size_t i = 0; i < sources.size(); ++i) files.push_back({paths[i], &sources[i].file});
+    if (held_out) files.push_back({c.data.validation, &*held_out});
+    if (!c.data.other_tokenizer) data::require_one_tokenizer(files, c.model.weights);
+    if (vocabulary < setup.shape.vocabulary)
+      log::warn("the token files use {} of the model's {} tokens", vocabulary, setup.shape.vocabulary);
+  });
+  return {{std::move(sources), c.train.sequence, c.data.shuffle_seed, c.data.boundaries},
+          std::move(held_out)};
+}
+
+}  // namespace holdfast::train

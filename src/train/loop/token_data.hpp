@@ -1,0 +1,21 @@
+#pragma once
+// What a run learns from and what it is measured by: its token files, as one.
+#include <optional>
+
+#include "src/comm/communicator.hpp"
+#include "src/data/samples.hpp"
+#include "src/data/token_file.hpp"
+#include "src/train/common/setup.hpp"
+
+namespace holdfast::train {
+
+struct TokenData {
+  data::Samples samples;
+  std::optional<data::TokenFile> held_out;  ///< where the run is evaluated
+};
+
+/// Collective. Throws Error (usage) on every rank: a file is not usable, has more tokens than the model, or
+/// was made by another tokenizer than the one beside the model's weights, or than the file before it.
+TokenData open_token_data(const Setup& setup, comm::Communicator& world);
+
+}  // namespace holdfast::train

@@ -1,0 +1,373 @@
+#include "src/train/loop/trainer.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/durable_record.hpp"
+#include "src/base/allocations.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/base/units.hpp"
+#include "src/config/bind.hpp"
+#include "src/train/common/agree.hpp"
+#include "src/train/loop/detector_text.hpp"
+#include "src/train/restore/restore_context.hpp"
+#include "src/train/state/state_digest.hpp"
+
+namespace holdfast::train {
+namespace {
+
+checkpoint::Facts facts_of(const Setup& setup, const data::Samples& samples, const Engine& engine) {
+  const auto& c = setup.config;
+  const std::string text = config::to_toml(c);
+  std::string model = config::to_toml(setup.shape);
+  if (setup.shape.adapters.any())
+    model += config::to_toml(config::AdapterFacts{c.lora, engine.base().path, engine.base().digest});
+  return {std::move(model),
+          setup.place.world,
+          config::name_of(c.shard.strategy),
+          engine.numerics(),
+          samples.identity(),
+          c.train.seed,
+          checkpoint::digest_text(hash_name(text.data(), text.size()))};
+}
+
+/// No longer than half the time that ranks wait for each other: those that have read theirs wait for the one
+/// that tries again.
+checkpoint::Patience patience_of(const Setup& setup, control::RankLink& link, std::int64_t step) {
+  const auto& c = setup.config;
+  const int limit_s =
+      std::min(c.checkpoint.read_patience_s, (2 * c.supervise.step_s + c.checkpoint.commit_s) / 2);
+  return {std::chrono::seconds(limit_s), [&link, step, limit_s](const Error& why, bool first) {
+            link.progress(step, control::Phase::restoring);  // it moves, and does not hang
+            if (first) log::warn("{}: trying again for up to {} s", why.what(), limit_s);
+          }};
+}
+
+/// Under an agent, what it says; in bare mode one more than what the directory has seen. Collective.
+checkpoint::Generation generation_of(const Setup& setup, comm::Communicator& world, control::RankLink& link) {
+  if (setup.place.agent) return {setup.place.agent->term, setup.place.agent->attempt};
+  std::uint64_t attempt[] = {0};
+  together(world, world.rank() == 0, [&] {
+    attempt[0] = static_cast<std::uint64_t>(checkpoint::patiently(patience_of(setup, link, 0), [&] {
+      return checkpoint::next_attempt(setup.dir.checkpoints(),
+                                      checkpoint::recorded_attempt(setup.dir.durable()));
+    }));
+  });
+  world.all_reduce(attempt, comm::Scalar::max);
+  return {0, static_cast<int>(attempt[0])};
+}
+
+/// Resident memory of this process, 0 where it cannot be asked for.
+double resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  long pages = 0;
+  if (!(statm >> pages >> pages)) return 0;
+  return static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+constexpr std::size_t max_records = 64 << 20;  // bytes that wait: some 150,000 steps
+constexpr Millis records_patience{10000};      // before a checkpoint, and at the end
+
+Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow& window,
+                         const StateViews& views, const checkpoint::Facts& facts,
+                         checkpoint::Generation generation, const std::optional<Injector>& injector,
+                         WriteQueue& records) {
+  const auto& c = setup.config.checkpoint;
+  checkpoint::WriteOptions options;
+  options.read_back = c.read_back;
+  // One that is asked for now and then waits for nothing before it. For a GPU's the host then keeps no
+  // memory.
+  const bool rare = c.every == 0, passing = rare && !device.is_host();
+  const int arenas = passing ? 0 : rare ? 1 : 2;
+  auto writer = make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
+                                   views.writers, facts, options});
+  if (injector) writer = injector->wrap(std::move(writer));
+  return {std::move(writer), passing ? make_window_copier(window) : make_state_copier(device), arenas,
+          [&records] { records.flush(records_patience); }};
+}
+
+/// What is known of failures before any was seen: of the nodes, by the cluster file, and how many of them the
+/// levels below the shared one survive.
+FailureRate expected_failures(const Setup& setup, bool local, int replicas) {
+  const auto& c = setup.config;
+  double node_h = usual_node_mttf_h;
+  if (std::filesystem::exists(setup.dir.cluster())) {
+    const auto facts = config::load_cluster(setup.dir.cluster().string());
+    if (facts.node_mttf_hours > 0) node_h = facts.node_mttf_hours;
+  }
+  const bool elsewhere =
+      local && c.cluster.nodes > 1 && (replicas > 1 || c.checkpoint.partner == config::Partner::automatic);
+  constexpr double hour = 3600;
+  return FailureRate(node_h * hour / std::max(1, c.cluster.nodes), elsewhere ? share_beyond_peers : 1);
+}
+
+}  // namespace
+
+Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator& world,
+                 const flight::FlightRecorder* recorder, control::RankLink& link)
+    : setup_(setup),
+      world_(world),
+      link_(link),
+      data_(open_token_data(setup, world)),
+      engine_(setup, data_.samples, device, world),
+      views_(engine_.views()),
+      facts_(facts_of(setup, data_.samples, engine_)),
+      generation_(generation_of(setup, world, link)),
+      owned_(views_.owned, engine_.layout()),
+      silent_(setup, engine_, world),
+      injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
+                                           : std::nullopt),
+      records_(max_records, records_patience),
+      saver_(setup.dir, setup.config.checkpoint, generation_,
+             saver_parts(setup, device, engine_.window(), views_, facts_, generation_, injector_, records_),
+             device, world, link),
+      trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder,
+             records_) {
+  if (world.rank() != 0) return;
+  log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
+            engine_.planned_wire_bytes());
+  if (setup.shape.adapters.any())
+    log::info("adapters of rank {}: {} of {} parameters are trained; the base is {}",
+              setup.shape.adapters.rank, config::trained_parameters_of(setup.shape),
+              config::parameters_of(setup.shape) + config::trained_parameters_of(setup.shape),
+              engine_.base().digest);
+  log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk{}",
+            saver_.memory_bytes(), saver_.memory_bytes() > 0 ? "" : ", until there is a save");
+  if (const std::string checks = silent_.describe(); !checks.empty())
+    log::info("silent data corruption: {}", checks);
+}
+
+control::FinalState Trainer::run() {
+  const std::int64_t steps = setup_.config.train.steps;
+  if (!link_.supervised()) signals_.emplace();
+  const bool saved = restore_or_initialize();
+  if (world_.rank() == 0) {
+    metrics_.emplace(setup_.dir.metrics(), point_.step, generation_.attempt, records_);
+    FailureRate rate = expected_failures(setup_, engine_.local() != nullptr, engine_.layout().mesh.replicas);
+    rate.lived(metrics_->seconds_before());
+    rate.failed(std::max(0, generation_.attempt - 1));
+    policy_.emplace(setup_.config.checkpoint, steps, point_.step, rate);
+  }
+  if (setup_.config.drill.allowed) hold_.emplace(setup_.dir, steps);
+  const bool trains = point_.step < steps;
+  while (point_.step < steps) {
+    if (hold_) hold_->before(point_.step + 1, [this] { progress(control::Phase::data); });
+    StepOrders orders;
+    auto done = step(orders);
+    if (done) {
+      done->held_out_loss = held_out_loss_if_due();
+      say_memory();
+      report(*done);
+      learn(*done);
+    } else if (orders.stop) {
+      keep(false, orders);
+    }
+    if (orders.stop) stop(orders);
+    // After a step that the guard skipped nothing was saved, whatever its orders were.
+    if (orders.pause && point_.step < steps) hold(orders.save && done.has_value());
+  }
+  if (!trains && !saved) {  // the run ended here before, but no checkpoint says so
+    StepOrders orders;
+    orders.save = orders.must = true;
+    keep(false, orders);
+  }
+  if (trains || !saved) {
+    progress(control::Phase::finishing);
+    check_replicas();
+    digest_ = digest_state(views_.owned, engine_.window(), world_).text();
+    if (!saver_.wait_durable())
+      throw Error(
+          Exit::runtime,
+          fmt::format("training is done, but its last state (step {}) could not be saved", point_.step),
+          saver_.why(), "Make room and start the run again: it goes on from the last checkpoint");
+  }
+  progress(control::Phase::finishing);
+  if (!records_.flush(records_patience))
+    log::warn("the last metrics or traces are not written: {} does not answer", setup_.dir.path.string());
+  return {point_.step, point_.tokens, metrics_ ? metrics_->last_loss().value_or(0.0) : 0.0, digest_};
+}
+
+bool Trainer::restore_or_initialize() {
+  progress(control::Phase::restoring);
+  const RestoreOrder order{
+      setup_.config.run.resume,
+      setup_.place.agent && setup_.place.agent->attempt > 1,
+      setup_.config.run.other_numerics == "continue",
+      false,
+      setup_.place.agent ? setup_.place.agent->trusted_step : -1,
+      setup_.place.agent ? std::optional(setup_.place.agent->durable_steps) : std::nullopt};
+  const RestoreContext with = context();
+  engine_.make_room();
+  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
+  begin_at(from);
+  if (LocalLevel* const local = engine_.local()) {
+    partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, with.open_exchange);
+    keep(true, {});  // a node that is lost in the first step takes nothing along
+  }
+  if (world_.rank() == 0)
+    log::info("{} step {}, state {}{}",
+              from.fresh               ? "starting fresh from"
+              : from.level == "shared" ? "resuming from the checkpoint of"
+                                       : "resuming from snapshots of",
+              point_.step, digest_, text_of(from));
+  link_.restored({point_.step, from.level, digest_, from.note});
+  return from.fresh || from.level == name_of(Level::shared);
+}
+
+void Trainer::begin_at(const RestoredFrom& from) {
+  if (from.fresh) engine_.initialize();
+  engine_.publish();
+  point_ = from.point;
+  guard_ = guard_from_text(point_.detector);
+  engine_.set_scaling(point_.scaling);
+  digest_ = from.fresh ? digest_state(views_.owned, engine_.window(), world_).text() : from.digest;
+  silent_.begin_at(point_.step);
+}
+
+RestoreContext Trainer::context() {
+  RestoreContext out = restore_context(setup_, engine_, world_);
+  out.patience = patience_of(setup_, link_, point_.step);
+  return out;
+}
+
+void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
+  const std::uint64_t skips = guard_.skips;
+  progress(control::Phase::restoring);
+  RestoreOrder order{setup_.config.run.resume, true, true, true};
+  // What was durable when the attempt began may have been removed since.
+  if (setup_.place.agent)
+    order.durable = durable < 0 ? setup_.place.agent->durable_steps : std::vector<std::int64_t>{durable};
+  engine_.make_room();
+  const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, context());
+  begin_at(from);
+  point_.samples = next_sample;
+  guard_.skips = skips;
+  if (world_.rank() == 0) {
+    log::warn("rolled back to step {}, state {}; on from sample {}", point_.step, digest_, next_sample);
+    metrics_->roll_back(point_.step);
+  }
+}
+
+std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
+  const auto start = Clock::now();
+  const auto& train = setup_.config.train;
+  const std::int64_t samples = train.global_batch, tokens = samples * train.sequence;
+  trace_.begin(point_.step);
+  const Allocations counted;
+  const auto waited_before = engine_.waited_for_others();
+
+  silent_.begin_step(point_.step + 1);
+  if (injector_) injector_->begin_step(setup_.config.verify.micro_batch_every > 0);
+  const MicroBatchSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) {
+    progress(phase);
+    if (injector_) injector_->passed(phase);
+  });
+  const std::int64_t sent = engine_.wire_bytes(), sent_by_step = sent - std::exchange(wire_bytes_, sent);
+  LocalLevel* const local = engine_.local();
+  double waited = engine_.waited_for_seal();  // for other ranks
+  check_silently();
+  if (policy_) orders = orders_of_this_step();
+  const optim::StepUpdate update = engine_.agree_on_update(sums, point_.step, orders);
+  const double saving = saver_.join();
+  waited += saving;
+  const double loss = sums.mean_loss();
+  const optim::GuardFinding finding =
+      update.update ? optim::assess(guard_, setup_.config.guard, loss, update.gradient_norm)
+                    : optim::GuardFinding{};
+  if (update.update) guard_ = optim::after(guard_, finding, loss, update.gradient_norm);
+  if (!finding.text.empty() && world_.rank() == 0) log::warn("step {}: {}", point_.step + 1, finding.text);
+  using Action = optim::GuardFinding::Action;
+  switch (finding.action) {
+    case Action::stop:
+      saver_.wait_durable();  // what was begun is what the next run begins with
+      throw Error(Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
+                  finding.text + "; the same step would do so again",
+                  "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
+    case Action::skip:
+      point_.samples += samples;
+      return std::nullopt;
+    case Action::rollback: {
+      // The newest checkpoint is the same however fast the commit is.
+      const bool durable = saver_.wait_durable();
+      roll_back(point_.samples + samples, durable ? saver_.newest_step() : -1);
+      return std::nullopt;
+    }
+    case Action::ok:
+    case Action::report:
+      break;
+  }
+  if (injector_) injector_->before_update();
+  progress(control::Phase::optimizer);
+  engine_.update(update);
+  point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
+
+  const double seconds = seconds_since(start);
+  seconds_in_steps_ += seconds;
+  // By the clock on the wall: what takes this rank's core away makes it slow as well.
+  if (waited_before) link_.computed(seconds - (*engine_.waited_for_others() - *waited_before) - saving);
+  const std::uint64_t allocations = counted.so_far();
+  trace_.end(point_.step);
+  keep(local && point_.step % local->every() == 0, orders);
+  StepMetrics metrics{point_.step, loss,          update.gradient_norm,
+                      update.lr,   point_.tokens, static_cast<double>(tokens) / seconds,
+                      seconds,     allocations,   sent_by_step,
+                      waited};
+  if (orders.save && policy_) metrics.saving = policy_->in_metrics(saver_.totals());
+  return metrics;
+}
+
+void Trainer::keep(bool snapshot, const StepOrders& orders) {
+  if (!snapshot && !orders.save) return;
+  point_.detector = to_text(guard_);
+  point_.scaling = engine_.scaling();
+  if (snapshot) engine_.local()->begin(point_);
+  if (!orders.save) return;
+  silent_.saving(point_.step);
+  saver_.begin(point_, owned_.in(engine_.arenas()), orders.must);
+  if (policy_) policy_->begun(point_.step);
+}
+
+std::optional<double> Trainer::held_out_loss_if_due() {
+  const auto& eval = setup_.config.eval;
+  if (!data_.held_out || (point_.step % eval.every != 0 && point_.step != setup_.config.train.steps))
+    return std::nullopt;
+  const MicroBatchSums sums =
+      engine_.evaluate(*data_.held_out, eval.samples, [this](control::Phase phase) { progress(phase); });
+  if (world_.rank() == 0)
+    log::info("step {}: held-out loss {:.4f} over {} tokens", point_.step, sums.mean_loss(), sums.valid);
+  return sums.mean_loss();
+}
+
+/// Once, after the first step: then everything that was planned is in use.
+void Trainer::say_memory() {
+  if (std::exchange(memory_was_said_, true) || world_.rank() != 0) return;
+  const auto memory = engine_.memory();
+  log::info("memory: {} bytes used of {} planned; the process with its libraries has {}", memory.used,
+            memory.planned, size_text(resident_bytes()));
+}
+
+/// What the step says about the cost of saving.
+void Trainer::learn(const StepMetrics& m) {
+  if (policy_ && policy_->measured(m.step_s - m.save_stall_s, saver_.totals()))
+    log::info("checkpoints {}", policy_->tuner().text());
+}
+
+void Trainer::report(const StepMetrics& m) {
+  if (!metrics_) return;
+  metrics_->append(m);
+  constexpr auto between_lines = std::chrono::seconds(2);
+  if (Clock::now() - last_line_ < between_lines && m.step != setup_.config.train.steps) return;
+  last_line_ = Clock::now();
+  log::info("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:.0f} tokens/s", m.step,
+            setup_.config.train.steps, m.loss, m.gradient_norm, m.lr, m.tokens_per_s);
+}
+
+}  // namespace holdfast::train

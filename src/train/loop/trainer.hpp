@@ -1,0 +1,105 @@
+#pragma once
+// Training, from the point where the run stands to its last step: what happens when. How a step is computed
+// is the engine's.
+#include <optional>
+#include <string>
+
+#include "src/base/clock.hpp"
+#include "src/base/write_queue.hpp"
+#include "src/comm/communicator.hpp"
+#include "src/control/rank_link.hpp"
+#include "src/optim/guard.hpp"
+#include "src/train/common/metrics.hpp"
+#include "src/train/common/setup.hpp"
+#include "src/train/engine/engine.hpp"
+#include "src/train/engine/silent_check.hpp"
+#include "src/train/local/partner.hpp"
+#include "src/train/loop/injection.hpp"
+#include "src/train/loop/step_hold.hpp"
+#include "src/train/loop/step_trace.hpp"
+#include "src/train/loop/stop_signals.hpp"
+#include "src/train/loop/token_data.hpp"
+#include "src/train/restore/restore.hpp"
+#include "src/train/save/owned_pieces.hpp"
+#include "src/train/save/save_policy.hpp"
+#include "src/train/save/saver.hpp"
+
+namespace holdfast::train {
+
+class Trainer {
+ public:
+  /// `world`: of `device`. `recorder`: of its collectives, or null. References must outlive the trainer.
+  /// Collective.
+  Trainer(const Setup& setup, device::Device& device, comm::Communicator& world,
+          const flight::FlightRecorder* recorder, control::RankLink& link);
+
+  /// Collective: restores, trains to the last step, saves, and returns the final state. Throws Error; one
+  /// with Exit::transient when the run was asked to stop and its state is saved.
+  control::FinalState run();
+  /// Time spent in optimizer steps by run().
+  double seconds_in_steps() const { return seconds_in_steps_; }
+
+ private:
+  /// True unless the state is one that only the local levels have.
+  bool restore_or_initialize();
+  /// From the newest checkpoint, or from the beginning; not from the samples that led here. `durable`: a step
+  /// that has a checkpoint; -1: none is known.
+  void roll_back(std::int64_t next_sample, std::int64_t durable);
+  RestoreContext context();
+  /// Takes over a state that was loaded or made.
+  void begin_at(const RestoredFrom& from);
+  /// One batch of samples: computed, judged, and where it is sound, applied; and kept, where it is to be.
+  /// Nothing: skipped or rolled back. `orders`: what rank 0 says.
+  std::optional<StepMetrics> step(StepOrders& orders);
+  /// Logical rank 0: what happens at the end of the step that goes on.
+  StepOrders orders_of_this_step();
+  /// Logical rank 0: whether something has asked for a save or a stop, which policy_ then orders.
+  bool take_drain();
+  /// Local snapshot and save of the state at point_, where they are due.
+  void keep(bool snapshot, const StepOrders& orders);
+  [[noreturn]] void stop(const StepOrders& orders);
+  /// Collective, while the state at point_ does not change: comparisons that are due. A state that is saved
+  /// is compared before it can become durable.
+  void check_replicas();
+  void check_silently();
+  /// Collective: the leader hears who is accused; what the local level has of later steps is put away.
+  [[noreturn]] void distrust(const Doubt& doubt);
+  /// Collective, between two steps: waits until the run is to go on. Drains are still carried out. `saved`:
+  /// the state has been saved already.
+  void hold(bool saved);
+  std::optional<double> held_out_loss_if_due();
+  void say_memory();
+  void learn(const StepMetrics& metrics);
+  void report(const StepMetrics& metrics);
+  void progress(control::Phase phase) { link_.progress(point_.step, phase); }
+
+  const Setup& setup_;
+  comm::Communicator& world_;
+  control::RankLink& link_;
+  TokenData data_;
+  Engine engine_;
+
+  const StateViews& views_;  ///< of the engine: what they show may move with every step
+  checkpoint::Facts facts_;
+  checkpoint::Generation generation_;
+  OwnedPieces owned_;
+  SilentCheck silent_;
+  std::optional<Injector> injector_;  ///< where drill.allowed
+  std::optional<StepHold> hold_;      ///< likewise
+  WriteQueue records_;                ///< metrics and traces on their way to the run directory
+  Saver saver_;
+  std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
+  checkpoint::RunPoint point_;               ///< where the run stands
+  optim::GuardState guard_;                  ///< what the detector of spikes remembers; a part of the state
+  std::optional<Metrics> metrics_;           ///< on logical rank 0
+  std::optional<SavePolicy> policy_;         ///< likewise
+  std::optional<StopSignals> signals_;       ///< in bare mode
+  StepTrace trace_;
+  std::string digest_;           ///< of the state at point_, when known
+  std::int64_t wire_bytes_ = 0;  ///< that this rank had sent when it last had gradients
+  bool memory_was_said_ = false;
+  double seconds_in_steps_ = 0;
+  Clock::time_point last_line_{};
+};
+
+}  // namespace holdfast::train

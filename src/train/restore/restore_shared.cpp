@@ -1,0 +1,273 @@
+#include "src/train/restore/restore_shared.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/durable_record.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/numerics.hpp"
+#include "src/train/common/agree.hpp"
+
+namespace holdfast::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// The settings of a model file: neither comments nor its name say what the model is; what adapters are is in
+/// the identity of the arithmetic, and where their base lies may change.
+std::string settings_of(const std::string& model_toml) {
+  std::istringstream lines(model_toml.substr(0, model_toml.find("\n[adapters]")));
+  std::string out;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty() && !line.starts_with('#') && !line.starts_with("name =")) out += line + "\n";
+  return out;
+}
+
+void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expected, const fs::path& path,
+                 bool other_numerics, bool speaks) {
+  if (settings_of(found.model_toml) != settings_of(expected.model_toml))
+    throw Error(Exit::usage, fmt::format("the checkpoint {} belongs to another model", path.string()),
+                "its model file differs from this run's", "Choose another run.dir or model.file?");
+  if (found.numerics == checkpoint::imported_numerics) return;
+  const std::string difference = config::arithmetic_difference(found.numerics, expected.numerics);
+  if (!difference.empty() && !other_numerics) throw config::other_arithmetic(path.string(), difference);
+  if (!speaks) return;
+  if (!difference.empty()) log::warn("not bit-identical to the run before the checkpoint: {}", difference);
+  if (found.data_identity != expected.data_identity)
+    log::warn("the data differ from those of the checkpoint ({}; now {})", found.data_identity,
+              expected.data_identity);
+}
+
+/// What the other ranks need to know of a checkpoint to choose.
+struct Announced {
+  std::string path;  ///< "": there is none
+  PointId point;
+  std::vector<int> bad_shards;
+  int shards = 0;
+  std::vector<std::string> notes;
+  std::int64_t newest_known = -1;
+  std::optional<Blocked> blocked;  ///< with a path: of that checkpoint, whose bad shards may only be missing
+
+  std::string text() const {
+    json block;
+    if (blocked)
+      block = json::array({blocked->step, static_cast<int>(blocked->why.exit()), blocked->why.problem(),
+                           blocked->why.why(), blocked->why.hint(), blocked->over});
+    return json::array({path, point.samples, point.step, point.tokens, point.memory, bad_shards, shards,
+                        notes, newest_known, block})
+        .dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+  static Announced from(const std::string& text) {
+    const json j = json::parse(text);
+    Announced out{j.at(0), {j.at(1), j.at(2), j.at(3), j.at(4)}, j.at(5), j.at(6), j.at(7), j.at(8), {}};
+    if (const json& b = j.at(9); !b.is_null())
+      out.blocked =
+          Blocked{b.at(0), Error(static_cast<Exit>(b.at(1).get<int>()), b.at(2), b.at(3), b.at(4)), b.at(5)};
+    return out;
+  }
+};
+
+Announced announced(const fs::path& path, const checkpoint::Manifest& manifest) {
+  Announced out;
+  out.path = path.string();
+  out.point = id_of(manifest.point);
+  out.shards = static_cast<int>(manifest.shards.size());
+  for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
+    std::error_code missing;
+    const auto bytes = fs::file_size(path / manifest.shards[i].file, missing);
+    if (missing || static_cast<std::int64_t>(bytes) != manifest.shards[i].bytes)
+      out.bad_shards.push_back(static_cast<int>(i));
+  }
+  return out;
+}
+
+/// What is known of checkpoint `step`, which is in its folder or (`listed` false) should be. Throws Damaged;
+/// what is unknown is `blocked`.
+Announced look_at(const fs::path& path, std::int64_t step, bool listed, const std::set<PointId>& offered) {
+  Announced out;
+  try {
+    if (!listed)
+      throw checkpoint::Unreadable("checkpoint " + path.string(),
+                                   "it is missing, and by the record of the run it is durable");
+    const checkpoint::Manifest manifest = checkpoint::read_manifest(path);
+    if (manifest.point.step != step)
+      throw checkpoint::Damaged(fmt::format("{} holds step {}", path.string(), manifest.point.step));
+    out = announced(path, manifest);
+    if (out.bad_shards.empty()) return out;
+    try {
+      checkpoint::check_sizes(path, manifest);
+      out.bad_shards.clear();  // all there again
+    } catch (const checkpoint::Damaged&) {
+      if (!offered.contains(out.point)) throw;  // else the rest may come from elsewhere
+    }
+  } catch (const checkpoint::Damaged&) {
+    throw;
+  } catch (const Error& error) {
+    out.blocked = Blocked{step, error};
+    if (!offered.contains(out.point)) out.path.clear();
+  }
+  return out;
+}
+
+/// On the one rank that looks: the newest below `before_step` that can be of use. `end`: from which step on
+/// there are none. `record`: steps that have to be there.
+Announced look_for_older(const fs::path& checkpoints, std::int64_t end, std::int64_t before_step,
+                         const std::set<PointId>& offered,
+                         const std::function<std::vector<std::int64_t>()>& record) {
+  std::set<std::int64_t, std::greater<>> steps;
+  std::vector<std::string> notes;
+  const auto with_notes = [&](Announced out) {
+    out.notes = notes;
+    out.newest_known = steps.empty() ? -1 : *steps.begin();
+    return out;
+  };
+  const auto add = [&](const std::vector<std::int64_t>& some) {
+    std::copy_if(some.begin(), some.end(), std::inserter(steps, steps.end()),
+                 [&](std::int64_t step) { return step < end; });
+  };
+  std::vector<std::int64_t> listed;
+  try {
+    add(record());
+    listed = checkpoint::committed_steps(checkpoints);
+    add(listed);
+    if (std::error_code error; listed.empty() && !fs::is_directory(checkpoints, error))
+      throw checkpoint::Unreadable("the folder " + checkpoints.string(),
+                                   error ? error.message() : "it is missing");
+  } catch (const Error& error) {
+    Announced out;
+    out.blocked = Blocked{steps.empty() ? 0 : *steps.begin(), error};
+    return with_notes(std::move(out));
+  }
+  for (const std::int64_t step : steps) {
+    if (step >= before_step) continue;
+    const bool is_listed = std::find(listed.begin(), listed.end(), step) != listed.end();
+    try {
+      return with_notes(look_at(checkpoint::committed_path(checkpoints, step), step, is_listed, offered));
+    } catch (const checkpoint::Damaged& error) {
+      notes.emplace_back(error.what());
+    }
+  }
+  return with_notes({});
+}
+
+}  // namespace
+
+Error cannot_resume(const fs::path& path, const std::string& why) {
+  return Error(Exit::runtime, fmt::format("cannot resume from {}", path.string()), why,
+               "Resume from another checkpoint, or from auto?");
+}
+
+SharedLevel::SharedLevel(const RunDir& dir, const checkpoint::Facts& facts, bool other_numerics,
+                         std::int64_t before_step, const DurableSteps& durable,
+                         const checkpoint::Patience& patience, comm::Communicator& world)
+    : dir_(dir),
+      facts_(facts),
+      other_numerics_(other_numerics),
+      end_(before_step),
+      durable_(durable),
+      patience_(patience),
+      world_(world),
+      before_step_(before_step) {}
+
+bool SharedLevel::add_older(const std::set<PointId>& offered,
+                            const std::function<Parts(int writer)>& parts_of_shard) {
+  std::string text;
+  together(world_, world_.rank() == 0, [&] {
+    Announced mine = look_for_older(dir_.checkpoints(), end_, before_step_, offered, [&] {
+      return durable_ ? *durable_ : checkpoint::recorded_steps(dir_.durable());
+    });
+    if (!mine.blocked) retries_.reset();
+    if (mine.blocked && !retries_) retries_.emplace(patience_);
+    if (mine.blocked) mine.blocked->over = retries_->over();
+    text = mine.text();
+  });
+  const Announced found = Announced::from(comm::broadcast_text(world_, text, 0));
+  for (const std::string& note : found.notes) {
+    if (std::find(notes_.begin(), notes_.end(), note) != notes_.end()) continue;  // looked at again
+    notes_.push_back(note);
+    if (world_.rank() == 0) log::warn("passing over a damaged checkpoint: {}", note);
+  }
+  newest_known_ = std::max(newest_known_, found.newest_known);
+  blocked_ = found.blocked;
+  if (found.path.empty()) return false;
+  // A snapshot of the same point has the layout of this run; the checkpoint need not. Without the same number
+  // of writers nothing follows from a shard.
+  const bool same_writers = found.shards == world_.size();
+  SharedOffer offer{found.point, {}};
+  if (!same_writers && !found.bad_shards.empty()) {
+    if (blocked_) return false;
+    before_step_ = found.point.step;
+    return add_older(offered, parts_of_shard);
+  }
+  for (const int shard : found.bad_shards) {
+    const Parts parts = parts_of_shard(shard);
+    offer.bad.insert(parts.begin(), parts.end());
+    if (!blocked_)
+      notes_.push_back(fmt::format("{} of {} is cut", checkpoint::shard_file_name(shard), found.path));
+  }
+  before_step_ = found.point.step;
+  append(found.path, std::move(offer));
+  return true;
+}
+
+void SharedLevel::wait() {
+  const Blocked blocked = std::exchange(blocked_, std::nullopt).value();
+  if (blocked.why.exit() != Exit::transient) throw blocked.why;
+  if (blocked.over) throw checkpoint::given_up(blocked.why, patience_);
+  if (world_.rank() == 0) retries_->pause(blocked.why);
+  // What is on the list of it may be more the next time.
+  if (!offers_.empty() && offers_.back().point.step == blocked.step)
+    offers_.pop_back(), paths_.pop_back(), manifests_.pop_back();
+  before_step_ = offers_.empty() ? end_ : offers_.back().point.step;
+}
+
+void SharedLevel::add(const fs::path& path) {
+  const auto exit_of = [](Exit exit) { return static_cast<std::uint64_t>(exit) + 1; };
+  std::string text;
+  std::optional<Failure> failure;
+  try {
+    if (world_.rank() == 0)
+      text =
+          announced(path, checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest(path); }))
+              .text();
+  } catch (const Error& error) {
+    failure = Failure{exit_of(error.exit()), 0, error.what()};
+  }
+  if (const auto worst = worst_failure(world_, failure)) {
+    if (worst->severity == exit_of(Exit::runtime)) throw cannot_resume(path, worst->text);
+    throw Error(static_cast<Exit>(worst->severity - 1), worst->text);
+  }
+  append(path, {Announced::from(comm::broadcast_text(world_, text, 0)).point, {}});
+}
+
+void SharedLevel::append(const fs::path& path, SharedOffer offer) {
+  paths_.push_back(path);
+  offers_.push_back(std::move(offer));
+  manifests_.emplace_back();
+}
+
+const checkpoint::Manifest& SharedLevel::manifest(int i) {
+  auto& known = manifests_[i];
+  if (!known) {
+    checkpoint::Manifest read =
+        checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest(path(i)); });
+    check_facts(read.facts, facts_, path(i), other_numerics_, world_.rank() == 0);
+    known = std::move(read);
+  }
+  return *known;
+}
+
+checkpoint::Salvaged SharedLevel::load(int i, const checkpoint::State& into) {
+  const checkpoint::Manifest& what = manifest(i);
+  return checkpoint::patiently(patience_, [&] { return checkpoint::salvage(path(i), what, into); });
+}
+
+}  // namespace holdfast::train

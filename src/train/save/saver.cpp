@@ -1,0 +1,230 @@
+#include "src/train/save/saver.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
+
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/durable_record.hpp"
+#include "checkpoint/index/retention.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/train/save/bare_votes.hpp"
+
+namespace holdfast::train {
+
+Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation,
+             Parts parts, device::Device& device, comm::Communicator& world, control::RankLink& link)
+    : dir_(dir),
+      settings_(settings),
+      generation_(generation),
+      parts_(std::move(parts)),
+      world_(world),
+      link_(link),
+      arenas_(device, parts_.writer->image_bytes(), parts_.arenas) {
+  copies_.reserve(parts_.writer->places().size());
+  jobs_.reserve(16);  // join() is a part of the step, which allocates nothing
+  thread_ = std::thread([this] { serve(); });
+  if (!link_.supervised() && world_.rank() == 0) tidier_ = std::thread([this] { tidy(); });
+}
+
+Saver::~Saver() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  if (tidier_.joinable()) tidier_.join();
+}
+
+void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must) {
+  expects(!copying_, "one snapshot is copied at a time");
+  const auto start = Clock::now();
+  newest_ = point.step;
+  auto arena = arenas_.try_take();
+  if (!arena && (must || settings_.when_busy == config::WhenBusy::wait)) {
+    link_.progress(point.step, control::Phase::finishing);  // the storage's pace says nothing of a rank
+    arena = arenas_.take();
+  }
+  copying_ = Job{point, arena.value_or(std::span<std::byte>()), {}};
+  copies_.clear();
+  if (arena) {
+    const auto places = parts_.writer->places();
+    for (const checkpoint::PieceView& piece : owned.pieces) {
+      if (piece.count == 0) continue;
+      expects(copies_.size() < places.size(), "the pieces are those of the writer");
+      copies_.push_back({arena->data() + places[copies_.size()], static_cast<const std::byte*>(piece.data),
+                         checkpoint::bytes_of(piece.span(), owned.tensors)});
+    }
+    expects(copies_.size() == places.size(), "the pieces are those of the writer");
+    parts_.copier->begin(copies_);
+  }
+  const std::scoped_lock lock(mutex_);
+  ++(arena ? totals_.begun : totals_.skipped);
+  totals_.stall_s += seconds_since(start);
+}
+
+double Saver::join() {
+  if (!copying_) return 0;
+  link_.progress(copying_->point.step, control::Phase::checkpoint);
+  const double waited = parts_.copier->join();
+  copying_->copied = Clock::now();
+  {
+    const std::scoped_lock lock(mutex_);
+    totals_.stall_s += waited;
+    jobs_.push_back(std::move(*copying_));
+  }
+  copying_.reset();
+  changed_.notify_all();
+  return waited;
+}
+
+bool Saver::wait_durable() {
+  if (newest_ < 0) return false;
+  join();
+  link_.progress(newest_, control::Phase::finishing);
+  bool mine = false;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return jobs_.empty(); });
+    mine = durable_ == newest_;
+  }
+  constexpr int to_commit_s = 30;  // the leader waits commit_s for votes, and then has its own work to do
+  if (link_.supervised())
+    mine = link_.wait_commit(newest_, Deadline::in(std::chrono::seconds(settings_.commit_s + to_commit_s)));
+  // A rank that missed the message must not end differently from the others.
+  std::uint64_t heard[] = {mine ? 1u : 0u};
+  world_.all_reduce(heard, comm::Scalar::max);
+  return heard[0] != 0;
+}
+
+std::string Saver::why() {
+  const std::scoped_lock lock(mutex_);
+  return failed_ == newest_ ? why_ : "";
+}
+
+SaveTotals Saver::totals() {
+  const std::scoped_lock lock(mutex_);
+  return totals_;
+}
+
+void Saver::serve() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+    if (ending_) return;
+    Job job = jobs_.front();
+    lock.unlock();
+    persist(job);
+    lock.lock();
+    jobs_.erase(jobs_.begin());
+    changed_.notify_all();
+  }
+}
+
+void Saver::persist(Job& job) {
+  const Outcome outcome = write(job);
+  if (parts_.before_vote) parts_.before_vote();
+  if (link_.supervised())
+    link_.vote(job.point.step, outcome.ok, outcome.payload);
+  else if (world_.rank() == 0)
+    commit(job, outcome);
+  else
+    vote_in_folder(job, outcome);
+  const std::scoped_lock lock(mutex_);
+  ++totals_.settled;
+  totals_.persist_s = seconds_since(job.copied);
+}
+
+Saver::Outcome Saver::write(Job& job) {
+  if (job.arena.empty()) return {false, "skipped: its arenas were still being written"};
+  Outcome outcome;
+  try {
+    outcome.payload = parts_.writer->write(job.point, job.arena);
+  } catch (const std::exception& error) {
+    outcome = {false, error.what()};
+    log::error("step {} is not saved by rank {}: {}", job.point.step, world_.rank(), error.what());
+    failed(job.point.step, error.what());
+  }
+  arenas_.give(job.arena);
+  const std::scoped_lock lock(mutex_);
+  totals_.cost = parts_.writer->last_cost();
+  return outcome;
+}
+
+void Saver::vote_in_folder(const Job& job, const Outcome& outcome) {
+  try {
+    cast_vote(checkpoint::temporary_path(dir_.checkpoints(), job.point.step, generation_), world_.rank(),
+              outcome.ok, outcome.payload);
+  } catch (const std::exception& error) {
+    log::error("step {}: rank {} cannot vote: {}", job.point.step, world_.rank(), error.what());
+    if (outcome.ok) failed(job.point.step, error.what());
+  }
+}
+
+void Saver::commit(const Job& job, const Outcome& outcome) {
+  checkpoint::Commit commit(dir_.checkpoints(), job.point.step, generation_, world_.size());
+  try {
+    commit.add(0, outcome.ok, outcome.payload);
+    if (!commit.failed())
+      collect_votes(checkpoint::temporary_path(dir_.checkpoints(), job.point.step, generation_), commit,
+                    Deadline::in(std::chrono::seconds(settings_.commit_s)), ending_);
+    if (commit.failed()) throw Error(Exit::runtime, commit.why());
+    if (!commit.complete())
+      throw Error(Exit::runtime, fmt::format("no vote from rank {}", fmt::join(commit.missing(), ", ")),
+                  ending_ ? "the run is ending"
+                          : fmt::format("within checkpoint.commit_s = {} s", settings_.commit_s));
+    const checkpoint::Committed done = commit.commit();
+    log::info("step {} saved in {}", job.point.step, done.path.string());
+    if (!done.note.empty()) log::warn("{}", done.note);
+    record(std::array{job.point.step}, {});
+    const std::scoped_lock lock(mutex_);
+    durable_ = job.point.step;
+    to_tidy_ = job.point.step;
+  } catch (const std::exception& error) {
+    commit.drop();
+    log::error("the checkpoint of step {} is dropped ({}); training goes on", job.point.step, error.what());
+    if (outcome.ok) failed(job.point.step, error.what());
+  }
+}
+
+void Saver::record(std::span<const std::int64_t> durable, std::span<const std::int64_t> removed) {
+  const std::scoped_lock lock(record_mutex_);
+  try {
+    checkpoint::record_steps(dir_.durable(), generation_.attempt, durable, removed);
+  } catch (const std::exception& error) {
+    log::warn("which checkpoints there are is not recorded: {}", error.what());
+  }
+}
+
+/// In a thread of its own: the commit outcome is known, and nobody waits for deletions.
+void Saver::tidy() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || to_tidy_; });
+    if (!to_tidy_) return;
+    const std::int64_t step = *std::exchange(to_tidy_, std::nullopt);
+    lock.unlock();
+    try {
+      const auto removed =
+          checkpoint::tidy(dir_.checkpoints(), {settings_.keep, settings_.archive_h}, generation_, step);
+      if (!removed.empty()) record({}, removed);
+    } catch (const std::exception& error) {
+      log::warn("old checkpoints could not be removed: {}", error.what());
+    }
+    lock.lock();
+  }
+}
+
+void Saver::failed(std::int64_t step, std::string why) {
+  const std::scoped_lock lock(mutex_);
+  ++totals_.failed;
+  failed_ = step;
+  why_ = std::move(why);
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,89 @@
+#include "src/train/state/state_views.hpp"
+
+#include <array>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::train {
+namespace {
+constexpr std::array family_names = {"model/", "optim/exp_avg/", "optim/exp_avg_sq/"};
+constexpr int families = static_cast<int>(family_names.size());
+
+/// `visit(tensor, piece, family)` in the order in which a rank writes.
+template <class Visit>
+void for_each(const std::vector<shard::Piece>& pieces, int tensors, Visit visit) {
+  for (int family = 0; family < families; ++family)
+    for (const shard::Piece& piece : pieces) visit(family * tensors + piece.tensor, piece, family);
+}
+
+/// Where the families lie, and as what.
+struct Arenas {
+  std::array<std::byte*, families> at;
+  std::array<DType, families> types;
+};
+
+std::vector<checkpoint::LogicalTensor> logical_tensors(const std::vector<config::TensorSpec>& specs,
+                                                       const Arenas& arenas) {
+  std::vector<checkpoint::LogicalTensor> out;
+  for (std::size_t family = 0; family < family_names.size(); ++family)
+    for (const auto& spec : specs)
+      out.push_back({family_names[family] + spec.name, spec.rows, spec.cols, arenas.types[family]});
+  return out;
+}
+
+std::vector<checkpoint::PieceView> views_in(const std::vector<shard::Piece>& pieces, int tensors,
+                                            const Arenas& arenas) {
+  std::vector<checkpoint::PieceView> out;
+  for_each(pieces, tensors, [&](int tensor, const shard::Piece& piece, int family) {
+    const auto at = static_cast<std::size_t>(family);
+    out.push_back(
+        {tensor, piece.first, piece.count, arenas.at[at] + piece.offset * bytes_of(arenas.types[at])});
+  });
+  return out;
+}
+}  // namespace
+
+checkpoint::State held_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
+                          std::byte* exp_avg, std::byte* exp_avg_sq, DType moments) {
+  const auto specs = config::tensors_of(shape);
+  const Arenas arenas{{reinterpret_cast<std::byte*>(parameters), exp_avg, exp_avg_sq},
+                      {DType::fp32, moments, moments}};
+  return {logical_tensors(specs, arenas), views_in(layout.held, static_cast<int>(specs.size()), arenas)};
+}
+
+void move_views(StateViews& views, const shard::Layout& layout, float* parameters, std::byte* exp_avg,
+                std::byte* exp_avg_sq, DType moments) {
+  const Arenas arenas{{reinterpret_cast<std::byte*>(parameters), exp_avg, exp_avg_sq},
+                      {DType::fp32, moments, moments}};
+  const auto move = [&](checkpoint::State& state, const std::vector<shard::Piece>& pieces) {
+    auto view = state.pieces.begin();
+    for_each(pieces, 0, [&](int, const shard::Piece& piece, int family) {
+      const auto at = static_cast<std::size_t>(family);
+      (view++)->data = arenas.at[at] + piece.offset * bytes_of(arenas.types[at]);
+    });
+    expects(view == state.pieces.end(), "views of the same layout");
+  };
+  move(views.held, layout.held);
+  move(views.owned, layout.owned);
+}
+
+StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
+                    std::byte* exp_avg, std::byte* exp_avg_sq, DType moments) {
+  const int tensors = static_cast<int>(config::tensors_of(shape).size());
+  const Arenas arenas{{reinterpret_cast<std::byte*>(parameters), exp_avg, exp_avg_sq},
+                      {DType::fp32, moments, moments}};
+  StateViews out;
+  out.held = held_of(shape, layout, parameters, exp_avg, exp_avg_sq, moments);
+  out.owned = {out.held.tensors, views_in(layout.owned, tensors, arenas)};
+  for (int rank = 0; rank < layout.mesh.world; ++rank) {
+    shard::Mesh mesh = layout.mesh;
+    mesh.rank = rank;
+    auto& spans = out.writers.of_rank.emplace_back();
+    for_each(shard::layout_of(shape, mesh).owned, tensors, [&](int tensor, const shard::Piece& piece, int) {
+      spans.push_back({tensor, piece.first, piece.count});
+    });
+  }
+  return out;
+}
+
+}  // namespace holdfast::train

@@ -1,0 +1,213 @@
+// What others see in a checkpoint: h5py reads every value of every tensor, whole and in pieces. And what we
+// say when others have been at a file with their own tools.
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <map>
+
+#include "checkpoint/index/hash.hpp"
+#include "checkpoint/shards/index_file.hpp"
+#include "checkpoint/verify/verify.hpp"
+#include "src/base/digest.hpp"
+#include "src/base/subprocess.hpp"
+#include "tests/checkpoint/fixture.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+using namespace testing;
+using ::testing::HasSubstr;
+
+/// Debian's interpreter, which has Debian's h5py (scripts/setup.sh installs it).
+Finished python(const std::string& script, const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = {"/usr/bin/python3",
+                                   std::string(HOLDFAST_SOURCE_DIR) + "/tests/checkpoint/" + script};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return run({argv, {}, {}, {}, false}, std::chrono::seconds(60));
+}
+
+/// Writes the list that h5py_values.py reads, and the values.
+class Expected {
+ public:
+  explicit Expected(fs::path folder) : folder_(std::move(folder)) { fs::create_directories(folder_); }
+  void add(const fs::path& file, const std::string& dataset, const std::string& shape,
+           std::span<const float> values) {
+    const fs::path path = folder_ / std::to_string(count_++);
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size_bytes()));
+    list_ += file.string() + "\t" + dataset + "\t" + shape + "\t" + path.string() + "\n";
+  }
+  fs::path list() const {
+    write_file(folder_ / "list", list_);
+    return folder_ / "list";
+  }
+  int count() const { return count_; }
+
+ private:
+  fs::path folder_;
+  std::string list_;
+  int count_ = 0;
+};
+
+/// All tensors of the index, and all pieces of all shards.
+Expected all_of(const fs::path& step_dir, const Whole& whole, const fs::path& folder) {
+  Expected expected(folder);
+  for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
+    const LogicalTensor& tensor = whole.tensors[t];
+    expected.add(step_dir / index_file_name, tensor.name,
+                 std::to_string(tensor.rows) + "," + std::to_string(tensor.cols), whole.as_floats(t));
+  }
+  for (const ShardInfo& shard : read_manifest(step_dir).shards)
+    for (const StoredPiece& piece : shard.pieces) {
+      const auto t = static_cast<std::size_t>(piece.span.tensor);
+      const std::vector<float> values = whole.as_floats(t);
+      expected.add(step_dir / shard.file, whole.tensors[t].name + "@" + std::to_string(piece.span.first),
+                   std::to_string(piece.span.count),
+                   std::span(values).subspan(static_cast<std::size_t>(piece.span.first),
+                                             static_cast<std::size_t>(piece.span.count)));
+    }
+  return expected;
+}
+
+TEST(H5py, readsEveryValueOfEveryTensorAndPiece) {
+  const Folder folder;
+  Whole whole(odd_tensors(), 4);
+  for (const WriterLayout& layout : {even_layout(whole.tensors, 3), ragged_layout(whole.tensors, 4, 8)}) {
+    const fs::path path = save(folder.path(), whole, 4, {0, 1}, layout).path;
+    const Expected expected = all_of(path, whole, folder.path() / "values");
+    const Finished seen = python("h5py_values.py", {expected.list().string()});
+    EXPECT_EQ(seen.status, 0) << seen.out << seen.err;
+    EXPECT_THAT(seen.out, HasSubstr(std::to_string(expected.count()) + " datasets, 0 problems"));
+    fs::remove_all(path);
+  }
+}
+
+TEST(H5py, h5dumpReadsTheSameBytes) {
+  const Folder folder;
+  Whole whole(odd_tensors(), 4);
+  const fs::path path = save(folder.path(), whole, 4, {0, 1}, ragged_layout(whole.tensors, 4, 8)).path;
+  const fs::path out = folder.path() / "bytes";
+  const auto dumped = [&](const std::string& file, const std::string& dataset) {
+    const Finished dump =
+        run({{"h5dump", "-d", "/" + dataset, "-b", "FILE", "-o", out.string(), (path / file).string()},
+             {},
+             {},
+             {},
+             false},
+            std::chrono::seconds(60));
+    EXPECT_EQ(dump.status, 0) << dataset << dump.err;
+    return read_file(out);
+  };
+  const auto truth = [&](std::size_t t, std::int64_t first, std::int64_t count) {
+    const std::int64_t each = bytes_of(whole.tensors[t].type);
+    return std::string(reinterpret_cast<const char*>(whole.values[t].data()) + first * each,
+                       static_cast<std::size_t>(count * each));
+  };
+  for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
+    const LogicalTensor& tensor = whole.tensors[t];
+    if (tensor.elements() == 0) continue;
+    EXPECT_TRUE(dumped(index_file_name, tensor.name) == truth(t, 0, tensor.elements())) << tensor.name;
+  }
+  const ShardInfo shard = read_manifest(path).shards[2];
+  for (const StoredPiece& piece : shard.pieces) {
+    const auto t = static_cast<std::size_t>(piece.span.tensor);
+    const std::string name = whole.tensors[t].name + "@" + std::to_string(piece.span.first);
+    EXPECT_TRUE(dumped(shard.file, name) == truth(t, piece.span.first, piece.span.count)) << name;
+  }
+}
+
+TEST(H5py, seesTheModelAloneInAnIndexOfTooManyPieces) {
+  const Folder folder;
+  Whole whole(odd_tensors(), 4);
+  const WriterLayout layout = even_layout(whole.tensors, 3);
+  const fs::path path = save(folder.path(), whole, 4, {0, 1}, layout).path;
+  write_file(path / index_file_name, index_text(whole.tensors, layout, 10));
+  Expected expected(folder.path() / "values");
+  for (std::size_t t = 0; t < whole.tensors.size() / 3; ++t)
+    expected.add(path / index_file_name, whole.tensors[t].name,
+                 std::to_string(whole.tensors[t].rows) + "," + std::to_string(whole.tensors[t].cols),
+                 whole.as_floats(t));
+  const Finished seen = python("h5py_values.py", {expected.list().string()});
+  EXPECT_EQ(seen.status, 0) << seen.out << seen.err;
+  EXPECT_TRUE(is_indexed(whole.tensors.back(), max_indexed_pieces));
+  EXPECT_FALSE(is_indexed(whole.tensors.back(), max_indexed_pieces + 1));
+}
+
+TEST(H5py, theComparisonNoticesAWrongValue) {
+  const Folder folder;
+  Whole whole(odd_tensors(), 4);
+  const fs::path path = save(folder.path(), whole, 4, {0, 1}, even_layout(whole.tensors, 3)).path;
+  whole.values[5][40] ^= std::byte{1};
+  const Finished seen =
+      python("h5py_values.py", {all_of(path, whole, folder.path() / "values").list().string()});
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_THAT(seen.out, HasSubstr(whole.tensors[5].name + " has other values"));
+}
+
+TEST(H5py, whatOthersDidToTheIndexIsFoundByVerify) {
+  const Folder folder;
+  Whole whole({{"model/a", 17, 19}, {"model/norm", 1, 64}}, 4);
+  const fs::path path = save(folder.path(), whole, 4, {0, 1}, even_layout(whole.tensors, 2)).path;
+  const fs::path index = path / index_file_name, foreign = folder.path() / "foreign";
+  const Manifest manifest = read_manifest(path);
+  fs::create_directory(foreign);
+  const Finished made = python("foreign_files.py", {index.string(), foreign.string()});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::map<std::string, std::string> said = {
+      {"external_link", "it is soft or external"},
+      {"soft_link", "it is soft or external"},
+      {"external_storage", "its data is in another file"},
+      {"chunks", "neither contiguous nor virtual"},
+      {"gzip", "it has filters"},
+      {"unknown_filter", "it has filters"},
+      {"compact", "neither contiguous nor virtual"},
+      {"text", "neither fp32, bf16 nor int64"},
+      {"double", "neither fp32, bf16 nor int64"},
+      {"named_type", "a named type"},
+      {"one_more", "model/extra is not in the manifest"},
+      {"huge", "model/extra is not in the manifest"},
+      {"many_dimensions", "model/extra is not in the manifest"},
+      {"another_source", "shows other pieces"},
+      {"missing", "is missing"},
+  };
+  std::size_t tried = 0;
+  for (const auto& file : fs::directory_iterator(foreign)) {
+    const std::string kind = file.path().stem().string(), bytes = read_file(file.path());
+    ASSERT_TRUE(said.contains(kind)) << kind;
+    // A manifest that vouches for it, so that HDF5 gets to see it.
+    Manifest m = manifest;
+    m.index = {index_file_name, static_cast<std::int64_t>(bytes.size()), xxh3_128(bytes)};
+    write_file(index, bytes);
+    write_file(path / manifest_file_name, to_text(m));
+    EXPECT_THAT(verify(path).problems, ::testing::ElementsAre(HasSubstr(said.at(kind)))) << kind;
+    EXPECT_TRUE(holds(path, whole.tensors, 4)) << "the loader looks at no HDF5: " << kind;
+    ++tried;
+  }
+  EXPECT_EQ(tried, said.size());
+}
+
+/// Metadata that kills or stops HDF5 stops a child only.
+TEST(H5py, anIndexThatIsNoHdf5IsAFinding) {
+  const Folder folder;
+  Whole whole({{"model/a", 17, 19}}, 4);
+  const fs::path path = save(folder.path(), whole, 4, {0, 1}, even_layout(whole.tensors, 2)).path;
+  const std::string good = read_file(path / index_file_name);
+  std::uint64_t state = 1;
+  for (int i = 0; i < 40; ++i) {
+    std::string bytes = good;
+    for (int k = 0; k < 1 << i % 8; ++k) {
+      state = mix64(state + 1);
+      bytes[state % bytes.size()] = static_cast<char>(state >> 32);
+    }
+    Manifest m = read_manifest(path);
+    m.index = {index_file_name, static_cast<std::int64_t>(bytes.size()), xxh3_128(bytes)};
+    write_file(path / index_file_name, bytes);
+    write_file(path / manifest_file_name, to_text(m));
+    verify(path);  // whatever it says, it comes back
+    EXPECT_TRUE(holds(path, whole.tensors, 4));
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,74 @@
+// The library itself. On the simulator only its refusal can be seen.
+#include <gtest/gtest.h>
+
+#include "src/base/error.hpp"
+#include "src/cuda/gemm/choices.hpp"
+#include "tests/cuda/gemm/gemm_on_gpu.hpp"
+
+namespace holdfast::cuda {
+namespace {
+
+using test::GemmCase;
+using test::GemmProblem;
+
+class CublasGemmTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (simulated()) GTEST_SKIP() << "needs a GPU";
+  }
+  static bool simulated() { return test::gpu().facts().name == "Simulated GPU"; }
+  static bool has_fp8() { return test::gpu().facts().major * 10 + test::gpu().facts().minor >= 89; }
+};
+
+TEST(CublasWithoutGpu, SaysWhatIsMissing) {
+  if (test::gpu().facts().name != "Simulated GPU") GTEST_SKIP() << "there is a GPU";
+  try {
+    const auto gemm = make_cublas_gemm(test::gpu(), true);
+    GTEST_SKIP() << "the library starts: there is a GPU besides the simulated one";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.exit(), Exit::runtime);
+    EXPECT_NE(text.find("cuBLASLt cannot start"), std::string::npos) << text;
+    EXPECT_NE(text.find("CUBLAS_STATUS_NOT_INITIALIZED"), std::string::npos) << text;
+    EXPECT_NE(text.find("driver"), std::string::npos) << text;
+  }
+}
+
+TEST_F(CublasGemmTest, EveryFormOfProduct) {
+  for (const bool deterministic : {true, false}) {
+    const auto gemm = make_cublas_gemm(test::gpu(), deterministic);
+    unsigned seed = 0;
+    for (const GemmCase& what : test::gemm_cases()) {
+      if (is_fp8(what.a) && !has_fp8()) continue;
+      SCOPED_TRACE(what.name() + (deterministic ? "" : ", free"));
+      try {
+        EXPECT_EQ(test::wrong_with(*gemm, GemmProblem(what, ++seed, false), is_fp8(what.a) ? 64 : 4), "");
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();  // and what about the others?
+      }
+    }
+  }
+}
+
+TEST_F(CublasGemmTest, ProductsOfNothing) {
+  test::check_products_of_nothing(*make_cublas_gemm(test::gpu(), true));
+}
+
+TEST_F(CublasGemmTest, ChoicesGiveTheSameBitsInAnotherProcess) {
+  // Large enough that several algorithms compete, small enough for the check.
+  const GemmCase what{256, 192, 4096, DType::bf16, DType::bf16, DType::fp32, true, false, true};
+  const GemmProblem problem(what, 1, false);
+  const auto first = make_cublas_gemm(test::gpu(), true);
+  first->note(problem.product(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr));
+  const std::string text = first->choices("");
+  EXPECT_GT(parse_choices(text).entries.begin()->second.microseconds, 0);
+  first->use_choices(text);
+  const auto second = make_cublas_gemm(test::gpu(), true);
+  second->use_choices(text);
+  const auto bits = test::result_of(*first, problem);
+  EXPECT_EQ(problem.check(bits, 4), "");
+  EXPECT_EQ(test::result_of(*second, problem), bits);
+}
+
+}  // namespace
+}  // namespace holdfast::cuda

@@ -1,0 +1,368 @@
+// The agent's ranks on its node: how they are started, watched, found again, and ended.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "launcher/agent/leader/election.hpp"
+#include "launcher/agent/ranks/children.hpp"
+#include "launcher/agent/ranks/local_ranks.hpp"
+#include "launcher/agent/ranks/rank_record.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/ranks/run_processes.hpp"
+#include "src/base/env.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "tests/control/loop_thread.hpp"
+#include "tests/launcher/golden.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
+using testing::StartsWith;
+using namespace std::chrono_literals;
+
+// Starting.
+
+const Scratch scratch{"/dev/shm/holdfast-1000-0123456789abcdef", "dgx002"};
+
+TEST(RankStartGolden, MpirunArguments) {
+  std::string text;
+  for (const char* interface : {"", "ib0"}) {
+    for (const auto& word : mpirun_arguments(scratch, 3, 16, interface)) text += word + "\n";
+    text += "\n";
+  }
+  text += hosts_file({"dgx001", "dgx005"}, 2);
+  holdfast::test::expect_golden(text, "mpirun.txt");
+}
+
+TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
+  for (const char* name :
+       {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
+        "PMIX_SERVER_URI3", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_UNIVERSE_SIZE",
+        "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri", "HOLDFAST_RANK", "HOLDFAST_LOCAL_RANK"})
+    env::set(name, "of another");
+  for (const char* name :
+       {"OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "PMIX_MCA_gds", "UCX_TLS", "MY_OWN", "HOLDFAST_LOG"})
+    env::set(name, "kept");
+  env::set("HOLDFAST_ATTEMPT", "1");
+  env::set("NCCL_DEBUG", "of the node");
+  config::ClusterFacts cluster;
+  cluster.cpus_per_node = 64;
+  cluster.environment = {"NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5"};
+  config::Rank rank;
+  rank.environment = {"NCCL_DEBUG=INFO", "HOLDFAST_ATTEMPT=99"};
+  const auto environment =
+      attempt_environment(RunDir{"/runs/a"}, "dgx002", scratch, 2, 3, 16, 8, cluster, rank);
+  for (const char* prefix :
+       {"SLURM", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
+        "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK="})
+    EXPECT_THAT(environment, Not(Contains(StartsWith(prefix))));
+  for (const char* entry :
+       {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
+        "MY_OWN=kept", "HOLDFAST_LOG=kept", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5", "HOLDFAST_RUN_DIR=/runs/a",
+        "HOLDFAST_NODE=dgx002", "HOLDFAST_TERM=2", "HOLDFAST_ATTEMPT=3", "HOLDFAST_WORLD=16",
+        "HOLDFAST_RANKS_PER_NODE=8"})
+    EXPECT_THAT(environment, Contains(entry).Times(1));
+  EXPECT_THAT(environment, Contains("HOLDFAST_AGENT_SOCKET=" + scratch.socket().string()));
+  EXPECT_THAT(environment, Contains(StartsWith("NCCL_DEBUG=")).Times(1)) << "the user's word is the last";
+  EXPECT_THAT(environment, Contains(StartsWith("HOLDFAST_ATTEMPT=")).Times(1));
+  if (!env::get("OMP_NUM_THREADS")) {
+    EXPECT_THAT(environment, Contains("OMP_NUM_THREADS=8"));
+  }
+}
+
+TEST(RankStart, WhoStartsTheRanks) {
+  config::Rank rank;
+  EXPECT_TRUE(through_mpirun(rank));
+  rank.command = {"/opt/holdfast/bin/holdfast-train", "--x"};
+  EXPECT_TRUE(through_mpirun(rank));
+  rank.command = {"python3", "holdfast-train"};
+  EXPECT_FALSE(through_mpirun(rank));
+  EXPECT_THAT(rank_command(rank), ElementsAre("python3", "holdfast-train"));
+  rank.launch = "mpi";
+  EXPECT_TRUE(through_mpirun(rank));
+  rank.launch = "direct", rank.command = {"holdfast-train"};
+  EXPECT_FALSE(through_mpirun(rank));
+}
+
+TEST(RankStart, LogsOfAnAttempt) {
+  EXPECT_EQ(rank_log(RunDir{"/runs/a"}, 3, 17), "/runs/a/logs/attempt-0003/rank-00017.log");
+  EXPECT_EQ(attempt_logs(RunDir{"/runs/a"}, 12345), "/runs/a/logs/attempt-12345");
+}
+
+TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
+  const control::test::Folder run;
+  const Scratch one = scratch_of(RunDir{run.path}, "n1"), ten = scratch_of(RunDir{run.path}, "n10");
+  make_scratch(one), make_scratch(ten);
+  for (const auto& path : {one.socket(), ten.socket(), one.hosts(1), ten.hosts(2)})
+    files::replace_atomically(path, "");
+  EXPECT_FALSE(remove_scratch(one)) << "another agent lives here";
+  EXPECT_FALSE(exists(one.socket()));
+  EXPECT_FALSE(exists(one.hosts(1)));
+  EXPECT_TRUE(exists(ten.socket()));
+  EXPECT_TRUE(exists(ten.hosts(2)));
+  EXPECT_TRUE(exists(ten.program()));
+  EXPECT_TRUE(remove_scratch(ten));
+  EXPECT_FALSE(exists(ten.folder));
+  remove_scratch(ten);  // nothing to do
+}
+
+TEST(RankRecords, TellTheNextAgentWhatTheLastOneStartedAndTheGuardianHowItEnded) {
+  const control::test::Folder run;
+  const Scratch one = scratch_of(RunDir{run.path}, "n1"), other = scratch_of(RunDir{run.path}, "n10");
+  make_scratch(one);
+  EXPECT_TRUE(rank_records(one).empty());
+  keep_rank_record(one, {3, 1, 1000, {}}), keep_rank_record(one, {4, 1, 1001, {}});
+  keep_rank_record(other, {5, 1, 1002, {}});
+  keep_rank_end(one, 1001, 143);
+  keep_rank_end(one, 999, 7);  // no rank
+  const auto records = rank_records(one);
+  ASSERT_EQ(records.size(), 2u) << "n10 is another node";
+  EXPECT_EQ(records[0].rank, 3);
+  EXPECT_EQ(records[0].attempt, 1);
+  EXPECT_EQ(records[0].pid, 1000);
+  EXPECT_FALSE(records[0].status);
+  EXPECT_EQ(records[1].status, 143);
+  keep_rank_record(one, {4, 2, 1003, {}});
+  EXPECT_FALSE(rank_records(one)[1].status) << "the end of an earlier attempt's";
+  remove_rank_records(one);
+  EXPECT_TRUE(rank_records(one).empty());
+  keep_rank_record(one, {3, 2, 1004, {}}), keep_rank_end(one, 1004, 0);
+  EXPECT_TRUE(remove_scratch(one));
+  EXPECT_FALSE(exists(one.folder / "rank-n1-3") || exists(one.folder / "end-n1-3"));
+  EXPECT_EQ(rank_records(other).size(), 1u);
+  EXPECT_TRUE(remove_scratch(other));
+  EXPECT_FALSE(exists(one.folder));
+}
+
+TEST(LocalLevelFolder, GoesWithItsRunAndNoOther) {
+  const control::test::Folder folder;
+  const RunDir run{folder.path / "run"}, other{folder.path / "other"};
+  const auto local = folder.path / "local";
+  for (const auto& of : {run, other}) {
+    files::fs::create_directories(local_level_folder(local, of.path));
+    for (const bool copy : {false, true})
+      files::replace_atomically(local_level_folder(local, of.path) / local_level_file(3, copy), "state");
+  }
+  remove_local_level(run, "none");
+  EXPECT_TRUE(exists(local_level_folder(local, run.path)));
+  remove_local_level(run, local.string());
+  EXPECT_FALSE(exists(local_level_folder(local, run.path)));
+  EXPECT_TRUE(exists(local_level_folder(local, other.path) / local_level_file(3, true)));
+  remove_local_level(run, local.string());  // nothing to do
+  const auto memory = local_level_folder("/dev/shm", run.path);
+  files::fs::create_directories(memory);
+  remove_local_level(run, "auto");
+  EXPECT_FALSE(exists(memory));
+}
+
+// Finding and ending older processes.
+
+class OldProcesses : public testing::Test {
+ protected:
+  ~OldProcesses() override {
+    for (const pid_t pid : started_) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
+  }
+  pid_t sleeper(std::vector<std::string> environment) {
+    environment.push_back("PATH=/usr/bin:/bin");
+    Command command;
+    command.argv = {"sleep", "100"};
+    command.environment = std::move(environment);
+    started_.push_back(spawn(command));
+    return started_.back();
+  }
+  bool lives(pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == 0; }
+  /// The signal that ended it; 0: none, for seconds.
+  int ended_by(pid_t pid) {
+    for (const auto deadline = Deadline::in(5s); !deadline.passed(); std::this_thread::sleep_for(1ms)) {
+      int status = 0;
+      if (::waitpid(pid, &status, WNOHANG) != pid) continue;
+      std::erase(started_, pid);
+      return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    }
+    return 0;
+  }
+  control::test::Folder folder_;
+  RunDir run_{folder_.path};
+  std::vector<pid_t> started_;
+};
+
+TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
+  const std::string dir = "HOLDFAST_RUN_DIR=" + run_.path.string();
+  const pid_t first = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
+  const pid_t second = sleeper({"HOLDFAST_ATTEMPT=2", "HOLDFAST_NODE=n1", dir});
+  const pid_t third = sleeper({dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=3", "HOLDFAST_RANK=12"});
+  const pid_t elsewhere = sleeper({dir, "HOLDFAST_NODE=n10", "HOLDFAST_ATTEMPT=1"});
+  const pid_t other_run = sleeper({dir + "x", "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
+  const pid_t no_attempt = sleeper({dir, "HOLDFAST_NODE=n1"});
+  const pid_t nested =
+      sleeper({"X=" + dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1", "MY_HOLDFAST_ATTEMPT=1"});
+  const auto found = processes_of(run_, "n1");
+  std::map<int, int> attempts;
+  for (const auto& p : found) {
+    attempts[p.pid] = p.attempt;
+    EXPECT_EQ(p.name, "sleep");
+    EXPECT_EQ(p.rank, p.pid == third ? 12 : -1);
+    EXPECT_EQ(parent_of(p.pid), ::getpid());
+  }
+  EXPECT_EQ(parent_of(0), -1);
+  EXPECT_EQ(attempts, (std::map<int, int>{{first, 1}, {second, 2}, {third, 3}}));
+
+  EXPECT_EQ(kill_older(run_, "n1", 1, SIGKILL), 0) << "nothing is older than the first";
+  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL), 2);
+  EXPECT_EQ(ended_by(first), SIGKILL);
+  EXPECT_EQ(ended_by(second), SIGKILL);
+  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL), 0) << "they are gone";
+  for (const pid_t pid : {third, elsewhere, other_run, no_attempt, nested}) EXPECT_TRUE(lives(pid)) << pid;
+  EXPECT_EQ(kill_older(run_, "n1", INT32_MAX, SIGTERM), 1);
+  EXPECT_EQ(ended_by(third), SIGTERM);
+}
+
+TEST_F(OldProcesses, ADeadOneThatNobodyHasWaitedForIsGone) {
+  const pid_t pid =
+      sleeper({"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
+  EXPECT_EQ(kill_older(run_, "n1", 2, SIGKILL), 1);
+  for (const auto deadline = Deadline::in(5s); kill_older(run_, "n1", 2, SIGKILL) > 0;)
+    ASSERT_FALSE(deadline.passed());
+  EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), pid) << "it was a zombie all the while";
+  started_.clear();
+}
+
+// Watching.
+
+class ChildrenTest : public testing::Test {
+ protected:
+  std::optional<int> status_of(const std::string& script) {
+    std::optional<int> out;
+    loop.call([&] {
+      children.start({{"/bin/sh", "-c", script}, {}, {}, {}, false}, [&](int status) { out = status; });
+    });
+    loop.until([&] { return out.has_value(); });
+    return out;
+  }
+  ~ChildrenTest() override { loop.end(); }
+  control::test::LoopThread loop;
+  Children children{loop.loop};
+};
+
+TEST_F(ChildrenTest, ExitCodeOrSignal) {
+  EXPECT_EQ(status_of("exit 0"), 0);
+  EXPECT_EQ(status_of("exit 7"), 7);
+  EXPECT_EQ(status_of("kill -9 $$"), 137);
+  EXPECT_EQ(status_of("kill -TERM $$"), 143);
+  loop.call([this] {
+    EXPECT_THROW(children.start({{"/no/such/program"}, {}, {}, {}, false}, [](int) { ADD_FAILURE(); }),
+                 Error);
+  });
+}
+
+TEST_F(ChildrenTest, ManyAtOnce) {
+  std::map<int, int> ended;
+  loop.call([&] {
+    for (int i = 0; i < 30; ++i)
+      children.start({{"/bin/sh", "-c", "exit " + std::to_string(i)}, {}, {}, {}, false},
+                     [&ended, i](int status) { ended[i] = status; });
+  });
+  ASSERT_TRUE(loop.until([&] { return ended.size() == 30; }));
+  for (const auto& [i, status] : ended) EXPECT_EQ(status, i);
+}
+
+TEST_F(ChildrenTest, ProcessesOfOthers) {
+  const pid_t pid = spawn({{"/bin/sleep", "100"}, {}, {}, {}, false});
+  int ended = 0;
+  loop.call([&] {
+    children.watch(pid, [&] { ++ended; });
+    children.watch(pid, [&] { ended += 100; });  // it is watched already
+  });
+  loop.settle();
+  EXPECT_EQ(loop.call([&] { return ended; }), 0);
+  ::kill(pid, SIGKILL);
+  EXPECT_TRUE(loop.until([&] { return ended == 1; }));
+  ::waitpid(pid, nullptr, 0);
+  loop.call([&] { children.watch(pid, [&] { ++ended; }); });
+  EXPECT_TRUE(loop.until([&] { return ended == 2; })) << "it had gone before";
+}
+
+// Remembering.
+
+struct FakeChannel final : control::Channel {
+  void handle(Handlers) override {}
+  void send(std::string_view text) override { sent.emplace_back(text); }
+  void close() override { is_open = false; }
+  bool open() const override { return is_open; }
+  std::vector<std::string> sent;
+  bool is_open = true;
+};
+
+TEST(LocalRanks, StateMessagesForANewLeader) {
+  LocalRanks ranks;
+  EXPECT_TRUE(ranks.state_messages().empty());
+  auto& r = ranks.at(4, 2);
+  r.started = true, r.pid = 77;
+  r.restored = control::RankRestored{4, 2, {10, "shared", "", ""}};
+  r.votes[20] = {4, 2, 20, true, "a"};
+  r.votes[30] = {4, 2, 30, true, "b"};
+  r.failed = control::RankFailed{4, 2, 1, "why"};
+  r.exited = control::RankExited{4, 2, 1};
+  ranks.at(5, 2);  // has not started yet
+  std::vector<std::string> kinds;
+  for (const auto& message : ranks.state_messages()) kinds.push_back(std::to_string(message.index()));
+  const auto kind = [](const control::Message& m) { return std::to_string(m.index()); };
+  EXPECT_THAT(kinds, ElementsAre(kind(control::RankStarted{}), kind(control::RankRestored{}),
+                                 kind(control::RankVote{}), kind(control::RankVote{}),
+                                 kind(control::RankFailed{}), kind(control::RankExited{})));
+  EXPECT_EQ(ranks.live(2).size(), 1u);
+  EXPECT_TRUE(ranks.live(1).empty());
+  r.ended = true;
+  EXPECT_TRUE(ranks.live(2).empty());
+}
+
+TEST(LocalRanks, NewerAttemptsReplaceOlderOnes) {
+  LocalRanks ranks;
+  ranks.at(1, 1).started = true;
+  ranks.at(2, 1).started = true;
+  EXPECT_TRUE(ranks.at(1, 1).started) << "the same entry";
+  EXPECT_FALSE(ranks.at(1, 2).started);
+  EXPECT_EQ(ranks.at(1, 2).progress.attempt, 2);
+  EXPECT_EQ(ranks.find(1, 1), nullptr);
+  ASSERT_NE(ranks.find(2, 1), nullptr);
+  ranks.forget_older(2);
+  EXPECT_EQ(ranks.find(2, 1), nullptr);
+  EXPECT_NE(ranks.find(1, 2), nullptr);
+}
+
+TEST(LocalRanks, CommitOutcomesSettleVotes) {
+  LocalRanks ranks;
+  std::vector<std::shared_ptr<FakeChannel>> links;
+  for (int rank = 0; rank < 3; ++rank) {
+    links.push_back(std::make_shared<FakeChannel>());
+    auto& r = ranks.at(rank, rank == 2 ? 1 : 2);
+    r.link = links.back();
+    r.votes[20].step = 20, r.votes[30].step = 30;
+  }
+  links[1]->is_open = false;
+  ranks.tell({2, 20, true, ""});
+  EXPECT_EQ(links[0]->sent.size(), 1u);
+  EXPECT_TRUE(links[1]->sent.empty()) << "a broken link; the rank asks again";
+  EXPECT_TRUE(links[2]->sent.empty()) << "another attempt";
+  EXPECT_EQ(ranks.find(0, 2)->votes.size(), 1u);
+  EXPECT_EQ(ranks.find(1, 2)->votes.size(), 1u);
+  EXPECT_EQ(ranks.find(2, 1)->votes.size(), 2u);
+}
+
+TEST(Election, HalfOfTheAgentsAndNoObjection) {
+  EXPECT_TRUE(enough(1, 0, 1));
+  EXPECT_TRUE(enough(1, 0, 2));
+  EXPECT_FALSE(enough(1, 0, 3));
+  EXPECT_TRUE(enough(64, 0, 127));
+  EXPECT_FALSE(enough(63, 0, 127));
+  EXPECT_FALSE(enough(126, 1, 127)) << "somebody hears a leader";
+  EXPECT_FALSE(enough(0, 0, 1));
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

@@ -1,0 +1,339 @@
+// A real leader over real sockets with simulated agents: orders and answers arrive.
+#include "launcher/agent/leader/leader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "slurm/fake_cluster.hpp"
+#include "tests/control/loop_thread.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using namespace control;
+using nlohmann::json;
+using testing::HasSubstr;
+
+/// An agent that carries out orders at once. Used in the loop's thread only.
+class FakeAgent {
+ public:
+  FakeAgent(Loop& loop, Roster::Node node, const Key& secret)
+      : node_(std::move(node)),
+        listener_(loop, TcpAddress{"127.0.0.1", node_.port}, secret,
+                  [this](ChannelPtr channel) {
+                    leader_ = std::move(channel);
+                    leader_->handle({nullptr, [this](std::string_view text) { take(text); },
+                                     [this](const std::string&) { leader_.reset(); }});
+                  }),
+        beats_(loop.every(Millis(50), [this] { beat(); })) {}
+  void say(const Message& message) {
+    if (leader_) leader_->send(encode(message));
+  }
+  std::vector<Message> heard;
+  int attempt = 0;
+  template <class T>
+  std::vector<T> all() const {
+    std::vector<T> out;
+    for (const auto& message : heard)
+      if (const auto* m = std::get_if<T>(&message)) out.push_back(*m);
+    return out;
+  }
+
+ private:
+  void beat() {
+    Beat beat{node_.name, attempt, false, {}};
+    for (const auto& start : all<StartRanks>())
+      if (start.attempt == attempt)
+        for (const auto& place : start.ranks) beat.ranks.push_back({place.rank, attempt, 5, Phase::forward});
+    say(beat);
+  }
+  void take(std::string_view text) {
+    std::string why;
+    const auto message = decode(text, why);
+    ASSERT_TRUE(message) << why;
+    if (std::holds_alternative<LeaderBeat>(*message)) return;
+    heard.push_back(*message);
+    if (std::holds_alternative<Hello>(*message)) beat();
+    if (const auto* clear = std::get_if<Clear>(&*message)) attempt = clear->attempt, say(Cleared{attempt});
+    if (const auto* start = std::get_if<StartRanks>(&*message))
+      for (const auto& place : start->ranks) say(RankStarted{place.rank, start->attempt, 4000 + place.rank});
+  }
+  Roster::Node node_;
+  ChannelPtr leader_;
+  Listener listener_;
+  Loop::Handle beats_;
+};
+
+class LeaderTest : public testing::Test {
+ protected:
+  LeaderTest() : run{folder.path} {
+    for (const auto& path : {run.terms(), run.events(), run.checkpoints(), run.logs()})
+      files::fs::create_directories(path);
+    config.rank.command = {"some-program"};
+    config.supervise.heartbeat_ms = 50, config.supervise.node_silence_ms = 1500;
+    roster.job = "7.0", roster.ranks_per_node = 2, roster.first_placement = {0, 1},
+    roster.candidates = {2, 0, 1};
+    roster.batch_host = 2;
+    for (const char* name : {"n0", "n1", "n2"})
+      roster.nodes.push_back({name, "127.0.0.1", control::test::free_port(), "A"});
+    loop.call([this] {
+      for (const auto& node : roster.nodes)
+        agents.push_back(std::make_unique<FakeAgent>(loop.loop, node, secret));
+    });
+  }
+  ~LeaderTest() override {
+    loop.call([this] { leader.reset(), agents.clear(); });
+    loop.end();
+  }
+  void lead(int term) {
+    loop.call([&] {
+      ASSERT_TRUE(take_term(run, term, "n2"));
+      leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, term, 2,
+                                        start_term(run, roster, term, 2),
+                                        [this](const std::string& why) { resigned = why; });
+    });
+  }
+  FakeAgent& agent(int n) { return *agents[static_cast<std::size_t>(n)]; }
+  bool until_event(const std::string& kind, std::size_t count = 1) {
+    return loop.until([&] {
+      std::size_t found = 0;
+      for (const auto& event : read_events(run)) found += event["event"] == kind;
+      return found >= count;
+    });
+  }
+  bool everybody_hears_finish(int code) {
+    return loop.until([&] {
+      return std::all_of(agents.begin(), agents.end(), [&](const auto& a) {
+        return !a->template all<Finish>().empty() && a->template all<Finish>()[0].exit_code == code;
+      });
+    });
+  }
+
+  control::test::Folder folder;
+  RunDir run;
+  Key secret = random_key();
+  config::RunConfig config;
+  Roster roster;
+  std::shared_ptr<slurm::FakeCluster> cluster = std::make_shared<slurm::FakeCluster>("n[0-2]");
+  std::vector<std::unique_ptr<FakeAgent>> agents;
+  std::unique_ptr<Leader> leader;
+  std::optional<std::string> resigned;
+  control::test::LoopThread loop;
+};
+
+TEST_F(LeaderTest, LeadsARunToItsEnd) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    const auto hello = agent(0).all<Hello>();
+    ASSERT_EQ(hello.size(), 1u);
+    EXPECT_EQ(hello[0].role, Hello::Role::leader);
+    EXPECT_EQ(hello[0].node, "n2");
+    EXPECT_EQ(hello[0].term, 1);
+    for (int n = 0; n < 2; ++n) {
+      const auto start = agent(n).all<StartRanks>();
+      ASSERT_EQ(start.size(), 1u);
+      EXPECT_EQ(start[0].world, 4);
+      EXPECT_EQ(start[0].attempt, 1);
+      EXPECT_EQ(start[0].master, "127.0.0.1");
+      ASSERT_EQ(start[0].ranks.size(), 2u);
+      EXPECT_EQ(start[0].ranks[1].rank, 2 * n + 1);
+      EXPECT_EQ(start[0].ranks[1].local_rank, 1);
+    }
+    EXPECT_TRUE(agent(2).all<StartRanks>().empty()) << "a spare";
+    EXPECT_EQ(agent(2).all<Clear>().size(), 1u) << "it may have been lost, and have old ranks";
+    agent(0).say(RankRestored{0, 1, {0, "fresh", "00", ""}});
+    agent(0).say(RankFinished{0, 1, FinalState{5, 50, 1.5, "ab"}});
+    for (int rank = 0; rank < 4; ++rank) agent(rank / 2).say(RankExited{rank, 1, 0});
+  });
+  EXPECT_TRUE(everybody_hears_finish(0));
+  const json result = json::parse(files::read_text(run.result()));
+  EXPECT_EQ(result["status"], "done");
+  EXPECT_EQ(result["state_digest"], "ab");
+  EXPECT_EQ(result_of(replay(run)), result) << "the log says the same";
+  EXPECT_FALSE(resigned);
+}
+
+TEST_F(LeaderTest, LostNodeIsReplaced) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] { agents[1].reset(); });
+  ASSERT_TRUE(until_event("placement_verified", 2));
+  loop.call([this] {
+    const auto start = agent(2).all<StartRanks>();
+    ASSERT_EQ(start.size(), 1u);
+    EXPECT_EQ(start[0].ranks[0].rank, 2);
+    EXPECT_EQ(start[0].attempt, 2);
+  });
+}
+
+TEST_F(LeaderTest, CommitOutcomeOfTheLastLeaderReachesEverybody) {
+  Journal last(run, 1);
+  last.write({{"event", "leader_elected"}, {"job", "7.0"}});
+  last.write({{"event", "run_finished"},
+              {"exit_code", 93},
+              {"status", "failed"},
+              {"why", "the loss is not a number"}});
+  lead(2);
+  EXPECT_TRUE(everybody_hears_finish(93));
+  EXPECT_EQ(json::parse(files::read_text(run.result()))["exit_code"], 93);
+}
+
+TEST_F(LeaderTest, AgentThatComesLateIsToldTheEnd) {
+  loop.call([this] { agents[2].reset(); });
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    agent(0).say(RankFailed{1, 1, 2, "no such model"});
+    agent(0).say(RankExited{1, 1, 2});
+  });
+  ASSERT_TRUE(until_event("run_finished"));
+  loop.call([this] { agents[2] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[2], secret); });
+  EXPECT_TRUE(everybody_hears_finish(2));
+}
+
+TEST_F(LeaderTest, HigherTermEndsTheLeadershipBeforeTheNextDecision) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  ASSERT_TRUE(take_term(run, 2, "n0"));
+  const auto before = read_events(run).size();
+  loop.call([this] { agent(0).say(RankExited{0, 1, 137}); });
+  ASSERT_TRUE(loop.until([this] { return resigned.has_value(); }));
+  EXPECT_THAT(*resigned, HasSubstr("higher term"));
+  EXPECT_EQ(read_events(run).size(), before) << "nothing was decided any more";
+}
+
+TEST_F(LeaderTest, ADrainFindsItsWayFromAnyAgentToAllOfThem) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    agent(0).say(RankRestored{0, 1, {4, "shared", "00", ""}});
+    agent(1).say(Drain{true, "SIGTERM"});
+    agent(2).say(Drain{true, "SIGTERM"});
+  });
+  ASSERT_TRUE(until_event("drain"));
+  const auto told = [this](int n) { return agent(n).all<Drain>().size(); };
+  ASSERT_TRUE(loop.until([&] { return told(0) == 1 && told(1) == 1 && told(2) == 1; }));
+  loop.call([this] { EXPECT_EQ(agent(0).all<Drain>()[0], (Drain{true, "SIGTERM"})); });
+  // A restarted agent gets it again.
+  loop.call([this] {
+    agents[1].reset();  // its port
+    agents[1] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[1], secret);
+  });
+  ASSERT_TRUE(loop.until([&] { return told(1) == 1; }));
+  loop.call([this] { agent(0).say(RankFailed{0, 1, 75, "told to end; step 9 is durable"}); });
+  EXPECT_TRUE(everybody_hears_finish(75));
+  EXPECT_EQ(json::parse(files::read_text(run.result()))["status"], "drained");
+  EXPECT_TRUE(cluster->requeued.empty() && cluster->cancelled.empty()) << "that is the batch script's";
+}
+
+TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
+  roster.batch_host = 1;
+  config.checkpoint.drain_s = 2;
+  auto& job = cluster->add_job(7, "job", "n[0-2]");
+  // Near for a leader that replaces the script, far enough for one that waits for the script's signal.
+  job.end_time = unix_seconds() + 119;
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] {
+    agent(0).say(RankRestored{0, 1, {4, "shared", "00", ""}});
+    agents[1].reset();
+  });
+  ASSERT_TRUE(until_event("placement_verified", 2)) << "first the spare takes over";
+  const auto drains = [this] {
+    std::vector<bool> stops;
+    for (const auto& event : read_events(run))
+      if (event["event"] == "drain") stops.push_back(event["stop"]);
+    return stops;
+  };
+  // To save, because the batch host was lost; to stop, because SLURM says that a minute is left.
+  ASSERT_TRUE(loop.until([&] { return drains() == std::vector<bool>{false, true}; }));
+  loop.call([this] { agents.erase(agents.begin() + 1); });
+  EXPECT_TRUE(everybody_hears_finish(75)) << "after drain_s, as nobody saves here";
+  loop.call([this] { leader.reset(); });  // waits for the call
+  EXPECT_EQ(cluster->requeued, std::vector<slurm::JobId>{7});
+  EXPECT_TRUE(cluster->cancelled.empty());
+}
+
+TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
+  Journal last(run, 1);
+  last.write({{"event", "leader_elected"}, {"job", "7.0"}});
+  last.write({{"event", "attempt_planned"}, {"attempt", 1}, {"placement", {"n0", "n1"}}, {"term", 1}});
+  last.write({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}});
+  loop.call([this] {
+    for (int n = 0; n < 2; ++n) agent(n).attempt = 1;
+  });
+  lead(2);
+  // The vote of one rank only: the others have the commit outcome from the last leader.
+  ASSERT_TRUE(loop.until([this] { return !agent(0).all<Hello>().empty(); }));
+  loop.call([this] { agent(0).say(RankVote{0, 1, 20, true, "{}"}); });
+  ASSERT_TRUE(loop.until([this] { return !agent(0).all<CommitOutcome>().empty(); }));
+  loop.call([this] {
+    EXPECT_TRUE(agent(0).all<CommitOutcome>()[0].durable);
+    EXPECT_EQ(agent(0).all<CommitOutcome>()[0].step, 20);
+  });
+  std::size_t decided = 0;
+  for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";
+  EXPECT_EQ(decided, 1u);
+}
+
+TEST_F(LeaderTest, OrdersAreCarriedAndAnsweredWhenTheyAreOnRecord) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  loop.call([this] { agent(1).say(Order{"id-1", Order::Verb::pause, "", "me@login"}); });
+  ASSERT_TRUE(loop.until([this] { return !agent(1).all<OrderTaken>().empty(); }));
+  ASSERT_TRUE(until_event("paused"));
+  loop.call([this] {
+    const auto answer = agent(1).all<OrderTaken>()[0];
+    EXPECT_EQ(answer.id, "id-1");
+    EXPECT_TRUE(answer.taken) << answer.says;
+    EXPECT_TRUE(agent(0).all<OrderTaken>().empty()) << "it has not asked";
+  });
+  const auto holds = [this](int n) {
+    const auto said = agent(n).all<Pause>();
+    return !said.empty() && said.back().on;
+  };
+  ASSERT_TRUE(loop.until([&] { return holds(0) && holds(1); }));
+  // A restarted agent gets it again.
+  loop.call([this] {
+    agents[0].reset();
+    agents[0] = std::make_unique<FakeAgent>(loop.loop, roster.nodes[0], secret);
+  });
+  EXPECT_TRUE(loop.until([&] { return holds(0); }));
+}
+
+TEST_F(LeaderTest, SparesAreAskedHowTheyAre) {
+  config.supervise.check_spares_s = 1;
+  lead(1);
+  ASSERT_TRUE(loop.until([this] { return !agent(2).all<CheckNode>().empty(); }));
+  loop.call([this] {
+    agent(2).say(NodeHealth{NodeHealth::Fitness::warning, "a slow disk", "0123456789abcdef"});
+  });
+  EXPECT_TRUE(until_event("spare_health"));
+}
+
+TEST_F(LeaderTest, WhileTheRunDirectoryIsGoneDecisionsWaitAndNothingElse) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  const auto aside = run.path / "aside";
+  files::fs::rename(run.terms(), aside);
+  loop.call([this] { agent(0).say(RankExited{1, 1, 137}); });
+  std::this_thread::sleep_for(Millis(1500));
+  loop.call([this] {
+    EXPECT_FALSE(resigned);
+    EXPECT_EQ(agent(0).all<Clear>().back().attempt, 1) << "nothing is on record";
+  });
+  files::fs::rename(aside, run.terms());
+  ASSERT_TRUE(until_event("placement_verified", 2));
+  std::set<std::string> lost;
+  for (const auto& event : read_events(run))
+    if (event["event"] == "node_lost") lost.insert(event["node"]);
+  EXPECT_TRUE(lost.empty()) << "nobody was to blame for it";
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
