@@ -211,29 +211,34 @@ void Engine::rehearse() {
   profile_.clear();
 }
 
-MicroBatchSums Engine::gradients(std::int64_t first_sample, const Progress& progress) {
-  const int replica = layout_.mesh.replica();
-  MicroBatchSums sums;
+void Engine::begin_step(const Progress& progress) {
   progress_ = &progress;
   device_.replay(!profile_.tracing());
   weights_.begin_step();
-  // Forward and backward of one micro-batch at a time; its gradient is added to the lanes unit by unit.
-  for (int i = 0; i < lanes_.micro_steps(replica); ++i) {
-    progress(control::Phase::data);
-    const std::int64_t micro_batch = lanes_.micro_batch(replica, i, layout_.mesh.member());
-    const model::Batch batch = read_micro_batch(first_sample, micro_batch);
-    weights_.begin_micro_step(i);
-    if (i == watched_) {
-      gradient_watch_.begin(true, fault_);
-      transformer_.forward_backward(gradient_watch_, batch);
-      watched_hash_ = gradient_watch_.hash();
-    } else {
-      transformer_.forward_backward(model_weights_, batch);
-    }
+}
+
+model::Batch Engine::load(std::int64_t first_sample, int micro_step) {
+  (*progress_)(control::Phase::data);
+  const shard::Mesh& mesh = layout_.mesh;
+  return read_micro_batch(first_sample, lanes_.micro_batch(mesh.replica(), micro_step, mesh.member()));
+}
+
+void Engine::forward_backward(const model::Batch& batch, int micro_step) {
+  weights_.begin_micro_step(micro_step);
+  if (micro_step == watched_) {
+    gradient_watch_.begin(true, fault_);
+    transformer_.forward_backward(gradient_watch_, batch);
+    watched_hash_ = gradient_watch_.hash();
+  } else {
+    transformer_.forward_backward(model_weights_, batch);
   }
+}
+
+MicroBatchSums Engine::reduce() {
   watched_ = -1;
-  progress(control::Phase::collective);
+  (*progress_)(control::Phase::collective);
   weights_.finish_step();
+  MicroBatchSums sums;
   const model::LossSum loss = transformer_.take_loss();
   sums.loss = loss.sum;
   sums.valid = loss.valid;

@@ -80,11 +80,20 @@ class Engine {
   /// The state was changed from outside (initialized, loaded). Collective.
   void publish();
 
-  /// Collective: forward and backward of the step that begins with global sample `first_sample`. The gradient
-  /// of the *sum* of losses stays in the shards. `progress` is called on this thread.
+  /// The gradients of a step, all collective, in this order: begin_step(); for each micro-step load() and
+  /// forward_backward(); reduce(). `progress` is called on this thread until reduce() returns.
   using Progress = std::function<void(control::Phase)>;
-  MicroBatchSums gradients(std::int64_t first_sample, const Progress& progress);
-  /// Seconds that the newest gradients() waited for the seal of the snapshot before it, see
+  void begin_step(const Progress& progress);
+  /// Micro-batches that this rank computes in a step.
+  int micro_steps() const { return lanes_.micro_steps(layout_.mesh.replica()); }
+  /// This rank's micro-batch of a micro-step, in the step that begins with global sample `first_sample`;
+  /// valid until the next one is read.
+  model::Batch load(std::int64_t first_sample, int micro_step);
+  /// Its gradient is added to the accumulation lanes, unit by unit.
+  void forward_backward(const model::Batch& batch, int micro_step);
+  /// The gradient of the *sum* of losses is then in the shards.
+  MicroBatchSums reduce();
+  /// Seconds that the newest reduce() waited for the seal of the snapshot before it, see
   /// LocalLevel::join().
   double waited_for_seal() const { return waited_for_seal_; }
   /// The one update of a step, computed on logical rank 0 and taken over by the others bit by bit; with it,
@@ -102,15 +111,15 @@ class Engine {
   /// One micro-batch of each rank in a step is chosen by a number that all ranks have: the micro-batch of
   /// `rank`.
   std::int64_t micro_batch_of(int rank, std::uint64_t chosen) const;
-  /// The next gradients() hashes the micro-batch that is chosen of this rank, see watched_hash().
+  /// The next step hashes the micro-batch that is chosen of this rank, see watched_hash().
   void watch_micro_batch(std::uint64_t chosen);
   bool watches_micro_batch() const { return watched_ >= 0; }
   std::uint64_t watched_hash() const { return watched_hash_; }
-  /// Collective, after gradients() and before update(): computes `micro_batch` of the step again, each rank
+  /// Collective, after reduce() and before update(): computes `micro_batch` of the step again, each rank
   /// any one, and gives the hash of its gradients. Nothing of the step changes.
   std::uint64_t recompute_micro_batch(std::int64_t first_sample, std::int64_t micro_batch,
                                       const Progress& progress);
-  /// Drills: in the next gradients() the watched micro-batch, or where none is watched the first one, gets a
+  /// Drills: in the next step the watched micro-batch, or where none is watched the first one, gets a
   /// fault.
   void spoil_gradient(const GradientFault& fault);
   /// Drills: changes one bit of this rank's fp32 parameters.
@@ -126,9 +135,9 @@ class Engine {
     std::int64_t planned = 0, used = 0;
   };
   Memory memory() const;
-  /// Bytes that this rank has sent since the start; after gradients(), everything up to there.
+  /// Bytes that this rank has sent since the start; after reduce(), everything up to there.
   std::int64_t wire_bytes() const;
-  /// What it sends between the gradients() of one step and those of the next, evaluations apart.
+  /// What it sends between the reduce() of one step and that of the next, evaluations apart.
   std::int64_t planned_wire_bytes() const;
 
  private:
@@ -180,7 +189,7 @@ class Engine {
   BufferShape buffer_shape_;
   std::unique_ptr<LocalLevel> local_;
   MicroBatch micro_batch_;
-  int watched_ = -1;  // micro-step of the next gradients()
+  int watched_ = -1;  // micro-step of the next step
   std::optional<GradientFault> fault_;
   std::uint64_t watched_hash_ = 0;
   const Progress* progress_ = nullptr;  // while micro-batches are computed

@@ -41,7 +41,7 @@ class SilentCheck {
   /// Collective, after the gradients of the next step or at the end, before the state changes: the state at
   /// `point`, when it is due.
   std::optional<Doubt> compare_replicas(const checkpoint::RunPoint& point);
-  /// Collective, after gradients() of the step that begins at `point`: the micro-batch that was watched, if
+  /// Collective, after reduce() of the step that begins at `point`: the micro-batch that was watched, if
   /// one was.
   std::optional<Doubt> compare_micro_batch(const checkpoint::RunPoint& point,
                                            const Engine::Progress& progress);

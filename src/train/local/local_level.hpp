@@ -36,7 +36,7 @@ class LocalLevel {
   /// The new state lies in next(), which is live from now on.
   virtual void moved() = 0;
   /// Waits for seal and `after_seal`; in every step before something that no rank leaves until all have come
-  /// (Engine::gradients() does it). Returns the seconds that it waited. A failure of the background work is
+  /// (Engine::reduce() does it). Returns the seconds that it waited. A failure of the background work is
   /// thrown here.
   virtual double join() = 0;
 

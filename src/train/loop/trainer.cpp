@@ -129,8 +129,10 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       saver_(setup.dir, setup.config.checkpoint, generation_,
              saver_parts(setup, device, engine_.window(), views_, facts_, generation_, injector_, records_),
              device, world, link),
-      trace_(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(), recorder,
-             records_) {
+      account_(engine_,
+               StepTrace(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(),
+                         recorder, records_),
+               link) {
   if (world.rank() != 0) return;
   log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
             engine_.planned_wire_bytes());
@@ -257,71 +259,88 @@ void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
 }
 
 std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
-  const auto start = Clock::now();
   const auto& train = setup_.config.train;
   const std::int64_t samples = train.global_batch, tokens = samples * train.sequence;
-  trace_.begin(point_.step);
-  const Allocations counted;
-  const auto waited_before = engine_.waited_for_others();
+  before_step();
 
+  engine_.begin_step(moved_);
+  for (int i = 0; i < engine_.micro_steps(); ++i) {
+    const model::Batch batch = engine_.load(point_.samples, i);
+    engine_.forward_backward(batch, i);
+  }
+  const MicroBatchSums sums = engine_.reduce();
+  after_gradients();
+
+  const optim::StepUpdate update = decide(sums, orders);
+  if (!accept(sums, update)) return std::nullopt;
+
+  before_update();
+  engine_.update(update);
+  point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
+  StepMetrics metrics = account_.end(point_, tokens, sums, update);
+
+  const LocalLevel* const local = engine_.local();
+  keep(local && point_.step % local->every() == 0, orders);
+  if (orders.save && policy_) metrics.saving = policy_->in_metrics(saver_.totals());
+  return metrics;
+}
+
+void Trainer::before_step() {
+  account_.begin(point_.step);
   silent_.begin_step(point_.step + 1);
   if (injector_) injector_->begin_step(setup_.config.verify.micro_batch_every > 0);
-  const MicroBatchSums sums = engine_.gradients(point_.samples, [this](control::Phase phase) {
-    progress(phase);
-    if (injector_) injector_->passed(phase);
-  });
-  const std::int64_t sent = engine_.wire_bytes(), sent_by_step = sent - std::exchange(wire_bytes_, sent);
-  LocalLevel* const local = engine_.local();
-  double waited = engine_.waited_for_seal();  // for other ranks
-  check_silently();
+}
+
+void Trainer::after_gradients() {
+  account_.reduced();
+  check_replicas();
+  if (const auto doubt =
+          silent_.compare_micro_batch(point_, [this](control::Phase phase) { progress(phase); }))
+    distrust(*doubt);
+  account_.leave_out_checks();
+}
+
+void Trainer::before_update() {
+  if (injector_) injector_->before_update();
+  progress(control::Phase::optimizer);
+}
+
+optim::StepUpdate Trainer::decide(const MicroBatchSums& sums, StepOrders& orders) {
   if (policy_) orders = orders_of_this_step();
   const optim::StepUpdate update = engine_.agree_on_update(sums, point_.step, orders);
-  const double saving = saver_.join();
-  waited += saving;
+  account_.waited_for_save(saver_.join());
+  return update;
+}
+
+bool Trainer::accept(const MicroBatchSums& sums, const optim::StepUpdate& update) {
+  if (!update.update) return true;
   const double loss = sums.mean_loss();
-  const optim::GuardFinding finding =
-      update.update ? optim::assess(guard_, setup_.config.guard, loss, update.gradient_norm)
-                    : optim::GuardFinding{};
-  if (update.update) guard_ = optim::after(guard_, finding, loss, update.gradient_norm);
+  const optim::GuardFinding finding = optim::assess(guard_, setup_.config.guard, loss, update.gradient_norm);
+  guard_ = optim::after(guard_, finding, loss, update.gradient_norm);
   if (!finding.text.empty() && world_.rank() == 0) log::warn("step {}: {}", point_.step + 1, finding.text);
+
+  const std::int64_t next_sample = point_.samples + setup_.config.train.global_batch;
   using Action = optim::GuardFinding::Action;
   switch (finding.action) {
-    case Action::stop:
-      saver_.wait_durable();  // what was begun is what the next run begins with
-      throw Error(Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
-                  finding.text + "; the same step would do so again",
-                  "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
+    case Action::ok:
+    case Action::report:
+      return true;
     case Action::skip:
-      point_.samples += samples;
-      return std::nullopt;
+      point_.samples = next_sample;
+      return false;
     case Action::rollback: {
       // The newest checkpoint is the same however fast the commit is.
       const bool durable = saver_.wait_durable();
-      roll_back(point_.samples + samples, durable ? saver_.newest_step() : -1);
-      return std::nullopt;
+      roll_back(next_sample, durable ? saver_.newest_step() : -1);
+      return false;
     }
-    case Action::ok:
-    case Action::report:
+    case Action::stop:
       break;
   }
-  if (injector_) injector_->before_update();
-  progress(control::Phase::optimizer);
-  engine_.update(update);
-  point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
-
-  const double seconds = seconds_since(start);
-  seconds_in_steps_ += seconds;
-  // By the clock on the wall: what takes this rank's core away makes it slow as well.
-  if (waited_before) link_.computed(seconds - (*engine_.waited_for_others() - *waited_before) - saving);
-  const std::uint64_t allocations = counted.so_far();
-  trace_.end(point_.step);
-  keep(local && point_.step % local->every() == 0, orders);
-  StepMetrics metrics{point_.step, loss,          update.gradient_norm,
-                      update.lr,   point_.tokens, static_cast<double>(tokens) / seconds,
-                      seconds,     allocations,   sent_by_step,
-                      waited};
-  if (orders.save && policy_) metrics.saving = policy_->in_metrics(saver_.totals());
-  return metrics;
+  saver_.wait_durable();  // what was begun is what the next run begins with
+  throw Error(Exit::no_requeue, fmt::format("step {} diverged", point_.step + 1),
+              finding.text + "; the same step would do so again",
+              "Lower optim.lr, set optim.clip_norm, or see [guard] in config keys?");
 }
 
 void Trainer::keep(bool snapshot, const StepOrders& orders) {

@@ -15,8 +15,8 @@
 #include "src/train/engine/silent_check.hpp"
 #include "src/train/local/partner.hpp"
 #include "src/train/loop/injection.hpp"
+#include "src/train/loop/step_account.hpp"
 #include "src/train/loop/step_hold.hpp"
-#include "src/train/loop/step_trace.hpp"
 #include "src/train/loop/stop_signals.hpp"
 #include "src/train/loop/token_data.hpp"
 #include "src/train/restore/restore.hpp"
@@ -37,7 +37,7 @@ class Trainer {
   /// with Exit::transient when the run was asked to stop and its state is saved.
   control::FinalState run();
   /// Time spent in optimizer steps by run().
-  double seconds_in_steps() const { return seconds_in_steps_; }
+  double seconds_in_steps() const { return account_.seconds_in_steps(); }
 
  private:
   /// True unless the state is one that only the local levels have.
@@ -48,9 +48,17 @@ class Trainer {
   RestoreContext context();
   /// Takes over a state that was loaded or made.
   void begin_at(const RestoredFrom& from);
-  /// One batch of samples: computed, judged, and where it is sound, applied; and kept, where it is to be.
+  /// One global batch: computed, judged, and where it is sound, applied and saved, where that is due.
   /// Nothing: skipped or rolled back. `orders`: what rank 0 says.
   std::optional<StepMetrics> step(StepOrders& orders);
+  /// What goes on beside the computation of a step: accounts, comparisons, drills.
+  void before_step();
+  void after_gradients();
+  void before_update();
+  /// The update that all ranks make, and the orders of rank 0 for the step.
+  optim::StepUpdate decide(const MicroBatchSums& sums, StepOrders& orders);
+  /// What the guard says of it. False: the step is skipped, or the run was rolled back.
+  bool accept(const MicroBatchSums& sums, const optim::StepUpdate& update);
   /// Logical rank 0: what happens at the end of the step that goes on.
   StepOrders orders_of_this_step();
   /// Logical rank 0: whether something has asked for a save or a stop, which policy_ then orders.
@@ -61,7 +69,6 @@ class Trainer {
   /// Collective, while the state at point_ does not change: comparisons that are due. A state that is saved
   /// is compared before it can become durable.
   void check_replicas();
-  void check_silently();
   /// Collective: the leader hears who is accused; what the local level has of later steps is put away.
   [[noreturn]] void distrust(const Doubt& doubt);
   /// Collective, between two steps: waits until the run is to go on. Drains are still carried out. `saved`:
@@ -94,11 +101,14 @@ class Trainer {
   std::optional<Metrics> metrics_;           ///< on logical rank 0
   std::optional<SavePolicy> policy_;         ///< likewise
   std::optional<StopSignals> signals_;       ///< in bare mode
-  StepTrace trace_;
-  std::string digest_;           ///< of the state at point_, when known
-  std::int64_t wire_bytes_ = 0;  ///< that this rank had sent when it last had gradients
+  StepAccount account_;
+  /// Where the computation of a step has come to.
+  const Engine::Progress moved_ = [this](control::Phase phase) {
+    progress(phase);
+    if (injector_) injector_->passed(phase);
+  };
+  std::string digest_;  ///< of the state at point_, when known
   bool memory_was_said_ = false;
-  double seconds_in_steps_ = 0;
   Clock::time_point last_line_{};
 };
 

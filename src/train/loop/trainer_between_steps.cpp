@@ -39,15 +39,6 @@ void Trainer::check_replicas() {
   if (const auto doubt = silent_.compare_replicas(point_)) distrust(*doubt);
 }
 
-void Trainer::check_silently() {
-  const std::int64_t before = engine_.wire_bytes();
-  check_replicas();
-  if (const auto doubt =
-          silent_.compare_micro_batch(point_, [this](control::Phase phase) { progress(phase); }))
-    distrust(*doubt);
-  wire_bytes_ += engine_.wire_bytes() - before;  // no part of what a step sends
-}
-
 void Trainer::distrust(const Doubt& doubt) {
   progress(control::Phase::paused);  // whoever waits for the leader does not hang
   if (LocalLevel* const local = engine_.local()) {

@@ -1,0 +1,55 @@
+#pragma once
+// What a step took: time, waits, bytes sent, allocations, and its trace. The trainer says where the step has
+// come to; nothing here changes what the step computes.
+#include <optional>
+#include <utility>
+
+#include "checkpoint/index/state.hpp"
+#include "src/base/allocations.hpp"
+#include "src/base/clock.hpp"
+#include "src/control/rank_link.hpp"
+#include "src/optim/sharded_adamw.hpp"
+#include "src/train/common/metrics.hpp"
+#include "src/train/engine/engine.hpp"
+#include "src/train/loop/step_trace.hpp"
+
+namespace holdfast::train {
+
+class StepAccount {
+ public:
+  /// References outlive it.
+  StepAccount(const Engine& engine, StepTrace trace, control::RankLink& link)
+      : engine_(engine), trace_(std::move(trace)), link_(link) {}
+
+  /// A step begins, at `step` steps done. One that is skipped or rolled back is begun and never ended.
+  void begin(std::int64_t step);
+  /// Its gradients are reduced.
+  void reduced();
+  /// What was sent since reduced() is no part of the step: the comparisons of replicas and micro-batches.
+  void leave_out_checks() { wire_bytes_ = engine_.wire_bytes(); }
+  /// The step waited so long for a save of the state that it changes.
+  void waited_for_save(double seconds);
+  /// The state is updated with the step's `tokens`, and stands at `point`. The agent hears how long this rank
+  /// computed.
+  StepMetrics end(const checkpoint::RunPoint& point, std::int64_t tokens, const MicroBatchSums& sums,
+                  const optim::StepUpdate& update);
+
+  /// Of all steps that ended.
+  double seconds_in_steps() const { return seconds_in_steps_; }
+
+ private:
+  const Engine& engine_;
+  StepTrace trace_;
+  control::RankLink& link_;
+
+  Clock::time_point start_{};
+  std::optional<Allocations> allocations_;
+  std::optional<double> others_before_;  ///< seconds that this thread had waited for other ranks
+  double save_wait_s_ = 0;               ///< for the state that the step changes
+  double seal_wait_s_ = 0;               ///< for the snapshot of the step before
+  std::int64_t wire_bytes_ = 0;          ///< that this rank had sent when it last had gradients
+  std::int64_t sent_ = 0;                ///< between those of the step before and those of this one
+  double seconds_in_steps_ = 0;
+};
+
+}  // namespace holdfast::train
