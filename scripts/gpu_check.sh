@@ -443,7 +443,7 @@ END
   # Steps 3 to 8; of the others two build graphs.
   value=$(number "$work/speed/metrics.jsonl" tokens_per_s | sed -n 3,8p | median)
   in_steps=$(number "$work/speed/metrics.jsonl" step_s | head -n 8 | awk '{s += $1} END {printf "%.0f", s}')
-  planned=$(sed -nE 's/.*planned per rank: ([0-9]+) bytes of memory.*/\1/p' "$work/speed.log" | head -n 1)
+  planned=$(sed -nE 's/.*each rank plans ([0-9]+) bytes of memory.*/\1/p' "$work/speed.log" | head -n 1)
   note "$(printf '%.0f' "$value")" "tokens/s; $(awk "BEGIN {printf \"%.0f TFLOP/s causal, %.0f full\", $value * $causal / 1000, $value * $full / 1000}"); planned $(awk "BEGIN {printf \"%.1f GB\", ${planned:-0} / 1e9}"); $in_steps s of them in steps"
 }
 # torch ARGUMENT...: in the environment that this script was started in

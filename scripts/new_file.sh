@@ -4,11 +4,13 @@
 #   scripts/new_file.sh FOLDER/NAME      for example: scripts/new_file.sh slurm/topology
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $# == 1 && $1 =~ ^(src/[a-z]+|launcher/[a-z]+|slurm|checkpoint)/([a-z][a-z0-9_]*)$ ]] ||
-  { echo "usage: new_file.sh FOLDER/NAME (src/..., launcher/..., slurm or checkpoint; snake_case)" >&2; exit 2; }
+[[ $# == 1 && $1 =~ ^((src|launcher|checkpoint|slurm)(/[a-z]+)*)/([a-z][a-z0-9_]*)$ && -d ${BASH_REMATCH[1]} ]] ||
+  { echo "usage: new_file.sh FOLDER/NAME (a folder of src, slurm, launcher or checkpoint that exists; snake_case)" >&2; exit 2; }
 folder=${BASH_REMATCH[1]}
-name=${BASH_REMATCH[2]}
-layer=${folder#src/}
+name=${BASH_REMATCH[4]}
+tests=tests/${folder#src/}
+layer=${folder#src/} # of src/train/loop it is train, of src/tools/text text
+layer=${layer#tools/}
 layer=${layer%%/*}
 namespace=holdfast
 [[ $layer == base ]] || namespace=holdfast::$layer
@@ -36,7 +38,7 @@ namespace $namespace {
 
 }  // namespace $namespace
 END
-begin "tests/$layer/${name}_test.cpp" <<END
+begin "$tests/${name}_test.cpp" <<END
 #include "$folder/$name.hpp"
 
 #include <gtest/gtest.h>
@@ -50,6 +52,5 @@ TEST($suite, does_what_it_says) { FAIL(); }
 }  // namespace $namespace
 END
 cat <<END
-Now add to $folder/CMakeLists.txt:  $name.cpp
-and to tests/$layer/CMakeLists.txt:  holdfast_test(${name}_test SOURCES ${name}_test.cpp LINKS holdfast::$layer LABELS unit)
+Now name $name.cpp in the CMakeLists.txt of its library, and ${name}_test.cpp in that of the tests beside it.
 END

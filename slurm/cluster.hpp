@@ -54,7 +54,7 @@ struct Node {
 };
 
 /// The other nodes on which a job could run.
-struct Surroundings {
+struct OtherNodes {
   std::vector<std::string> excluded;          ///< that it already excludes
   std::vector<std::vector<Node>> partitions;  ///< the nodes of each that it may run in; it runs in one
 };
@@ -116,7 +116,7 @@ class Cluster {
   virtual void requeue(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 
   /// Throws Error (usage) when SLURM does not know the job.
-  virtual Surroundings surroundings(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+  virtual OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// Replaces the job's list of excluded nodes. Only a pending job can be changed; a requeued job is pending.
   virtual void exclude(JobId id, const std::vector<std::string>& nodes,
                        std::chrono::milliseconds limit = default_limit) = 0;

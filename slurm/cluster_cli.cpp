@@ -140,12 +140,12 @@ void ClusterCli::requeue(JobId id, milliseconds limit) {
   refuse(fmt::format("cannot requeue job {}", id), done);
 }
 
-Surroundings ClusterCli::surroundings(JobId id, milliseconds limit) {
+OtherNodes ClusterCli::other_nodes(JobId id, milliseconds limit) {
   const Finished job = call(job_constraints_argv(id), limit);
   if (job.status != 0) refuse(fmt::format("cannot ask SLURM about job {}", id), job);
   const auto constraints = read_job_constraints(job.out);
   if (!constraints) throw Error(Exit::usage, fmt::format("SLURM does not know job {}", id));
-  Surroundings around{constraints->excluded, {}};
+  OtherNodes around{constraints->excluded, {}};
   for (const auto& partition : constraints->partitions) {
     const Finished nodes = call(partition_argv(partition), limit);
     if (nodes.status != 0) refuse("cannot read the nodes of partition " + partition, nodes);

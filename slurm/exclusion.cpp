@@ -22,7 +22,7 @@ bool among(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-Exclusion exclusion(const Surroundings& around, const std::vector<std::string>& failed, int wanted) {
+Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted) {
   std::vector<std::string> all = around.excluded;
   for (const auto& name : failed)
     if (!among(all, name)) all.push_back(name);
@@ -46,7 +46,7 @@ void requeue_elsewhere(Cluster& cluster, JobId job, const std::vector<std::strin
   try {
     // Queried before the requeue: after it SLURM ends this process, too, and there is little time.
     if (!unwanted.empty()) {
-      const Surroundings around = cluster.surroundings(job);
+      const OtherNodes around = cluster.other_nodes(job);
       change = exclusion(around, unwanted, wanted);
       if (!change.why_not.empty() && !doubtful.empty() && !failed.empty()) {
         log::warn("job {} may get {} again: {}", job, compress(doubtful), change.why_not);

@@ -13,7 +13,7 @@ struct Exclusion {
 };
 /// The failed nodes and those that the job's owner has excluded. No failed node when a job of `wanted` nodes
 /// could then never start: SLURM lets such a job wait forever. Pure.
-Exclusion exclusion(const Surroundings& around, const std::vector<std::string>& failed, int wanted);
+Exclusion exclusion(const OtherNodes& around, const std::vector<std::string>& failed, int wanted);
 
 /// Requeues a job of `wanted` nodes and, while it is pending, excludes nodes as exclusion() computes them:
 /// the failed and the `doubtful` nodes, or only the failed ones when too few nodes would be left. Throws

@@ -57,7 +57,9 @@ class FakeCluster : public Cluster {
   }
   void return_node(const std::string& name) {
     Node& node = at(name);
-    node.state_text = "idle", node.usable = true, node.reason.clear();
+    node.state_text = "idle";
+    node.usable = true;
+    node.reason.clear();
   }
 
   // For tests: the actions of the code under test.
@@ -114,9 +116,12 @@ class FakeCluster : public Cluster {
     need_controller();
     requeued.push_back(id);
     Job& job = jobs_.at(id);
-    job.state = JobState::pending, job.state_text = "PENDING", job.nodes.clear(), job.batch_host.clear();
+    job.state = JobState::pending;
+    job.state_text = "PENDING";
+    job.nodes.clear();
+    job.batch_host.clear();
   }
-  Surroundings surroundings(JobId id, std::chrono::milliseconds) override {
+  OtherNodes other_nodes(JobId id, std::chrono::milliseconds) override {
     need_controller();
     return {excluded[id], {nodes_}};
   }

@@ -1,5 +1,6 @@
 #include "checkpoint/exchange/checkpoint_tensors.hpp"
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast::checkpoint {
@@ -12,14 +13,14 @@ CheckpointTensors::CheckpointTensors(fs::path step_dir, const Manifest& manifest
 
 void CheckpointTensors::read(const PieceView& piece, std::span<std::byte> room) {
   reader_.read(piece.tensor, piece.first, piece.count, static_cast<std::byte*>(piece.data), room);
-  const auto t = static_cast<std::size_t>(piece.tensor);
+  const auto t = as_size(piece.tensor);
   digests_[t] += digest_part(static_cast<std::uint64_t>(piece.first), piece.data, manifest_.tensors[t].type,
                              piece.count);
 }
 
 void CheckpointTensors::check(std::span<const int> tensors) const {
   for (const int tensor : tensors) {
-    const auto t = static_cast<std::size_t>(tensor);
+    const auto t = as_size(tensor);
     if (digests_.at(t) != manifest_.digests[t])
       throw Damaged("checkpoint " + step_dir_.string() + " is damaged",
                     manifest_.tensors[t].name + " has digest " + digest_text(digests_[t]) +

@@ -8,6 +8,7 @@
 #include "checkpoint/index/safetensors_index.hpp"
 #include "checkpoint/io/memory_file.hpp"
 #include "checkpoint/shards/h5.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -22,9 +23,7 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
 
 bool is_of_model(const LogicalTensor& tensor) { return tensor.name.starts_with(model_family); }
 
-std::size_t count_of_model(Tensors tensors) {
-  return static_cast<std::size_t>(std::ranges::count_if(tensors, is_of_model));
-}
+std::size_t count_of_model(Tensors tensors) { return as_size(std::ranges::count_if(tensors, is_of_model)); }
 
 /// The model's tensors, in the order of `tensors`, without places. `types`: one for each.
 std::vector<PlacedTensor> model_of(Tensors tensors, std::span<const Element> types) {
@@ -164,7 +163,10 @@ std::vector<ModelFile> plan_model_files(Tensors tensors, std::span<const Element
   std::int64_t bytes = 0;
   for (const PlacedTensor& placed : model_of(tensors, types)) {
     const std::int64_t more = bytes_in_file(tensors, placed);
-    if (!parts.back().empty() && more > max_bytes - bytes) parts.emplace_back(), bytes = 0;
+    if (!parts.back().empty() && more > max_bytes - bytes) {
+      parts.emplace_back();
+      bytes = 0;
+    }
     parts.back().push_back(placed);
     bytes += more;
   }

@@ -13,6 +13,7 @@
 #include "checkpoint/index/commit.hpp"
 #include "checkpoint/io/direct_reader.hpp"
 #include "checkpoint/shards/shard_writer.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -47,7 +48,10 @@ WriterLayout cut(const std::vector<LogicalTensor>& tensors, std::int64_t shard_b
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const std::int64_t each = bytes_of(tensors[t].type);
     for (std::int64_t first = 0, n = tensors[t].elements(); first < n;) {
-      if (room < each) layout.of_rank.emplace_back(), room = shard_bytes;
+      if (room < each) {
+        layout.of_rank.emplace_back();
+        room = shard_bytes;
+      }
       const std::int64_t count = std::min(n - first, room / each);
       layout.of_rank.back().push_back({static_cast<int>(t), first, count});
       first += count;
@@ -65,10 +69,10 @@ void fill(const ImportOrder& order, const Source& source, const ShardWriter& wri
   std::vector<safetensors::Wanted> wanted;
   for (std::size_t i = 0; i < writer.spans().size(); ++i) {
     const PieceSpan span = writer.spans()[i];
-    const auto t = static_cast<std::size_t>(span.tensor);
+    const auto t = as_size(span.tensor);
     if (t >= order.model.size()) continue;  // a moment
     auto* const to = reinterpret_cast<float*>(image.data() + writer.places()[i]);
-    wanted.push_back({order.model[t].name, span.first, {to, static_cast<std::size_t>(span.count)}});
+    wanted.push_back({order.model[t].name, span.first, {to, as_size(span.count)}});
   }
   source.read(wanted);
 }
@@ -128,7 +132,7 @@ Imported import_safetensors(const ImportOrder& order, const CopyProgress& progre
   attempt.commit.drop();  // what an import that was killed left
   AlignedBuffer buffers[] = {AlignedBuffer(image_bytes), AlignedBuffer(world > 1 ? image_bytes : 0)};
   const auto image_of = [&](int rank) {
-    const auto bytes = static_cast<std::size_t>(writers[rank].image_bytes());
+    const auto bytes = as_size(writers[rank].image_bytes());
     return buffers[rank % 2].span().first(bytes);
   };
   // The next shard is read while this one is written.

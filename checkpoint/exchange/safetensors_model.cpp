@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "checkpoint/exchange/export.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint::safetensors {
@@ -45,7 +46,7 @@ void check_tied_head(const Source& source) {
   const std::int64_t count = embedding.bytes / bytes_of_dtype(embedding.dtype), most = 1 << 20;
   std::vector<float> a, b;
   for (std::int64_t first = 0; same && first < count; first += most) {
-    const auto n = static_cast<std::size_t>(std::min(most, count - first));
+    const auto n = as_size(std::min(most, count - first));
     a.resize(n), b.resize(n);
     const Wanted both[] = {{head_name, first, a}, {embedding_name, first, b}};
     source.read(both);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
@@ -20,7 +21,7 @@ bool take_number(std::string_view& text, Number& number) {
   if (text.empty() || text.front() < '0' || text.front() > '9') return false;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(as_size(end - text.data()));
   return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/hash.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
@@ -80,7 +81,7 @@ Commit::Commit(fs::path checkpoints, std::int64_t step, Generation generation, i
       step_(step),
       generation_(generation),
       world_(world),
-      answers_(static_cast<std::size_t>(world)) {
+      answers_(as_size(world)) {
   expects(world > 0, "a checkpoint has at least one writer");
 }
 
@@ -134,8 +135,7 @@ Manifest Commit::manifest() const {
     manifest.shards.push_back(answer->vote->shard);
     const auto& pieces = answer->vote->shard.pieces;
     for (std::size_t i = 0; i < pieces.size(); ++i)
-      if (const auto tensor = static_cast<std::size_t>(pieces[i].span.tensor);
-          tensor < manifest.digests.size())
+      if (const auto tensor = as_size(pieces[i].span.tensor); tensor < manifest.digests.size())
         manifest.digests[tensor] += answer->vote->piece_digests[i];  // prove() refuses one that is not listed
   }
   manifest.state_digest = state_digest(manifest.tensors, manifest.digests);

@@ -17,6 +17,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -93,8 +94,7 @@ void make_private(const fs::path& folder) {
 /// A whole file in memory. Its pages are there from the beginning: a write never finds the folder full.
 class Mapping {
  public:
-  Mapping(int fd, std::int64_t bytes, bool writable, const fs::path& path)
-      : bytes_(static_cast<std::size_t>(bytes)) {
+  Mapping(int fd, std::int64_t bytes, bool writable, const fs::path& path) : bytes_(as_size(bytes)) {
     void* const at =
         ::mmap(nullptr, bytes_, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED) throw system_error("cannot map " + path.string(), errno);
@@ -223,7 +223,7 @@ const fs::path& LocalFile::path() const { return map_->path; }
 
 std::span<std::byte> LocalFile::buffer(int index) const {
   map_->check(index);
-  return {map_->memory.at(map_->head.buffer_at(index)), static_cast<std::size_t>(map_->head.buffer_bytes)};
+  return {map_->memory.at(map_->head.buffer_at(index)), as_size(map_->head.buffer_bytes)};
 }
 
 std::optional<Sealed> LocalFile::sealed(int index) const {
@@ -232,7 +232,7 @@ std::optional<Sealed> LocalFile::sealed(int index) const {
   if (length == 0 || length > static_cast<std::uint64_t>(map_->head.record_bytes)) return std::nullopt;
   // Hashed as it was copied: another process may be writing.
   std::uint64_t hash = 0;
-  std::string text(static_cast<std::size_t>(length), '\0');
+  std::string text(length, '\0');
   std::memcpy(&hash, map_->record(index) + sizeof length, sizeof hash);
   std::memcpy(text.data(), map_->record(index) + Head::record_head, text.size());
   if (XXH3_64bits(text.data(), text.size()) != hash) return std::nullopt;
@@ -296,7 +296,7 @@ std::optional<LocalOutline> outline_of(const fs::path& path) {
             static_cast<ssize_t>(sizeof length_and_hash) ||
         length_and_hash[0] == 0 || length_and_hash[0] > static_cast<std::uint64_t>(head->record_bytes))
       continue;
-    std::string text(static_cast<std::size_t>(length_and_hash[0]), '\0');
+    std::string text(length_and_hash[0], '\0');
     const ssize_t n =
         ::pread(fd.get(), text.data(), text.size(), head->record_at(buffer) + Head::record_head);
     if (n == static_cast<ssize_t>(text.size()) && XXH3_64bits(text.data(), text.size()) == length_and_hash[1])

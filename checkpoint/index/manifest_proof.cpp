@@ -7,6 +7,7 @@
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/hash.hpp"
 #include "checkpoint/index/manifest.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -81,7 +82,7 @@ void prove_shard(const Manifest& m, std::size_t rank) {
   std::vector<const StoredPiece*> by_offset;
   for (const StoredPiece& piece : shard.pieces) {
     const PieceSpan& span = piece.span;
-    if (span.tensor < 0 || static_cast<std::size_t>(span.tensor) >= m.tensors.size())
+    if (span.tensor < 0 || as_size(span.tensor) >= m.tensors.size())
       refuse_manifest(shard.file + " has a piece of tensor " + std::to_string(span.tensor) +
                       ", which is not listed");
     const LogicalTensor& tensor = m.tensors[span.tensor];

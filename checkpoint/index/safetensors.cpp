@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/strict_json.hpp"
@@ -145,7 +146,7 @@ Header read_header(const fs::path& path) {
     if (!S_ISREG(info.st_mode)) refuse("it is not a file");
     const auto read = [&](char* to, std::int64_t bytes, std::int64_t at) {
       for (std::int64_t done = 0; done < bytes;) {
-        const ssize_t n = ::pread(fd.get(), to + done, static_cast<std::size_t>(bytes - done), at + done);
+        const ssize_t n = ::pread(fd.get(), to + done, as_size(bytes - done), at + done);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) throw system_error("cannot read " + path.string(), errno);
         if (n == 0) refuse("it became shorter while it was read");
@@ -162,7 +163,7 @@ Header read_header(const fs::path& path) {
              std::to_string(largest_header) + " is the most that the format allows");
     const auto bytes = static_cast<std::int64_t>(length);
     if (bytes > info.st_size - length_bytes) refuse("its header is cut off");
-    std::string text(static_cast<std::size_t>(bytes), '\0');
+    std::string text(bytes, '\0');
     read(text.data(), bytes, length_bytes);
     return parse_header(text, info.st_size - length_bytes - bytes);
   } catch (const Error& e) {
@@ -191,7 +192,7 @@ std::string header_text(std::span<Tensor> tensors, const std::map<std::string, s
   const auto bytes = static_cast<std::int64_t>(text.size());
   if (buffer_offset == 0) buffer_offset = (length_bytes + bytes + 7) / 8 * 8;
   expects(buffer_offset >= length_bytes + bytes, "the header fits before its buffer");
-  text.append(static_cast<std::size_t>(buffer_offset - length_bytes - bytes), ' ');
+  text.append(as_size(buffer_offset - length_bytes - bytes), ' ');
   if (static_cast<std::int64_t>(text.size()) > largest_header)
     throw Error(Exit::usage, "there are too many tensors for one safetensors file",
                 "their header would have " + std::to_string(text.size()) + " bytes");

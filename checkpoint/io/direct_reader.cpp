@@ -9,6 +9,7 @@
 #include <new>
 #include <system_error>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
@@ -34,8 +35,8 @@ bool means_not_direct(int reason) { return reason == EINVAL || reason == EOPNOTS
 AlignedBuffer::AlignedBuffer(std::int64_t bytes) : bytes_(whole_pages(bytes)) {
   const bool huge = bytes_ >= huge_page;
   const std::int64_t unit = huge ? huge_page : direct_alignment;
-  const auto size = static_cast<std::size_t>((bytes_ + unit - 1) / unit * unit);
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(unit), size)));
+  const auto size = as_size((bytes_ + unit - 1) / unit * unit);
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(as_size(unit), size)));
   if (bytes_ > 0 && !memory_) throw std::bad_alloc();
   // Only a hint. Pages that lie side by side let a disk be asked for more at once.
   if (huge) ::madvise(memory_.get(), size, MADV_HUGEPAGE);
@@ -63,9 +64,9 @@ std::int64_t DirectReader::read(std::span<std::byte> to, std::int64_t offset) co
     const ssize_t n =
         ::pread(fd_.get(), to.data() + done, to.size() - done, offset + static_cast<off_t>(done));
     if (n > 0) {
-      done += static_cast<std::size_t>(n);
+      done += as_size(n);
       // Behind the end of the file, and an odd offset that the next direct read would be refused for.
-      if (static_cast<std::size_t>(n) % direct_alignment != 0 && was_direct) break;
+      if (as_size(n) % direct_alignment != 0 && was_direct) break;
       continue;
     }
     if (n == 0) break;

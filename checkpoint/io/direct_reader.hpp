@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
@@ -26,7 +27,7 @@ constexpr std::int64_t whole_pages(std::int64_t bytes) {
 class AlignedBuffer {
  public:
   explicit AlignedBuffer(std::int64_t bytes);
-  std::span<std::byte> span() const { return {memory_.get(), static_cast<std::size_t>(bytes_)}; }
+  std::span<std::byte> span() const { return {memory_.get(), as_size(bytes_)}; }
 
  private:
   struct Free {

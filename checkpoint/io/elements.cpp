@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/dtype.hpp"
 #include "src/base/error.hpp"
 
@@ -59,7 +60,7 @@ void narrow(std::span<const float> from, std::byte* to, Convert one) {
 
 }  // namespace
 
-std::string_view name_of(Element element) { return dtype_names[static_cast<std::size_t>(element)]; }
+std::string_view name_of(Element element) { return dtype_names[as_size(element)]; }
 
 std::optional<Element> element_called(std::string_view dtype) {
   for (std::size_t i = 0; i < dtype_names.size(); ++i)

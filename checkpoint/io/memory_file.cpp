@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
@@ -22,12 +23,12 @@ std::int64_t MemoryFile::bytes() const {
 }
 
 std::string MemoryFile::read(std::int64_t first, std::int64_t count) const {
-  std::string text(static_cast<std::size_t>(count), '\0');
+  std::string text(count, '\0');
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t n = ::pread(fd_.get(), text.data() + at, text.size() - at, first + static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw system_error("cannot read a file in memory", n == 0 ? EIO : errno);
-    at += static_cast<std::size_t>(n);
+    at += as_size(n);
   }
   return text;
 }

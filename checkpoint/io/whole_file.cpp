@@ -8,6 +8,7 @@
 
 #include "checkpoint/io/aside_file.hpp"
 #include "checkpoint/io/direct_reader.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/parallel.hpp"
 
@@ -30,10 +31,10 @@ class Filler {
     std::int64_t next = first;  // all before it is filled
     if (const auto head = std::ssize(file.head); first < head) {
       next = std::min(end, static_cast<std::int64_t>(head));
-      std::memcpy(window.data(), file.head.data() + first, static_cast<std::size_t>(next - first));
+      std::memcpy(window.data(), file.head.data() + first, next - first);
     }
     const auto zero_up_to = [&](std::int64_t to) {
-      std::memset(window.data() + (next - first), 0, static_cast<std::size_t>(to - next));
+      std::memset(window.data() + (next - first), 0, to - next);
     };
     for (const PlacedTensor& placed : file.tensors) {
       const std::int64_t each = bytes_of(placed.type), elements = tensor_of(placed).elements();
@@ -54,10 +55,10 @@ class Filler {
 
   void put(const PlacedTensor& placed, std::int64_t first, std::int64_t count, std::byte* to) {
     const bool rounds = placed.type != element_of(tensor_of(placed));
-    if (rounds) scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(count)));
+    if (rounds) scratch_.resize(std::max(scratch_.size(), as_size(count)));
     source_.read({placed.tensor, first, count, rounds ? static_cast<void*>(scratch_.data()) : to},
                  room_.span());
-    if (rounds) from_fp32(placed.type, {scratch_.data(), static_cast<std::size_t>(count)}, to);
+    if (rounds) from_fp32(placed.type, {scratch_.data(), as_size(count)}, to);
   }
 
   TensorSource& source_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint::h5 {
@@ -102,8 +103,7 @@ void select_range(hid_t selection, hsize_t cols, hsize_t first, hsize_t count) {
 }
 
 std::string text_of(ssize_t (*get)(hid_t, std::size_t, char*, std::size_t), hid_t list, std::size_t i) {
-  std::string text(static_cast<std::size_t>(checked(get(list, i, nullptr, 0), "read a virtual mapping")),
-                   '\0');
+  std::string text(checked(get(list, i, nullptr, 0), "read a virtual mapping"), '\0');
   checked(get(list, i, text.data(), text.size() + 1), "read a virtual mapping");
   return text;
 }
@@ -277,7 +277,7 @@ ContiguousMaker::ContiguousMaker(hid_t file) : file_(file) {
   checked(H5Pset_alloc_time(creation_.get(), H5D_ALLOC_TIME_EARLY), "choose early allocation");
   checked(H5Pset_fill_time(creation_.get(), H5D_FILL_TIME_NEVER), "choose never to fill");
   for (const Element element : {Element::float32, Element::bf16, Element::int64})
-    types_[static_cast<std::size_t>(element)] = file_type(element);
+    types_[as_size(element)] = file_type(element);
 }
 
 hid_t ContiguousMaker::group(const std::string& name) {
@@ -301,8 +301,8 @@ std::int64_t ContiguousMaker::make(const std::string& name, Element element,
   const std::size_t slash = name.rfind('/');
   const hid_t parent = group(slash == std::string::npos ? "" : name.substr(0, slash));
   const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
-  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[static_cast<std::size_t>(element)].get(),
-                                      extent.get(), H5P_DEFAULT, creation_.get(), H5P_DEFAULT),
+  const Id dataset(checked(H5Dcreate2(parent, last.c_str(), types_[as_size(element)].get(), extent.get(),
+                                      H5P_DEFAULT, creation_.get(), H5P_DEFAULT),
                            "create dataset " + name),
                    H5Dclose);
   const haddr_t offset = H5Dget_offset(dataset.get());
@@ -312,11 +312,11 @@ std::int64_t ContiguousMaker::make(const std::string& name, Element element,
 }
 
 void create_virtual(hid_t file, const std::string& name, Element element, std::int64_t rows,
-                    std::int64_t cols, std::span<const Source> sources) {
+                    std::int64_t cols, std::span<const VirtualPart> sources) {
   const Silence silence;
   const hsize_t shape[2] = {size(rows), size(cols)};
   const Id extent = space(shape), creation = untimed_dataset();
-  for (const Source& source : sources) {
+  for (const VirtualPart& source : sources) {
     const hsize_t count[1] = {size(source.count)};
     const Id whole = space(count), range = space(shape);
     select_range(range.get(), size(cols), size(source.first), size(source.count));

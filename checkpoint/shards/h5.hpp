@@ -80,13 +80,13 @@ class ContiguousMaker {
 };
 
 /// Elements [first, first + count) of a virtual dataset, row-major, are the whole of 1-D `dataset` in `file`.
-struct Source {
+struct VirtualPart {
   std::string file, dataset;
   std::int64_t first = 0, count = 0;
 };
 /// A virtual dataset of rows x cols, fill value NaN.
 void create_virtual(hid_t file, const std::string& name, Element element, std::int64_t rows,
-                    std::int64_t cols, std::span<const Source> sources);
+                    std::int64_t cols, std::span<const VirtualPart> sources);
 
 /// A dataset as HDF5 sees it.
 struct Dataset {
@@ -94,8 +94,8 @@ struct Dataset {
   std::vector<std::int64_t> shape;
   Element element = Element::float32;
   bool is_virtual = false;
-  std::int64_t offset = -1;     ///< contiguous ones
-  std::vector<Source> sources;  ///< virtual ones; first = -1: only the number of elements is told
+  std::int64_t offset = -1;          ///< contiguous ones
+  std::vector<VirtualPart> sources;  ///< virtual ones; first = -1: only the number of elements is told
 };
 /// All datasets of a file. Throws Error on anything that does not belong into a file of ours: soft or
 /// external links, other element types, chunks, filters, external storage.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "checkpoint/io/crc32c.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/parallel.hpp"
@@ -41,7 +42,7 @@ void ImagePass::run(std::span<const std::byte> payload, std::span<std::uint32_t>
     worker.cpu_seconds = 0;
   }
   const std::int64_t bytes = std::ssize(payload), chunks = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
-  parallel_for(static_cast<std::size_t>(chunks), static_cast<int>(workers_.size()), [&](int number) {
+  parallel_for(as_size(chunks), static_cast<int>(workers_.size()), [&](int number) {
     Worker& worker = workers_[number];
     return [&, begun = thread_cpu_seconds()](std::size_t chunk) {
       const std::int64_t from = static_cast<std::int64_t>(chunk) * chunk_bytes_;
@@ -66,7 +67,7 @@ void ImagePass::checksum(std::span<const std::byte> payload, std::span<std::uint
                                 [](std::int64_t at, const Placed& p) { return at < p.to; });
   for (std::int64_t at = from; at < to; at += block_bytes) {
     const std::int64_t end = std::min(at + block_bytes, to);
-    table[at / block_bytes] = crc32c(payload.data() + at, static_cast<std::size_t>(end - at));
+    table[at / block_bytes] = crc32c(payload.data() + at, as_size(end - at));
     for (; piece != placed_.end() && piece->from < end; ++piece) {
       const std::int64_t first = std::max(at, piece->from), last = std::min(end, piece->to);
       const std::int64_t element = bytes_of(piece->type);

@@ -6,6 +6,7 @@
 #include "checkpoint/io/memory_file.hpp"
 #include "checkpoint/shards/h5.hpp"
 #include "checkpoint/shards/shard_file.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::checkpoint {
 
@@ -15,11 +16,11 @@ bool is_indexed(const LogicalTensor& tensor, std::int64_t pieces, std::int64_t m
 
 std::string index_text(std::span<const LogicalTensor> tensors, const WriterLayout& layout,
                        std::int64_t max_pieces) {
-  std::vector<std::vector<h5::Source>> sources(tensors.size());
+  std::vector<std::vector<h5::VirtualPart>> sources(tensors.size());
   std::int64_t pieces = 0;
   for (std::size_t rank = 0; rank < layout.of_rank.size(); ++rank)
     for (const PieceSpan& span : layout.of_rank[rank]) {
-      const auto t = static_cast<std::size_t>(span.tensor);
+      const auto t = as_size(span.tensor);
       if (span.count == 0) continue;
       sources.at(t).push_back({shard_file_name(static_cast<int>(rank)),
                                "/" + dataset_name(tensors[t], span.first), span.first, span.count});

@@ -24,8 +24,7 @@ void for_each_part(const std::vector<Copy>& copies, std::int64_t first, std::int
 void scatter(const std::vector<Copy>& copies, std::int64_t first, std::span<const std::byte> bytes) {
   for_each_part(copies, first, first + static_cast<std::int64_t>(bytes.size()),
                 [&](const Copy& copy, std::int64_t from, std::int64_t to) {
-                  std::memcpy(copy.to + (from - copy.offset), bytes.data() + (from - first),
-                              static_cast<std::size_t>(to - from));
+                  std::memcpy(copy.to + (from - copy.offset), bytes.data() + (from - first), to - from);
                 });
 }
 

@@ -16,7 +16,7 @@ std::vector<int> match_tensors(const Manifest& manifest, const State& into, cons
     index[manifest.tensors[i].name] = static_cast<int>(i);
   std::vector<int> matched(into.tensors.size(), -1);
   for (const PieceView& piece : into.pieces) {
-    const LogicalTensor& wanted = into.tensors.at(static_cast<std::size_t>(piece.tensor));
+    const LogicalTensor& wanted = into.tensors.at(piece.tensor);
     expects(piece.first >= 0 && piece.count >= 0 && piece.first + piece.count <= wanted.elements(),
             "pieces lie inside their tensors");
     int& match = matched[piece.tensor];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
@@ -35,7 +36,7 @@ std::shared_ptr<const ShardReader> PieceReader::open(std::size_t shard) {
 
 void PieceReader::read(int tensor, std::int64_t first, std::int64_t count, std::byte* to,
                        std::span<std::byte> room) {
-  const auto t = static_cast<std::size_t>(tensor);
+  const auto t = as_size(tensor);
   const std::vector<Stored>& pieces = stored_.at(t);
   const std::int64_t each = bytes_of(manifest_.tensors[t].type), end = first + count;
   auto at = std::upper_bound(pieces.begin(), pieces.end(), first,
@@ -54,12 +55,12 @@ void PieceReader::read(int tensor, std::int64_t first, std::int64_t count, std::
                          number = std::min(blocks.at(stop - 1) + 1 - block, blocks_per_run(blocks.each));
       const std::span<const std::byte> bytes = reader->read(block, number, room);
       for (std::int64_t k = block; k < block + number; ++k)
-        if (!reader->matches(k, bytes.subspan(blocks.offset(k) - blocks.offset(block),
-                                              static_cast<std::size_t>(blocks.bytes(k)))))
+        if (!reader->matches(
+                k, bytes.subspan(blocks.offset(k) - blocks.offset(block), as_size(blocks.bytes(k)))))
           throw reader->mismatch(k, 1);
       const std::int64_t skipped = offset - blocks.offset(block),
                          taken = std::min(std::ssize(bytes) - skipped, stop - offset);
-      std::memcpy(out, bytes.data() + skipped, static_cast<std::size_t>(taken));
+      std::memcpy(out, bytes.data() + skipped, taken);
       out += taken;
       offset += taken;
     }

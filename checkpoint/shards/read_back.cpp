@@ -6,6 +6,7 @@
 
 #include "checkpoint/io/crc32c.hpp"
 #include "checkpoint/shards/shard_file.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast::checkpoint {
@@ -50,8 +51,8 @@ void read_back(const fs::path& file, const ShardInfo& shard, std::string_view me
                          bytes = blocks.offset(end - 1) + blocks.bytes(end - 1) - first;
       read(reader, file, buffer.first(bytes), first);
       for (std::int64_t block = k; block < end; ++block)
-        if (crc32c(buffer.data() + (blocks.offset(block) - first),
-                   static_cast<std::size_t>(blocks.bytes(block))) != table[block])
+        if (crc32c(buffer.data() + (blocks.offset(block) - first), as_size(blocks.bytes(block))) !=
+            table[block])
           refuse(file, "block " + std::to_string(block) + " of " + std::to_string(count) +
                            " reads back otherwise than it was written");
     }

@@ -9,6 +9,7 @@
 #include "checkpoint/io/crc32c.hpp"
 #include "checkpoint/io/memory_file.hpp"
 #include "checkpoint/shards/h5.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -141,20 +142,19 @@ std::string wrong_record(std::string_view bytes, const Record& expected) {
 
 std::span<std::uint32_t> table_in(std::span<std::byte> head, std::int64_t blocks) {
   expects(std::ssize(head) == head_bytes(blocks), "the head is that of so many blocks");
-  return {reinterpret_cast<std::uint32_t*>(head.data() + record_bytes), static_cast<std::size_t>(blocks)};
+  return {reinterpret_cast<std::uint32_t*>(head.data() + record_bytes), as_size(blocks)};
 }
 
 std::span<const std::uint32_t> table_in(std::span<const std::byte> head, std::int64_t blocks) {
   expects(std::ssize(head) == head_bytes(blocks), "the head is that of so many blocks");
-  return {reinterpret_cast<const std::uint32_t*>(head.data() + record_bytes),
-          static_cast<std::size_t>(blocks)};
+  return {reinterpret_cast<const std::uint32_t*>(head.data() + record_bytes), as_size(blocks)};
 }
 
 std::string wrong_head(std::span<const std::byte> head, const Record& expected, const ShardInfo& shard) {
   const std::int64_t blocks = blocks_of(shard).count();
   if (std::ssize(head) != head_bytes(blocks)) return "its head is cut";
-  std::string wrong = wrong_record(
-      {reinterpret_cast<const char*>(head.data()), static_cast<std::size_t>(record_bytes)}, expected);
+  std::string wrong =
+      wrong_record({reinterpret_cast<const char*>(head.data()), as_size(record_bytes)}, expected);
   if (!wrong.empty()) return wrong;
   if (root_of(shard, table_in(head, blocks)) != shard.root)
     return "its block table is not the one that was written";

@@ -6,6 +6,7 @@
 
 #include "checkpoint/io/crc32c.hpp"
 #include "checkpoint/shards/shard_file.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -69,7 +70,7 @@ std::span<const std::byte> ShardReader::read(std::int64_t first, std::int64_t co
 }
 
 bool ShardReader::matches(std::int64_t k, std::span<const std::byte> bytes) const {
-  return crc32c(bytes.data(), bytes.size()) == table_.at(static_cast<std::size_t>(k));
+  return crc32c(bytes.data(), bytes.size()) == table_.at(k);
 }
 
 Damaged ShardReader::mismatch(std::int64_t first, std::int64_t count) const {
@@ -82,7 +83,7 @@ Damaged ShardReader::mismatch(std::int64_t first, std::int64_t count) const {
 std::string ShardReader::metadata() const {
   const AlignedBuffer room(shard_.data_offset);
   read_exactly(room.span(), shard_.data_offset, 0);
-  return {reinterpret_cast<const char*>(room.span().data()), static_cast<std::size_t>(shard_.data_offset)};
+  return {reinterpret_cast<const char*>(room.span().data()), as_size(shard_.data_offset)};
 }
 
 void ShardReader::read_exactly(std::span<std::byte> room, std::int64_t bytes, std::int64_t offset) const {

@@ -15,6 +15,7 @@
 #include "checkpoint/shards/index_file.hpp"
 #include "checkpoint/shards/read_back.hpp"
 #include "checkpoint/shards/shard_file.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 
 namespace holdfast::checkpoint {
@@ -63,9 +64,7 @@ struct ShardWriter::Plan {
 
   Plan(int rank, const WriterLayout& layout, const std::vector<LogicalTensor>& tensors,
        const WriteOptions& options);
-  std::size_t head_bytes() const {
-    return static_cast<std::size_t>(shard.info.payload_offset - shard.info.data_offset);
-  }
+  std::size_t head_bytes() const { return as_size(shard.info.payload_offset - shard.info.data_offset); }
   fs::path make_temporary_folder() const;
   void write_shard(NewFile& file, std::span<std::byte> image, ShardInfo& info);
   void write_index(NewFile& file) const;
@@ -93,8 +92,7 @@ ShardWriter::Plan::Plan(int rank_, const WriterLayout& layout, const std::vector
 ShardWriter::ShardWriter(fs::path checkpoints, int rank, Generation generation,
                          std::vector<LogicalTensor> tensors, WriterLayout layout, Facts facts,
                          WriteOptions options) {
-  expects(rank >= 0 && static_cast<std::size_t>(rank) < layout.of_rank.size(),
-          "the writer's rank is in the layout");
+  expects(rank >= 0 && as_size(rank) < layout.of_rank.size(), "the writer's rank is in the layout");
   plan_ = std::make_unique<Plan>(rank, layout, tensors, options);
   Plan& plan = *plan_;
   plan.checkpoints = std::move(checkpoints);

@@ -14,6 +14,7 @@
 #include "checkpoint/io/crc32c.hpp"
 #include "checkpoint/shards/block_scan.hpp"
 #include "checkpoint/verify/verify_h5.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/files.hpp"
 
@@ -38,7 +39,7 @@ void add_digests(const Manifest& manifest, const std::vector<StoredPiece>& piece
     return p.offset + bytes_of(p.span, manifest.tensors) <= first;
   });
   for (; piece != pieces.end() && piece->offset < end; ++piece) {
-    const auto tensor = static_cast<std::size_t>(piece->span.tensor);
+    const auto tensor = as_size(piece->span.tensor);
     const DType type = manifest.tensors[tensor].type;
     const std::int64_t from = std::max(piece->offset, first);
     const std::int64_t to = std::min(piece->offset + bytes_of(piece->span, manifest.tensors), end);

@@ -18,6 +18,7 @@
 #include "checkpoint/shards/h5.hpp"
 #include "checkpoint/shards/index_file.hpp"
 #include "checkpoint/shards/shard_file.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "src/base/text.hpp"
 
@@ -62,13 +63,13 @@ Expected expected_in_index(const Manifest& m) {
   return expected;
 }
 
-void sort_sources(std::vector<h5::Source>& sources) {
+void sort_sources(std::vector<h5::VirtualPart>& sources) {
   std::sort(sources.begin(), sources.end(), [](const auto& a, const auto& b) {
     return std::tie(a.file, a.dataset, a.count) < std::tie(b.file, b.dataset, b.count);
   });
 }
 
-bool same_sources(std::vector<h5::Source> a, std::vector<h5::Source> b) {
+bool same_sources(std::vector<h5::VirtualPart> a, std::vector<h5::VirtualPart> b) {
   sort_sources(a), sort_sources(b);
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
     return std::tie(x.file, x.dataset, x.count) == std::tie(y.file, y.dataset, y.count);
@@ -159,7 +160,7 @@ std::string read_all(int fd) {
     const ssize_t n = ::read(fd, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
+    text.append(buffer, as_size(n));
   }
 }
 

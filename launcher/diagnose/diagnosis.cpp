@@ -10,6 +10,7 @@
 
 #include "launcher/diagnose/gpu_history.hpp"
 #include "launcher/diagnose/output_patterns.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -67,7 +68,7 @@ class Case {
  private:
   std::string name(int node) const {
     if (node < 0) return "a node";
-    const auto i = static_cast<std::size_t>(node);
+    const auto i = as_size(node);
     return i < names_.size() ? names_[i] : fmt::format("node {}", node);
   }
 

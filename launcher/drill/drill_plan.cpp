@@ -144,8 +144,8 @@ DrillCase read_case(const config::Document& document, int element, const DrillPl
 
 }  // namespace
 
-const std::vector<Phase>& phases() {
-  static const std::vector<Phase> table = {
+const std::vector<DrillPhase>& phases() {
+  static const std::vector<DrillPhase> table = {
       {"planned", "attempt_planned"},       // a placement is chosen, and old ranks are being ended
       {"starting", "attempt_started"},      // ranks are being started
       {"restoring", "placement_verified"},  // all ranks are up and load their state

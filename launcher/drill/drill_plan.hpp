@@ -46,11 +46,11 @@ struct When {
 };
 
 /// A phase of a run that can be waited for, and the event that begins it.
-struct Phase {
+struct DrillPhase {
   const char* name;
   const char* event;  ///< "": read from the run directory instead
 };
-const std::vector<Phase>& phases();
+const std::vector<DrillPhase>& phases();
 
 struct PlannedFault {
   const Fault* fault = nullptr;

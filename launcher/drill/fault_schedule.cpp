@@ -147,9 +147,9 @@ bool FaultSchedule::is_due(const PlannedFault& planned, const RunView& view) {
   return false;
 }
 
-std::optional<Injection> FaultSchedule::choose_target(const PlannedFault& planned,
-                                                      const RunView& view) const {
-  Injection injection{planned.fault, false, {}, -1, planned.seconds, draw(2)};
+std::optional<ChosenFault> FaultSchedule::choose_target(const PlannedFault& planned,
+                                                        const RunView& view) const {
+  ChosenFault injection{planned.fault, false, {}, -1, planned.seconds, draw(2)};
   if (planned.target == Target::nothing) return injection;
   std::vector<std::string> broken;
   for (const auto& s : injected_)
@@ -176,11 +176,11 @@ std::optional<Injection> FaultSchedule::choose_target(const PlannedFault& planne
   return injection;
 }
 
-std::vector<Injection> FaultSchedule::due(const RunView& view) {
-  std::vector<Injection> out;
+std::vector<ChosenFault> FaultSchedule::due(const RunView& view) {
+  std::vector<ChosenFault> out;
   for (const auto& s : injected_) {
     if (s.undone || view.now < s.at + s.what.seconds) continue;
-    Injection back = s.what;
+    ChosenFault back = s.what;
     back.undo = true;
     out.push_back(std::move(back));
   }
@@ -191,7 +191,7 @@ std::vector<Injection> FaultSchedule::due(const RunView& view) {
   return out;
 }
 
-void FaultSchedule::record(const Injection& injection, double at, const RunView& view) {
+void FaultSchedule::record(const ChosenFault& injection, double at, const RunView& view) {
   if (!injection.undo) {
     const bool heals = injection.fault->undo[0] != '\0' && injection.seconds > 0;
     injected_.push_back({injection, at, view.step, !heals});

@@ -29,7 +29,7 @@ struct RunView {
 };
 
 /// A fault to inject now, or to undo.
-struct Injection {
+struct ChosenFault {
   const Fault* fault = nullptr;
   bool undo = false;
   std::vector<std::string> nodes;  ///< in the order of the roster
@@ -40,7 +40,7 @@ struct Injection {
 
 /// A fault that was injected.
 struct Injected {
-  Injection what;
+  ChosenFault what;
   double at = 0;          ///< Unix seconds, as its injector says
   std::int64_t step = 0;  ///< of the run at that time
   bool undone = false;
@@ -52,8 +52,8 @@ class FaultSchedule {
 
   /// What is due: first the faults to undo, then at most one new fault. The caller carries them out, and
   /// reports when with record().
-  std::vector<Injection> due(const RunView& view);
-  void record(const Injection& injection, double at, const RunView& view);
+  std::vector<ChosenFault> due(const RunView& view);
+  void record(const ChosenFault& injection, double at, const RunView& view);
 
   /// All faults were injected, and those that are undone were undone.
   bool over() const;
@@ -65,7 +65,7 @@ class FaultSchedule {
   bool is_due(const PlannedFault& planned, const RunView& view);
   bool is_due_in_soak(const PlannedFault& planned, const RunView& view);
   bool recovered(const RunView& view) const;
-  std::optional<Injection> choose_target(const PlannedFault& planned, const RunView& view) const;
+  std::optional<ChosenFault> choose_target(const PlannedFault& planned, const RunView& view) const;
   std::uint64_t draw(std::uint64_t what) const;  ///< a random number for the next fault
 
   DrillCase plan_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
@@ -109,7 +111,7 @@ std::vector<std::string> fault_names() {
 
 const char* name_of(Injector injector) {
   constexpr std::array names = {"agent", "rank", "order", "minipod", "slurm", "files"};
-  return names[static_cast<std::size_t>(injector)];
+  return names[as_size(injector)];
 }
 
 const char* name_of(Target target) {

@@ -227,7 +227,7 @@ void LiveTestbed::slurm_act(const std::string& act, const std::string& id) {
 
 // --- injections ---
 
-double LiveTestbed::inject(const Injection& what, const std::string& name, const std::string& id) {
+double LiveTestbed::inject(const ChosenFault& what, const std::string& name, const std::string& id) {
   const RunDir run{path_of(name)};
   const std::string act = what.undo ? what.fault->undo : what.fault->act;
   const double before = unix_seconds();
@@ -254,7 +254,7 @@ double LiveTestbed::inject(const Injection& what, const std::string& name, const
 }
 
 /// The program that it calls prints the moment: running a command in a cluster takes time.
-double LiveTestbed::inject_through_agent(const Injection& what, const RunDir& run) {
+double LiveTestbed::inject_through_agent(const ChosenFault& what, const RunDir& run) {
   std::vector<std::string> argv = {program(),
                                    "inject",
                                    inside(run.path).string(),

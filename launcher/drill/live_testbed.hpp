@@ -40,7 +40,7 @@ class LiveTestbed : public Testbed {
   Job job(const std::string& id) override;
   void start_now(const std::string& id) override;
   void cancel(const std::string& id) override;
-  double inject(const Injection& what, const std::string& name, const std::string& id) override;
+  double inject(const ChosenFault& what, const std::string& name, const std::string& id) override;
   bool every_step_once(const std::string& name, std::int64_t steps) override;
   std::optional<Baseline> known_baseline(const std::vector<std::string>& sets, std::string& name) override;
 
@@ -58,7 +58,7 @@ class LiveTestbed : public Testbed {
   config::RunConfig config_with(const std::vector<std::string>& sets) const;
   double minipod_verb(const std::string& verb, const std::vector<std::string>& nodes);
   double kill_agents(const std::string& node) const;
-  double inject_through_agent(const Injection& what, const RunDir& run);
+  double inject_through_agent(const ChosenFault& what, const RunDir& run);
   double damage_newest(const RunDir& run, std::uint64_t seed) const;
   void slurm_act(const std::string& act, const std::string& id);
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -43,7 +44,7 @@ std::string in_words(const std::optional<double>& value) {
   return value ? fmt::format("{:.2f}", *value) : "–";
 }
 
-std::string target_text(const Injection& injection) {
+std::string target_text(const ChosenFault& injection) {
   if (injection.rank >= 0) return fmt::format("rank {} on {}", injection.rank, injection.nodes.front());
   std::string names;
   for (const auto& node : injection.nodes) names += (names.empty() ? "" : ", ") + node;
@@ -106,7 +107,7 @@ double percentile(std::vector<double> values, double part) {
   expects(!values.empty() && part > 0 && part <= 1,
           "a percentile is of at least one value, and of a part in (0, 1]");
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size()))) - 1];
+  return values[as_size(std::ceil(part * static_cast<double>(values.size()))) - 1];
 }
 
 json report_json(const DrillReport& report) {

@@ -50,7 +50,10 @@ class CaseRunner {
       out_.last = testbed_.view(name_);
       for (const auto& injection : schedule_.due(out_.last)) carry_out(injection);
       out_.injected = schedule_.injected();
-      if (held && may_end()) testbed_.release(name_), held = false;
+      if (held && may_end()) {
+        testbed_.release(name_);
+        held = false;
+      }
       if (ended_for_good(out_.last) && healed()) break;
       if (testbed_.now() > limit) {
         out_.timed_out = !ended_for_good(out_.last);
@@ -77,7 +80,7 @@ class CaseRunner {
   /// The run need not be held any longer: all effects were seen, or the case has failed.
   bool may_end() const { return !out_.errors.empty() || (schedule_.over() && every_effect_is_seen(out_)); }
 
-  void carry_out(const Injection& injection) {
+  void carry_out(const ChosenFault& injection) {
     try {
       schedule_.record(injection, testbed_.inject(injection, name_, job_), out_.last);
     } catch (const std::exception& error) {

@@ -37,7 +37,7 @@ class Testbed {
   virtual void start_now(const std::string& id) = 0;
   virtual void cancel(const std::string& id) = 0;
   /// Injects a fault, or undoes it; returns the moment in Unix seconds. Throws Error when it cannot.
-  virtual double inject(const Injection& what, const std::string& name, const std::string& id) = 0;
+  virtual double inject(const ChosenFault& what, const std::string& name, const std::string& id) = 0;
   /// Are the metrics' steps 1 to `steps`, one line each?
   virtual bool every_step_once(const std::string& name, std::int64_t steps) = 0;
   /// An undisturbed run of these settings, which is kept from drill to drill. nullopt: there is none yet, and

@@ -42,7 +42,7 @@ class Tally {
   Fitness worst_ = Fitness::warning;
 };
 
-void check_ecc(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_ecc(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.ecc", "Reset the GPU; replace it when errors come back");
   for (const auto& gpu : gpus) {
     if (gpu.ecc || gpu.uncorrected) tally.checked();
@@ -57,7 +57,7 @@ void check_ecc(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   tally.finish(out, "no uncorrected memory errors");
 }
 
-void check_remap(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_remap(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.remap", "Pending: reset the GPU after the job. Failed: replace it");
   for (const auto& gpu : gpus) {
     if (!gpu.remap) continue;
@@ -70,7 +70,7 @@ void check_remap(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   tally.finish(out, "no row remap pending or failed");
 }
 
-void check_recovery(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_recovery(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   static constexpr std::array words = {"nothing", "a reset", "a reboot of the node",
                                        "its peer traffic drained", "to be drained and reset"};
   Tally tally("gpu.recovery", "Drain the node and do what the driver requests");
@@ -86,7 +86,7 @@ void check_recovery(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out
   tally.finish(out, "the driver requests no reset");
 }
 
-void check_slowed(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_slowed(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   struct Reason {
     std::uint64_t bit;
     Fitness fitness;
@@ -119,7 +119,7 @@ void check_slowed(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) 
   tally.finish(out, "no GPU is slowed down");
 }
 
-void check_pcie(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_pcie(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.pcie", "Reseat the GPU board, or replace its riser");
   std::string good;
   for (const auto& gpu : gpus) {
@@ -138,7 +138,7 @@ void check_pcie(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
   tally.finish(out, good);
 }
 
-void check_nvlink(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_nvlink(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.nvlink", "Restart the fabric manager; then reset all GPUs of the node");
   int most = 0, up = 0;
   for (const auto& gpu : gpus) {
@@ -164,7 +164,7 @@ void check_nvlink(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) 
   tally.finish(out, fmt::format("{} NVLinks up on every GPU", most));
 }
 
-void check_use(const std::vector<GpuFacts>& gpus, std::vector<Finding>& out) {
+void check_use(const std::vector<GpuState>& gpus, std::vector<Finding>& out) {
   Tally tally("gpu.free", "End processes of other jobs (nvidia-smi lists them)");
   for (const auto& gpu : gpus) {
     tally.checked();
@@ -221,7 +221,7 @@ std::vector<Finding> gpu_findings(const NvmlFacts& facts, int on_bus, const Expe
   }
   std::vector<Finding> out = {{"gpu.driver", Fitness::ok, "version " + facts.driver, ""},
                               count_finding(facts, on_bus, expected)};
-  std::vector<GpuFacts> reached;
+  std::vector<GpuState> reached;
   for (const auto& gpu : facts.gpus)
     if (gpu.lost.empty()) reached.push_back(gpu);
   if (reached.empty()) return out;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher {
@@ -31,7 +32,7 @@ std::optional<std::string> read_line(const fs::path& file) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return std::nullopt;  // for example /sys/class/net/lo/speed, which opens and gives EINVAL
     if (n == 0) break;
-    text.append(buffer, static_cast<std::size_t>(n));
+    text.append(buffer, as_size(n));
   }
   if (text.empty()) return std::nullopt;
   text.erase(text.find_last_not_of(" \t\n") + 1);

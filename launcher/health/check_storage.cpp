@@ -16,6 +16,7 @@
 #include <random>
 #include <sstream>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -144,7 +145,7 @@ Rates write_and_read(const fs::path& path, const SpeedPlan& plan) {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) throw system_error("cannot read " + path.string(), errno);
       if (n == 0) break;
-      got += static_cast<std::size_t>(n);
+      got += as_size(n);
     }
     rates.read_s += seconds_since(begin);
     fill(data.get(), static_cast<std::uint64_t>(at));
@@ -252,7 +253,10 @@ Finding time_small_files(const fs::path& folder) {
         files::sync(fd.get(), first.path);
       }
       const int again = ::open(first.path.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-      if (again >= 0) exclusive = false, ::close(again);
+      if (again >= 0) {
+        exclusive = false;
+        ::close(again);
+      }
       if (::rename(first.path.c_str(), renamed.path.c_str()) != 0)
         throw system_error("cannot rename " + first.path.string(), errno);
       times.push_back(seconds_since(begin));

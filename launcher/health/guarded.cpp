@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -65,7 +66,7 @@ Running start(const Check& check) {
 void read_some(Running& running) {
   char buffer[4096];
   const ssize_t n = ::read(running.answer.get(), buffer, sizeof buffer);
-  if (n > 0 && running.text.size() < answer_limit) running.text.append(buffer, static_cast<std::size_t>(n));
+  if (n > 0 && running.text.size() < answer_limit) running.text.append(buffer, as_size(n));
   if (n == 0 || (n < 0 && errno != EINTR)) running.ended = true;
 }
 

@@ -5,12 +5,12 @@
 namespace holdfast::launcher {
 namespace {
 
-void read_memory(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
+void read_memory(const nvml::Library& library, nvml::Gpu device, GpuState& gpu) {
   gpu.ecc = library.ecc(device);
   gpu.uncorrected = library.errors(device, nvml::Error::uncorrected, nvml::Span::since_load);
   gpu.uncorrected_ever = library.errors(device, nvml::Error::uncorrected, nvml::Span::of_its_life);
   if (const auto rows = library.remap(device))
-    gpu.remap = GpuFacts::Remap{static_cast<int>(rows->corrected), static_cast<int>(rows->uncorrected),
+    gpu.remap = GpuState::Remap{static_cast<int>(rows->corrected), static_cast<int>(rows->uncorrected),
                                 rows->pending != 0, rows->failed != 0};
   if (const auto memory = library.memory(device)) {
     gpu.memory_bytes = memory->total;
@@ -18,7 +18,7 @@ void read_memory(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) 
   }
 }
 
-void read_links(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
+void read_links(const nvml::Library& library, nvml::Gpu device, GpuState& gpu) {
   gpu.pcie_width = library.pcie_width(device);
   gpu.pcie_width_max = library.pcie_width_max(device);
   gpu.pcie_gen = library.pcie_gen(device);
@@ -32,7 +32,7 @@ void read_links(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
   }
 }
 
-void read_speed(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
+void read_speed(const nvml::Library& library, nvml::Gpu device, GpuState& gpu) {
   gpu.slowed = library.slowdowns(device);
   gpu.slowdown_c = library.slowdown_celsius(device);
   gpu.sm_clock_max_mhz = library.sm_clock_max_mhz(device);
@@ -40,8 +40,8 @@ void read_speed(const nvml::Library& library, nvml::Gpu device, GpuFacts& gpu) {
   gpu.power_default_mw = library.power_default_mw(device);
 }
 
-GpuFacts read_gpu(const nvml::Library& library, int index) {
-  GpuFacts gpu;
+GpuState read_gpu(const nvml::Library& library, int index) {
+  GpuState gpu;
   gpu.index = index;
   nvml::Result result = nvml::success;
   const auto device = library.by_index(static_cast<unsigned>(index), &result);

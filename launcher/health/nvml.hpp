@@ -9,7 +9,7 @@
 namespace holdfast::launcher {
 
 /// One GPU. Values that its driver does not report are absent.
-struct GpuFacts {
+struct GpuState {
   int index = 0;
   std::string name, uuid, pci;  ///< pci: "00000000:18:00.0"
   std::string lost;  ///< the library's error when the GPU cannot be reached; the rest is then absent
@@ -39,7 +39,7 @@ struct NvmlFacts {
   bool found = false;   ///< the library was found
   std::string why;      ///< when not usable
   std::string driver;   ///< version
-  std::vector<GpuFacts> gpus;
+  std::vector<GpuState> gpus;
 };
 
 /// `library`: libnvidia-ml.so.1, or a path. Hangs if the driver hangs.

@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/control/session.hpp"
@@ -48,7 +49,7 @@ class Stream {
       const ssize_t n = ::send(fd_.get(), at, bytes, MSG_NOSIGNAL);
       if (n > 0) {
         at += n;
-        bytes -= static_cast<std::size_t>(n);
+        bytes -= as_size(n);
       }
       if (n <= 0) wait_after(errno, POLLOUT);
     }
@@ -60,7 +61,7 @@ class Stream {
       if (n == 0) throw Broken{"the other end closed"};
       if (n > 0) {
         at += n;
-        bytes -= static_cast<std::size_t>(n);
+        bytes -= as_size(n);
       }
       if (n < 0) wait_after(errno, POLLIN);
     }
@@ -118,7 +119,7 @@ void serve_requests(Stream& stream) {
     const bool take = request == static_cast<char>(Request::take);
     if (!take && request != static_cast<char>(Request::give)) throw Broken{"an unknown request"};
     for (std::uint64_t left = bytes; left > 0;) {
-      const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, chunk));
+      const auto part = as_size(std::min<std::uint64_t>(left, chunk));
       take ? stream.receive(buffer.data(), part) : stream.send(buffer.data(), part);
       left -= part;
     }
@@ -143,7 +144,7 @@ double transfer(Stream& stream, Request direction, std::uint64_t bytes, std::vec
   stream.send(&request, 1);
   stream.send(&bytes, sizeof bytes);
   for (std::uint64_t left = bytes; left > 0;) {
-    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, chunk));
+    const auto part = as_size(std::min<std::uint64_t>(left, chunk));
     direction == Request::take ? stream.send(buffer.data(), part) : stream.receive(buffer.data(), part);
     left -= part;
   }

@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <set>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
 /// The value below which `part` of the values lie; 0 if there are none.
 double quantile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
-  const auto at =
-      std::min(values.size() - 1, static_cast<std::size_t>(part * static_cast<double>(values.size())));
+  const auto at = std::min(values.size() - 1, as_size(part * static_cast<double>(values.size())));
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(at);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -67,7 +68,10 @@ PairFindings judge_pairs(int nodes, const std::vector<PairResult>& results, cons
       };
       int all = 0, bad = 0;
       for (const auto& result : results)
-        if (has(result.pair, node) && !suspected(result.pair)) ++all, bad += slow.contains(result.pair);
+        if (has(result.pair, node) && !suspected(result.pair)) {
+          ++all;
+          bad += slow.contains(result.pair);
+        }
       if (bad < 2 || 2 * bad <= all) continue;
       const double part = static_cast<double>(bad) / all;
       if (bad > max_slow || (bad == max_slow && part > worst_part)) {

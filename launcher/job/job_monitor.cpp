@@ -256,7 +256,10 @@ class JobMonitor {
     const auto known = state();
     int voters = 0, here = 0;
     for (const auto& [node, step] : steps_)
-      if (!known || !known->lost.contains(node)) ++voters, here += reached(step);
+      if (!known || !known->lost.contains(node)) {
+        ++voters;
+        here += reached(step);
+      }
     if (2 * here >= voters) enough_since_ = Clock::now();
     if (Clock::now() - enough_since_ < cut_off_limit) return false;
     log::error("only {} of {} agents have answered for {} s: back into the queue", here, voters,

@@ -7,6 +7,7 @@
 
 #include "launcher/plan/activations.hpp"
 #include "launcher/plan/units.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
 #include "src/base/units.hpp"
@@ -38,13 +39,13 @@ struct Elements {
 
 Elements elements_of(const config::ModelShape& model, int group, int replicas, bool split_optimizer) {
   Elements out;
-  out.units.assign(static_cast<std::size_t>(model.layers) + 2, 0);
+  out.units.assign(as_size(model.layers) + 2, 0);
   out.gradients = out.units;
   for (const auto& t : config::stored_tensors_of(model)) {
     const int cut_for = split_optimizer && !t.frozen ? replicas : 1;  // see src/shard/layout.cpp
     const std::int64_t slice = slice_stride(t.elements(), group, cut_for),
                        part = slice_part(slice, 1, replicas);
-    const auto unit = static_cast<std::size_t>(t.unit);
+    const auto unit = as_size(t.unit);
     out.units[unit] = round_up(out.units[unit], unit_alignment) + slice * group;
     if (t.frozen) {
       (t.linear ? out.frozen_linear : out.frozen) += slice;

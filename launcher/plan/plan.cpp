@@ -59,7 +59,7 @@ void place_nodes(Plan& plan, const ClusterFacts& facts, const std::vector<std::s
 void place_ranks(Plan& plan, const ClusterFacts& facts) {
   for (int rank = 0; rank < plan.world(); ++rank) {
     const int local = rank % plan.ranks_per_node;
-    const auto& gpu = facts.gpus.at(static_cast<std::size_t>(local));
+    const auto& gpu = facts.gpus.at(local);
     plan.ranks.push_back({rank, rank / plan.ranks_per_node, local, rank / plan.group_size,
                           rank % plan.group_size, gpu.gpu, gpu.nic, gpu.numa, gpu.rail});
   }
@@ -80,7 +80,7 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
   };
   std::string devices;
   for (int local = 0; local < ranks_per_node; ++local) {
-    const auto& nic = facts.gpus.at(static_cast<std::size_t>(local)).nic;
+    const auto& nic = facts.gpus.at(local).nic;
     if (!nic.empty()) devices += (devices.empty() ? "" : ",") + nic;
   }
   if (facts.gpu != "none") {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/plan/plan.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/config/bind.hpp"
 
@@ -181,9 +182,8 @@ Plan plan_from_json(const json& j) {
               h.at("saves"), h.at("passing"), h.at("programs_estimate"), h.at("capacity")};
     p.environment = j.at("environment").get<std::vector<std::string>>();
     p.warnings = j.at("warnings").get<std::vector<std::string>>();
-    const bool whole =
-        p.active > 0 && p.group_size > 0 && p.nodes.size() == static_cast<std::size_t>(p.active + p.spares) &&
-        p.ranks.size() == static_cast<std::size_t>(p.world()) && p.leaders.size() == p.nodes.size();
+    const bool whole = p.active > 0 && p.group_size > 0 && p.nodes.size() == as_size(p.active + p.spares) &&
+                       p.ranks.size() == as_size(p.world()) && p.leaders.size() == p.nodes.size();
     if (!whole)
       throw Error(Exit::runtime, "the plan contradicts itself",
                   "its counts of nodes, ranks and leaders do not agree");

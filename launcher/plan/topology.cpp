@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "slurm/hostlist.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -78,13 +79,13 @@ std::vector<std::string> hypothetical_nodes(const config::ClusterFacts& facts, i
   std::vector<std::string> all;
   for (const auto& unit : facts.scalable_units)
     for (auto& node : slurm::expand(unit.nodes)) all.push_back(std::move(node));
-  const auto wanted = static_cast<std::size_t>(active) + static_cast<std::size_t>(spares);
+  const auto wanted = as_size(active) + as_size(spares);
   if (wanted > all.size())
     throw Error(Exit::impossible,
                 fmt::format("nodes + spares = {} but {} has {} nodes", wanted, facts.name, all.size()),
                 fmt::format("{} active nodes and {} spares", active, spares),
-                static_cast<std::size_t>(active) <= all.size()
-                    ? fmt::format("Use at most {} spares?", all.size() - static_cast<std::size_t>(active))
+                as_size(active) <= all.size()
+                    ? fmt::format("Use at most {} spares?", all.size() - as_size(active))
                     : fmt::format("Use at most {} nodes?", all.size()));
   std::vector<std::string> out;
   for (const auto& unit : by_scalable_unit(facts, all))

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/base/as_size.hpp"
 #include "src/config/run_config.hpp"
 
 namespace holdfast::launcher {
@@ -15,7 +16,7 @@ inline std::int64_t bytes_of(config::Precision type) { return type == config::Pr
 inline std::string grouped_text(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<std::size_t>(at), ",");
+    digits.insert(as_size(at), ",");
   return digits;
 }
 

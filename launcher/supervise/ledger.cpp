@@ -9,6 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -89,7 +90,7 @@ std::string read_tail(const fs::path& file) {
   if (!fd) throw system_error("cannot read " + file.string(), errno);
   struct stat facts {};
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return "";
-  const auto size = static_cast<std::size_t>(facts.st_size);
+  const auto size = as_size(facts.st_size);
   std::string text(std::min(size, max_read), '\0');
   const ssize_t got = ::pread(fd.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
   if (got < 0) throw system_error("cannot read " + file.string(), errno);
@@ -139,7 +140,7 @@ void append_to_ledger(const fs::path& folder, const LedgerEntry& entry) {
     line.insert(0, 1, '\n');
   const ssize_t written = ::write(fd.get(), line.data(), line.size());
   if (written < 0) throw system_error("cannot write " + file.string(), errno);
-  if (static_cast<std::size_t>(written) != line.size())
+  if (as_size(written) != line.size())
     throw Error(Exit::runtime, "cannot write " + file.string(), "only a part of the line was written");
 }
 
@@ -169,8 +170,7 @@ std::vector<std::string> nodes_to_exclude(const std::set<std::string>& failed_he
     if (history.weight > bad_node_weight && !failed_here.contains(node))
       bad_nodes.emplace_back(-history.weight, node);
   std::sort(bad_nodes.begin(), bad_nodes.end());
-  if (bad_nodes.size() > static_cast<std::size_t>(std::max(0, max_bad_nodes)))
-    bad_nodes.resize(std::max(0, max_bad_nodes));
+  if (bad_nodes.size() > as_size(std::max(0, max_bad_nodes))) bad_nodes.resize(std::max(0, max_bad_nodes));
   std::set<std::string> out = failed_here;
   for (const auto& bad_node : bad_nodes) out.insert(bad_node.second);
   return {out.begin(), out.end()};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -34,7 +35,7 @@ bool is_learned(Phase phase) {
   return false;
 }
 
-std::size_t index_of(Phase phase) { return static_cast<std::size_t>(phase); }
+std::size_t index_of(Phase phase) { return as_size(phase); }
 
 /// Does `waiting` have to wait for `other`?
 bool holds_up(const StillRank& other, const StillRank& waiting) {
@@ -162,12 +163,12 @@ std::optional<double> overdue(std::span<const StillRank> ranks, const Pace& pace
 }
 
 Stragglers::Stragglers(const config::Supervise& limits, int world)
-    : ratio_(limits.straggler_ratio), ranks_(static_cast<std::size_t>(world)) {
+    : ratio_(limits.straggler_ratio), ranks_(as_size(world)) {
   sorted_.reserve(ranks_.size());
 }
 
 void Stragglers::computed(int rank, std::int64_t step, double seconds) {
-  expects(rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size(), "the rank is one of the world");
+  expects(rank >= 0 && as_size(rank) < ranks_.size(), "the rank is one of the world");
   Own& own = ranks_[rank];
   if (step == own.step || !(seconds > 0)) return;
   if (own.step < 0) own.smoothed = seconds;
@@ -179,7 +180,10 @@ void Stragglers::computed(int rank, std::int64_t step, double seconds) {
   if (median_ <= 0) return;
   const double above = own.smoothed - median_;
   if (own.smoothed > ratio_ * median_ && above > noise * spread_ && above > own.jitter) {
-    if (++own.above >= steps_in_a_row && !own.reported) own.reported = true, found_.push_back(rank);
+    if (++own.above >= steps_in_a_row && !own.reported) {
+      own.reported = true;
+      found_.push_back(rank);
+    }
   } else {
     own.above = 0;
     if (own.smoothed < 0.5 * (1 + ratio_) * median_) own.reported = false;

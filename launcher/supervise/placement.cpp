@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
@@ -12,7 +14,7 @@ const std::string& name(const Roster& roster, int node) { return roster.nodes[no
 std::optional<std::vector<int>> shrunk(const Roster& roster, const RunState& state,
                                        std::vector<int> placement, const std::vector<NodeView>& views,
                                        const Shrinking& shrinking, int fewest) {
-  const auto together = static_cast<std::size_t>(shrinking.together);
+  const auto together = as_size(shrinking.together);
   if (together == 0 || placement.size() % together != 0) return std::nullopt;
   while (placement.size() > together &&
          static_cast<int>(placement.size() - together) >= std::max(1, fewest)) {

@@ -19,42 +19,43 @@ constexpr int code(Exit exit) { return static_cast<int>(exit); }
 
 // The first row that holds gives the answer.
 constexpr std::array table = {
-    PolicyRow{"the exit code says that every try fails", [](const Facts& f) { return f.final_code != 0; },
-              PolicyAction::stop, 0},
-    PolicyRow{"another try would fail the same way on any node", [](const Facts& f) { return f.same_again; },
-              PolicyAction::stop, code(Exit::no_requeue)},
+    PolicyRow{"the exit code says that every try fails",
+              [](const PolicyFacts& f) { return f.final_code != 0; }, PolicyAction::stop, 0},
+    PolicyRow{"another try would fail the same way on any node",
+              [](const PolicyFacts& f) { return f.same_again; }, PolicyAction::stop, code(Exit::no_requeue)},
     PolicyRow{"the same step fails again and again on healthy nodes",
-              [](const Facts& f) { return f.same_step; }, PolicyAction::stop, code(Exit::no_requeue)},
+              [](const PolicyFacts& f) { return f.same_step; }, PolicyAction::stop, code(Exit::no_requeue)},
     PolicyRow{"attempt after attempt brings neither a new step nor a checkpoint",
-              [](const Facts& f) { return f.no_progress; }, PolicyAction::stop, code(Exit::no_requeue)},
-    PolicyRow{"a checkpoint still cannot be read", [](const Facts& f) { return f.later; },
+              [](const PolicyFacts& f) { return f.no_progress; }, PolicyAction::stop, code(Exit::no_requeue)},
+    PolicyRow{"a checkpoint still cannot be read", [](const PolicyFacts& f) { return f.later; },
               PolicyAction::requeue, code(Exit::transient)},
-    PolicyRow{"the restarts are used up", [](const Facts& f) { return f.restarts_used; }, PolicyAction::stop,
-              code(Exit::runtime)},
+    PolicyRow{"the restarts are used up", [](const PolicyFacts& f) { return f.restarts_used; },
+              PolicyAction::stop, code(Exit::runtime)},
     PolicyRow{"the infrastructure ends attempt after attempt before a new step",
-              [](const Facts& f) { return f.setbacks_used; }, PolicyAction::stop, code(Exit::transient)},
+              [](const PolicyFacts& f) { return f.setbacks_used; }, PolicyAction::stop,
+              code(Exit::transient)},
     PolicyRow{"a suspect node, and a better one is available",
-              [](const Facts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
+              [](const PolicyFacts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
               PolicyAction::substitute, 0},
-    PolicyRow{"every slot has its node", [](const Facts& f) { return !f.short_of_nodes; },
+    PolicyRow{"every slot has its node", [](const PolicyFacts& f) { return !f.short_of_nodes; },
               PolicyAction::restart, 0},
-    PolicyRow{"a spare for every slot that lost its node", [](const Facts& f) { return f.spares_suffice; },
-              PolicyAction::substitute, 0},
+    PolicyRow{"a spare for every slot that lost its node",
+              [](const PolicyFacts& f) { return f.spares_suffice; }, PolicyAction::substitute, 0},
     PolicyRow{"no spare node is left, and supervise.when_short is stop",
-              [](const Facts& f) { return f.when_short == WhenShort::stop; }, PolicyAction::stop,
+              [](const PolicyFacts& f) { return f.when_short == WhenShort::stop; }, PolicyAction::stop,
               code(Exit::out_of_spares)},
     PolicyRow{"no spare node is left, and supervise.when_short is shrink",
-              [](const Facts& f) { return f.can_shrink && f.when_short == WhenShort::shrink; },
+              [](const PolicyFacts& f) { return f.can_shrink && f.when_short == WhenShort::shrink; },
               PolicyAction::shrink, 0},
     PolicyRow{"no spare node is left, and a smaller world costs less than the queue",
-              [](const Facts& f) {
+              [](const PolicyFacts& f) {
                 return f.can_shrink && f.when_short == WhenShort::automatic && f.cheaper == Cheaper::shrink;
               },
               PolicyAction::shrink, 0},
     PolicyRow{"no spare node is left, and the run cannot shrink further",
-              [](const Facts& f) { return f.when_short == WhenShort::shrink; }, PolicyAction::stop,
+              [](const PolicyFacts& f) { return f.when_short == WhenShort::shrink; }, PolicyAction::stop,
               code(Exit::out_of_spares)},
-    PolicyRow{"no spare node is left", [](const Facts&) { return true; }, PolicyAction::requeue,
+    PolicyRow{"no spare node is left", [](const PolicyFacts&) { return true; }, PolicyAction::requeue,
               code(Exit::transient)},
 };
 
@@ -83,7 +84,8 @@ std::string in_common(const Situation& s, const std::string& known) {
                      s.limits.assumed_progress_s);
 }
 
-RunOutcome outcome_of(const PolicyRow& row, const Facts& facts, const Situation& s, const Failure& failure) {
+RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situation& s,
+                      const Failure& failure) {
   RunOutcome outcome;
   outcome.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
   outcome.status = "failed";
@@ -225,7 +227,7 @@ bool blames_node(const Failure& f) {
 
 std::span<const PolicyRow> policy_table() { return table; }
 
-const PolicyRow& row_for(const Facts& facts) {
+const PolicyRow& row_for(const PolicyFacts& facts) {
   return *std::find_if(table.begin(), table.end(), [&](const PolicyRow& row) { return row.holds(facts); });
 }
 
@@ -235,7 +237,7 @@ std::vector<std::string> to_exclude(const RunState& state) {
 
 Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   const auto lost = [&](int n) { return s.state.lost.contains(s.roster.nodes[n].name); };
-  Facts facts;
+  PolicyFacts facts;
   facts.final_code = final_code(failure);
   facts.same_again = failure.same_again;
   facts.later = failure.later;

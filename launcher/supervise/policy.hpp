@@ -68,7 +68,7 @@ enum class PolicyAction {
 const char* name_of(PolicyAction answer);
 
 /// All facts that rows of the table ask for.
-struct Facts {
+struct PolicyFacts {
   int final_code = 0;           ///< a rank ended with an exit code that would recur; 0: no
   bool same_again = false;      ///< diagnosis: another try on any node fails the same way
   bool same_step = false;       ///< max_same_step is reached
@@ -86,13 +86,13 @@ struct Facts {
 };
 struct PolicyRow {
   const char* when;  ///< in words, for the event log
-  bool (*holds)(const Facts&);
+  bool (*holds)(const PolicyFacts&);
   PolicyAction answer;
-  int exit_code;  ///< of stop and requeue; 0: Facts::final_code
+  int exit_code;  ///< of stop and requeue; 0: PolicyFacts::final_code
 };
 std::span<const PolicyRow> policy_table();
 /// The first row that holds; the last one always does.
-const PolicyRow& row_for(const Facts& facts);
+const PolicyRow& row_for(const PolicyFacts& facts);
 
 /// Attempts in a row that the infrastructure may end before a new step; then the run goes back into the
 /// queue.

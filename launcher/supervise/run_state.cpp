@@ -47,9 +47,12 @@ void elected(RunState& s, const json& e) {
   // Who submits a stopped run again has changed something: it is tried again.
   if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
-  s.failed_starts.clear(), s.setbacks = 0;
+  s.failed_starts.clear();
+  s.setbacks = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
-  s.evicting.clear(), s.evicting_since.reset(), s.paused = false;
+  s.evicting.clear();
+  s.evicting_since.reset();
+  s.paused = false;
   s.outcome.reset(), s.drain.reset();
   s.same_step_count = 0;
   s.same_step = -1;

@@ -222,7 +222,7 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
       {"placement", names},         {"answer", name_of(decision.answer)}, {"because", decision.because}};
   if (wait_s > 0) planned["wait_s"] = wait_s;
   record(std::move(planned));
-  ranks_.assign(static_cast<std::size_t>(world()), RankNow{});
+  ranks_.assign(world(), RankNow{});
   pending_.reset(), ends_.clear(), hang_.reset();
   pace_.new_attempt();
   stragglers_ = Stragglers(limits_, world());

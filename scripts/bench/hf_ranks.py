@@ -9,7 +9,7 @@ import struct
 import subprocess
 
 RANKS = 4
-BEGUN = "starting fresh from"  # what rank 0 says when all ranks have their weights, before the first step
+BEGUN = "training starts at"  # what rank 0 says when all ranks have their weights, before the first step
 MIB = 1 << 20
 
 

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "src/base/as_size.hpp"
+
 namespace {
 std::atomic<std::uint64_t> allocations{0};
 thread_local bool counted = false;
@@ -25,7 +27,7 @@ void* allocate(std::size_t bytes, std::size_t alignment = 0) {
 // The forms for arrays and for std::nothrow call these.
 void* operator new(std::size_t bytes) { return allocate(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
+  return allocate(bytes, holdfast::as_size(alignment));
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast {
@@ -20,9 +21,9 @@ std::uint8_t nearest_nf4(float x) {
 
 void encode_blocks(BlockCode code, std::span<const float> values, std::span<std::uint8_t> codes,
                    std::span<float> scales) {
-  const auto block = static_cast<std::size_t>(code_block);
+  const auto block = as_size(code_block);
   expects(values.size() % block == 0 && scales.size() == values.size() / block &&
-              codes.size() == static_cast<std::size_t>(code_bytes(code, std::ssize(values))),
+              codes.size() == as_size(code_bytes(code, std::ssize(values))),
           "whole blocks, and room for what they become");
   for (std::size_t b = 0; b < scales.size(); ++b) {
     const auto x = values.subspan(b * block, block);

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::files {
@@ -43,7 +44,7 @@ std::string read_text(const fs::path& path) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw system_error("cannot read " + path.string(), errno);
     if (n == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
+    text.append(buffer, as_size(n));
   }
 }
 
@@ -54,7 +55,7 @@ void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw system_error("cannot write " + path.string(), n == 0 ? EIO : errno);
     at += n;
-    bytes -= static_cast<std::size_t>(n);
+    bytes -= as_size(n);
     offset += static_cast<std::uint64_t>(n);
   }
 }
@@ -64,7 +65,7 @@ void append_all(int fd, std::string_view text, const fs::path& path) {
     const ssize_t n = ::write(fd, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw system_error("cannot write " + path.string(), n == 0 ? EIO : errno);
-    text.remove_prefix(static_cast<std::size_t>(n));
+    text.remove_prefix(as_size(n));
   }
 }
 

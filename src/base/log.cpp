@@ -17,13 +17,13 @@ namespace holdfast::log {
 namespace {
 
 constexpr std::size_t max_waiting = 1 << 20;  // bytes
-constexpr Millis farewell{2000};              // for lines that are left when the process ends
+constexpr Millis flush_at_end{2000};          // for lines that are left when the process ends
 
 /// Hands every line to another sink, in a thread of its own.
 class BackgroundSink final : public spdlog::sinks::sink {
  public:
   explicit BackgroundSink(spdlog::sink_ptr to) : to_(std::move(to)) {}
-  ~BackgroundSink() override { flush_within(farewell); }
+  ~BackgroundSink() override { flush_within(flush_at_end); }
 
   void log(const spdlog::details::log_msg& line) override {
     const std::scoped_lock lock(mutex_);

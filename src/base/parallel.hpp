@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast {
 
 /// Cores that this process may run on.
@@ -42,7 +44,7 @@ void parallel_for(std::size_t count, int workers, Make make) {
   };
   std::vector<std::thread> others;
   try {
-    for (int worker = 1; worker < workers && static_cast<std::size_t>(worker) < count; ++worker)
+    for (int worker = 1; worker < workers && as_size(worker) < count; ++worker)
       others.emplace_back(run, worker);
   } catch (const std::system_error&) {  // no more threads to be had: fewer do it all
   }

@@ -5,6 +5,7 @@
 
 #include <charconv>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast {
@@ -25,7 +26,7 @@ std::optional<int> take_number(std::string_view& text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || number < 0) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(as_size(end - text.data()));
   return number;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast {
 
 /// What is not the JSON that was asked for; what() says why.
@@ -29,10 +31,10 @@ inline std::string quoted(std::string name) {
 inline nlohmann::json parse_strict_json(std::string_view text, int deepest) {
   using Json = nlohmann::json;
   if (!text.starts_with('{')) throw NotStrictJson("does not begin with '{'");
-  std::vector<std::set<std::string>> keys(static_cast<std::size_t>(deepest) + 2);
+  std::vector<std::set<std::string>> keys(as_size(deepest) + 2);
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > deepest) throw NotStrictJson("is nested too deeply");
-    const auto level = static_cast<std::size_t>(depth);
+    const auto level = as_size(depth);
     if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
     if (event == Json::parse_event_t::key && !keys[level].insert(parsed.get<std::string>()).second)
       throw NotStrictJson("names " + quoted(parsed.get<std::string>()) + " twice");

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -139,14 +140,14 @@ Finished run(const Command& command, std::chrono::milliseconds limit, const std:
     auto drain = [&](files::Fd& fd, short events, std::string& text) {
       if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
       const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
-      if (n > 0 && text.size() < capture_limit) text.append(buffer, static_cast<std::size_t>(n));
+      if (n > 0 && text.size() < capture_limit) text.append(buffer, as_size(n));
       if (n == 0 || (n < 0 && errno != EINTR)) fd.reset();
     };
     drain(out_read, fds[0].revents, result.out);
     drain(err_read, fds[1].revents, result.err);
     if (in_write && fds[2].revents) {
       const ssize_t n = ::write(in_write.get(), input.data() + sent, input.size() - sent);
-      if (n > 0) sent += static_cast<std::size_t>(n);
+      if (n > 0) sent += as_size(n);
       if (n < 0 && errno != EAGAIN && errno != EINTR) sent = input.size();
       if (sent >= input.size()) in_write.reset();
     }

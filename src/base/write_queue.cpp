@@ -41,11 +41,11 @@ struct WriteQueue::State {
   }
 };
 
-WriteQueue::WriteQueue(std::size_t max_bytes, Millis farewell)
-    : state_(std::make_shared<State>()), max_bytes_(max_bytes), farewell_(farewell) {}
+WriteQueue::WriteQueue(std::size_t max_bytes, Millis flush_at_end)
+    : state_(std::make_shared<State>()), max_bytes_(max_bytes), flush_at_end_(flush_at_end) {}
 
 WriteQueue::~WriteQueue() {
-  const bool empty = flush(farewell_);
+  const bool empty = flush(flush_at_end_);
   {
     const std::scoped_lock lock(state_->mutex);
     if (!state_->thread.joinable()) return;

@@ -11,8 +11,9 @@ namespace holdfast {
 /// Carries out writes in the order in which they were added. The thread starts with the first one.
 class WriteQueue {
  public:
-  /// `max_bytes` may wait in memory. `farewell`: how long the destructor waits for the writes that are left.
-  WriteQueue(std::size_t max_bytes, Millis farewell);
+  /// `max_bytes` may wait in memory. `flush_at_end`: how long the destructor waits for the writes that are
+  /// left.
+  WriteQueue(std::size_t max_bytes, Millis flush_at_end);
   WriteQueue(const WriteQueue&) = delete;
   /// Drops what did not begin in time. A write that is still under way keeps its thread (a file system may
   /// never answer): hence `write` must own what it touches.
@@ -28,7 +29,7 @@ class WriteQueue {
   struct State;
   std::shared_ptr<State> state_;
   std::size_t max_bytes_;
-  Millis farewell_;
+  Millis flush_at_end_;
 };
 
 }  // namespace holdfast

@@ -6,6 +6,7 @@
 #include <exception>
 #include <tuple>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/base/units.hpp"
@@ -29,7 +30,7 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiEngine> engine, std::shared_
       next_key_(std::move(next_key)),
       is_world_(is_world),
       exceptions_at_start_(std::uncaught_exceptions()),
-      one_each_(static_cast<std::size_t>(group_->size()), 1) {
+      one_each_(as_size(group_->size()), 1) {
   engine_->add(group_);
 }
 
@@ -135,7 +136,7 @@ void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) {
 void MpiCommunicator::barrier() { small(Collective::barrier, {}, Scalar::sum, 0, 0); }
 
 std::vector<std::uint64_t> MpiCommunicator::share(std::span<const std::uint64_t> words) {
-  std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(size()), 0);
+  std::vector<std::uint64_t> all(words.size() * as_size(size()), 0);
   std::copy(words.begin(), words.end(),
             all.begin() + static_cast<std::ptrdiff_t>(words.size()) * static_cast<std::ptrdiff_t>(rank()));
   small(Collective::all_reduce, std::as_writable_bytes(std::span(all)), Scalar::sum, 0, 0);
@@ -159,7 +160,7 @@ SharedMemory MpiCommunicator::share_memory(int owner, std::int64_t bytes, std::s
   }
   const std::uint64_t words[] = {handle.process, handle.descriptor, handle.token, handle.bytes};
   const auto all = share(words);
-  const std::uint64_t* theirs = &all[static_cast<std::size_t>(owner) * 4];
+  const std::uint64_t* theirs = &all[as_size(owner) * 4];
   try {
     if (rank() != owner && theirs[2] != 0) {
       auto opened = SharedMemory::open({theirs[0], theirs[1], theirs[2], theirs[3]});
@@ -189,25 +190,24 @@ std::span<std::byte> MpiCommunicator::symmetric_memory(std::int64_t bytes) {
   MpiWorld& world = group_->world();
   expects(is_world_ && world.base_of.empty(), "symmetric memory is asked for once, from the world");
   expects(bytes >= 0, "an amount of memory");
-  const std::size_t stride = round_to_pages(static_cast<std::size_t>(bytes));
+  const std::size_t stride = round_to_pages(as_size(bytes));
   const int node = world.node_of[world.rank];
   std::vector<int> local;  // ranks; members of a world are its ranks in order
   for (int rank : group_->ranks())
     if (world.node_of[rank] == node) local.push_back(rank);
-  const auto own =
-      static_cast<std::size_t>(std::find(local.begin(), local.end(), world.rank) - local.begin());
+  const auto own = as_size(std::find(local.begin(), local.end(), world.rank) - local.begin());
   SharedMemory memory =
       share_memory(local.front(), static_cast<std::int64_t>(local.size() * stride), own * stride, stride);
   world.base_of.assign(group_->ranks().size(), nullptr);
   for (std::size_t i = 0; i < local.size(); ++i) world.base_of[local[i]] = memory.bytes().data() + i * stride;
   world.symmetric = std::move(memory);
   world.symmetric_bytes = bytes;
-  return {world.base_of[world.rank], static_cast<std::size_t>(bytes)};
+  return {world.base_of[world.rank], as_size(bytes)};
 }
 
 void MpiCommunicator::abort(std::string_view why) noexcept {
   try {
-    log::error("ending all ranks: {}", why);
+    log::error("this rank ends all ranks: {}", why);
     log::flush(Millis(500));
   } catch (...) {
   }
@@ -229,7 +229,7 @@ std::unique_ptr<MpiCommunicator> MpiCommunicator::regroup(int color, int key, st
   std::vector<std::pair<std::int64_t, int>> order;  // key, member of this group
   std::uint64_t group_key = 0;
   for (int member = 0; member < size(); ++member) {
-    const std::uint64_t* theirs = &all[static_cast<std::size_t>(member) * 3];
+    const std::uint64_t* theirs = &all[as_size(member) * 3];
     group_key = std::max(group_key, theirs[2]);
     if (static_cast<std::int64_t>(theirs[0]) == color)
       order.emplace_back(static_cast<std::int64_t>(theirs[1]), member);
@@ -247,13 +247,13 @@ std::unique_ptr<MpiCommunicator> MpiCommunicator::regroup(int color, int key, st
   std::vector<int> local;  // places in the new group
   for (std::size_t i = 0; i < ranks.size(); ++i)
     if (world->node_of[ranks[i]] == world->node_of[world->rank]) local.push_back(static_cast<int>(i));
-  SharedMemory memory = share_memory(members[local.front()],
-                                     static_cast<std::int64_t>(local.size() * sizeof(MpiGroup::Desk)), 0, 0);
-  std::vector<MpiGroup::Desk*> desks(ranks.size(), nullptr);
-  auto* first = reinterpret_cast<MpiGroup::Desk*>(memory.bytes().data());
-  for (std::size_t i = 0; i < local.size(); ++i) desks[local[i]] = first + i;
+  SharedMemory memory = share_memory(
+      members[local.front()], static_cast<std::int64_t>(local.size() * sizeof(MpiGroup::Mailbox)), 0, 0);
+  std::vector<MpiGroup::Mailbox*> mailboxes(ranks.size(), nullptr);
+  auto* first = reinterpret_cast<MpiGroup::Mailbox*>(memory.bytes().data());
+  for (std::size_t i = 0; i < local.size(); ++i) mailboxes[local[i]] = first + i;
   auto group = std::make_shared<MpiGroup>(world, std::move(name), static_cast<std::uint32_t>(group_key),
-                                          std::move(ranks), std::move(memory), std::move(desks));
+                                          std::move(ranks), std::move(memory), std::move(mailboxes));
   return std::make_unique<MpiCommunicator>(engine_, std::move(group), next_key_, is_world);
 }
 

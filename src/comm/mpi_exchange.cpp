@@ -3,6 +3,7 @@
 // others come into one of two inboxes while the other is added up.
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/comm/mpi_group.hpp"
 #include "src/comm/mpi_messages.hpp"
 
@@ -21,11 +22,11 @@ void MpiGroup::begin_exchange(const Operation& operation) {
   // The same on all members.
   piece_ = std::clamp(inbox_elements / std::max(1, arrays_), smallest_piece, Communicator::largest_reduction);
   inbox_stride_ = piece_ * 4;
-  const auto room = static_cast<std::size_t>(arrays_of_others * inbox_stride_);
+  const auto room = as_size(arrays_of_others * inbox_stride_);
   for (auto& inbox : inbox_)
     if (inbox.size() < room) inbox.resize(room);
   sources_.resize(arrays_);
-  messages_.reserve(message_window * remote_.size() + 2 * static_cast<std::size_t>(arrays_of_others));
+  messages_.reserve(message_window * remote_.size() + 2 * as_size(arrays_of_others));
   posted_ = reduced_ = 0;
   pending_[0] = pending_[1] = 0;
   reducing_ = {};
@@ -87,7 +88,7 @@ bool MpiGroup::reduce_piece(const Operation& operation) {
   std::size_t source = 0;
   for (int member = 0; member < this->size(); ++member)
     for (int k = 0; k < operation.arrays_of[member]; ++k, ++source) {
-      if (desks_[member] != nullptr) {
+      if (mailboxes_[member] != nullptr) {
         const std::byte* there = mine + k * operation.array_stride * size;
         sources_[source] = member == me_ ? there : peer_address(member, there);
       } else {

@@ -1,6 +1,7 @@
 // all_gather: members of this node copy each other's parts; parts of other nodes arrive where they belong.
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/comm/copy_lines.hpp"
 #include "src/comm/mpi_group.hpp"
 #include "src/comm/mpi_messages.hpp"
@@ -39,7 +40,7 @@ bool MpiGroup::step_gather(const Operation& operation) {
 bool MpiGroup::copy_some(const Operation& operation, bool& all) {
   bool moved = false;
   std::int64_t budget = copy_bytes;
-  const auto own = static_cast<std::size_t>(std::find(local_.begin(), local_.end(), me_) - local_.begin());
+  const auto own = as_size(std::find(local_.begin(), local_.end(), me_) - local_.begin());
   for (std::size_t distance = 1; distance < local_.size(); ++distance) {  // everybody begins elsewhere
     const std::size_t peer = (own + distance) % local_.size();
     Cursor& at = copied_[peer];
@@ -54,7 +55,7 @@ bool MpiGroup::copy_some(const Operation& operation, bool& all) {
       const std::int64_t count = std::min(part - at.first, (budget + size - 1) / size);
       if (count > 0) {
         auto* to = static_cast<std::byte*>(tensor.data) + (local_[peer] * tensor.part + at.first) * size;
-        copy_lines(to, peer_address(local_[peer], to), static_cast<std::size_t>(count * size), past_caches_);
+        copy_lines(to, peer_address(local_[peer], to), as_size(count * size), past_caches_);
         at.first += count;
         budget -= count * size;
         moved = true;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
@@ -19,13 +20,13 @@ bool small(Collective kind) {
 }  // namespace
 
 MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> world, std::string name, std::uint32_t key,
-                   std::vector<int> ranks, SharedMemory memory, std::vector<Desk*> desks)
+                   std::vector<int> ranks, SharedMemory memory, std::vector<Mailbox*> mailboxes)
     : world_(std::move(world)),
       name_(std::move(name)),
       key_(key),
       ranks_(std::move(ranks)),
       memory_(std::move(memory)),
-      desks_(std::move(desks)),
+      mailboxes_(std::move(mailboxes)),
       queue_(queue_places),
       arrays_of_(ranks_.size() * queue_places),
       ordinals_(queue_places),
@@ -214,9 +215,9 @@ void MpiGroup::begin(Operation& operation) {
     return;
   }
   ++tick_;
-  const auto me = static_cast<std::size_t>(me_);
-  desks_[me]->what.store(operation.what, std::memory_order_relaxed);
-  publish(&Desk::ready);
+  const auto me = as_size(me_);
+  mailboxes_[me]->what.store(operation.what, std::memory_order_relaxed);
+  publish(&Mailbox::ready);
   if (operation.kind == Collective::all_gather)
     begin_gather(operation);
   else
@@ -226,11 +227,11 @@ void MpiGroup::begin(Operation& operation) {
 /// Nothing of ours is missing: says so, and ends the collective when all of this node have said it.
 void MpiGroup::settle() {
   if (phase_ == Phase::moving) {
-    publish(&Desk::done);
+    publish(&Mailbox::done);
     phase_ = Phase::leaving;
   }
   for (int member : local_)
-    if (desks_[member]->done.load(std::memory_order_acquire) < tick_) return;
+    if (mailboxes_[member]->done.load(std::memory_order_acquire) < tick_) return;
   phase_ = Phase::waiting;
 }
 
@@ -266,11 +267,11 @@ void MpiGroup::fail(const Error& error) noexcept {
 std::string MpiGroup::missing(const Operation& operation) const {
   std::vector<int> away, slow, nodes;
   for (int member : local_) {
-    const Desk& desk = *desks_[member];
+    const Mailbox& mailbox = *mailboxes_[member];
     const int rank = ranks_[member];
-    if (desk.ready.load(std::memory_order_acquire) < tick_)
+    if (mailbox.ready.load(std::memory_order_acquire) < tick_)
       away.push_back(rank);
-    else if (member != me_ && !small(operation.kind) && desk.done.load(std::memory_order_acquire) < tick_)
+    else if (member != me_ && !small(operation.kind) && mailbox.done.load(std::memory_order_acquire) < tick_)
       slow.push_back(rank);
   }
   messages_.each_peer([&](int rank) {
@@ -296,16 +297,16 @@ std::string MpiGroup::missing(const Operation& operation) const {
   return fmt::format("rank {} has arrived and waits for other nodes", ranks_[leader_]);
 }
 
-void MpiGroup::publish(std::atomic<std::uint64_t> Desk::*flag) {
-  (desks_[me_]->*flag).store(tick_, std::memory_order_release);
+void MpiGroup::publish(std::atomic<std::uint64_t> Mailbox::*flag) {
+  (mailboxes_[me_]->*flag).store(tick_, std::memory_order_release);
   for (int member : local_)
     if (member != me_) world_->bells[ranks_[member]]->ring();
 }
 
 bool MpiGroup::arrived(int member) const {
-  const Desk& desk = *desks_[member];
-  if (desk.ready.load(std::memory_order_acquire) < tick_) return false;
-  if (desk.what.load(std::memory_order_relaxed) != desks_[me_]->what.load(std::memory_order_relaxed))
+  const Mailbox& mailbox = *mailboxes_[member];
+  if (mailbox.ready.load(std::memory_order_acquire) < tick_) return false;
+  if (mailbox.what.load(std::memory_order_relaxed) != mailboxes_[me_]->what.load(std::memory_order_relaxed))
     throw Error(Exit::runtime, fmt::format("the members of {} do not do the same", name_),
                 fmt::format("rank {} has called another collective than rank {}, or with other sizes",
                             ranks_[member], world_->rank));

@@ -48,7 +48,7 @@ class MpiGroup final : public tensor::Timeline {
   static constexpr std::size_t queue_places = 256;
 
   /// Flags and boxes of one member, in memory that its node shares. Zeroed memory is a valid beginning.
-  struct Desk {
+  struct Mailbox {
     alignas(64) std::atomic<std::uint64_t> ready;  ///< "I have entered, read what I bring"
     std::atomic<std::uint64_t> what;               ///< digest of its arguments
     alignas(64) std::atomic<std::uint64_t> done;   ///< "I have read what others bring", or "result is out"
@@ -56,10 +56,10 @@ class MpiGroup final : public tensor::Timeline {
     std::byte out[box_bytes];                      ///< the result; only the node's first member writes it
   };
 
-  /// `ranks`: world ranks of the members in order; `desks`: by member, null on other nodes; they lie in
+  /// `ranks`: world ranks of the members in order; `mailboxes`: by member, null on other nodes; they lie in
   /// `memory`. `key` names the group among all that share a pair of members.
   MpiGroup(std::shared_ptr<MpiWorld> world, std::string name, std::uint32_t key, std::vector<int> ranks,
-           SharedMemory memory, std::vector<Desk*> desks);
+           SharedMemory memory, std::vector<Mailbox*> mailboxes);
   ~MpiGroup() override;
 
   int rank() const { return me_; }
@@ -117,7 +117,7 @@ class MpiGroup final : public tensor::Timeline {
   void note_new_ones();
   void settle();
   std::string missing(const Operation& operation) const;
-  void publish(std::atomic<std::uint64_t> Desk::*flag);
+  void publish(std::atomic<std::uint64_t> Mailbox::*flag);
   bool arrived(int member) const;
   bool all_arrived() const;
   int tag(const Operation& operation) const;
@@ -151,7 +151,7 @@ class MpiGroup final : public tensor::Timeline {
   const std::uint32_t key_;
   const std::vector<int> ranks_;
   const SharedMemory memory_;
-  const std::vector<Desk*> desks_;
+  const std::vector<Mailbox*> mailboxes_;
   int me_ = 0;
   std::vector<int> local_, remote_;  // members of this node and of others
   std::vector<int> leaders_;         // the first members of other nodes

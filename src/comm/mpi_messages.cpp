@@ -5,6 +5,8 @@
 #include <climits>
 #include <string>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::comm {
 namespace {
 
@@ -15,7 +17,7 @@ void check(int code, const char* call, int peer) {
   MPI_Error_string(code, text, &length);
   throw Error(Exit::runtime,
               peer < 0 ? fmt::format("{} failed", call) : fmt::format("{} with rank {} failed", call, peer),
-              std::string(text, static_cast<std::size_t>(length)));
+              std::string(text, as_size(length)));
 }
 
 }  // namespace

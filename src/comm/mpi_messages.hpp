@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::comm {
@@ -39,7 +40,7 @@ class MpiMessages {
     if (none()) return false;
     const int count = test();
     for (int i = 0; i < count; ++i) {
-      const auto place = static_cast<std::size_t>(ended_[i]);
+      const auto place = as_size(ended_[i]);
       check_length(i);
       free_.push_back(place);
       if (places_[place].is_receive) --receives_;

@@ -25,7 +25,7 @@ struct MpiSession::State {
   int exceptions_at_start = std::uncaught_exceptions();
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<int> node_of;      // by rank: lowest rank with which it shares memory
-  SharedMemory memory;           // of this node: bells, and the desks of `all`
+  SharedMemory memory;           // of this node: bells, and the mailboxes of `all`
   std::vector<Doorbell*> bells;  // by rank
   std::unique_ptr<flight::FlightRecorder> recorder;
   std::shared_ptr<MpiWorld> base;
@@ -41,7 +41,7 @@ namespace {
 /// One block per rank of a node.
 struct NodeBlock {
   Doorbell bell;
-  MpiGroup::Desk desk;
+  MpiGroup::Mailbox mailbox;
 };
 
 /// Equal for processes that can open each other's descriptors in /proc: same kernel, same process space.
@@ -103,12 +103,12 @@ void MpiSession::State::start() {
   if (engine) return;
   if (!recorder) recorder = std::make_unique<flight::FlightRecorder>("", rank, size);
   auto* block = reinterpret_cast<NodeBlock*>(memory.bytes().data());
-  std::vector<MpiGroup::Desk*> desks(size, nullptr);
-  bells.assign(static_cast<std::size_t>(size), nullptr);
+  std::vector<MpiGroup::Mailbox*> mailboxes(size, nullptr);
+  bells.assign(size, nullptr);
   for (std::size_t r = 0; r < node_of.size(); ++r)
     if (node_of[r] == node_of[rank]) {
       bells[r] = &block->bell;
-      desks[r] = &block->desk;
+      mailboxes[r] = &block->mailbox;
       ++block;
     }
   base = std::make_shared<MpiWorld>();
@@ -121,8 +121,8 @@ void MpiSession::State::start() {
   base->beat = engine->beat();
   std::vector<int> ranks(size);
   std::iota(ranks.begin(), ranks.end(), 0);
-  auto group =
-      std::make_shared<MpiGroup>(base, "all ranks", 0, std::move(ranks), SharedMemory(), std::move(desks));
+  auto group = std::make_shared<MpiGroup>(base, "all ranks", 0, std::move(ranks), SharedMemory(),
+                                          std::move(mailboxes));
   all = std::make_unique<MpiCommunicator>(engine, std::move(group), std::make_shared<std::uint32_t>(1), true);
 }
 

@@ -1,7 +1,7 @@
 // all_reduce, broadcast and barrier: what fits into a box at a time. Members of a node lay what they bring on
-// their desks, the first of them puts it together and exchanges it with the first of the other nodes, and
-// lays the result on its desk. A box is written again only when all of the node have entered the next one, so
-// nobody has to say that it has read.
+// their mailboxes, the first of them puts it together and exchanges it with the first of the other nodes, and
+// lays the result on its mailbox. A box is written again only when all of the node have entered the next one,
+// so nobody has to say that it has read.
 #include <algorithm>
 #include <cstring>
 
@@ -13,15 +13,15 @@ void MpiGroup::begin_box(const Operation& operation) {
   ++tick_;
   brought_ = false;
   box_count_ = std::min(box_bytes, operation.bytes.size() - box_at_);
-  Desk& desk = *desks_[me_];
+  Mailbox& mailbox = *mailboxes_[me_];
   if (box_count_ > 0 && (operation.kind != Collective::broadcast || operation.root == me_))
-    std::memcpy(desk.in, operation.bytes.data() + box_at_, box_count_);
-  desk.what.store(operation.what, std::memory_order_relaxed);
-  publish(&Desk::ready);
+    std::memcpy(mailbox.in, operation.bytes.data() + box_at_, box_count_);
+  mailbox.what.store(operation.what, std::memory_order_relaxed);
+  publish(&Mailbox::ready);
 }
 
 bool MpiGroup::step_small(const Operation& operation) {
-  const Desk& first = *desks_[leader_];
+  const Mailbox& first = *mailboxes_[leader_];
   if (me_ == leader_) {
     if (!brought_) {
       if (!all_arrived()) return false;
@@ -29,13 +29,13 @@ bool MpiGroup::step_small(const Operation& operation) {
       brought_ = true;
     }
     if (!messages_.none()) return false;
-    std::byte* result = desks_[me_]->out;
+    std::byte* result = mailboxes_[me_]->out;
     if (box_count_ > 0) {
       std::memcpy(result, combined_.data(), box_count_);
       for (std::size_t i = 0; i < leaders_.size(); ++i)
         if (brings(operation, leaders_[i])) combine(operation, result, from_leaders_.data() + i * box_bytes);
     }
-    publish(&Desk::done);
+    publish(&Mailbox::done);
   } else if (first.done.load(std::memory_order_acquire) < tick_) {
     return false;
   }
@@ -62,7 +62,7 @@ void MpiGroup::bring(const Operation& operation) {
   bool first = true;
   for (int member : local_) {
     if (operation.kind == Collective::broadcast && member != operation.root) continue;
-    const std::byte* in = desks_[member]->in;
+    const std::byte* in = mailboxes_[member]->in;
     if (first && box_count_ > 0) std::memcpy(combined_.data(), in, box_count_);
     if (!first) combine(operation, combined_.data(), in);
     first = false;

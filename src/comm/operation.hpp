@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/flight/recorder.hpp"
@@ -62,7 +63,7 @@ inline std::int64_t sent_by_partial_sums(std::span<const Extent> tensors, std::s
 /// Elements from a member's first partial sum to its last, of the member that brings most.
 inline std::int64_t reach_of_partial_sums(std::span<const int> sums_of, std::int64_t array_stride,
                                           int members) {
-  expects(sums_of.size() == static_cast<std::size_t>(members), "a count of partial sums for every member");
+  expects(sums_of.size() == as_size(members), "a count of partial sums for every member");
   const auto [fewest, most] = std::minmax_element(sums_of.begin(), sums_of.end());
   expects(*fewest >= 0, "counts of partial sums");
   return std::max(0, *most - 1) * array_stride;

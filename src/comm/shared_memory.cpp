@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
 
@@ -51,7 +52,7 @@ SharedMemory SharedMemory::map(files::Fd file, std::size_t bytes) {
 
 SharedMemory SharedMemory::create(std::int64_t bytes) {
   expects(bytes >= 0, "an amount of memory");
-  const auto wanted = static_cast<std::size_t>(bytes);
+  const auto wanted = as_size(bytes);
   if (const auto available = available_bytes(); available && wanted > *available)
     throw Error(Exit::runtime, "no " + size_text(wanted) + " of shared memory for the ranks of a node",
                 size_text(*available) + " are available", "Use fewer ranks per node, or a smaller model?");
@@ -71,8 +72,7 @@ std::optional<SharedMemory> SharedMemory::open(const Handle& handle) {
       ::open(fmt::format("/proc/{}/fd/{}", handle.process, handle.descriptor).c_str(), O_RDWR | O_CLOEXEC));
   struct stat facts {};
   const std::size_t whole = round_to_pages(handle.bytes) + page_bytes;
-  if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
-      static_cast<std::size_t>(facts.st_size) != whole)
+  if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) || as_size(facts.st_size) != whole)
     return std::nullopt;
   SharedMemory memory = map(std::move(file), handle.bytes);
   std::memcpy(&memory.token_, memory.data_ + whole - page_bytes, sizeof memory.token_);

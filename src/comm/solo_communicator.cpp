@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
 
@@ -15,7 +16,7 @@ void SoloCommunicator::Unmap::operator()(std::byte* memory) const { munmap(memor
 
 std::span<std::byte> SoloCommunicator::symmetric_memory(std::int64_t bytes) {
   expects(!memory_ && bytes >= 0, "symmetric memory is asked for once");
-  const auto wanted = static_cast<std::size_t>(bytes), mapped = std::max<std::size_t>(wanted, 1);
+  const auto wanted = as_size(bytes), mapped = std::max<std::size_t>(wanted, 1);
   void* at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
     throw system_error(fmt::format("no {} of memory", size_text(bytes)), errno,

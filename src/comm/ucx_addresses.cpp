@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::comm {
 
 std::vector<std::vector<std::byte>> share_addresses(Communicator& world, std::span<const std::byte> mine) {
-  const auto size = static_cast<std::size_t>(world.size()), me = static_cast<std::size_t>(world.rank());
+  const auto size = as_size(world.size()), me = as_size(world.rank());
   // A sum in which each word has one contributor is a gather.
   std::vector<std::uint64_t> bytes(size);
   bytes[me] = mine.size();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::config {
 
 template <>
@@ -91,7 +93,7 @@ const std::vector<std::string>& names_of<WhenShort>() {
 
 template <class Choice>
 const std::string& name_of(Choice choice) {
-  return names_of<Choice>().at(static_cast<std::size_t>(choice));
+  return names_of<Choice>().at(as_size(choice));
 }
 
 template <class Choice>

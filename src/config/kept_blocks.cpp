@@ -5,6 +5,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::config {
@@ -28,7 +29,7 @@ int block_number(const Shard& shard, std::string_view spelled) {
 
 std::vector<bool> kept_blocks(const Shard& shard, int layers) {
   const std::string_view text = shard.keep_gathered;
-  const auto all = static_cast<std::size_t>(layers);
+  const auto all = as_size(layers);
   if (shard.strategy == Strategy::shard_grad_op) {
     if (text != "none" && text != "all")
       refuse(shard, "shard_grad_op keeps all blocks", "Leave it out, or use full_shard?");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/config/bind.hpp"
@@ -169,8 +170,7 @@ void apply_element(std::vector<Struct>& list, const std::vector<Setting<Struct>>
   if (entry.element < 0)
     throw Error(Exit::usage, "[" + entry.table + "] is a list of tables", document.where(entry),
                 "Write [[" + entry.table + "]]?");
-  if (entry.element >= static_cast<int>(list.size()))
-    list.resize(static_cast<std::size_t>(entry.element) + 1);
+  if (entry.element >= static_cast<int>(list.size())) list.resize(as_size(entry.element) + 1);
   apply(list[entry.element], settings, entry, document.where(entry));
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::config {
 
 std::vector<TensorSpec> base_tensors_of(const ModelShape& m) {
@@ -74,7 +76,7 @@ std::vector<TensorSpec> adapters_of(const ModelShape& m) {
           const bool a = kind == TensorKind::adapter_a;
           const std::string name =
               "model.layers." + std::to_string(layer) + (p <= Projection::o ? ".self_attn." : ".mlp.") +
-              names_of_projections[static_cast<std::size_t>(p)] + (a ? ".lora_A.weight" : ".lora_B.weight");
+              names_of_projections[as_size(p)] + (a ? ".lora_A.weight" : ".lora_B.weight");
           out.push_back({name, a ? m.adapters.rank : rows, a ? cols : m.adapters.rank, layer + 1, kind});
         }
   return out;

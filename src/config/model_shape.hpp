@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::config {
 
 /// The linear layers of a block, in the order of their names in names_of_projections.
@@ -22,7 +24,7 @@ struct Adapters {
   double dropout = 0;  ///< probability with which an element of x is 0 on its way to A
   std::array<bool, projections> on = {};
   bool any() const { return rank > 0; }
-  bool has(Projection p) const { return on[static_cast<std::size_t>(p)]; }
+  bool has(Projection p) const { return on[as_size(p)]; }
   bool operator==(const Adapters&) const = default;
 };
 

@@ -62,7 +62,8 @@ class AgentLink final : public RankLink {
 
   void restored(const Restored& from) override {
     enqueue([this, from] {
-      restored_ = encode(RankRestored{place_.rank, place_.attempt, from}), tell(*restored_);
+      restored_ = encode(RankRestored{place_.rank, place_.attempt, from});
+      tell(*restored_);
     });
   }
 
@@ -108,7 +109,8 @@ class AgentLink final : public RankLink {
     }
     enqueue([this, line = std::move(line)] {
       beat();  // the heartbeat of the step that the message belongs to
-      awaited_message_ = line, tell(line);
+      awaited_message_ = line;
+      tell(line);
     });
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(60), [this] { return taken_; });

@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::control {
 
 using nlohmann::json;
@@ -74,7 +76,7 @@ class FieldWriter {
   }
   template <class Enum, std::size_t n>
   static json written(Enum value, Names<n> bounds) {
-    return bounds.names[static_cast<std::size_t>(value)];
+    return bounds.names[as_size(value)];
   }
   template <class Value>
   static json written(const Value& value, Object) {

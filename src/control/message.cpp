@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/control/message_fields.hpp"
 
 namespace holdfast::control {
@@ -31,8 +32,8 @@ struct Reading<std::variant<Message...>> {
 
 }  // namespace
 
-const char* name_of(Phase phase) { return phase_names[static_cast<std::size_t>(phase)]; }
-const char* name_of(NodeHealth::Fitness fitness) { return fitness_names[static_cast<std::size_t>(fitness)]; }
+const char* name_of(Phase phase) { return phase_names[as_size(phase)]; }
+const char* name_of(NodeHealth::Fitness fitness) { return fitness_names[as_size(fitness)]; }
 std::optional<NodeHealth::Fitness> fitness_called(std::string_view name) {
   const auto found = std::find(fitness_names.begin(), fitness_names.end(), name);
   if (found == fitness_names.end()) return std::nullopt;

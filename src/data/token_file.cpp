@@ -13,6 +13,7 @@
 #include <limits>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::data {
@@ -130,7 +131,7 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least)
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0) throw unusable(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode)) throw unusable(path, "it is not a regular file");
-  const auto bytes = static_cast<std::size_t>(status.st_size);
+  const auto bytes = as_size(status.st_size);
   if (bytes == 0) throw unusable(path, "it is empty");
   if (bytes < header_bytes)
     throw unusable(path, "it has " + std::to_string(bytes) + " bytes, less than its header's 4096");
@@ -185,7 +186,7 @@ TokenFile::~TokenFile() {
 
 std::int32_t TokenFile::operator[](std::int64_t index) const {
   const std::uint8_t* tokens = map_ + header_bytes;
-  const auto i = static_cast<std::size_t>(index);
+  const auto i = as_size(index);
   return header_.bytes_per_token == 2 ? std::int32_t{read_at<std::uint16_t>(tokens, 2 * i)}
                                       : read_at<std::int32_t>(tokens, 4 * i);
 }
@@ -206,11 +207,11 @@ void TokenFile::copy(std::int64_t first, std::span<std::int32_t> out) const {
 
 std::int64_t TokenFile::document(std::int64_t number) const {
   return static_cast<std::int64_t>(
-      read_at<std::uint64_t>(map_ + documents_at_, sizeof(std::uint64_t) * static_cast<std::size_t>(number)));
+      read_at<std::uint64_t>(map_ + documents_at_, sizeof(std::uint64_t) * as_size(number)));
 }
 
 bool TokenFile::learned(std::int64_t index) const {
-  const auto i = static_cast<std::size_t>(index);
+  const auto i = as_size(index);
   return !header_.masked || (map_[learned_at_ + i / 8] >> (i % 8) & 1) != 0;
 }
 
@@ -292,7 +293,10 @@ void TokenFileWriter::append(std::span<const std::int32_t> tokens, const std::ve
 void TokenFileWriter::put(std::int32_t token, bool learned) {
   expects(token >= 0 && static_cast<std::uint64_t>(token) < header_.vocabulary,
           "token is inside the vocabulary");
-  if (new_document_) documents_.push_back(header_.count), new_document_ = false;
+  if (new_document_) {
+    documents_.push_back(header_.count);
+    new_document_ = false;
+  }
   if (!learned && !header_.masked) {
     header_.masked = true;
     learned_.assign(header_.count / 8, 0xff);

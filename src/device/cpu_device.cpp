@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/device/device.hpp"
 
@@ -35,8 +36,8 @@ class Pages {
   Pages(std::int64_t bytes, std::string_view what) {
     // Whole huge pages where they pay: products and copies then miss the TLB less.
     const std::int64_t unit = bytes >= huge_page ? huge_page : page;
-    size_ = static_cast<std::size_t>(round_up(std::max<std::int64_t>(bytes, 1), unit));
-    mapped_ = size_ + static_cast<std::size_t>(unit - page);
+    size_ = as_size(round_up(std::max<std::int64_t>(bytes, 1), unit));
+    mapped_ = size_ + as_size(unit - page);
     base_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base_ == MAP_FAILED) {
       const std::int64_t available = available_bytes();
@@ -85,7 +86,7 @@ class CpuDevice final : public Device {
   std::span<std::byte> allocate(std::int64_t bytes, std::string_view what) override {
     expects(bytes >= 0, "memory has at least 0 bytes");
     memory_.emplace_back(bytes, what);
-    return {memory_.back().data(), static_cast<std::size_t>(bytes)};
+    return {memory_.back().data(), as_size(bytes)};
   }
   std::span<std::byte> allocate_host(std::int64_t bytes, std::string_view what) override {
     return allocate(bytes, what);

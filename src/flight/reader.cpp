@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "src/flight/memory.hpp"
 
@@ -79,7 +80,7 @@ std::optional<FlightRecord> read_flight_record(const std::filesystem::path& path
   files::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat facts {};
   if (!file || fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode) ||
-      static_cast<std::size_t>(facts.st_size) != sizeof(FlightMemory))
+      as_size(facts.st_size) != sizeof(FlightMemory))
     return std::nullopt;
   // Copies and not a mapping, for the file may shrink during the read. Two copies: entries that were written
   // during one of them differ in the other.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::kernels {
@@ -21,8 +22,8 @@ void Bf16Scratch::Free::operator()(std::byte* memory) const {
   ::operator delete[](memory, std::align_val_t(Bf16Blocks::alignment));
 }
 Bf16Scratch::Memory Bf16Scratch::allocate(std::int64_t bytes) {
-  return Memory(static_cast<std::byte*>(
-      ::operator new[](static_cast<std::size_t>(bytes), std::align_val_t(Bf16Blocks::alignment))));
+  return Memory(
+      static_cast<std::byte*>(::operator new[](as_size(bytes), std::align_val_t(Bf16Blocks::alignment))));
 }
 Bf16Scratch::Bf16Scratch(int threads)
     : left_(allocate(left_bytes)), right_(allocate(threads * right_bytes)), sums_(allocate(max_sums * 4)) {}

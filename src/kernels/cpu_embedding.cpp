@@ -1,6 +1,7 @@
 // The embedding on the CPU: rows of a table, and the sums of their gradients.
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/kernels/cpu.hpp"
 #include "src/kernels/cpu_math.hpp"
@@ -21,7 +22,7 @@ HOLDFAST_VECTOR_WIDTHS void add_row(float* sum, const T* x, std::int64_t n) {
 
 void CpuKernels::embed(Stream&, Mat out, ConstMat table, const std::int32_t* tokens) {
   expects(out.cols == table.cols && out.type == table.type, "embed: rows of the table");
-  const auto bytes = static_cast<std::size_t>(out.cols * bytes_of(out.type));
+  const auto bytes = as_size(out.cols * bytes_of(out.type));
   run_parts(out.rows, out.cols, [&](std::int64_t first, std::int64_t end) {
     for (std::int64_t t = first; t < end; ++t) {
       if (tokens[t] < 0)
@@ -39,7 +40,7 @@ void CpuKernels::embed_backward(Stream&, Mat d_table, ConstMat d_out, const std:
   if (write == Write::replace)
     run_parts(d_table.rows, d, [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t v = first; v < end; ++v)
-        std::memset(d_table.row<float>(v), 0, static_cast<std::size_t>(d) * sizeof(float));
+        std::memset(d_table.row<float>(v), 0, as_size(d) * sizeof(float));
     });
   // A strip of columns per task: tokens that share a row of the table are added in their order, without
   // locks.

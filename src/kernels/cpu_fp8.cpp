@@ -1,5 +1,6 @@
 // 8-bit copies on the CPU, and products of them: what a GPU would compute, so that training in 8 bits can be
 // tested everywhere. An 8-bit number divided by its scale is a bf16 number, so a product is one of bf16.
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/fp8.hpp"
 #include "src/kernels/cpu.hpp"
@@ -117,7 +118,7 @@ void CpuKernels::matmul_fp8(Stream& stream, Mat y, ConstMat a, ConstMat b, const
 }
 
 ConstMat CpuKernels::widen(std::vector<Bf16>& room, ConstMat x, float inverse) const {
-  const auto count = static_cast<std::size_t>(x.rows * x.cols);
+  const auto count = as_size(x.rows * x.cols);
   if (room.size() < count) room.resize(count);
   with_fp8(x.type, [&]<class Q>() {
     run_parts(x.rows, x.cols, [&](std::int64_t first, std::int64_t end) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/kernels/cpu.hpp"
 #include "src/kernels/cpu_math.hpp"
@@ -60,7 +61,7 @@ void CpuKernels::head_loss(Stream& stream, const HeadLoss& h) {
           float* row = logits.row<float>(t);
           double& loss = losses[t];
           if (labels[t] < 0)
-            std::memset(row, 0, static_cast<std::size_t>(logits.cols) * sizeof(T));
+            std::memset(row, 0, as_size(logits.cols) * sizeof(T));
           else if (h.d_hidden)
             loss = cross_entropy_with_gradient<T>(row, logits.cols, labels[t]);
           else

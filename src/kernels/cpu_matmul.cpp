@@ -4,6 +4,7 @@
 #include <cblas.h>
 #include <fmt/core.h>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/kernels/bf16_matmul.hpp"
 #include "src/kernels/cpu.hpp"
@@ -43,7 +44,7 @@ CpuKernels::CpuKernels(int threads, const Bf16Blocks& blocks)
       bf16_scratch_(threads_) {
   // Other builds than the OpenMP one have threads of their own, which SerialBlas does not reach.
   if (openblas_get_parallel() != OPENBLAS_OPENMP) openblas_set_num_threads(1);
-  tiles_.resize(static_cast<std::size_t>(threads_) * tile * tile);
+  tiles_.resize(as_size(threads_) * tile * tile);
   largest_.resize(threads_);
 }
 

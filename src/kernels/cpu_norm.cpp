@@ -2,6 +2,7 @@
 // are.
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/kernels/cpu.hpp"
 #include "src/kernels/cpu_math.hpp"
@@ -125,7 +126,7 @@ void CpuKernels::column_sums(Stream&, float* out, ConstMat x) {
 }
 
 float* CpuKernels::room_for_parts(std::int64_t count) {
-  if (parts_.size() < static_cast<std::size_t>(count)) parts_.resize(count);
+  if (parts_.size() < as_size(count)) parts_.resize(count);
   return parts_.data();
 }
 

@@ -60,7 +60,7 @@ void CpuKernels::convert(Stream&, void* out, DType to, const void* in, DType fro
     const std::int64_t size = bytes_of(to);
     run_parts(count, 1, [&](std::int64_t low, std::int64_t end) {
       std::memcpy(static_cast<std::byte*>(out) + low * size, static_cast<const std::byte*>(in) + low * size,
-                  static_cast<std::size_t>((end - low) * size));
+                  (end - low) * size);
     });
     return;
   }

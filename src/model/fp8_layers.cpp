@@ -1,5 +1,6 @@
 #include "src/model/fp8_layers.hpp"
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/fp8.hpp"
 
@@ -28,7 +29,7 @@ Fp8Layers::Fp8Layers(kernels::Kernels& kernels, tensor::Stream& stream, Activati
       stream_(stream),
       a_(activations),
       delayed_(options.scaling == config::Scaling::delayed),
-      known_(static_cast<std::size_t>(layers) * fp8_roles, 0),
+      known_(as_size(layers) * fp8_roles, 0),
       inverses_(known_.size()) {
   expects(options.activations == DType::bf16, "8-bit products have bf16 activations");
 }

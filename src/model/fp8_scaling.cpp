@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/fp8.hpp"
 
@@ -17,8 +18,8 @@ constexpr std::size_t head_digits = 8, size_digits = 2;
 }  // namespace
 
 Fp8Scaling::Fp8Scaling(int layers, const config::Fp8& settings)
-    : roles_(static_cast<std::size_t>(layers) * fp8_roles),
-      history_(static_cast<std::size_t>(settings.history)),
+    : roles_(as_size(layers) * fp8_roles),
+      history_(as_size(settings.history)),
       margin_(settings.margin),
       scales_(roles_, 0.0f) {
   expects(settings.history >= 1 && settings.margin >= 0, "the settings of 8-bit scaling were checked");

@@ -47,7 +47,7 @@ struct Roles {
     const auto stored = config::stored_tensors_of(shape);
     int at = 0;
     auto next = [&] {
-      const auto& t = stored.at(static_cast<std::size_t>(at));
+      const auto& t = stored.at(at);
       return Stored{at++, t.rows, t.cols};
     };
     embedding = next();

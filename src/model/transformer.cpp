@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/model/activations.hpp"
 #include "src/model/block.hpp"
@@ -39,7 +40,7 @@ struct Transformer::State {
   Activations a;
   std::optional<Fp8Layers> fp8;
   std::optional<AdapterLayers> adapters;
-  std::function<void(Phase, int)> progress;
+  std::function<void(Direction, int)> progress;
   bool rope_ready = false;
   std::vector<std::int32_t> inputs, labels;  // of a batch that came as rows of tokens
 
@@ -51,8 +52,8 @@ struct Transformer::State {
         roles(s),
         layers{kernels, stream, shape, options, nullptr, {}},
         a(s, o, attention_workspace(layers), arena),
-        inputs(static_cast<std::size_t>(tokens)),
-        labels(static_cast<std::size_t>(tokens)) {
+        inputs(as_size(tokens)),
+        labels(as_size(tokens)) {
     expects(s.heads % s.kv_heads == 0 && s.width % s.heads == 0 && s.head_size() % 2 == 0,
             "the model's shape was checked");
     if (o.products == config::Products::fp8)
@@ -62,14 +63,14 @@ struct Transformer::State {
 
   Weights& weights() { return *layers.weights; }
   kernels::Kernels& kernels() { return layers.kernels; }
-  void report(Phase phase, int unit) {
-    if (progress) progress(phase, unit);
+  void report(Direction direction, int unit) {
+    if (progress) progress(direction, unit);
   }
 
   void take(const Batch& batch);
   void take(std::span<const std::int32_t> all);
   void upload(std::int32_t* to, std::span<const std::int32_t> from);
-  void repeat(Phase phase, int unit, const BlockWeights& w, ConstMat added, tensor::Task work);
+  void repeat(Direction direction, int unit, const BlockWeights& w, ConstMat added, tensor::Task work);
   void prepare_rope();
   void forward();
   void head(bool gradients);
@@ -79,7 +80,7 @@ struct Transformer::State {
 
 /// Checks the batch and brings it to where the kernels read it.
 void Transformer::State::take(const Batch& batch) {
-  const auto n = static_cast<std::size_t>(tokens);
+  const auto n = as_size(tokens);
   expects(batch.inputs.size() == n && batch.labels.size() == n,
           "a batch holds micro_batch * sequence inputs and labels");
   expects(batch.document_start.empty() || batch.document_start.size() == n,
@@ -108,8 +109,7 @@ void Transformer::State::upload(std::int32_t* to, std::span<const std::int32_t> 
 }
 
 void Transformer::State::take(std::span<const std::int32_t> all) {
-  const auto sequence = static_cast<std::size_t>(options.sequence),
-             rows = static_cast<std::size_t>(options.micro_batch);
+  const auto sequence = as_size(options.sequence), rows = as_size(options.micro_batch);
   expects(all.size() == rows * (sequence + 1), "a micro-batch has sequence + 1 tokens per row");
   for (std::size_t r = 0; r < rows; ++r) {
     const auto row = all.subspan(r * (sequence + 1), sequence + 1);
@@ -134,12 +134,12 @@ void Transformer::State::prepare_rope() {
 }
 
 /// Everything that a block's kernel calls depend on, so that they can be replayed.
-void Transformer::State::repeat(Phase phase, int unit, const BlockWeights& w, ConstMat added,
+void Transformer::State::repeat(Direction direction, int unit, const BlockWeights& w, ConstMat added,
                                 tensor::Task work) {
   std::array<std::uint64_t, 64> key{};
   std::size_t n = 0;
   auto add = [&](const void* address) { key[n++] = reinterpret_cast<std::uintptr_t>(address); };
-  key[n++] = static_cast<std::uint64_t>(phase);
+  key[n++] = static_cast<std::uint64_t>(direction);
   key[n++] = static_cast<std::uint64_t>(unit);
   for (const Gain* g : {&w.attention_norm, &w.mlp_norm}) add(g->weight.data), add(g->gradient.data);
   for (const Linear* l : {&w.qkv, &w.o, &w.gate_up, &w.down}) {
@@ -162,17 +162,17 @@ void Transformer::State::forward() {
   const Mat x = a.mat(shape.layers > 0 ? a.blocks[0].input : a.output);
   kernels().embed(layers.stream, x, layers.weight(roles.embedding), a.inputs());
   weights().release(0);
-  report(Phase::forward, 0);
+  report(Direction::forward, 0);
 
   ConstMat residual = x, added;  // nothing is added yet
   for (int layer = 0; layer < shape.layers; ++layer) {
-    const auto i = static_cast<std::size_t>(layer);
+    const auto i = as_size(layer);
     weights().acquire(layer + 1);
     const BlockWeights w = layers.block(layer, roles.blocks[i], false);
-    repeat(Phase::forward, layer + 1, w, added,
+    repeat(Direction::forward, layer + 1, w, added,
            [&] { forward_block(layers, a, a.blocks[i], w, residual, added); });
     weights().release(layer + 1);
-    report(Phase::forward, layer + 1);
+    report(Direction::forward, layer + 1);
     residual = a.mat(a.blocks[i].middle);
     added = a.mat(a.branch);
   }
@@ -205,31 +205,31 @@ void Transformer::State::head(bool gradients) {
     h.d_head = layers.gradient(roles.head);
   }
   kernels().head_loss(layers.stream, h);
-  report(Phase::forward, unit);
+  report(Direction::forward, unit);
   if (gradients) {
     layers.norm_backward(output, d_normed, inverse_rms, a.mat(a.d_residual), final_norm, Write::replace);
     weights().reduce(unit);
   }
   weights().release(unit);
   if (shape.tied_embeddings) weights().release(0);
-  if (gradients) report(Phase::backward, unit);
+  if (gradients) report(Direction::backward, unit);
 }
 
 void Transformer::State::backward() {
   for (int layer = shape.layers - 1; layer >= 0; --layer) {
-    const auto i = static_cast<std::size_t>(layer);
+    const auto i = as_size(layer);
     weights().acquire(layer + 1);
     const BlockWeights w = layers.block(layer, roles.blocks[i], true);
-    repeat(Phase::backward, layer + 1, w, {}, [&] { backward_block(layers, a, a.blocks[i], w); });
+    repeat(Direction::backward, layer + 1, w, {}, [&] { backward_block(layers, a, a.blocks[i], w); });
     weights().reduce(layer + 1);
     weights().release(layer + 1);
-    report(Phase::backward, layer + 1);
+    report(Direction::backward, layer + 1);
   }
   if (const Mat d_table = layers.gradient(roles.embedding))
     kernels().embed_backward(layers.stream, d_table, a.mat(a.d_residual), a.inputs(),
                              shape.tied_embeddings ? Write::add : Write::replace);
   weights().reduce(0);
-  report(Phase::backward, 0);
+  report(Direction::backward, 0);
 }
 
 void Transformer::State::run(Weights& w, bool gradients) {
@@ -280,7 +280,7 @@ void Transformer::take_amaxes(std::span<std::uint32_t> amaxes) {
   expects(state_->fp8.has_value(), "largest values are of 8-bit products");
   state_->fp8->take_amaxes(amaxes);
 }
-void Transformer::on_progress(std::function<void(Phase, int unit)> callback) {
+void Transformer::on_progress(std::function<void(Direction, int unit)> callback) {
   state_->progress = std::move(callback);
 }
 

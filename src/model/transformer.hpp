@@ -24,7 +24,7 @@ struct LossSum {
   double mean() const { return valid == 0 ? 0.0 : sum.value() / static_cast<double>(valid); }
 };
 
-enum class Phase { forward, backward };
+enum class Direction { forward, backward };
 
 /// One micro-batch of fixed shape, row by row.
 struct Batch {
@@ -61,7 +61,7 @@ class Transformer {
   void take_amaxes(std::span<std::uint32_t> amaxes);
 
   /// Called on the caller's thread after each unit of each pass; for heartbeats and fault injection.
-  void on_progress(std::function<void(Phase, int unit)> callback);
+  void on_progress(std::function<void(Direction, int unit)> callback);
 
  private:
   struct State;

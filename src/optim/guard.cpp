@@ -7,6 +7,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::optim {
 namespace {
 
@@ -54,7 +56,7 @@ GuardFinding assess(const GuardState& state, const config::Guard& settings, doub
   if (!std::isfinite(loss)) add(text, fmt::format("loss is {}", loss));
   if (!std::isfinite(norm)) add(text, fmt::format("gradient norm is {}", norm));
   if (!text.empty()) return carry_out(settings.on_nan, text, state, settings);
-  const auto window = static_cast<std::size_t>(settings.window);
+  const auto window = as_size(settings.window);
   if (state.steps < window) return {};
   for (const auto& seen :
        {spike("loss", loss, settings.loss_factor, median(state.losses, state.steps, window), window),

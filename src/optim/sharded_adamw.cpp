@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/optim/schedule.hpp"
 
@@ -39,7 +40,7 @@ ShardedAdamW::ShardedAdamW(const shard::Layout& layout, const TensorGroups& grou
       moments_arena_(moments_arena),
       arena_(arena) {
   for (const auto& piece : layout.held)
-    expects(static_cast<std::size_t>(piece.tensor) < groups.of.size(), "a group for every tensor");
+    expects(as_size(piece.tensor) < groups.of.size(), "a group for every tensor");
   m_ = moments_arena.plan<std::byte>("first moments", layout.arena_elements * tensor::bytes_of(moments));
   v_ = moments_arena.plan<std::byte>("second moments", layout.arena_elements * tensor::bytes_of(moments));
   squares_ = arena.plan<tensor::ExactSum>("squares of gradients", 1);
@@ -59,7 +60,7 @@ void ShardedAdamW::update(const StateArenas& from, const float* gradients, const
                           const StateArenas& to) {
   if (!step.update) return copy(from, to);
   for (const shard::Piece& piece : layout_.held) {
-    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    const auto tensor = as_size(piece.tensor);
     kernels::StepScalars scalars = step.scalars[groups_.of[tensor]];
     if (!groups_.decays[tensor]) scalars.lr_decay = 0;
     const std::int64_t at = piece.offset, moment_at = at * tensor::bytes_of(type_);

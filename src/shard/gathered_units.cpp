@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::shard {
@@ -30,12 +31,12 @@ GatheredUnits::GatheredUnits(const Layout& layout, const Policy& policy, const M
   parameters_ = parameters_arena_.plan<float>("parameters",
                                               memory.parameters / static_cast<std::int64_t>(sizeof(float)));
 
-  const auto units = static_cast<std::size_t>(layout.units());
+  const auto units = as_size(layout.units());
   buffer_of_.assign(units, -1);
   published_by_.resize(units);
   gather_extents_.resize(units), publish_extents_.resize(units);
   for (const StoredSlice& s : layout.slices) {
-    const auto unit = static_cast<std::size_t>(s.unit);
+    const auto unit = as_size(s.unit);
     gather_extents_[unit].push_back({nullptr, s.elements, s.stride, policy.parameters});
     if (!s.frozen) publish_extents_[unit].push_back({nullptr, s.slice.count, s.part, policy.parameters});
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::shard {
@@ -15,7 +16,7 @@ GradientSums::GradientSums(const Layout& layout, const LanePlan& lanes, const Po
       r_(resources),
       kept_(lanes.accumulators()),
       added_at_once_(memory.added_at_once),
-      lane_sources_(static_cast<std::size_t>(layout.mesh.group)) {
+      lane_sources_(as_size(layout.mesh.group)) {
   const Mesh& mesh = layout.mesh;
   for (int step = 0; step < lanes.micro_steps(mesh.replica()); ++step)
     additions_.push_back(lanes.additions(mesh.replica(), step));
@@ -75,7 +76,7 @@ void GradientSums::reduce(int number, int micro_step) {
   unit.reduced = r_.groups.reductions->ordered_reduce_scatter(unit.gradient_extents, unit.micro_batches,
                                                               r_.stream.record());
   gradient_free_[gradient_buffer_of(number, layout_.layers)] = unit.reduced;
-  const bool last = static_cast<std::size_t>(micro_step) + 1 == additions_.size();
+  const bool last = as_size(micro_step) + 1 == additions_.size();
   if (last && final_additions_.size() > 1) exchange(unit, number);  // else its one node is the sum
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/config/lane_plan.hpp"
 #include "src/shard/layout.hpp"
 #include "src/shard/memory_plan.hpp"
@@ -67,7 +68,7 @@ class GradientSums {
 
   bool splits() const { return layout_.mesh.split_optimizer; }
   float* gradient_at(const StoredSlice& s) {
-    const auto buffer = static_cast<std::size_t>(gradient_buffer_of(s.unit, layout_.layers));
+    const auto buffer = as_size(gradient_buffer_of(s.unit, layout_.layers));
     return reinterpret_cast<float*>(r_.symmetric.at(gradients_[buffer])) + s.gradient_offset;
   }
   /// Of the trained tensors of a unit.

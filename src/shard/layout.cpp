@@ -1,5 +1,7 @@
 #include "src/shard/layout.hpp"
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::shard {
 namespace {
 
@@ -52,12 +54,12 @@ Layout layout_of(const config::ModelShape& shape, const Mesh& mesh) {
   out.mesh = mesh;
   out.layers = shape.layers;
   out.tied = shape.tied_embeddings;
-  const auto units = static_cast<std::size_t>(out.units());
+  const auto units = as_size(out.units());
   out.unit_elements.assign(units, 0), out.gradient_elements.assign(units, 0);
   out.unit_stored.resize(units), out.unit_trained.resize(units);
   for (const auto& stored : config::stored_tensors_of(shape)) {
     StoredSlice s = cut(stored, mesh);
-    const auto unit = static_cast<std::size_t>(stored.unit);
+    const auto unit = as_size(stored.unit);
     const auto number = static_cast<int>(out.slices.size());
     s.unit_offset = align(out.unit_elements[unit]);
     out.unit_elements[unit] += s.stride * mesh.group;

@@ -30,7 +30,7 @@ MemoryPlan memory_plan(const Layout& layout, const LanePlan& lanes, const Policy
   MemoryPlan out;
   if (gathers(layout, policy)) {
     const GatherBuffers buffers = gather_buffers_of(layout.layers, policy);
-    out.gather_buffers.assign(static_cast<std::size_t>(buffers.count), 0);
+    out.gather_buffers.assign(buffers.count, 0);
     for (int r = buffers.ring_first; r < buffers.count; ++r)
       out.gather_buffers[r] = round_up(elements_of(1) * wire, page);
     for (int unit = 0; unit < layout.units(); ++unit)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::shard {
@@ -28,10 +29,10 @@ int limit_of(const Policy& policy) {
 class Planner {
  public:
   Planner(std::vector<Use> uses, const GatherBuffers& buffers, const Policy& policy)
-      : buffers_(buffers), policy_(policy), state_(static_cast<std::size_t>(buffers.count)) {
+      : buffers_(buffers), policy_(policy), state_(as_size(buffers.count)) {
     out_.uses = std::move(uses);
     const int units = static_cast<int>(buffers.of_unit.size());
-    buffer_of_.assign(static_cast<std::size_t>(units), -1);
+    buffer_of_.assign(units, -1);
     next_use_.resize(out_.uses.size());
     std::vector<int> next(units, never);
     for (std::size_t i = out_.uses.size(); i-- > 0;) {
@@ -57,14 +58,14 @@ class Planner {
     int last_use = -1;  ///< the last one settled so far
   };
 
-  std::size_t unit_of(std::size_t use) const { return static_cast<std::size_t>(out_.uses[use].unit); }
+  std::size_t unit_of(std::size_t use) const { return as_size(out_.uses[use].unit); }
   int depth_at(int now) const {
     const bool forward = now < 0 || out_.uses[now].pass == Pass::forward;
     return forward ? policy_.prefetch_forward : policy_.prefetch_backward;
   }
   /// A kept block that was gathered in an earlier micro-step, where that does not count.
   bool stale(const Use& use, const GatherBuffer& buffer) const {
-    const bool block = use.unit > 0 && static_cast<std::size_t>(use.unit) + 1 < buffer_of_.size();
+    const bool block = use.unit > 0 && as_size(use.unit) + 1 < buffer_of_.size();
     if (!block || !policy_.keeps(use.unit - 1) || policy_.keep_across_micro_steps) return false;
     return out_.uses[buffer.last_use].micro_step != use.micro_step;
   }
@@ -120,13 +121,13 @@ class Planner {
 
 GatherBuffers gather_buffers_of(int layers, const Policy& policy) {
   GatherBuffers out;
-  out.of_unit.assign(static_cast<std::size_t>(layers) + 2, -1);
+  out.of_unit.assign(as_size(layers) + 2, -1);
   out.of_unit.front() = out.count++;
   out.of_unit.back() = out.count++;
   int shared = 0;
   for (int block = 0; block < layers; ++block) {
     if (policy.keeps(block))
-      out.of_unit[static_cast<std::size_t>(block) + 1] = out.count++;
+      out.of_unit[as_size(block) + 1] = out.count++;
     else
       ++shared;
   }

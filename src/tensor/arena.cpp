@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::tensor {
@@ -30,8 +31,8 @@ void Arena::commit() {
   // Huge pages where they pay: products and copies then miss the TLB less.
   constexpr std::int64_t huge_page = 2 << 20;
   const std::int64_t unit = planned_ >= huge_page ? huge_page : whole_alignment;
-  const auto bytes = static_cast<std::size_t>(round_up(std::max<std::int64_t>(planned_, 1), unit));
-  owned_.reset(static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(unit), bytes)));
+  const auto bytes = as_size(round_up(std::max<std::int64_t>(planned_, 1), unit));
+  owned_.reset(static_cast<std::byte*>(std::aligned_alloc(as_size(unit), bytes)));
   if (!owned_)
     throw Error(Exit::runtime, fmt::format("no memory for {} ({} bytes)", name_, bytes), {},
                 "use a smaller micro-batch or sequence, or more ranks per shard group?");

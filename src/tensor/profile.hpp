@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 
 namespace holdfast::tensor {
@@ -48,7 +49,7 @@ class Profile {
     record(work, name, start, Clock::now(), flops);
   }
 
-  const Totals& totals(Work work) const { return totals_[static_cast<std::size_t>(work)]; }
+  const Totals& totals(Work work) const { return totals_[as_size(work)]; }
   void clear();
   /// Spans are kept from here on, or no longer.
   void trace(bool on) { tracing_ = on; }

@@ -72,10 +72,10 @@ class InlineStream : public Stream {
   Event record() override { return {}; }
   void wait(const Event& event) override { event.wait(); }
   void copy(void* to, const void* from, std::int64_t bytes) override {
-    if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memmove(to, from, bytes);
   }
   void zero(void* to, std::int64_t bytes) override {
-    if (bytes > 0) std::memset(to, 0, static_cast<std::size_t>(bytes));
+    if (bytes > 0) std::memset(to, 0, bytes);
   }
   void upload(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }
   void download(void* to, const void* from, std::int64_t bytes) override { copy(to, from, bytes); }

@@ -7,6 +7,7 @@
 #include "checkpoint/exchange/export.hpp"
 #include "checkpoint/exchange/safetensors_model.hpp"
 #include "checkpoint/shards/load.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/strict_json.hpp"
@@ -120,7 +121,7 @@ std::int64_t AdapterFiles::read(const checkpoint::State& adapters) const {
   for (const checkpoint::PieceView& piece : adapters.pieces)
     wanted.push_back({peft_name(adapters.tensors[piece.tensor].name),
                       piece.first,
-                      {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});
+                      {static_cast<float*>(piece.data), as_size(piece.count)}});
   return source_->read(wanted);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
@@ -36,7 +37,7 @@ void add_adapter(std::span<float> w, std::int64_t first, std::int64_t cols, int 
   for (std::int64_t at = 0; at < std::ssize(w);) {
     const std::int64_t row = (first + at) / cols, col = (first + at) % cols,
                        n = std::min(cols - col, std::ssize(w) - at);
-    sum.assign(static_cast<std::size_t>(n), 0.0f);
+    sum.assign(n, 0.0f);
     for (int k = 0; k < rank; ++k) {
       const float factor = b[row * rank + k];
       const float* const from = a + k * cols + col;
@@ -100,7 +101,7 @@ void MergedFiles::load_adapters() {
 }
 
 std::span<float> MergedFiles::read_base(const std::string& name, const checkpoint::PieceView& piece) {
-  const std::span<float> to(static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count));
+  const std::span<float> to(static_cast<float*>(piece.data), as_size(piece.count));
   base_.read(name, piece.first, to);
   const std::uint64_t part = digest_part(static_cast<std::uint64_t>(piece.first), to);
   const std::scoped_lock hold(*lock_);

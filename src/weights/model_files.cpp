@@ -8,6 +8,7 @@
 #include "checkpoint/exchange/safetensors_model.hpp"
 #include "checkpoint/io/direct_reader.hpp"
 #include "checkpoint/shards/load.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/config/hf_config.hpp"
 #include "src/config/load.hpp"
@@ -71,7 +72,7 @@ std::int64_t ModelFiles::read(const checkpoint::State& weights) const {
     const auto& tensor = weights.tensors[piece.tensor];
     wanted.push_back({tensor.name.substr(checkpoint::model_family.size()),
                       piece.first,
-                      {static_cast<float*>(piece.data), static_cast<std::size_t>(piece.count)}});
+                      {static_cast<float*>(piece.data), as_size(piece.count)}});
   }
   return source_->read(wanted);
 }

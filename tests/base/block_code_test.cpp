@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast {
 namespace {
 
@@ -15,12 +17,12 @@ struct Coded {
 };
 Coded coded(BlockCode code, const std::vector<float>& x) {
   Coded out;
-  out.codes.resize(static_cast<std::size_t>(code_bytes(code, std::ssize(x))));
-  out.scales.resize(x.size() / static_cast<std::size_t>(code_block));
+  out.codes.resize(code_bytes(code, std::ssize(x)));
+  out.scales.resize(x.size() / as_size(code_block));
   encode_blocks(code, x, out.codes, out.scales);
   for (std::size_t i = 0; i < x.size(); ++i)
     out.back.push_back(decode(code, code == BlockCode::int8 ? out.codes[i] : out.codes[i / 2], i % 2 == 1,
-                              out.scales[i / static_cast<std::size_t>(code_block)]));
+                              out.scales[i / as_size(code_block)]));
   return out;
 }
 
@@ -50,7 +52,9 @@ TEST(BlockCode, IsTheNearestThatTheBlockCanHold) {
 
 TEST(BlockCode, KeepsTheLargestOfABlockAndZero) {
   std::vector<float> x(64, 0.0f);
-  x[3] = -0.125f, x[17] = 0.125f, x[18] = 0.0625f;
+  x[3] = -0.125f;
+  x[17] = 0.125f;
+  x[18] = 0.0625f;
   for (const BlockCode code : {BlockCode::int8, BlockCode::nf4}) {
     const Coded c = coded(code, x);
     EXPECT_EQ(c.scales, std::vector<float>{0.125f});

@@ -32,8 +32,7 @@ TEST(Digest, isTheSumOfItsElementsHoweverItIsComputed) {
           std::uint64_t sum = 0;
           for (std::int64_t i = 0; i < count; ++i) {
             std::uint32_t bits = 0;  // little-endian: the low half of it is a bf16
-            std::memcpy(&bits, bytes.data() + shift + i * bytes_of(type),
-                        static_cast<std::size_t>(bytes_of(type)));
+            std::memcpy(&bits, bytes.data() + shift + i * bytes_of(type), bytes_of(type));
             sum += digest_element(first + static_cast<std::uint64_t>(i), bits);
           }
           for (const DigestBy by : here())

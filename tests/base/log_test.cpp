@@ -1,5 +1,6 @@
 // The log of a process that must not wait for whoever reads it.
 #include "src/base/log.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 
@@ -55,7 +56,7 @@ TEST_F(BackgroundLog, LinesThatAreDroppedAreCounted) {
   EXPECT_TRUE(log::flush(log_patience));
   const auto lines = end();
   ASSERT_GT(lines.size(), 100u);
-  ASSERT_LT(lines.size(), static_cast<std::size_t>(many));
+  ASSERT_LT(lines.size(), as_size(many));
   EXPECT_THAT(lines.back(), ::testing::EndsWith("rank 0: the next"));
   std::smatch match;
   const std::string& said = lines[lines.size() - 2];
@@ -63,7 +64,7 @@ TEST_F(BackgroundLog, LinesThatAreDroppedAreCounted) {
       said, match,
       std::regex("warning rank 0: (\\d+) lines of this log were dropped, as it could not be written")))
       << said;
-  EXPECT_EQ(lines.size() - 2 + std::stoul(match[1]), static_cast<std::size_t>(many));
+  EXPECT_EQ(lines.size() - 2 + std::stoul(match[1]), as_size(many));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast {
 namespace {
 
@@ -14,12 +16,11 @@ TEST(ParallelFor, does_every_piece_once_and_numbers_its_threads) {
   for (const int workers : {1, 3, 100}) {
     std::vector<std::atomic<int>> done(40), made(100);
     parallel_for(done.size(), workers, [&](int worker) {
-      ++made[static_cast<std::size_t>(worker)];
+      ++made[worker];
       return [&](std::size_t piece) { ++done[piece]; };
     });
     for (const auto& times : done) EXPECT_EQ(times, 1);
-    for (std::size_t i = 0; i < made.size(); ++i)
-      EXPECT_EQ(made[i], i < static_cast<std::size_t>(std::min(workers, 40))) << i;
+    for (std::size_t i = 0; i < made.size(); ++i) EXPECT_EQ(made[i], i < as_size(std::min(workers, 40))) << i;
   }
   parallel_for(0, 4, [](int) { return [](std::size_t) { FAIL(); }; });
 }

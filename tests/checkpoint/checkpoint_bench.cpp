@@ -27,6 +27,7 @@
 #include "checkpoint/shards/load_plan.hpp"
 #include "checkpoint/shards/shard_file.hpp"
 #include "checkpoint/shards/shard_writer.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/shard/layout.hpp"
 #include "src/train/state/state_copier.hpp"
@@ -71,7 +72,11 @@ double seconds_of(Work work) {
 
 config::ModelShape llama_of(double gib_of_state) {
   config::ModelShape shape;
-  shape.vocabulary = 32000, shape.width = 1024, shape.heads = 16, shape.kv_heads = 16, shape.ffn = 2752;
+  shape.vocabulary = 32000;
+  shape.width = 1024;
+  shape.heads = 16;
+  shape.kv_heads = 16;
+  shape.ffn = 2752;
   const double layer = 4.0 * 1024 * 1024 + 3.0 * 1024 * 2752, ends = 2.0 * 32000 * 1024;
   shape.layers = std::max(1, static_cast<int>((gib_of_state * gib / 12 - ends) / layer + 0.5));
   return shape;
@@ -202,7 +207,7 @@ class Round {
 
  private:
   static constexpr int turns = 3;
-  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  static std::size_t at(int rank) { return as_size(rank); }
 
   /// The stall when nothing is overlapped, by the copier that training uses, and what memory could do.
   void copies() {
@@ -220,8 +225,7 @@ class Round {
     std::vector<double> moved, copied;
     for (int i = 0; i < turns; ++i) {
       moved.push_back(on_all(ranks_, [&](int rank) {
-        std::memcpy(images_[at(rank)]->data(), state_[at(rank)]->memory->data(),
-                    static_cast<std::size_t>(state_[at(rank)]->bytes));
+        std::memcpy(images_[at(rank)]->data(), state_[at(rank)]->memory->data(), state_[at(rank)]->bytes);
       }));
       // And clean again: between pieces an image is zero.
       on_all(ranks_, [&](int rank) {
@@ -269,8 +273,7 @@ class Round {
     for (int turn = 0; turn < turns; ++turn) {
       forget_all(step_dir_);
       raw.push_back(on_all(ranks_, [&](int rank) { read_raw(step_dir_ / shard_file_name(rank)); }));
-      for (const auto& rank : state_)
-        std::memset(rank->memory->data(), 0xff, static_cast<std::size_t>(rank->bytes));
+      for (const auto& rank : state_) std::memset(rank->memory->data(), 0xff, rank->bytes);
       forget_all(step_dir_);
       cpu -= cpu_seconds();
       loaded.push_back(
@@ -325,10 +328,10 @@ Json plans(const fs::path& folder) {
     tensors.push_back({"model/model.layers." + std::to_string(i) + ".self_attn.q_proj.weight", 4096, 4096});
   const auto spread = [](std::size_t count, int world) {
     WriterLayout layout;
-    layout.of_rank.resize(static_cast<std::size_t>(world));
+    layout.of_rank.resize(world);
     for (std::size_t t = 0; t < count; ++t)
       for (int rank = 0; rank < world; ++rank)
-        layout.of_rank[static_cast<std::size_t>(rank)].push_back(
+        layout.of_rank[rank].push_back(
             {static_cast<int>(t), 4096 * 4096 / world * rank, 4096 * 4096 / world});
     return layout;
   };
@@ -338,8 +341,7 @@ Json plans(const fs::path& folder) {
   Json out;
   out["writer_plans_16_s"] = seconds_of([&] {
     for (int rank = 0; rank < 16; ++rank)
-      manifest.shards.push_back(
-          plan_shard(rank, 16, tensors, layout.of_rank[static_cast<std::size_t>(rank)]).info);
+      manifest.shards.push_back(plan_shard(rank, 16, tensors, layout.of_rank[rank]).info);
   });
   // 16 ranks that read what 12 of another run would hold: every piece is cut.
   out["load_plans_16_s"] = seconds_of([&] {
@@ -363,9 +365,7 @@ Json plans(const fs::path& folder) {
     for (int i = 0; i < 7; ++i)
       opened.push_back(seconds_of([&] {
         const h5::Id file = h5::open_file(path);
-        const h5::Id dataset(
-            H5Dopen2(file.get(), tensors[static_cast<std::size_t>(40 * i)].name.c_str(), H5P_DEFAULT),
-            H5Dclose);
+        const h5::Id dataset(H5Dopen2(file.get(), tensors[40 * i].name.c_str(), H5P_DEFAULT), H5Dclose);
         if (dataset.get() < 0) throw Error(Exit::runtime, "a tensor is not in the index");
       }));
     out["index_open" + of + "_s"] = median(opened);

@@ -47,7 +47,7 @@ struct Crash : ::testing::Test {
       Commit commit(path, 20, generation, 2);
       for (int rank = 0; rank < 2; ++rank) {
         try {
-          commit.add(rank, true, write_shard((*writers)[static_cast<std::size_t>(rank)], at_20, {20, 0, 0}));
+          commit.add(rank, true, write_shard((*writers)[rank], at_20, {20, 0, 0}));
         } catch (const Error& e) {
           commit.add(rank, false, e.what());
         }

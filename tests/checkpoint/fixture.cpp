@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "checkpoint/index/hash.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 
 namespace holdfast::checkpoint::testing {
@@ -28,8 +29,8 @@ Folder::~Folder() {
 
 Whole::Whole(std::vector<LogicalTensor> list, std::int64_t step) : tensors(std::move(list)) {
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const auto elements = static_cast<std::size_t>(tensors[t].elements());
-    const auto bytes = static_cast<std::size_t>(bytes_of(tensors[t].type));
+    const auto elements = as_size(tensors[t].elements());
+    const auto bytes = as_size(bytes_of(tensors[t].type));
     values.emplace_back(elements * bytes);
     for (std::size_t i = 0; i < elements; ++i) {
       const float x =
@@ -51,7 +52,7 @@ std::vector<std::uint64_t> Whole::digests() const {
 }
 
 std::vector<float> Whole::as_floats(std::size_t tensor) const {
-  const auto bytes = static_cast<std::size_t>(bytes_of(tensors[tensor].type));
+  const auto bytes = as_size(bytes_of(tensors[tensor].type));
   std::vector<float> out;
   for (std::size_t at = 0; at < values[tensor].size(); at += bytes) {
     float x = 0;
@@ -66,8 +67,7 @@ State Whole::view(const std::vector<PieceSpan>& spans) {
   State state{tensors, {}};
   for (const PieceSpan& span : spans)
     state.pieces.push_back({span.tensor, span.first, span.count,
-                            values[static_cast<std::size_t>(span.tensor)].data() +
-                                span.first * bytes_of(tensors[static_cast<std::size_t>(span.tensor)].type)});
+                            values[span.tensor].data() + span.first * bytes_of(tensors[span.tensor].type)});
   return state;
 }
 
@@ -95,13 +95,12 @@ std::vector<LogicalTensor> vectors(const std::vector<std::int64_t>& sizes) {
 
 WriterLayout even_layout(const std::vector<LogicalTensor>& tensors, int world) {
   WriterLayout layout;
-  layout.of_rank.resize(static_cast<std::size_t>(world));
+  layout.of_rank.resize(world);
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const std::int64_t n = tensors[t].elements(), each = (n + world - 1) / world;
     for (int rank = 0; rank < world; ++rank) {
       const std::int64_t first = std::min(n, each * rank);
-      layout.of_rank[static_cast<std::size_t>(rank)].push_back(
-          {static_cast<int>(t), first, std::min(n, each * (rank + 1)) - first});
+      layout.of_rank[rank].push_back({static_cast<int>(t), first, std::min(n, each * (rank + 1)) - first});
     }
   }
   return layout;
@@ -109,7 +108,7 @@ WriterLayout even_layout(const std::vector<LogicalTensor>& tensors, int world) {
 
 WriterLayout ragged_layout(const std::vector<LogicalTensor>& tensors, int world, std::uint64_t seed) {
   WriterLayout layout;
-  layout.of_rank.resize(static_cast<std::size_t>(world));
+  layout.of_rank.resize(world);
   std::uint64_t state = mix64(seed + 1);
   const auto below = [&](std::uint64_t n) { return (state = mix64(state + 0x9e3779b97f4a7c15u)) % n; };
   for (std::size_t t = 0; t < tensors.size(); ++t)
@@ -132,10 +131,10 @@ AlignedBuffer image_of(const ShardWriter& writer, const Whole& whole) {
   std::fill(image.span().begin(), image.span().end(), std::byte{0});
   for (std::size_t i = 0; i < writer.spans().size(); ++i) {
     const PieceSpan& span = writer.spans()[i];
-    const auto t = static_cast<std::size_t>(span.tensor);
+    const auto t = as_size(span.tensor);
     std::memcpy(image.span().data() + writer.places()[i],
                 whole.values[t].data() + span.first * bytes_of(whole.tensors[t].type),
-                static_cast<std::size_t>(bytes_of(span, whole.tensors)));
+                bytes_of(span, whole.tensors));
   }
   return image;
 }

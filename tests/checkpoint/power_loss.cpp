@@ -4,6 +4,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "src/base/as_size.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
 namespace holdfast::checkpoint::testing {
@@ -16,7 +17,7 @@ std::pair<std::string, std::string> split(const std::string& path) {
 }
 
 void put(std::string& content, std::int64_t offset, std::string_view data) {
-  const auto at = static_cast<std::size_t>(offset);
+  const auto at = as_size(offset);
   content.resize(std::max(content.size(), at + data.size()));
   content.replace(at, data.size(), data);
 }
@@ -44,7 +45,7 @@ int Disk::scan(const std::filesystem::path& path) {
 int Disk::find(const std::string& path) const {
   if (path.empty()) return 0;
   const auto [folder, name] = split(path);
-  const Entries& live = nodes_[static_cast<std::size_t>(find(folder))].live;
+  const Entries& live = nodes_[find(folder)].live;
   const auto found = live.find(name);
   if (found == live.end()) throw std::logic_error("the log speaks of " + path + ", which is not there");
   return found->second;
@@ -52,7 +53,7 @@ int Disk::find(const std::string& path) const {
 
 /// One change of a folder.
 void Disk::set(const std::string& path, const Entries& entries) {
-  Node& folder = nodes_[static_cast<std::size_t>(find(path))];
+  Node& folder = nodes_[find(path)];
   folder.changes.push_back(entries);
   for (const auto& [name, node] : entries)
     if (node < 0)
@@ -82,7 +83,7 @@ void Disk::apply(const Change& change) {
     default:
       break;
   }
-  Node& node = nodes_[static_cast<std::size_t>(find(change.path))];
+  Node& node = nodes_[find(change.path)];
   if (change.what == What::write) node.writes.push_back({change.offset, change.data});
   if (change.what == What::resize) node.writes.push_back({0, "", change.offset});
   if (change.what != What::sync) return;
@@ -99,8 +100,7 @@ std::size_t Disk::atoms_of(const Node& node) {
   std::size_t atoms = node.changes.size();
   for (const Write& write : node.writes) {
     const std::int64_t sector = sector_of(write), end = write.offset + std::ssize(write.data);
-    atoms +=
-        write.size >= 0 ? 1 : static_cast<std::size_t>((end + sector - 1) / sector - write.offset / sector);
+    atoms += write.size >= 0 ? 1 : as_size((end + sector - 1) / sector - write.offset / sector);
   }
   return atoms;
 }
@@ -118,17 +118,14 @@ std::string Disk::content(const Node& node, Keep keep) {
   for (const Write& write : node.writes) {
     if (write.size >= 0) {
       // Room given in advance only makes a file longer; a file that is cut was opened anew.
-      if (keep())
-        content.resize(write.size == 0 ? 0 : std::max(content.size(), static_cast<std::size_t>(write.size)));
+      if (keep()) content.resize(write.size == 0 ? 0 : std::max(content.size(), as_size(write.size)));
       continue;
     }
     const std::int64_t sector = sector_of(write), end = write.offset + std::ssize(write.data);
     for (std::int64_t at = write.offset; at < end;) {
       const std::int64_t next = std::min(end, (at / sector + 1) * sector);
       if (keep())
-        put(content, at,
-            std::string_view(write.data)
-                .substr(static_cast<std::size_t>(at - write.offset), static_cast<std::size_t>(next - at)));
+        put(content, at, std::string_view(write.data).substr(at - write.offset, as_size(next - at)));
       at = next;
     }
   }
@@ -149,13 +146,13 @@ std::map<std::string, std::string> Disk::after(const std::vector<bool>& kept) co
   }
   std::map<std::string, std::string> tree;
   const auto add = [&](const auto& self, int id, const std::string& path) -> void {
-    const Node& node = nodes_[static_cast<std::size_t>(id)];
+    const Node& node = nodes_[id];
     if (!node.folder) {
-      tree[path] = contents[static_cast<std::size_t>(id)];
+      tree[path] = contents[id];
       return;
     }
     if (!path.empty()) tree[path + "/"];
-    for (const auto& [name, child] : entries[static_cast<std::size_t>(id)])
+    for (const auto& [name, child] : entries[id])
       if (child >= 0) self(self, child, path.empty() ? name : path + "/" + name);
   };
   add(add, 0, "");

@@ -10,6 +10,7 @@
 #include <random>
 #include <unordered_set>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
 #include "tests/checkpoint/power_loss.hpp"
@@ -21,7 +22,7 @@ using namespace testing;
 
 std::size_t states_per_call(std::size_t usual) {
   const char* const text = std::getenv("HOLDFAST_POWER_LOSS_STATES");
-  return text == nullptr ? usual : static_cast<std::size_t>(std::atoll(text));
+  return text == nullptr ? usual : as_size(std::atoll(text));
 }
 
 /// Which atoms survive: all ways when they are few; else none, all, each alone, all but each, and random
@@ -212,7 +213,8 @@ TEST_F(PowerLoss, aSoundStepThatIsWrittenAgain) {
 
 TEST_F(PowerLoss, aShardOfManyWrites) {
   tensors = vectors({60'000, 7});
-  options.threads = 1, options.chunk_bytes = block_bytes;
+  options.threads = 1;
+  options.chunk_bytes = block_bytes;
   prepare({10});
   expect_survived(saving({20}, {1, 1}), 10, 256);
 }

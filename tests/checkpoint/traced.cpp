@@ -16,6 +16,8 @@
 #include <map>
 #include <optional>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::checkpoint::testing {
 namespace {
 
@@ -94,7 +96,7 @@ std::string memory_of(pid_t pid, std::uint64_t at, std::size_t bytes) {
   std::string text(bytes, '\0');
   const iovec here{text.data(), bytes}, there{reinterpret_cast<void*>(at), bytes};
   const ssize_t n = ::process_vm_readv(pid, &here, 1, &there, 1, 0);
-  text.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
+  text.resize(n < 0 ? 0 : as_size(n));
   return text;
 }
 
@@ -153,8 +155,7 @@ class Recorder {
   /// It happened, or not.
   void left(const __ptrace_syscall_info& call) {
     if (!pending_ || call.exit.is_error) return;
-    if (pending_->what == Change::What::write)
-      pending_->data.resize(static_cast<std::size_t>(call.exit.rval));
+    if (pending_->what == Change::What::write) pending_->data.resize(call.exit.rval);
     changes.push_back(std::move(*pending_));
     pending_.reset();
   }
@@ -200,7 +201,10 @@ class Recorder {
     const std::string path = behind(fd);
     propose(Change::What::write, path);
     if (path == "/dev/null") pending_ = Change{Change::What::mark, ""};
-    if (pending_) pending_->offset = offset, pending_->data = memory_of(pid_, from, bytes);
+    if (pending_) {
+      pending_->offset = offset;
+      pending_->data = memory_of(pid_, from, bytes);
+    }
   }
 
   pid_t pid_;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/comm/mpi_session.hpp"
 #include "tests/comm/tcp_stream.hpp"
 
@@ -130,20 +131,20 @@ void inside_a_node(MpiSession& session, int rounds) {
   MPI_Type_commit(&bf16);
   MPI_Op_create(add_bf16, 1, &add);
   std::vector<std::byte> ours(largest), theirs(largest);
-  std::vector<float> sum(largest / 2 / static_cast<std::size_t>(size));  // of bf16 of 64 MiB
+  std::vector<float> sum(largest / 2 / as_size(size));  // of bf16 of 64 MiB
   for (std::int64_t megabytes : {1, 16, 64}) {
     const std::int64_t bytes = megabytes << 20;
     for (std::int64_t i = 0; i < bytes / 2; ++i)
       reinterpret_cast<Bf16*>(memory.data())[i].bits = static_cast<std::uint16_t>(0x3f80 + i % 64);
-    std::memcpy(theirs.data(), memory.data(), static_cast<std::size_t>(bytes));
+    std::memcpy(theirs.data(), memory.data(), bytes);
     const auto extent = [&](DType type) {
       const std::int64_t n = bytes / bytes_of(type);
       return Extent{memory.data(), n, n / size, type};
     };
     const Extent fp32[] = {extent(DType::fp32)}, half[] = {extent(DType::bf16)};
     Sum sum32(DType::fp32, sum), sum16(DType::bf16, sum);
-    const std::vector<int> counts32(static_cast<std::size_t>(size), static_cast<int>(fp32[0].part)),
-        counts16(static_cast<std::size_t>(size), static_cast<int>(half[0].part));
+    const std::vector<int> counts32(size, static_cast<int>(fp32[0].part)),
+        counts16(as_size(size), static_cast<int>(half[0].part));
     const int part = static_cast<int>(bytes / size);
     const auto t = measure(
         {{"reduce-scatter fp32", [&] { world->ordered_reduce_scatter(fp32, sum32).wait(); }},
@@ -161,7 +162,7 @@ void inside_a_node(MpiSession& session, int rounds) {
          {"memcpy",
           [&] {
             // What a gather must copy at the least: the parts of the others.
-            std::memcpy(ours.data(), theirs.data(), static_cast<std::size_t>(bytes - part));
+            std::memcpy(ours.data(), theirs.data(), bytes - part);
           }},
          {"MPI_Allgather",
           [&] { MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, theirs.data(), part, MPI_BYTE, MPI_COMM_WORLD); }},
@@ -199,7 +200,7 @@ void between_nodes(MpiSession& session, int rounds) {
     const Extent one_way[] = {{memory.data(), n, n, DType::fp32}},
                  both[] = {{memory.data(), 2 * n, n, DType::fp32}};
     const auto t = measure({{"all_gather", [&] { world->all_gather(one_way).wait(); }},
-                            {"stream", [&] { stream.send(memory.data(), static_cast<std::size_t>(bytes)); }},
+                            {"stream", [&] { stream.send(memory.data(), as_size(bytes)); }},
                             {"both ways", [&] { world->all_gather(both).wait(); }},
                             {"reduce-scatter", [&] { world->ordered_reduce_scatter(both, adds).wait(); }}},
                            rounds);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/slice.hpp"
 #include "tests/support/mpi_main.hpp"
 
@@ -42,7 +43,7 @@ class Symmetric {
   explicit Symmetric(Communicator& world) : left_(world.symmetric_memory(symmetric_bytes)) {}
   Extent tensor(std::int64_t elements, int members, DType type, int arrays = 1) {
     const std::int64_t part = slice_stride(elements, members);
-    const auto bytes = static_cast<std::size_t>(part * members * bytes_of(type) * arrays);
+    const auto bytes = as_size(part * members * bytes_of(type) * arrays);
     Extent out{left_.data(), elements, part, type};
     left_ = left_.subspan(bytes);
     return out;
@@ -61,12 +62,11 @@ class CheckingReducer : public OrderedReducer {
  public:
   CheckingReducer(std::span<const Extent> tensors, int rank, std::vector<int> arrays_of)
       : tensors_(tensors.begin(), tensors.end()), rank_(rank), arrays_of_(std::move(arrays_of)) {
-    for (const Extent& tensor : tensors_)
-      seen_.emplace_back(static_cast<std::size_t>(part_of(tensor, rank_)), 0);
+    for (const Extent& tensor : tensors_) seen_.emplace_back(as_size(part_of(tensor, rank_)), 0);
   }
   void reduce(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
               std::span<const void* const> sources) override {
-    const auto t = static_cast<std::size_t>(tensor);
+    const auto t = as_size(tensor);
     if (count <= 0 || count > Communicator::largest_reduction) ++wrong;
     std::size_t source = 0;
     for (std::size_t member = 0; member < arrays_of_.size(); ++member)
@@ -76,7 +76,7 @@ class CheckingReducer : public OrderedReducer {
                    get(tensors_[t].type, sources[source], i) !=
                        value(static_cast<int>(member), k, rank_ * tensors_[t].part + first + i + tensor);
     wrong += source != sources.size();
-    for (std::int64_t i = first; i < first + count; ++i) ++seen_[t][static_cast<std::size_t>(i)];
+    for (std::int64_t i = first; i < first + count; ++i) ++seen_[t][i];
   }
   bool complete() const {
     return wrong == 0 && std::all_of(seen_.begin(), seen_.end(), [](const std::vector<int>& times) {
@@ -136,7 +136,7 @@ TEST_P(CommunicatorTest, GradientsArriveInOrderOfMembersAndEachElementOnce) {
       for (std::int64_t i = 0; i < n; ++i) put(gradients.back(), i, value(rank_, 0, i + t));
       bytes += (n - part_of(gradients.back(), rank_)) * bytes_of(type);
     }
-    CheckingReducer reducer(gradients, rank_, std::vector<int>(static_cast<std::size_t>(size_), 1));
+    CheckingReducer reducer(gradients, rank_, std::vector<int>(size_, 1));
     const std::int64_t before = world_->wire().ordered_reduce_scatter;
     world_->ordered_reduce_scatter(gradients, reducer).wait();
     EXPECT_TRUE(reducer.complete()) << reducer.wrong;
@@ -152,10 +152,10 @@ TEST_P(CommunicatorTest, NodesArriveInOrderThoughMembersHoldDifferentNumbersOfTh
   for (std::int64_t n : sizes_) {
     tensors.push_back(memory_.tensor(n, size_, DType::fp32));
     stride += tensors.back().part * size_;
-    bytes += (n - part_of(tensors.back(), rank_)) * 4 * sums_of[static_cast<std::size_t>(rank_)];
+    bytes += (n - part_of(tensors.back(), rank_)) * 4 * sums_of[rank_];
   }
   memory_.tensor(stride, 1, DType::fp32, 2);  // the second and third partial sum lie behind
-  for (int k = 0; k < sums_of[static_cast<std::size_t>(rank_)]; ++k)
+  for (int k = 0; k < sums_of[rank_]; ++k)
     for (std::size_t t = 0; t < tensors.size(); ++t) {
       Extent there = tensors[t];
       there.data = static_cast<float*>(there.data) + k * stride;

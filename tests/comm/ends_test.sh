@@ -24,7 +24,7 @@ ends() {
 # Which barrier it is, is of no interest.
 records() { "$program" read "$folder/$1" | sed 's/#[0-9]*/#N/'; }
 
-check "abort ends all" ends abort "ending all ranks: the test wants it"
+check "abort ends all" ends abort "this rank ends all ranks: the test wants it"
 check "abort ends all though the communication thread is held" ends held
 check "an exception ends all" ends exception
 check "a killed rank ends all" ends kill

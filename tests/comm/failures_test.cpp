@@ -41,7 +41,9 @@ class FailuresTest : public ::testing::TestWithParam<int> {
     world_ = tests::session().world(
         {.limit = std::chrono::seconds(2), .ranks_per_node = GetParam(), .explain = false});
     memory_ = world_->symmetric_memory(4 << 20);
-    rank_ = world_->rank(), size_ = world_->size(), away_ = size_ - 1;
+    rank_ = world_->rank();
+    size_ = world_->size();
+    away_ = size_ - 1;
     together_->barrier();
   }
   void TearDown() override {

@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/slice.hpp"
 #include "tests/support/mpi_main.hpp"
 
@@ -33,7 +34,7 @@ class Adder : public OrderedReducer {
   explicit Adder(std::vector<std::vector<float>>& sums) : sums_(sums) {}
   void reduce(tensor::Stream&, int tensor, std::int64_t first, std::int64_t count,
               std::span<const void* const> sources) override {
-    float* sum = sums_[static_cast<std::size_t>(tensor)].data() + first;
+    float* sum = sums_[tensor].data() + first;
     for (std::size_t s = 0; s < sources.size(); ++s) {
       const auto* source = static_cast<const float*>(sources[s]);
       for (std::int64_t i = 0; i < count; ++i) sum[i] = fresh && s == 0 ? source[i] : sum[i] + source[i];
@@ -120,7 +121,7 @@ TEST_P(GroupsTest, MoreCanBeUnderWayThanTheQueueHolds) {
   last.wait();
   const std::int64_t first = std::min(n, rank_ * tensor.part);
   for (std::int64_t i = first; i < std::min(n, first + tensor.part); ++i)
-    ASSERT_EQ(sum[static_cast<std::size_t>(i - first)], static_cast<float>(i) * static_cast<float>(size_));
+    ASSERT_EQ(sum[i - first], static_cast<float>(i) * static_cast<float>(size_));
 }
 
 TEST_P(GroupsTest, NothingIsAllocatedOnceTheLongestListHasBeenSeen) {
@@ -129,7 +130,7 @@ TEST_P(GroupsTest, NothingIsAllocatedOnceTheLongestListHasBeenSeen) {
     tensors.push_back({floats(t * 4096), 1000 + t, slice_stride(1000 + t, size_), DType::fp32});
   std::vector<float> sum(4096);
   SumTo reducer(sum.data());
-  const std::vector<int> sums_of(static_cast<std::size_t>(size_), 2);
+  const std::vector<int> sums_of(size_, 2);
   const auto step = [&](std::size_t count) {
     const auto list = std::span(tensors).first(count);
     std::uint64_t words[] = {1, 2};
@@ -140,7 +141,7 @@ TEST_P(GroupsTest, NothingIsAllocatedOnceTheLongestListHasBeenSeen) {
   };
   step(20);
   const long before = allocations;
-  for (int i = 0; i < 70; ++i) step(static_cast<std::size_t>(i) % 20 + 1);  // more than the queue has places
+  for (int i = 0; i < 70; ++i) step(as_size(i) % 20 + 1);  // more than the queue has places
   EXPECT_EQ(allocations, before);
 }
 
@@ -151,14 +152,14 @@ TEST_P(GroupsTest, WhatStartsAfterAnEventSeesItsResults) {
   const std::int64_t part = slice_stride(n, size_);
   const Extent micro_batch{floats(0), n, part, DType::fp32};
   std::fill_n(floats(0), n, 1.0f);
-  std::vector<float> mine(static_cast<std::size_t>(part));
+  std::vector<float> mine(part);
   SumTo adds(mine.data());
   class TakeOver : public OrderedReducer {
    public:
     TakeOver(const std::vector<float>& from, float* to) : from_(from), to_(to) {}
     void reduce(tensor::Stream&, int, std::int64_t first, std::int64_t count,
                 std::span<const void* const>) override {
-      std::memcpy(to_ + first, from_.data() + first, static_cast<std::size_t>(count) * sizeof(float));
+      std::memcpy(to_ + first, from_.data() + first, as_size(count) * sizeof(float));
     }
 
    private:
@@ -190,7 +191,9 @@ TEST_P(GroupsTest, TheSumOfMicroBatchesDoesNotDependOnTheLayout) {
   constexpr std::int64_t sizes[] = {1, 63, 65, 10'007}, micro_batches = 12;
   const auto element = [](std::int64_t micro_batch, std::int64_t t, std::int64_t i) {
     std::uint64_t h = static_cast<std::uint64_t>((micro_batch * 4 + t) * 100'003 + i) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 32, h *= 0xbf58476d1ce4e5b9u, h ^= h >> 29;
+    h ^= h >> 32;
+    h *= 0xbf58476d1ce4e5b9u;
+    h ^= h >> 29;
     const auto exponent = static_cast<std::uint32_t>(97 + (h >> 40) % 44);
     return i % 97 == 0 ? -0.0f
                        : std::bit_cast<float>(static_cast<std::uint32_t>(h & 0x807fffff) | exponent << 23);
@@ -201,7 +204,7 @@ TEST_P(GroupsTest, TheSumOfMicroBatchesDoesNotDependOnTheLayout) {
   for (std::int64_t n : sizes) {
     tensors.push_back({floats(at), n, slice_stride(n, size_), DType::fp32});
     at += tensors.back().part * size_;
-    sums.emplace_back(static_cast<std::size_t>(tensors.back().part));
+    sums.emplace_back(as_size(tensors.back().part));
   }
   Adder adder(sums);
   ASSERT_EQ(micro_batches % size_, 0);
@@ -223,8 +226,7 @@ TEST_P(GroupsTest, TheSumOfMicroBatchesDoesNotDependOnTheLayout) {
         sum += element(micro_batch, static_cast<std::int64_t>(t), i);
         backwards += element(micro_batches - 1 - micro_batch, static_cast<std::int64_t>(t), i);
       }
-      wrong += std::bit_cast<std::uint32_t>(sum) !=
-               std::bit_cast<std::uint32_t>(sums[t][static_cast<std::size_t>(k)]);
+      wrong += std::bit_cast<std::uint32_t>(sum) != std::bit_cast<std::uint32_t>(sums[t][k]);
       differs_in_other_order += sum != backwards;
     }
   EXPECT_EQ(wrong, 0);

@@ -122,7 +122,7 @@ TEST(PeerExchangeThreads, FourEndsInOneProcess) {
         for (int peer = 0; peer < size; ++peer)
           if (peer != rank) {
             out.push_back({peer, 7, mine});
-            in.push_back({peer, 7, theirs[static_cast<std::size_t>(peer)]});
+            in.push_back({peer, 7, theirs[peer]});
           }
         exchange->run(out, in, in_a_minute());
         for (const auto& piece : in)

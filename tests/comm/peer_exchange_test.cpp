@@ -50,7 +50,8 @@ class PeerExchangeTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     world_ = tests::session().world(std::chrono::seconds(60));
-    rank_ = world_->rank(), size_ = world_->size();
+    rank_ = world_->rank();
+    size_ = world_->size();
   }
   /// A list that every rank knows of every rank: tags of what `from` sends `to` in `round`.
   std::vector<std::uint64_t> tags(int from, int to, int round) const {

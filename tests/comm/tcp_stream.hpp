@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::comm {
 
 /// A TCP connection between ranks 0 and 1, along the way between their nodes.
@@ -57,7 +59,7 @@ class TcpStream {
  private:
   static std::size_t moved(ssize_t bytes) {
     if (bytes <= 0) std::abort();
-    return static_cast<std::size_t>(bytes);
+    return as_size(bytes);
   }
   /// The first that is not the loopback's; that one when there is no other.
   static in_addr own_address() {

@@ -14,13 +14,15 @@ using testing::HasSubstr;
 
 RunConfig good() {
   RunConfig c;
-  c.cluster.nodes = 2, c.cluster.ranks_per_node = 2;
+  c.cluster.nodes = 2;
+  c.cluster.ranks_per_node = 2;
   c.train.sequence = 128;
   return c;
 }
 
 void eight_bit(RunConfig& c) {
-  c.precision.products = Products::fp8, c.precision.parameters = Precision::bf16;
+  c.precision.products = Products::fp8;
+  c.precision.parameters = Precision::bf16;
 }
 
 struct Refused {
@@ -85,7 +87,8 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.eval.every = 5; }},
       {"precision.buffers = bf16 contradicts precision.parameters = fp32",
        [](auto& c, auto&) {
-         c.precision.buffers = Precision::bf16, c.precision.parameters = Precision::fp32;
+         c.precision.buffers = Precision::bf16;
+         c.precision.parameters = Precision::fp32;
        }},
       {"precision.moments = bf16 contradicts optim.beta2 = 0.999 (a step moves the moment by 0.001 of itself",
        [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta2 = 0.999; }},
@@ -93,11 +96,15 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.precision.moments = Precision::bf16, c.optim.beta1 = 0.998; }},
       {"precision.products = fp8 contradicts precision.parameters = fp32",
        [](auto& c, auto&) {
-         c.precision.products = Products::fp8, c.precision.parameters = Precision::fp32;
+         c.precision.products = Products::fp8;
+         c.precision.parameters = Precision::fp32;
        }},
       {"fp8 needs sizes that are multiples of 16, and train.micro_batch * train.sequence is not (it is 72)",
        [](auto& c, auto&) {
-         eight_bit(c), c.train.sequence = 24, c.train.global_batch = 24, c.train.micro_batch = 3;
+         eight_bit(c);
+         c.train.sequence = 24;
+         c.train.global_batch = 24;
+         c.train.micro_batch = 3;
        }},
       {"fp8 needs sizes that are multiples of 16, and model.ffn is not (it is 344)",
        [](auto& c, auto& m) { eight_bit(c), m.ffn = 344; }},
@@ -105,7 +112,10 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto& m) { eight_bit(c), m.width = 160, m.heads = 16, m.kv_heads = 2, m.ffn = 352; }},
       {"fp8.margin is of delayed scaling only (it is 1",
        [](auto& c, auto& m) {
-         eight_bit(c), m.ffn = 352, c.fp8.scaling = Scaling::current, c.fp8.margin = 1;
+         eight_bit(c);
+         m.ffn = 352;
+         c.fp8.scaling = Scaling::current;
+         c.fp8.margin = 1;
        }},
       {"optim.decay_steps is of the wsd schedule only (it is 5",
        [](auto& c, auto&) { c.optim.decay_steps = 5; }},
@@ -128,7 +138,9 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) { c.guard.on_nan = GuardAction::rollback, c.checkpoint.every = 0; }},
       {"the guard cannot roll back",
        [](auto& c, auto&) {
-         c.guard.on_spike = GuardAction::rollback, c.guard.norm_factor = 3, c.checkpoint.every = 0;
+         c.guard.on_spike = GuardAction::rollback;
+         c.guard.norm_factor = 3;
+         c.checkpoint.every = 0;
        }},
       {"guard.on_nan cannot be report", [](auto& c, auto&) { c.guard.on_nan = GuardAction::report; }},
       {"shard.group = 2 contradicts shard.strategy = full_shard (its groups are of 4, in a world of 4)",
@@ -205,16 +217,19 @@ TEST(Check, ResolveFillsWhatWasLeftOpen) {
   c.shard.strategy = Strategy::full_shard;
   EXPECT_EQ(resolve(c, facts).train.lanes, 8);
   EXPECT_EQ(shard_group_of(resolve(c, facts), 24), 24);
-  c.shard.strategy = Strategy::no_shard, c.train.lanes = 48;
+  c.shard.strategy = Strategy::no_shard;
+  c.train.lanes = 48;
   EXPECT_EQ(resolve(c, facts).train.lanes, 48);
 }
 
 TEST(Check, JobsForGpusComputeInBf16) {
   ClusterFacts gpus, cpus;
-  gpus.gpu = "h100", gpus.gpus_per_node = cpus.gpus_per_node = 8;
+  gpus.gpu = "h100";
+  gpus.gpus_per_node = cpus.gpus_per_node = 8;
   const auto resolved = [](const ClusterFacts& facts, Device device, Precision asked = Precision::automatic) {
     RunConfig c;
-    c.train.device = device, c.precision.parameters = asked;
+    c.train.device = device;
+    c.precision.parameters = asked;
     return resolve(c, facts).precision.parameters;
   };
   EXPECT_EQ(resolved(gpus, Device::automatic), Precision::bf16);
@@ -231,7 +246,8 @@ TEST(Check, JobsForGpusComputeInBf16) {
       "type). set precision.parameters = \"bf16\"?");
   c.precision.parameters = Precision::bf16;
   ModelShape wide;
-  wide.width = 1024, wide.heads = wide.kv_heads = 4;
+  wide.width = 1024;
+  wide.heads = wide.kv_heads = 4;
   EXPECT_THAT(test::refusal_of([&] { check_gpu(c, wide); }).text,
               HasSubstr("attention on the GPU has no heads of 256 elements"));
 }

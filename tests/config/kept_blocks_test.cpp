@@ -12,7 +12,8 @@ using testing::HasSubstr;
 
 Shard keeping(const char* text, Strategy strategy = Strategy::full_shard) {
   Shard s;
-  s.strategy = strategy, s.keep_gathered = text;
+  s.strategy = strategy;
+  s.keep_gathered = text;
   return s;
 }
 

@@ -1,5 +1,6 @@
 // The additions must be the same, whatever the layout: checked with numbers whose sums depend on the order.
 #include "src/config/lane_plan.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,10 +30,10 @@ float gradient(int micro_batch, int element) {
 void apply(const std::vector<LaneOp>& additions, std::vector<float>& accumulators,
            const std::vector<float>& micro_batches) {
   for (const LaneOp& op : additions) {
-    auto at = static_cast<std::size_t>(op.accumulator);
+    auto at = as_size(op.accumulator);
     if (accumulators.size() < at + 2) accumulators.resize(at + 2);
-    if (op.kind == LaneOp::Kind::copy) accumulators[at] = micro_batches[static_cast<std::size_t>(op.source)];
-    if (op.kind == LaneOp::Kind::add) accumulators[at] += micro_batches[static_cast<std::size_t>(op.source)];
+    if (op.kind == LaneOp::Kind::copy) accumulators[at] = micro_batches[op.source];
+    if (op.kind == LaneOp::Kind::add) accumulators[at] += micro_batches[op.source];
     if (op.kind == LaneOp::Kind::merge) accumulators[at] += accumulators[at + 1];
   }
 }
@@ -48,11 +49,10 @@ float sum_of(const LanePlan& plan, int replicas, int group, int element = 0, boo
         micro_batches.push_back(negative_zero ? -0.f : gradient(plan.micro_batch(g, step, m), element));
       apply(plan.additions(g, step), accumulators, micro_batches);
       EXPECT_LE(accumulators_of(plan.additions(g, step)), plan.accumulators() + plan.temporaries());
-      for (auto accumulator = static_cast<std::size_t>(plan.accumulators());
-           accumulator < accumulators.size(); ++accumulator)
+      for (auto accumulator = as_size(plan.accumulators()); accumulator < accumulators.size(); ++accumulator)
         accumulators[accumulator] = std::numeric_limits<float>::quiet_NaN();  // nothing of it is needed again
     }
-    EXPECT_LE(plan.partial_sums(g).size(), static_cast<std::size_t>(plan.accumulators()));
+    EXPECT_LE(plan.partial_sums(g).size(), as_size(plan.accumulators()));
     sums.insert(sums.end(), accumulators.begin(),
                 accumulators.begin() + static_cast<std::ptrdiff_t>(plan.partial_sums(g).size()));
   }
@@ -77,7 +77,7 @@ TEST(LanePlan, SumIsTheSameForEveryLayout) {
           const LanePlan plan(micro_batches, lanes, replicas, group);
           for (int element = 0; element < elements; ++element)
             EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(plan, replicas, group, element)),
-                      std::bit_cast<std::uint32_t>(expected[static_cast<std::size_t>(element)]))
+                      std::bit_cast<std::uint32_t>(expected[element]))
                 << micro_batches << ' ' << lanes << ' ' << replicas << 'x' << group;
           ++tried;
         } catch (const Error& error) {
@@ -104,7 +104,7 @@ TEST(LanePlan, EveryMicroBatchIsComputedOnce) {
   std::vector<int> seen(48);
   for (int g = 0; g < 2; ++g)
     for (int step = 0; step < plan.micro_steps(g); ++step)
-      for (int m = 0; m < 3; ++m) ++seen[static_cast<std::size_t>(plan.micro_batch(g, step, m))];
+      for (int m = 0; m < 3; ++m) ++seen[plan.micro_batch(g, step, m)];
   EXPECT_EQ(seen, std::vector<int>(48, 1));
 }
 

@@ -9,7 +9,8 @@ TEST(ModelShape, StoredTensorsCoverAllInOrder) {
   for (const bool bias : {false, true}) {
     for (const bool tied : {false, true}) {
       ModelShape shape;
-      shape.qkv_bias = bias, shape.tied_embeddings = tied;
+      shape.qkv_bias = bias;
+      shape.tied_embeddings = tied;
       const auto tensors = tensors_of(shape);
       int next = 0, unit = 0;
       for (const auto& stored : stored_tensors_of(shape)) {
@@ -18,7 +19,7 @@ TEST(ModelShape, StoredTensorsCoverAllInOrder) {
         unit = stored.unit;
         std::int64_t rows = 0;
         for (; next < stored.first_part + stored.parts; ++next) {
-          const auto& part = tensors[static_cast<std::size_t>(next)];
+          const auto& part = tensors[next];
           EXPECT_EQ(part.cols, stored.cols) << part.name << ": parts are concatenated along rows";
           EXPECT_EQ(part.unit, stored.unit);
           rows += part.rows;
@@ -36,9 +37,7 @@ TEST(ModelShape, BiasesArePackedAfterTheirMatrices) {
   shape.qkv_bias = true;
   const auto tensors = tensors_of(shape);
   const auto stored = stored_tensors_of(shape);
-  const auto first_name = [&](std::size_t i) {
-    return tensors[static_cast<std::size_t>(stored[i].first_part)].name;
-  };
+  const auto first_name = [&](std::size_t i) { return tensors[stored[i].first_part].name; };
   ASSERT_EQ(first_name(2), "model.layers.0.self_attn.q_proj.weight");
   EXPECT_EQ(stored[2].parts, 3);
   ASSERT_EQ(first_name(3), "model.layers.0.self_attn.q_proj.bias");

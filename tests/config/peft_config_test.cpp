@@ -98,7 +98,8 @@ TEST(PeftConfig, TheModelFileOfACheckpointKeepsTheAdapters) {
   AdapterFacts facts;
   facts.lora.rank = 3, facts.lora.alpha = 7, facts.lora.dropout = 0.25,
   facts.lora.targets = {"k_proj", "down_proj"};
-  facts.base = "/a/base", facts.base_digest = "0123456789abcdef";
+  facts.base = "/a/base";
+  facts.base_digest = "0123456789abcdef";
   shape.adapters = adapters_of(facts.lora);
   const std::string toml = to_toml(shape) + to_toml(facts);
   EXPECT_EQ(parse_model(toml, "x"), shape);

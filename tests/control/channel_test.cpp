@@ -91,8 +91,8 @@ TEST_P(ChannelTest, WordsArriveWholeAndInOrder) {
   });
   ASSERT_TRUE(loop.until([this] { return server.heard.size() == 502 && client.heard.size() == 500; }));
   for (int i = 0; i < 500; ++i) {
-    EXPECT_EQ(server.heard[static_cast<std::size_t>(i)], std::to_string(i));
-    EXPECT_EQ(client.heard[static_cast<std::size_t>(i)], std::to_string(-i));
+    EXPECT_EQ(server.heard[i], std::to_string(i));
+    EXPECT_EQ(client.heard[i], std::to_string(-i));
   }
   EXPECT_TRUE(server.heard[500] == big);
   EXPECT_EQ(server.heard[501], "last");

@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/session.hpp"
@@ -72,7 +73,8 @@ class LoopThread {
 inline int free_port() {
   const files::Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
@@ -113,7 +115,8 @@ class RawSocket {
     } else {
       fd_ = files::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
-      address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       address.sin_port = htons(static_cast<std::uint16_t>(std::get<TcpAddress>(to).port));
       done = ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
     }
@@ -126,7 +129,7 @@ class RawSocket {
     for (std::size_t sent = 0; sent < bytes.size();) {
       const ssize_t n = ::send(fd_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
       if (n <= 0) return;
-      sent += static_cast<std::size_t>(n);
+      sent += as_size(n);
     }
   }
   /// Reads until the other end has closed.

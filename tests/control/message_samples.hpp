@@ -11,7 +11,12 @@ namespace holdfast::control {
 
 inline flight::FlightGroup group_of(std::uint64_t key, const char* name, flight::Collective operation) {
   flight::FlightGroup g;
-  g.key = key, g.queued = 814, g.started = 812, g.finished = 811, g.size = 4, g.member = 3;
+  g.key = key;
+  g.queued = 814;
+  g.started = 812;
+  g.finished = 811;
+  g.size = 4;
+  g.member = 3;
   g.operation = operation;
   std::copy_n(name, std::string_view(name).size(), g.name);
   return g;

@@ -1,5 +1,6 @@
 // The messages of the protocol: the JSON of each, and that everything else is refused.
 #include "src/control/message.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -226,8 +227,8 @@ TEST(Message, EveryFieldHasItsBounds) {
           break;
         case Field::Kind::text:
           expect_taken(good, field, "");
-          expect_taken(good, field, std::string(static_cast<std::size_t>(f.high), 'x'));
-          expect_refused(good, field, std::string(static_cast<std::size_t>(f.high) + 1, 'x'));
+          expect_taken(good, field, std::string(f.high, 'x'));
+          expect_refused(good, field, std::string(as_size(f.high) + 1, 'x'));
           expect_refused(good, field, 1);
           break;
         case Field::Kind::list: {
@@ -354,7 +355,7 @@ TEST(Message, LastWordsAreCutAndNotRefused) {
 /// Any line can arrive before its seal is checked, and a bug could seal malformed text.
 TEST(Message, MutatedLinesNeverCrash) {
   std::mt19937_64 random(1);
-  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const auto below = [&](std::size_t n) { return as_size(random() % n); };
   std::vector<std::string> seeds;
   for (const auto& [message, wire] : samples()) seeds.push_back(encode(message));
   const std::vector<std::string> pieces = {"-1",

@@ -25,9 +25,10 @@ struct FakeAgent {
                              std::string why;
                              auto message = decode(text, why);
                              ASSERT_TRUE(message) << why;
-                             if (const auto* now = std::get_if<RankProgress>(&*message))
-                               progress = *now, ++beats;
-                             else
+                             if (const auto* now = std::get_if<RankProgress>(&*message)) {
+                               progress = *now;
+                               ++beats;
+                             } else
                                heard.push_back(*message);
                            },
                            [this](const std::string&) { gone = true; }});
@@ -56,7 +57,9 @@ class RankLinkTest : public testing::Test {
     files::create_exclusively(RunDir{folder.path}.secret(), to_hex(key) + "\n");
     place.rank = 3, place.world = 4, place.local_rank = 1, place.ranks_per_node = 2, place.term = 2,
     place.attempt = 5;
-    place.node = "dgx001", place.run_dir = folder.path, place.agent_socket = folder.path / "agent.sock";
+    place.node = "dgx001";
+    place.run_dir = folder.path;
+    place.agent_socket = folder.path / "agent.sock";
     start_agent();
   }
   ~RankLinkTest() override {
@@ -259,7 +262,8 @@ TEST(RankLink, BareMode) {
 TEST(RankLink, NeedsTheSecret) {
   const test::Folder folder;
   RankEnv place;
-  place.run_dir = folder.path, place.agent_socket = folder.path / "agent.sock";
+  place.run_dir = folder.path;
+  place.agent_socket = folder.path / "agent.sock";
   EXPECT_THROW(make_rank_link(place), Error);
 }
 

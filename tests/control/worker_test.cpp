@@ -24,7 +24,7 @@ TEST(Worker, WorksInOrderAndAnswersInTheLoopsThread) {
                   [&](int square) { answers.push_back(square), answered_in = std::this_thread::get_id(); });
   });
   ASSERT_TRUE(loop.until([&] { return answers.size() == 20; }));
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(answers[static_cast<std::size_t>(i)], i * i);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(answers[i], i * i);
   EXPECT_EQ(answered_in, loop.call([] { return std::this_thread::get_id(); }));
   loop.call([&] { worker.reset(); });
 }

@@ -25,7 +25,7 @@ template <class T>
 std::vector<T> random_elements(std::int64_t count, unsigned seed, double scale = 1) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<double> normal(0, scale);
-  std::vector<T> values(static_cast<std::size_t>(count));
+  std::vector<T> values(count);
   for (T& value : values) value = element<T>(static_cast<float>(normal(generator)));
   return values;
 }

@@ -1,6 +1,7 @@
 // The host's window on a state in the memory of a (simulated) GPU: any size, in parts that are never larger
 // than half of it.
 #include "src/train/state/state_window.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gtest/gtest.h>
 
@@ -56,14 +57,14 @@ TEST_F(StateWindows, PartsCoverAllOfItInOrderAndFitHalfTheWindow) {
     std::vector<std::uint8_t> seen;
     window_.read(memory, static_cast<std::int64_t>(size),
                  [&](std::span<const std::byte> part, std::int64_t at) {
-                   EXPECT_LE(part.size(), static_cast<std::size_t>(window_bytes / 2));
+                   EXPECT_LE(part.size(), as_size(window_bytes / 2));
                    ASSERT_EQ(at, std::ssize(seen));
                    for (const std::byte b : part) seen.push_back(std::to_integer<std::uint8_t>(b));
                  });
     EXPECT_EQ(seen, bytes);
     window_.write(memory, static_cast<std::int64_t>(size), [&](std::span<std::byte> part, std::int64_t at) {
       for (std::size_t i = 0; i < part.size(); ++i)
-        part[i] = std::byte(static_cast<unsigned char>(7 * (static_cast<std::size_t>(at) + i)));
+        part[i] = std::byte(static_cast<unsigned char>(7 * (as_size(at) + i)));
     });
     const auto after = downloaded<std::uint8_t>(memory, size);
     for (std::size_t i = 0; i < size; ++i) ASSERT_EQ(after[i], static_cast<std::uint8_t>(7 * i)) << i;
@@ -94,7 +95,7 @@ TEST_F(StateWindows, DigestsAreThoseOfTheHostAndFillReachesEveryElement) {
   window_.fill(first_alone, [&](const checkpoint::State& part) {
     for (const checkpoint::PieceView& piece : part.pieces)
       for (std::int64_t i = 0; i < piece.count; ++i) {
-        ++filled[static_cast<std::size_t>(piece.first + i)];
+        ++filled[piece.first + i];
         static_cast<float*>(piece.data)[i] = static_cast<float>(piece.first + i);
       }
   });

@@ -166,7 +166,7 @@ TEST_F(GpuTraining, LocalSnapshotsChangeNoBitAndBringAKilledRunBack) {
   EXPECT_TRUE(files::list(folder_ / "run" / "checkpoints").empty());
   const Finished done = start("run", layout);
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, ContainsRegex("resuming from snapshots of step [34],"));
+  EXPECT_THAT(done.err, ContainsRegex("training resumes from snapshots of step [34],"));
   EXPECT_EQ(digest("run"), digest("one"));
   EXPECT_EQ(losses("run"), losses("one"));
 }
@@ -211,7 +211,7 @@ TEST_F(GpuTraining, WithoutSnapshotsAndSavesNoStateIsPinnedOnTheHost) {
     sets.push_back("run.resume=" + checkpoint("saves", 1).string());
     const Finished done = start(dir, {1, sets, {}});
     ASSERT_EQ(done.status, 0) << done.err;
-    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 1"));
+    EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step 1"));
     EXPECT_LE(pinned(done.err), window + beside + (i == 0 ? 0 : 2 * state / 3 + (1 << 20)));
     EXPECT_EQ(digest(dir), digest("none"));
   }
@@ -223,7 +223,7 @@ TEST_F(GpuTraining, RollsBackAsOneRankDoes) {
                       "guard.norm_factor=1.12", "guard.max_skips=50",      "guard.on_spike=rollback"};
   const Finished alone = start("one", {1, jumpy, {}});
   ASSERT_EQ(alone.status, 0) << alone.err;
-  EXPECT_THAT(alone.err, HasSubstr("rolled back to step 4"));
+  EXPECT_THAT(alone.err, HasSubstr("the run was rolled back to step 4"));
   Sets sharded = jumpy;
   sharded.push_back("shard.strategy=full_shard");
   ends_as("one", "two", {2, sharded, {}});
@@ -267,7 +267,7 @@ TEST_F(GpuTraining, AKilledRunGoesOnInAnotherWorldWithTheAlgorithmsItBeganWith) 
   std::filesystem::copy(folder_ / "run", folder_ / "bare", std::filesystem::copy_options::recursive);
   const Finished done = start("run", other);
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step"));
+  EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step"));
   EXPECT_EQ(algorithms("run"), algorithms("whole"));
   EXPECT_EQ(digest("run"), digest("whole"));
   EXPECT_EQ(losses("run"), losses("whole"));

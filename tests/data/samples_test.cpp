@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/data/token_checks.hpp"
 
@@ -44,7 +45,7 @@ class SamplesTest : public testing::Test {
     Ints inputs, labels, starts;
   };
   static Window window(const TokenFile& file, std::int64_t first, int length, bool boundaries = true) {
-    const auto n = static_cast<std::size_t>(length);
+    const auto n = as_size(length);
     Window out{Ints(n), Ints(n), Ints(n)};
     read_window(file, first, boundaries, {out.inputs, out.labels, out.starts});
     return out;
@@ -125,14 +126,16 @@ TEST_F(SamplesTest, AMixtureKeepsItsWeightsAndVisitsEachSourceInEpochs) {
   for (const auto& [source, windows] : std::map<std::size_t, int>{{0, 10}, {1, 40}}) {
     std::map<std::int64_t, int> visits;
     for (const auto first : seen[source]) ++visits[first];
-    EXPECT_EQ(visits.size(), static_cast<std::size_t>(windows));
+    EXPECT_EQ(visits.size(), as_size(windows));
     const auto whole = static_cast<int>(seen[source].size()) / windows;
     for (const auto& [first, times] : visits) EXPECT_TRUE(times == whole || times == whole + 1) << first;
   }
   // Sources take turns: none is left for later.
   int run = 0, longest = 0;
-  for (std::int64_t i = 0; i < Samples::block; ++i)
-    run = samples.place(i).source == 0 ? run + 1 : 0, longest = std::max(longest, run);
+  for (std::int64_t i = 0; i < Samples::block; ++i) {
+    run = samples.place(i).source == 0 ? run + 1 : 0;
+    longest = std::max(longest, run);
+  }
   EXPECT_LT(longest, 60);
 }
 

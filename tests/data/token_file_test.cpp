@@ -120,8 +120,7 @@ TEST_F(TokenFileTest, documents_and_what_is_learned_come_back) {
   ASSERT_EQ(file.documents(), 3) << "one without a token is none";
   EXPECT_EQ(file.document(1), 5);
   EXPECT_EQ(file.document(2), 6);
-  for (std::int64_t i = 0; i < file.size(); ++i)
-    EXPECT_EQ(file.learned(i), learned[static_cast<std::size_t>(i)]) << i;
+  for (std::int64_t i = 0; i < file.size(); ++i) EXPECT_EQ(file.learned(i), learned[i]) << i;
   std::vector<std::int32_t> starts(6);
   file.document_starts(3, starts);
   EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 3, 3, 3}));
@@ -143,7 +142,7 @@ TEST_F(TokenFileTest, documents_and_what_is_learned_come_back) {
 TEST_F(TokenFileTest, the_first_token_that_is_not_learned_may_come_late) {
   for (const int late : {0, 1, 7, 8, 9, 4000}) {
     TokenFileWriter writer(path_, 512);
-    const std::vector<std::int32_t> before(static_cast<std::size_t>(late), 5), after(20, 6);
+    const std::vector<std::int32_t> before(late, 5), after(20, 6);
     writer.append(before);
     writer.append(after, false);
     writer.append(before);

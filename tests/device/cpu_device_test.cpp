@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/solo_communicator.hpp"
 #include "src/device/device.hpp"
@@ -17,7 +18,7 @@ TEST(CpuDevice, MemoryIsZeroedAlignedAndStays) {
   std::vector<std::span<std::byte>> pieces;
   for (const std::int64_t bytes : {0, 1, 4095, 4096, 100'000, (2 << 20) - 1, 2 << 20, (5 << 20) + 3}) {
     pieces.push_back(device->allocate(bytes, "a test"));
-    ASSERT_EQ(pieces.back().size(), static_cast<std::size_t>(bytes));
+    ASSERT_EQ(pieces.back().size(), as_size(bytes));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pieces.back().data()) % 4096, 0u);
     EXPECT_TRUE(std::all_of(pieces.back().begin(), pieces.back().end(),
                             [](std::byte b) { return b == std::byte{0}; }));

@@ -28,9 +28,12 @@ struct Opened {
     try {
       device = open_device(wanted, options);
     } catch (const Unavailable& error) {
-      what = error.what(), unavailable = true, exit = error.exit();
+      what = error.what();
+      unavailable = true;
+      exit = error.exit();
     } catch (const Error& error) {
-      what = error.what(), exit = error.exit();
+      what = error.what();
+      exit = error.exit();
     }
     log = ::testing::internal::GetCapturedStderr();
     ::unsetenv("HOLDFAST_CUDA_MODULE");

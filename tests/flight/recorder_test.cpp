@@ -191,10 +191,13 @@ TEST_F(FlightRecorderTest, ReadersBelieveNothing) {
 /// A record with one line per group: key, started, finished.
 FlightRecord record_of(int rank, std::vector<std::array<std::uint64_t, 3>> groups) {
   FlightRecord record;
-  record.rank = rank, record.world = 8;
+  record.rank = rank;
+  record.world = 8;
   for (const auto& [key, started, finished] : groups) {
     FlightGroup group;
-    group.key = key, group.queued = group.started = started, group.finished = finished;
+    group.key = key;
+    group.queued = group.started = started;
+    group.finished = finished;
     group.operation = Collective::all_gather;
     std::strcpy(group.name, key == 1 ? "the world" : "shard group 0");
     record.groups.push_back(group);

@@ -5,6 +5,7 @@
 #include "checkpoint/index/manifest.hpp"
 #include "checkpoint/index/safetensors.hpp"
 #include "checkpoint/index/vote.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::fuzz {
@@ -44,7 +45,7 @@ void try_vote(std::string_view bytes) {
 }
 
 void try_safetensors(std::string_view bytes) {
-  constexpr auto length_bytes = static_cast<std::size_t>(safetensors::length_bytes);
+  constexpr auto length_bytes = as_size(safetensors::length_bytes);
   if (bytes.size() < length_bytes) return;
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), length_bytes);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/loop_inside.hpp"
@@ -137,14 +138,14 @@ void try_channel(std::string_view bytes) {
       turn();
       if (n < 0 && errno == EAGAIN) continue;
       if (n < 0) return;  // it has closed
-      text.remove_prefix(static_cast<std::size_t>(n));
+      text.remove_prefix(as_size(n));
     }
   };
   const auto get = [&] {
     turn();
     char buffer[1024];
     const ssize_t n = ::recv(fd, buffer, sizeof buffer, 0);
-    return n <= 0 ? std::string() : std::string(buffer, static_cast<std::size_t>(n - 1));
+    return n <= 0 ? std::string() : std::string(buffer, as_size(n - 1));
   };
   std::size_t sent = 0;
   if (!known) {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/cuda/device/cuda_kernels.hpp"
 #include "src/cuda/runtime/cuda_runtime.hpp"
@@ -145,17 +146,22 @@ int bench(const Shape& s) {
   auto* sum = reinterpret_cast<tensor::ExactSum*>(memory.floats(stream, 16));
   auto* valid = reinterpret_cast<std::int64_t*>(memory.floats(stream, 2));
   auto* amax = reinterpret_cast<std::uint32_t*>(memory.floats(stream, 1));
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(t));
+  std::vector<std::int32_t> ids(t);
   for (std::size_t i = 0; i < ids.size(); ++i)
-    ids[i] = static_cast<std::int32_t>(i * 7919 % static_cast<std::size_t>(s.vocabulary));
+    ids[i] = static_cast<std::int32_t>(i * 7919 % as_size(s.vocabulary));
   auto* tokens = static_cast<std::int32_t*>(memory.bytes(t * 4));
   stream.upload(tokens, ids.data(), t * 4);
   const auto eight = dense(memory.bytes(t * 2 * f), DType::e4m3, t, 2 * f),
              eight_t = dense(memory.bytes(t * 2 * f), DType::e4m3, 2 * f, t);
 
   kernels::Attention call;
-  call.qkv = qkv, call.out = y, call.log_sum = log_sum, call.heads = s.heads, call.kv_heads = s.kv_heads;
-  call.head_size = static_cast<int>(s.head_size()), call.sequence = s.sequence;
+  call.qkv = qkv;
+  call.out = y;
+  call.log_sum = log_sum;
+  call.heads = s.heads;
+  call.kv_heads = s.kv_heads;
+  call.head_size = static_cast<int>(s.head_size());
+  call.sequence = s.sequence;
   call.workspace =
       static_cast<std::byte*>(memory.bytes(std::max(kernels.workspace(call), free_kernels.workspace(call))));
   const kernels::Quantize both{eight, eight_t, ones, amax};
@@ -231,7 +237,12 @@ int bench(const Shape& s) {
       {"head and loss", Ruler::products, 3 * product(t, s.vocabulary, d),
        [&] {
          kernels::HeadLoss h;
-         h.hidden = x, h.head = head, h.labels = tokens, h.d_hidden = z, h.loss = sum, h.valid = valid;
+         h.hidden = x;
+         h.head = head;
+         h.labels = tokens;
+         h.d_hidden = z;
+         h.loss = sum;
+         h.valid = valid;
          h.logits = dense(logits, std::min(t, kernels::head_chunk), s.vocabulary);
          h.d_head = dense(d_head, s.vocabulary, d);
          kernels.head_loss(stream, h);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/kernels.hpp"
 #include "tests/kernels/bf16_peak.hpp"
 
@@ -32,10 +33,7 @@ double median(std::vector<double> x) {
 class Memory {
  public:
   Memory(DType type, std::int64_t rows, std::int64_t cols)
-      : type_(type),
-        rows_(rows),
-        cols_(cols),
-        bytes_(static_cast<std::size_t>(rows * cols * bytes_of(type) + 64)) {}
+      : type_(type), rows_(rows), cols_(cols), bytes_(as_size(rows * cols * bytes_of(type) + 64)) {}
   Mat view() {
     return {bytes_.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64) % 64, type_, rows_,
             cols_, cols_};

@@ -75,7 +75,10 @@ TEST(AttentionBits, SchedulesOfTheBackwardPassHaveTheSameBits) {
 TEST(AttentionBits, ChoosesTheScheduleThatEndsEarlier) {
   const auto chosen = [](int kv_heads, int threads) {
     Attention a;
-    a.qkv = {nullptr, DType::bf16, 64, 64, 64}, a.heads = 32, a.kv_heads = kv_heads, a.sequence = 64;
+    a.qkv = {nullptr, DType::bf16, 64, 64, 64};
+    a.heads = 32;
+    a.kv_heads = kv_heads;
+    a.sequence = 64;
     return Bf16AttentionBackward::quicker(a, threads);
   };
   EXPECT_EQ(chosen(1, 1), Schedule::heads);
@@ -96,7 +99,7 @@ TEST(AttentionBits, RowsHaveTheSameBitsPlainAndWithAvx512) {
   for (const float x : {INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, 3e38f, -3e38f, NAN, -NAN})
     scores.push_back(x), dp.push_back(1 / x);
   while (scores.size() < 16 * 500) scores.push_back(normal(generator)), dp.push_back(normal(generator));
-  for (int i = 100; i < 400; ++i) dp[static_cast<std::size_t>(i)] *= 1e-37f;  // subnormal gradients
+  for (int i = 100; i < 400; ++i) dp[i] *= 1e-37f;  // subnormal gradients
   const auto count = static_cast<std::int64_t>(scores.size());
   for (const std::int64_t first : {0, 16}) {  // with and without what is not a number
     RowLanes largest[2], sums[2];

@@ -3,6 +3,7 @@
 // change.
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/cpu_attention_bf16.hpp"
 #include "tests/kernels/compare.hpp"
 
@@ -30,7 +31,7 @@ class Matrix {
  public:
   Matrix(DType type, std::int64_t rows, std::int64_t cols, bool loose = false)
       : type_(type), rows_(rows), cols_(cols), stride_(loose ? cols + 3 : cols) {
-    const std::size_t count = static_cast<std::size_t>(rows * stride_ + 1);
+    const std::size_t count = rows * stride_ + 1;
     if (type == DType::fp32)
       floats_.assign(count, NAN);
     else
@@ -47,11 +48,11 @@ class Matrix {
     return {static_cast<std::byte*>(data), type_, rows_, cols_, stride_};
   }
   float at(std::int64_t r, std::int64_t c) const {
-    const auto i = static_cast<std::size_t>(shift_ + r * stride_ + c);
+    const auto i = as_size(shift_ + r * stride_ + c);
     return type_ == DType::fp32 ? floats_[i] : to_float(halves_[i]);
   }
   void set(std::int64_t r, std::int64_t c, float x) {
-    const auto i = static_cast<std::size_t>(shift_ + r * stride_ + c);
+    const auto i = as_size(shift_ + r * stride_ + c);
     if (type_ == DType::fp32)
       floats_[i] = x;
     else
@@ -99,14 +100,19 @@ struct Call {
         qkv(type, x, loose),
         d_out(type, dy, loose),
         result{Matrix(type, s.tokens(), s.width(), loose), Matrix(type, s.tokens(), s.packed(), loose),
-               Floats(static_cast<std::size_t>(s.heads * s.tokens()), NAN)} {
-    a.qkv = qkv.view(), a.out = result.out.view(), a.log_sum = result.log_sum.data();
-    a.heads = s.heads, a.kv_heads = s.kv_heads, a.head_size = s.head_size, a.sequence = s.sequence;
+               Floats(s.heads * s.tokens(), NAN)} {
+    a.qkv = qkv.view();
+    a.out = result.out.view();
+    a.log_sum = result.log_sum.data();
+    a.heads = s.heads;
+    a.kv_heads = s.kv_heads;
+    a.head_size = s.head_size;
+    a.sequence = s.sequence;
     a.documents = {start};
   }
   AttentionGradient gradient() { return {d_out.view(), result.d_qkv.view()}; }
   void allocate(std::int64_t bytes) {
-    memory.assign(static_cast<std::size_t>(bytes) + 64, std::byte{0xff});
+    memory.assign(as_size(bytes) + 64, std::byte{0xff});
     a.workspace = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
   }
 };

@@ -60,7 +60,7 @@ TEST_P(AttentionIn, KeepsTheLogOfTheSumOfExponentials) {
         for (int c = 0; c < s.head_size; ++c) score += x.at(i, h * 16 + c) * x.at(j, s.width() + c);
         sum += std::exp(score / 4);
       }
-      ASSERT_NEAR(got.log_sum[static_cast<std::size_t>(h * s.sequence + i)], std::log(sum), 2e-5);
+      ASSERT_NEAR(got.log_sum[h * s.sequence + i], std::log(sum), 2e-5);
     }
 }
 
@@ -112,7 +112,7 @@ TEST_P(AttentionIn, GroupedQueriesAreRepeatedKeys) {
   EXPECT_TRUE(same_bits(few.d_qkv.part(0, 200, 0, 6 * d), many.d_qkv.part(0, 200, 0, 6 * d)));
   for (std::int64_t part = 0; part < 2; ++part)
     for (std::int64_t kv = 0; kv < 2; ++kv) {
-      Floats sum(static_cast<std::size_t>(200 * d));
+      Floats sum(200 * d);
       for (std::int64_t h = kv * 3; h < kv * 3 + 3; ++h) {
         const Floats one = many.d_qkv.part(0, 200, (6 + part * 6 + h) * d, d);
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
@@ -202,10 +202,12 @@ TEST(Attention, RefusesShapesThatDoNotFit) {
   Attention a = call.a;
   a.heads = 3;
   EXPECT_THROW(k->attention(stream, a), std::logic_error);
-  a = call.a, a.sequence = 3;
+  a = call.a;
+  a.sequence = 3;
   EXPECT_THROW(k->attention(stream, a), std::logic_error);
   Matrix other(DType::fp32, 8, s.width());
-  a = call.a, a.out = other.view();
+  a = call.a;
+  a.out = other.view();
   EXPECT_THROW(k->attention(stream, a), std::logic_error);
   AttentionGradient g = call.gradient();
   g.d_qkv = g.d_qkv.rows_at(0, 4);

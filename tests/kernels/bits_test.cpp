@@ -2,6 +2,7 @@
 // width, in every type.
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/cpu_math.hpp"
 #include "src/tensor/arena.hpp"
 #include "tests/kernels/compare.hpp"
@@ -34,11 +35,11 @@ struct AllKernels {
     const std::int64_t tokens = 2 * 301, d = 6 * 22, f = 355, vocabulary = 777, packed = (6 + 4) * 22;
     typed.reserve(64), floating.reserve(64);  // views must stay valid
     auto room = [&](std::int64_t rows, std::int64_t cols) {
-      typed.emplace_back(static_cast<std::size_t>(rows * cols), element<T>(NAN));
+      typed.emplace_back(as_size(rows * cols), element<T>(NAN));
       return matrix(typed.back(), cols);
     };
     auto room32 = [&](std::int64_t rows, std::int64_t cols) {
-      floating.emplace_back(static_cast<std::size_t>(rows * cols), NAN);
+      floating.emplace_back(as_size(rows * cols), NAN);
       return matrix(floating.back(), cols);
     };
     auto values = [&](std::int64_t rows, std::int64_t cols) {
@@ -89,7 +90,7 @@ struct AllKernels {
 
     ExactSum loss;
     std::int64_t valid = 0;
-    Floats logits(static_cast<std::size_t>(head_chunk * vocabulary));
+    Floats logits(head_chunk * vocabulary);
     k->head_loss(stream, {matrix(x, d), matrix(w, d), indices.data(), view(logits, vocabulary),
                           room(tokens, d), room32(vocabulary, d), &loss, &valid});
     floating.push_back({});
@@ -131,7 +132,7 @@ template <class T>
 std::vector<T> columns(const std::vector<T>& x, std::int64_t cols, const Cut& cut, std::int64_t shift) {
   const auto [first, count] = cut;
   const std::int64_t rows = static_cast<std::int64_t>(x.size()) / cols;
-  std::vector<T> out(static_cast<std::size_t>(shift + rows * count));
+  std::vector<T> out(shift + rows * count);
   for (std::int64_t t = 0; t < rows; ++t)
     std::copy_n(x.begin() + t * cols + first, count, out.begin() + shift + t * count);
   return out;
@@ -155,7 +156,7 @@ TYPED_TEST(Bits, OfSwigluDoNotDependOnShiftsAndCuts) {
              up = elements<T>(random_array(tokens, f, 7)), dy = elements<T>(random_array(tokens, f, 6));
   /// Gate and up side by side, as the kernel wants them.
   auto packed = [&](const Cut& cut, std::int64_t shift) {
-    std::vector<T> out(static_cast<std::size_t>(shift + tokens * 2 * cut.second));
+    std::vector<T> out(shift + tokens * 2 * cut.second);
     for (std::int64_t t = 0; t < tokens; ++t) {
       std::copy_n(gate.begin() + t * f + cut.first, cut.second, out.begin() + shift + 2 * t * cut.second);
       std::copy_n(up.begin() + t * f + cut.first, cut.second, out.begin() + shift + (2 * t + 1) * cut.second);
@@ -175,7 +176,7 @@ TYPED_TEST(Bits, OfSwigluDoNotDependOnShiftsAndCuts) {
                              shifted<const T>(d_out, shift, width), shifted<const T>(in, shift, 2 * width));
     for (std::int64_t t = 0; t < tokens; ++t)
       for (std::int64_t c = 0; c < width; ++c) {
-        auto at = [&](const std::vector<T>& x, std::int64_t i) { return x[static_cast<std::size_t>(i)]; };
+        auto at = [&](const std::vector<T>& x, std::int64_t i) { return x[i]; };
         const std::int64_t part = shift + 2 * t * width + c, whole = 2 * t * f + cut.first + c;
         ASSERT_EQ(at(got, shift + t * width + c), at(out, t * f + cut.first + c));
         ASSERT_EQ(at(d_got, part), at(dx, whole));
@@ -189,15 +190,15 @@ TYPED_TEST(Bits, OfRowKernelsDoNotDependOnTheRowsBesideThem) {
   const std::int64_t tokens = 50, d = 68, half = 17;
   const auto x = elements<T>(random_array(tokens, d, 1)), branch = elements<T>(random_array(tokens, d, 2)),
              gain = elements<T>(random_array(1, d, 3)), dy = elements<T>(random_array(tokens, d, 4));
-  std::vector<T> out(x.size()), sum(x.size()), dx(x.size()),
-      turned = x, cosine(static_cast<std::size_t>(tokens * half)), sine(cosine.size());
+  std::vector<T> out(x.size()), sum(x.size()), dx(x.size()), turned = x, cosine(as_size(tokens * half)),
+                                                             sine(cosine.size());
   Floats rms(50);
   rope_table(matrix(cosine, half), matrix(sine, half), 100.0);
   auto all = [&](const ConstMat& residual, const ConstMat& other, const ConstMat& d_out, const Mat& s,
                  const Mat& o, const Mat& d_s, const Mat& q, float* r, int first) {
     this->k->norm(this->stream, {residual, other, s, o, matrix(gain, d), r, 1e-5f});
     this->k->norm_backward(this->stream, {s, d_out, matrix(gain, d), r, d_s, nullptr, Write::replace});
-    std::vector<std::int32_t> starts(static_cast<std::size_t>(q.rows));
+    std::vector<std::int32_t> starts(q.rows);
     // A row alone is at position 0: its angles are taken from the table at `first` instead.
     this->k->rope(this->stream, {q,
                                  1,
@@ -214,7 +215,7 @@ TYPED_TEST(Bits, OfRowKernelsDoNotDependOnTheRowsBesideThem) {
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t shift = t % 5;
     auto alone = [&](const std::vector<T>& whole) {
-      std::vector<T> row(static_cast<std::size_t>(shift + d));
+      std::vector<T> row(shift + d);
       std::copy_n(whole.begin() + t * d, d, row.begin() + shift);
       return row;
     };
@@ -224,11 +225,9 @@ TYPED_TEST(Bits, OfRowKernelsDoNotDependOnTheRowsBesideThem) {
     all(shifted<const T>(x1, shift, d), shifted<const T>(branch1, shift, d), shifted<const T>(dy1, shift, d),
         shifted<T>(sum1, shift, d), shifted<T>(out1, shift, d), shifted<T>(dx1, shift, d),
         shifted<T>(turned1, shift, d), &r, static_cast<int>(t));
-    ASSERT_EQ(r, rms[static_cast<std::size_t>(t)]);
+    ASSERT_EQ(r, rms[t]);
     for (const auto& [one, whole] : {std::pair{&sum1, &sum}, {&out1, &out}, {&dx1, &dx}, {&turned1, &turned}})
-      ASSERT_EQ(
-          std::memcmp(one->data() + shift, whole->data() + t * d, static_cast<std::size_t>(d) * sizeof(T)),
-          0);
+      ASSERT_EQ(std::memcmp(one->data() + shift, whole->data() + t * d, as_size(d) * sizeof(T)), 0);
   }
 }
 
@@ -238,12 +237,12 @@ TYPED_TEST(Bits, OfSumsOverTokensDoNotDependOnTheColumnsBesideThem) {
   const auto x = elements<T>(random_array(tokens, d, 1));
   std::vector<std::int32_t> indices;
   for (std::int64_t t = 0; t < tokens; ++t) indices.push_back(static_cast<std::int32_t>(t * t % 7));
-  Floats sums(static_cast<std::size_t>(d)), table(static_cast<std::size_t>(7 * d));
+  Floats sums(d), table(as_size(7 * d));
   this->k->column_sums(this->stream, sums.data(), matrix(x, d));
   this->k->embed_backward(this->stream, view(table, d), matrix(x, d), indices.data(), Write::replace);
   every_cut(d, [&](const Cut& cut, std::int64_t shift) {
     const auto part = columns(x, d, cut, shift);
-    Floats got(static_cast<std::size_t>(cut.second)), rows(static_cast<std::size_t>(shift + 7 * cut.second));
+    Floats got(cut.second), rows(as_size(shift + 7 * cut.second));
     this->k->column_sums(this->stream, got.data(), shifted<const T>(part, shift, cut.second));
     this->k->embed_backward(this->stream, shifted<float>(rows, shift, cut.second),
                             shifted<const T>(part, shift, cut.second), indices.data(), Write::replace);
@@ -287,7 +286,7 @@ TYPED_TEST(Bits, OfOptimizerKernelsDoNotDependOnShiftsAndCuts) {
       const Results part = run(cut, shift);
       auto same = [&](const auto& got, const auto& all) {
         return std::memcmp(got.data() + shift, all.data() + cut.first,
-                           static_cast<std::size_t>(cut.second) * sizeof(got[0])) == 0;
+                           as_size(cut.second) * sizeof(got[0])) == 0;
       };
       ASSERT_TRUE(same(part.sum, whole.sum));
       ASSERT_TRUE(same(part.narrow, whole.narrow));
@@ -305,8 +304,7 @@ TYPED_TEST(Bits, AreThoseOfTheNarrowestVectors) {
   const std::int64_t n = 1037;
   const auto x = elements<T>(random_array(1, 2 * n, 1, 4.0)), gain = elements<T>(random_array(1, n, 3)),
              dy = elements<T>(random_array(1, n, 4));
-  std::vector<T> activated(static_cast<std::size_t>(n)), normed(activated.size()), d_sum(activated.size()),
-      d_x(x.size());
+  std::vector<T> activated(n), normed(activated.size()), d_sum(activated.size()), d_x(x.size());
   Floats d_gain(activated.size());
   float r = 0;
   this->k->swiglu(this->stream, matrix(activated, n), matrix(x, 2 * n));
@@ -321,10 +319,10 @@ TYPED_TEST(Bits, AreThoseOfTheNarrowestVectors) {
     lane[i % sum_lanes] += to_float(gain[i]) * to_float(dy[i]) * to_float(x[i]);
   const float pull = merge_lanes(lane) * r * r * r / static_cast<float>(n);
   for (std::size_t i = 0; i < activated.size(); ++i) {
-    const float gate = to_float(x[i]), up = to_float(x[i + static_cast<std::size_t>(n)]), d = to_float(dy[i]);
+    const float gate = to_float(x[i]), up = to_float(x[i + as_size(n)]), d = to_float(dy[i]);
     const float sigmoid = 1.0f / (1.0f + exponential(-gate)), silu = gate * sigmoid;
     ASSERT_EQ(activated[i], element<T>(silu * up));
-    ASSERT_EQ(d_x[i + static_cast<std::size_t>(n)], element<T>(d * silu));
+    ASSERT_EQ(d_x[i + as_size(n)], element<T>(d * silu));
     ASSERT_EQ(d_x[i], element<T>(d * up * (sigmoid + silu * (1.0f - sigmoid))));
     ASSERT_EQ(normed[i], element<T>(gate * r * to_float(gain[i])));
     ASSERT_EQ(d_sum[i], element<T>(r * (to_float(gain[i]) * d) - gate * pull));

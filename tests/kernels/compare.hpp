@@ -147,7 +147,8 @@ struct Case {
       std::vector<double> differences;
       for (std::size_t i = 0; i < inputs[k].v.size(); ++i) {
         auto up = inputs, down = inputs;
-        up[k].v[i] += h, down[k].v[i] -= h;
+        up[k].v[i] += h;
+        down[k].v[i] -= h;
         differences.push_back((value(up) - value(down)) / (2 * h));
       }
       EXPECT_LT(distance(gradients[k].v, differences), 1e-6) << "input " << k;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/fp8.hpp"
 #include "tests/kernels/compare.hpp"
 
@@ -19,15 +20,13 @@ struct Bytes {
   std::int64_t rows, cols, stride;
   std::vector<std::uint8_t> memory;
   Bytes(std::int64_t r, std::int64_t c)
-      : rows(r), cols(c), stride(c + 3), memory(static_cast<std::size_t>(5 + r * stride), canary8) {}
+      : rows(r), cols(c), stride(c + 3), memory(as_size(5 + r * stride), canary8) {}
   Mat mat(DType type) {
     Mat m = tensor::dense(memory.data() + 5, type, rows, cols);
     m.stride = stride;
     return m;
   }
-  std::uint8_t at(std::int64_t r, std::int64_t c) const {
-    return memory[static_cast<std::size_t>(5 + r * stride + c)];
-  }
+  std::uint8_t at(std::int64_t r, std::int64_t c) const { return memory[5 + r * stride + c]; }
   bool frame_is_whole() const {
     for (std::size_t i = 0; i < memory.size(); ++i) {
       const auto place = static_cast<std::int64_t>(i) - 5;
@@ -76,13 +75,14 @@ TYPED_TEST(Fp8Copies, EveryElementIsScaledAndRoundedOnceInBothOrders) {
             Quantize q;
             if ((wanted & 1) != 0) q.out = out.mat(type);
             if ((wanted & 2) != 0) q.transposed = transposed.mat(type);
-            q.scale = &scale, q.amax = &amax;
+            q.scale = &scale;
+            q.amax = &amax;
             k->quantize(this->stream, in, q);
             ASSERT_TRUE(out.frame_is_whole() && transposed.frame_is_whole());
             float most = 0;
             for (int r = 0; r < rows; ++r)
               for (int c = 0; c < cols; ++c) {
-                const float value = tensor::to_float(x[static_cast<std::size_t>(r * (cols + 2) + c)]);
+                const float value = tensor::to_float(x[r * (cols + 2) + c]);
                 most = std::fmax(most, std::fabs(value));
                 const std::uint8_t want = expected(value * scale, type);
                 ASSERT_EQ(out.at(r, c), (wanted & 1) != 0 ? want : canary8);
@@ -156,9 +156,7 @@ struct Copy {
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c) values.push_back(number(bytes.at(r, c), type) / scale);
   }
-  double at(std::int64_t r, std::int64_t c) const {
-    return values[static_cast<std::size_t>(r * bytes.cols + c)];
-  }
+  double at(std::int64_t r, std::int64_t c) const { return values[r * bytes.cols + c]; }
 };
 
 TEST_P(Fp8Products, AreThoseOfTheNumbersThatTheCopiesHold) {
@@ -173,7 +171,7 @@ TEST_P(Fp8Products, AreThoseOfTheNumbersThatTheCopiesHold) {
           std::vector<std::vector<double>> results;
           for (const int threads : {1, 3}) {
             const auto k = make_cpu_kernels(threads);
-            std::vector<float> y(static_cast<std::size_t>(m) * n, write == Write::add ? 0.75f : NAN);
+            std::vector<float> y(as_size(m) * n, write == Write::add ? 0.75f : NAN);
             const Mat out = type == DType::fp32 ? tensor::dense(y.data(), m, n)
                                                 : tensor::dense(reinterpret_cast<Bf16*>(y.data()), m, n);
             k->matmul_fp8(stream, out, a.bytes.mat(type_a), b.bytes.mat(type_b), &a.inverse, &b.inverse,
@@ -188,18 +186,20 @@ TEST_P(Fp8Products, AreThoseOfTheNumbersThatTheCopiesHold) {
           ASSERT_EQ(results[0], results[1]) << "threads";
           for (std::int64_t r = 0; r < m; ++r)
             for (std::int64_t c = 0; c < n; ++c) {
-              double want = biased ? tensor::to_float(bias[static_cast<std::size_t>(c)]) : 0,
-                     terms = std::fabs(want);
+              double want = biased ? tensor::to_float(bias[c]) : 0, terms = std::fabs(want);
               for (std::int64_t i = 0; i < depth; ++i) {
                 want += a.at(r, i) * b.at(c, i);
                 terms += std::fabs(a.at(r, i) * b.at(c, i));
               }
-              if (write == Write::add) want += 0.75, terms += 0.75;
+              if (write == Write::add) {
+                want += 0.75;
+                terms += 0.75;
+              }
               // Each of depth + 2 additions rounds a sum of at most `terms` to fp32; the result is rounded to
               // its type.
               const double sums = terms * (depth + 2) * 0x1p-24;
               const double bound = sums + (type == DType::bf16 ? (std::fabs(want) + sums) * 0x1p-8 : 0);
-              ASSERT_NEAR(results[0][static_cast<std::size_t>(r * n + c)], want, bound);
+              ASSERT_NEAR(results[0][r * n + c], want, bound);
             }
         }
   }
@@ -237,7 +237,7 @@ TEST(Fp8Kernels, NormAndSwigluQuantizeWhatTheyWrite) {
   const auto x = elements<Bf16>(random_array(tokens, 2 * d, 1)),
              gain = elements<Bf16>(random_array(1, 2 * d, 2));
   std::vector<Bf16> normed(x.size()), activated(x.size() / 2);
-  Floats rms(static_cast<std::size_t>(tokens));
+  Floats rms(tokens);
   const float scale = 64;
   auto check = [&](ConstMat out, const Bytes& copy, const Bytes& transposed, std::uint32_t amax) {
     Bytes want(out.rows, out.cols), want_transposed(out.cols, out.rows);

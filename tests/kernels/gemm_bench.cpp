@@ -49,7 +49,11 @@ struct Memory {
                pdy = arena.plan<Bf16>("dy", wide), pout = arena.plan<Bf16>("out", wide);
     const auto pdw = arena.plan<float>("dw", head_weights);
     arena.commit();
-    x = arena.at(px), w = arena.at(pw), dy = arena.at(pdy), out = arena.at(pout), dw = arena.at(pdw);
+    x = arena.at(px);
+    w = arena.at(pw);
+    dy = arena.at(pdy);
+    out = arena.at(pout);
+    dw = arena.at(pdw);
     const auto fill = [](Bf16* v, std::int64_t count, std::int64_t seed) {
       for (std::int64_t i = 0; i < count; ++i)
         v[i] = tensor::to_bf16(static_cast<float>((i + seed) * 7919 % 2003) / 1000.0f - 1.0f);

@@ -1,4 +1,5 @@
 // The head and its cross entropy against fp64, in every type, chunk by chunk.
+#include "src/base/as_size.hpp"
 #include "tests/kernels/compare.hpp"
 
 namespace holdfast::testing {
@@ -27,19 +28,19 @@ struct Reference {
     r.d_hidden = r.d_hidden_error = Array(hidden.rows, hidden.cols);
     r.d_head = r.d_head_error = Array(head.rows, head.cols);
     const double rounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
-    std::vector<double> p(static_cast<std::size_t>(head.rows));
+    std::vector<double> p(head.rows);
     for (std::int64_t t = 0; t < hidden.rows; ++t) {
-      const std::int32_t label = labels[static_cast<std::size_t>(t)];
+      const std::int32_t label = labels[t];
       if (label < 0) continue;
       double sum = 0;
       for (std::int64_t v = 0; v < head.rows; ++v) {
         double logit = 0;
         for (std::int64_t c = 0; c < head.cols; ++c) logit += hidden.at(t, c) * head.at(v, c);
-        sum += p[static_cast<std::size_t>(v)] = std::exp(logit);
+        sum += p[v] = std::exp(logit);
       }
-      r.loss += std::log(sum / p[static_cast<std::size_t>(label)]);
+      r.loss += std::log(sum / p[label]);
       for (std::int64_t v = 0; v < head.rows; ++v) {
-        const double g = p[static_cast<std::size_t>(v)] / sum - (v == label ? 1 : 0);
+        const double g = p[v] / sum - (v == label ? 1 : 0);
         const double error = rounding * std::fabs(g);
         for (std::int64_t c = 0; c < head.cols; ++c) {
           r.d_hidden.at(t, c) += g * head.at(v, c);
@@ -79,8 +80,7 @@ void check_head(Kernels& k, tensor::Stream& stream, std::int64_t tokens, std::in
   const Reference want = Reference::of(h, w, labels, T());
   const auto hidden = elements<T>(h), head = elements<T>(w);
   std::vector<T> d_hidden(hidden.size());
-  Floats d_head(head.size(), NAN),
-      logits(static_cast<std::size_t>(std::min(tokens, head_chunk) * vocabulary));
+  Floats d_head(head.size(), NAN), logits(as_size(std::min(tokens, head_chunk) * vocabulary));
   ExactSum loss, evaluated, frozen_loss;
   std::int64_t count = 0, evaluated_count = 0, frozen_count = 0;
   const HeadLoss call = {matrix(hidden, d),   matrix(head, d), labels.data(), view(logits, vocabulary),

@@ -8,6 +8,7 @@
 #include <random>
 #include <span>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/bf16_amx.hpp"
 #include "src/kernels/bf16_matmul.hpp"
 #include "tests/kernels/amx_emulation.hpp"
@@ -56,7 +57,7 @@ void check_values(const Operands& o, const Reference& reference, Kernels& kernel
   o.multiply(kernels, y.mat(), ta, tb, write, with_bias);
   for (std::int64_t r = 0; r < o.m; ++r) {
     for (std::int64_t c = 0; c < o.n; ++c) {
-      const auto i = static_cast<std::size_t>(r * o.n + c);
+      const auto i = as_size(r * o.n + c);
       double want = reference.value[i], allowed = reference.bound[i] + 1e-30;
       const auto step = [&](double term) { want += term, allowed += std::fabs(want) * std::ldexp(1.0, -23); };
       if (with_bias) step(to_float(o.bias.at(0, c)));
@@ -122,7 +123,10 @@ float defined_sum(Bf16Path path, std::span<const Bf16> a, std::span<const Bf16> 
   if (path == Bf16Path::amx)
     for (std::size_t i = 0; i < a.size(); i += 32) {
       float even = 0, odd = 0;
-      for (std::size_t j = i; j < i + 32; j += 2) even = added(even, j), odd = added(odd, j + 1);
+      for (std::size_t j = i; j < i + 32; j += 2) {
+        even = added(even, j);
+        odd = added(odd, j + 1);
+      }
       sum = sum + (even + odd);
     }
   return sum;
@@ -135,11 +139,8 @@ TEST(Matmul, HasTheBitsOfTheDefinedOrderWhereverItIsCut) {
       std::vector<float> want;
       for (std::int64_t r = 0; r < o.m; ++r)
         for (std::int64_t c = 0; c < o.n; ++c)
-          want.push_back(
-              defined_sum(path->path(),
-                          {&o.a.memory[static_cast<std::size_t>(o.a.front + r * o.a.stride)],
-                           static_cast<std::size_t>(k)},
-                          {o.b_transposed.data() + c * o.b_transposed.stride, static_cast<std::size_t>(k)}));
+          want.push_back(defined_sum(path->path(), {&o.a.memory[o.a.front + r * o.a.stride], as_size(k)},
+                                     {o.b_transposed.data() + c * o.b_transposed.stride, as_size(k)}));
       for (const int threads : {1, 2, 5}) {
         const auto kernels = make_cpu_kernels(threads, *path);
         for (const bool ta : {false, true})
@@ -157,7 +158,7 @@ TEST(Matmul, HasTheBitsOfTheDefinedOrderWhereverItIsCut) {
                               Write::replace);
               for (std::int64_t r = 0; r < rows; ++r)
                 for (std::int64_t c = 0; c < cols; ++c)
-                  ASSERT_EQ(y.at(r, c), want[static_cast<std::size_t>((row + r) * o.n + col + c)]);
+                  ASSERT_EQ(y.at(r, c), want[(row + r) * o.n + col + c]);
             }
       }
     }
@@ -172,11 +173,11 @@ TEST(Matmul, InStepsHasTheBitsOfOnePiece) {
       SCOPED_TRACE(path->name() + " " + std::to_string(m) + " " + std::to_string(n) + " " +
                    std::to_string(k));
       const Operands o(m, n, k);
-      std::vector<float> whole(static_cast<std::size_t>(m * n));
+      std::vector<float> whole(m * n);
       {
         const auto memory = [](std::int64_t bytes) {
           return std::unique_ptr<std::byte, decltype(&std::free)>(
-              static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>(bytes))), &std::free);
+              static_cast<std::byte*>(std::aligned_alloc(64, as_size(bytes))), &std::free);
         };
         const auto left = memory(path->left_bytes(m, k)), right = memory(path->right_bytes(k, n));
         path->product(whole.data(), n, path->pack_left(left.get(), o.a.data(), o.a.stride, false, m, k),
@@ -190,7 +191,7 @@ TEST(Matmul, InStepsHasTheBitsOfOnePiece) {
       o.multiply(*kernels, rounded.mat(), false, true, Write::replace, true);
       for (std::int64_t r = 0; r < m; ++r)
         for (std::int64_t c = 0; c < n; ++c) {
-          const float sum = whole[static_cast<std::size_t>(r * n + c)];
+          const float sum = whole[r * n + c];
           ASSERT_EQ(replaced.at(r, c), sum);
           ASSERT_EQ(added.at(r, c), 1.5f + sum);
           ASSERT_EQ(rounded.at(r, c), to_bf16(sum + to_float(o.bias.at(0, c))));
@@ -286,11 +287,10 @@ TEST(Bf16Blocks, PartsOfPackedOperandsAreThoseOfTheOperands) {
                   path->right_at(right, first_k, col), 20, 50, k, false);
     for (std::int64_t r = 0; r < 20; ++r)
       for (std::int64_t c = 0; c < 50; ++c)
-        ASSERT_EQ(got.at(r, c),
-                  defined_sum(path->path(),
-                              {o.a.data() + (row + r) * o.a.stride + first_k, static_cast<std::size_t>(k)},
-                              {o.b_transposed.data() + (col + c) * o.b_transposed.stride + first_k,
-                               static_cast<std::size_t>(k)}))
+        ASSERT_EQ(
+            got.at(r, c),
+            defined_sum(path->path(), {o.a.data() + (row + r) * o.a.stride + first_k, as_size(k)},
+                        {o.b_transposed.data() + (col + c) * o.b_transposed.stride + first_k, as_size(k)}))
             << path->name();
     // The rest of k on top of the first part is the whole sum.
     Framed<float> whole(o.m, o.n, 1.0f), parts(o.m, o.n, 1.0f);

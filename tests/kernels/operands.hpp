@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast::testing {
@@ -26,11 +27,9 @@ struct Framed {
   std::vector<T> memory;
 
   Framed(std::int64_t r, std::int64_t c, T content)
-      : rows(r), cols(c), memory(static_cast<std::size_t>(front + r * (c + gap)), content) {}
-  T& at(std::int64_t r, std::int64_t c) { return memory[static_cast<std::size_t>(front + r * stride + c)]; }
-  T at(std::int64_t r, std::int64_t c) const {
-    return memory[static_cast<std::size_t>(front + r * stride + c)];
-  }
+      : rows(r), cols(c), memory(as_size(front + r * (c + gap)), content) {}
+  T& at(std::int64_t r, std::int64_t c) { return memory[front + r * stride + c]; }
+  T at(std::int64_t r, std::int64_t c) const { return memory[front + r * stride + c]; }
   const T* data() const { return memory.data() + front; }
   Mat mat() {
     Mat m = tensor::dense(memory.data() + front, rows, cols);

@@ -1,6 +1,7 @@
 // Every operator, forward and backward, in every type against the fp64 reference at the same (rounded)
 // inputs; the reference's gradients against finite differences. What a result may differ by is the one
 // rounding to its type and the error of fp32 arithmetic before it.
+#include "src/base/as_size.hpp"
 #include "tests/kernels/compare.hpp"
 
 namespace holdfast::testing {
@@ -33,7 +34,7 @@ TEST_F(Operators, MatmulAgreesForEveryTransposeAndOddSizes) {
     const Floats fa = floats(a), fb = floats(b), fat = floats(at), fbt = floats(bt);
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
-        Floats y(static_cast<std::size_t>(m) * n, NAN);
+        Floats y(as_size(m) * n, NAN);
         const ConstMat left = ta ? view(fat, m) : view(fa, depth),
                        right = tb ? view(fbt, depth) : view(fb, n);
         k->matmul(stream, view(y, n), left, ta, right, tb, Write::replace);
@@ -58,7 +59,7 @@ TEST_F(Operators, MatmulRespectsStrides) {
         want = 0;
         for (int c = 2; c < 8; ++c) want += double(a[i * 9 + c]) * b[(j - 1) * 9 + c];
       }
-      EXPECT_NEAR(y[static_cast<std::size_t>(i * 7 + j)], want, 1e-5);
+      EXPECT_NEAR(y[i * 7 + j], want, 1e-5);
     }
 }
 
@@ -85,7 +86,7 @@ void check_norm(Kernels& k, tensor::Stream& stream, std::int64_t tokens, std::in
   if (differences) c.check_finite_differences();
   const auto gain = elements<T>(c.inputs[1]), dy = elements<T>(c.seed);
   std::vector<T> got_sum(residual.size()), out(residual.size());
-  Floats rms(static_cast<std::size_t>(tokens));
+  Floats rms(tokens);
   k.norm(stream, {matrix(residual, d), matrix(branch, d), matrix(got_sum, d), matrix(out, d), matrix(gain, d),
                   rms.data(), 1e-5f});
   EXPECT_EQ(got_sum, sum);
@@ -107,7 +108,9 @@ void check_norm(Kernels& k, tensor::Stream& stream, std::int64_t tokens, std::in
   auto want = numbers(more);
   for (std::size_t i = 0; i < want.size(); ++i) want[i] += c.gradients[0].v[i];
   NormGradient adding = g;
-  adding.d_sum = matrix(more, d), adding.d_gain = nullptr, adding.write = Write::add;
+  adding.d_sum = matrix(more, d);
+  adding.d_gain = nullptr;
+  adding.write = Write::add;
   k.norm_backward(stream, adding);
   EXPECT_LT(beyond_rounding(more, want), close);
   // Without a branch the residual itself is normalised, with one the sum may take its place.
@@ -132,9 +135,9 @@ TYPED_TEST(TypedOperators, ColumnSums) {
   for (const auto& [tokens, cols] :
        {std::pair<std::int64_t, std::int64_t>{1, 1}, {64, 5}, {65, 33}, {300, 200}}) {
     const Array x = random_of<TypeParam>(tokens, cols, 1);
-    std::vector<double> want(static_cast<std::size_t>(cols));
+    std::vector<double> want(cols);
     for (std::int64_t t = 0; t < tokens; ++t)
-      for (std::int64_t c = 0; c < cols; ++c) want[static_cast<std::size_t>(c)] += x.at(t, c);
+      for (std::int64_t c = 0; c < cols; ++c) want[c] += x.at(t, c);
     Floats got(want.size(), NAN);
     const auto in = elements<TypeParam>(x);
     this->k->column_sums(this->stream, got.data(), matrix(in, cols));
@@ -195,7 +198,7 @@ void check_rope(Kernels& k, tensor::Stream& stream, std::int64_t rows, int seque
       typed_seed<T>);
   if (tokens * cols < 300) c.check_finite_differences();
   auto x = elements<T>(c.inputs[0]), dx = elements<T>(c.seed);
-  Floats cosine(static_cast<std::size_t>(sequence * half)), sine(cosine.size());
+  Floats cosine(sequence * half), sine(cosine.size());
   rope_table(view(cosine, half), view(sine, half), 10000.0);
   k.rope(stream, {matrix(x, cols), heads, kv, size, sequence, view(cosine, half), view(sine, half),
                   documents(places), false});
@@ -213,7 +216,7 @@ TYPED_TEST(TypedOperators, RopeWithPositionsOfDocuments) {
 
 TYPED_TEST(TypedOperators, RopeReadsTablesOfBf16) {
   const std::int64_t tokens = 40, half = 20, cols = 3 * 2 * half;
-  std::vector<Bf16> cosine(static_cast<std::size_t>(tokens * half)), sine(cosine.size());
+  std::vector<Bf16> cosine(tokens * half), sine(cosine.size());
   rope_table(matrix(cosine, half), matrix(sine, half), 10000.0);
   const Array in = random_of<TypeParam>(tokens, cols, 1);
   auto x = elements<TypeParam>(in);
@@ -231,8 +234,7 @@ TYPED_TEST(TypedOperators, RopeReadsTablesOfBf16) {
     for (std::int64_t h = 0; h < 2; ++h)
       for (std::int64_t i = 0; i < half; ++i) {
         const std::int64_t a = h * 2 * half + i, b = a + half, at = t * half + i;
-        const double c = tensor::to_float(cosine[static_cast<std::size_t>(at)]),
-                     s = tensor::to_float(sine[static_cast<std::size_t>(at)]);
+        const double c = tensor::to_float(cosine[at]), s = tensor::to_float(sine[at]);
         want.at(t, a) = in.at(t, a) * c - in.at(t, b) * s;
         want.at(t, b) = in.at(t, b) * c + in.at(t, a) * s;
       }

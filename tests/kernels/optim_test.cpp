@@ -108,7 +108,8 @@ TEST_F(OptimKernels, AdamWIsCloseToExactArithmetic) {
                step_scalars(lr, decay, b1, b2, epsilon, t, scale));
       for (std::size_t i = 0; i < rp.size(); ++i) {
         const double gi = scale * g[i];
-        rm[i] = b1 * rm[i] + (1 - b1) * gi, rv[i] = b2 * rv[i] + (1 - b2) * gi * gi;
+        rm[i] = b1 * rm[i] + (1 - b1) * gi;
+        rv[i] = b2 * rv[i] + (1 - b2) * gi * gi;
         rp[i] -= lr * decay * rp[i];
         rp[i] -= lr * (rm[i] / (1 - std::pow(b1, t))) / (std::sqrt(rv[i] / (1 - std::pow(b2, t))) + epsilon);
       }
@@ -135,7 +136,8 @@ TYPED_TEST(TypedOptimKernels, AdamWFollowsTheWrittenFormulaBitForBit) {
       want_p[i] = want_p[i] - s.lr_decay * want_p[i];
       want_p[i] =
           want_p[i] - s.lr * ((new_m * s.inverse_bias1) / (std::sqrt(new_v * s.inverse_bias2) + s.epsilon));
-      want_m[i] = element<TypeParam>(new_m), want_v[i] = element<TypeParam>(new_v);
+      want_m[i] = element<TypeParam>(new_m);
+      want_v[i] = element<TypeParam>(new_v);
     }
     ASSERT_EQ(p, want_p);
     ASSERT_EQ(m, want_m);

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/kernels.hpp"
 
 namespace holdfast {
@@ -26,7 +27,7 @@ constexpr int heads = 12, head_size = 64, sequence = 1024;
 
 /// Small numbers of both signs, as elements of `type` from the memory's beginning.
 std::vector<float> filled(std::int64_t n, DType type = DType::fp32) {
-  std::vector<float> x(static_cast<std::size_t>(n));
+  std::vector<float> x(n);
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<float>(static_cast<int>(i * 2654435761u >> 8 & 0xffff) - 32768) * 1e-5f;
   tensor::InlineStream stream;
@@ -67,9 +68,9 @@ class Bench {
     return static_cast<double>(std::clock() - from) / CLOCKS_PER_SEC / threads_;
   }
   void copy() {
-    const std::size_t part = from_.size() / static_cast<std::size_t>(threads_);
+    const std::size_t part = from_.size() / as_size(threads_);
     std::vector<std::thread> others;
-    for (std::size_t t = 0; t < static_cast<std::size_t>(threads_); ++t)
+    for (std::size_t t = 0; t < as_size(threads_); ++t)
       others.emplace_back([&, t] { std::memcpy(&to_[t * part], &from_[t * part], part * sizeof(float)); });
     for (auto& thread : others) thread.join();
   }

@@ -1,4 +1,5 @@
 // Angle tables of rotary positions, plain and stretched, in every type.
+#include "src/base/as_size.hpp"
 #include "tests/kernels/compare.hpp"
 
 namespace holdfast::testing {
@@ -34,7 +35,7 @@ void check_table(const RopeScaling& s) {
   for (std::int64_t p = 0; p < positions; ++p)
     for (std::int64_t i = 0; i < half; ++i) {
       const double angle = static_cast<double>(p) * reference::rope_frequency(i, half, theta, stretch);
-      const auto at = static_cast<std::size_t>(p * half + i);
+      const auto at = as_size(p * half + i);
       // The reference may be an ulp of fp64 away, which moves a halfway case of these types hardly ever:
       // never for the numbers below.
       ASSERT_TRUE(is_nearest(cosine[at], std::cos(angle))) << p << " " << i;
@@ -49,7 +50,7 @@ TYPED_TEST(RopeTable, StretchesLongWavelengths) { check_table<TypeParam>({8, 1, 
 double frequency(const RopeScaling& s, std::int64_t i) {
   Floats cosine(2 * half), sine(cosine.size());
   rope_table(view(cosine, half), view(sine, half), theta, s);
-  return std::atan2(sine[static_cast<std::size_t>(half + i)], cosine[static_cast<std::size_t>(half + i)]);
+  return std::atan2(sine[half + i], cosine[half + i]);
 }
 
 TEST(RopeScalingOfLlama3, KeepsShortWavesDividesLongOnesAndBlendsBetween) {

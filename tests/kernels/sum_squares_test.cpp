@@ -52,7 +52,8 @@ TEST_F(SumSquares, AtTheEdges) {
     for (const float other : {0.0f, 1e-7f, 0.3f, 2000.0f}) {
       for (const float v : {std::nextafter(edge, 0.0f), edge, std::nextafter(edge, INFINITY)}) {
         Floats x(5000, other);
-        x[4321] = v, x[17] = -v;
+        x[4321] = v;
+        x[17] = -v;
         expect_exact(x);
       }
       expect_exact(Floats(5000, std::nextafter(edge, 0.0f)));

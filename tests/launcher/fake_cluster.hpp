@@ -31,8 +31,7 @@ inline Roster roster_of(const Shape& setup) {
   roster.job = "7.0";
   for (int n = 0; n < setup.slots + setup.spares; ++n) {
     const std::string name = "n" + std::to_string(n);
-    roster.nodes.push_back(
-        {name, name, 1, setup.units.empty() ? "A" : setup.units[static_cast<std::size_t>(n)]});
+    roster.nodes.push_back({name, name, 1, setup.units.empty() ? "A" : setup.units[n]});
     if (n < setup.slots) roster.first_placement.push_back(n);
     roster.candidates.push_back(n);
   }
@@ -97,7 +96,7 @@ class FakeCluster {
   std::vector<CheckNodes> checks;  ///< that were ordered
   bool held = false;               ///< the ranks hold, on the leader's word
 
-  Agent& agent(int n) { return agents[static_cast<std::size_t>(n)]; }
+  Agent& agent(int n) { return agents[n]; }
   Stage stage() const { return leader ? leader->stage() : Stage::over; }
 
   // Time.
@@ -173,13 +172,16 @@ class FakeCluster {
   void lose_leader() {
     leader.reset();
     actions_left = -1;
-    for (auto& a : agents) a.connected = false, a.words.clear();
+    for (auto& a : agents) {
+      a.connected = false;
+      a.words.clear();
+    }
   }
   void new_leader(int node) {
     lose_leader();
     leader_node = node;
     write({{"event", "leader_elected"},
-           {"node", roster.nodes[static_cast<std::size_t>(node)].name},
+           {"node", roster.nodes[node].name},
            {"job", roster.job},
            {"term", ++term},
            {"unix", now + unix_offset}});
@@ -213,7 +215,10 @@ class FakeCluster {
 
   void tick() {
     now += tick_s;
-    if (now >= next_step_) next_step_ = now + step_s - tick_s / 2, train();
+    if (now >= next_step_) {
+      next_step_ = now + step_s - tick_s / 2;
+      train();
+    }
     if (leader) {
       leader->at(now);
       hear_agents();
@@ -225,10 +230,7 @@ class FakeCluster {
 
   control::Beat beat_of(int n) {
     const Agent& a = agent(n);
-    control::Beat beat{roster.nodes[static_cast<std::size_t>(n)].name,
-                       a.attempt,
-                       a.mpirun != 0 && a.mpirun == a.attempt,
-                       {}};
+    control::Beat beat{roster.nodes[n].name, a.attempt, a.mpirun != 0 && a.mpirun == a.attempt, {}};
     for (const auto& [number, r] : a.ranks)
       if (r.attempt == a.attempt && !r.status) beat.ranks.push_back({number, r.attempt, r.step, r.phase});
     return beat;
@@ -311,8 +313,11 @@ class FakeCluster {
   }
 
   void launch(const Launch& what) {
-    launched_ = what, begins_ = now + boot_s;
-    ordered_.reset(), saving_.reset(), held = false;
+    launched_ = what;
+    begins_ = now + boot_s;
+    ordered_.reset();
+    saving_.reset();
+    held = false;
     if (what.trusted_step >= 0) durable = reached = what.trusted_step;
     if (setup.through_mpirun) {
       mpirun_node_ = what.host;
@@ -412,7 +417,8 @@ class FakeCluster {
     for (std::size_t slot = 0; slot < launched_->placement.size(); ++slot) {
       const int n = launched_->placement[slot];
       for (auto& [number, r] : agent(n).ranks) {
-        r.finished = true, r.status = 0;
+        r.finished = true;
+        r.status = 0;
         if (number == 0) r.state = control::FinalState{step, step * 100, 2.5, "00000000000000ab"};
         tell(n, [n, finished = control::RankFinished{number, r.attempt, r.state}](Supervisor& s) {
           s.rank_finished(finished);

@@ -18,7 +18,7 @@ inline std::string write_tokens(const std::filesystem::path& path, int vocabular
                                 int row = 0, const std::string& tokenizer = "") {
   data::TokenFileWriter writer(path, vocabulary,
                                tokenizer.empty() ? data::Hash128{} : data::hash_bytes(tokenizer), row);
-  writer.append(std::vector<std::int32_t>(static_cast<std::size_t>(count), 1));
+  writer.append(std::vector<std::int32_t>(count, 1));
   writer.finish();
   return path.string();
 }

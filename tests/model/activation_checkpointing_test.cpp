@@ -1,6 +1,7 @@
 // Recomputation changes memory and time, never a bit; and the memory is what was planned.
 #include <gtest/gtest.h>
 
+#include "src/base/as_size.hpp"
 #include "src/model/activations.hpp"
 #include "tests/model/stand.hpp"
 
@@ -14,7 +15,12 @@ constexpr Mode modes[] = {Mode::none, Mode::selective, Mode::attention, Mode::fu
 /// Sizes that give several tasks and odd tails to every kernel.
 config::ModelShape several(bool qwen) {
   config::ModelShape s;
-  s.width = 96, s.layers = 3, s.heads = 6, s.kv_heads = 3, s.ffn = 131, s.vocabulary = 200;
+  s.width = 96;
+  s.layers = 3;
+  s.heads = 6;
+  s.kv_heads = 3;
+  s.ffn = 131;
+  s.vocabulary = 200;
   s.qkv_bias = s.tied_embeddings = qwen;
   return s;
 }
@@ -50,8 +56,13 @@ TEST_P(Recomputed, MemoryIsWhatThePlanSays) {
     const auto options = options_of(2, 70, GetParam(), mode);
     Stand stand(shape, options);
     kernels::Attention a;
-    a.heads = shape.heads, a.kv_heads = shape.kv_heads, a.head_size = shape.head_size(), a.sequence = 70;
-    a.qkv.type = GetParam(), a.qkv.rows = 140, a.qkv.cols = 12 * 16;
+    a.heads = shape.heads;
+    a.kv_heads = shape.kv_heads;
+    a.head_size = shape.head_size();
+    a.sequence = 70;
+    a.qkv.type = GetParam();
+    a.qkv.rows = 140;
+    a.qkv.cols = 12 * 16;
     EXPECT_EQ(model::activation_bytes(shape, options, kernels->workspace(a)), stand.arena.planned_bytes());
   }
 }
@@ -61,7 +72,11 @@ INSTANTIATE_TEST_SUITE_P(Types, Recomputed, ::testing::Values(DType::fp32, DType
 /// Llama-2-7B's width at 4096 tokens: bytes that one more layer costs, by the published formulas.
 TEST(Activations, ALayerCostsWhatTheFormulasSay) {
   config::ModelShape shape;
-  shape.width = 4096, shape.heads = 32, shape.kv_heads = 8, shape.ffn = 11008, shape.vocabulary = 32000;
+  shape.width = 4096;
+  shape.heads = 32;
+  shape.kv_heads = 8;
+  shape.ffn = 11008;
+  shape.vocabulary = 32000;
   constexpr std::int64_t tokens = 4096, d = 4096, kv = 1024, f = 11008, heads = 32;
   constexpr std::int64_t inverse_rms = 8, log_sum = 4 * heads;
   const std::int64_t per_token[] = {12 * d + 4 * kv + 6 * f + log_sum + inverse_rms,
@@ -73,7 +88,7 @@ TEST(Activations, ALayerCostsWhatTheFormulasSay) {
       shape.layers = layers;
       return model::activation_bytes(shape, options, 1 << 20);
     };
-    const auto i = static_cast<std::size_t>(mode);
+    const auto i = as_size(mode);
     EXPECT_EQ(bytes_with(33) - bytes_with(32), tokens * per_token[i]) << i;
     auto twice = options;
     twice.activations = DType::fp32;
@@ -102,7 +117,7 @@ TEST(Activations, SharedRoomIsCountedByHand) {
   const std::int64_t live[] = {0, 2 * d + f, 3 * d + f, 4 * d + packed + 3 * f};
   const std::int64_t live_fp32[] = {0, 0, 16, 16 + rms};
   for (const Mode mode : modes) {
-    const auto i = static_cast<std::size_t>(mode);
+    const auto i = as_size(mode);
     const auto options = options_of(2, 256, DType::bf16, mode);
     EXPECT_EQ(model::activation_bytes(shape, options, 4096),
               other + tokens * (2 * (2 * kept[i] + live[i] + branch_output_residual + gradients) +

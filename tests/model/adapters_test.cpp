@@ -2,6 +2,7 @@
 // scale dW' A^T and dA = scale B^T dW'.
 #include <gtest/gtest.h>
 
+#include "src/base/as_size.hpp"
 #include "src/model/activations.hpp"
 #include "tests/model/stand.hpp"
 
@@ -13,8 +14,10 @@ using enum config::Projection;
 
 config::ModelShape with_adapters(config::ModelShape shape, std::initializer_list<config::Projection> layers,
                                  double dropout = 0) {
-  shape.adapters.rank = 3, shape.adapters.scale = 1.7, shape.adapters.dropout = dropout;
-  for (const auto layer : layers) shape.adapters.on[static_cast<std::size_t>(layer)] = true;
+  shape.adapters.rank = 3;
+  shape.adapters.scale = 1.7;
+  shape.adapters.dropout = dropout;
+  for (const auto layer : layers) shape.adapters.on[as_size(layer)] = true;
   return shape;
 }
 config::ModelShape everywhere(config::ModelShape shape, double dropout = 0) {
@@ -60,18 +63,17 @@ reference::Model merged(const config::ModelShape& shape, const Pair& w) {
     const auto& b = w.adapted.specs[i];
     if (b.kind != config::TensorKind::adapter_b) continue;
     const std::string a_name = b.name.substr(0, b.name.size() - std::string("B.weight").size()) + "A.weight";
-    const auto a = static_cast<std::size_t>(
-        std::ranges::find(w.adapted.specs, a_name, &config::TensorSpec::name) - w.adapted.specs.begin());
-    const auto target = static_cast<std::size_t>(
+    const auto a = as_size(std::ranges::find(w.adapted.specs, a_name, &config::TensorSpec::name) -
+                           w.adapted.specs.begin());
+    const auto target = as_size(
         std::ranges::find(w.base.specs, base_name(b.name), &config::TensorSpec::name) - w.base.specs.begin());
     Array& weight = m.weights[target];
     const std::int64_t cols = w.adapted.specs[a].cols, rank = b.cols;
     for (std::int64_t r = 0; r < b.rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c)
         for (std::int64_t n = 0; n < rank; ++n)
-          weight.v[static_cast<std::size_t>(r * cols + c)] +=
-              shape.adapters.scale * (*trained[i])[static_cast<std::size_t>(r * rank + n)] *
-              (*trained[a])[static_cast<std::size_t>(n * cols + c)];
+          weight.v[r * cols + c] +=
+              shape.adapters.scale * (*trained[i])[r * rank + n] * (*trained[a])[n * cols + c];
   }
   return m;
 }
@@ -90,25 +92,23 @@ std::vector<std::vector<double>> expected_gradients(const config::ModelShape& sh
     const bool is_a = spec.kind == config::TensorKind::adapter_a;
     std::string other = spec.name;
     other.replace(other.find("lora_") + 5, 1, is_a ? "B" : "A");
-    const auto o = static_cast<std::size_t>(
-        std::ranges::find(w.adapted.specs, other, &config::TensorSpec::name) - w.adapted.specs.begin());
-    const auto target = static_cast<std::size_t>(
-        std::ranges::find(w.base.specs, base_name(spec.name), &config::TensorSpec::name) -
-        w.base.specs.begin());
+    const auto o = as_size(std::ranges::find(w.adapted.specs, other, &config::TensorSpec::name) -
+                           w.adapted.specs.begin());
+    const auto target =
+        as_size(std::ranges::find(w.base.specs, base_name(spec.name), &config::TensorSpec::name) -
+                w.base.specs.begin());
     const auto& d = micro_batch.gradients[target].v;
     const std::int64_t rows = w.base.specs[target].rows, cols = w.base.specs[target].cols,
                        rank = shape.adapters.rank;
-    std::vector<double> g(static_cast<std::size_t>(spec.elements()), 0.0);
+    std::vector<double> g(spec.elements(), 0.0);
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < cols; ++c)
         for (std::int64_t n = 0; n < rank; ++n) {
-          const double dw = shape.adapters.scale * d[static_cast<std::size_t>(r * cols + c)];
+          const double dw = shape.adapters.scale * d[r * cols + c];
           if (is_a)
-            g[static_cast<std::size_t>(n * cols + c)] +=
-                dw * values[o][static_cast<std::size_t>(r * rank + n)];
+            g[n * cols + c] += dw * values[o][r * rank + n];
           else
-            g[static_cast<std::size_t>(r * rank + n)] +=
-                dw * values[o][static_cast<std::size_t>(n * cols + c)];
+            g[r * rank + n] += dw * values[o][n * cols + c];
         }
     out.push_back(std::move(g));
   }
@@ -120,7 +120,7 @@ std::vector<Floats> adapter_gradients(const MemoryWeights& w) {
   for (std::size_t s = 0; s < w.stored.size(); ++s) {
     auto at = w.gradients[s].begin();
     for (int p = 0; p < w.stored[s].parts && !w.stored[s].frozen; ++p) {
-      const auto n = w.specs[static_cast<std::size_t>(w.stored[s].first_part + p)].elements();
+      const auto n = w.specs[w.stored[s].first_part + p].elements();
       out.emplace_back(at, at + n);
       at += n;
     }
@@ -163,7 +163,10 @@ INSTANTIATE_TEST_SUITE_P(Micro, Adapters,
 /// rows are dealt out.
 TEST(AdapterBits, DependOnTheSamplesAlone) {
   config::ModelShape small = micro();
-  small.width = 32, small.ffn = 40, small.vocabulary = 64, small.max_sequence = 700;
+  small.width = 32;
+  small.ffn = 40;
+  small.vocabulary = 64;
+  small.max_sequence = 700;
   for (const DType type : {DType::fp32, DType::bf16})
     for (const double dropout : {0.0, 0.3}) {
       const auto shape = everywhere(small, dropout);
@@ -208,7 +211,8 @@ TEST(AdapterDropout, GradientAgreesWithFiniteDifferences) {
     for (std::size_t i = 0; i < forth[s].size(); ++i) {
       const float d = normal(generator);
       slope += static_cast<double>(d) * static_cast<double>(gradients[s][i]);
-      forth[s][i] += h * d, back[s][i] -= h * d;
+      forth[s][i] += h * d;
+      back[s][i] -= h * d;
     }
   }
   w.adapted.values = forth;
@@ -226,7 +230,7 @@ TEST(AdapterBegin, BIsZeroSoThatTheModelIsUnchanged) {
   Stand stand(shape, options_of(2, 6)), base(Pair::plain(shape), options_of(2, 6));
   EXPECT_EQ(loss_of(stand.transformer, w, b.batch()).sum, loss_of(base.transformer, plain, b.batch()).sum);
   for (std::size_t i = 0; i < w.specs.size(); ++i) {
-    std::vector<float> values(static_cast<std::size_t>(w.specs[i].elements()));
+    std::vector<float> values(w.specs[i].elements());
     model::initial_weights(shape, w.specs[i], 5, 0, values);
     const bool is_a = w.specs[i].kind == config::TensorKind::adapter_a;
     EXPECT_EQ(std::ranges::all_of(values, [](float x) { return x == 0; }), !is_a) << w.specs[i].name;

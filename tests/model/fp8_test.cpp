@@ -16,13 +16,19 @@ using model::Fp8Scaling;
 
 config::ModelShape shape_of(bool qwen = false) {
   config::ModelShape s;
-  s.width = 96, s.layers = 3, s.heads = 6, s.kv_heads = 3, s.ffn = 144, s.vocabulary = 200;
+  s.width = 96;
+  s.layers = 3;
+  s.heads = 6;
+  s.kv_heads = 3;
+  s.ffn = 144;
+  s.vocabulary = 200;
   s.qkv_bias = s.tied_embeddings = qwen;
   return s;
 }
 model::Options fp8_options(Scaling scaling, Mode activation_checkpointing = Mode::none) {
   model::Options o = options_of(2, 72, DType::bf16, activation_checkpointing);
-  o.products = config::Products::fp8, o.scaling = scaling;
+  o.products = config::Products::fp8;
+  o.scaling = scaling;
   return o;
 }
 
@@ -61,7 +67,9 @@ class Fp8MicroBatch : public ::testing::TestWithParam<Scaling> {};
 double cosine(const Floats& a, const Floats& b) {
   double dot = 0, aa = 0, bb = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    dot += double{a[i]} * b[i], aa += double{a[i]} * a[i], bb += double{b[i]} * b[i];
+    dot += double{a[i]} * b[i];
+    aa += double{a[i]} * a[i];
+    bb += double{b[i]} * b[i];
   }
   return dot / std::sqrt(aa * bb);
 }
@@ -77,8 +85,7 @@ TEST_P(Fp8MicroBatch, GradientsPointWhereThoseOfBf16Point) {
     double worst = 1;
     for (std::size_t t = 0; t < w.gradients.size(); ++t) {
       worst = std::fmin(worst, cosine(eight.gradients[t], w.gradients[t]));
-      EXPECT_GE(cosine(eight.gradients[t], w.gradients[t]), 0.99)
-          << w.specs[static_cast<std::size_t>(w.stored[t].first_part)].name;
+      EXPECT_GE(cosine(eight.gradients[t], w.gradients[t]), 0.99) << w.specs[w.stored[t].first_part].name;
       EXPECT_NE(eight.gradients[t], w.gradients[t]) << t;
     }
     std::printf("fp8: loss off by %.1e, worst cosine %.5f\n",
@@ -116,8 +123,13 @@ TEST_P(Fp8MicroBatch, MemoryIsWhatThePlanSays) {
     const auto options = fp8_options(GetParam(), mode);
     Stand stand(shape, options);
     kernels::Attention a;
-    a.heads = shape.heads, a.kv_heads = shape.kv_heads, a.head_size = shape.head_size(), a.sequence = 72;
-    a.qkv.type = DType::bf16, a.qkv.rows = 144, a.qkv.cols = 12 * 16;
+    a.heads = shape.heads;
+    a.kv_heads = shape.kv_heads;
+    a.head_size = shape.head_size();
+    a.sequence = 72;
+    a.qkv.type = DType::bf16;
+    a.qkv.rows = 144;
+    a.qkv.cols = 12 * 16;
     EXPECT_EQ(model::activation_bytes(shape, options, stand.kernels->workspace(a)),
               stand.arena.planned_bytes());
     MemoryWeights w = lively(shape, DType::bf16, 5);
@@ -162,9 +174,9 @@ TEST(Fp8Amaxes, AreThoseOfTheWeightsAndGrowOverMicroBatches) {
   for (int layer = 0; layer < 3; ++layer)
     for (const auto& [linear, stored] : {std::pair{0, 1}, {1, 2}, {2, 4}, {3, 5}}) {
       float most = 0;
-      for (const float x : w.values[static_cast<std::size_t>(1 + 6 * layer + stored)])
+      for (const float x : w.values[1 + 6 * layer + stored])
         most = std::fmax(most, std::fabs(tensor::to_float(tensor::to_bf16(x))));
-      EXPECT_EQ(std::bit_cast<float>(first[static_cast<std::size_t>(12 * layer + 3 * linear + 1)]), most);
+      EXPECT_EQ(std::bit_cast<float>(first[12 * layer + 3 * linear + 1]), most);
     }
 }
 

@@ -9,7 +9,7 @@ namespace holdfast::model {
 namespace {
 
 std::vector<float> whole(const config::ModelShape& shape, const config::TensorSpec& t, std::uint64_t seed) {
-  std::vector<float> out(static_cast<std::size_t>(t.elements()));
+  std::vector<float> out(t.elements());
   initial_weights(shape, t, seed, 0, out);
   return out;
 }
@@ -28,7 +28,8 @@ TEST(InitialWeights, AnySliceHasTheBitsOfTheWhole) {
 
 TEST(InitialWeights, AreNormalWithTheRightDeviation) {
   config::ModelShape shape;
-  shape.layers = 8, shape.qkv_bias = true;
+  shape.layers = 8;
+  shape.qkv_bias = true;
   for (const auto& t : config::tensors_of(shape)) {
     const auto w = whole(shape, t, 3);
     if (t.kind != config::TensorKind::matrix) {
@@ -36,7 +37,11 @@ TEST(InitialWeights, AreNormalWithTheRightDeviation) {
       continue;
     }
     double sum = 0, squares = 0, fourth = 0;
-    for (const float x : w) sum += x, squares += double(x) * x, fourth += std::pow(double(x), 4);
+    for (const float x : w) {
+      sum += x;
+      squares += double(x) * x;
+      fourth += std::pow(double(x), 4);
+    }
     const auto n = static_cast<double>(w.size());
     const bool output = t.name.ends_with("o_proj.weight") || t.name.ends_with("down_proj.weight");
     const double want = output ? 0.02 / 4 : 0.02;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/model/init.hpp"
 #include "src/model/weights.hpp"
 #include "src/tensor/dtype.hpp"
@@ -22,13 +23,13 @@ class MemoryWeights : public model::Weights {
         type_(type) {
     for (const auto& t : stored) {
       if (t.frozen) frozen.insert(static_cast<int>(values.size()));
-      values.emplace_back(static_cast<std::size_t>(t.elements()));
+      values.emplace_back(as_size(t.elements()));
       gradients.emplace_back(values.back().size());
       rounded_.emplace_back(type == tensor::DType::bf16 ? values.back().size() : 0);
       std::span<float> rest(values.back());
       for (int p = t.first_part; p < t.first_part + t.parts; ++p) {
-        const auto& spec = (t.frozen ? frozen_specs : specs)[static_cast<std::size_t>(p)];
-        const auto n = static_cast<std::size_t>(spec.elements());
+        const auto& spec = (t.frozen ? frozen_specs : specs)[p];
+        const auto n = as_size(spec.elements());
         model::initial_weights(shape, spec, seed, 0, rest.first(n));
         rest = rest.subspan(n);
       }
@@ -41,8 +42,7 @@ class MemoryWeights : public model::Weights {
     calls.push_back('a'), calls.push_back(static_cast<char>('0' + unit));
   }
   const void* weight(int t) override {
-    if (!acquired_.contains(stored.at(static_cast<std::size_t>(t)).unit))
-      throw std::logic_error("weight of a unit that is not there");
+    if (!acquired_.contains(stored.at(t).unit)) throw std::logic_error("weight of a unit that is not there");
     return address(t);
   }
   void release(int unit) override {
@@ -52,7 +52,7 @@ class MemoryWeights : public model::Weights {
   /// The buffer is full of rubbish when it is first asked for.
   float* gradient(int t) override {
     if (frozen.contains(t)) return nullptr;
-    auto& g = gradients.at(static_cast<std::size_t>(t));
+    auto& g = gradients.at(t);
     if (open_.insert(t).second) std::fill(g.begin(), g.end(), 1e30f);
     return g.data();
   }
@@ -71,7 +71,7 @@ class MemoryWeights : public model::Weights {
         std::transform(values[t].begin(), values[t].end(), rounded_[t].begin(), tensor::to_bf16);
   }
   const void* address(int t) const {
-    const auto i = static_cast<std::size_t>(t);
+    const auto i = as_size(t);
     if (type_ == tensor::DType::bf16) return rounded_[i].data();
     return values[i].data();
   }
@@ -98,7 +98,7 @@ class PlainWeights : public model::Weights {
   void acquire(int) override {}
   const void* weight(int t) override { return memory_.address(t); }
   void release(int) override {}
-  float* gradient(int t) override { return memory_.gradients[static_cast<std::size_t>(t)].data(); }
+  float* gradient(int t) override { return memory_.gradients[t].data(); }
   void reduce(int) override {}
 
  private:

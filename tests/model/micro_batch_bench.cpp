@@ -2,6 +2,7 @@
 // never judged, because machines and their neighbours differ.
 #include <gtest/gtest.h>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "tests/model/stand.hpp"
 
@@ -17,10 +18,9 @@ void measure(const char* name, const config::ModelShape& shape, const model::Opt
              MemoryWeights& memory, int repeats) {
   PlainWeights weights(memory);
   Stand stand(shape, options, threads);
-  Tokens tokens(static_cast<std::size_t>(options.micro_batch) *
-                static_cast<std::size_t>(options.sequence + 1));
+  Tokens tokens(as_size(options.micro_batch) * as_size(options.sequence + 1));
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::int32_t>(i * 7919 % static_cast<std::size_t>(shape.vocabulary));
+    tokens[i] = static_cast<std::int32_t>(i * 7919 % as_size(shape.vocabulary));
   double best = 1e9;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto from = Clock::now();
@@ -33,9 +33,8 @@ void measure(const char* name, const config::ModelShape& shape, const model::Opt
       "%-6s %d x %4d tokens, %s, checkpointing %-9s %d threads: %8.2f ms, %8.0f tokens/s, %7.1f GFLOP/s, "
       "activations %7.1f MB\n",
       name, options.micro_batch, options.sequence, std::string(name_of(options.activations)).c_str(),
-      mode_names[static_cast<std::size_t>(options.activation_checkpointing)], threads, best * 1e3,
-      count / best, 6 * parameters * count / best * 1e-9,
-      static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
+      mode_names[as_size(options.activation_checkpointing)], threads, best * 1e3, count / best,
+      6 * parameters * count / best * 1e-9, static_cast<double>(stand.arena.planned_bytes()) * 1e-6);
 }
 
 TEST(Bench, MicroBatch) {

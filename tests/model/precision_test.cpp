@@ -14,7 +14,8 @@ Agreement agreement(const Floats& got, const Floats& want) {
   double dot = 0, a = 0, b = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     dot += static_cast<double>(got[i]) * want[i];
-    a += static_cast<double>(got[i]) * got[i], b += static_cast<double>(want[i]) * want[i];
+    a += static_cast<double>(got[i]) * got[i];
+    b += static_cast<double>(want[i]) * want[i];
   }
   return {dot / std::sqrt(a * b), std::fabs(std::sqrt(a / b) - 1)};
 }
@@ -22,7 +23,10 @@ Agreement agreement(const Floats& got, const Floats& want) {
 config::ModelShape small(bool qwen) {
   config::ModelShape s;  // tiny
   if (qwen) s.qkv_bias = s.tied_embeddings = true;
-  if (!qwen) s.rope_scaling_factor = 8, s.rope_original_sequence = 64;
+  if (!qwen) {
+    s.rope_scaling_factor = 8;
+    s.rope_original_sequence = 64;
+  }
   return s;
 }
 
@@ -49,7 +53,8 @@ TEST_P(Precision, Bf16GradientsPointWhereFp32GradientsPoint) {
     EXPECT_GE(cosine, 0.999) << rounded.specs[k].name;
     EXPECT_LE(norm_error, 0.01) << rounded.specs[k].name;
     EXPECT_NE(got[k], from[k]) << "bf16 was not used for " << rounded.specs[k].name;
-    worst_cosine = std::fmin(worst_cosine, cosine), worst_norm = std::fmax(worst_norm, norm_error);
+    worst_cosine = std::fmin(worst_cosine, cosine);
+    worst_norm = std::fmax(worst_norm, norm_error);
   }
   std::printf("bf16: loss off by %.1e, worst cosine %.6f, worst norm error %.1e\n",
               std::fabs(loss.mean() / want.mean() - 1), worst_cosine, worst_norm);

@@ -43,8 +43,10 @@ inline model::Options options_of(
     int micro_batch, int sequence, DType activations = DType::fp32,
     config::ActivationCheckpointing activation_checkpointing = config::ActivationCheckpointing::none) {
   model::Options o;
-  o.micro_batch = micro_batch, o.sequence = sequence;
-  o.activations = activations, o.activation_checkpointing = activation_checkpointing;
+  o.micro_batch = micro_batch;
+  o.sequence = sequence;
+  o.activations = activations;
+  o.activation_checkpointing = activation_checkpointing;
   return o;
 }
 
@@ -58,7 +60,8 @@ inline config::ModelShape micro(bool tied = false) {
 /// Wavelengths of 6, 63, 628 and 6283 tokens: kept, blended, divided, divided.
 inline config::ModelShape micro_llama3() {
   config::ModelShape s = micro();
-  s.heads = 2, s.kv_heads = 1;
+  s.heads = 2;
+  s.kv_heads = 1;
   s.rope_scaling_factor = 4, s.rope_low_frequency = 1, s.rope_high_frequency = 8,
   s.rope_original_sequence = 256;
   return s;
@@ -77,7 +80,7 @@ inline MemoryWeights lively(const config::ModelShape& shape, DType type = DType:
   std::mt19937_64 generator(11);
   std::normal_distribution<float> normal;
   for (std::size_t s = 0; s < w.stored.size(); ++s) {
-    const auto kind = w.specs[static_cast<std::size_t>(w.stored[s].first_part)].kind;
+    const auto kind = w.specs[w.stored[s].first_part].kind;
     for (float& x : w.values[s]) {
       if (kind == config::TensorKind::matrix) x *= scale;
       if (kind == config::TensorKind::gain) x += 0.2f * normal(generator);
@@ -93,7 +96,7 @@ inline reference::Model reference_of(const config::ModelShape& shape, const Memo
   for (std::size_t s = 0; s < w.stored.size(); ++s) {
     std::size_t at = 0;
     for (int p = w.stored[s].first_part; p < w.stored[s].first_part + w.stored[s].parts; ++p) {
-      const auto& spec = w.specs[static_cast<std::size_t>(p)];
+      const auto& spec = w.specs[p];
       Array a(spec.rows, spec.cols);
       for (double& x : a.v) x = w.values[s][at++];
       m.weights.push_back(std::move(a));
@@ -109,7 +112,7 @@ inline std::vector<Floats> by_tensor(const MemoryWeights& w, const std::vector<F
     auto at = by_stored[s].begin();
     for (int p = w.stored[s].first_part; p < w.stored[s].first_part + w.stored[s].parts; ++p) {
       const auto& specs = w.stored[s].frozen ? w.frozen_specs : w.specs;
-      const auto n = specs[static_cast<std::size_t>(p)].elements();
+      const auto n = specs[p].elements();
       out.emplace_back(at, at + n);
       at += n;
     }
@@ -133,7 +136,10 @@ inline TestBatch make_batch(const config::ModelShape& shape, int rows, int seque
     if (hard && t % 4 == 1) b.labels.back() = -100;
     if (hard) b.places.start.push_back(t % sequence >= sequence / 2 ? sequence / 2 : 0);
   }
-  if (hard) b.inputs.back() = -1, b.labels.back() = -1;
+  if (hard) {
+    b.inputs.back() = -1;
+    b.labels.back() = -1;
+  }
   return b;
 }
 

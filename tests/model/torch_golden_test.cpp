@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/as_size.hpp"
 #include "tests/model/stand.hpp"
 #include "tests/support/safetensors.hpp"
 
@@ -21,10 +22,15 @@ std::filesystem::path folder_of(const std::string& name) {
 /// A shape from a Hugging Face config.json.
 config::ModelShape golden_shape(const nlohmann::json& c) {
   config::ModelShape s;
-  s.vocabulary = c.at("vocab_size"), s.width = c.at("hidden_size"), s.layers = c.at("num_hidden_layers");
-  s.heads = c.at("num_attention_heads"), s.kv_heads = c.at("num_key_value_heads");
-  s.ffn = c.at("intermediate_size"), s.max_sequence = c.at("max_position_embeddings");
-  s.norm_epsilon = c.at("rms_norm_eps"), s.tied_embeddings = c.at("tie_word_embeddings");
+  s.vocabulary = c.at("vocab_size");
+  s.width = c.at("hidden_size");
+  s.layers = c.at("num_hidden_layers");
+  s.heads = c.at("num_attention_heads");
+  s.kv_heads = c.at("num_key_value_heads");
+  s.ffn = c.at("intermediate_size");
+  s.max_sequence = c.at("max_position_embeddings");
+  s.norm_epsilon = c.at("rms_norm_eps");
+  s.tied_embeddings = c.at("tie_word_embeddings");
   s.qkv_bias = c.at("model_type") == "qwen2";
   const auto& rope = c.at("rope_parameters");
   s.rope_theta = rope.at("rope_theta");
@@ -51,7 +57,8 @@ class TorchGolden : public ::testing::TestWithParam<const char*> {
         golden_(folder_of(GetParam()) / "golden.safetensors"),
         weights_(shape_, 1) {
     const auto lengths = golden_.shape("tokens");
-    rows_ = static_cast<int>(lengths.at(0)), sequence_ = static_cast<int>(lengths.at(1)) - 1;
+    rows_ = static_cast<int>(lengths.at(0));
+    sequence_ = static_cast<int>(lengths.at(1)) - 1;
     tokens_ = golden_.integers("tokens", lengths);
     stand_ = std::make_unique<Stand>(shape_, options_of(rows_, sequence_));
     load();
@@ -65,7 +72,7 @@ class TorchGolden : public ::testing::TestWithParam<const char*> {
       auto to = weights_.values[s].begin();
       for (int p = weights_.stored[s].first_part;
            p < weights_.stored[s].first_part + weights_.stored[s].parts; ++p) {
-        const auto& spec = weights_.specs[static_cast<std::size_t>(p)];
+        const auto& spec = weights_.specs[p];
         const auto from = file.floats(spec.name, torch_shape(spec));
         to = std::copy(from.begin(), from.end(), to);
         unread.erase(spec.name);
@@ -120,12 +127,12 @@ TEST_P(TorchGolden, LogitsAsLogProbabilities) {
   const Floats logits = golden_.floats("logits", {positions(), vocabulary});
   Tokens inputs;
   for (std::int64_t t = 0; t < positions(); ++t)
-    inputs.push_back(tokens_[static_cast<std::size_t>(t / sequence_ * (sequence_ + 1) + t % sequence_)]);
+    inputs.push_back(tokens_[t / sequence_ * (sequence_ + 1) + t % sequence_]);
   double worst = 0;
   auto check = [&](std::int64_t position, std::int64_t label) {
     Tokens labels(inputs.size(), -1);
-    labels[static_cast<std::size_t>(position)] = static_cast<std::int32_t>(label);
-    const float* row = &logits[static_cast<std::size_t>(position * vocabulary)];
+    labels[position] = static_cast<std::int32_t>(label);
+    const float* row = &logits[position * vocabulary];
     double sum = 0;
     for (std::int64_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(row[v]));
     const double got =
@@ -145,7 +152,7 @@ TEST_P(TorchGolden, TwentyStepsOfAdamW) {
   std::vector<Floats> m, v;
   for (const auto& values : weights_.values) m.emplace_back(values.size()), v.emplace_back(values.size());
   for (int step = 0; step < steps; ++step) {
-    const auto i = static_cast<std::size_t>(step);
+    const auto i = as_size(step);
     const auto loss = loss_of(stand_->transformer, weights_, tokens_);
     EXPECT_NEAR(loss.mean(), losses[i], 5e-6 * losses[i]) << "step " << step;
     tensor::ExactSum squared;
@@ -156,10 +163,12 @@ TEST_P(TorchGolden, TwentyStepsOfAdamW) {
     EXPECT_NEAR(norm, norms[i], 5e-5 * norms[i]) << "step " << step;
     const double clip = norm > clip_norm ? clip_norm / norm : 1;
     for (std::size_t s = 0; s < m.size(); ++s) {
-      const auto kind = weights_.specs[static_cast<std::size_t>(weights_.stored[s].first_part)].kind;
+      const auto kind = weights_.specs[weights_.stored[s].first_part].kind;
       kernels::AdamW a;
-      a.parameter = a.new_parameter = weights_.values[s].data(), a.gradient = weights_.gradients[s].data();
-      a.m = a.new_m = m[s].data(), a.v = a.new_v = v[s].data();
+      a.parameter = a.new_parameter = weights_.values[s].data();
+      a.gradient = weights_.gradients[s].data();
+      a.m = a.new_m = m[s].data();
+      a.v = a.new_v = v[s].data();
       a.count = static_cast<std::int64_t>(m[s].size());
       stand_->kernels->adamw(stand_->stream, a,
                              kernels::step_scalars(lr, kind == config::TensorKind::matrix ? decay : 0.0,
@@ -175,7 +184,9 @@ TEST_P(TorchGolden, TwentyStepsOfAdamW) {
     const Floats want = golden("after20.", weights_.specs[k]);
     for (std::size_t i = 0; i < want.size(); ++i) {
       const double difference = std::fabs(static_cast<double>(values[k][i]) - want[i]);
-      worst = std::fmax(worst, difference), squares += difference * difference, count += 1;
+      worst = std::fmax(worst, difference);
+      squares += difference * difference;
+      count += 1;
     }
   }
   EXPECT_LT(worst, 5e-4);

@@ -52,10 +52,12 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
   };
   const auto decaying = scalars_with(o.weight_decay), plain = scalars_with(0);
   for (std::size_t s = 0; s < sums.size(); ++s) {
-    const auto kind = w.specs[static_cast<std::size_t>(w.stored[s].first_part)].kind;
+    const auto kind = w.specs[w.stored[s].first_part].kind;
     kernels::AdamW a;
-    a.parameter = a.new_parameter = w.values[s].data(), a.gradient = sums[s].data();
-    a.m = a.new_m = m[s].data(), a.v = a.new_v = v[s].data();
+    a.parameter = a.new_parameter = w.values[s].data();
+    a.gradient = sums[s].data();
+    a.m = a.new_m = m[s].data();
+    a.v = a.new_v = v[s].data();
     a.count = static_cast<std::int64_t>(sums[s].size());
     k.adamw(stream, a, kind == config::TensorKind::matrix ? decaying : plain);
   }
@@ -65,7 +67,10 @@ double product_step(model::Transformer& transformer, kernels::Kernels& k, tensor
 TEST(Training, TwentyStepsOfTheTinyModelAgreeWithFp64) {
   const config::ModelShape shape;  // tiny
   reference::Optimizer o;
-  o.lr = 3e-3, o.min_lr = 3e-4, o.warmup = 5, o.steps = 20;
+  o.lr = 3e-3;
+  o.min_lr = 3e-4;
+  o.warmup = 5;
+  o.steps = 20;
   MemoryWeights w(shape, 1);
   reference::Model start{shape, {}};
   std::vector<Floats> m, v;
@@ -73,7 +78,7 @@ TEST(Training, TwentyStepsOfTheTinyModelAgreeWithFp64) {
     m.emplace_back(w.values[s].size()), v.emplace_back(w.values[s].size());
     std::size_t at = 0;
     for (int p = w.stored[s].first_part; p < w.stored[s].first_part + w.stored[s].parts; ++p) {
-      const auto& spec = w.specs[static_cast<std::size_t>(p)];
+      const auto& spec = w.specs[p];
       start.weights.emplace_back(spec.rows, spec.cols);
       for (double& x : start.weights.back().v) x = w.values[s][at++];
     }
@@ -83,7 +88,8 @@ TEST(Training, TwentyStepsOfTheTinyModelAgreeWithFp64) {
   tensor::InlineStream stream;
   tensor::Arena arena;
   model::Options options;
-  options.micro_batch = rows, options.sequence = sequence;
+  options.micro_batch = rows;
+  options.sequence = sequence;
   model::Transformer transformer(shape, options, *k, stream, arena);
   arena.commit();
 
@@ -96,8 +102,8 @@ TEST(Training, TwentyStepsOfTheTinyModelAgreeWithFp64) {
       Tokens inputs, labels;
       for (int r = 0; r < rows; ++r)
         for (int i = 0; i < sequence; ++i) {
-          inputs.push_back(all[static_cast<std::size_t>(r * (sequence + 1) + i)]);
-          labels.push_back(all[static_cast<std::size_t>(r * (sequence + 1) + i + 1)]);
+          inputs.push_back(all[r * (sequence + 1) + i]);
+          labels.push_back(all[r * (sequence + 1) + i + 1]);
         }
       micro_batches.push_back(
           reference::run_micro_batch(trainer.model(), inputs, labels, {sequence, {}}, true));

@@ -1,6 +1,7 @@
 // A micro-batch of small models: losses and gradients against the fp64 reference, that against finite
 // differences; the order in which weights are asked for; the same bits for every number of threads.
 #include "src/model/transformer.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gtest/gtest.h>
 
@@ -137,8 +138,8 @@ TEST(Transformer, AsksForUnitsInTheWrittenOrder) {
     MemoryWeights w(shape, 1);
     Stand stand(shape, options_of(1, 4, DType::fp32, mode));
     std::string progress;
-    stand.transformer.on_progress([&](model::Phase phase, int unit) {
-      progress += phase == model::Phase::forward ? "f" : "b";
+    stand.transformer.on_progress([&](model::Direction direction, int unit) {
+      progress += direction == model::Direction::forward ? "f" : "b";
       progress += std::to_string(unit);
     });
     const Tokens tokens = {1, 2, 3, 4, 5};
@@ -189,7 +190,7 @@ TEST(Transformer, AFrozenTensorChangesNoOtherGradient) {
       EXPECT_EQ(loss_of(stand.transformer, w, b.batch()).sum, loss);
       EXPECT_EQ(w.calls, free.calls);
       for (int t = 0; t < count; ++t) {
-        const auto i = static_cast<std::size_t>(t);
+        const auto i = as_size(t);
         if (w.frozen.contains(t)) continue;
         EXPECT_EQ(w.gradients[i], free.gradients[i]) << which << " " << t;
       }
@@ -213,7 +214,11 @@ TEST(Transformer, NamesATokenOutsideTheVocabulary) {
 
 TEST(Transformer, BitsDoNotDependOnThreads) {
   config::ModelShape shape;  // tiny, with sizes that give several tasks to every kernel
-  shape.width = 96, shape.heads = 6, shape.kv_heads = 3, shape.ffn = 331, shape.vocabulary = 700;
+  shape.width = 96;
+  shape.heads = 6;
+  shape.kv_heads = 3;
+  shape.ffn = 331;
+  shape.vocabulary = 700;
   std::vector<std::vector<Floats>> results;
   std::vector<tensor::ExactSum> losses;
   for (const int threads : {1, 2, 3}) {

@@ -19,7 +19,11 @@ const double nan_value = std::numeric_limits<double>::quiet_NaN();
 
 config::Guard settings(GuardAction on_spike = GuardAction::skip) {
   config::Guard g;
-  g.window = 8, g.loss_factor = 2, g.norm_factor = 4, g.on_spike = on_spike, g.max_skips = 3;
+  g.window = 8;
+  g.loss_factor = 2;
+  g.norm_factor = 4;
+  g.on_spike = on_spike;
+  g.max_skips = 3;
   return g;
 }
 
@@ -145,7 +149,10 @@ TEST(Guard, TheSameNumbersGiveTheSameFindingWhateverCameBeforeTheWindow) {
   GuardState other;
   for (int i = 0; i < 200; ++i) other = after(other, {}, 1e6 * i, 1e3);
   GuardState one = steady(3);
-  for (int i = 0; i < 8; ++i) one = after(one, {}, 5 + i, 2), other = after(other, {}, 5 + i, 2);
+  for (int i = 0; i < 8; ++i) {
+    one = after(one, {}, 5 + i, 2);
+    other = after(other, {}, 5 + i, 2);
+  }
   for (const double loss : {1.0, 15.9, 16.0, 16.1, 17.0, 100.0})
     for (const double norm : {1.0, 8.0, 8.1})
       EXPECT_EQ(assess(one, settings(), loss, norm), assess(other, settings(), loss, norm));

@@ -12,7 +12,11 @@ using config::Schedule;
 
 config::Optim settings(Schedule schedule, int warmup = 10, int decay = 0) {
   config::Optim o;
-  o.lr = 1e-3, o.min_lr = 1e-4, o.warmup_steps = warmup, o.schedule = schedule, o.decay_steps = decay;
+  o.lr = 1e-3;
+  o.min_lr = 1e-4;
+  o.warmup_steps = warmup;
+  o.schedule = schedule;
+  o.decay_steps = decay;
   return o;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/optim/schedule.hpp"
 #include "src/optim/sharded_adamw.hpp"
 
@@ -36,7 +37,8 @@ TEST(StepUpdate, WithoutValidTokensNothingIsUpdated) { EXPECT_FALSE(base_update(
 
 TEST(StepUpdate, EveryGroupHasItsRateAndItsDecay) {
   config::Optim o;
-  o.warmup_steps = 0, o.weight_decay = 0.1;
+  o.warmup_steps = 0;
+  o.weight_decay = 0.1;
   o.groups = {"*norm* weight_decay=0.02", "*embed* lr_scale=0.5", "lm_head* lr_scale=4 weight_decay=0"};
   const auto d = base_update(o, 7, 64, 64);
   const auto lr = learning_rate(o, 7, 100);
@@ -68,16 +70,14 @@ struct Fixture {
       : layout(shard::layout_of(shape, mesh)),
         groups(tensor_groups(o, tensors())),
         adamw(layout, groups, moments, *kernels, stream, moments_arena, arena),
-        parameters(static_cast<std::size_t>(layout.arena_elements), 1.f),
+        parameters(as_size(layout.arena_elements), 1.f),
         gradients(parameters.size(), 2.f) {
     moments_arena.commit(), arena.commit();
   }
   StateArenas arenas() { return {parameters.data(), adamw.exp_avg(), adamw.exp_avg_sq()}; }
   void update(const StepUpdate& step) { adamw.update(arenas(), gradients.data(), step, arenas()); }
-  float first(const shard::Piece& piece) const { return parameters[static_cast<std::size_t>(piece.offset)]; }
-  float last(const shard::Piece& piece) const {
-    return parameters[static_cast<std::size_t>(piece.offset + piece.count - 1)];
-  }
+  float first(const shard::Piece& piece) const { return parameters[piece.offset]; }
+  float last(const shard::Piece& piece) const { return parameters[piece.offset + piece.count - 1]; }
 };
 
 shard::Mesh no_shard(int world, int rank) {
@@ -99,7 +99,7 @@ TEST(ShardedAdamW, UpdatesWhatIsHeldAndCountsWhatIsOwned) {
   EXPECT_DOUBLE_EQ(f.adamw.squares(f.gradients.data()).value(), 4.0 * static_cast<double>(owned));
   f.update(base_update(o, 0, 0, 1));
   for (const auto& piece : f.layout.held) {  // first step: p - lr * wd * p - lr * g / |g|
-    const bool matrix = tensors()[static_cast<std::size_t>(piece.tensor)].kind == config::TensorKind::matrix;
+    const bool matrix = tensors()[piece.tensor].kind == config::TensorKind::matrix;
     const float expected = matrix ? 0.85f : 0.9f;
     EXPECT_NEAR(f.first(piece), expected, 1e-5);
     EXPECT_NEAR(f.last(piece), expected, 1e-5);
@@ -112,7 +112,7 @@ TEST(ShardedAdamW, WritesElsewhereWhatItWouldWriteInPlace) {
     Fixture there(o, no_shard(1, 0), moments), here(o, no_shard(1, 0), moments);
     here.update(base_update(o, 0, 0, 1)), there.update(base_update(o, 0, 0, 1));
     const std::vector<float> before = there.parameters;
-    const auto bytes = static_cast<std::size_t>(there.layout.arena_elements * tensor::bytes_of(moments));
+    const auto bytes = as_size(there.layout.arena_elements * tensor::bytes_of(moments));
     std::vector<float> p(before.size());
     std::vector<std::byte> m(bytes), v(bytes);
     const StateArenas to{p.data(), m.data(), v.data()};
@@ -145,7 +145,7 @@ TEST(ShardedAdamW, GroupsChangeTheirTensorsOnly) {
   f.update(base_update(o, 0, 0, 1));
   int norms = 0, embeddings = 0;
   for (const auto& piece : f.layout.held) {
-    const auto& name = tensors()[static_cast<std::size_t>(piece.tensor)].name;
+    const auto& name = tensors()[piece.tensor].name;
     if (name.find("norm") != std::string::npos) {
       ++norms;
       EXPECT_NEAR(f.last(piece), 0.8f, 1e-5) << name;
@@ -192,7 +192,7 @@ TEST(ShardedAdamW, ASliceIsUpdatedAsItsTensorIsElsewhere) {
   const auto run = [&](Fixture& f) {
     for (const auto& piece : f.layout.held)
       for (std::int64_t i = 0; i < piece.count; ++i) {
-        const auto at = static_cast<std::size_t>(piece.offset + i);
+        const auto at = as_size(piece.offset + i);
         f.parameters[at] = value(piece.tensor, piece.first + i);
         f.gradients[at] = value(piece.tensor + 100, piece.first + i);
       }
@@ -201,8 +201,8 @@ TEST(ShardedAdamW, ASliceIsUpdatedAsItsTensorIsElsewhere) {
   run(whole);
   for (const auto& piece : whole.layout.held) {
     ASSERT_EQ(piece.first, 0);
-    tensors_after[static_cast<std::size_t>(piece.tensor)].assign(
-        whole.parameters.begin() + piece.offset, whole.parameters.begin() + piece.offset + piece.count);
+    tensors_after[piece.tensor].assign(whole.parameters.begin() + piece.offset,
+                                       whole.parameters.begin() + piece.offset + piece.count);
   }
   for (const auto strategy :
        {config::Strategy::full_shard, config::Strategy::hybrid_shard, config::Strategy::hfsdp})
@@ -211,8 +211,8 @@ TEST(ShardedAdamW, ASliceIsUpdatedAsItsTensorIsElsewhere) {
       run(part);
       for (const auto& piece : part.layout.held)
         ASSERT_EQ(std::memcmp(part.parameters.data() + piece.offset,
-                              tensors_after[static_cast<std::size_t>(piece.tensor)].data() + piece.first,
-                              static_cast<std::size_t>(piece.count) * sizeof(float)),
+                              tensors_after[piece.tensor].data() + piece.first,
+                              as_size(piece.count) * sizeof(float)),
                   0);
     }
 }

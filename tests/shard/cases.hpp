@@ -22,7 +22,8 @@ inline void every_type(Bench& bench) {
     for (const DType reduce : {DType::fp32, DType::bf16})
       for (const Choice choice : bench.choices()) {
         Policy policy;
-        policy.parameters = parameters, policy.reduce = reduce;
+        policy.parameters = parameters;
+        policy.reduce = reduce;
         bench.run(choice, policy, 24, 8);
       }
 }
@@ -34,7 +35,8 @@ inline void every_way_to_prefetch_and_keep(Bench& bench) {
       for (int keep = 0; keep < 4; ++keep) {
         Policy policy;
         policy.parameters = depth % 2 == 0 ? DType::fp32 : DType::bf16;
-        policy.prefetch_forward = depth, policy.prefetch_backward = 3 - depth;
+        policy.prefetch_forward = depth;
+        policy.prefetch_backward = 3 - depth;
         policy.gathered_limit = depth == 3 ? 2 : 0;
         if (keep == 1) policy.kept = {false, true, false, true};
         if (keep > 1) policy.kept.assign(4, true);

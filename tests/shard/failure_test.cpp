@@ -56,7 +56,7 @@ struct Failing {
   }
   void micro_batch() {
     for (int unit = layout.layers + 1; unit >= 0; --unit) {
-      for (int stored : layout.unit_stored[static_cast<std::size_t>(unit)]) weights.gradient(stored);
+      for (int stored : layout.unit_stored[unit]) weights.gradient(stored);
       weights.reduce(unit);
     }
   }

@@ -247,8 +247,7 @@ class Bench {
     const Mesh mesh = mesh_for(choice);
     if (!fits(micro_batches, lanes, mesh)) return false;
     const auto shape = odd_shape(tied);
-    if (choice.strategy == config::Strategy::shard_grad_op)
-      policy.kept.assign(static_cast<std::size_t>(shape.layers), true);
+    if (choice.strategy == config::Strategy::shard_grad_op) policy.kept.assign(shape.layers, true);
     SCOPED_TRACE(fmt::format(
         "rank {} of {}, strategy {} group {} types {}/{} prefetch {}/{} limit {} kept {} across {} "
         "micro-batches {} "

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::shard {
@@ -39,8 +40,7 @@ TEST(Mesh, RefusesAGroupThatDoesNotDivideTheWorld) {
 std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy strategy, int world, int group,
                                     bool owned) {
   std::vector<std::vector<int>> seen;
-  for (const auto& spec : config::tensors_of(shape))
-    seen.emplace_back(static_cast<std::size_t>(spec.elements()), 0);
+  for (const auto& spec : config::tensors_of(shape)) seen.emplace_back(as_size(spec.elements()), 0);
   for (int rank = 0; rank < world; ++rank) {
     const Layout layout = layout_of(shape, mesh_of(strategy, group, group, world, rank));
     std::int64_t end = 0;
@@ -48,8 +48,7 @@ std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy st
       EXPECT_GT(piece.count, 0);
       EXPECT_GE(piece.offset, end) << "pieces overlap in the arena";
       end = piece.offset + piece.count;
-      for (std::int64_t i = 0; i < piece.count; ++i)
-        ++seen[static_cast<std::size_t>(piece.tensor)][static_cast<std::size_t>(piece.first + i)];
+      for (std::int64_t i = 0; i < piece.count; ++i) ++seen[piece.tensor][piece.first + i];
     }
     EXPECT_LE(end, layout.arena_elements);
     EXPECT_EQ(layout.arena_elements % slice_alignment, 0);
@@ -59,7 +58,12 @@ std::vector<std::vector<int>> cover(const config::ModelShape& shape, Strategy st
 
 config::ModelShape odd_shape(bool tied) {  // sizes that are not multiples of anything, some below a group
   config::ModelShape odd;
-  odd.vocabulary = 97, odd.width = 20, odd.heads = 2, odd.kv_heads = 1, odd.ffn = 33, odd.layers = 2;
+  odd.vocabulary = 97;
+  odd.width = 20;
+  odd.heads = 2;
+  odd.kv_heads = 1;
+  odd.ffn = 33;
+  odd.layers = 2;
   odd.tied_embeddings = tied;
   return odd;
 }
@@ -135,7 +139,7 @@ TEST(Layout, LogicalIndexIsStoredIndexMinusTheSizesOfThePartsBefore) {
   // q|k|v of layer 0 is one stored tensor: three pieces, back to back, each from its own element 0
   auto piece = [&](const std::string& name) {
     for (const Piece& p : layout.held)
-      if (specs[static_cast<std::size_t>(p.tensor)].name == name) return p;
+      if (specs[p.tensor].name == name) return p;
     return Piece{};
   };
   const Piece q = piece("model.layers.0.self_attn.q_proj.weight"),
@@ -152,7 +156,7 @@ TEST(Layout, GatheredTensorsDoNotOverlapAndAreAligned) {
   const Layout layout = layout_of(tiny, mesh_of(Strategy::full_shard, 0, 1, 4, 2));
   std::vector<std::int64_t> end(layout.unit_elements.size(), 0);
   for (const StoredSlice& s : layout.slices) {
-    auto unit = static_cast<std::size_t>(s.unit);
+    auto unit = as_size(s.unit);
     EXPECT_EQ(s.unit_offset % 512, 0) << "1 KiB in bf16";
     EXPECT_GE(s.unit_offset, end[unit]);
     end[unit] = s.unit_offset + 4 * s.stride;

@@ -13,7 +13,11 @@ using config::Strategy;
 
 config::ModelShape llama2_7b() {
   config::ModelShape m;
-  m.vocabulary = 32000, m.width = 4096, m.layers = 32, m.heads = m.kv_heads = 32, m.ffn = 11008;
+  m.vocabulary = 32000;
+  m.width = 4096;
+  m.layers = 32;
+  m.heads = m.kv_heads = 32;
+  m.ffn = 11008;
   return m;
 }
 /// N and the parameters that are gathered a second time, for the backward pass: neither the embedding, which
@@ -58,7 +62,8 @@ void expect_close(double bytes, double formula) {
 TEST(WirePlan, AgreesWithTheFormulasForLlama2OfSevenBillion) {
   for (const DType reduce : {DType::fp32, DType::bf16}) {
     Policy policy;
-    policy.parameters = DType::bf16, policy.reduce = reduce;
+    policy.parameters = DType::bf16;
+    policy.reduce = reduce;
     const double bp = 2, br = static_cast<double>(tensor::bytes_of(reduce)), nodes = 4;
     const auto [n, again] = sizes_of(llama2_7b(), policy);
     constexpr double inner = (S - 1.0) / S, outer = (R - 1.0) / R, flat = (S * R - 1.0) / (S * R);
@@ -144,7 +149,12 @@ TEST(MemoryPlan, IsWhatTheStrategiesPromise) {
 
 TEST(MemoryPlan, SymmetricMemoryIsTheSameOnEveryRank) {
   config::ModelShape odd;
-  odd.vocabulary = 97, odd.width = 20, odd.heads = 2, odd.kv_heads = 1, odd.ffn = 33, odd.layers = 3;
+  odd.vocabulary = 97;
+  odd.width = 20;
+  odd.heads = 2;
+  odd.kv_heads = 1;
+  odd.ffn = 33;
+  odd.layers = 3;
   for (const auto strategy : {Strategy::no_shard, Strategy::hybrid_shard, Strategy::hfsdp}) {
     const LanePlan lanes(36, 9, mesh_of(strategy, 2, 2, 4, 0).replicas, mesh_of(strategy, 2, 2, 4, 0).group);
     for (int rank = 1; rank < 4; ++rank)

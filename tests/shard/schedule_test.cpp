@@ -13,8 +13,11 @@ namespace {
 Policy policy_with(int forward, int backward, int limit = 0, std::vector<bool> kept = {},
                    bool across = false) {
   Policy p;
-  p.prefetch_forward = forward, p.prefetch_backward = backward, p.gathered_limit = limit;
-  p.kept = std::move(kept), p.keep_across_micro_steps = across;
+  p.prefetch_forward = forward;
+  p.prefetch_backward = backward;
+  p.gathered_limit = limit;
+  p.kept = std::move(kept);
+  p.keep_across_micro_steps = across;
   return p;
 }
 
@@ -26,31 +29,31 @@ struct Replay {
 /// Walks the schedule as a rank does; checks what must hold at every moment.
 Replay replay(const Schedule& schedule, const GatherBuffers& buffers) {
   Replay out;
-  std::vector<int> in_buffer(static_cast<std::size_t>(buffers.count), -1);
+  std::vector<int> in_buffer(buffers.count, -1);
   std::vector<int> waiting;  // first uses of gathers not yet used
   std::size_t next = 0;
   for (int now = -1; now < static_cast<int>(schedule.uses.size()); ++now) {
     for (; next < schedule.gathers.size() && schedule.gathers[next].at == now; ++next) {
       const Gather& g = schedule.gathers[next];
       EXPECT_GE(g.use, now);
-      const int own = buffers.of_unit[static_cast<std::size_t>(g.unit)];
+      const int own = buffers.of_unit[g.unit];
       if (own >= 0)
         EXPECT_EQ(g.buffer, own);
       else
         EXPECT_TRUE(buffers.in_ring(g.buffer));
       for (int use = std::max(now, 0); use < g.use; ++use)  // whoever is needed before stays where it is
-        EXPECT_NE(schedule.uses[static_cast<std::size_t>(use)].buffer, g.buffer)
-            << "use " << use << " loses its buffer";
-      in_buffer[static_cast<std::size_t>(g.buffer)] = g.unit;
-      ++out.gathers, ++out.of_unit[g.unit];
+        EXPECT_NE(schedule.uses[use].buffer, g.buffer) << "use " << use << " loses its buffer";
+      in_buffer[g.buffer] = g.unit;
+      ++out.gathers;
+      ++out.of_unit[g.unit];
       if (g.use > now) waiting.push_back(g.use);
       out.max_ahead = std::max(out.max_ahead, g.use - now);
     }
     std::erase(waiting, now);
     out.max_waiting = std::max(out.max_waiting, static_cast<int>(waiting.size()));
     if (now < 0) continue;
-    const Use& use = schedule.uses[static_cast<std::size_t>(now)];
-    EXPECT_EQ(in_buffer[static_cast<std::size_t>(use.buffer)], use.unit) << "use " << now;
+    const Use& use = schedule.uses[now];
+    EXPECT_EQ(in_buffer[use.buffer], use.unit) << "use " << now;
   }
   EXPECT_EQ(next, schedule.gathers.size()) << "a gather that nobody enqueues";
   EXPECT_TRUE(waiting.empty()) << "a gather that nobody uses";
@@ -79,8 +82,8 @@ TEST(Schedule, EveryUseFindsItsUnitWhateverThePolicy) {
           for (int limit : {0, 1, 2})
             for (bool across : {false, true})
               for (int keep : {0, 1, 2}) {
-                std::vector<bool> kept(static_cast<std::size_t>(layers), keep == 2);
-                for (int b = 0; keep == 1 && b < layers; b += 2) kept[static_cast<std::size_t>(b)] = true;
+                std::vector<bool> kept(layers, keep == 2);
+                for (int b = 0; keep == 1 && b < layers; b += 2) kept[b] = true;
                 const Replay seen =
                     replay(layers, tied, 3, policy_with(forward, backward, limit, kept, across));
                 const int depth = std::max(forward, backward);
@@ -105,8 +108,7 @@ TEST(Schedule, WithoutPrefetchEveryGatherIsForTheUseThatAsks) {
 TEST(Schedule, PrefetchStartsBeforeTheFirstUseAndCrossesMicroSteps) {
   auto crosses = [](const Schedule& schedule) {
     return std::any_of(schedule.gathers.begin(), schedule.gathers.end(), [&](const Gather& g) {
-      return g.at >= 0 && schedule.uses[static_cast<std::size_t>(g.at)].micro_step <
-                              schedule.uses[static_cast<std::size_t>(g.use)].micro_step;
+      return g.at >= 0 && schedule.uses[g.at].micro_step < schedule.uses[g.use].micro_step;
     });
   };
   const Policy policy = policy_with(3, 3);

@@ -35,7 +35,8 @@ TEST(ThreadRanks, EightInBf16) {
 TEST(ThreadRanks, EightPrefetchDeeply) {
   with_ranks(8, [](Bench& bench) {
     Policy policy;
-    policy.prefetch_forward = 3, policy.prefetch_backward = 2;
+    policy.prefetch_forward = 3;
+    policy.prefetch_backward = 2;
     for (const bool keep : {false, true}) {
       policy.kept = {keep, false, keep, false};
       for (const Choice choice : {Choice{config::Strategy::full_shard}, {config::Strategy::hfsdp, 4}})

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/comm/communicator.hpp"
@@ -49,12 +50,11 @@ class ThreadWorld {
   };
   /// What the members of a group know of each other.
   struct Group {
-    explicit Group(int members)
-        : size(members), together(members), arrived(static_cast<std::size_t>(members)) {
+    explicit Group(int members) : size(members), together(members), arrived(as_size(members)) {
       for (auto& ticket : arrived) ticket = 0;
-      done = std::vector<std::atomic<std::uint64_t>>(static_cast<std::size_t>(members));
-      current.resize(static_cast<std::size_t>(members));
-      base.resize(static_cast<std::size_t>(members));
+      done = std::vector<std::atomic<std::uint64_t>>(members);
+      current.resize(members);
+      base.resize(members);
     }
     int size;
     std::barrier<> together;
@@ -112,7 +112,7 @@ class ThreadWorld {
    public:
     Member(ThreadWorld& all, Group& group, int rank, int world_rank, Worker& worker)
         : all_(all), group_(group), rank_(rank), world_rank_(world_rank), worker_(worker) {
-      const auto me = static_cast<std::size_t>(rank_);
+      const auto me = as_size(rank_);
       group_.base[me] = all_.memory_of(world_rank_).data();
       group_.arrived[me] = group_.done[me] = 0;
       group_.together.arrive_and_wait();
@@ -124,7 +124,7 @@ class ThreadWorld {
     int size() const override { return group_.size; }
     std::span<std::byte> symmetric_memory(std::int64_t bytes) override {
       expects(bytes <= room, "enough room for a test");
-      return all_.memory_of(world_rank_).first(static_cast<std::size_t>(bytes));
+      return all_.memory_of(world_rank_).first(bytes);
     }
     comm::Event all_gather(std::span<const comm::Extent> tensors, const comm::Event& after) override {
       for (const auto& t : tensors)
@@ -139,7 +139,7 @@ class ThreadWorld {
                       0,
                       {tensors.begin(), tensors.end()},
                       0,
-                      std::vector<int>(static_cast<std::size_t>(size()), 1),
+                      std::vector<int>(size(), 1),
                       &reducer,
                       after});
     }
@@ -147,8 +147,7 @@ class ThreadWorld {
                                       std::span<const int> sums_of, comm::OrderedReducer& reducer,
                                       const comm::Event& after) override {
       for (const auto& t : tensors)
-        wire_.exchange_partial_sums +=
-            (t.elements - part_of(t, rank_).second) * 4 * sums_of[static_cast<std::size_t>(rank_)];
+        wire_.exchange_partial_sums += (t.elements - part_of(t, rank_).second) * 4 * sums_of[rank_];
       return enqueue({Kind::partial_sums,
                       0,
                       {tensors.begin(), tensors.end()},
@@ -186,7 +185,7 @@ class ThreadWorld {
       const std::lock_guard lock(mutex_);
       if (queue_.empty()) return false;
       Operation& op = queue_.front();
-      const auto me = static_cast<std::size_t>(rank_);
+      const auto me = as_size(rank_);
       if (state_ == State::waits) {
         if (!op.after.passed()) return false;
         group_.current[me] = &op;
@@ -229,15 +228,14 @@ class ThreadWorld {
     }
     /// `member`'s copy of tensor t, at the same offset of its symmetric memory.
     std::byte* of(const Operation& op, int member, std::size_t t) const {
-      const Operation& theirs = *group_.current[static_cast<std::size_t>(member)];
+      const Operation& theirs = *group_.current[member];
       expects(theirs.kind == op.kind && theirs.tensors.size() == op.tensors.size() &&
                   theirs.tensors[t].elements == op.tensors[t].elements &&
                   theirs.tensors[t].part == op.tensors[t].part &&
                   theirs.tensors[t].type == op.tensors[t].type,
               "all members make the same call");
       auto* data = static_cast<std::byte*>(theirs.tensors[t].data);
-      expects(data - group_.base[static_cast<std::size_t>(member)] ==
-                  static_cast<std::byte*>(op.tensors[t].data) - group_.base[static_cast<std::size_t>(rank_)],
+      expects(data - group_.base[member] == static_cast<std::byte*>(op.tensors[t].data) - group_.base[rank_],
               "tensors lie at the same offsets on all members");
       return data;
     }
@@ -260,7 +258,7 @@ class ThreadWorld {
           std::vector<const void*> sources;
           tensor::InlineStream inline_stream;
           for (int member = 0; member < size(); ++member)
-            for (int k = 0; k < op.arrays_of[static_cast<std::size_t>(member)]; ++k)
+            for (int k = 0; k < op.arrays_of[member]; ++k)
               sources.push_back(of(op, member, t) + (begin + at + k * op.array_stride) * bytes);
           op.reducer->reduce(inline_stream, static_cast<int>(t), at, count, sources);
         }
@@ -286,9 +284,9 @@ class ThreadWorld {
     for (int rank = 0; rank < size; ++rank) memory_.emplace_back(room + page);
   }
   std::span<std::byte> memory_of(int rank) {
-    auto& all = memory_[static_cast<std::size_t>(rank)];
+    auto& all = memory_[rank];
     const std::size_t skip = page - reinterpret_cast<std::uintptr_t>(all.data()) % page;
-    return {all.data() + skip, static_cast<std::size_t>(room)};
+    return {all.data() + skip, as_size(room)};
   }
   Group& group(int split, int color, int members) {
     const std::lock_guard lock(mutex_);

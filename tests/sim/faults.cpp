@@ -70,7 +70,7 @@ void World::fault() {
       count("node is cut off");
       const bool all = random.chance(0.7);
       cut(n, true, true);
-      if (all) storage.mounted[static_cast<std::size_t>(n)] = controller[static_cast<std::size_t>(n)] = false;
+      if (all) storage.mounted[n] = controller[n] = false;
       return;
     }
     case 5:
@@ -82,8 +82,7 @@ void World::fault() {
       for (int i = 0; i < node_count(); ++i) side.push_back(random.chance(0.5));
       for (int a = 0; a < node_count(); ++a)
         for (int b = 0; b < node_count(); ++b)
-          if (a != b && side[static_cast<std::size_t>(a)] != side[static_cast<std::size_t>(b)])
-            network.set_way(a, b, false);
+          if (a != b && side[a] != side[b]) network.set_way(a, b, false);
       return;
     }
     case 7:
@@ -108,15 +107,13 @@ void World::fault() {
     case 14: {
       if (here.ranks.empty()) return;
       const int statuses[] = {1, 1, 1, 137, 139, -1, 75, 134};
-      const auto rank =
-          here.ranks[static_cast<std::size_t>(random.below(static_cast<int>(here.ranks.size())))];
+      const auto rank = here.ranks[random.below(static_cast<int>(here.ranks.size()))];
       return count("rank ends"), training->end(rank, statuses[random.below(8)], false);
     }
     case 15:
       if (here.ranks.empty()) return;
       return count("rank hangs"),
-             void(here.ranks[static_cast<std::size_t>(random.below(static_cast<int>(here.ranks.size())))]
-                      ->hung = true);
+             void(here.ranks[random.below(static_cast<int>(here.ranks.size()))]->hung = true);
     case 16:
       return count("old processes cannot be ended"), void(here.clears = random.chance(0.5));
     case 17:
@@ -126,7 +123,8 @@ void World::fault() {
     case 19:
     case 20:
       count("leader is interrupted");
-      interrupt_in_ = random.below(12), interrupt_kills_ = random.chance(0.6);
+      interrupt_in_ = random.below(12);
+      interrupt_kills_ = random.chance(0.6);
       return;
     case 21:
       count("shared file system is gone");
@@ -150,8 +148,7 @@ void World::fault() {
     case 26:
       if (here.ranks.empty()) return;
       count("rank computes wrongly"), corrupted = true;
-      return training->corrupt(
-          *here.ranks[static_cast<std::size_t>(random.below(static_cast<int>(here.ranks.size())))]);
+      return training->corrupt(*here.ranks[random.below(static_cast<int>(here.ranks.size()))]);
     case 25:
       if (auto* leader = live_leader()) {
         const Order::Verb verbs[] = {Order::Verb::save,  Order::Verb::pause,  Order::Verb::resume,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/as_size.hpp"
 #include "tests/sim/world.hpp"
 
 namespace holdfast::sim {
@@ -35,7 +36,7 @@ Leader::Leader(World& world, const ProcessPtr& process, int term)
       process_(process),
       term_(term),
       supervisor_(supervisor_of(world, term, process->node)),
-      links_(static_cast<std::size_t>(world.node_count())),
+      links_(as_size(world.node_count())),
       heard_(links_.size()),
       out_(supervisor_.state().lost) {
   world_.say(fmt::format("{} leads, term {}", world_.name(process->node), term));
@@ -93,26 +94,28 @@ void Leader::resign(const std::string& why) {
 
 // --- links to the agents ---
 
-void Leader::call(int n) {
-  AgentLink& link = links_[static_cast<std::size_t>(n)];
-  link.dialling = true, link.greeted = false;
+void Leader::connect(int n) {
+  AgentLink& link = links_[n];
+  link.dialling = true;
+  link.greeted = false;
   const std::weak_ptr<bool> alive = alive_;
   world_.network.dial(
       process_, n, dial_limit_s,
       [this, n, alive](const ConnectionPtr& c) {
         const auto there = alive.lock();
         if (!there || !*there) return;
-        AgentLink& mine = links_[static_cast<std::size_t>(n)];
-        mine.dialling = false, mine.connection = c;
+        AgentLink& mine = links_[n];
+        mine.dialling = false;
+        mine.connection = c;
         c->ends[0].message = [this, n, alive](const Message& m) {
           const auto lives = alive.lock();
-          if (lives && *lives) take(n, m);
+          if (lives && *lives) receive(n, m);
         };
         c->ends[0].closed = [this, n, alive] {
           const auto lives = alive.lock();
           if (lives && *lives) link_lost(n);
         };
-        greet(n);
+        introduce_itself(n);
       },
       [this, n, alive] {
         const auto there = alive.lock();
@@ -120,7 +123,7 @@ void Leader::call(int n) {
       });
 }
 
-void Leader::greet(int n) {
+void Leader::introduce_itself(int n) {
   send(n, Hello{Hello::Role::leader, world_.name(process_->node), term_, 0, -1, 1});
   if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
   if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
@@ -129,7 +132,7 @@ void Leader::greet(int n) {
 }
 
 void Leader::link_lost(int n) {
-  AgentLink& link = links_[static_cast<std::size_t>(n)];
+  AgentLink& link = links_[n];
   if (link.greeted) covered("agent gone"), supervisor_.agent_gone(n);
   link.greeted = link.dialling = false;
   link.connection.reset();
@@ -137,12 +140,12 @@ void Leader::link_lost(int n) {
       world_.timeline.now + (supervisor_.state().lost.contains(world_.name(n)) ? lost_redial_s : redial_s);
 }
 
-void Leader::take(int n, const Message& message) {
+void Leader::receive(int n, const Message& message) {
   supervisor_.at(world_.timeline.now);
   if (const auto* m = std::get_if<Beat>(&message)) {
     covered("beat");
-    links_[static_cast<std::size_t>(n)].greeted = true;
-    heard_[static_cast<std::size_t>(n)] = world_.timeline.now;
+    links_[n].greeted = true;
+    heard_[n] = world_.timeline.now;
     supervisor_.agent_here(n, *m);
   } else if (const auto* cleared = std::get_if<Cleared>(&message)) {
     covered("cleared");
@@ -193,7 +196,7 @@ OrderTaken Leader::order(const Order& what) {
 }
 
 void Leader::send(int n, const Message& message) {
-  if (const auto& c = links_[static_cast<std::size_t>(n)].connection) world_.network.send(c, 0, message);
+  if (const auto& c = links_[n].connection) world_.network.send(c, 0, message);
 }
 
 void Leader::send_all(const Message& message) {
@@ -205,8 +208,8 @@ void Leader::send_all(const Message& message) {
 void Leader::tick() {
   const double now = world_.timeline.now;
   for (int n = 0; n < world_.node_count(); ++n) {
-    const AgentLink& link = links_[static_cast<std::size_t>(n)];
-    if (!link.connection && !link.dialling && now >= link.next_dial) call(n);
+    const AgentLink& link = links_[n];
+    if (!link.connection && !link.dialling && now >= link.next_dial) connect(n);
   }
   if (batch_ && now - batch_->since > stuck_batch_s) return;
   covered("tick");
@@ -235,14 +238,12 @@ void Leader::check(const json& event) {
       const bool itself = world_.name(n) == event["node"];
       if (out_.contains(world_.name(n)) && !itself) continue;
       ++voters;
-      reached +=
-          heard_[static_cast<std::size_t>(n)] > 0 &&
-          world_.timeline.now - heard_[static_cast<std::size_t>(n)] <= 1e-3 * world_.limits.node_silence_ms;
+      reached += heard_[n] > 0 && world_.timeline.now - heard_[n] <= 1e-3 * world_.limits.node_silence_ms;
     }
     world_.expect(2 * reached >= voters, "a leader that reaches fewer than half declares no node lost");
   } else if (what == "spare_promoted") {
     const int to = world_.roster.node_called(event["to"]);
-    world_.expect(heard_[static_cast<std::size_t>(to)] > 0, "a spare that was never heard of gets no slot");
+    world_.expect(heard_[to] > 0, "a spare that was never heard of gets no slot");
   }
   if (what == "node_lost" || what == "node_evicted") out_.insert(event["node"].get<std::string>());
   if (what == "node_returned") out_.erase(event["node"].get<std::string>());
@@ -274,7 +275,10 @@ void Leader::write_next_batch() {
   }
   batch.since = world_.timeline.now;
   batch_ = std::move(batch);
-  if (world_.bug == Bug::act_before_record) on_record_ = batch_->steps, carry_out();
+  if (world_.bug == Bug::act_before_record) {
+    on_record_ = batch_->steps;
+    carry_out();
+  }
   later(world_.random.between(0.002, 0.03), [this] { write_batch(); });
 }
 
@@ -293,7 +297,7 @@ void Leader::write_batch() {
     if (process_->alive) return later(0, [this] { append_batch(); });
     // It died in the write: this many lines are complete, the last one is torn.
     const int lines = world_.random.below(static_cast<int>(batch_->events.size()) + 1);
-    for (int i = 0; i < lines; ++i) storage.write(term_, batch_->events[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < lines; ++i) storage.write(term_, batch_->events[i]);
     return;
   }
   append_batch();
@@ -313,7 +317,10 @@ void Leader::append_batch() {
     later(world_.random.between(0, 0.005), [this] {
       const std::size_t steps = batch_->steps;
       batch_.reset();
-      if (world_.bug != Bug::act_before_record) on_record_ = steps, carry_out();
+      if (world_.bug != Bug::act_before_record) {
+        on_record_ = steps;
+        carry_out();
+      }
       write_next_batch();
     });
   };
@@ -380,7 +387,9 @@ void Leader::launch(const Launch& what) {
 // --- commits of checkpoints ---
 
 void Leader::begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided) {
-  generation_term_ = term, generation_attempt_ = attempt, world_size_ = world_size;
+  generation_term_ = term;
+  generation_attempt_ = attempt;
+  world_size_ = world_size;
   pending_.clear(), commit_outcomes_.clear();
   for (const auto& [step, durable] : decided)
     commit_outcomes_[step] = {attempt, step, durable, durable ? "" : "dropped"};
@@ -414,7 +423,8 @@ void Leader::settle(std::int64_t step) {
     std::string note;
   };
   const auto job = std::make_shared<Job>();
-  job->votes = pending_[step].votes, job->key = {generation_attempt_, generation_term_};
+  job->votes = pending_[step].votes;
+  job->key = {generation_attempt_, generation_term_};
   const auto done = [this, job, step] {
     busy_ = false;
     conclude(step, job->key.number, job->durable, job->note);
@@ -441,7 +451,10 @@ void Leader::settle(std::int64_t step) {
 
 void Leader::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
   const CommitOutcome outcome{attempt, step, durable, note};
-  if (attempt == generation_attempt_) commit_outcomes_[step] = outcome, pending_.erase(step);
+  if (attempt == generation_attempt_) {
+    commit_outcomes_[step] = outcome;
+    pending_.erase(step);
+  }
   covered(durable ? "checkpoint durable" : "checkpoint dropped");
   supervisor_.at(world_.timeline.now);
   supervisor_.checkpoint_decided(outcome, note);

@@ -50,11 +50,11 @@ class Leader {
   struct Pending {
     std::map<int, std::optional<std::string>> votes;  ///< rank -> digest; nothing: the vote was no
   };
-  void call(int node);
-  void take(int node, const control::Message& message);
+  void connect(int node);
+  void receive(int node, const control::Message& message);
   void link_lost(int node);
   void tick();
-  void greet(int node);
+  void introduce_itself(int node);
   void act(std::function<void()> then = nullptr);
   void write_next_batch();
   void write_batch();

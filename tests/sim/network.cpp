@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::sim {
 
 void run(const ProcessPtr& process, std::function<void()> what) {
@@ -46,30 +48,29 @@ Network::Network(Timeline& timeline, Random& random, int nodes)
     : timeline_(timeline),
       random_(random),
       nodes_(nodes),
-      blocked_(static_cast<std::size_t>(nodes * nodes)),
-      powered_(static_cast<std::size_t>(nodes), true) {}
+      blocked_(as_size(nodes * nodes)),
+      powered_(as_size(nodes), true) {}
 
 bool Network::way(int from, int to) const {
-  return powered_[static_cast<std::size_t>(from)] && powered_[static_cast<std::size_t>(to)] &&
-         (from == to || !blocked_[at(from, to)]);
+  return powered_[from] && powered_[to] && (from == to || !blocked_[at(from, to)]);
 }
 
 double Network::delay() { return random_.between(0.0005, slow_); }
 
 void Network::schedule(const ConnectionPtr& c, int end, std::optional<control::Message> what) {
-  auto& to = c->ends[static_cast<std::size_t>(end)];
+  auto& to = c->ends[end];
   to.last = std::max(to.last, timeline_.now + delay());
   timeline_.at(to.last, [this, c, end, what = std::move(what)] { arrive(c, end, what); });
 }
 
 void Network::arrive(const ConnectionPtr& c, int end, std::optional<control::Message> what) {
-  auto& to = c->ends[static_cast<std::size_t>(end)];
+  auto& to = c->ends[end];
   if (to.over || !to.process->alive) return;
   to.held.push_back(std::move(what));
-  if (!way(c->ends[static_cast<std::size_t>(1 - end)].process->node, to.process->node)) return;
+  if (!way(c->ends[1 - end].process->node, to.process->node)) return;
   for (auto& next : std::exchange(to.held, {}))
     run(to.process, [c, end, next = std::move(next)] {
-      auto& here = c->ends[static_cast<std::size_t>(end)];
+      auto& here = c->ends[end];
       if (here.over) return;
       if (next) {
         if (const auto handler = here.message) handler(*next);
@@ -82,20 +83,22 @@ void Network::arrive(const ConnectionPtr& c, int end, std::optional<control::Mes
 }
 
 void Network::send(const ConnectionPtr& c, int from, std::optional<control::Message> what) {
-  if (c->ends[static_cast<std::size_t>(from)].over) return;
+  if (c->ends[from].over) return;
   schedule(c, 1 - from, std::move(what));
 }
 
 void Network::close(const ConnectionPtr& c, int end) {
-  auto& here = c->ends[static_cast<std::size_t>(end)];
+  auto& here = c->ends[end];
   if (here.over) return;
   schedule(c, 1 - end, std::nullopt);
-  here.over = true, here.message = nullptr, here.closed = nullptr;
+  here.over = true;
+  here.message = nullptr;
+  here.closed = nullptr;
 }
 
 void Network::reset(const ConnectionPtr& c) {
   for (int end = 0; end < 2; ++end) {
-    auto& to = c->ends[static_cast<std::size_t>(end)];
+    auto& to = c->ends[end];
     if (to.over) continue;
     to.message = nullptr;  // messages in flight are lost
     to.held.clear();
@@ -106,10 +109,7 @@ void Network::reset(const ConnectionPtr& c) {
 void Network::reset_some(int count) {
   std::erase_if(connections_, [](const auto& c) { return c.expired(); });
   for (int i = 0; i < count && !connections_.empty(); ++i)
-    if (const auto c =
-            connections_[static_cast<std::size_t>(random_.below(static_cast<int>(connections_.size())))]
-                .lock())
-      reset(c);
+    if (const auto c = connections_[random_.below(static_cast<int>(connections_.size()))].lock()) reset(c);
 }
 
 void Network::flush(double broken_share) {
@@ -118,9 +118,8 @@ void Network::flush(double broken_share) {
     const auto c = weak.lock();
     if (!c) continue;
     for (int end = 0; end < 2; ++end) {
-      auto& to = c->ends[static_cast<std::size_t>(end)];
-      if (to.held.empty() || !way(c->ends[static_cast<std::size_t>(1 - end)].process->node, to.process->node))
-        continue;
+      auto& to = c->ends[end];
+      if (to.held.empty() || !way(c->ends[1 - end].process->node, to.process->node)) continue;
       if (random_.chance(broken_share)) {
         reset(c);
         break;
@@ -135,11 +134,11 @@ void Network::process_died(const ProcessPtr& process) {
     const auto c = weak.lock();
     if (!c) continue;
     for (int end = 0; end < 2; ++end)
-      if (c->ends[static_cast<std::size_t>(end)].process == process) {
+      if (c->ends[end].process == process) {
         schedule(c, 1 - end, std::nullopt);
-        c->ends[static_cast<std::size_t>(end)].over = true;
-        c->ends[static_cast<std::size_t>(end)].message = nullptr;
-        c->ends[static_cast<std::size_t>(end)].closed = nullptr;
+        c->ends[end].over = true;
+        c->ends[end].message = nullptr;
+        c->ends[end].closed = nullptr;
       }
   }
 }
@@ -158,7 +157,8 @@ void Network::dial(const ProcessPtr& client, int to, double limit_s,
     run(server, [this, client, to, server, settled, opened] {
       if (!client->alive || std::exchange(*settled, true)) return;
       const auto c = std::make_shared<Connection>();
-      c->ends[0].process = client, c->ends[1].process = server;
+      c->ends[0].process = client;
+      c->ends[1].process = server;
       connections_.push_back(c);
       accept(to, c);
       run(client, [c, opened] { opened(c); });

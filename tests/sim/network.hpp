@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/control/message.hpp"
 #include "tests/sim/timeline.hpp"
 
@@ -48,7 +49,7 @@ class Network {
 
   bool way(int from, int to) const;
   void set_way(int from, int to, bool open) { blocked_[at(from, to)] = !open; }
-  void power(int node, bool on) { powered_[static_cast<std::size_t>(node)] = on; }
+  void power(int node, bool on) { powered_[node] = on; }
   /// After a cut has ended: messages held back arrive, or their connection is found broken.
   void flush(double broken_share);
   void slow(double seconds) { slow_ = seconds; }  ///< the maximum delay of a message
@@ -66,7 +67,7 @@ class Network {
             std::function<void(const ConnectionPtr&)> opened, std::function<void()> failed);
 
  private:
-  std::size_t at(int from, int to) const { return static_cast<std::size_t>(from * nodes_ + to); }
+  std::size_t at(int from, int to) const { return as_size(from * nodes_ + to); }
   double delay();
   void arrive(const ConnectionPtr& connection, int end, std::optional<control::Message> what);
   void schedule(const ConnectionPtr& connection, int end, std::optional<control::Message> what);

@@ -133,8 +133,10 @@ void Agent::from_leader(const Message& message) {
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
     for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == leadership.attempt())
-        known.rank->drain_heard = true, known.rank->stop_heard = known.rank->stop_heard || drain->stop;
+      if (known.rank->attempt.number == leadership.attempt()) {
+        known.rank->drain_heard = true;
+        known.rank->stop_heard = known.rank->stop_heard || drain->stop;
+      }
   } else if (const auto* pause = std::get_if<Pause>(&message)) {
     paused_ = pause->on;
     for (auto& [number, known] : ranks_) known.rank->pause_heard = paused_;
@@ -192,7 +194,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
   node_.mpirun = Mpirun{key, mpirun};
   mpirun_attempt_ = order.attempt;
   for (int slot = 0; slot < static_cast<int>(order.slots.size()); ++slot) {
-    const int there = world_.roster.node_called(order.slots[static_cast<std::size_t>(slot)]);
+    const int there = world_.roster.node_called(order.slots[slot]);
     world_.timeline.after(
         world_.random.between(0.05, 0.4), [&world = world_, key, mpirun, there, slot, order] {
           // `holdfast spawn` asks the agent of that node, which refuses another attempt.
@@ -218,7 +220,10 @@ void Agent::rank_is_here(const RankPtr& rank) {
   if (fence == LeadershipState::Fence::newer) drain_.reset();
   Known& known = ranks_[rank->rank];
   known = Known{rank, true, false, std::nullopt, std::nullopt};
-  if (drain_) rank->drain_heard = true, rank->stop_heard = drain_->stop;
+  if (drain_) {
+    rank->drain_heard = true;
+    rank->stop_heard = drain_->stop;
+  }
   rank->pause_heard = paused_;
   tell_leader(RankStarted{rank->rank, rank->attempt.number, 1});
 }
@@ -267,13 +272,13 @@ void Agent::start_election() {
         process, n, election_limit_s,
         [this, n, mine, asked](const ConnectionPtr& c) {
           if (election_.get() != mine || election_->term != asked) return world_.network.close(c, 0);
-          election_->lines[static_cast<std::size_t>(n)] = c;
+          election_->lines[n] = c;
           c->ends[0].message = [this, n, mine, asked](const Message& m) {
             if (election_.get() != mine || election_->term != asked || !std::holds_alternative<Answer>(m))
               return;
             const auto& answer = std::get<Answer>(m);
             election_->answers.answered(n, answer);
-            if (answer.grant && !election_->lost[static_cast<std::size_t>(n)]) election_->granted.insert(n);
+            if (answer.grant && !election_->lost[n]) election_->granted.insert(n);
             count(false);
           };
           world_.network.send(c, 0,
@@ -295,8 +300,7 @@ void Agent::count(bool last_call) {
   const int term = election_->term;
   auto& storage = world_.storage;
   bool won = outcome != ElectionCount::Outcome::lost && storage.reachable(node_.number());
-  if (outcome == ElectionCount::Outcome::ask_slurm)
-    won = won && world_.controller[static_cast<std::size_t>(node_.number())];
+  if (outcome == ElectionCount::Outcome::ask_slurm) won = won && world_.controller[node_.number()];
   if (won) won = storage.terms.insert(term).second;
   world_.expect(!won || election_->fair(), "a leader has the votes of half of the agents");
   if (won) world_.term_taken(term, node_.number());
@@ -359,7 +363,10 @@ void Node::power_off() {
   if (!powered) return;
   powered = false;
   world_.network.power(number_, false);
-  if (agent) agent->process->alive = false, bury_leader();
+  if (agent) {
+    agent->process->alive = false;
+    bury_leader();
+  }
   for (const auto& rank : ranks) rank->process->alive = false;
   ranks.clear();
   local.clear();
@@ -368,7 +375,8 @@ void Node::power_off() {
 
 void Node::power_on() {
   if (powered) return;
-  powered = true, clears = starts = hosts = true;
+  powered = true;
+  clears = starts = hosts = true;
   world_.network.power(number_, true);
   if (agent) world_.network.process_died(agent->process);
   if (!agent || !agent->left) start_agent();

@@ -9,14 +9,15 @@
 
 #include "launcher/supervise/run_state.hpp"
 #include "launcher/supervise/valid_events.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::sim {
 
 struct SharedStorage {
-  explicit SharedStorage(int nodes) : mounted(static_cast<std::size_t>(nodes), true) {}
+  explicit SharedStorage(int nodes) : mounted(as_size(nodes), true) {}
   bool up = true;
   std::vector<bool> mounted;
-  bool reachable(int node) const { return up && mounted[static_cast<std::size_t>(node)]; }
+  bool reachable(int node) const { return up && mounted[node]; }
 
   std::set<int> terms;
   int highest() const { return terms.empty() ? 0 : *terms.rbegin(); }

@@ -30,7 +30,9 @@ RankPtr Training::start(AttemptKey key, int number, int node, int slots, int per
   rank->process = std::make_shared<Process>(node);
   Attempt& a = attempts_[key];
   const bool first = a.ranks.empty();
-  a.slots = slots, a.per_node = per_node, a.trusted = trusted;
+  a.slots = slots;
+  a.per_node = per_node;
+  a.trusted = trusted;
   a.ranks[number] = rank;
   hooks_.rank_started(*rank);
   if (first) timeline_.after(random_.between(0.1, 0.6), [this, key] { go(key); });
@@ -114,7 +116,9 @@ void Training::go(AttemptKey key) {
   if (a.step >= settings_.steps && !a.doubted) {
     vote(key, a);
     if (a.doubted) return;
-    a.last_code = 0, a.waits_for = a.step, a.waits_until = timeline_.now + settings_.commit_wait_s;
+    a.last_code = 0;
+    a.waits_for = a.step;
+    a.waits_until = timeline_.now + settings_.commit_wait_s;
   }
 }
 
@@ -127,16 +131,22 @@ void Training::restore(AttemptKey key, Attempt& a) {
   const bool readable = storage_.reachable(a.ranks.at(0)->node);
   if (readable)
     for (const auto& [step, saved] : storage_.checkpoints)
-      if (step > best && (a.trusted < 0 || step <= a.trusted))
-        best = step, digest = saved.digest, level = "shared";
+      if (step > best && (a.trusted < 0 || step <= a.trusted)) {
+        best = step;
+        digest = saved.digest;
+        level = "shared";
+      }
   if (a.trusted < 0) {
     std::map<std::int64_t, std::map<int, std::uint64_t>> slots;
     for (const auto& [number, rank] : a.ranks)
       for (const auto& [place, copy] : hooks_.node(rank->node).local)
         if (place.first == a.slots) slots[copy.step][place.second / 2] = copy.digest;
     for (const auto& [step, held] : slots)
-      if (step > best && static_cast<int>(held.size()) == a.slots)
-        best = step, digest = held.begin()->second, level = "local";
+      if (step > best && static_cast<int>(held.size()) == a.slots) {
+        best = step;
+        digest = held.begin()->second;
+        level = "local";
+      }
   }
   // The trainer fails when state must exist and it cannot read the folder.
   if (!readable && level == "fresh") return end(a.ranks.at(0), 1, false);
@@ -145,10 +155,13 @@ void Training::restore(AttemptKey key, Attempt& a) {
     std::erase_if(storage_.checkpoints, [&](const auto& c) { return c.first > a.trusted; });
     for (const auto& [number, rank] : a.ranks) hooks_.node(rank->node).local.clear();
   }
-  a.restored = true, a.step = best, a.digest = digest;
+  a.restored = true;
+  a.step = best;
+  a.digest = digest;
   hooks_.restored(key, best, digest, level);
   for (auto& [number, rank] : a.ranks) {
-    rank->step = best, rank->phase = Phase::data;
+    rank->step = best;
+    rank->phase = Phase::data;
     rank->restored = RankRestored{number, key.number, {best, level, hex(digest), ""}};
     hooks_.node(rank->node).rank_says(rank, *rank->restored);
   }
@@ -159,7 +172,10 @@ void Training::one_step(AttemptKey key, Attempt& a) {
   ++a.step;
   a.digest = Random(a.digest ^ static_cast<std::uint64_t>(a.step)).next();
   reached_ = std::max(reached_, a.step);
-  for (auto& [number, rank] : a.ranks) rank->step = a.step, rank->phase = Phase::forward;
+  for (auto& [number, rank] : a.ranks) {
+    rank->step = a.step;
+    rank->phase = Phase::forward;
+  }
   keep_locally(a);
   if (a.step % settings_.verify_every == 0) compare(a);
   if (a.step % settings_.checkpoint_every == 0) vote(key, a);

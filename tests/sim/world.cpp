@@ -34,7 +34,7 @@ World::~World() {
 void World::set_up() {
   const int count = slots + spares;
   timeline.now = 1000;
-  controller.assign(static_cast<std::size_t>(count), true);
+  controller.assign(count, true);
   roster.job = "7.0";
   roster.ranks_per_node = 1 + random.below(2);
   for (int n = 0; n < count; ++n)
@@ -44,7 +44,8 @@ void World::set_up() {
   roster.batch_host = count - 1;
   limits.heartbeat_ms = 200;
   limits.node_silence_ms = limits.leader_silence_ms = 1000 + 500 * random.below(3);
-  limits.start_s = 5, limits.step_s = 8;
+  limits.start_s = 5;
+  limits.step_s = 8;
   limits.max_restarts = 40;
   limits.check_spares_s = 5;
   through_mpirun = random.chance(0.4);
@@ -73,9 +74,11 @@ void World::set_up() {
 
 Supervisor World::supervisor(int term, RunState state) const {
   RunFacts facts;
-  facts.shrinking.nodes = slots, facts.shrinking.together = shrinks ? 1 : 0;
+  facts.shrinking.nodes = slots;
+  facts.shrinking.together = shrinks ? 1 : 0;
   facts.shrinking.ranks_per_node = facts.shrinking.group = roster.ranks_per_node;
-  facts.shrinking.parts = slots, facts.shrinking.steps = training->settings().steps;
+  facts.shrinking.parts = slots;
+  facts.shrinking.steps = training->settings().steps;
   return {roster, limits, drain_s, through_mpirun, term, std::move(state), timeline.now, timeline.now, facts};
 }
 

@@ -66,9 +66,9 @@ class World {
   std::vector<std::unique_ptr<Node>> nodes;
   Coverage& coverage;
 
-  Node& node(int n) { return *nodes[static_cast<std::size_t>(n)]; }
+  Node& node(int n) { return *nodes[n]; }
   int node_count() const { return static_cast<int>(nodes.size()); }
-  const std::string& name(int n) const { return roster.nodes[static_cast<std::size_t>(n)].name; }
+  const std::string& name(int n) const { return roster.nodes[n].name; }
   void say(const std::string& text);
   void expect(bool holds, const std::string& what);
   /// A chance for a leader to be stopped or to die between two actions; true when it has happened.

@@ -78,7 +78,9 @@ TEST(BatchScript, passes_the_users_words_as_arguments) {
   BatchJob job = simple();
   job.name = "a \"b\" $(c)\nd";
   job.logs = "/run/100%/logs";
-  job.partition = "pod", job.time = "1-0", job.extra = {"--exclude", "dgx003", "-x", "dgx004", "--hold"};
+  job.partition = "pod";
+  job.time = "1-0";
+  job.extra = {"--exclude", "dgx003", "-x", "dgx004", "--hold"};
   EXPECT_THAT(submit_arguments(job), ElementsAre("--job-name=a \"b\" $(c)\nd", "--chdir=/run/a",
                                                  "--output=/run/100%%/logs/job-%j.log", "--partition=pod",
                                                  "--time=1-0", "--exclude=dgx003", "-xdgx004", "--hold"));
@@ -144,7 +146,8 @@ class BatchScriptRun : public ::testing::Test {
   }
   fs::path script(const fs::path& run_dir) {
     BatchJob job = simple();
-    job.run_dir = run_dir, job.holdfast = program;
+    job.run_dir = run_dir;
+    job.holdfast = program;
     files::replace_atomically(folder / "job.sbatch", script_text(job), 0700);
     return folder / "job.sbatch";
   }

@@ -152,7 +152,7 @@ TEST_F(ClusterCliTest, asks_for_the_gpus_that_a_job_has) {
 TEST_F(ClusterCliTest, asks_for_the_nodes_of_each_partition_of_a_job) {
   tools.answer("squeue", "a,b|dgx009\n");
   tools.answer("sinfo", FakeTools::captured("nodes_idle.txt"));
-  const auto around = cluster.surroundings(3);
+  const auto around = cluster.other_nodes(3);
   EXPECT_THAT(around.excluded, ElementsAre("dgx009"));
   ASSERT_EQ(around.partitions.size(), 2u);
   EXPECT_EQ(around.partitions[1].size(), 4u);
@@ -164,7 +164,9 @@ TEST_F(ClusterCliTest, starts_steps_free_of_the_callers_place) {
   env::set("SLURM_CPUS_PER_TASK", "1");
   env::set("SRUN_CPUS_PER_TASK", "1");
   StepRequest request;
-  request.job = 4, request.node = "dgx001", request.command = {"true"};
+  request.job = 4;
+  request.node = "dgx001";
+  request.command = {"true"};
   const Command command = cluster.step_command(request);
   ::unsetenv("SLURM_JOB_ID"), ::unsetenv("SLURM_CPUS_PER_TASK"), ::unsetenv("SRUN_CPUS_PER_TASK");
   EXPECT_EQ(command.argv.front(), "srun");

@@ -29,7 +29,10 @@ TEST(Commands, start_one_step_that_shares_no_fate) {
 
 TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
   StepRequest request;
-  request.job = 17, request.node = "dgx002", request.command = {"true"}, request.name = "";
+  request.job = 17;
+  request.node = "dgx002";
+  request.command = {"true"};
+  request.name = "";
   const auto argv = step_argv(request);
   EXPECT_EQ(argv.back(), "true");
   for (const auto& argument : argv)
@@ -37,7 +40,8 @@ TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
       EXPECT_FALSE(argument.starts_with(absent));
   request.node = "dgx[001-002]";
   EXPECT_THROW(step_argv(request), std::logic_error);
-  request.node = "dgx001", request.job = 0;
+  request.node = "dgx001";
+  request.job = 0;
   EXPECT_THROW(step_argv(request), std::logic_error);
 }
 

@@ -14,8 +14,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-Surroundings around(const std::string& hostlist, std::vector<std::string> excluded = {}) {
-  Surroundings out{std::move(excluded), {{}}};
+OtherNodes around(const std::string& hostlist, std::vector<std::string> excluded = {}) {
+  OtherNodes out{std::move(excluded), {{}}};
   for (const auto& name : expand(hostlist)) out.partitions.front().push_back({name, name, "idle", "", true});
   return out;
 }

@@ -126,7 +126,8 @@ TEST_F(Owner, asks_about_nodes_in_the_order_asked) {
 TEST_F(Owner, runs_a_step_with_all_that_the_job_has_on_the_node) {
   ASSERT_TRUE(soon(runs));
   StepRequest request;
-  request.job = job, request.node = cluster().job(job)->nodes.back();
+  request.job = job;
+  request.node = cluster().job(job)->nodes.back();
   const auto gpus = cluster().gpus(job);
   EXPECT_THAT(gpus, AllOf(SizeIs(2), Contains(Pair(request.node, 8))))
       << "exclusive, though it asked for none";
@@ -153,12 +154,12 @@ TEST_F(Owner, signals_the_script_alone_or_every_process) {
 }
 
 TEST_F(Owner, knows_where_a_job_may_run_besides) {
-  const auto around = cluster().surroundings(job);
+  const auto around = cluster().other_nodes(job);
   EXPECT_THAT(around.excluded, ElementsAre("dgx004"));
   ASSERT_THAT(around.partitions, SizeIs(1));
   EXPECT_THAT(around.partitions.front(), SizeIs(4)) << "a hidden partition";
   const JobId held = cluster().submit({script(), {"--hold", "--partition=two,hidden"}});
-  const auto both = cluster().surroundings(held);
+  const auto both = cluster().other_nodes(held);
   EXPECT_THAT(both.excluded, IsEmpty());
   ASSERT_THAT(both.partitions, SizeIs(2));
   EXPECT_THAT(both.partitions[0].size() + both.partitions[1].size(), 6);
@@ -171,7 +172,7 @@ TEST_F(Owner, requeues_a_job_for_other_nodes) {
   const auto before = cluster().job(job)->nodes;
   requeue_elsewhere(cluster(), job, {before.back()}, 2);
   EXPECT_EQ(expand(shown_of(job, "ExcNodeList")).size(), 2u) << shown_of(job, "ExcNodeList");
-  EXPECT_THAT(cluster().surroundings(job).excluded, testing::UnorderedElementsAre(before.back(), "dgx004"));
+  EXPECT_THAT(cluster().other_nodes(job).excluded, testing::UnorderedElementsAre(before.back(), "dgx004"));
   EXPECT_EQ(shown_of(job, "Restarts"), "1");
   EXPECT_NO_THROW(cluster().requeue(job)) << "it is pending already";
   // Without this it would wait for two minutes.

@@ -89,17 +89,14 @@ Function real(const char* name) {
 std::array<std::atomic<bool>, 65536> is_ill;  // by descriptor
 
 int opened(int fd, const char* path) {
-  if (fd < 0 || static_cast<std::size_t>(fd) >= is_ill.size()) return fd;
+  if (fd < 0 || fd >= static_cast<int>(is_ill.size())) return fd;
   const bool ill = plan().reads && is_meant(path);
-  is_ill[static_cast<std::size_t>(fd)] = ill;
+  is_ill[fd] = ill;
   if (ill) say(path);
   return fd;
 }
 
-bool read_fails(int fd) {
-  return fd >= 0 && static_cast<std::size_t>(fd) < is_ill.size() && is_ill[static_cast<std::size_t>(fd)] &&
-         fails();
-}
+bool read_fails(int fd) { return fd >= 0 && fd < static_cast<int>(is_ill.size()) && is_ill[fd] && fails(); }
 
 bool only_reads(int flags) { return (flags & O_ACCMODE) == O_RDONLY && (flags & O_CREAT) == 0; }
 

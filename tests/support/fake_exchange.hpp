@@ -49,13 +49,13 @@ class FakeNetwork {
   template <class Body>
   static void each_rank(int world, Body body) {
     std::vector<std::thread> threads;
-    std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(world));
+    std::vector<std::exception_ptr> thrown(world);
     for (int rank = 0; rank < world; ++rank)
       threads.emplace_back([&, rank] {
         try {
           body(rank);
         } catch (...) {
-          thrown[static_cast<std::size_t>(rank)] = std::current_exception();
+          thrown[rank] = std::current_exception();
         }
       });
     for (auto& thread : threads) thread.join();

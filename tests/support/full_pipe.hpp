@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast {
@@ -17,7 +18,8 @@ class FullPipe {
   FullPipe() {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-    out_ = files::Fd(ends[0]), in_ = files::Fd(ends[1]);
+    out_ = files::Fd(ends[0]);
+    in_ = files::Fd(ends[1]);
     const int flags = ::fcntl(in(), F_GETFL);
     ::fcntl(in(), F_SETFL, flags | O_NONBLOCK);
     const std::string block(4096, '.');
@@ -35,7 +37,7 @@ class FullPipe {
     reader_ = std::thread([this] {
       std::array<char, 4096> buffer{};
       for (ssize_t n = 0; (n = ::read(out_.get(), buffer.data(), buffer.size())) > 0;)
-        text_.append(buffer.data(), static_cast<std::size_t>(n));
+        text_.append(buffer.data(), as_size(n));
     });
   }
   /// Closes it, reads to the end, and returns what was written since it was full. Copies of in() must be

@@ -138,8 +138,10 @@ Trainer::Trainer(Model model, Optimizer optimizer) : model_(std::move(model)), o
 double Trainer::step(const std::vector<MicroBatch>& micro_batches) {
   const auto specs = config::tensors_of(model_.shape);
   double loss = 0, valid = 0, squares = 0;
-  for (const MicroBatch& micro_batch : micro_batches)
-    loss += micro_batch.loss, valid += static_cast<double>(micro_batch.valid);
+  for (const MicroBatch& micro_batch : micro_batches) {
+    loss += micro_batch.loss;
+    valid += static_cast<double>(micro_batch.valid);
+  }
   auto gradient = [&](std::size_t tensor, std::size_t i) {
     double sum = 0;
     for (const MicroBatch& micro_batch : micro_batches) sum += micro_batch.gradients[tensor].v[i];

@@ -15,9 +15,7 @@ using Tokens = std::vector<std::int32_t>;
 struct Places {
   std::int64_t sequence = 1;
   Tokens start;
-  std::int64_t start_of(std::int64_t t) const {
-    return start.empty() ? 0 : start[static_cast<std::size_t>(t)];
-  }
+  std::int64_t start_of(std::int64_t t) const { return start.empty() ? 0 : start[t]; }
   std::int64_t position(std::int64_t t) const { return t % sequence - start_of(t); }
 };
 

@@ -18,8 +18,8 @@ void accumulate(Array& c, const Array& a, const Array& b) {
   for (i64 i = 0; i < a.rows; ++i)
     for (i64 k = 0; k < a.cols; ++k) {
       const double x = a.at(i, k);
-      const double* from = &b.v[static_cast<std::size_t>(k * b.cols)];
-      double* to = &c.v[static_cast<std::size_t>(i * c.cols)];
+      const double* from = &b.v[k * b.cols];
+      double* to = &c.v[i * c.cols];
       for (i64 j = 0; j < b.cols; ++j) to[j] += x * from[j];
     }
 }
@@ -71,7 +71,10 @@ Tape::Var Tape::add(Var a, Var b) {
   for (std::size_t i = 0; i < c.v.size(); ++i) c.v[i] += v(b).v[i];
   const Var out = push(std::move(c));
   on_pull(out, [this, a, b, out] {
-    for (std::size_t i = 0; i < g(out).v.size(); ++i) g(a).v[i] += g(out).v[i], g(b).v[i] += g(out).v[i];
+    for (std::size_t i = 0; i < g(out).v.size(); ++i) {
+      g(a).v[i] += g(out).v[i];
+      g(b).v[i] += g(out).v[i];
+    }
   });
   return out;
 }
@@ -179,13 +182,12 @@ Tape::Var Tape::gather(Var table, const std::vector<std::int32_t>& index) {
   Array c(static_cast<i64>(index.size()), v(table).cols);
   for (i64 i = 0; i < c.rows; ++i)
     for (i64 j = 0; j < c.cols; ++j)
-      if (const auto row = index[static_cast<std::size_t>(i)]; row >= 0) c.at(i, j) = v(table).at(row, j);
+      if (const auto row = index[i]; row >= 0) c.at(i, j) = v(table).at(row, j);
   const Var out = push(std::move(c));
   on_pull(out, [this, table, out, index] {
     for (i64 i = 0; i < g(out).rows; ++i)
       for (i64 j = 0; j < g(out).cols; ++j)
-        if (const auto row = index[static_cast<std::size_t>(i)]; row >= 0)
-          g(table).at(row, j) += g(out).at(i, j);
+        if (const auto row = index[i]; row >= 0) g(table).at(row, j) += g(out).at(i, j);
   });
   return out;
 }
@@ -214,7 +216,7 @@ Tape::Var Tape::softmax(Var a, const std::function<bool(i64, i64)>& allowed) {
 Tape::Var Tape::cross_entropy(Var logits, const std::vector<std::int32_t>& labels) {
   Array p(v(logits).rows, v(logits).cols), loss(1, 1);
   for (i64 i = 0; i < p.rows; ++i) {
-    const auto label = labels[static_cast<std::size_t>(i)];
+    const auto label = labels[i];
     if (label < 0) continue;
     double top = -INFINITY, sum = 0;
     for (i64 j = 0; j < p.cols; ++j) top = std::fmax(top, v(logits).at(i, j));
@@ -233,7 +235,7 @@ Tape::Var Tape::cross_entropy(Var logits, const std::vector<std::int32_t>& label
 void Tape::backward(Var out, const Array& seed) {
   g(out) = seed;
   for (Var x = out; x >= 0; --x)
-    if (nodes_[static_cast<std::size_t>(x)].pull) nodes_[static_cast<std::size_t>(x)].pull();
+    if (nodes_[x].pull) nodes_[x].pull();
 }
 
 }  // namespace holdfast::reference

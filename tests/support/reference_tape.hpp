@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::reference {
 
 /// rows x cols, row-major.
@@ -13,9 +15,9 @@ struct Array {
   std::vector<double> v;
 
   Array() = default;
-  Array(std::int64_t r, std::int64_t c) : rows(r), cols(c), v(static_cast<std::size_t>(r * c)) {}
-  double& at(std::int64_t r, std::int64_t c) { return v[static_cast<std::size_t>(r * cols + c)]; }
-  double at(std::int64_t r, std::int64_t c) const { return v[static_cast<std::size_t>(r * cols + c)]; }
+  Array(std::int64_t r, std::int64_t c) : rows(r), cols(c), v(as_size(r * c)) {}
+  double& at(std::int64_t r, std::int64_t c) { return v[r * cols + c]; }
+  double at(std::int64_t r, std::int64_t c) const { return v[r * cols + c]; }
 };
 
 class Tape {
@@ -23,9 +25,9 @@ class Tape {
   using Var = int;  ///< an array on this tape
 
   Var input(Array value);
-  const Array& value(Var x) const { return nodes_[static_cast<std::size_t>(x)].value; }
+  const Array& value(Var x) const { return nodes_[x].value; }
   /// After backward(): the gradient of the seeded sum.
-  const Array& gradient(Var x) const { return nodes_[static_cast<std::size_t>(x)].gradient; }
+  const Array& gradient(Var x) const { return nodes_[x].gradient; }
 
   Var matmul(Var a, Var b);
   Var matmul_transposed(Var a, Var b);  ///< a b^T
@@ -54,11 +56,9 @@ class Tape {
     std::function<void()> pull;  ///< adds this node's gradient to those of its operands
   };
   Var push(Array value);
-  Array& v(Var x) { return nodes_[static_cast<std::size_t>(x)].value; }
-  Array& g(Var x) { return nodes_[static_cast<std::size_t>(x)].gradient; }
-  void on_pull(Var x, std::function<void()> pull) {
-    nodes_[static_cast<std::size_t>(x)].pull = std::move(pull);
-  }
+  Array& v(Var x) { return nodes_[x].value; }
+  Array& g(Var x) { return nodes_[x].gradient; }
+  void on_pull(Var x, std::function<void()> pull) { nodes_[x].pull = std::move(pull); }
 
   std::vector<Node> nodes_;
 };

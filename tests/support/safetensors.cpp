@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::testing {
 
 namespace {
@@ -16,7 +18,7 @@ void need(bool condition, const std::string& path, const std::string& problem) {
 
 std::size_t elements_of(const std::vector<std::int64_t>& shape) {
   std::size_t n = 1;
-  for (const auto length : shape) n *= static_cast<std::size_t>(length);
+  for (const auto length : shape) n *= as_size(length);
   return n;
 }
 
@@ -44,7 +46,8 @@ Safetensors::Safetensors(const std::filesystem::path& path) : path_(path.string(
     e.shape = value.at("shape").get<std::vector<std::int64_t>>();
     const auto offsets = value.at("data_offsets").get<std::vector<std::size_t>>();
     need(value.size() == 3 && offsets.size() == 2, path_, name + " has an odd entry");
-    e.begin = offsets[0], e.end = offsets[1];
+    e.begin = offsets[0];
+    e.end = offsets[1];
     need(e.type == "F32" || e.type == "I32", path_, name + " is of type " + e.type);
     for (const auto n : e.shape) need(n > 0, path_, name + " has an odd shape");
     need(e.begin < e.end && e.end - e.begin == 4 * elements_of(e.shape), path_,

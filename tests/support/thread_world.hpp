@@ -74,7 +74,8 @@ class ThreadWorld {
     bring(words_, arrived_ == 0);
     const int turn = turn_;
     if (++arrived_ == size_) {
-      arrived_ = 0, ++turn_;
+      arrived_ = 0;
+      ++turn_;
       changed_.notify_all();
     }
     changed_.wait(lock, [&] { return turn_ != turn || left_ > 0; });

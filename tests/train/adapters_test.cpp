@@ -123,7 +123,7 @@ TEST_F(Adapters, SitBesideWeightsFromFiles) {
   // The run goes on with its adapters, and reads the base again; it does not go on without it.
   const Finished longer = train(2, "one", on_base({"train.steps=12", "shard.strategy=full_shard"}));
   EXPECT_EQ(longer.status, 0) << longer.err;
-  EXPECT_THAT(longer.err, HasSubstr("resuming from the checkpoint of step 10"));
+  EXPECT_THAT(longer.err, HasSubstr("training resumes from the checkpoint of step 10"));
   const Finished other = train(1, "one", adapted({"train.steps=14"}));
   EXPECT_EQ(other.status, 2);
   EXPECT_THAT(other.err, HasSubstr(" base "));
@@ -137,7 +137,7 @@ TEST_F(Adapters, BeginWithThoseOfAnotherRun) {
   };
   const Finished alone = train(1, "one", from_first({}));
   ASSERT_EQ(alone.status, 0) << alone.err;
-  EXPECT_THAT(alone.err, HasSubstr("initial adapters: "));
+  EXPECT_THAT(alone.err, HasSubstr("the initial adapters come from "));
   EXPECT_LT(losses("one").front(), losses("first").front() - 0.01) << "they have learned something";
   const Finished many = train(4, "many", from_first({"shard.strategy=hfsdp", "shard.group=2"}));
   ASSERT_EQ(many.status, 0) << many.err;

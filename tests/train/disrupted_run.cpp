@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/run_dir.hpp"
 
 namespace holdfast::train::testing {
@@ -29,7 +30,7 @@ struct BrokenExchange final : comm::PeerExchange {
 /// Room for the arenas of a rank.
 struct Arenas {
   explicit Arenas(const shard::Layout& layout)
-      : parameters(static_cast<std::size_t>(layout.arena_elements)),
+      : parameters(as_size(layout.arena_elements)),
         exp_avg(4 * parameters.size()),
         exp_avg_sq(4 * parameters.size()) {}
   std::vector<float> parameters;
@@ -46,7 +47,8 @@ DisruptedRun::DisruptedRun(const Cluster& cluster, const fs::path& root)
     Arenas arenas(layout);
     const StateViews views = views_of(shape_, layout, arenas.parameters.data(), arenas.exp_avg.data(),
                                       arenas.exp_avg_sq.data(), cluster_.moments);
-    tensors_ = views.held.tensors, writers_ = views.writers;
+    tensors_ = views.held.tensors;
+    writers_ = views.writers;
     auto& spans = spans_.emplace_back();
     for (const auto& piece : views.held.pieces) spans.push_back(piece.span());
   }
@@ -65,13 +67,13 @@ fs::path DisruptedRun::file(int node, int of, bool copy) const {
 }
 
 std::vector<int> DisruptedRun::pieces_of_writer(int writer) const {
-  const auto& held = spans_[static_cast<std::size_t>(writer)];
+  const auto& held = spans_[writer];
   std::vector<int> out;
   for (int i = 0; i < std::ssize(held); ++i)
-    for (const auto& span : writers_.of_rank[static_cast<std::size_t>(writer)])
-      if (const auto& piece = held[static_cast<std::size_t>(i)];
-          span.count > 0 && span.tensor == piece.tensor && span.first < piece.first + piece.count &&
-          piece.first < span.first + span.count) {
+    for (const auto& span : writers_.of_rank[writer])
+      if (const auto& piece = held[i]; span.count > 0 && span.tensor == piece.tensor &&
+                                       span.first < piece.first + piece.count &&
+                                       piece.first < span.first + span.count) {
         out.push_back(i);
         break;
       }
@@ -97,11 +99,11 @@ void DisruptedRun::snapshot(int node, int of, bool copy, int buffer, std::int64_
   checkpoint::LocalFile local = open(node, of, copy, run);
   const checkpoint::State view = buffer_view_of(local_run(of), of, local.buffer(buffer).data());
   checkpoint::testing::Whole truth(tensors_, step);
-  const checkpoint::State from = truth.view(spans_[static_cast<std::size_t>(of)]);
+  const checkpoint::State from = truth.view(spans_[of]);
   local.open(buffer);
   for (std::size_t i = 0; i < view.pieces.size(); ++i)
     std::memcpy(view.pieces[i].data, from.pieces[i].data,
-                static_cast<std::size_t>(checkpoint::bytes_of(view.pieces[i].span(), tensors_)));
+                checkpoint::bytes_of(view.pieces[i].span(), tensors_));
   local.seal(buffer, {point(step), checkpoint::piece_digests(view)});
 }
 
@@ -113,7 +115,7 @@ void DisruptedRun::save(std::int64_t step) const {
 void DisruptedRun::flip(int node, int of, bool copy, int buffer, int piece, std::uint64_t bit) const {
   const checkpoint::LocalFile local = open(node, of, copy);
   const auto view = buffer_view_of(local_run(of), of, local.buffer(buffer).data());
-  const auto& p = view.pieces[static_cast<std::size_t>(piece)];
+  const auto& p = view.pieces[piece];
   bit %= 8 * static_cast<std::uint64_t>(checkpoint::bytes_of(p.span(), tensors_));
   static_cast<std::byte*>(p.data)[bit / 8] ^= std::byte{1} << (bit % 8);
 }
@@ -128,7 +130,7 @@ fs::path DisruptedRun::shard(std::int64_t step, int writer) const {
 
 bool DisruptedRun::flip_shard(std::int64_t step, int writer, std::uint64_t bit) const {
   const auto manifest = checkpoint::read_manifest(checkpoint::committed_path(dir().checkpoints(), step));
-  const auto& info = manifest.shards[static_cast<std::size_t>(writer)];
+  const auto& info = manifest.shards[writer];
   const std::int64_t payload = info.bytes - info.payload_offset;
   if (payload <= 0) return false;
   const auto offset = static_cast<std::uint64_t>(info.payload_offset);
@@ -143,8 +145,8 @@ bool DisruptedRun::holds(const checkpoint::State& held, std::int64_t step) const
   for (const auto& piece : held.pieces) spans.push_back(piece.span());
   const checkpoint::State expected = truth.view(spans);
   for (std::size_t i = 0; i < spans.size(); ++i)
-    if (std::memcmp(held.pieces[i].data, expected.pieces[i].data,
-                    static_cast<std::size_t>(checkpoint::bytes_of(spans[i], tensors_))) != 0)
+    if (std::memcmp(held.pieces[i].data, expected.pieces[i].data, checkpoint::bytes_of(spans[i], tensors_)) !=
+        0)
       return false;
   return true;
 }
@@ -199,7 +201,7 @@ std::vector<RankAfter> DisruptedRun::restart(const std::vector<int>& node_of, co
   for (const int node : node_of) fs::create_directories(folder(node).parent_path());
   tests::FakeNetwork::each_rank(world(), [&](int rank) {
     const auto world = threads.of(rank);
-    const auto at = static_cast<std::size_t>(rank);
+    const auto at = as_size(rank);
     out[at] = restart_rank(rank, node_of[at], options, *world, network);
   });
   return out;
@@ -212,7 +214,7 @@ std::vector<Error> DisruptedRun::failed_restart(const std::vector<int>& node_of,
   tests::ThreadWorld threads(world());
   for (const int node : node_of) fs::create_directories(folder(node).parent_path());
   tests::FakeNetwork::each_rank(world(), [&](int rank) {
-    const auto at = static_cast<std::size_t>(rank);
+    const auto at = as_size(rank);
     const auto world = threads.of(rank);
     try {
       restart_rank(rank, node_of[at], options, *world, network);

@@ -45,7 +45,7 @@ class DisruptedRun {
 
   int world() const { return cluster_.world(); }
   int kind(int rank) const { return mesh_of(rank).split_optimizer ? rank : rank % mesh_of(rank).group; }
-  int pieces(int rank) const { return static_cast<int>(spans_[static_cast<std::size_t>(rank)].size()); }
+  int pieces(int rank) const { return static_cast<int>(spans_[rank].size()); }
   /// Pieces of its kind in which `writer` owns something.
   std::vector<int> pieces_of_writer(int writer) const;
   const fs::path& root() const { return root_; }

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
 #include "tests/train/disrupted_run.hpp"
 
@@ -48,7 +49,7 @@ struct Model {
   /// The fastest level that has the piece at this step; nothing: none has.
   std::optional<Level> best(int rank, int piece, std::int64_t step) const {
     std::optional<Level> out;
-    const int node = node_of[static_cast<std::size_t>(rank)];
+    const int node = node_of[rank];
     for (const File& file : files) {
       const bool same_node = file.node == node;
       const bool seen = std::find(node_of.begin(), node_of.end(), file.node) != node_of.end();
@@ -109,13 +110,14 @@ class Case {
     for (int rank = 0; rank < run_.world(); ++rank) model_.node_of.push_back(rank / cluster.ranks_per_node);
     const bool copies = cluster.nodes > 1 && below(2) == 0, behind = below(2) == 0;
     for (int rank = 0; rank < run_.world(); ++rank) {
-      const int node = model_.node_of[static_cast<std::size_t>(rank)];
+      const int node = model_.node_of[rank];
       write(node, rank, false, behind);
       if (copies) write((node + 1) % cluster.nodes, rank, true, behind);
     }
     for (int n = below(7); n > 0; --n) disrupt();
     move();
-    model_.local = below(8) != 0, model_.network = below(8) != 0;
+    model_.local = below(8) != 0;
+    model_.network = below(8) != 0;
     if (!model_.network) story_ << " no network;";
   }
 
@@ -124,7 +126,8 @@ class Case {
     const auto expected = model_.newest();
     tests::FakeNetwork network(run_.world());
     RestartOptions options;
-    options.local = model_.local, options.network_breaks = !model_.network;
+    options.local = model_.local;
+    options.network_breaks = !model_.network;
     if (const auto exit = model_.failure(expected)) {
       for (const Error& error : run_.failed_restart(model_.node_of, options, network))
         ASSERT_EQ(error.exit(), *exit) << error.what();
@@ -169,7 +172,7 @@ class Case {
     }
     if (model_.files.empty()) return;
     const int i = below(static_cast<int>(model_.files.size())), buffer = below(2);
-    File& file = model_.files[static_cast<std::size_t>(i)];
+    File& file = model_.files[i];
     story_ << " " << (file.copy ? "copy" : "own") << " of " << file.of << " on " << file.node;
     const fs::path path = run_.file(file.node, file.of, file.copy);
     switch (below(7)) {
@@ -216,7 +219,7 @@ class Case {
   void disrupt_shared() {
     if (model_.shared.empty()) return;
     const int i = below(static_cast<int>(model_.shared.size())), writer = below(run_.world());
-    Shared& shared = model_.shared[static_cast<std::size_t>(i)];
+    Shared& shared = model_.shared[i];
     const auto lost = run_.pieces_of_writer(writer);
     story_ << " checkpoint " << shared.step;
     if (below(4) == 0) {
@@ -273,7 +276,7 @@ TEST(Disruptions, TheBestPointThatIsLeftIsFound) {
     for (const std::int64_t step : {90, 99, 100}) run.save(step);
   }
   for (int i = 0; i < cases && !HasFatalFailure(); ++i) {
-    const auto k = static_cast<std::size_t>(i) % clusters.size();
+    const auto k = as_size(i) % clusters.size();
     const checkpoint::testing::Folder folder;
     Case(clusters[k], static_cast<std::uint64_t>(i) + 1, folder.path(), saved[k]->path() / "run/checkpoints")
         .check(seen);

@@ -121,8 +121,9 @@ TEST_F(Fp8Training, MemoryIsPlannedAndNothingIsAllocatedLater) {
         train(2, scaling, fp8(scaling, {"shard.strategy=full_shard", "checkpoint.every=0"}));
     ASSERT_EQ(done.status, 0) << done.err;
     std::smatch planned, used;
-    ASSERT_TRUE(std::regex_search(done.err, planned, std::regex("planned per rank: (\\d+) bytes of memory")));
-    ASSERT_TRUE(std::regex_search(done.err, used, std::regex("memory: (\\d+) bytes used of (\\d+) planned")));
+    ASSERT_TRUE(std::regex_search(done.err, planned, std::regex("each rank plans (\\d+) bytes of memory")));
+    ASSERT_TRUE(
+        std::regex_search(done.err, used, std::regex("uses (\\d+) bytes of memory of (\\d+) planned")));
     EXPECT_EQ(used[1], planned[1]);
     EXPECT_EQ(used[2], planned[1]);
     const auto steps = metrics(scaling);

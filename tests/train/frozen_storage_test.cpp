@@ -119,7 +119,8 @@ TEST_F(FrozenStorage, NoStepWaitsForMetricsLogsOrSaves) {
 
   int status = 0;
   ASSERT_TRUE(soon([&] { return ::waitpid(mpirun_, &status, WNOHANG) > 0; }, std::chrono::seconds(60)));
-  mpirun_ = 0, ranks_.clear();
+  mpirun_ = 0;
+  ranks_.clear();
   EXPECT_EQ(exit_status(status), 0) << files::read_text(path("log"));
   EXPECT_EQ(digest("storage/run"), digest("whole"));
   EXPECT_EQ(losses("storage/run"), losses("whole"));

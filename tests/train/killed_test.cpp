@@ -71,7 +71,8 @@ TEST_F(Killed, AtAnyMomentTheEndIsTheSame) {
       const bool a_rank = below(3) > 0 && !ranks.empty();
       ::kill(a_rank ? ranks[random() % ranks.size()] : mpirun, SIGKILL);
       ::waitpid(mpirun, &status, 0);
-      ++killed, inside_saves += inside_a_save;
+      ++killed;
+      inside_saves += inside_a_save;
     } else {
       // Refused with 2: ranks whose mpirun died need a moment to notice.
       ASSERT_TRUE(exit_status(status) == 0 || exit_status(status) == 2) << files::read_text(path("log"));

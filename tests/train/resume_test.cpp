@@ -50,7 +50,7 @@ TEST_F(Resume, GoesOnFromTheMiddleOnTheSameAndOnOtherWorldsAndStrategies) {
     std::filesystem::remove(folder_ / dir / "durable.json");  // also by its record
     const Finished done = train(after.world, dir, after.sets);
     ASSERT_EQ(done.status, 0) << done.err;
-    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 5"));
+    EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step 5"));
     EXPECT_EQ(digest(dir), digest("whole"));
     EXPECT_EQ(losses(dir), losses("whole"));
     EXPECT_EQ(metrics(dir)[4]["attempt"], 1);
@@ -78,7 +78,7 @@ TEST_F(Resume, ByDefaultOnFewerAndOnMoreRanks) {
     const Finished done = train(world, "moves", with(steps + each, sets));
     ASSERT_EQ(done.status, 0) << done.err;
     const std::string from =
-        steps == 0 ? "" : "resuming from the checkpoint of step " + std::to_string(steps);
+        steps == 0 ? "" : "training resumes from the checkpoint of step " + std::to_string(steps);
     EXPECT_THAT(done.err, HasSubstr(from));
     steps += each;
   }
@@ -124,7 +124,7 @@ TEST_F(Resume, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_THAT(done.err, HasSubstr("step 10 is not whole"));
   EXPECT_THAT(done.err, HasSubstr("is damaged in the checkpoint"));
-  EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 5"));
+  EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step 5"));
   EXPECT_EQ(digest("run"), digest("whole"));
 }
 
@@ -136,7 +136,7 @@ TEST_F(Resume, ATornShardAndACorruptManifestAreFoundToo) {
   flip_byte(manifest, 500);
   const Finished done = train(2, "run", {"checkpoint.every=3", "checkpoint.keep=9"});
   ASSERT_EQ(done.status, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 6"));
+  EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step 6"));
   EXPECT_EQ(digest("run"), digest("whole"));
 }
 
@@ -216,7 +216,7 @@ TEST_F(Resume, AfterSigkillAnywhereTheEndIsTheSame) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     }
     ASSERT_EQ(done.status, 0) << done.err;
-    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step"));
+    EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step"));
     EXPECT_EQ(digest(dir), digest("long"));
     EXPECT_EQ(losses(dir), losses("long"));
   }
@@ -283,7 +283,7 @@ TEST_F(Resume, AFullDiskCostsTheCheckpointAndNothingElse) {
   EXPECT_TRUE(std::filesystem::exists(checkpoint("run", 40) / "manifest.json"));
   const Finished again = train(1, "run", longer);
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("resuming from the checkpoint of step"));
+  EXPECT_THAT(again.err, HasSubstr("training resumes from the checkpoint of step"));
   EXPECT_EQ(digest("run"), digest("long"));
 }
 

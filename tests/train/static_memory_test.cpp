@@ -39,8 +39,8 @@ TEST_F(StaticMemory, PlansHoldInEveryStrategy) {
       sets.insert(sets.end(), {"precision.parameters=" + parameters, "checkpoint.every=0"});
       const Finished done = train(world, dir, sets);
       ASSERT_EQ(done.status, 0) << done.err;
-      const auto planned = numbers(done.err, "planned per rank: (\\d+) bytes of memory, (\\d+) bytes sent");
-      const auto used = numbers(done.err, "memory: (\\d+) bytes used of (\\d+) planned");
+      const auto planned = numbers(done.err, "each rank plans (\\d+) bytes of memory .* sends (\\d+) bytes");
+      const auto used = numbers(done.err, "uses (\\d+) bytes of memory of (\\d+) planned");
       ASSERT_EQ(planned.size(), 2u) << done.err;
       ASSERT_EQ(used.size(), 2u) << done.err;
       EXPECT_EQ(used[0], planned[0]) << dir;

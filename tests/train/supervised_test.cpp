@@ -116,8 +116,12 @@ class Supervised : public TrainingFixture {
     c.argv = {HOLDFAST_MPIEXEC, "--oversubscribe", "--bind-to", "none"};
     for (int rank = 0; rank < world; ++rank) {
       RankEnv place;
-      place.rank = place.local_rank = rank, place.world = place.ranks_per_node = world;
-      place.term = 1, place.attempt = attempt, place.run_dir = run_.path, place.agent_socket = agent.socket();
+      place.rank = place.local_rank = rank;
+      place.world = place.ranks_per_node = world;
+      place.term = 1;
+      place.attempt = attempt;
+      place.run_dir = run_.path;
+      place.agent_socket = agent.socket();
       if (rank > 0) c.argv.push_back(":");
       c.argv.insert(c.argv.end(), {"-n", "1"});
       for (const std::string& variable : to_variables(place)) c.argv.insert(c.argv.end(), {"-x", variable});

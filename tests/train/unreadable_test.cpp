@@ -61,7 +61,7 @@ class Unreadable : public TrainingFixture {
   }
   void expect_same_bits(const Finished& done, const std::string& dir) const {
     ASSERT_EQ(done.status, 0) << done.err;
-    EXPECT_THAT(done.err, HasSubstr("resuming from the checkpoint of step 7"));
+    EXPECT_THAT(done.err, HasSubstr("training resumes from the checkpoint of step 7"));
     EXPECT_EQ(digest(dir), digest("whole"));
     EXPECT_EQ(losses(dir), losses("whole"));
   }

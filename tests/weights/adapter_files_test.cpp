@@ -27,8 +27,7 @@ TEST(AdapterFiles, OfPeftAreReadByRanges) {
   std::vector<float> some(5);
   const int which = 3;
   files.read({tensors, {{which, 7, 5, some.data()}}});
-  for (int i = 0; i < 5; ++i)
-    EXPECT_EQ(some[static_cast<std::size_t>(i)], value_at(config::tensors_of(shape)[which].name, 7 + i));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(some[i], value_at(config::tensors_of(shape)[which].name, 7 + i));
 }
 
 TEST(AdapterFiles, OfAnotherModelAreRefused) {
@@ -37,7 +36,10 @@ TEST(AdapterFiles, OfAnotherModelAreRefused) {
   facts.base = "/where/they/were/trained";
   const AdapterFiles files(write_peft(scratch, "peft", small_shape(), facts));
   auto wide = small_shape(), deep = small_shape(), shallow = small_shape();
-  wide.name = "wide", wide.width = 12, deep.layers = 3, shallow.layers = 1;
+  wide.name = "wide";
+  wide.width = 12;
+  deep.layers = 3;
+  shallow.layers = 1;
   EXPECT_THAT(refusal_of([&] { files.require(wide); }).text,
               AllOf(HasSubstr("do not belong to the model wide"),
                     HasSubstr("lora_A.weight is 3 x 8, and the model takes 3 x 12"),

@@ -26,7 +26,9 @@ inline config::ModelShape small_shape() {
 
 inline config::AdapterFacts small_adapters() {
   config::AdapterFacts facts;
-  facts.lora.rank = 3, facts.lora.alpha = 5, facts.lora.targets = {"q_proj", "v_proj", "down_proj"};
+  facts.lora.rank = 3;
+  facts.lora.alpha = 5;
+  facts.lora.targets = {"q_proj", "v_proj", "down_proj"};
   return facts;
 }
 

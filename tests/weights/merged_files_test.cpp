@@ -23,9 +23,9 @@ std::map<std::string, std::vector<float>> read_all(MergedFiles& files, std::int6
   const auto tensors = tensors_of_model(config::base_tensors_of(files.shape()));
   std::map<std::string, std::vector<float>> out;
   for (int t = 0; t < std::ssize(tensors); ++t) {
-    const auto& tensor = tensors[static_cast<std::size_t>(t)];
+    const auto& tensor = tensors[t];
     std::vector<float>& values = out[tensor.name.substr(checkpoint::model_family.size())];
-    values.resize(static_cast<std::size_t>(tensor.elements()));
+    values.resize(tensor.elements());
     for (std::int64_t at = 0; at < tensor.elements(); at += most)
       files.read({tensors, {{t, at, std::min(most, tensor.elements() - at), values.data() + at}}});
   }
@@ -57,7 +57,7 @@ TEST_F(Merged, IsTheBasePlusTheProduct) {
         sum += static_cast<double>(value_at(stem + ".lora_B.weight", i / spec.cols * facts_.lora.rank + k)) *
                value_at(stem + ".lora_A.weight", k * spec.cols + i % spec.cols);
       const double wanted = value_at(spec.name, i) + facts_.lora.alpha / facts_.lora.rank * sum;
-      ASSERT_NEAR(merged.at(spec.name)[static_cast<std::size_t>(i)], wanted, 2e-6) << spec.name << " " << i;
+      ASSERT_NEAR(merged.at(spec.name)[i], wanted, 2e-6) << spec.name << " " << i;
     }
   }
   for (const std::int64_t most : {1, 5, 7, 64}) {

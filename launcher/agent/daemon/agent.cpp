@@ -159,7 +159,10 @@ void Agent::leave(int code, bool at_once) {
   // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = Deadline::in(flush_time);
   leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
-    if (wait_for_ranks && !ranks_.any_lives()) wait_for_ranks = false, end_helpers();
+    if (wait_for_ranks && !ranks_.any_lives()) {
+      wait_for_ranks = false;
+      end_helpers();
+    }
     const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
                                               : processes_of(run_, node_).empty();
     if (!empty || !soonest.passed()) return;

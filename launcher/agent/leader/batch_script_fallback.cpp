@@ -77,7 +77,8 @@ void BatchScriptFallback::answered(std::optional<double> end) {
 }
 
 void BatchScriptFallback::conclude(int exit_code, const std::vector<std::string>& exclude, int nodes) {
-  timer_.reset(), over_ = true;
+  timer_.reset();
+  over_ = true;
   last_request_.run([cluster = cluster_, job = job_, exit_code, exclude, nodes] {
     try {
       if (!runs(cluster->job(job))) return;

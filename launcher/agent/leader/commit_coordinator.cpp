@@ -84,7 +84,10 @@ void CommitCoordinator::settle(std::int64_t step) {
 
 void CommitCoordinator::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
   const control::CommitOutcome outcome{attempt, step, durable, durable ? "" : note};
-  if (attempt == generation_.attempt) commit_outcomes_[step] = outcome, pending_.erase(step);
+  if (attempt == generation_.attempt) {
+    commit_outcomes_[step] = outcome;
+    pending_.erase(step);
+  }
   handlers_.decided(outcome, note);
   for (const auto& [next, pending] : pending_)
     if (pending.commit->complete()) return settle(next);

@@ -33,7 +33,8 @@ void JournalWriter::put(Batch batch, Done done) {
   expects(!batch_, "the last batch is done");
   batch_ = std::make_shared<Batch>(std::move(batch));
   done_ = std::move(done);
-  since_ = Clock::now(), last_error_.clear();
+  since_ = Clock::now();
+  last_error_.clear();
   write();
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher {
@@ -33,8 +34,7 @@ std::string proc_file(const std::string& pid, const char* file) {
   const files::Fd held(fd);
   std::string block;
   char buffer[1 << 14];
-  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
-    block.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;) block.append(buffer, as_size(n));
   return block;
 }
 

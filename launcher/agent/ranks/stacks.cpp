@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/flight/stack_dump.hpp"
@@ -38,7 +39,7 @@ std::string proc_text(const fs::path& path) {
   if (!fd) return "";
   std::string text(4096, '\0');
   const ssize_t got = ::read(fd.get(), text.data(), text.size());
-  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  text.resize(got > 0 ? as_size(got) : 0);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }
@@ -156,7 +157,7 @@ class LogTail {
     std::array<char, 4096> more{};
     ssize_t got = 0;
     while (text_.size() < 4 * max_text && (got = ::pread(fd_.get(), more.data(), more.size(), at_)) > 0)
-      text_.append(more.data(), static_cast<std::size_t>(got)), at_ += got;
+      text_.append(more.data(), as_size(got)), at_ += got;
     const std::string begins = fmt::format("{}{}\n", flight::stack_begins, thread),
                       ends = fmt::format("{}{}\n", flight::stack_ends, thread);
     const auto from = text_.find(begins), to = text_.find(ends, from);

@@ -12,6 +12,7 @@
 
 #include "launcher/diagnose/kernel_line.hpp"
 #include "launcher/diagnose/signs.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/units.hpp"
 
 namespace holdfast::launcher {
@@ -112,7 +113,7 @@ std::vector<control::Sign> KernelLog::poll() {
     const ssize_t got = ::read(log_.get(), record, sizeof record);
     if (got < 0 && errno == EPIPE) continue;  // older ones were overwritten
     if (got <= 0) break;
-    std::istringstream lines(std::string(record, static_cast<std::size_t>(got)));
+    std::istringstream lines(std::string(record, as_size(got)));
     std::string line;
     std::getline(lines, line);
     const auto text = line.find(';');

@@ -165,7 +165,7 @@ std::string log_tail(const fs::path& log) {
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   if (!file) return "";
   const std::streamoff size = file.tellg(), from = std::max<std::streamoff>(0, size - last_bytes);
-  std::string text(static_cast<std::size_t>(size - from), '\0');
+  std::string text(size - from, '\0');
   file.seekg(from);
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(file.gcount());

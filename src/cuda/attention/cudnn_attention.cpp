@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::cuda {
@@ -64,7 +65,7 @@ AttentionPlans::AttentionPlans(AttentionPass pass, const AttentionShape& shape,
     const std::pair size{part.rows, part.kv_heads};
     const auto known = std::find(sizes.begin(), sizes.end(), size);
     parts_.push_back({layout, forward ? PartScratch{} : backward_scratch(shape, part, deterministic),
-                      static_cast<std::size_t>(known - sizes.begin())});
+                      as_size(known - sizes.begin())});
     if (known != sizes.end()) continue;
     sizes.push_back(size);
     plans_.push_back(forward ? attention_forward_plan(layout, strides, device)

@@ -125,7 +125,7 @@ std::string CudnnPlan::json() const {
   constexpr auto name = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
   check_cudnn(cudnnBackendGetAttribute(plan_.get(), name, CUDNN_TYPE_CHAR, 0, &length, nullptr),
               "cudnnBackendGetAttribute(length of a plan's text)");
-  std::string text(static_cast<std::size_t>(length), '\0');
+  std::string text(length, '\0');
   check_cudnn(cudnnBackendGetAttribute(plan_.get(), name, CUDNN_TYPE_CHAR, length, &length, text.data()),
               "cudnnBackendGetAttribute(a plan's text)");
   return text;

@@ -5,6 +5,7 @@
 #include <random>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/comm/operation.hpp"
 #include "src/cuda/comm/device_world.hpp"
 #include "src/cuda/comm/nccl_communicator.hpp"
@@ -36,7 +37,7 @@ class DeviceCommunicator final : public comm::Communicator {
         name_(std::move(name)),
         is_world_(is_world),
         exceptions_at_start_(std::uncaught_exceptions()),
-        one_each_(static_cast<std::size_t>(host_->size()), 1) {
+        one_each_(as_size(host_->size()), 1) {
     // The world has no group before it is used: hardly anybody does, and it would take memory and streams.
     if (!is_world_) make_group();
     quiet_words_ = host_->wire();
@@ -129,7 +130,7 @@ class DeviceCommunicator final : public comm::Communicator {
     const auto all = share(*host_, mine);
     GroupFacts facts{name_, all[1], {}, rank()};
     for (int member = 0; member < size(); ++member)
-      facts.ranks.push_back(static_cast<int>(all[static_cast<std::size_t>(member) * 2]));
+      facts.ranks.push_back(static_cast<int>(all[as_size(member) * 2]));
     if (world_->near(facts.ranks)) {
       group_ = std::make_unique<PeerGroup>(world_, *host_, std::move(facts));
       return;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/files.hpp"
@@ -35,7 +36,7 @@ std::uint64_t this_node() {
 }  // namespace
 
 std::vector<std::uint64_t> share(comm::Communicator& host, std::span<const std::uint64_t> words) {
-  std::vector<std::uint64_t> all(words.size() * static_cast<std::size_t>(host.size()), 0);
+  std::vector<std::uint64_t> all(words.size() * as_size(host.size()), 0);
   std::copy(words.begin(), words.end(),
             all.begin() + static_cast<std::ptrdiff_t>(words.size()) * host.rank());
   host.all_reduce(all, comm::Scalar::sum);
@@ -65,7 +66,7 @@ comm::SharedMemory share_memory(comm::Communicator& host, int owner, std::int64_
   }
   const std::uint64_t words[] = {mine.process, mine.descriptor, mine.token, mine.bytes};
   const auto all = share(host, words);
-  const std::uint64_t* theirs = &all[static_cast<std::size_t>(owner) * 4];
+  const std::uint64_t* theirs = &all[as_size(owner) * 4];
   if (host.rank() != owner && theirs[2] != 0) {
     auto opened = comm::SharedMemory::open({theirs[0], theirs[1], theirs[2], theirs[3]});
     if (opened)
@@ -95,7 +96,7 @@ DeviceWorld::DeviceWorld(comm::Communicator& host, Runtime& runtime_, Nccl* nccl
   const std::uint64_t facts[] = {options.node != 0 ? options.node : this_node(),
                                  hash_of(runtime.facts().uuid)};
   const auto all = share(host, facts);
-  for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) {
+  for (std::size_t r = 0; r < as_size(size_); ++r) {
     node_of_.push_back(all[2 * r]);
     gpu_of_.push_back(all[2 * r + 1]);
   }
@@ -171,7 +172,7 @@ std::vector<std::byte*> DeviceWorld::open_mates(comm::Communicator& host, const 
     for (int r : mates()) {
       if (r == rank_ || failure) continue;
       IpcHandle theirs;
-      std::memcpy(theirs.data(), &all[static_cast<std::size_t>(r) * handle_words], sizeof theirs);
+      std::memcpy(theirs.data(), &all[as_size(r) * handle_words], sizeof theirs);
       if (theirs == IpcHandle{}) continue;  // it has none and will say so
       opened[r] = static_cast<std::byte*>(runtime.ipc_open(theirs, bytes));
     }
@@ -213,7 +214,7 @@ std::span<std::byte> DeviceWorld::allocate(comm::Communicator& host, std::int64_
     throw;
   }
   memory_ = static_cast<std::byte*>(memory);
-  bytes_ = static_cast<std::size_t>(bytes);
+  bytes_ = as_size(bytes);
   base_of_ = std::move(opened);
   base_of_[rank_] = memory_;
   return this->memory();

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -206,8 +207,8 @@ class RealNccl final : public Nccl {
     Comm& comm = *find(handle);
     const std::lock_guard lock(comm.mutex);
     void* registration = nullptr;  // lives as long as the communicator
-    return !comm.gone && comm.nccl->CommRegister(comm.comm, memory, static_cast<std::size_t>(bytes),
-                                                 &registration) == ncclSuccess;
+    return !comm.gone &&
+           comm.nccl->CommRegister(comm.comm, memory, as_size(bytes), &registration) == ncclSuccess;
   }
 
   void begin() override {
@@ -218,18 +219,18 @@ class RealNccl final : public Nccl {
     with(*find(handle), "ncclAllGather", [&](const Library& nccl, ncclComm_t comm) {
       int rank = 0;
       if (const ncclResult_t result = nccl.CommUserRank(comm, &rank); result != ncclSuccess) return result;
-      return nccl.AllGather(static_cast<std::byte*>(to) + rank * bytes, to, static_cast<std::size_t>(bytes),
-                            ncclInt8, comm, stream_of(stream));
+      return nccl.AllGather(static_cast<std::byte*>(to) + rank * bytes, to, as_size(bytes), ncclInt8, comm,
+                            stream_of(stream));
     });
   }
   void send(NcclHandle handle, StreamHandle stream, const void* from, std::int64_t bytes, int peer) override {
     with(*find(handle), "ncclSend", [&](const Library& nccl, ncclComm_t comm) {
-      return nccl.Send(from, static_cast<std::size_t>(bytes), ncclInt8, peer, comm, stream_of(stream));
+      return nccl.Send(from, as_size(bytes), ncclInt8, peer, comm, stream_of(stream));
     });
   }
   void receive(NcclHandle handle, StreamHandle stream, void* to, std::int64_t bytes, int peer) override {
     with(*find(handle), "ncclRecv", [&](const Library& nccl, ncclComm_t comm) {
-      return nccl.Recv(to, static_cast<std::size_t>(bytes), ncclInt8, peer, comm, stream_of(stream));
+      return nccl.Recv(to, as_size(bytes), ncclInt8, peer, comm, stream_of(stream));
     });
   }
   void end(NcclHandle handle, std::chrono::milliseconds limit) override {
@@ -289,7 +290,7 @@ class RealNccl final : public Nccl {
   }
   std::shared_ptr<Comm> find(NcclHandle handle) {
     const std::lock_guard lock(mutex_);
-    return comms_.at(static_cast<std::size_t>(handle));
+    return comms_.at(as_size(handle));
   }
 
   const std::string file_;

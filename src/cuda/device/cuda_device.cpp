@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
@@ -16,7 +17,7 @@ namespace holdfast::cuda {
 namespace {
 
 /// Nobody has two ranks on one GPU without wanting it: each would get half of it, or no memory. Collective.
-void check_own_gpus(comm::Communicator& host, const GpuFacts& facts) {
+void check_own_gpus(comm::Communicator& host, const GpuTraits& facts) {
   const std::uint64_t mine = hash_name(facts.uuid.data(), facts.uuid.size());
   const auto gpu_of = share(host, {&mine, 1});
   std::map<std::uint64_t, std::size_t> first;
@@ -76,7 +77,7 @@ CudaDevice::CudaDevice(CudaParts parts, const device::DeviceOptions& options)
       side_(*parts_.runtime, "side", {.limit = 2 * options.limit}),
       kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention,
                {memory_.device(CudaKernels::scratch_bytes, "the kernels' intermediate sums"),
-                static_cast<std::size_t>(CudaKernels::scratch_bytes)}),
+                as_size(CudaKernels::scratch_bytes)}),
       reduce_kernels_(*parts_.runtime, *parts_.gemm, *parts_.attention, {}) {
   // Whoever waits for compute may be waiting for a peer that is gone.
   compute_.on_wait([this] { watch_.check(); });
@@ -84,7 +85,7 @@ CudaDevice::CudaDevice(CudaParts parts, const device::DeviceOptions& options)
 }
 
 std::string CudaDevice::describe() const {
-  const GpuFacts& facts = parts_.runtime->facts();
+  const GpuTraits& facts = parts_.runtime->facts();
   return fmt::format("{} ({}), driver {}", facts.name, size_text(facts.memory_bytes), facts.driver);
 }
 
@@ -92,13 +93,13 @@ std::span<std::byte> CudaDevice::allocate(std::int64_t bytes, std::string_view w
   std::byte* memory = memory_.device(bytes, what);
   compute_.zero(memory, bytes);
   compute_.record().wait();
-  return {memory, static_cast<std::size_t>(bytes)};
+  return {memory, as_size(bytes)};
 }
 
 std::span<std::byte> CudaDevice::allocate_host(std::int64_t bytes, std::string_view what) {
   std::byte* memory = memory_.host(bytes, what);
   std::fill_n(memory, bytes, std::byte{0});
-  return {memory, static_cast<std::size_t>(bytes)};
+  return {memory, as_size(bytes)};
 }
 
 std::byte* CudaDevice::pin(std::span<std::byte> memory) {

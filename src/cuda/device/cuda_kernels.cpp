@@ -30,7 +30,7 @@ CudaKernels::CudaKernels(Runtime& runtime, Gemm& gemm, AttentionEngine& attentio
     : runtime_(runtime), gemm_(gemm), attention_(attention), scratch_(scratch) {}
 
 std::string CudaKernels::identity(DType type) const {
-  const GpuFacts& gpu = runtime_.facts();
+  const GpuTraits& gpu = runtime_.facts();
   // The number after "cuda" is that of the own kernels: it grows when one of them changes bits.
   return fmt::format("cuda {} 1, {}, sm_{}{}, {}, {}, head chunk {}, choices {}", name_of(type), gpu.name,
                      gpu.major, gpu.minor, gemm_.identity(), attention_.identity(), head_chunk,

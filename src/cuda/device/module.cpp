@@ -44,7 +44,7 @@ VisibleGpus look(const nvml::Library& library) {
       check(error, "cudaGetDeviceCount");
   }
   for (int index = 0; index < count; ++index) {
-    const GpuFacts facts = cuda_facts(index);
+    const GpuTraits facts = cuda_facts(index);
     visible.gpus.push_back({facts.name, facts.bus, facts.major, facts.minor});
   }
   visible.one_was_given = count == 1 && shown.has_value();
@@ -103,7 +103,7 @@ device::Device* open(const device::DeviceOptions& options) {
   parts.runtime = make_cuda_runtime(index, visible.driver.empty()
                                                ? fmt::format("for CUDA {}", visible.cuda_of_driver / 1000)
                                                : visible.driver);
-  const GpuFacts& facts = parts.runtime->facts();
+  const GpuTraits& facts = parts.runtime->facts();
   const std::string name = describe_gpu(index, facts.uuid, facts.bus);
   const GpuHealth health = health_of(library, facts.bus);
   const std::string state = to_text(health);

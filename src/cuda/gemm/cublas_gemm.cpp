@@ -24,7 +24,7 @@ std::string library() {
 
 }  // namespace
 
-std::int64_t gemm_scratch_bytes(const GpuFacts& gpu) {
+std::int64_t gemm_scratch_bytes(const GpuTraits& gpu) {
   return (gpu.major == 9 ? 64 : 32) * std::int64_t{1 << 20};
 }
 
@@ -109,7 +109,7 @@ void CublasGemm::note(const Product& product) {
 }
 
 Choices CublasGemm::here() const {
-  const GpuFacts& gpu = runtime_.facts();
+  const GpuTraits& gpu = runtime_.facts();
   return {gpu.name,
           fmt::format("{}.{}", gpu.major, gpu.minor),
           gpu.multiprocessors,

@@ -53,6 +53,6 @@ class CublasGemm final : public Gemm {
 
 /// Bytes of scratch per stream that multiplies: 64 MiB on Hopper, else 32 MiB, as NVIDIA recommends. Part of
 /// the device memory that a plan must leave.
-std::int64_t gemm_scratch_bytes(const GpuFacts& gpu);
+std::int64_t gemm_scratch_bytes(const GpuTraits& gpu);
 
 }  // namespace holdfast::cuda

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::cuda {
@@ -129,9 +130,7 @@ std::uint32_t CublasProblem::reductions(const CublasRules& rules) const {
 
 bool CublasProblem::keeps_rules(const cublasLtMatmulHeuristicResult_t& result,
                                 const CublasRules& rules) const {
-  if (result.state != CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > static_cast<std::size_t>(rules.workspace))
-    return false;
+  if (result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > as_size(rules.workspace)) return false;
   const Algorithm algorithm = described(result);
   if ((static_cast<std::uint32_t>(algorithm.reduction) & ~reductions(rules)) != 0) return false;
   std::uint64_t numerics = 0;
@@ -185,7 +184,7 @@ cublasStatus_t CublasProblem::run(StreamHandle stream, const Algorithm& algorith
   const cublasLtMatmulAlgo_t algo = native(algorithm);
   return cublasLtMatmul(handle_, &operation_, &one, pointers_.a, &a_, pointers_.b, &b_,
                         plan_.add ? &one : &zero, pointers_.d, &d_, pointers_.d, &d_, &algo, workspace,
-                        static_cast<std::size_t>(workspace_bytes),
+                        as_size(workspace_bytes),
                         reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(stream)));
 }
 

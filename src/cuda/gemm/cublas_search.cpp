@@ -268,7 +268,7 @@ std::uint64_t CublasSearch::hash_of(const void* memory, std::int64_t bytes) {
     wait();
     for (std::int64_t i = 0; i < part; i += 8) {
       std::uint64_t word = 0;
-      std::memcpy(&word, host_ + i, static_cast<std::size_t>(std::min<std::int64_t>(8, part - i)));
+      std::memcpy(&word, host_ + i, std::min<std::int64_t>(8, part - i));
       hash = mix64(hash ^ word) + 1;
     }
   }

@@ -92,7 +92,7 @@ std::string describe(const ProductPlan& plan) {
                      plan.bias ? " + bias" : "");
 }
 
-void require_supported(const ProductPlan& plan, const GpuFacts& gpu) {
+void require_supported(const ProductPlan& plan, const GpuTraits& gpu) {
   if (!plan.fp8()) return;
   if (gpu.major * 10 + gpu.minor < 89)
     throw Error(

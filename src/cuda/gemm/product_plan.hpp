@@ -63,7 +63,7 @@ std::string describe(const ProductPlan& plan);
 
 /// Throws Error (usage) when no algorithm of the library can do it on this GPU and why is known: 8-bit
 /// products need compute capability 8.9, and rows of 16 bytes.
-void require_supported(const ProductPlan& plan, const GpuFacts& gpu);
+void require_supported(const ProductPlan& plan, const GpuTraits& gpu);
 
 /// No sum has a term, or no element has a sum.
 bool is_empty(const ProductPlan& plan);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -65,7 +66,10 @@ std::vector<std::string> nics_by_bridges(const fs::path& sysfs, const std::strin
   int most = 1;
   for (const auto& name : nics_up(sysfs)) {
     const int common = common_bridges(gpu, pci_path(sysfs / "class/infiniband" / name / "device"));
-    if (common > most) most = common, nearest.clear();
+    if (common > most) {
+      most = common;
+      nearest.clear();
+    }
     if (common == most) nearest.push_back(name);
   }
   return nearest;
@@ -158,12 +162,12 @@ Users users_of(const std::vector<std::string>& visible, bool one_was_given, int 
   Users users;
   if (one_was_given && visible.size() == 1) {
     const auto mine = std::find(on_node.begin(), on_node.end(), visible.front());
-    if (mine != on_node.end()) return {on_node, static_cast<std::size_t>(mine - on_node.begin())};
+    if (mine != on_node.end()) return {on_node, as_size(mine - on_node.begin())};
     return {visible, 0};
   }
   for (int rank = 0; rank < local_ranks; ++rank)
-    users.gpus.push_back(visible[static_cast<std::size_t>(rank) % visible.size()]);
-  users.me = static_cast<std::size_t>(local_rank);
+    users.gpus.push_back(visible[as_size(rank) % visible.size()]);
+  users.me = as_size(local_rank);
   return users;
 }
 
@@ -171,9 +175,9 @@ std::vector<int> share_of(const fs::path& sysfs, const std::vector<std::vector<i
   expects(me < users.size(), "the user is one of the users");
   const std::vector<int>& near = users[me];
   const auto same = [&](const std::vector<int>& other) { return other == near; };
-  const auto sharers = static_cast<std::size_t>(std::count_if(users.begin(), users.end(), same));
-  const auto place = static_cast<std::size_t>(
-      std::count_if(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(me), same));
+  const auto sharers = as_size(std::count_if(users.begin(), users.end(), same));
+  const auto place =
+      as_size(std::count_if(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(me), same));
   // Cores by their first logical CPU.
   std::vector<std::vector<int>> cores;
   std::set<int> taken;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/text.hpp"
@@ -44,7 +45,7 @@ class CudaRuntime final : public Runtime {
     try_words();
   }
 
-  const GpuFacts& facts() const override { return facts_; }
+  const GpuTraits& facts() const override { return facts_; }
   std::int64_t free_bytes() override {
     bind();
     std::size_t free = 0, total = 0;
@@ -56,7 +57,7 @@ class CudaRuntime final : public Runtime {
     bind();
     void* memory = nullptr;
     const std::int64_t whole = (std::max<std::int64_t>(bytes, 1) + gpu_page - 1) / gpu_page * gpu_page;
-    check(cudaMalloc(&memory, static_cast<std::size_t>(whole)), "cudaMalloc");
+    check(cudaMalloc(&memory, as_size(whole)), "cudaMalloc");
     return memory;
   }
   void device_free(void* memory) noexcept override {
@@ -65,7 +66,7 @@ class CudaRuntime final : public Runtime {
   void* host_alloc(std::int64_t bytes) override {
     bind();
     void* memory = nullptr;
-    check(cudaHostAlloc(&memory, static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)),
+    check(cudaHostAlloc(&memory, as_size(std::max<std::int64_t>(bytes, 1)),
                         cudaHostAllocPortable | cudaHostAllocMapped),
           "cudaHostAlloc");
     void* on_gpu = nullptr;
@@ -80,8 +81,7 @@ class CudaRuntime final : public Runtime {
   }
   void* host_register(void* memory, std::int64_t bytes) override {
     bind();
-    check(cudaHostRegister(memory, static_cast<std::size_t>(bytes),
-                           cudaHostRegisterPortable | cudaHostRegisterMapped),
+    check(cudaHostRegister(memory, as_size(bytes), cudaHostRegisterPortable | cudaHostRegisterMapped),
           "cudaHostRegister");
     void* on_gpu = nullptr;
     check(cudaHostGetDevicePointer(&on_gpu, memory, 0), "cudaHostGetDevicePointer");
@@ -152,13 +152,12 @@ class CudaRuntime final : public Runtime {
   void copy(StreamHandle stream, void* to, const void* from, std::int64_t bytes) override {
     if (bytes <= 0) return;
     bind();
-    check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, native(stream)),
-          "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(to, from, as_size(bytes), cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
   }
   void zero(StreamHandle stream, void* to, std::int64_t bytes) override {
     if (bytes <= 0) return;
     bind();
-    check(cudaMemsetAsync(to, 0, static_cast<std::size_t>(bytes), native(stream)), "cudaMemsetAsync");
+    check(cudaMemsetAsync(to, 0, as_size(bytes), native(stream)), "cudaMemsetAsync");
   }
   void write_word(StreamHandle stream, std::uint32_t* word, std::uint32_t value) override {
     bind();
@@ -230,19 +229,19 @@ class CudaRuntime final : public Runtime {
   }
 
   int index_;
-  GpuFacts facts_;
+  GpuTraits facts_;
   std::string name_;
   StreamWords words_;
 };
 
 }  // namespace
 
-GpuFacts cuda_facts(int index) {
+GpuTraits cuda_facts(int index) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   char bus[32] = {};
   check(cudaDeviceGetPCIBusId(bus, sizeof bus, index), "cudaDeviceGetPCIBusId");
-  GpuFacts facts;
+  GpuTraits facts;
   facts.name = properties.name;
   facts.major = properties.major;
   facts.minor = properties.minor;

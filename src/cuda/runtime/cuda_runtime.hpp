@@ -8,10 +8,10 @@
 namespace holdfast::cuda {
 
 /// What can be said of GPU `index` without making a context on it; the driver's version is not filled in.
-GpuFacts cuda_facts(int index);
+GpuTraits cuda_facts(int index);
 
 /// Chooses GPU `index` (of those that CUDA shows this process) and makes its context. `driver`: the driver's
-/// version, for GpuFacts. Throws Error (runtime), also when the GPU does not do what the backend builds on.
+/// version, for GpuTraits. Throws Error (runtime), also when the GPU does not do what the backend builds on.
 std::unique_ptr<Runtime> make_cuda_runtime(int index, std::string driver);
 
 }  // namespace holdfast::cuda

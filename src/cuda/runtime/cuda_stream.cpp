@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -148,7 +149,7 @@ void CudaStream::upload(void* to, const void* from, std::int64_t bytes) {
     }
     const std::int64_t piece = std::min(bytes, part_bytes - filled_);
     std::byte* staged = up_[filling_].memory + filled_;
-    std::memcpy(staged, source, static_cast<std::size_t>(piece));
+    std::memcpy(staged, source, piece);
     runtime_.copy(handle_, target, staged, piece);
     filled_ += (piece + 63) / 64 * 64;
     target += piece;
@@ -166,18 +167,16 @@ void CudaStream::download(void* to, const void* from, std::int64_t bytes) {
     return std::clamp<std::int64_t>(bytes - i * part_bytes, 0, part_bytes);
   };
   const auto start = [&](std::int64_t i) {
-    Part& part = down_[static_cast<std::size_t>(i) % down_.size()];
+    Part& part = down_[as_size(i) % down_.size()];
     copy(part.memory, static_cast<const std::byte*>(from) + i * part_bytes, size_of(i));
     part.used = record();
   };
   start(0);
   for (std::int64_t i = 0; i < pieces; ++i) {
     if (i + 1 < pieces) start(i + 1);
-    Part& part = down_[static_cast<std::size_t>(i) % down_.size()];
+    Part& part = down_[as_size(i) % down_.size()];
     part.used.wait();
-    if (size_of(i) > 0)
-      std::memcpy(static_cast<std::byte*>(to) + i * part_bytes, part.memory,
-                  static_cast<std::size_t>(size_of(i)));
+    if (size_of(i) > 0) std::memcpy(static_cast<std::byte*>(to) + i * part_bytes, part.memory, size_of(i));
   }
 }
 

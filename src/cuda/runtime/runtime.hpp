@@ -21,7 +21,7 @@ enum class GraphHandle : std::uintptr_t {};
 /// Device memory as another process may open it.
 using IpcHandle = std::array<std::byte, 64>;
 
-struct GpuFacts {
+struct GpuTraits {
   std::string name;          ///< "NVIDIA H200"
   std::string driver;        ///< "580.65.06", or what else is known
   int major = 0, minor = 0;  ///< compute capability
@@ -43,7 +43,7 @@ inline Access writes(const void* data, std::int64_t bytes) { return {data, bytes
 class Runtime {
  public:
   virtual ~Runtime() = default;
-  virtual const GpuFacts& facts() const = 0;
+  virtual const GpuTraits& facts() const = 0;
   virtual std::int64_t free_bytes() = 0;
 
   // Memory: aligned to 4096 at least

@@ -1,6 +1,7 @@
 // Parts of values: attributes, items, slices.
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/chat/builtins.hpp"
 #include "src/tools/chat/characters.hpp"
 
@@ -70,7 +71,7 @@ Value item_of(const Value& of, const Value& key) {
   if (const auto* text = as<Text>(of)) {
     const auto starts = character_starts(text->bytes);
     if (placed(starts.size() - 1)) {
-      const auto at = static_cast<std::size_t>(index);
+      const auto at = as_size(index);
       return text_value(part(*text, starts[at], starts[at + 1]));
     }
   }
@@ -91,7 +92,7 @@ Value slice_of(const Value& of, const Value& first, const Value& end, const Valu
   std::int64_t at = clamped(first, backwards ? length - 1 : 0, length, backwards);
   const std::int64_t stop = clamped(end, backwards ? -1 : length, length, backwards);
   stride = std::clamp<std::int64_t>(stride, -length - 1, length + 1);
-  budget.steps(static_cast<std::size_t>(length));
+  budget.steps(as_size(length));
   if (text && stride == 1) {
     const std::int64_t last = std::max(at, stop);
     const std::size_t from = starts[at], to = starts[last];
@@ -101,7 +102,7 @@ Value slice_of(const Value& of, const Value& first, const Value& end, const Valu
   Text letters;
   std::vector<Value> items;
   for (; backwards ? at > stop : at < stop; at += stride) {
-    const auto place = static_cast<std::size_t>(at);
+    const auto place = as_size(at);
     if (text)
       append(letters, *text, starts[place], starts[place + 1]);
     else

@@ -1,5 +1,7 @@
 #include <cmath>
 
+#include "src/base/as_size.hpp"
+
 #include "src/tools/chat/evaluator.hpp"
 
 namespace holdfast::chat {
@@ -54,10 +56,10 @@ Value of_reals(std::string_view sign, double a, double b) {
 Value repeated(const Value& value, std::int64_t times, Budget& budget) {
   const auto* text = as<Text>(value);
   const auto* list = as<List>(value);
-  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
+  const auto count = as_size(std::max<std::int64_t>(times, 0));
   const std::size_t size = text ? text->bytes.size() : list->items.size();
   std::size_t all = 0;
-  if (__builtin_mul_overflow(size, count, &all) || all > static_cast<std::size_t>(INT64_MAX)) all = INT64_MAX;
+  if (__builtin_mul_overflow(size, count, &all) || all > as_size(INT64_MAX)) all = INT64_MAX;
   text ? budget.bytes(all) : budget.steps(all);
   Text letters;
   std::vector<Value> items;

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/utf8.hpp"
 
 namespace holdfast::chat {
@@ -75,7 +76,7 @@ std::vector<Range> split_spaces(std::string_view text, std::int64_t most) {
 std::vector<Range> rsplit_spaces(std::string_view text, std::int64_t most) {
   std::vector<Range> parts = split_spaces(text, -1);
   if (most < 0 || static_cast<std::int64_t>(parts.size()) <= most) return parts;
-  const std::size_t joined = parts.size() - static_cast<std::size_t>(most);
+  const std::size_t joined = parts.size() - as_size(most);
   const Range head{0, parts[joined - 1].second};
   parts.erase(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(joined));
   parts.insert(parts.begin(), head);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::chat {
@@ -12,7 +13,7 @@ using Range = std::pair<std::size_t, std::size_t>;
 
 std::size_t common(std::string_view a, std::string_view b) {
   const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<std::size_t>(end - a.begin());
+  return as_size(end - a.begin());
 }
 
 /// Where the template's own words end that `place` lies in; `place` when it lies in none.
@@ -69,9 +70,9 @@ class Marker {
     auto first = std::lower_bound(begins_.begin(), last, range.first, below);
     const auto end = std::lower_bound(first, last, range.second, below);
     if (first != begins_.begin() && *first > range.first) --first;  // it began earlier, and reaches into it
-    auto to = static_cast<std::size_t>(end - begins_.begin());
+    auto to = as_size(end - begins_.begin());
     if (trimmed) to = behind_end_token(range, to);
-    for (auto i = static_cast<std::size_t>(first - begins_.begin()); i < to; ++i) example_.learned[i] = true;
+    for (auto i = as_size(first - begins_.begin()); i < to; ++i) example_.learned[i] = true;
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/chat/builtins.hpp"
 #include "src/tools/chat/characters.hpp"
 #include "src/tools/chat/value_text.hpp"
@@ -80,9 +81,9 @@ Value strftime_now(Arguments& arguments, Rendering& rendering) {
   const std::tm wanted = now;
   // timegm() knows the day of the week, and moves what is no day of the calendar elsewhere.
   const std::time_t seconds = timegm(&now);
-  if ((fields != 3 && fields != 6) || static_cast<std::size_t>(read) != rendering.now.size() ||
-      seconds == -1 || now.tm_mday != wanted.tm_mday || now.tm_mon != wanted.tm_mon ||
-      now.tm_hour != wanted.tm_hour || now.tm_min != wanted.tm_min || now.tm_sec != wanted.tm_sec)
+  if ((fields != 3 && fields != 6) || as_size(read) != rendering.now.size() || seconds == -1 ||
+      now.tm_mday != wanted.tm_mday || now.tm_mon != wanted.tm_mon || now.tm_hour != wanted.tm_hour ||
+      now.tm_min != wanted.tm_min || now.tm_sec != wanted.tm_sec)
     throw Refusal("\"now\" is '" + rendering.now + "' and must read like 2024-07-26 or 2024-07-26T12:30:00");
   std::string out;
   for (std::size_t i = 0; i < format.size(); ++i) {

@@ -16,7 +16,7 @@ std::string indention(const std::optional<Value>& width, std::int64_t otherwise)
     if (!is_integer(*width, spaces)) throw Refusal("an indent is a number or a string");
   }
   if (spaces > 1000) throw Refusal("an indent of more than 1000");
-  return std::string(static_cast<std::size_t>(std::max<std::int64_t>(spaces, 0)), ' ');
+  return std::string(std::max<std::int64_t>(spaces, 0), ' ');
 }
 
 }  // namespace

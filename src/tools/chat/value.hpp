@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/chat/text.hpp"
 
 namespace holdfast::chat {
@@ -30,7 +31,7 @@ class Budget {
 
  private:
   static void take(std::int64_t& left, std::size_t count, const char* why) {
-    if (count > static_cast<std::size_t>(left)) throw Refusal(why);
+    if (count > as_size(left)) throw Refusal(why);
     left -= static_cast<std::int64_t>(count);
   }
   std::int64_t steps_, bytes_;

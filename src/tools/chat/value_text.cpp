@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/chat/characters.hpp"
 
 namespace holdfast::chat {
@@ -138,7 +139,7 @@ class Writer {
              const Each& each) {
     const auto new_line = [&](std::int64_t depth) {
       if (!style.indent) return;
-      const auto spaces = static_cast<std::size_t>(std::max<std::int64_t>(*style.indent, 0) * depth);
+      const auto spaces = as_size(std::max<std::int64_t>(*style.indent, 0) * depth);
       budget_.bytes(spaces);
       put("\n");
       out_.append(spaces, ' ');

@@ -48,8 +48,10 @@ std::optional<LocalHold> local_hold_of(const fs::path& step_dir, std::int64_t st
   LocalHold hold{local->path, {}, 0};
   for (const LocalCopy& copy : local->files)
     for (const auto& sealed : copy.outline.buffers)
-      if (sealed && sealed->point.step == step)
-        hold.ranks.insert(copy.outline.identity.rank), hold.world = copy.outline.identity.world;
+      if (sealed && sealed->point.step == step) {
+        hold.ranks.insert(copy.outline.identity.rank);
+        hold.world = copy.outline.identity.world;
+      }
   if (hold.ranks.empty()) return {};
   return hold;
 }

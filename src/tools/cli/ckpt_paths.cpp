@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "checkpoint/index/catalog.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
 #include "src/base/units.hpp"
@@ -111,7 +112,7 @@ std::function<void(std::int64_t, std::int64_t)> bar(std::string what) {
       constexpr int width = 30;
       const double part = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
       const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      const auto filled = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * width);
+      const auto filled = as_size(std::clamp(part, 0.0, 1.0) * width);
       return fmt::format("{} [{}{}] {} of {}, {}/s", what, std::string(filled, '#'),
                          std::string(width - filled, '.'), size_text(done), size_text(total),
                          size_text(static_cast<double>(done) / seconds));

@@ -120,8 +120,8 @@ void report(const corpus::Settings& settings, const ordered_json& card) {
 
 }  // namespace
 
-corpus::Surroundings surroundings() {
-  corpus::Surroundings around;
+corpus::Services services() {
+  corpus::Services around;
   around.open_tokenizer = text::open_tokenizer;
   around.train_model = text::train_sentencepiece;
   around.free_bytes = corpus::free_bytes_beside;
@@ -150,7 +150,7 @@ void run_prepare(const PrepareOptions& options) {
   note_interrupts();
   ordered_json card;
   {
-    const corpus::Surroundings around = surroundings();
+    const corpus::Services around = services();
     if (options.stage.empty() && !options.plan_json) {
       card = corpus::prepare(settings, around);
     } else {

@@ -1,5 +1,5 @@
 #pragma once
-// `data prepare` on a terminal: the corpus library with its surroundings, and what is said of the result.
+// `data prepare` on a terminal: the corpus library with its services, and what is said of the result.
 #include <cstddef>
 #include <string>
 
@@ -16,7 +16,7 @@ struct PrepareOptions {
 };
 
 /// Tokenizers, SentencePiece's training, disk space, progress on stderr, and Ctrl-C.
-corpus::Surroundings surroundings();
+corpus::Services services();
 
 /// Prints what was written on stdout, and what was wrong with the input on stderr.
 void run_prepare(const PrepareOptions& options);

@@ -56,7 +56,8 @@ class Printer {
     for (auto first = ready_.begin(); first != ready_.end() && first->first == next_;
          first = ready_.begin()) {
       out_ << first->second << std::flush;
-      ready_.erase(first), ++next_;
+      ready_.erase(first);
+      ++next_;
     }
   }
 

@@ -45,8 +45,7 @@ MergedModel::MergedModel(const fs::path& adapters, const fs::path& base)
       tensors_(weights::tensors_of_model(config::base_tensors_of(files_.shape()))) {}
 
 void MergedModel::read(const checkpoint::PieceView& piece, std::span<std::byte>) {
-  files_.read(
-      {{tensors_.at(static_cast<std::size_t>(piece.tensor))}, {{0, piece.first, piece.count, piece.data}}});
+  files_.read({{tensors_.at(piece.tensor)}, {{0, piece.first, piece.count, piece.data}}});
 }
 
 void MergedModel::check(std::span<const int>) const { files_.check_base(); }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -34,7 +35,7 @@ class PlainStream final : public ByteStream {
     do got = ::read(fd_.get(), to, most);
     while (got < 0 && errno == EINTR);
     if (got < 0) throw system_error("cannot read " + path_.string(), errno);
-    return static_cast<std::size_t>(got);
+    return as_size(got);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::corpus {
@@ -99,13 +100,12 @@ void remove_near(const Fingerprints& all, std::size_t bands, Kept& kept) {
 }  // namespace
 
 Kept dedupe(const Fingerprints& all, int bands) {
-  expects(bands >= 0 && all.bands.size() == all.exact.size() * static_cast<std::size_t>(bands),
-          "`bands` hashes per document");
+  expects(bands >= 0 && all.bands.size() == all.exact.size() * as_size(bands), "`bands` hashes per document");
   expects(all.exact.size() < std::numeric_limits<std::uint32_t>::max(), "fewer than 2^32 documents");
   Kept kept;
   kept.keep.assign(all.exact.size(), true);
   remove_equal(all.exact, kept);
-  if (bands > 0) remove_near(all, static_cast<std::size_t>(bands), kept);
+  if (bands > 0) remove_near(all, as_size(bands), kept);
   return kept;
 }
 

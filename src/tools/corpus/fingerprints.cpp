@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/tools/corpus/dedupe.hpp"
 #include "src/tools/corpus/minhash.hpp"
@@ -59,7 +60,7 @@ void scan_texts(const Plan& plan, const Part& part, Tally& tally, Fingerprints& 
   for (Document document; reader.next(document);) {
     all.exact.push_back(data::hash_bytes(document.text));
     if (!shape) continue;
-    all.bands.resize(all.bands.size() + static_cast<std::size_t>(shape->bands));
+    all.bands.resize(all.bands.size() + as_size(shape->bands));
     band_hashes(document.text, *shape, std::span(all.bands).last(shape->bands));
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
 
@@ -38,7 +39,7 @@ bool Lines::skip_line() {
   for (;;) {
     const char* from = buffer_.data() + given_;
     const auto* feed = static_cast<const char*>(std::memchr(from, '\n', have_ - given_));
-    const std::size_t gone = feed ? static_cast<std::size_t>(feed - from) + 1 : have_ - given_;
+    const std::size_t gone = feed ? as_size(feed - from) + 1 : have_ - given_;
     given_ += gone;
     place_ += gone;
     if (feed) return true;
@@ -58,7 +59,7 @@ bool Lines::next(Line& line) {
     const auto* feed = static_cast<const char*>(std::memchr(from + looked, '\n', have_ - given_ - looked));
     looked = have_ - given_;
     if (feed) {
-      line.text = {from, static_cast<std::size_t>(feed - from)};
+      line.text = {from, as_size(feed - from)};
       given_ += line.text.size() + 1;
       place_ += line.text.size() + 1;
       return true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <list>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/tools/corpus/pack.hpp"
@@ -78,7 +79,7 @@ class Merger {
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       const data::TokenFile& file = files_[part];
       const std::int64_t count = file.documents();
-      std::vector<std::int64_t> begins(static_cast<std::size_t>(count) + 1, file.size());
+      std::vector<std::int64_t> begins(as_size(count) + 1, file.size());
       for (std::int64_t i = 0; i < count; ++i) begins[i] = file.document(i);
       first_document_.push_back(merged_.documents);
       for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
@@ -95,14 +96,14 @@ class Merger {
       std::int64_t used = 0;
       for (const Placed& placed : row) {
         const auto behind = std::upper_bound(first_document_.begin(), first_document_.end(), placed.document);
-        const auto part = static_cast<std::size_t>(behind - first_document_.begin()) - 1;
+        const auto part = as_size(behind - first_document_.begin()) - 1;
         const data::TokenFile& file = files_[part];
         append(file, file.document(placed.document - first_document_[part]) + placed.first, placed.count);
         used += placed.count;
       }
       if (used == shape_.row) continue;
       out_.begin_document();
-      out_.append(std::vector<std::int32_t>(static_cast<std::size_t>(shape_.row - used), shape_.pad), false);
+      out_.append(std::vector<std::int32_t>(shape_.row - used, shape_.pad), false);
       merged_.padding += shape_.row - used;
     }
     rows.clear();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/tools/corpus/signature.hpp"
@@ -50,9 +51,9 @@ MinHashShape shape_for(double similarity, int most) {
 
 void band_hashes(std::string_view text, const MinHashShape& shape, std::span<std::uint64_t> out) {
   check(shape);
-  expects(out.size() == static_cast<std::size_t>(shape.bands), "a hash per band");
-  const auto shingle = static_cast<std::size_t>(shape.shingle);
-  const auto rows = static_cast<std::size_t>(shape.rows), hashes = out.size() * rows;
+  expects(out.size() == as_size(shape.bands), "a hash per band");
+  const auto shingle = as_size(shape.shingle);
+  const auto rows = as_size(shape.rows), hashes = out.size() * rows;
 
   alignas(64) std::array<std::uint32_t, max_hashes> least;
   const std::size_t padded = (hashes + signature_step - 1) / signature_step * signature_step;

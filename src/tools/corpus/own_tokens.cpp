@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -33,7 +34,7 @@ Mapped::Mapped(const fs::path& path) {
   const files::Fd fd = files::open(path, O_RDONLY);
   struct stat status = {};
   if (::fstat(fd.get(), &status) != 0) throw system_error("cannot read " + path.string(), errno);
-  size_ = static_cast<std::size_t>(status.st_size);
+  size_ = as_size(status.st_size);
   if (size_ == 0) return;
   void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (map == MAP_FAILED) throw system_error("cannot map " + path.string(), errno);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::corpus {
 
-Packer::Packer(std::int64_t row, int open) : row_(row), most_(static_cast<std::size_t>(open)) {
+Packer::Packer(std::int64_t row, int open) : row_(row), most_(as_size(open)) {
   expects(row >= 1 && open >= 1, "a row to fill, and its length");
 }
 
@@ -32,7 +33,7 @@ void Packer::add(std::int64_t document, std::int64_t tokens, std::vector<Row>& o
   } else if (open_.size() > most_) {
     const auto fullest = std::min_element(open_.begin(), open_.end(),
                                           [](const Open& a, const Open& b) { return a.left < b.left; });
-    close(static_cast<std::size_t>(fullest - open_.begin()), out);
+    close(as_size(fullest - open_.begin()), out);
   }
 }
 

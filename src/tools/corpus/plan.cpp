@@ -79,7 +79,7 @@ fs::path Plan::chat_folder() const {
   return fs::is_directory(settings.tokenizer, error) ? settings.tokenizer : settings.tokenizer.parent_path();
 }
 
-Plan plan_of(Settings settings, const Surroundings& surroundings) {
+Plan plan_of(Settings settings, const Services& services) {
   check(settings);
   Plan plan;
   plan.settings = std::move(settings);
@@ -92,14 +92,14 @@ Plan plan_of(Settings settings, const Surroundings& surroundings) {
   if (!plan.settings.tokenizer_out.empty() && fs::is_directory(plan.settings.tokenizer, error))
     throw Error(Exit::usage, "--tokenizer-out cannot be used",
                 plan.settings.tokenizer.string() + " is a folder", "Give the file in it as --tokenizer?");
-  if (!plan.settings.tokenizer.empty()) plan.tokenizer = surroundings.open_tokenizer(plan.settings.tokenizer);
+  if (!plan.settings.tokenizer.empty()) plan.tokenizer = services.open_tokenizer(plan.settings.tokenizer);
   plan.work.path = work_path(plan.settings.output) / key_of(plan);
   if (plan.settings.train_vocabulary != 0 && fs::exists(plan.work.model(), error))
-    plan.tokenizer = surroundings.open_tokenizer(plan.work.model());
+    plan.tokenizer = services.open_tokenizer(plan.work.model());
   return plan;
 }
 
-void check_space(const Plan& plan, const Surroundings& surroundings) {
+void check_space(const Plan& plan, const Services& services) {
   const std::uint64_t input = total_bytes(plan.inputs);
   const std::int64_t vocabulary =
       plan.settings.train_vocabulary != 0 ? plan.settings.train_vocabulary : plan.vocabulary();
@@ -111,7 +111,7 @@ void check_space(const Plan& plan, const Surroundings& surroundings) {
   for (const std::string& name : files::list(plan.work.path))
     if (const auto bytes = fs::file_size(plan.work.path / name, error); !error) there += bytes;
   const std::uint64_t needed = 2 * tokens * width;
-  const std::uint64_t free = surroundings.free_bytes(plan.settings.output);
+  const std::uint64_t free = services.free_bytes(plan.settings.output);
   if (needed > free + there)
     throw Error(Exit::runtime, "the tokens of this corpus do not fit on the disk",
                 fmt::format("{} of input need about {} beside {}, and {} are free", size_text(input),

@@ -15,7 +15,7 @@
 namespace holdfast::corpus {
 
 /// What the work needs of others; tests put their own in.
-struct Surroundings {
+struct Services {
   std::function<std::unique_ptr<text::Tokenizer>(const std::filesystem::path&)> open_tokenizer;
   /// Bytes of a SentencePiece model of `vocabulary` pieces, trained on what `next` gives until it returns
   /// false: pieces of `bytes` bytes of text in all.
@@ -44,11 +44,11 @@ struct Plan {
 
 /// Lists and checks everything that can be checked without reading the corpus; writes nothing. Throws Error
 /// (usage).
-Plan plan_of(Settings settings, const Surroundings& surroundings);
+Plan plan_of(Settings settings, const Services& services);
 
 /// Throws Error (runtime) when the output cannot fit on its disk: a token stands for about four bytes of
 /// text, and every token is on the disk twice while parts are merged.
-void check_space(const Plan& plan, const Surroundings& surroundings);
+void check_space(const Plan& plan, const Services& services);
 /// statvfs(3) of the folder that `path` is in.
 std::uint64_t free_bytes_beside(const std::filesystem::path& path);
 

@@ -44,13 +44,13 @@ void need_tokenizer(const Plan& plan) {
               "Run the stage 'tokenizer' first?");
 }
 
-void train(Plan& plan, const Surroundings& surroundings) {
+void train(Plan& plan, const Services& services) {
   if (plan.tokenizer) return;
-  ModelText text(plan, surroundings.watch);
-  const std::string model = surroundings.train_model(plan.settings.train_vocabulary, text.bytes(),
-                                                     [&](std::string& piece) { return text.next(piece); });
+  ModelText text(plan, services.watch);
+  const std::string model = services.train_model(plan.settings.train_vocabulary, text.bytes(),
+                                                 [&](std::string& piece) { return text.next(piece); });
   files::replace_atomically(plan.work.model(), model, 0644);
-  plan.tokenizer = surroundings.open_tokenizer(plan.work.model());
+  plan.tokenizer = services.open_tokenizer(plan.work.model());
 }
 
 void scan(const Plan& plan, const Task& task, const Watch& watch) {
@@ -155,36 +155,35 @@ std::vector<Stage> stages_of(const Settings& settings) {
   return all;
 }
 
-nlohmann::ordered_json run_stage(Plan& plan, Stage stage, const Task& task,
-                                 const Surroundings& surroundings) {
+nlohmann::ordered_json run_stage(Plan& plan, Stage stage, const Task& task, const Services& services) {
   expects(task.of > 0 && task.number < task.of, "a task is one of all tasks");
   create(plan.work);
   switch (stage) {
     case Stage::tokenizer:
-      train(plan, surroundings);
+      train(plan, services);
       break;
     case Stage::scan:
-      scan(plan, task, surroundings.watch);
+      scan(plan, task, services.watch);
       break;
     case Stage::dedupe:
       if (!are_duplicates_removed(plan)) remove_duplicates(plan);
       break;
     case Stage::tokens:
-      make_tokens(plan, task, surroundings.watch);
+      make_tokens(plan, task, services.watch);
       break;
     case Stage::merge:
-      return merge_all(plan, surroundings.watch);
+      return merge_all(plan, services.watch);
   }
   return {};
 }
 
-nlohmann::ordered_json prepare(const Settings& settings, const Surroundings& surroundings) {
-  Plan plan = plan_of(settings, surroundings);
-  if (settings.check_space) check_space(plan, surroundings);
+nlohmann::ordered_json prepare(const Settings& settings, const Services& services) {
+  Plan plan = plan_of(settings, services);
+  if (settings.check_space) check_space(plan, services);
   create(plan.work);
   const WorkLock lock(plan.work);
   nlohmann::ordered_json card;
-  for (const Stage stage : stages_of(plan.settings)) card = run_stage(plan, stage, Task{}, surroundings);
+  for (const Stage stage : stages_of(plan.settings)) card = run_stage(plan, stage, Task{}, services);
   return card;
 }
 

@@ -33,9 +33,9 @@ struct Task {
 
 /// Does what is not done yet of a stage; those before it are done. The merge returns the card. Errors: of the
 /// input (usage), of disks (runtime); results that are whole stay.
-nlohmann::ordered_json run_stage(Plan& plan, Stage stage, const Task& task, const Surroundings& surroundings);
+nlohmann::ordered_json run_stage(Plan& plan, Stage stage, const Task& task, const Services& services);
 
 /// All stages in this process; the card.
-nlohmann::ordered_json prepare(const Settings& settings, const Surroundings& surroundings);
+nlohmann::ordered_json prepare(const Settings& settings, const Services& services);
 
 }  // namespace holdfast::corpus

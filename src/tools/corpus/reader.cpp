@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/chat/conversation.hpp"
@@ -47,7 +48,7 @@ std::uint64_t lines_before(const std::filesystem::path& path, std::uint64_t end)
   std::string bytes(1 << 20, '\0');
   std::uint64_t lines = 0;
   for (std::size_t got = 1; end > 0 && got > 0; end -= got) {
-    got = stream->read(bytes.data(), static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), end)));
+    got = stream->read(bytes.data(), as_size(std::min<std::uint64_t>(bytes.size(), end)));
     lines += static_cast<std::uint64_t>(std::count(bytes.data(), bytes.data() + got, '\n'));
   }
   return lines;

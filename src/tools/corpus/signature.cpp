@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
@@ -36,7 +37,7 @@ template <class Vector, int together>
   constexpr std::size_t lanes = sizeof(Vector) / sizeof(std::uint32_t);
   Vector least[together], flip[together], times[together];
   for (int v = 0; v < together; ++v) {
-    const std::size_t first = at + static_cast<std::size_t>(v) * lanes;
+    const std::size_t first = at + as_size(v) * lanes;
     std::memcpy(&least[v], signature + first, sizeof(Vector));
     std::memcpy(&flip[v], &permutations.flip[first], sizeof(Vector));
     std::memcpy(&times[v], &permutations.times[first], sizeof(Vector));
@@ -48,7 +49,7 @@ template <class Vector, int together>
       least[v] = value < least[v] ? value : least[v];
     }
   for (int v = 0; v < together; ++v)
-    std::memcpy(signature + at + static_cast<std::size_t>(v) * lanes, &least[v], sizeof(Vector));
+    std::memcpy(signature + at + as_size(v) * lanes, &least[v], sizeof(Vector));
 }
 
 template <class Vector>

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/utf8.hpp"
 
@@ -102,7 +103,7 @@ struct Character {
 /// never past `end`.
 Character beyond_ascii(const char* at, const char* end) {
   const std::size_t bytes = utf8::continues(*at) ? 1 : utf8::character_bytes(*at);
-  if (bytes == 1 || bytes > static_cast<std::size_t>(end - at)) return {static_cast<unsigned char>(*at), 1};
+  if (bytes == 1 || bytes > as_size(end - at)) return {static_cast<unsigned char>(*at), 1};
   return {utf8::code_point(at), bytes};
 }
 
@@ -171,7 +172,7 @@ std::size_t Words::next(std::span<std::uint64_t> out) {
     }
   }
   if (at == end && count < out.size()) close();
-  rest_ = std::string_view(at, static_cast<std::size_t>(end - at));
+  rest_ = std::string_view(at, as_size(end - at));
   return count;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/kernels/cpu_math.hpp"
 
 namespace holdfast::infer {
@@ -43,7 +44,7 @@ void attend_as(const CachedAttention& a, std::int64_t task) {
   const std::int64_t tokens = a.key_values.rows - a.queries.rows + row + 1;
   const std::int64_t n = a.head_size, stride = a.key_values.stride;
   const T *keys = a.key_values.row<const T>(0) + kv * n, *values = keys + a.kv_heads * n;
-  std::vector<float> scores(tokens), sum(static_cast<std::size_t>(n));
+  std::vector<float> scores(tokens), sum(as_size(n));
   for (std::int64_t head = kv * group; head < (kv + 1) * group; ++head) {
     scores_of(scores.data(), a.queries.row<const T>(row) + head * n, keys, stride, tokens, n,
               1.0f / std::sqrt(static_cast<float>(n)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/model/layers.hpp"
 #include "src/tensor/stream.hpp"
@@ -130,7 +131,7 @@ void Decoder::State::attention(int layer, std::span<const Part> parts, std::int6
   spread(rows * tasks_of_row, [&](std::int64_t task) {
     // Parts of one row each, or a single one.
     const std::int64_t row = task / tasks_of_row;
-    const auto i = static_cast<std::size_t>(calls.size() == 1 ? 0 : row);
+    const auto i = as_size(calls.size() == 1 ? 0 : row);
     attend(calls[i], task - parts[i].first * tasks_of_row);
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/data/samples.hpp"
 #include "src/model/transformer.hpp"
@@ -18,7 +19,7 @@ namespace {
 class Rows {
  public:
   Rows(const data::TokenFile& file, const Evaluation& e) : file_(file), e_(e) {
-    const auto n = static_cast<std::size_t>(e.micro_batch) * static_cast<std::size_t>(e.sequence);
+    const auto n = as_size(e.micro_batch) * as_size(e.sequence);
     for (auto* part : {&inputs_, &labels_, &document_start_}) part->resize(n);
   }
 
@@ -38,7 +39,7 @@ class Rows {
 
  private:
   data::Row row(int number) {
-    const auto n = static_cast<std::size_t>(e_.sequence), at = static_cast<std::size_t>(number) * n;
+    const auto n = as_size(e_.sequence), at = as_size(number) * n;
     const auto part = [&](std::vector<std::int32_t>& all) { return std::span(all).subspan(at, n); };
     return {part(inputs_), part(labels_), part(document_start_)};
   }

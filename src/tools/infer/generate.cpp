@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::infer {
@@ -20,12 +21,12 @@ class Generation {
   Generation(Decoder& decoder, int vocabulary, std::span<const std::vector<std::int32_t>> prompts,
              const Settings& settings, const Listener& listener)
       : decoder_(decoder),
-        vocabulary_(static_cast<std::size_t>(vocabulary)),
+        vocabulary_(as_size(vocabulary)),
         prompts_(prompts),
         settings_(settings),
         listener_(listener),
         answers_(prompts.size()),
-        logits_(vocabulary_ * static_cast<std::size_t>(decoder.batch())) {}
+        logits_(vocabulary_ * as_size(decoder.batch())) {}
 
   std::vector<Answer> run() {
     while (next_ < prompts_.size() || !running_.empty()) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/tensor/mat.hpp"
 
@@ -13,7 +14,7 @@ class KvCache {
  public:
   /// `width`: of all keys, or of all values, of a token in one layer.
   KvCache(int layers, std::int64_t width, tensor::DType type)
-      : rows_(static_cast<std::size_t>(layers)), width_(width), type_(type) {}
+      : rows_(as_size(layers)), width_(width), type_(type) {}
 
   std::int64_t length() const { return length_; }  ///< tokens that every layer has
 
@@ -22,11 +23,10 @@ class KvCache {
     expects(key_values.cols == 2 * width_ && key_values.type == type_, "the layer's keys and values");
     auto& to = rows_[layer];
     const std::int64_t bytes = row_bytes();
-    const auto needed = static_cast<std::size_t>((length_ + key_values.rows) * bytes);
+    const auto needed = as_size((length_ + key_values.rows) * bytes);
     if (to.size() < needed) to.resize(std::max(needed, to.size() * 2));
     for (std::int64_t r = 0; r < key_values.rows; ++r)
-      std::memcpy(to.data() + (length_ + r) * bytes, key_values.rows_at(r, 1).data,
-                  static_cast<std::size_t>(bytes));
+      std::memcpy(to.data() + (length_ + r) * bytes, key_values.rows_at(r, 1).data, bytes);
   }
   /// All layers have `count` tokens more.
   void advance(std::int64_t count) { length_ += count; }

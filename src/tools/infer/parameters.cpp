@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/parallel.hpp"
 #include "src/tools/infer/threads.hpp"
@@ -34,7 +35,7 @@ Parameters::Parameters(const config::ModelShape& shape, tensor::DType type) : sh
   arena_.commit();
 }
 
-const void* Parameters::weight(int stored) { return arena_.at(pieces_.at(static_cast<std::size_t>(stored))); }
+const void* Parameters::weight(int stored) { return arena_.at(pieces_.at(stored)); }
 
 std::byte* Parameters::address(const Place& place, std::int64_t element) {
   return arena_.at(pieces_[place.stored]) + (place.first + element) * tensor::bytes_of(type_);
@@ -53,7 +54,7 @@ void Parameters::fill(checkpoint::State& part, std::vector<float>& room, const R
   std::byte* const to = address(place_of(name.substr(prefix.size())), piece.first);
   piece.data = to;
   if (type_ == tensor::DType::bf16) {
-    room.resize(std::max(room.size(), static_cast<std::size_t>(piece.count)));
+    room.resize(std::max(room.size(), as_size(piece.count)));
     piece.data = room.data();
   }
   read(part);

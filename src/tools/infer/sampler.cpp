@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/tensor/philox.hpp"
 
@@ -54,9 +55,8 @@ std::vector<Chance> chances_of(std::span<const float> logits, const Sampling& s)
   const double top = *std::ranges::max_element(logits);
   if (std::isinf(top))
     throw Error(Exit::runtime, "the model computes no numbers", "its largest logit is infinite");
-  const float least = s.top_k > 0 && static_cast<std::size_t>(s.top_k) < logits.size()
-                          ? least_of_top(logits, s.top_k)
-                          : -INFINITY;
+  const float least =
+      s.top_k > 0 && as_size(s.top_k) < logits.size() ? least_of_top(logits, s.top_k) : -INFINITY;
   std::vector<Chance> out;
   double sum = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/text/byte_alphabet.hpp"
@@ -156,7 +157,7 @@ class ByteBpe::Encoding {
       out_.insert(out_.end(), tokens.begin(), tokens.end());
       return;
     }
-    auto at = static_cast<std::size_t>(bytes.data() - text_.data());
+    auto at = as_size(bytes.data() - text_.data());
     for (const Token token : tokens) {
       put(token, at);
       at += bpe_.model_.bytes[token].size();
@@ -234,7 +235,7 @@ std::string ByteBpe::decode(std::span<const Token> tokens, bool specials) const 
   std::string bytes;
   for (const Token token : tokens) {
     expects(token >= 0 && token < vocabulary(), "tokens are in the vocabulary");
-    const auto index = static_cast<std::size_t>(token);
+    const auto index = as_size(token);
     if (specials || !special_[index]) bytes += model_.bytes[index];
   }
   return bytes;

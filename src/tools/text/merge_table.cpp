@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
@@ -48,7 +49,7 @@ void WordMerger::merge_short(std::vector<Token>& tokens) {
     tokens[at] = best->whole;
     tokens.erase(tokens.begin() + at + 1);
     pairs_.erase(best);
-    const auto i = static_cast<std::size_t>(at);
+    const auto i = as_size(at);
     if (i > 0) pairs_[i - 1] = table_->find(tokens[i - 1], tokens[i]);
     if (i < pairs_.size()) pairs_[i] = table_->find(tokens[i], tokens[i + 1]);
   }

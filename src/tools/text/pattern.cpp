@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
 
@@ -210,7 +211,7 @@ std::size_t Pattern::match(std::string_view text, std::size_t at, std::uint64_t&
   if (at >= text.size()) return none;
   Matcher matcher(text, steps, expression_);
   for (std::uint64_t left = first_[static_cast<unsigned char>(text[at])]; left != 0; left &= left - 1) {
-    const auto branch = static_cast<std::size_t>(std::countr_zero(left));
+    const auto branch = as_size(std::countr_zero(left));
     if (const std::size_t end = matcher.match(branches_[branch], 0, nullptr, at); end != none) return end;
   }
   return none;

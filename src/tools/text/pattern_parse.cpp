@@ -118,9 +118,10 @@ class Parser {
       item.most = no_limit;
     } else if (take("+"))
       item.most = no_limit;
-    else if (take("{"))
-      braces = true, times(item);
-    else
+    else if (take("{")) {
+      braces = true;
+      times(item);
+    } else
       return;
     const bool group = item.kind != PatternItem::Kind::set;
     if (item.kind == PatternItem::Kind::ahead || item.kind == PatternItem::Kind::not_ahead ||

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "src/base/as_size.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/text/word_cache.hpp"
 
@@ -116,10 +117,7 @@ class SentencePieceBpe::Encoding {
 
 SentencePieceBpe::SentencePieceBpe(const std::vector<Piece>& pieces, const std::array<Token, 256>& bytes,
                                    int vocabulary)
-    : bytes_(bytes),
-      vocabulary_(vocabulary),
-      lengths_(static_cast<std::size_t>(vocabulary), 1),
-      merges_(rules_of(pieces)) {
+    : bytes_(bytes), vocabulary_(vocabulary), lengths_(as_size(vocabulary), 1), merges_(rules_of(pieces)) {
   for (std::uint32_t c = 0; c < ascii_symbols_.size(); ++c) {
     const auto found = symbols_.find(c);
     ascii_symbols_[c] = found != symbols_.end() ? found->second : -1;

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/utf8.hpp"
 #include "src/tools/text/nfc.hpp"
@@ -101,7 +102,7 @@ std::unique_ptr<SentencePieceBpe> SentencePieceTokenizer::fast_bpe() const {
   std::vector<SentencePieceBpe::Piece> pieces;
   std::array<Token, 256> bytes = {};
   for (Token id = 0; id < vocabulary(); ++id) {
-    const auto index = static_cast<std::size_t>(id);
+    const auto index = as_size(id);
     const std::string& piece = model_->IdToPiece(id);
     const bool user_defined = facts_.user_defined[index];
     if (kinds_[index] == Kind::byte) bytes[static_cast<unsigned char>(bytes_[index].front())] = id;
@@ -178,7 +179,7 @@ std::string SentencePieceTokenizer::decode(std::span<const Token> tokens, bool s
   bool at_start = facts_.dummy_prefix || facts_.drops_spaces;
   for (const Token token : tokens) {
     expects(token >= 0 && token < vocabulary(), "tokens are in the vocabulary");
-    const auto index = static_cast<std::size_t>(token);
+    const auto index = as_size(token);
     if (kinds_[index] == Kind::control) {
       if (specials) text += bytes_[index];
       continue;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::train {
@@ -22,7 +23,7 @@ std::optional<Failure> worst_failure(comm::Communicator& world, const std::optio
 
 std::vector<std::string> texts_of_all(comm::Communicator& world, const std::string& mine) {
   // Everybody fills in its own part of zeros, so the sums are the texts.
-  const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
+  const auto ranks = as_size(world.size()), rank = as_size(world.rank());
   std::vector<std::uint64_t> bytes(ranks);
   bytes[rank] = mine.size();
   world.all_reduce(bytes, comm::Scalar::sum);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::train {
@@ -16,7 +17,7 @@ namespace holdfast::train {
 class LazyMemory {
  public:
   /// Aligned to a page. Throws Error (runtime) that says what it was for.
-  LazyMemory(std::int64_t bytes, const std::string& what) : bytes_(static_cast<std::size_t>(bytes)) {
+  LazyMemory(std::int64_t bytes, const std::string& what) : bytes_(as_size(bytes)) {
     if (bytes_ == 0) return;
     data_ =
         ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -28,8 +28,8 @@ void agree_on_algorithms(device::Device& device, comm::Communicator& world, cons
       known = read_if_there(RunDir{std::filesystem::weakly_canonical(origin) / "../.."}.algorithms());
     text = device.choices(known);
     if (text != here) {
-      log::info("algorithms were {} and are kept in {}", text == known ? "taken over" : "chosen",
-                file.string());
+      log::info("the GPU's algorithms were {} and are recorded in {}",
+                text == known ? "taken over" : "chosen", file.string());
       files::replace_atomically(file, text, 0644);
     }
   }

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/as_size.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 #include "src/model/init.hpp"
 #include "src/shard/wire_plan.hpp"
 #include "src/train/engine/algorithms.hpp"
@@ -41,9 +43,8 @@ model::Options options_of(const config::RunConfig& c) {
 
 std::size_t spans_of(const Setup& setup) {
   if (setup.config.trace.count == 0) return 0;
-  return static_cast<std::size_t>(setup.config.trace.count) *
-         static_cast<std::size_t>(config::micro_batches(setup.config.train)) *
-         static_cast<std::size_t>(setup.shape.layers + 2) * spans_of_a_micro_batch;
+  return as_size(setup.config.trace.count) * as_size(config::micro_batches(setup.config.train)) *
+         as_size(setup.shape.layers + 2) * spans_of_a_micro_batch;
 }
 
 }  // namespace
@@ -100,9 +101,10 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   if (local_folder) open_local_level(*local_folder);
   const auto [parameters, exp_avg, exp_avg_sq] = arenas();
   views_ = views_of(setup_.shape, layout_, parameters, exp_avg, exp_avg_sq, adamw_.moments());
-  transformer_.on_progress([this](model::Phase phase, int) {
+  transformer_.on_progress([this](model::Direction direction, int) {
     if (progress_ != nullptr)
-      (*progress_)(phase == model::Phase::forward ? control::Phase::forward : control::Phase::backward);
+      (*progress_)(direction == model::Direction::forward ? control::Phase::forward
+                                                          : control::Phase::backward);
   });
 }
 
@@ -114,8 +116,8 @@ std::string Engine::numerics() const {
 void Engine::open_local_level(const std::filesystem::path& folder) {
   checkpoint::LocalFile file = open_local_file(setup_, local_run_, folder);
   if (world_.rank() == 0)
-    log::info("local level: {} snapshot buffers of {} bytes per rank in {}", file.buffers(),
-              file.buffer(0).size(), folder.string());
+    log::info("each rank has {} snapshot buffers of {} in {} (local level)", file.buffers(),
+              size_text(file.buffer(0).size()), folder.string());
   LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
   if (device_.is_host()) {
     parts.live = [this](std::span<std::byte> buffer) { live_in(buffer); };
@@ -134,7 +136,7 @@ void Engine::live_in(std::span<std::byte> buffer) {
   const auto lie = [](tensor::Arena& arena, std::span<std::byte> memory) {
     arena.committed() ? arena.move_to(memory) : arena.commit(memory);
   };
-  const auto parameter_bytes = static_cast<std::size_t>(buffer_shape_.exp_avg);
+  const auto parameter_bytes = as_size(buffer_shape_.exp_avg);
   lie(parameters_, buffer.first(parameter_bytes));
   lie(moments_, buffer.subspan(parameter_bytes));
   if (!views_.held.tensors.empty()) show(arenas());  // else they are yet to be made

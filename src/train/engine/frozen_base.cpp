@@ -6,6 +6,7 @@
 
 #include "checkpoint/exchange/export.hpp"
 #include "checkpoint/index/state.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/model/init.hpp"
 #include "src/shard/frozen_plan.hpp"
@@ -73,7 +74,7 @@ FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const sh
     }
     for (const checkpoint::PieceView& p : part.pieces)
       model::initial_weights(setup.shape, specs[p.tensor], setup.config.train.seed, p.first,
-                             {static_cast<float*>(p.data), static_cast<std::size_t>(p.count)});
+                             {static_cast<float*>(p.data), as_size(p.count)});
   };
   together(world, true, [&] {
     auto piece = layout.frozen.begin();
@@ -83,7 +84,7 @@ FrozenBase fill_frozen(const Setup& setup, const shard::Layout& layout, const sh
       for (std::int64_t at = 0; at < s.slice.count; at += max_at_once) {
         const std::int64_t n = std::min(max_at_once, s.slice.count - at);
         // Behind the last element zeros fill up its block.
-        values.assign(static_cast<std::size_t>((n + code_block - 1) / code_block * code_block), 0.0f);
+        values.assign((n + code_block - 1) / code_block * code_block, 0.0f);
         checkpoint::State part{tensors, {}};
         for (; piece != layout.frozen.end() && piece->stored == stored && piece->at < at + n; ++piece) {
           const std::int64_t low = std::max(piece->at, at), high = std::min(piece->at + piece->count, at + n);

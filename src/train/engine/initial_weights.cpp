@@ -76,13 +76,13 @@ State weights_in(const State& state) {
 }  // namespace
 
 ModelFiles open_weights(const Setup& setup, comm::Communicator& world) {
-  return open_together<ModelFiles>(setup.config.model.weights, "model.weights", world,
-                                   [&](const ModelFiles& files) {
-                                     for (const std::string& name : files.require(setup.shape))
-                                       log::info("not needed of the weights: {}", name);
-                                     if (files.shape()) say_differences(*files.shape(), setup.shape);
-                                     log::info("initial weights: {}", files.description(setup.shape));
-                                   });
+  return open_together<ModelFiles>(
+      setup.config.model.weights, "model.weights", world, [&](const ModelFiles& files) {
+        for (const std::string& name : files.require(setup.shape))
+          log::info("the tensor {} of the weights files is not used by this model", name);
+        if (files.shape()) say_differences(*files.shape(), setup.shape);
+        log::info("the initial weights come from {}", files.description(setup.shape));
+      });
 }
 
 void read_initial_weights(const Setup& setup, const StateViews& views, StateWindow& window,
@@ -97,16 +97,16 @@ void read_initial_weights(const Setup& setup, const StateViews& views, StateWind
   files.check(owned.tensors, digest_state(owned, window, world).tensors);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (world.rank() == 0)
-    log::info("initial weights: read in {}, {} by this rank", duration_text(seconds), size_text(bytes));
+    log::info("this rank read {} of initial weights in {}", size_text(bytes), duration_text(seconds));
 }
 
 void read_initial_adapters(const Setup& setup, const std::string& base_digest, const StateViews& views,
                            StateWindow& window, comm::Communicator& world) {
-  const auto files = open_together<AdapterFiles>(setup.config.lora.weights, "lora.weights", world,
-                                                 [&](const AdapterFiles& found) {
-                                                   require_adapters(found, setup, base_digest);
-                                                   log::info("initial adapters: {}", found.path().string());
-                                                 });
+  const auto files = open_together<AdapterFiles>(
+      setup.config.lora.weights, "lora.weights", world, [&](const AdapterFiles& found) {
+        require_adapters(found, setup, base_digest);
+        log::info("the initial adapters come from {}", found.path().string());
+      });
   together(world, true,
            [&] { window.fill(weights_in(views.held), [&](const State& part) { files.read(part); }); });
 }

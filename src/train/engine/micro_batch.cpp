@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::train {
 
 MicroBatch::MicroBatch(int micro_batch, int sequence, bool boundaries)
     : rows_(micro_batch), sequence_(sequence), boundaries_(boundaries) {
-  const auto n = static_cast<std::size_t>(micro_batch) * static_cast<std::size_t>(sequence);
+  const auto n = as_size(micro_batch) * as_size(sequence);
   for (auto* part : {&inputs_, &labels_, &document_start_}) part->resize(n);
 }
 
@@ -36,7 +38,7 @@ model::Batch MicroBatch::blank() {
 }
 
 data::Row MicroBatch::row(int number) {
-  const auto n = static_cast<std::size_t>(sequence_), at = static_cast<std::size_t>(number) * n;
+  const auto n = as_size(sequence_), at = as_size(number) * n;
   const auto part = [&](std::vector<std::int32_t>& all) { return std::span(all).subspan(at, n); };
   return {part(inputs_), part(labels_), part(document_start_)};
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/dtype.hpp"
 #include "src/tensor/mat.hpp"
@@ -20,7 +21,7 @@ using tensor::Mat;
 class Probed {
  public:
   Probed(DType type, std::int64_t rows, std::int64_t cols)
-      : bytes_(static_cast<std::size_t>(rows * cols * tensor::bytes_of(type)) + alignment),
+      : bytes_(as_size(rows * cols * tensor::bytes_of(type)) + alignment),
         mat_(tensor::dense(aligned(), type, rows, cols)) {}
   Probed(Probed&&) = default;
   Mat mat() { return mat_; }
@@ -97,7 +98,7 @@ class Probe {
     constexpr std::int64_t count = 5000;
     Probed parameter = numbers(count, seed), gradient = numbers(count, seed + 1),
            m = filled(1, count, seed + 2), v(type_, 1, count);
-    std::memset(v.mat().data, 0, static_cast<std::size_t>(count * tensor::bytes_of(type_)));
+    std::memset(v.mat().data, 0, count * tensor::bytes_of(type_));
     kernels::AdamW slice{
         parameter.floats(), gradient.floats(), m.mat().data, v.mat().data, parameter.floats(),
         m.mat().data,       v.mat().data,      type_,        count};

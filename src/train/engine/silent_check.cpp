@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "src/base/digest.hpp"
-#include "src/train/common/index.hpp"
 #include "src/train/local/local_identity.hpp"
 #include "src/train/local/offers.hpp"
 
@@ -18,7 +17,7 @@ SilentCheck::SilentCheck(const Setup& setup, Engine& engine, comm::Communicator&
       engine_(engine),
       world_(world),
       digests_(engine.views().held.pieces.size()),
-      numbers_(index(world.size())),
+      numbers_(world.size()),
       owners_(numbers_),
       others_(numbers_) {
   const LocalRun& run = engine.local_run();
@@ -66,7 +65,7 @@ bool SilentCheck::due(std::int64_t step) const {
 
 std::span<const std::uint64_t> SilentCheck::numbers_of_all(std::uint64_t mine) {
   std::ranges::fill(numbers_, 0);
-  numbers_[index(world_.rank())] = mine;
+  numbers_[world_.rank()] = mine;
   world_.all_reduce(numbers_, comm::Scalar::sum);
   return numbers_;
 }
@@ -116,9 +115,8 @@ void SilentCheck::recompute(int distance, std::int64_t first_sample, const Engin
   const std::uint64_t mine =
       engine_.recompute_micro_batch(first_sample, engine_.micro_batch_of(owner, *chosen_), progress);
   const auto by_rank = numbers_of_all(mine);
-  by_micro_batch.resize(index(world));
-  for (int rank = 0; rank < world; ++rank)
-    by_micro_batch[index(rank)] = by_rank[index((rank + distance) % world)];
+  by_micro_batch.resize(world);
+  for (int rank = 0; rank < world; ++rank) by_micro_batch[rank] = by_rank[(rank + distance) % world];
 }
 
 std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint& point,
@@ -142,7 +140,7 @@ std::optional<Doubt> SilentCheck::compare_micro_batch(const checkpoint::RunPoint
   std::set<int> accused;
   std::vector<int> micro_batches;
   for (int rank = 0; rank < world; ++rank) {
-    const std::size_t i = index(rank);
+    const std::size_t i = rank;
     if (owners_[i] == others_[i]) continue;
     micro_batches.push_back(rank);
     const MicroBatchBlame blame =

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::train {
@@ -21,7 +22,7 @@ namespace holdfast::train {
 class BufferRotation {
  public:
   /// `live`: where the state lies at first; nothing there needs to stay.
-  BufferRotation(int buffers, int live) : live_(live), left_(static_cast<std::size_t>(buffers), 0) {
+  BufferRotation(int buffers, int live) : live_(live), left_(as_size(buffers), 0) {
     expects(buffers >= 2 && live >= 0 && live < buffers, "a rotation has two buffers at least");
   }
 
@@ -38,7 +39,7 @@ class BufferRotation {
   }
   /// The newest state lies in `buffer` from now on, and is no snapshot yet.
   void move(int buffer) {
-    left_.at(static_cast<std::size_t>(live_)) = ++clock_;
+    left_.at(live_) = ++clock_;
     live_ = buffer;
     snapshot_ = false;
   }

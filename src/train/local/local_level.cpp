@@ -50,7 +50,7 @@ class Sealing : public LocalLevel {
   int every() const override { return parts_.every; }
   double join() override { return background_.join(); }
   LocalFile& file() override { return parts_.file; }
-  checkpoint::State view(int buffer) const override { return views_.at(static_cast<std::size_t>(buffer)); }
+  checkpoint::State view(int buffer) const override { return views_.at(buffer); }
   void adopt(int buffer) override {
     join();
     rotation_.move(buffer);
@@ -216,7 +216,7 @@ LocalFile open_local_file(const Setup& setup, const LocalRun& run, const std::fi
   // A third one, where the newest snapshot with a copy on another node is not the newest one.
   const bool keeps = checkpoint.partner != config::Partner::none &&
                      checkpoint.partner_every > checkpoint.local_every &&
-                     !keepers_of(run.mesh, setup.place.ranks_per_node).empty();
+                     !copy_destinations(run.mesh, setup.place.ranks_per_node).empty();
   const int buffers = keeps ? 3 : 2;
   return LocalFile(folder / local_level_file(setup.place.rank, false),
                    local_identity_of(run, setup.place.rank), buffer_shape_of(run, setup.place.rank).bytes,

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -93,7 +94,7 @@ const checkpoint::LocalFile* NodeFiles::find(int of, bool copy) {
       at->second = checkpoint::LocalFile::find(folder_ / local_level_file(of, copy),
                                                local_identity_of(run_, of), buffer_shape_of(run_, of).bytes);
     } catch (const Error& error) {
-      log::warn("a file of the local level is left aside: {}", error.what());
+      log::warn("a file of the local level is not used: {}", error.what());
     }
   return at->second ? &*at->second : nullptr;
 }
@@ -132,7 +133,7 @@ LocalOffers gather_offers(NodeFiles& files, comm::Communicator& world) {
   json mine = json::array();
   for (const auto& [of, copy] : files.names()) {
     const bool owner_is_here = !copy && std::find(here.begin(), here.end(), of) != here.end();
-    const int reader = owner_is_here ? of : here[static_cast<std::size_t>(of) % here.size()];
+    const int reader = owner_is_here ? of : here[as_size(of) % here.size()];
     if (reader == world.rank()) append_offers(files, of, copy, mine);
   }
   const auto all = texts_of_all(world, mine.dump());
@@ -155,8 +156,10 @@ BadPieces agree_on(const BadPieces& mine, comm::Communicator& world) {
     if (of_rank.empty()) continue;
     const json j = json::parse(of_rank);
     append(out.pieces, j.at(0)), append(out.shared, j.at(1)), append(out.reasons, j.at(2));
-    if (const int code = j.at(5); code > out.refused_code)
-      out.refused_code = code, j.at(3).get_to(out.refused);
+    if (const int code = j.at(5); code > out.refused_code) {
+      out.refused_code = code;
+      j.at(3).get_to(out.refused);
+    }
     if (out.network.empty()) j.at(4).get_to(out.network);
   }
   return out;

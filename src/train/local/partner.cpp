@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -22,10 +23,10 @@ constexpr int buffers = 2;
 enum Tag : std::uint64_t { record, state, answer_tag };
 
 LocalFile open_copy(const PartnerParts& parts) {
-  expects(parts.who.keeper >= 0 && parts.who.kept >= 0, "there is somebody to copy to and from");
-  return LocalFile(parts.folder / local_level_file(parts.who.kept, true),
-                   local_identity_of(parts.run, parts.who.kept),
-                   buffer_shape_of(parts.run, parts.who.kept).bytes, buffers, false, parts.run.record_bytes);
+  expects(parts.who.destination >= 0 && parts.who.source >= 0, "there is somebody to copy to and from");
+  return LocalFile(
+      parts.folder / local_level_file(parts.who.source, true), local_identity_of(parts.run, parts.who.source),
+      buffer_shape_of(parts.run, parts.who.source).bytes, buffers, false, parts.run.record_bytes);
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ PartnerCopies::PartnerCopies(PartnerParts parts, LocalLevel& local)
       local_(local),
       own_bytes_(buffer_shape_of(parts_.run, parts_.rank).bytes),
       file_(open_copy(parts_)),
-      record_out_(static_cast<std::size_t>(parts_.run.record_bytes)),
+      record_out_(as_size(parts_.run.record_bytes)),
       record_in_(record_out_.size()) {
   local_.after_seal([this](int buffer, const Sealed& what) {
     if (what.point.step % parts_.every == 0) copy(buffer, what);
@@ -70,9 +71,10 @@ void PartnerCopies::copy(int buffer, const Sealed& what) {
   std::ranges::fill(record_out_, std::byte{0});
   std::memcpy(record_out_.data(), text.data(), text.size());
   const std::span<const std::byte> mine = local_.file().buffer(buffer).first(own_bytes_);
-  const comm::PieceOut out[] = {{parts_.who.keeper, record, record_out_}, {parts_.who.keeper, state, mine}};
-  const comm::PieceIn in[] = {{parts_.who.kept, record, record_in_},
-                              {parts_.who.kept, state, file_.buffer(into)}};
+  const comm::PieceOut out[] = {{parts_.who.destination, record, record_out_},
+                                {parts_.who.destination, state, mine}};
+  const comm::PieceIn in[] = {{parts_.who.source, record, record_in_},
+                              {parts_.who.source, state, file_.buffer(into)}};
   const comm::ExchangeRate rate = parts_.exchange->run(out, in, deadline);
   counts_.bytes += rate.sent;
   counts_.seconds += rate.seconds;
@@ -84,8 +86,8 @@ void PartnerCopies::copy(int buffer, const Sealed& what) {
   else
     ++counts_.refused;
   // Its own snapshot must stay where it is until the copy is whole on the other side.
-  const comm::PieceOut answer{parts_.who.kept, answer_tag, {&whole, 1}};
-  const comm::PieceIn answered{parts_.who.keeper, answer_tag, {&kept, 1}};
+  const comm::PieceOut answer{parts_.who.source, answer_tag, {&whole, 1}};
+  const comm::PieceIn answered{parts_.who.destination, answer_tag, {&kept, 1}};
   parts_.exchange->run({&answer, 1}, {&answered, 1}, deadline);
   if (kept == std::byte{1}) {
     ++counts_.copies;
@@ -96,7 +98,7 @@ void PartnerCopies::copy(int buffer, const Sealed& what) {
 bool PartnerCopies::arrived_whole(int buffer, const Sealed& mine, Sealed& theirs) const {
   const auto end = std::ranges::find(record_in_, std::byte{0});
   const auto record = checkpoint::sealed_from_text(
-      {reinterpret_cast<const char*>(record_in_.data()), static_cast<std::size_t>(end - record_in_.begin())});
+      {reinterpret_cast<const char*>(record_in_.data()), as_size(end - record_in_.begin())});
   std::string why;
   if (!record) {
     why = "its record cannot be read";
@@ -104,7 +106,7 @@ bool PartnerCopies::arrived_whole(int buffer, const Sealed& mine, Sealed& theirs
     why = fmt::format("it is of step {}", record->point.step);
   } else {
     const auto digests =
-        checkpoint::piece_digests(buffer_view_of(parts_.run, parts_.who.kept, file_.buffer(buffer).data()));
+        checkpoint::piece_digests(buffer_view_of(parts_.run, parts_.who.source, file_.buffer(buffer).data()));
     if (digests.size() != record->digests.size()) {
       why = fmt::format("{} pieces where there are {}", record->digests.size(), digests.size());
     } else {
@@ -114,8 +116,8 @@ bool PartnerCopies::arrived_whole(int buffer, const Sealed& mine, Sealed& theirs
     }
   }
   if (!why.empty()) {
-    log::warn("the copy of rank {}'s snapshot of step {} is not kept ({})", parts_.who.kept, mine.point.step,
-              why);
+    log::warn("the copy of rank {}'s snapshot of step {} is not kept ({})", parts_.who.source,
+              mine.point.step, why);
     return false;
   }
   theirs = *record;
@@ -133,11 +135,11 @@ std::unique_ptr<PartnerCopies> make_partner_copies(
     plan = files::read_text(setup.dir.plan());
   plan = comm::broadcast_text(world, std::move(plan), 0);
   const int ranks_per_node = setup.place.ranks_per_node;
-  const auto keepers =
-      keepers_of(run.mesh, ranks_per_node, scalable_units_of_slots(plan, run.mesh.world / ranks_per_node));
-  if (keepers.empty()) return nullptr;
+  const auto destinations = copy_destinations(run.mesh, ranks_per_node,
+                                              scalable_units_of_slots(plan, run.mesh.world / ranks_per_node));
+  if (destinations.empty()) return nullptr;
   return std::make_unique<PartnerCopies>(
-      PartnerParts{partners_of(setup.place.rank, keepers), run, setup.place.rank, *folder,
+      PartnerParts{partners_of(setup.place.rank, destinations), run, setup.place.rank, *folder,
                    setup.config.checkpoint.partner_every, std::chrono::seconds(setup.config.supervise.step_s),
                    open()},
       local);

@@ -1,8 +1,8 @@
 #pragma once
 // Partner copies: what no other node holds is copied, snapshot by snapshot, into the local level of another
-// node. Each rank sends its sealed snapshot buffer to its keeper and takes that of the rank it keeps for, at
-// once, on the background thread of the local level. The copy has two snapshot buffers: while one is written,
-// the other is whole.
+// node. Each rank sends its sealed snapshot buffer to its destination and takes that of the rank it keeps
+// for, at once, on the background thread of the local level. The copy has two snapshot buffers: while one is
+// written, the other is whole.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -27,7 +27,7 @@ struct PartnerParts {
 class PartnerCopies {
  public:
   struct Counts {
-    std::int64_t copies = 0;   ///< of this rank's state that its keeper has sealed
+    std::int64_t copies = 0;   ///< of this rank's state that its destination has sealed
     std::int64_t refused = 0;  ///< copies that came damaged: they are not kept
     std::int64_t bytes = 0;    ///< that were sent
     double seconds = 0;        ///< of sending and taking

@@ -21,8 +21,8 @@ bool needs_partners(const shard::Mesh& mesh, int ranks_per_node) {
   return false;
 }
 
-std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
-                            std::span<const int> scalable_unit_of_node) {
+std::vector<int> copy_destinations(const shard::Mesh& mesh, int ranks_per_node,
+                                   std::span<const int> scalable_unit_of_node) {
   expects(ranks_per_node > 0, "nodes have ranks");
   const int nodes = mesh.world / ranks_per_node;
   if (nodes < 2 || mesh.world % ranks_per_node != 0 || !needs_partners(mesh, ranks_per_node)) return {};
@@ -39,11 +39,11 @@ std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
   for (int node = 0; node < nodes; ++node) step = std::max(step, ++sizes[unit(node)]);
   if (step == nodes) step = 1;
 
-  std::vector<int> keepers(mesh.world);
+  std::vector<int> destinations(mesh.world);
   for (int i = 0; i < nodes; ++i)
     for (int place = 0; place < ranks_per_node; ++place)
-      keepers[order[i] * ranks_per_node + place] = order[(i + step) % nodes] * ranks_per_node + place;
-  return keepers;
+      destinations[order[i] * ranks_per_node + place] = order[(i + step) % nodes] * ranks_per_node + place;
+  return destinations;
 }
 
 std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes) {
@@ -52,7 +52,7 @@ std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes) 
     const auto plan = nlohmann::json::parse(plan_json);
     for (const auto& node : plan.at("plan").at("nodes"))
       if (const int slot = node.at("slot"); slot >= 0)
-        names.at(static_cast<std::size_t>(slot)) = node.at("scalable_unit").get<std::string>();
+        names.at(slot) = node.at("scalable_unit").get<std::string>();
   } catch (const std::exception&) {
     return {};
   }
@@ -65,11 +65,11 @@ std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes) 
   return units;
 }
 
-Partners partners_of(int rank, std::span<const int> keepers) {
-  if (keepers.empty()) return {};
-  const auto kept = std::find(keepers.begin(), keepers.end(), rank);
-  expects(kept != keepers.end(), "everybody keeps a copy of somebody");
-  return {keepers[rank], static_cast<int>(kept - keepers.begin())};
+Partners partners_of(int rank, std::span<const int> destinations) {
+  if (destinations.empty()) return {};
+  const auto source = std::find(destinations.begin(), destinations.end(), rank);
+  expects(source != destinations.end(), "everybody keeps a copy of somebody");
+  return {destinations[rank], static_cast<int>(source - destinations.begin())};
 }
 
 }  // namespace holdfast::train

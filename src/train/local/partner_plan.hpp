@@ -10,7 +10,7 @@ namespace holdfast::train {
 
 /// Of one rank: who keeps its copy, and whose copy it keeps.
 struct Partners {
-  int keeper = -1, kept = -1;
+  int destination = -1, source = -1;
   bool operator==(const Partners&) const = default;
 };
 
@@ -22,14 +22,14 @@ bool needs_partners(const shard::Mesh& mesh, int ranks_per_node);
 /// where there are such nodes. A permutation without fixed points. Empty where no copies are needed or there
 /// is no other node, or where nodes have different numbers of ranks. `scalable_unit_of_node`: the failure
 /// domain of each slot; empty: not known, and the next node it is.
-std::vector<int> keepers_of(const shard::Mesh& mesh, int ranks_per_node,
-                            std::span<const int> scalable_unit_of_node = {});
+std::vector<int> copy_destinations(const shard::Mesh& mesh, int ranks_per_node,
+                                   std::span<const int> scalable_unit_of_node = {});
 
 /// The scalable unit of each of `nodes` slots, as numbers, by the text of the run directory's plan.json;
 /// empty where it does not say it of all of them.
 std::vector<int> scalable_units_of_slots(std::string_view plan_json, int nodes);
 
-/// Of one rank; of nobody where `keepers` is empty.
-Partners partners_of(int rank, std::span<const int> keepers);
+/// Of one rank; of nobody where `destinations` is empty.
+Partners partners_of(int rank, std::span<const int> destinations);
 
 }  // namespace holdfast::train

@@ -47,7 +47,7 @@ const std::vector<std::string>& rank_faults() {
   return names;
 }
 
-void Injector::begin_step(bool micro_batches_are_checked) {
+void RankInjector::begin_step(bool micro_batches_are_checked) {
   if (const auto fault = link_.take_injection()) take(*fault);
   cpu_s_ = cpu_seconds();
   const bool hidden = gradient_ && gradient_->fault == "flip_gradient" && micro_batches_are_checked &&
@@ -58,7 +58,7 @@ void Injector::begin_step(bool micro_batches_are_checked) {
   }
 }
 
-void Injector::take(const control::Injection& fault) {
+void RankInjector::take(const control::Injection& fault) {
   log::warn("a drill asks for: {} {} s, seed {}", fault.fault, fault.seconds, fault.seed);
   if (fault.fault == "stall") {
     stall_s_ = fault.seconds;
@@ -80,7 +80,7 @@ void Injector::take(const control::Injection& fault) {
   }
 }
 
-void Injector::passed(control::Phase phase) {
+void RankInjector::passed(control::Phase phase) {
   if (phase != control::Phase::forward && phase != control::Phase::backward) return;
   if (phase == control::Phase::forward && stall_s_ > 0)
     std::this_thread::sleep_for(Seconds(std::exchange(stall_s_, 0)));
@@ -90,12 +90,12 @@ void Injector::passed(control::Phase phase) {
   cpu_s_ = cpu_seconds();
 }
 
-void Injector::before_update() {
+void RankInjector::before_update() {
   if (state_) engine_.flip_parameter(state_->seed);
   state_.reset();
 }
 
-std::unique_ptr<ImageWriter> Injector::wrap(std::unique_ptr<ImageWriter> writer) const {
+std::unique_ptr<ImageWriter> RankInjector::wrap(std::unique_ptr<ImageWriter> writer) const {
   return std::make_unique<FailingWriter>(std::move(writer), no_space_);
 }
 

@@ -29,10 +29,10 @@ namespace holdfast::train {
 const std::vector<std::string>& rank_faults();
 
 /// Asks the agent for faults, step by step, and acts them out. Only where drill.allowed.
-class Injector {
+class RankInjector {
  public:
   /// References outlive it.
-  Injector(control::RankLink& link, Engine& engine) : link_(link), engine_(engine) {}
+  RankInjector(control::RankLink& link, Engine& engine) : link_(link), engine_(engine) {}
 
   /// Before the gradients of a step; whether one of its micro-batches is computed again is settled, or none
   /// ever is.

@@ -110,7 +110,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   if (!link.supervised() && session.rank() == 0) {
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     write_result(setup.dir.result(), final_state, trainer.seconds_in_steps() / seconds);
-    log::info("done: step {}, loss {:.4f}, state {}", final_state.step, final_state.loss,
+    log::info("training is done at step {}, loss {:.4f}, state {}", final_state.step, final_state.loss,
               final_state.state_digest);
   }
   link.finished(session.rank() == 0 ? std::optional(final_state) : std::nullopt);

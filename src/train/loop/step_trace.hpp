@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/write_queue.hpp"
 #include "src/config/run_config.hpp"
 #include "src/flight/recorder.hpp"
@@ -19,7 +20,7 @@ struct TimeTable {
   double communicating = 0;  ///< the communication thread's collectives, overlaps counted once
   std::int64_t steps = 0;
 
-  double waiting() const { return work[static_cast<std::size_t>(tensor::Work::waiting)].seconds; }
+  double waiting() const { return work[as_size(tensor::Work::waiting)].seconds; }
   /// Share of the communication during which compute did not wait.
   double hidden() const {
     return communicating <= 0 ? 1.0 : std::clamp(1.0 - waiting() / communicating, 0.0, 1.0);

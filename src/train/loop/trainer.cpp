@@ -78,7 +78,7 @@ constexpr Millis records_patience{10000};      // before a checkpoint, and at th
 
 Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow& window,
                          const StateViews& views, const checkpoint::Facts& facts,
-                         checkpoint::Generation generation, const std::optional<Injector>& injector,
+                         checkpoint::Generation generation, const std::optional<RankInjector>& injector,
                          WriteQueue& records) {
   const auto& c = setup.config.checkpoint;
   checkpoint::WriteOptions options;
@@ -123,7 +123,7 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       generation_(generation_of(setup, world, link)),
       owned_(views_.owned, engine_.layout()),
       silent_(setup, engine_, world),
-      injector_(setup.config.drill.allowed ? std::optional<Injector>(std::in_place, link, engine_)
+      injector_(setup.config.drill.allowed ? std::optional<RankInjector>(std::in_place, link, engine_)
                                            : std::nullopt),
       records_(max_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
@@ -134,15 +134,16 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
                          recorder, records_),
                link) {
   if (world.rank() != 0) return;
-  log::info("planned per rank: {} bytes of memory, {} bytes sent per step", engine_.memory().planned,
-            engine_.planned_wire_bytes());
+  log::info("each rank plans {} bytes of memory ({}) and sends {} bytes per step ({})",
+            engine_.memory().planned, size_text(engine_.memory().planned), engine_.planned_wire_bytes(),
+            size_text(engine_.planned_wire_bytes()));
   if (setup.shape.adapters.any())
     log::info("adapters of rank {}: {} of {} parameters are trained; the base is {}",
               setup.shape.adapters.rank, config::trained_parameters_of(setup.shape),
               config::parameters_of(setup.shape) + config::trained_parameters_of(setup.shape),
               engine_.base().digest);
-  log::info("saving takes {} bytes of each rank's host memory, for snapshots on their way to disk{}",
-            saver_.memory_bytes(), saver_.memory_bytes() > 0 ? "" : ", until there is a save");
+  log::info("each rank holds {} of host memory for snapshots on their way to disk{}",
+            size_text(saver_.memory_bytes()), saver_.memory_bytes() > 0 ? "" : " until it saves one");
   if (const std::string checks = silent_.describe(); !checks.empty())
     log::info("silent data corruption: {}", checks);
 }
@@ -216,9 +217,9 @@ bool Trainer::restore_or_initialize() {
   }
   if (world_.rank() == 0)
     log::info("{} step {}, state {}{}",
-              from.fresh               ? "starting fresh from"
-              : from.level == "shared" ? "resuming from the checkpoint of"
-                                       : "resuming from snapshots of",
+              from.fresh               ? "training starts at"
+              : from.level == "shared" ? "training resumes from the checkpoint of"
+                                       : "training resumes from snapshots of",
               point_.step, digest_, text_of(from));
   link_.restored({point_.step, from.level, digest_, from.note});
   return from.fresh || from.level == name_of(Level::shared);
@@ -253,7 +254,8 @@ void Trainer::roll_back(std::int64_t next_sample, std::int64_t durable) {
   point_.samples = next_sample;
   guard_.skips = skips;
   if (world_.rank() == 0) {
-    log::warn("rolled back to step {}, state {}; on from sample {}", point_.step, digest_, next_sample);
+    log::warn("the run was rolled back to step {}, state {}, and goes on with sample {}", point_.step,
+              digest_, next_sample);
     metrics_->roll_back(point_.step);
   }
 }
@@ -369,8 +371,8 @@ std::optional<double> Trainer::held_out_loss_if_due() {
 void Trainer::say_memory() {
   if (std::exchange(memory_was_said_, true) || world_.rank() != 0) return;
   const auto memory = engine_.memory();
-  log::info("memory: {} bytes used of {} planned; the process with its libraries has {}", memory.used,
-            memory.planned, size_text(resident_bytes()));
+  log::info("this rank uses {} bytes of memory of {} planned; its process with all libraries has {}",
+            memory.used, memory.planned, size_text(resident_bytes()));
 }
 
 /// What the step says about the cost of saving.

@@ -91,9 +91,9 @@ class Trainer {
   checkpoint::Generation generation_;
   OwnedPieces owned_;
   SilentCheck silent_;
-  std::optional<Injector> injector_;  ///< where drill.allowed
-  std::optional<StepHold> hold_;      ///< likewise
-  WriteQueue records_;                ///< metrics and traces on their way to the run directory
+  std::optional<RankInjector> injector_;  ///< where drill.allowed
+  std::optional<StepHold> hold_;          ///< likewise
+  WriteQueue records_;                    ///< metrics and traces on their way to the run directory
   Saver saver_;
   std::unique_ptr<PartnerCopies> partners_;  ///< where no replica has the same
   checkpoint::RunPoint point_;               ///< where the run stands

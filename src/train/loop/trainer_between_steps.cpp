@@ -68,7 +68,7 @@ void Trainer::hold(bool saved) {
   check_replicas();  // of a state that is being saved, nobody may vote before
   saver_.join();
   progress(control::Phase::paused);  // a copy to join is a phase of its own, and what follows may last hours
-  if (world_.rank() == 0) log::info("paused after step {}", point_.step);
+  if (world_.rank() == 0) log::info("training is paused after step {}", point_.step);
   for (;;) {
     StepOrders now;
     if (policy_) {
@@ -88,7 +88,7 @@ void Trainer::hold(bool saved) {
     if (!now.pause) break;
     std::this_thread::sleep_for(period);
   }
-  if (world_.rank() == 0) log::info("going on after step {}", point_.step);
+  if (world_.rank() == 0) log::info("training goes on after step {}", point_.step);
 }
 
 }  // namespace holdfast::train

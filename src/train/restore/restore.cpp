@@ -15,7 +15,6 @@
 #include "src/base/units.hpp"
 #include "src/shard/layout.hpp"
 #include "src/train/common/agree.hpp"
-#include "src/train/common/index.hpp"
 #include "src/train/local/offers.hpp"
 #include "src/train/restore/leftovers.hpp"
 #include "src/train/restore/restore_pieces.hpp"
@@ -174,12 +173,12 @@ void Restore::complete_list() {
 
 SharedLevel::Parts Restore::parts_of_writer(int writer) const {
   // Its pieces are those of any rank of its kind, among them parts that others own: each counts as a whole.
-  const int kind = ranks_.kind_of[index(writer)];
-  const std::vector<PieceSpan>& pieces = spans_of_kind_[index(kind)];
+  const int kind = ranks_.kind_of[writer];
+  const std::vector<PieceSpan>& pieces = spans_of_kind_[kind];
   SharedLevel::Parts out;
-  for (const PieceSpan& span : views_.writers.of_rank[index(writer)])
+  for (const PieceSpan& span : views_.writers.of_rank[writer])
     for (int i = 0; i < std::ssize(pieces); ++i)
-      if (const PieceSpan& piece = pieces[index(i)];
+      if (const PieceSpan& piece = pieces[i];
           piece.tensor == span.tensor && piece.first <= span.first && span.first < piece.first + piece.count)
         out.insert({kind, i});
   return out;
@@ -222,9 +221,9 @@ void Restore::rule_out(const BadPieces& bad) {
   if (!bad.refused.empty()) throw Error(static_cast<Exit>(bad.refused_code), bad.refused);
   for (const std::string& reason : bad.reasons) say(reason);
   if (!bad.network.empty()) say("ranks could not send each other pieces: " + bad.network);
-  for (const auto& [offer, piece] : bad.pieces) offers_[index(offer)].bad.insert(piece);
+  for (const auto& [offer, piece] : bad.pieces) offers_[offer].bad.insert(piece);
   for (const auto& [checkpoint, kind, piece] : bad.shared)
-    shared_.offers()[index(checkpoint)].bad.insert({kind, piece});
+    shared_.offers()[checkpoint].bad.insert({kind, piece});
   if (!bad.shared.empty() && at_path_)
     throw cannot_resume(order_.resume, bad.reasons.empty() ? "it is damaged" : bad.reasons.front());
 }
@@ -238,7 +237,7 @@ void Restore::refuse(const PointId& point, const std::string& why) {
 /// Collective.
 bool Restore::replicas_agree(const std::vector<std::uint64_t>& digests) {
   std::vector<std::uint64_t> seals(ranks_.kind_of.size());
-  seals[index(world_.rank())] = seal_of(digests);
+  seals[world_.rank()] = seal_of(digests);
   world_.all_reduce(seals, comm::Scalar::sum);
   std::map<int, std::uint64_t> of_kind;
   for (std::size_t rank = 0; rank < seals.size(); ++rank)
@@ -253,9 +252,9 @@ std::optional<std::string> Restore::why_another(const RestoreChoice& choice, con
   // One rank of each kind brings what it holds: over the kinds, every element once.
   std::vector<std::uint64_t> sum(held.tensors.size());
   const auto& kinds = ranks_.kind_of;
-  const int kind = kinds[index(world_.rank())];
+  const int kind = kinds[world_.rank()];
   if (std::find(kinds.begin(), kinds.end(), kind) - kinds.begin() == world_.rank())
-    for (std::size_t i = 0; i < digests.size(); ++i) sum[index(held.pieces[i].tensor)] += digests[i];
+    for (std::size_t i = 0; i < digests.size(); ++i) sum[held.pieces[i].tensor] += digests[i];
   world_.all_reduce(sum, comm::Scalar::sum);
   std::optional<Failure> failure;
   if (sum != found.tensors)
@@ -369,7 +368,7 @@ RestoredFrom Restore::run() {
     out.network = fill.network_text();
   } else if (!said_.empty()) {
     if (world_.rank() == 0)
-      log::warn("no checkpoint was made yet, and no whole state is left: starting from step 0");
+      log::warn("the run has no checkpoint yet and no snapshot is whole: training starts at step 0");
   }
   if (files_) remove_leftovers(*files_, ranks_.node_of, order_.trusted_step, world_);
   for (const auto* list : {&shared_.notes(), &std::as_const(said_)})

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
@@ -50,15 +51,14 @@ void RestoreBuffer::begin(const PointId& point, std::optional<int> has_it) {
 
 void RestoreBuffer::replace(int piece) {
   if (!in_place_) return;
-  auto& memory = replaced_.at(static_cast<std::size_t>(piece));
+  auto& memory = replaced_.at(piece);
   if (!memory.empty()) return;
   memory.resize(bytes(piece).size());
   held_.pieces[piece].data = memory.data();
 }
 
 std::span<std::byte> RestoreBuffer::bytes(int i) const {
-  return {static_cast<std::byte*>(piece(i).data),
-          static_cast<std::size_t>(bytes_of(piece(i).span(), held_.tensors))};
+  return {static_cast<std::byte*>(piece(i).data), as_size(bytes_of(piece(i).span(), held_.tensors))};
 }
 
 std::uint64_t RestoreBuffer::digest(int i) const {

@@ -9,7 +9,6 @@
 
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
-#include "src/train/common/index.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -25,28 +24,30 @@ class PointSources {
         of_kind_(world.piece_bytes.size()),
         given_(world.node_of.size()) {
     for (std::size_t i = 0; i < offers.size(); ++i)
-      if (offers[i].point == point) of_kind_[index(world.kind(offers[i].of))].push_back(static_cast<int>(i));
+      if (offers[i].point == point) of_kind_[world.kind(offers[i].of)].push_back(static_cast<int>(i));
     for (std::size_t i = 0; i < shared.size() && !shared_; ++i)
-      if (shared[i].point == point) shared_ = static_cast<int>(i), shared_bad_ = &shared[i].bad;
+      if (shared[i].point == point) {
+        shared_ = static_cast<int>(i);
+        shared_bad_ = &shared[i].bad;
+      }
   }
 
   /// Two snapshots that should be the same: nobody knows which of them is right.
   std::optional<std::string> contradiction() const {
     for (const auto& same : of_kind_)
       for (const int i : same)
-        if (offers_[index(i)].seal != offers_[index(same.front())].seal)
+        if (offers_[i].seal != offers_[same.front()].seal)
           return fmt::format("has two different states, one in the {} of rank {} and one in that of rank {}",
-                             offers_[index(i)].copy ? "copy" : "file", offers_[index(i)].of,
-                             offers_[index(same.front())].of);
+                             offers_[i].copy ? "copy" : "file", offers_[i].of, offers_[same.front()].of);
     return std::nullopt;
   }
 
   /// Sources of all pieces of `rank`, or why there are none.
-  std::optional<std::string> place(int rank, std::vector<Source>& out) {
-    const int kind = world_.kind_of[index(rank)];
-    const auto& bytes = world_.piece_bytes[index(kind)];
-    for (const int i : of_kind_[index(kind)])
-      if (is_own(offers_[index(i)], rank) && offers_[index(i)].bad.empty()) {
+  std::optional<std::string> place(int rank, std::vector<PieceSource>& out) {
+    const int kind = world_.kind_of[rank];
+    const auto& bytes = world_.piece_bytes[kind];
+    for (const int i : of_kind_[kind])
+      if (is_own(offers_[i], rank) && offers_[i].bad.empty()) {
         out = {{Level::local, i}};
         return std::nullopt;
       }
@@ -55,14 +56,14 @@ class PointSources {
       if (!source) return why_none(rank, kind, piece);
       out.push_back(*source);
       if (source->level != Level::shared && source->level != Level::local)
-        given_[index(offers_[index(source->offer)].reader)] += bytes[index(piece)];
+        given_[offers_[source->offer].reader] += bytes[piece];
     }
     return std::nullopt;
   }
 
  private:
   bool same_node(const Offer& offer, int rank) const {
-    return world_.node_of[index(offer.reader)] == world_.node_of[index(rank)];
+    return world_.node_of[offer.reader] == world_.node_of[rank];
   }
   bool is_own(const Offer& offer, int rank) const {
     return offer.of == rank && !offer.copy && same_node(offer, rank);
@@ -72,27 +73,28 @@ class PointSources {
     return offer.copy ? Level::partner : Level::peer;
   }
 
-  std::optional<Source> nearest(int rank, int kind, int piece) const {
-    std::optional<Source> best;
+  std::optional<PieceSource> nearest(int rank, int kind, int piece) const {
+    std::optional<PieceSource> best;
     std::tuple<Level, bool, std::int64_t> best_cost;
-    for (const int i : of_kind_[index(kind)]) {
-      const Offer& offer = offers_[index(i)];
+    for (const int i : of_kind_[kind]) {
+      const Offer& offer = offers_[i];
       const bool far = !same_node(offer, rank);
       if (offer.bad.contains(piece) || (far && !network_)) continue;
-      const std::tuple cost(level_of(offer, rank), far, given_[index(offer.reader)]);
+      const std::tuple cost(level_of(offer, rank), far, given_[offer.reader]);
       if (!best || cost < best_cost) {
-        best = Source{std::get<0>(cost), i};
+        best = PieceSource{std::get<0>(cost), i};
         best_cost = cost;
       }
     }
-    if (!best && shared_ && !shared_bad_->contains({kind, piece})) best = Source{Level::shared, *shared_};
+    if (!best && shared_ && !shared_bad_->contains({kind, piece}))
+      best = PieceSource{Level::shared, *shared_};
     return best;
   }
 
   std::string why_none(int rank, int kind, int piece) const {
     bool own = false, damaged = false, unreachable = false;
-    for (const int i : of_kind_[index(kind)]) {
-      const Offer& offer = offers_[index(i)];
+    for (const int i : of_kind_[kind]) {
+      const Offer& offer = offers_[i];
       own = own || is_own(offer, rank);
       damaged = damaged || offer.bad.contains(piece);
       unreachable = unreachable || (!offer.bad.contains(piece) && !same_node(offer, rank));
@@ -122,21 +124,21 @@ const char* name_of(Level level) {
   return names[static_cast<int>(level)];
 }
 
-const Source& RestoreChoice::source(int rank, int piece) const {
-  const auto& row = of_rank[index(rank)];
-  return row.size() == 1 ? row.front() : row[index(piece)];
+const PieceSource& RestoreChoice::source(int rank, int piece) const {
+  const auto& row = of_rank[rank];
+  return row.size() == 1 ? row.front() : row[piece];
 }
 
 Level RestoreChoice::slowest() const {
   Level out = Level::local;
   for (const auto& row : of_rank)
-    for (const Source& source : row) out = std::max(out, source.level);
+    for (const PieceSource& source : row) out = std::max(out, source.level);
   return out;
 }
 
 std::optional<int> RestoreChoice::shared() const {
   for (const auto& row : of_rank)
-    for (const Source& source : row)
+    for (const PieceSource& source : row)
       if (source.level == Level::shared) return source.offer;
   return std::nullopt;
 }

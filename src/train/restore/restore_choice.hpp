@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/train/local/offer.hpp"
 
 namespace holdfast::train {
@@ -29,7 +30,7 @@ struct RestoreWorld {
   std::vector<std::vector<std::int64_t>> piece_bytes;  ///< kind -> bytes of its pieces
   /// Also of a rank that there was only while the run had more replicas (local_identity.hpp).
   int kind(int rank) const {
-    const auto i = static_cast<std::size_t>(rank);
+    const auto i = as_size(rank);
     return i < kind_of.size() ? kind_of[i] : static_cast<int>(i % piece_bytes.size());
   }
 };
@@ -41,20 +42,20 @@ struct SharedOffer {
 };
 
 /// Where one piece comes from.
-struct Source {
+struct PieceSource {
   Level level = Level::local;
   int offer = 0;  ///< index of an Offer, or of the SharedOffer
-  bool operator==(const Source&) const = default;
+  bool operator==(const PieceSource&) const = default;
 };
 
 struct RestoreChoice {
   bool found = false;  ///< false: there is no whole state at all
   PointId point;
   /// One for each piece of the rank; just one when all come from its own file.
-  std::vector<std::vector<Source>> of_rank;
+  std::vector<std::vector<PieceSource>> of_rank;
   std::vector<std::string> reasons;  ///< why no newer point, one sentence each
 
-  const Source& source(int rank, int piece) const;
+  const PieceSource& source(int rank, int piece) const;
   /// All pieces come from the rank's own file, on its own node.
   bool all_own(int rank) const {
     const auto& row = of_rank[rank];

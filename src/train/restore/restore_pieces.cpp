@@ -7,18 +7,17 @@
 #include <map>
 #include <set>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/train/common/agree.hpp"
-#include "src/train/common/index.hpp"
 #include "src/train/state/piece_index.hpp"
 
 namespace holdfast::train {
 namespace {
 
 std::span<const std::byte> bytes_of_piece(const checkpoint::State& state, int piece) {
-  const checkpoint::PieceView& p = state.pieces[index(piece)];
-  return {static_cast<const std::byte*>(p.data),
-          static_cast<std::size_t>(checkpoint::bytes_of(p.span(), state.tensors))};
+  const checkpoint::PieceView& p = state.pieces[piece];
+  return {static_cast<const std::byte*>(p.data), as_size(checkpoint::bytes_of(p.span(), state.tensors))};
 }
 
 }  // namespace
@@ -33,9 +32,9 @@ Fill::Fill(FillParts parts, comm::Communicator& world)
       pieces_(parts_.views.held.pieces.size()) {
   const PieceIndex held(parts_.views.held);
   for (int rank = 0; rank < world.size(); ++rank)
-    if (parts_.ranks.kind_of[index(rank)] == kind())
-      for (const checkpoint::PieceSpan& span : parts_.views.writers.of_rank[index(rank)])
-        if (span.count > 0) owners_[index(held.piece(span))].push_back({rank, span});
+    if (parts_.ranks.kind_of[rank] == kind())
+      for (const checkpoint::PieceSpan& span : parts_.views.writers.of_rank[rank])
+        if (span.count > 0) owners_[held.piece(span)].push_back({rank, span});
 }
 
 BadPieces Fill::round(const RestoreChoice& choice, std::span<const Offer> offers) {
@@ -61,8 +60,8 @@ void Fill::begin(const RestoreChoice& choice, std::span<const Offer> offers) {
     point_ = choice.point;
     std::optional<int> has_it;
     for (int i = 0; i < std::ssize(pieces_) && !has_it; ++i)
-      if (const Source& source = choice.source(rank_, i); source.level == Level::local)
-        has_it = offers[index(source.offer)].buffer;
+      if (const PieceSource& source = choice.source(rank_, i); source.level == Level::local)
+        has_it = offers[source.offer].buffer;
     buffer_.begin(choice.point, has_it);
     pieces_.assign(pieces_.size(), {});
     delivered_.reset();
@@ -71,15 +70,15 @@ void Fill::begin(const RestoreChoice& choice, std::span<const Offer> offers) {
   for (int i = 0; i < std::ssize(pieces_); ++i) {
     bool all = network_ && sharing_ && same > 1;
     for (int rank = 0; rank < world_.size() && all; ++rank)
-      if (parts_.ranks.kind_of[index(rank)] == kind()) all = choice.source(rank, i).level == Level::shared;
-    Piece& piece = pieces_[index(i)];
+      if (parts_.ranks.kind_of[rank] == kind()) all = choice.source(rank, i).level == Level::shared;
+    Piece& piece = pieces_[i];
     if (piece.shared_read != all && piece.loaded) piece = {};
     piece.shared_read = all;
   }
 }
 
-void Fill::check(int piece, const Source& source, std::uint64_t expected, BadPieces& bad) {
-  Piece& p = pieces_[index(piece)];
+void Fill::check(int piece, const PieceSource& source, std::uint64_t expected, BadPieces& bad) {
+  Piece& p = pieces_[piece];
   if (buffer_.digest(piece) == expected) {
     p.done = source;
     p.digest = expected;
@@ -91,8 +90,8 @@ void Fill::check(int piece, const Source& source, std::uint64_t expected, BadPie
 }
 
 const checkpoint::Sealed* Fill::sealed(int offer, std::span<const Offer> offers) {
-  auto& known = sealed_[index(offer)];
-  const Offer& o = offers[index(offer)];
+  auto& known = sealed_[offer];
+  const Offer& o = offers[offer];
   if (!known) known = sealed_as(parts_.files->find(o.of, o.copy), o);
   return known ? &*known : nullptr;
 }
@@ -100,9 +99,9 @@ const checkpoint::Sealed* Fill::sealed(int offer, std::span<const Offer> offers)
 void Fill::take_from_node(const RestoreChoice& choice, std::span<const Offer> offers, BadPieces& bad) {
   std::map<int, checkpoint::State> views;  // by offer
   for (int i = 0; i < std::ssize(pieces_); ++i) {
-    const Source& source = choice.source(rank_, i);
-    if (source.level == Level::shared || pieces_[index(i)].done == source) continue;
-    const Offer& offer = offers[index(source.offer)];
+    const PieceSource& source = choice.source(rank_, i);
+    if (source.level == Level::shared || pieces_[i].done == source) continue;
+    const Offer& offer = offers[source.offer];
     if (!same_node(offer.reader, rank_)) continue;
     const checkpoint::Sealed* what = sealed(source.offer, offers);
     if (what == nullptr) {
@@ -115,7 +114,7 @@ void Fill::take_from_node(const RestoreChoice& choice, std::span<const Offer> of
       buffer_.replace(i);
       std::ranges::copy(bytes_of_piece(views.at(source.offer), i), buffer_.bytes(i).begin());
     }
-    check(i, source, what->digests[index(i)], bad);
+    check(i, source, what->digests[i], bad);
   }
 }
 
@@ -124,13 +123,13 @@ void Fill::take_from_shared(const RestoreChoice& choice, BadPieces& bad) {
   std::vector<int> piece_of;  // of each piece of `into`
   int checkpoint = -1;
   for (int i = 0; i < std::ssize(pieces_); ++i) {
-    const Source& source = choice.source(rank_, i);
-    if (source.level != Level::shared || pieces_[index(i)].loaded == source) continue;
+    const PieceSource& source = choice.source(rank_, i);
+    if (source.level != Level::shared || pieces_[i].loaded == source) continue;
     checkpoint = source.offer;
     buffer_.replace(i);
     std::vector<checkpoint::PieceSpan> spans;
-    if (pieces_[index(i)].shared_read) {
-      for (const Part& part : owners_[index(i)])
+    if (pieces_[i].shared_read) {
+      for (const Part& part : owners_[i])
         if (part.rank == rank_) spans.push_back(part.span);
     } else {
       spans.push_back(buffer_.piece(i).span());
@@ -139,7 +138,7 @@ void Fill::take_from_shared(const RestoreChoice& choice, BadPieces& bad) {
       into.pieces.push_back({span.tensor, span.first, span.count, part_bytes(i, span).data()});
       piece_of.push_back(i);
     }
-    pieces_[index(i)].loaded = source;
+    pieces_[i].loaded = source;
   }
   if (checkpoint < 0) return;
   std::set<int> damaged;
@@ -159,11 +158,10 @@ void Fill::take_from_shared(const RestoreChoice& choice, BadPieces& bad) {
   }
   for (const int i : damaged) {
     bad.shared.push_back({checkpoint, kind(), i});
-    pieces_[index(i)].loaded.reset();
+    pieces_[i].loaded.reset();
   }
   for (int i = 0; i < std::ssize(pieces_); ++i)
-    if (pieces_[index(i)].loaded && !pieces_[index(i)].shared_read)
-      pieces_[index(i)].done = pieces_[index(i)].loaded;
+    if (pieces_[i].loaded && !pieces_[i].shared_read) pieces_[i].done = pieces_[i].loaded;
 }
 
 std::vector<Fill::Transfer> Fill::transfers_to(int rank, const RestoreChoice& choice,
@@ -176,19 +174,19 @@ std::vector<Fill::Transfer> Fill::transfers_to(int rank, const RestoreChoice& ch
     transfer.tag = next_tag[transfer.from]++;
     out.push_back(transfer);
   };
-  const int kind_of_rank = parts_.ranks.kind_of[index(rank)];
-  const auto count = static_cast<int>(parts_.ranks.piece_bytes[index(kind_of_rank)].size());
+  const int kind_of_rank = parts_.ranks.kind_of[rank];
+  const auto count = static_cast<int>(parts_.ranks.piece_bytes[kind_of_rank].size());
   for (int i = 0; i < count; ++i) {
-    const Source& source = choice.source(rank, i);
+    const PieceSource& source = choice.source(rank, i);
     const bool as_before = delivered_ && delivered_->source(rank, i) == source;
     if (source.level == Level::shared) {
-      if (kind_of_rank != kind() || !pieces_[index(i)].shared_read) continue;
-      if (as_before && pieces_[index(i)].delivered) continue;
-      for (const Part& part : owners_[index(i)])
+      if (kind_of_rank != kind() || !pieces_[i].shared_read) continue;
+      if (as_before && pieces_[i].delivered) continue;
+      for (const Part& part : owners_[i])
         if (part.rank != rank) add({part.rank, 0, i, -1, part.span});
       continue;
     }
-    const int reader = offers[index(source.offer)].reader;
+    const int reader = offers[source.offer].reader;
     if (as_before || same_node(reader, rank)) continue;
     if (announced.insert(source.offer).second) add({reader, 0, -1, source.offer});
     add({reader, 0, i, source.offer});
@@ -207,15 +205,13 @@ std::vector<comm::PieceOut> Fill::outgoing(const RestoreChoice& choice, std::spa
         out.push_back({rank, t.tag, part_bytes(t.piece, t.part)});
         continue;
       }
-      const Offer& offer = offers[index(t.offer)];
+      const Offer& offer = offers[t.offer];
       if (t.piece < 0) {
-        auto& known = sealed_[index(t.offer)];
+        auto& known = sealed_[t.offer];
         // What is gone since it was offered is sent as what it cannot be: the receiver finds it bad.
         if (sealed(t.offer, offers) == nullptr)
-          known =
-              checkpoint::Sealed{{},
-                                 std::vector<std::uint64_t>(
-                                     parts_.ranks.piece_bytes[index(parts_.ranks.kind(offer.of))].size())};
+          known = checkpoint::Sealed{
+              {}, std::vector<std::uint64_t>(parts_.ranks.piece_bytes[parts_.ranks.kind(offer.of)].size())};
         out.push_back({rank, t.tag, std::as_bytes(std::span(known->digests))});
         continue;
       }
@@ -288,40 +284,37 @@ void Fill::exchange(const RestoreChoice& choice, std::span<const Offer> offers, 
   for (Piece& piece : pieces_) piece.delivered = piece.shared_read;
   for (const Transfer& t : arriving) {
     if (t.piece < 0) continue;
-    const Source& source = choice.source(rank_, t.piece);
+    const PieceSource& source = choice.source(rank_, t.piece);
     if (t.offer < 0) {
-      pieces_[index(t.piece)].done = source;
-    } else if (seal_of(digests[t.offer]) != offers[index(t.offer)].seal) {
+      pieces_[t.piece].done = source;
+    } else if (seal_of(digests[t.offer]) != offers[t.offer].seal) {
       bad.pieces.emplace_back(t.offer, t.piece);
     } else {
-      check(t.piece, source, digests[t.offer][index(t.piece)], bad);
+      check(t.piece, source, digests[t.offer][t.piece], bad);
     }
   }
 }
 
 std::span<std::byte> Fill::part_bytes(int piece, const checkpoint::PieceSpan& part) const {
   const checkpoint::PieceView& whole = buffer_.piece(piece);
-  const std::int64_t element = bytes_of(buffer_.held().tensors[index(whole.tensor)].type);
-  return buffer_.bytes(piece).subspan((part.first - whole.first) * element,
-                                      static_cast<std::size_t>(part.count * element));
+  const std::int64_t element = bytes_of(buffer_.held().tensors[whole.tensor].type);
+  return buffer_.bytes(piece).subspan((part.first - whole.first) * element, as_size(part.count * element));
 }
 
-bool Fill::same_node(int a, int b) const {
-  return parts_.ranks.node_of[index(a)] == parts_.ranks.node_of[index(b)];
-}
+bool Fill::same_node(int a, int b) const { return parts_.ranks.node_of[a] == parts_.ranks.node_of[b]; }
 
 std::vector<std::uint64_t> Fill::digests() const {
   std::vector<std::uint64_t> out;
   for (int i = 0; i < std::ssize(pieces_); ++i)
-    out.push_back(pieces_[index(i)].digest ? *pieces_[index(i)].digest : buffer_.digest(i));
+    out.push_back(pieces_[i].digest ? *pieces_[i].digest : buffer_.digest(i));
   return out;
 }
 
 FillCounts Fill::counts() const {
   FillCounts out;
   for (int i = 0; i < std::ssize(pieces_); ++i) {
-    if (!pieces_[index(i)].done) continue;
-    const auto level = static_cast<std::size_t>(pieces_[index(i)].done->level);
+    if (!pieces_[i].done) continue;
+    const auto level = as_size(pieces_[i].done->level);
     ++out.pieces[level];
     out.bytes[level] += std::ssize(buffer_.bytes(i));
   }

@@ -77,7 +77,7 @@ class Fill {
   std::vector<Transfer> transfers_to(int rank, const RestoreChoice& choice,
                                      std::span<const Offer> offers) const;
   std::vector<comm::PieceOut> outgoing(const RestoreChoice& choice, std::span<const Offer> offers);
-  void check(int piece, const Source& source, std::uint64_t expected, BadPieces& bad);
+  void check(int piece, const PieceSource& source, std::uint64_t expected, BadPieces& bad);
   const checkpoint::Sealed* sealed(int offer, std::span<const Offer> offers);
   std::span<std::byte> part_bytes(int piece, const checkpoint::PieceSpan& part) const;
   bool same_node(int a, int b) const;
@@ -100,8 +100,8 @@ class Fill {
   RestoreBuffer buffer_;
   /// A piece that this rank needs: what is there of it.
   struct Piece {
-    std::optional<Source> loaded;  ///< from the shared level: this rank's part of it, or all
-    std::optional<Source> done;    ///< it is whole, and checked as far as that can be done here
+    std::optional<PieceSource> loaded;  ///< from the shared level: this rank's part of it, or all
+    std::optional<PieceSource> done;    ///< it is whole, and checked as far as that can be done here
     std::optional<std::uint64_t> digest;
     bool shared_read = false;  ///< by the choice: the ranks of the kind read a part each
     bool delivered = false;    ///< and have sent each other these parts

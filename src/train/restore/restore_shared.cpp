@@ -40,7 +40,8 @@ void check_facts(const checkpoint::Facts& found, const checkpoint::Facts& expect
   const std::string difference = config::arithmetic_difference(found.numerics, expected.numerics);
   if (!difference.empty() && !other_numerics) throw config::other_arithmetic(path.string(), difference);
   if (!speaks) return;
-  if (!difference.empty()) log::warn("not bit-identical to the run before the checkpoint: {}", difference);
+  if (!difference.empty())
+    log::warn("from here on bits differ from those of the run before the checkpoint: {}", difference);
   if (found.data_identity != expected.data_identity)
     log::warn("the data differ from those of the checkpoint ({}; now {})", found.data_identity,
               expected.data_identity);
@@ -193,7 +194,7 @@ bool SharedLevel::add_older(const std::set<PointId>& offered,
   for (const std::string& note : found.notes) {
     if (std::find(notes_.begin(), notes_.end(), note) != notes_.end()) continue;  // looked at again
     notes_.push_back(note);
-    if (world_.rank() == 0) log::warn("passing over a damaged checkpoint: {}", note);
+    if (world_.rank() == 0) log::warn("a damaged checkpoint is not used: {}", note);
   }
   newest_known_ = std::max(newest_known_, found.newest_known);
   blocked_ = found.blocked;

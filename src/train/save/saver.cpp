@@ -147,7 +147,7 @@ Saver::Outcome Saver::write(Job& job) {
     outcome.payload = parts_.writer->write(job.point, job.arena);
   } catch (const std::exception& error) {
     outcome = {false, error.what()};
-    log::error("step {} is not saved by rank {}: {}", job.point.step, world_.rank(), error.what());
+    log::error("rank {} could not save step {}: {}", world_.rank(), job.point.step, error.what());
     failed(job.point.step, error.what());
   }
   arenas_.give(job.arena);
@@ -161,7 +161,8 @@ void Saver::vote_in_folder(const Job& job, const Outcome& outcome) {
     cast_vote(checkpoint::temporary_path(dir_.checkpoints(), job.point.step, generation_), world_.rank(),
               outcome.ok, outcome.payload);
   } catch (const std::exception& error) {
-    log::error("step {}: rank {} cannot vote: {}", job.point.step, world_.rank(), error.what());
+    log::error("rank {} cannot vote on the checkpoint of step {}: {}", world_.rank(), job.point.step,
+               error.what());
     if (outcome.ok) failed(job.point.step, error.what());
   }
 }
@@ -179,7 +180,7 @@ void Saver::commit(const Job& job, const Outcome& outcome) {
                   ending_ ? "the run is ending"
                           : fmt::format("within checkpoint.commit_s = {} s", settings_.commit_s));
     const checkpoint::Committed done = commit.commit();
-    log::info("step {} saved in {}", job.point.step, done.path.string());
+    log::info("the checkpoint of step {} is durable in {}", job.point.step, done.path.string());
     if (!done.note.empty()) log::warn("{}", done.note);
     record(std::array{job.point.step}, {});
     const std::scoped_lock lock(mutex_);
@@ -197,7 +198,7 @@ void Saver::record(std::span<const std::int64_t> durable, std::span<const std::i
   try {
     checkpoint::record_steps(dir_.durable(), generation_.attempt, durable, removed);
   } catch (const std::exception& error) {
-    log::warn("which checkpoints there are is not recorded: {}", error.what());
+    log::warn("the record of checkpoints could not be written: {}", error.what());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -72,7 +73,7 @@ class HostCopier final : public StateCopier {
 
   void take_parts() {
     for (std::size_t i = 0; (i = next_.fetch_add(1, std::memory_order_relaxed)) < parts_.size();)
-      copy_(parts_[i].to, parts_[i].from, static_cast<std::size_t>(parts_[i].bytes));
+      copy_(parts_[i].to, parts_[i].from, as_size(parts_[i].bytes));
   }
 
   CopyBytes copy_;

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::train {
@@ -35,7 +36,7 @@ std::vector<checkpoint::PieceView> views_in(const std::vector<shard::Piece>& pie
                                             const Arenas& arenas) {
   std::vector<checkpoint::PieceView> out;
   for_each(pieces, tensors, [&](int tensor, const shard::Piece& piece, int family) {
-    const auto at = static_cast<std::size_t>(family);
+    const auto at = as_size(family);
     out.push_back(
         {tensor, piece.first, piece.count, arenas.at[at] + piece.offset * bytes_of(arenas.types[at])});
   });
@@ -58,7 +59,7 @@ void move_views(StateViews& views, const shard::Layout& layout, float* parameter
   const auto move = [&](checkpoint::State& state, const std::vector<shard::Piece>& pieces) {
     auto view = state.pieces.begin();
     for_each(pieces, 0, [&](int, const shard::Piece& piece, int family) {
-      const auto at = static_cast<std::size_t>(family);
+      const auto at = as_size(family);
       (view++)->data = arenas.at[at] + piece.offset * bytes_of(arenas.types[at]);
     });
     expects(view == state.pieces.end(), "views of the same layout");

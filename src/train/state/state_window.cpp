@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
 
@@ -19,11 +20,11 @@ StateWindow::StateWindow(device::Device& device, std::int64_t bytes) : device_(d
   expects(bytes > 0 && bytes % 128 == 0, "a window of two aligned halves");
   if (device.is_host()) return;
   window_ = device.allocate_host(bytes, "the window through which the host sees the state");
-  half_bytes_ = static_cast<std::size_t>(bytes / 2);
+  half_bytes_ = as_size(bytes / 2);
 }
 
 void StateWindow::read(const std::byte* from, std::int64_t bytes, const Visit& visit) {
-  const auto size = static_cast<std::size_t>(bytes);
+  const auto size = as_size(bytes);
   if (device_.is_host()) return visit({from, size}, 0);
   tensor::Stream& side = device_.side();
   side.wait(device_.compute().record());
@@ -41,7 +42,7 @@ void StateWindow::read(const std::byte* from, std::int64_t bytes, const Visit& v
 }
 
 void StateWindow::write(std::byte* to, std::int64_t bytes, const Fill& fill) {
-  const auto size = static_cast<std::size_t>(bytes);
+  const auto size = as_size(bytes);
   if (device_.is_host()) return fill({to, size}, 0);
   tensor::Stream& compute = device_.compute();
   for (std::size_t at = 0, i = 0; at < size; at += half_bytes_, i ^= 1) {
@@ -71,8 +72,7 @@ void StateWindow::digests(const State& state, std::span<std::uint64_t> of_piece)
 std::vector<std::uint64_t> StateWindow::partial_digests(const State& state) {
   std::vector<std::uint64_t> of_piece(state.pieces.size()), of_tensor(state.tensors.size(), 0);
   digests(state, of_piece);
-  for (std::size_t i = 0; i < of_piece.size(); ++i)
-    of_tensor.at(static_cast<std::size_t>(state.pieces[i].tensor)) += of_piece[i];
+  for (std::size_t i = 0; i < of_piece.size(); ++i) of_tensor.at(state.pieces[i].tensor) += of_piece[i];
   return of_tensor;
 }
 

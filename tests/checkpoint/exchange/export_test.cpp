@@ -1,6 +1,7 @@
 // Checkpoints in other formats, and back. tests/checkpoint/exchange/convert_test.py reads the same files with
 // other people's readers.
 #include "checkpoint/exchange/export.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 
@@ -66,8 +67,7 @@ struct Export : ::testing::Test {
 
 std::vector<float> read_all(const safetensors::Source& source, const std::string& name) {
   const safetensors::Tensor& tensor = source.tensor(name);
-  std::vector<float> values(
-      static_cast<std::size_t>(tensor.bytes / safetensors::bytes_of_dtype(tensor.dtype)));
+  std::vector<float> values(tensor.bytes / safetensors::bytes_of_dtype(tensor.dtype));
   const safetensors::Wanted all[] = {{name, 0, values}};
   source.read(all);
   return values;
@@ -208,7 +208,8 @@ struct Import : Export {
 
   Import() {
     write(plain(manifest, DType::fp32), source);
-    order.source = source, order.checkpoints = imported;
+    order.source = source;
+    order.checkpoints = imported;
     for (const LogicalTensor& tensor : whole.tensors)
       if (tensor.name.starts_with(model_family))
         order.model.push_back(
@@ -356,8 +357,8 @@ TEST_F(Import, goesOutAsItCameIn) {
     for (const LogicalTensor& tensor : order.model) {
       const std::string as = tensor.rows == 1 ? "F32" : type;  // norms stay wide
       const auto element = *element_called(as);
-      const auto count = static_cast<std::size_t>(tensor.elements());
-      std::string data(count * static_cast<std::size_t>(bytes_of(element)), '\0');
+      const auto count = as_size(tensor.elements());
+      std::string data(count * as_size(bytes_of(element)), '\0');
       std::vector<float> values = floats_of("model/" + tensor.name);
       if (element == Element::f64)
         for (std::size_t i = 0; i < count; ++i) {
@@ -396,9 +397,7 @@ TEST_F(Import, goesOutAsItCameIn) {
       const std::string raw = read_file(folder_out / map.at(tensor.name));
       const auto& at = again.tensor(tensor.name);
       const auto begin = safetensors::read_header(folder_out / map.at(tensor.name)).buffer_offset + at.first;
-      EXPECT_EQ(raw.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(at.bytes)),
-                bits.at(tensor.name))
-          << type << " " << tensor.name;
+      EXPECT_EQ(raw.substr(begin, as_size(at.bytes)), bits.at(tensor.name)) << type << " " << tensor.name;
     }
     fs::remove_all(imported);
   }
@@ -470,7 +469,7 @@ TEST_F(Import, everyHalfIsTheFloatThatItIs) {
     const double magnitude = exponent == 31  ? (mantissa == 0 ? INFINITY : NAN)
                              : exponent == 0 ? std::ldexp(mantissa, -24)
                                              : std::ldexp(1024 + mantissa, exponent - 25);
-    const float x = values[static_cast<std::size_t>(bits)];
+    const float x = values[bits];
     if (std::isnan(magnitude))
       EXPECT_TRUE(std::isnan(x));
     else
@@ -502,7 +501,7 @@ TEST_F(Import, aTiedHeadMayBeThereIfItIsTheEmbedding) {
   std::string with_head = read_file(source);
   const safetensors::Header header = safetensors::read_header(source);
   std::vector<safetensors::Tensor> tensors = header.tensors;
-  const std::string buffer = with_head.substr(static_cast<std::size_t>(header.buffer_offset));
+  const std::string buffer = with_head.substr(header.buffer_offset);
   tensors.push_back({"lm_head.weight", "F32", {37, 53}, 0, 4 * 37 * 53});
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, 0, 4});
   std::string embedding = buffer.substr(0, 4 * 37 * 53);
@@ -551,8 +550,7 @@ TEST_F(Export, diffFindsWhatChangedAndByHowMuch) {
   ASSERT_EQ(found.changed.size(), 2u);
   EXPECT_EQ(found.facts.size(), 4u);  // step, tokens, samples, world
   const auto values = [&](int i) {
-    return diff_values(step_dir, manifest, after, after_manifest,
-                       found.changed[static_cast<std::size_t>(i)].name);
+    return diff_values(step_dir, manifest, after, after_manifest, found.changed[i].name);
   };
   EXPECT_EQ(values(0).different, 1);
   EXPECT_EQ(values(0).elements, 37 * 53);
@@ -566,7 +564,8 @@ TEST_F(Export, diffFindsWhatChangedAndByHowMuch) {
 TEST_F(Export, diffTellsTensorsThatCameAndWent) {
   Manifest other = manifest;
   other.tensors[0].name = "model/new";
-  other.tensors[1].rows = 17, other.tensors[1].cols = 13;
+  other.tensors[1].rows = 17;
+  other.tensors[1].cols = 13;
   const Difference found = diff(manifest, other);
   EXPECT_THAT(found.removed, ElementsAre("model/model.embed_tokens.weight"));
   EXPECT_THAT(found.added, ElementsAre("model/new"));

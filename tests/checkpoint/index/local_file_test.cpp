@@ -1,5 +1,6 @@
 // Snapshots that outlive a process: what is sealed is whole, however the writer ended.
 #include "checkpoint/index/local_file.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -208,8 +209,7 @@ TEST_F(LocalFileTest, DigestsAreThoseOfThePieces) {
   const auto digests = piece_digests(state);
   ASSERT_EQ(digests.size(), state.pieces.size());
   std::vector<std::uint64_t> sums(state.tensors.size(), 0);
-  for (std::size_t i = 0; i < digests.size(); ++i)
-    sums[static_cast<std::size_t>(state.pieces[i].tensor)] += digests[i];
+  for (std::size_t i = 0; i < digests.size(); ++i) sums[state.pieces[i].tensor] += digests[i];
   EXPECT_EQ(sums, partial_digests(state));
 }
 
@@ -239,7 +239,7 @@ TEST_F(LocalFileTest, RanksThatStepTogetherAlwaysHaveACommonStepWhenTheyAreKille
     std::array<std::array<int, 2>, ranks> tell, go;
     std::array<pid_t, ranks> children;
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
+      const auto r = as_size(rank);
       ASSERT_EQ(::pipe(tell[r].data()) + ::pipe(go[r].data()), 0);
       children[r] = ::fork();
       if (children[r] == 0) step_on(path(std::to_string(rank)), rank, tell[r][1], go[r][0]);

@@ -1,5 +1,6 @@
 // The header of a safetensors file: what is read, and what is refused.
 #include "checkpoint/index/safetensors.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 
@@ -126,7 +127,7 @@ TEST(Safetensors, whatIsPrintedIsRead) {
   for (const std::int64_t offset : {0, 512, 4096}) {
     const std::string text = header_text(tensors, {{"format", "pt"}}, offset);
     EXPECT_EQ(text.size() % 8, 0u);
-    EXPECT_TRUE(offset == 0 || text.size() == static_cast<std::size_t>(offset));
+    EXPECT_TRUE(offset == 0 || text.size() == as_size(offset));
     const Header header = parse_header(std::string_view(text).substr(8), 18);
     EXPECT_EQ(header.tensors, tensors);
     EXPECT_EQ(header.buffer_offset, static_cast<std::int64_t>(text.size()));

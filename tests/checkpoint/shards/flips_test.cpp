@@ -8,6 +8,7 @@
 #include <random>
 
 #include "checkpoint/verify/verify.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
@@ -73,7 +74,7 @@ TEST_F(Flips, ofOneBitAreNeverSilent) {
   const long flips = env::get_integer("HOLDFAST_FLIPS").value_or(440);
   std::mt19937_64 random(20);
   for (long i = 0; i < flips; ++i) {
-    const Region& region = regions[static_cast<std::size_t>(i) % regions.size()];
+    const Region& region = regions[as_size(i) % regions.size()];
     const auto bits = static_cast<std::uint64_t>(8 * (region.to - region.from));
     const std::uint64_t bit = static_cast<std::uint64_t>(8 * region.from) + random() % bits;
     flip_bit(step_dir / region.file, bit);
@@ -148,7 +149,7 @@ TEST_F(Flips, missingDoubledSwappedAndStaleShardsAreNoticed) {
     noticed("stale");
     const std::int64_t head = manifest.shards[i].payload_offset;
     std::string mixed = read_file(shard);
-    mixed.replace(0, static_cast<std::size_t>(head), bytes, 0, static_cast<std::size_t>(head));
+    mixed.replace(0, as_size(head), bytes, 0, as_size(head));
     write_file(shard, mixed);
     noticed("old data under the new head");
     write_file(shard, bytes);
@@ -185,10 +186,9 @@ TEST_F(Flips, whatIsDamagedIsAllThatIsLost) {
   }
   EXPECT_LT(whole.pieces.size(), all.size());
   for (const PieceView& piece : whole.pieces) {
-    const std::int64_t each = bytes_of(tensors[static_cast<std::size_t>(piece.tensor)].type);
-    const auto& truth = newer.values[static_cast<std::size_t>(piece.tensor)];
-    EXPECT_EQ(0, std::memcmp(piece.data, truth.data() + piece.first * each,
-                             static_cast<std::size_t>(piece.count * each)));
+    const std::int64_t each = bytes_of(tensors[piece.tensor].type);
+    const auto& truth = newer.values[piece.tensor];
+    EXPECT_EQ(0, std::memcmp(piece.data, truth.data() + piece.first * each, piece.count * each));
   }
   // What is missing may come back: nothing follows from it.
   fs::remove(step_dir / manifest.shards[0].file);

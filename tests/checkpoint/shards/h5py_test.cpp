@@ -8,6 +8,7 @@
 #include "checkpoint/index/hash.hpp"
 #include "checkpoint/shards/index_file.hpp"
 #include "checkpoint/verify/verify.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/checkpoint/fixture.hpp"
@@ -60,12 +61,11 @@ Expected all_of(const fs::path& step_dir, const Whole& whole, const fs::path& fo
   }
   for (const ShardInfo& shard : read_manifest(step_dir).shards)
     for (const StoredPiece& piece : shard.pieces) {
-      const auto t = static_cast<std::size_t>(piece.span.tensor);
+      const auto t = as_size(piece.span.tensor);
       const std::vector<float> values = whole.as_floats(t);
       expected.add(step_dir / shard.file, whole.tensors[t].name + "@" + std::to_string(piece.span.first),
                    std::to_string(piece.span.count),
-                   std::span(values).subspan(static_cast<std::size_t>(piece.span.first),
-                                             static_cast<std::size_t>(piece.span.count)));
+                   std::span(values).subspan(piece.span.first, piece.span.count));
     }
   return expected;
 }
@@ -102,7 +102,7 @@ TEST(H5py, h5dumpReadsTheSameBytes) {
   const auto truth = [&](std::size_t t, std::int64_t first, std::int64_t count) {
     const std::int64_t each = bytes_of(whole.tensors[t].type);
     return std::string(reinterpret_cast<const char*>(whole.values[t].data()) + first * each,
-                       static_cast<std::size_t>(count * each));
+                       as_size(count * each));
   };
   for (std::size_t t = 0; t < whole.tensors.size(); ++t) {
     const LogicalTensor& tensor = whole.tensors[t];
@@ -111,7 +111,7 @@ TEST(H5py, h5dumpReadsTheSameBytes) {
   }
   const ShardInfo shard = read_manifest(path).shards[2];
   for (const StoredPiece& piece : shard.pieces) {
-    const auto t = static_cast<std::size_t>(piece.span.tensor);
+    const auto t = as_size(piece.span.tensor);
     const std::string name = whole.tensors[t].name + "@" + std::to_string(piece.span.first);
     EXPECT_TRUE(dumped(shard.file, name) == truth(t, piece.span.first, piece.span.count)) << name;
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "checkpoint/shards/shard_file.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/slice.hpp"
 #include "src/shard/layout.hpp"
 #include "tests/checkpoint/fixture.hpp"
@@ -31,7 +32,12 @@ struct Ranks {
 /// Sizes that are no multiple of anything, some smaller than a world.
 config::ModelShape odd_model() {
   config::ModelShape odd;
-  odd.vocabulary = 97, odd.width = 20, odd.heads = 2, odd.kv_heads = 1, odd.ffn = 33, odd.layers = 2;
+  odd.vocabulary = 97;
+  odd.width = 20;
+  odd.heads = 2;
+  odd.kv_heads = 1;
+  odd.ffn = 33;
+  odd.layers = 2;
   return odd;
 }
 
@@ -99,7 +105,7 @@ bool loads_right(const fs::path& path, const Manifest& manifest, const Whole& tr
   State state{truth.tensors, {}};
   std::int64_t room = 0;
   for (const PieceSpan& span : spans) room += bytes_of(span, truth.tensors);
-  std::vector<std::byte> memory(static_cast<std::size_t>(room), std::byte{0xff});
+  std::vector<std::byte> memory(room, std::byte{0xff});
   std::byte* at = memory.data();
   for (const PieceSpan& span : spans) {
     state.pieces.push_back({span.tensor, span.first, span.count, at});
@@ -107,10 +113,10 @@ bool loads_right(const fs::path& path, const Manifest& manifest, const Whole& tr
   }
   load(path, manifest, state);
   const auto same = [&](const PieceView& piece) {
-    const auto tensor = static_cast<std::size_t>(piece.tensor);
+    const auto tensor = as_size(piece.tensor);
     const std::int64_t each = bytes_of(truth.tensors[tensor].type);
-    return piece.count == 0 || std::memcmp(piece.data, truth.values[tensor].data() + piece.first * each,
-                                           static_cast<std::size_t>(piece.count * each)) == 0;
+    return piece.count == 0 ||
+           std::memcmp(piece.data, truth.values[tensor].data() + piece.first * each, piece.count * each) == 0;
   };
   if (digests)
     for (std::size_t t = 0; const std::uint64_t part : partial_digests(state)) (*digests)[t++] += part;
@@ -186,7 +192,8 @@ TEST(Layouts, aRealModelIsWrittenInBalanceAndWithoutWaste) {
       for (const auto& spans : ranks.owned.of_rank) {
         std::int64_t bytes = 0;
         for (const PieceSpan& span : spans) bytes += bytes_of(span, tensors);
-        most = std::max(most, bytes), sum += bytes;
+        most = std::max(most, bytes);
+        sum += bytes;
       }
       EXPECT_EQ(sum, logical);
       EXPECT_LE(static_cast<double>(most) * world / static_cast<double>(sum), 1.05) << world;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "checkpoint/verify/verify.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/checkpoint/fixture.hpp"
 
@@ -137,11 +138,10 @@ TEST(RoundTrip, h5dumpReadsShardsAndWholeTensors) {
     for (std::size_t t : {0u, 1u, 2u, 3u, 5u, 13u})  // the last one is bf16
       EXPECT_EQ(h5dump(moved / "index.h5", "/" + whole.tensors[t].name), whole.as_floats(t)) << t;
     const PieceSpan span = layout.of_rank[1].at(0);
-    const auto values = whole.as_floats(static_cast<std::size_t>(span.tensor));
-    EXPECT_EQ(
-        h5dump(moved / "shard-00001.h5", "/" + whole.tensors[static_cast<std::size_t>(span.tensor)].name +
-                                             "@" + std::to_string(span.first)),
-        std::vector<float>(values.begin() + span.first, values.begin() + span.first + span.count));
+    const auto values = whole.as_floats(as_size(span.tensor));
+    EXPECT_EQ(h5dump(moved / "shard-00001.h5",
+                     "/" + whole.tensors[span.tensor].name + "@" + std::to_string(span.first)),
+              std::vector<float>(values.begin() + span.first, values.begin() + span.first + span.count));
     fs::remove_all(moved);
   }
 }

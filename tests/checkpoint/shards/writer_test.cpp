@@ -1,5 +1,6 @@
 // What a writer promises beside the right bytes: places, threads, reading back, room, and costs.
 #include "checkpoint/shards/shard_writer.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <stdlib.h>  // mkdtemp
@@ -32,7 +33,7 @@ TEST(ShardWriter, saysWhereThePiecesGo) {
   const WriterLayout layout = ragged_layout(tensors, 3, 4);
   for (int rank = 0; rank < 3; ++rank) {
     const ShardWriter writer("nowhere", rank, {0, 1}, tensors, layout, some_facts(3));
-    std::vector<PieceSpan> spans = layout.of_rank[static_cast<std::size_t>(rank)];
+    std::vector<PieceSpan> spans = layout.of_rank[rank];
     std::erase_if(spans, [](const PieceSpan& span) { return span.count == 0; });
     EXPECT_EQ(std::vector(writer.spans().begin(), writer.spans().end()), spans);
     ASSERT_EQ(writer.places().size(), spans.size());
@@ -54,7 +55,8 @@ TEST(ShardWriter, saysWhereThePiecesGo) {
 /// The bytes of a file do not depend on how many threads wrote it, or past which cache.
 TEST(ShardWriter, writesTheSameFileInEveryWay) {
   Whole whole(vectors({300'000, 11, 70'001}), 5);
-  whole.tensors[1].type = DType::bf16, whole.values[1].resize(22);
+  whole.tensors[1].type = DType::bf16;
+  whole.values[1].resize(22);
   const WriterLayout layout = ragged_layout(whole.tensors, 2, 3);
   const WriteOptions ways[] = {{ReadBack::none, false, 1, block_bytes},
                                {ReadBack::sample, true, 2, block_bytes},
@@ -110,11 +112,11 @@ struct ReadsBack : ::testing::Test {
   const Vote vote = parse_vote(writer.write({1, 0, 0}, image.span()));
   const ShardInfo& shard = vote.shard;
   const fs::path file = temporary_path(folder.path(), 1, {1, 1}) / shard.file;
-  const std::string metadata = read_file(file).substr(0, static_cast<std::size_t>(shard.data_offset));
+  const std::string metadata = read_file(file).substr(0, as_size(shard.data_offset));
 
   std::string problem(ReadBack how_much, std::int64_t step) {
     const AlignedBuffer buffer(read_back_bytes(shard, how_much));
-    const auto head = static_cast<std::size_t>(shard.payload_offset - shard.data_offset);
+    const auto head = as_size(shard.payload_offset - shard.data_offset);
     return problem_of(
         [&] { read_back(file, shard, metadata, image.span().first(head), how_much, step, buffer.span()); });
   }

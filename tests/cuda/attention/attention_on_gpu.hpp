@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/as_size.hpp"
 #include "src/cuda/attention/attention.hpp"
 #include "tests/cuda/test_gpu.hpp"
 #include "tests/kernels/attention_fixture.hpp"
@@ -29,12 +30,12 @@ struct AttentionCase {
 class DeviceMatrix {
  public:
   DeviceMatrix(std::int64_t rows, std::int64_t cols, int gap)
-      : rows_(rows), cols_(cols), stride_(cols + gap), memory_(static_cast<std::size_t>(rows * stride_)) {}
+      : rows_(rows), cols_(cols), stride_(cols + gap), memory_(as_size(rows * stride_)) {}
   DeviceMatrix(const Array& values, int gap) : DeviceMatrix(values.rows, values.cols, gap) {
     std::vector<tensor::Bf16> x(memory_.size(), tensor::to_bf16(NAN));
     for (std::int64_t r = 0; r < rows_; ++r)
       for (std::int64_t c = 0; c < cols_; ++c)
-        x[static_cast<std::size_t>(r * stride_ + c)] = tensor::to_bf16(static_cast<float>(values.at(r, c)));
+        x[r * stride_ + c] = tensor::to_bf16(static_cast<float>(values.at(r, c)));
     memory_.upload(x);
   }
   tensor::Mat view() const {
@@ -46,7 +47,7 @@ class DeviceMatrix {
     Floats values;
     for (std::int64_t r = 0; r < rows_; ++r)
       for (std::int64_t c = 0; c < stride_; ++c) {
-        const float value = tensor::to_float(x[static_cast<std::size_t>(r * stride_ + c)]);
+        const float value = tensor::to_float(x[r * stride_ + c]);
         if (c < cols_)
           values.push_back(value);
         else if (!std::isnan(value))
@@ -70,14 +71,19 @@ inline AttentionResult run_attention(AttentionEngine& engine, const AttentionCas
   const Shape& s = what.shape;
   const DeviceMatrix qkv(x, what.gap), d_out(dy, what.gap), out(s.tokens(), s.width(), what.gap),
       d_qkv(s.tokens(), s.packed(), what.gap);
-  const DeviceArray<float> log_sum(static_cast<std::size_t>(s.heads * s.tokens()));
+  const DeviceArray<float> log_sum(s.heads * s.tokens());
   const auto places = what.document > 0 ? testing::documents_of(s, what.document) : testing::no_documents(s);
   const DeviceArray<std::int32_t> starts(places.start);
   kernels::Attention call;
-  call.heads = s.heads, call.kv_heads = s.kv_heads, call.head_size = s.head_size, call.sequence = s.sequence;
-  call.qkv = qkv.view(), call.out = out.view(), call.log_sum = log_sum.data();
+  call.heads = s.heads;
+  call.kv_heads = s.kv_heads;
+  call.head_size = s.head_size;
+  call.sequence = s.sequence;
+  call.qkv = qkv.view();
+  call.out = out.view();
+  call.log_sum = log_sum.data();
   call.documents.start = what.document > 0 ? starts.data() : nullptr;
-  DeviceArray<std::byte> workspace(static_cast<std::size_t>(engine.workspace(call) + 64));
+  DeviceArray<std::byte> workspace(engine.workspace(call) + 64);
   call.workspace = workspace.data() + 64;  // its alignment and no better
   engine.forward(stream(), call);
   finish();

@@ -1,5 +1,6 @@
 // How attention is cut into parts, and where their tensors lie.
 #include "src/cuda/attention/attention_plan.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ TEST(AttentionPlan, PartsCoverEveryHeadOfEveryRowOnce) {
       for (const AttentionPart& p : parts)
         for (std::int64_t row = p.first_row; row < p.first_row + p.rows; ++row)
           for (std::int64_t h = p.first_kv_head; h < p.first_kv_head + p.kv_heads; ++h) ++times[{row, h}];
-      EXPECT_EQ(times.size(), static_cast<std::size_t>(s.rows * s.kv_heads));
+      EXPECT_EQ(times.size(), as_size(s.rows * s.kv_heads));
       for (const auto& [place, count] : times) {
         EXPECT_EQ(count, 1);
         EXPECT_LT(place.first, s.rows);
@@ -129,7 +130,8 @@ TEST(AttentionPlan, GradientsOfDifferentPartsShareNoElement) {
   std::set<std::int64_t> written;
   std::size_t elements = 0;
   for (const std::int64_t budget : {std::int64_t{1}, std::int64_t{1} << 20}) {
-    written.clear(), elements = 0;
+    written.clear();
+    elements = 0;
     for (const AttentionPart& part : backward_parts(s, true, budget)) {
       const PartLayout layout(s, part);
       for (const Placement& p : {layout.queries(96), layout.keys(96), layout.values(96)})
@@ -149,8 +151,13 @@ TEST(AttentionPlan, SpansEndBehindTheLastElement) {
 
 kernels::Attention call_of(std::int64_t tokens, int sequence, int heads, int kv_heads, int head_size) {
   kernels::Attention a;
-  a.qkv.type = tensor::DType::bf16, a.qkv.rows = tokens, a.qkv.cols = (heads + 2 * kv_heads) * head_size;
-  a.heads = heads, a.kv_heads = kv_heads, a.head_size = head_size, a.sequence = sequence;
+  a.qkv.type = tensor::DType::bf16;
+  a.qkv.rows = tokens;
+  a.qkv.cols = (heads + 2 * kv_heads) * head_size;
+  a.heads = heads;
+  a.kv_heads = kv_heads;
+  a.head_size = head_size;
+  a.sequence = sequence;
   return a;
 }
 

@@ -38,7 +38,7 @@ struct Graphs : CudnnPlans {
       const PartScratch scratch = backward_scratch(shape, part, deterministic);
       std::string& plan = plans[{part.rows, part.kv_heads}];
       if (plan.empty()) plan = attention_backward_plan(layout, strides, deterministic, device_).json();
-      std::vector<std::byte> workspace(static_cast<std::size_t>(scratch.library), std::byte{0xff});
+      std::vector<std::byte> workspace(scratch.library, std::byte{0xff});
       GraphOnHost(plan, backward_bindings(layout, scratch, deterministic, call.a, gradient, workspace.data(),
                                           scalars))
           .run();

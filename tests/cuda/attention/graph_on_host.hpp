@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/cuda/attention/cudnn_graph.hpp"
 #include "src/tensor/dtype.hpp"
 
@@ -58,9 +59,9 @@ class GraphOnHost {
     std::vector<double> values;  ///< of an inner tensor, in the order of dims
 
     std::size_t at(const Index& i) const {
-      return static_cast<std::size_t>(((i[0] * dims[1] + i[1]) * dims[2] + i[2]) * dims[3] + i[3]);
+      return as_size(((i[0] * dims[1] + i[1]) * dims[2] + i[2]) * dims[3] + i[3]);
     }
-    std::size_t count() const { return static_cast<std::size_t>(dims[0] * dims[1] * dims[2] * dims[3]); }
+    std::size_t count() const { return as_size(dims[0] * dims[1] * dims[2] * dims[3]); }
     std::int64_t offset(const Index& i) const {
       return i[0] * strides[0] + i[1] * strides[1] + i[2] * strides[2] + i[3] * strides[3];
     }
@@ -175,7 +176,10 @@ class GraphOnHost {
     std::array<std::vector<double>, 3> inputs;
     std::array<const Tensor*, 3> tensors{};
     for (const auto& [k, key] : {std::pair{0u, "X"}, {1u, "B"}, {2u, "T"}})
-      if (node.contains(key)) inputs[k] = read(node.at(key)), tensors[k] = &tensors_.at(node.at(key));
+      if (node.contains(key)) {
+        inputs[k] = read(node.at(key));
+        tensors[k] = &tensors_.at(node.at(key));
+      }
     const auto& function = modes.at(mode);
     for_all(ty.dims, [&](const Index& i) {
       const auto input = [&](std::size_t k) {

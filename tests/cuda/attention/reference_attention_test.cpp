@@ -54,12 +54,16 @@ TEST(ReferenceAttention, EveryCutGivesTheSameBits) {
 TEST(ReferenceAttention, RefusesWhatTheRealOneRefuses) {
   ReferenceAttention engine(simulator());
   kernels::Attention call;
-  call.heads = call.kv_heads = 2, call.head_size = 64, call.sequence = 4;
-  call.qkv.rows = 4, call.qkv.cols = 6 * 64;
+  call.heads = call.kv_heads = 2;
+  call.head_size = 64;
+  call.sequence = 4;
+  call.qkv.rows = 4;
+  call.qkv.cols = 6 * 64;
   EXPECT_THROW(engine.workspace(call), Error);  // fp32
   call.qkv.type = tensor::DType::bf16;
   EXPECT_GT(engine.workspace(call), 0);
-  call.head_size = 12, call.qkv.cols = 6 * 12;
+  call.head_size = 12;
+  call.qkv.cols = 6 * 12;
   EXPECT_THROW(engine.workspace(call), Error);
 }
 
@@ -85,7 +89,8 @@ struct Racing {
     };
     call.heads = s.heads, call.kv_heads = s.kv_heads, call.head_size = s.head_size,
     call.sequence = s.sequence;
-    call.qkv = matrix(0, s.packed()), call.out = matrix(1, s.width());
+    call.qkv = matrix(0, s.packed());
+    call.out = matrix(1, s.width());
     call.log_sum = reinterpret_cast<float*>(memory[2]);
     call.documents.start = reinterpret_cast<const std::int32_t*>(memory[3]);
     call.workspace = memory[4];

@@ -13,7 +13,9 @@ class DeviceCommunicators : public ::testing::TestWithParam<Case> {
  protected:
   GpuRank::Options options(std::uint64_t seed = 1) const {
     GpuRank::Options out;
-    out.ranks_per_node = GetParam().ranks_per_node, out.one_gpu = GetParam().one_gpu, out.seed = seed;
+    out.ranks_per_node = GetParam().ranks_per_node;
+    out.one_gpu = GetParam().one_gpu;
+    out.seed = seed;
     return out;
   }
   const int rank_ = tests::session().rank(), size_ = tests::session().size();
@@ -24,7 +26,7 @@ inline void put(CudaStream& stream, void* to, const std::vector<float>& values) 
   stream.upload(to, values.data(), static_cast<std::int64_t>(values.size() * 4));
 }
 inline std::vector<float> get(CudaStream& stream, const void* from, std::int64_t elements) {
-  std::vector<float> out(static_cast<std::size_t>(elements));
+  std::vector<float> out(elements);
   stream.download(out.data(), from, elements * 4);
   return out;
 }
@@ -59,7 +61,7 @@ TEST_P(DeviceCommunicators, AllGatherFillsInThePartsOfOthers) {
   for (const std::int64_t n : {0, 1, 64, 65, 10'007, 100'003}) {
     tensors.push_back({memory, n, slice_stride(n, size_), DType::fp32});
     memory += tensors.back().part * size_;
-    std::vector<float> own(static_cast<std::size_t>(part_of(tensors.back(), rank_)));
+    std::vector<float> own(part_of(tensors.back(), rank_));
     for (std::size_t i = 0; i < own.size(); ++i)
       own[i] = static_cast<float>(rank_ * tensors.back().part) + static_cast<float>(i) + 0.5f;
     put(gpu.compute, static_cast<float*>(tensors.back().data) + rank_ * tensors.back().part, own);
@@ -71,8 +73,7 @@ TEST_P(DeviceCommunicators, AllGatherFillsInThePartsOfOthers) {
   for (const Extent& tensor : tensors) {
     const std::vector<float> all = get(gpu.compute, tensor.data, tensor.elements);
     std::int64_t wrong = 0;
-    for (std::int64_t i = 0; i < tensor.elements; ++i)
-      wrong += all[static_cast<std::size_t>(i)] != static_cast<float>(i) + 0.5f;
+    for (std::int64_t i = 0; i < tensor.elements; ++i) wrong += all[i] != static_cast<float>(i) + 0.5f;
     EXPECT_EQ(wrong, 0) << tensor.elements;
     bytes += part_of(tensor, rank_) * 4 * (size_ - 1);
   }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/slice.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/comm/operation.hpp"
@@ -35,7 +36,7 @@ class HostMachine final : public Machine {
   tensor::Stream& stream() override { return stream_; }
   void compute(tensor::Stream&, std::vector<Access>, std::function<void()> work) override { work(); }
   float* memory(std::int64_t elements) override {
-    return memory_.emplace_back(static_cast<std::size_t>(elements), 0.0f).data();
+    return memory_.emplace_back(as_size(elements), 0.0f).data();
   }
 
  private:
@@ -72,7 +73,7 @@ class OrderedSum final : public comm::OrderedReducer {
       : machine_(machine), sums_(std::move(sums)), type_(type), add_(add) {}
   void reduce(tensor::Stream& stream, int tensor, std::int64_t first, std::int64_t count,
               std::span<const void* const> sources) override {
-    float* sum = sums_[static_cast<std::size_t>(tensor)] + first;
+    float* sum = sums_[tensor] + first;
     std::vector<Access> accesses{writes(sum, count * 4)};
     for (const void* source : sources) accesses.push_back(reads(source, count * bytes_of(type_)));
     machine_.compute(
@@ -135,7 +136,7 @@ class Program {
     std::span<std::byte> memory = world.symmetric_memory(elements * 4 * 2 + array_stride_ * 4 * nodes_most);
     const auto take = [&](std::int64_t bytes) {
       std::byte* at = memory.data();
-      memory = memory.subspan(static_cast<std::size_t>(bytes));
+      memory = memory.subspan(bytes);
       return at;
     };
     for (const std::int64_t n : sizes) {
@@ -180,7 +181,7 @@ class Program {
   ProgramResult result() {
     ProgramResult out{{}, gathers_->wire(), reductions_->wire(), replicas_group_->wire()};
     for (std::size_t t = 0; t < parameters_.size(); ++t) {
-      out.parameters.emplace_back(static_cast<std::size_t>(sums_[t].elements));
+      out.parameters.emplace_back(as_size(sums_[t].elements));
       machine_.stream().download(out.parameters[t].data(), parameters_[t], sums_[t].elements * 4);
     }
     return out;
@@ -225,7 +226,7 @@ class Program {
   }
   /// A replica with two partial sums brings half of its sum twice, the second time a little off.
   void second_node() {
-    if (sums_of_[static_cast<std::size_t>(replica_)] < 2) return;
+    if (sums_of_[replica_] < 2) return;
     for (std::size_t t = 0; t < whole_.size(); ++t) {
       float *first = accumulators_[t], *second = first + array_stride_;
       const std::int64_t n = sums_[t].elements;

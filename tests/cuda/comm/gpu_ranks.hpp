@@ -51,7 +51,9 @@ class GpuRank {
 
   CommunicatorOptions communicator_options() const {
     CommunicatorOptions out;
-    out.limit = options_.limit, out.explain = false, out.inbox_bytes = options_.inbox_bytes;
+    out.limit = options_.limit;
+    out.explain = false;
+    out.inbox_bytes = options_.inbox_bytes;
     out.recorder = &tests::session().flight();
     if (options_.ranks_per_node > 0)
       out.node = static_cast<std::uint64_t>(tests::session().rank() / options_.ranks_per_node) + 1;

@@ -23,9 +23,8 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
   const auto world = gpu.world();
   const std::int64_t n = 100'003;
   auto* memory = reinterpret_cast<float*>(world->symmetric_memory((n + 64 * size) * 4).data());
-  std::vector<float> gradient(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i)
-    gradient[static_cast<std::size_t>(i)] = static_cast<float>((i * 7 + rank * 31) % 251);
+  std::vector<float> gradient(n);
+  for (std::int64_t i = 0; i < n; ++i) gradient[i] = static_cast<float>((i * 7 + rank * 31) % 251);
   put(gpu.compute, memory, gradient);
   const Extent tensor{memory, n, slice_stride(n, size), DType::fp32};
   const std::int64_t part = part_of(tensor, rank);
@@ -40,7 +39,7 @@ TEST(NcclGroups, ManyRoundsThroughASmallInbox) {
     float expected = 0;
     for (int r = 0; r < size; ++r)
       expected += static_cast<float>(((rank * tensor.part + i) * 7 + r * 31) % 251);
-    wrong += out[static_cast<std::size_t>(i)] != expected;
+    wrong += out[i] != expected;
   }
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(world->wire().ordered_reduce_scatter, (n - part) * 4);

@@ -22,10 +22,7 @@ TEST(PeerGroups, FoldsTakeWholePartsAndNodesTakePieces) {
   OrderedSum gradients(machine, {sum}, DType::fp32, false), partial_sums(machine, {sum}, DType::fp32, false);
   world->ordered_reduce_scatter({&tensor, 1}, gradients, gpu.compute.record()).wait();
   EXPECT_EQ(gradients.reductions, 1);
-  world
-      ->exchange_partial_sums({&tensor, 1}, 0, std::vector<int>(static_cast<std::size_t>(size), 1),
-                              partial_sums)
-      .wait();
+  world->exchange_partial_sums({&tensor, 1}, 0, std::vector<int>(size, 1), partial_sums).wait();
   EXPECT_EQ(partial_sums.reductions, 3);
   EXPECT_EQ(partial_sums.largest, comm::Communicator::largest_reduction);
 }

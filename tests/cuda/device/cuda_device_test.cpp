@@ -1,5 +1,6 @@
 // The trainer's device made of the simulator's parts.
 #include "src/cuda/device/cuda_device.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,7 +58,7 @@ TEST(CudaDevice, MemoryIsZeroedAlignedAndStays) {
     for (const bool host : {false, true}) {
       const auto piece =
           host ? s.device->allocate_host(bytes, "a test") : s.device->allocate(bytes, "a test");
-      ASSERT_EQ(piece.size(), static_cast<std::size_t>(bytes));
+      ASSERT_EQ(piece.size(), as_size(bytes));
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.data()) % 4096, 0u);
       std::vector<std::byte> content(piece.size(), std::byte{1});
       s.device->compute().download(content.data(), piece.data(), bytes);
@@ -76,7 +77,7 @@ TEST(CudaDevice, WhatDoesNotFitIsSaidWithSizesAndPurpose) {
               AllOf(HasSubstr("no room on the GPU for the moments"), HasSubstr("3.00 GiB are needed, "),
                     HasSubstr(" of 256.0 MiB are free"), HasSubstr("smaller micro-batch")));
   // And the device goes on.
-  EXPECT_EQ(s.device->allocate(mib, "less").size(), static_cast<std::size_t>(mib));
+  EXPECT_EQ(s.device->allocate(mib, "less").size(), as_size(mib));
 }
 
 TEST(CudaDevice, KernelsAndCopiesRunBesideEachOther) {
@@ -84,8 +85,7 @@ TEST(CudaDevice, KernelsAndCopiesRunBesideEachOther) {
   auto& device = *s.device;
   constexpr std::int64_t n = 5000;
   std::vector<float> values(n);
-  for (std::int64_t i = 0; i < n; ++i)
-    values[static_cast<std::size_t>(i)] = static_cast<float>(i % 251) - 100.5f;
+  for (std::int64_t i = 0; i < n; ++i) values[i] = static_cast<float>(i % 251) - 100.5f;
   auto* wide = reinterpret_cast<float*>(device.allocate(n * 4, "fp32").data());
   auto* narrow = reinterpret_cast<tensor::Bf16*>(device.allocate(n * 2, "bf16").data());
   auto* mirror = reinterpret_cast<tensor::Bf16*>(device.allocate_host(n * 2, "mirror").data());
@@ -94,8 +94,7 @@ TEST(CudaDevice, KernelsAndCopiesRunBesideEachOther) {
   device.side().wait(device.compute().record());
   device.side().copy(mirror, narrow, n * 2);
   device.side().record().wait();
-  for (std::int64_t i = 0; i < n; ++i)
-    ASSERT_EQ(mirror[i].bits, tensor::to_bf16(values[static_cast<std::size_t>(i)]).bits);
+  for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(mirror[i].bits, tensor::to_bf16(values[i]).bits);
 }
 
 TEST(CudaDevice, CopiesToMemoryOfSomebodyElseWhileItIsPinned) {
@@ -130,7 +129,9 @@ struct Products {
       device.compute().upload(at, values.data(), n * n * 4);
       return at;
     };
-    a = put(), b = put(), y = put();
+    a = put();
+    b = put();
+    y = put();
   }
   void multiply() {
     device.kernels().matmul(

@@ -1,5 +1,6 @@
 // The whole backend behind kernels::Kernels against the CPU's, with the simulator's products and attention.
 #include "src/cuda/device/cuda_kernels.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,11 +44,11 @@ class Backend {
   }
   template <class T>
   T* room(std::int64_t count) {
-    return put(std::vector<T>(static_cast<std::size_t>(count)));
+    return put(std::vector<T>(count));
   }
   template <class T>
   std::vector<T> get(const T* at, std::int64_t count) {
-    std::vector<T> values(static_cast<std::size_t>(count));
+    std::vector<T> values(count);
     stream().download(values.data(), at, count * static_cast<std::int64_t>(sizeof(T)));
     return values;
   }
@@ -59,7 +60,7 @@ class Cpu final : public Backend {
   tensor::Stream& stream() override { return stream_; }
   std::byte* allocate(std::int64_t bytes) override {
     // Whole cache lines of 64 bytes.
-    memory_.emplace_back(static_cast<std::size_t>(bytes / 64 + 1));
+    memory_.emplace_back(as_size(bytes / 64 + 1));
     return memory_.back().data()->bytes;
   }
 
@@ -74,13 +75,12 @@ class Cpu final : public Backend {
 
 class Gpu final : public Backend {
  public:
-  explicit Gpu(std::int64_t scratch_bytes = CudaKernels::scratch_bytes)
-      : scratch(static_cast<std::size_t>(scratch_bytes)) {}
+  explicit Gpu(std::int64_t scratch_bytes = CudaKernels::scratch_bytes) : scratch(as_size(scratch_bytes)) {}
 
   Kernels& kernels() override { return cuda; }
   tensor::Stream& stream() override { return compute; }
   std::byte* allocate(std::int64_t bytes) override {
-    memory_.push_back(std::make_unique<test::DeviceArray<std::byte>>(static_cast<std::size_t>(bytes)));
+    memory_.push_back(std::make_unique<test::DeviceArray<std::byte>>(bytes));
     return memory_.back()->data();
   }
 
@@ -141,7 +141,8 @@ HeadResult head_loss(Backend& on, std::int64_t tokens, Want want) {
   h.logits = dense(on.template room<float>(chunk * vocabulary), chunk, vocabulary);
   if (want != Want::loss) h.d_hidden = dense(d_hidden, tokens, d);
   if (want == Want::all) h.d_head = dense(d_head, vocabulary, d);
-  h.loss = on.put(std::vector<ExactSum>(1)), h.valid = on.put(std::vector<std::int64_t>{5});
+  h.loss = on.put(std::vector<ExactSum>(1));
+  h.valid = on.put(std::vector<std::int64_t>{5});
   on.kernels().head_loss(on.stream(), h);
   return {on.get(h.loss, 1)[0], on.get(h.valid, 1)[0], numbers(on.get(d_hidden, tokens * d)),
           on.get(d_head, vocabulary * d)};
@@ -223,15 +224,24 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
 
   kernels::Rope rope;
   const Mat qkv = input(tokens, packed);
-  rope.qkv = qkv, rope.heads = heads, rope.kv_heads = kv_heads, rope.head_size = head_size;
+  rope.qkv = qkv;
+  rope.heads = heads;
+  rope.kv_heads = kv_heads;
+  rope.head_size = head_size;
   rope.sequence = static_cast<int>(sequence);
-  rope.cosine = input(sequence, head_size / 2), rope.sine = input(sequence, head_size / 2);
+  rope.cosine = input(sequence, head_size / 2);
+  rope.sine = input(sequence, head_size / 2);
   k.rope(s, rope), keep("rope", qkv);
   kernels::Attention a;
   const Mat attended = input(tokens, heads * head_size), d_attended = input(tokens, heads * head_size),
             d_qkv = input(tokens, packed);
-  a.qkv = qkv, a.out = attended, a.log_sum = on.room<float>(heads * tokens);
-  a.heads = heads, a.kv_heads = kv_heads, a.head_size = head_size, a.sequence = static_cast<int>(sequence);
+  a.qkv = qkv;
+  a.out = attended;
+  a.log_sum = on.room<float>(heads * tokens);
+  a.heads = heads;
+  a.kv_heads = kv_heads;
+  a.head_size = head_size;
+  a.sequence = static_cast<int>(sequence);
   a.workspace = on.allocate(k.workspace(a));
   k.attention(s, a), keep("attention", attended), keep("log_sum", dense(a.log_sum, heads, tokens));
   k.attention_backward(s, a, {d_attended, d_qkv}), keep("attention_backward", d_qkv);
@@ -239,8 +249,12 @@ std::vector<std::pair<std::string, Floats>> every_operator(Backend& on) {
   kernels::Norm n;
   const Mat normed = input(tokens, d), d_sum = input(tokens, d);
   auto* const d_gain = on.room<float>(d);
-  n.residual = input(tokens, d), n.branch = input(tokens, d), n.sum = input(tokens, d), n.out = normed;
-  n.gain = input(1, d), n.inverse_rms = on.room<float>(tokens);
+  n.residual = input(tokens, d);
+  n.branch = input(tokens, d);
+  n.sum = input(tokens, d);
+  n.out = normed;
+  n.gain = input(1, d);
+  n.inverse_rms = on.room<float>(tokens);
   k.norm(s, n), keep("norm", normed), keep("norm's sum", n.sum),
       keep("inverse_rms", dense(n.inverse_rms, 1, tokens));
   k.norm_backward(s, {n.sum, input(tokens, d), n.gain, n.inverse_rms, d_sum, d_gain, Write::add});
@@ -334,7 +348,8 @@ TEST(CudaKernels, SaysWhatDoesNotFitTheScratch) {
 TEST(CudaKernels, HeadsWithoutRoomForLogitsAreRefused) {
   Gpu gpu;
   kernels::HeadLoss h;
-  h.hidden = dense(gpu.room<float>(64), 8, 8), h.head = dense(gpu.room<float>(64), 8, 8);
+  h.hidden = dense(gpu.room<float>(64), 8, 8);
+  h.head = dense(gpu.room<float>(64), 8, 8);
   h.logits = dense(gpu.room<float>(56), 7, 8);
   EXPECT_THROW(gpu.cuda.head_loss(gpu.compute, h), std::logic_error);
 }

@@ -13,7 +13,10 @@ Choices some() {
   Choices choices{"NVIDIA H200", "9.0", 132, "cuBLASLt 13.1.0", true, {}};
   Algorithm first{66, 24, 36, 1, 0, 1, 2, 5, 3, 1 << 20, {1, 2, 3, 4, 5, 6, 7, ~std::uint64_t{0}}, 812.34};
   Algorithm second = first;
-  second.algorithm = 21, second.split_k = 4, second.reduction = 2, second.microseconds = 0.1;
+  second.algorithm = 21;
+  second.split_k = 4;
+  second.reduction = 2;
+  second.microseconds = 0.1;
   choices.entries = {{"4096x4096x4096 bf16*bf16->bf16 nt", first},
                      {"11008x4096x8192 bf16*bf16->fp32 tn add", second}};
   return choices;

@@ -226,7 +226,8 @@ TEST_F(CublasRulesTest, ChoicesAreUsedAndNotMadeAgain) {
   cublas_stand_in().offers[0].microseconds = 100;  // another search would choose 1
   const auto second = make();
   note(*second, gradient);
-  cublas_stand_in().launched.clear(), cublas_stand_in().heuristics = 0;
+  cublas_stand_in().launched.clear();
+  cublas_stand_in().heuristics = 0;
   EXPECT_EQ(second->choices(text), text);
   EXPECT_TRUE(cublas_stand_in().launched.empty());
   second->use_choices(text);
@@ -268,10 +269,10 @@ TEST_F(CublasRulesTest, EightBitProductsAreRefusedWhereTheyCannotBe) {
   class Older : public sim::SimRuntime {
    public:
     Older() { facts_.name = "NVIDIA A100", facts_.major = 8, facts_.minor = 0; }
-    const GpuFacts& facts() const override { return facts_; }
+    const GpuTraits& facts() const override { return facts_; }
 
    private:
-    GpuFacts facts_;
+    GpuTraits facts_;
   } older;
   const auto gemm = make_cublas_gemm(older, true);
   GemmProblem fp8({32, 32, 32, DType::e4m3, DType::e4m3, DType::bf16, false, true}, 1, false);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/fp8.hpp"
 #include "src/cuda/gemm/product_plan.hpp"
 
@@ -15,7 +16,7 @@ namespace holdfast::cuda::test {
 
 inline double read_element(const std::byte* at, DType type) {
   std::uint32_t bits = 0;
-  std::memcpy(&bits, at, static_cast<std::size_t>(bytes_of(type)));
+  std::memcpy(&bits, at, bytes_of(type));
   switch (type) {
     case DType::fp32:
       return double{std::bit_cast<float>(bits)};
@@ -33,7 +34,7 @@ inline void write_element(std::byte* at, DType type, float x) {
   if (type == DType::bf16) bits = to_bf16(x).bits;
   if (type == DType::e4m3) bits = to_e4m3(x).bits;
   if (type == DType::e5m2) bits = to_e5m2(x).bits;
-  std::memcpy(at, &bits, static_cast<std::size_t>(bytes_of(type)));
+  std::memcpy(at, &bits, bytes_of(type));
 }
 inline double read_element(const ConstMat& m, std::int64_t r, std::int64_t c) {
   return read_element(m.data + (r * m.stride + c) * bytes_of(m.type), m.type);
@@ -67,7 +68,7 @@ struct Frame {
         cols(c),
         stride(c + like.gap),
         front(like.front),
-        bytes(static_cast<std::size_t>((front + rows * stride + 16) * bytes_of(t)), outside) {}
+        bytes(as_size((front + rows * stride + 16) * bytes_of(t)), outside) {}
   /// The matrix when the frame lies at `memory`.
   Mat at(void* memory) const {
     return {static_cast<std::byte*>(memory) + front * bytes_of(type), type, rows, cols, stride};
@@ -105,10 +106,17 @@ struct GemmProblem {
   Product product(void* at_a, void* at_b, void* at_y, void* at_bias, const float* scale_a,
                   const float* scale_b) const {
     Product p;
-    p.y = y.at(at_y), p.a = a.at(at_a), p.b = b.at(at_b);
-    p.transpose_a = what.transpose_a, p.transpose_b = what.transpose_b, p.add = what.add;
+    p.y = y.at(at_y);
+    p.a = a.at(at_a);
+    p.b = b.at(at_b);
+    p.transpose_a = what.transpose_a;
+    p.transpose_b = what.transpose_b;
+    p.add = what.add;
     if (what.bias) p.bias = bias.at(at_bias);
-    if (is_fp8(what.a)) p.inverse_a = scale_a, p.inverse_b = scale_b;
+    if (is_fp8(what.a)) {
+      p.inverse_a = scale_a;
+      p.inverse_b = scale_b;
+    }
     return p;
   }
   Product here() {
@@ -130,12 +138,13 @@ struct GemmProblem {
           const double term =
               (what.transpose_a ? read_element(before.a, i, r) : read_element(before.a, r, i)) *
               (what.transpose_b ? read_element(before.b, c, i) : read_element(before.b, i, c));
-          sum += term * scale, size += std::fabs(term) * scale;
+          sum += term * scale;
+          size += std::fabs(term) * scale;
         }
         for (const double extra : {what.bias ? read_element(before.bias, 0, c) : 0.0,
                                    what.add ? read_element(before.y, r, c) : 0.0})
           sum += extra, size += std::fabs(extra);
-        const std::size_t place = static_cast<std::size_t>((y.front + r * y.stride + c) * bytes_of(y.type));
+        const std::size_t place = (y.front + r * y.stride + c) * bytes_of(y.type);
         const double got = read_element(after.data() + place, y.type);
         const double half_unit =
             sum == 0 ? 0 : std::ldexp(1.0, std::ilogb(sum) - (y.type == DType::bf16 ? 8 : 24));
@@ -144,7 +153,7 @@ struct GemmProblem {
         if (!(std::fabs(got - sum) <= allowed))
           return what.name() + ": row " + std::to_string(r) + " column " + std::to_string(c) + " is " +
                  std::to_string(got) + ", not " + std::to_string(sum);
-        std::memcpy(rest.data() + place, y.bytes.data() + place, static_cast<std::size_t>(bytes_of(y.type)));
+        std::memcpy(rest.data() + place, y.bytes.data() + place, bytes_of(y.type));
       }
     return rest == y.bytes ? "" : what.name() + ": memory outside of the result changed";
   }

@@ -33,9 +33,11 @@ inline void check_products_of_nothing(Gemm& gemm) {
     for (const bool bias : {false, true}) {
       GemmCase what{3, 5, 0, type, type, type, false, false, false, bias, 2, 1};
       EXPECT_EQ(wrong_with(gemm, GemmProblem(what, 1, false)), "");
-      what.m = 0, what.k = 4;
+      what.m = 0;
+      what.k = 4;
       EXPECT_EQ(wrong_with(gemm, GemmProblem(what, 1, false)), "");
-      what.m = 3, what.n = 0;
+      what.m = 3;
+      what.n = 0;
       EXPECT_EQ(wrong_with(gemm, GemmProblem(what, 1, false)), "");
     }
   EXPECT_EQ(wrong_with(gemm, GemmProblem({3, 5, 0, DType::bf16, DType::bf16, DType::fp32, false, false, true},

@@ -108,7 +108,8 @@ TEST(ProductPlan, KeyReadsAsOurProduct) {
   p.y = {memory, DType::fp32, 11008, 4096, 4096};
   p.a = {memory, DType::bf16, 8192, 11008, 22016};
   p.b = {memory, DType::bf16, 8192, 4096, 4096};
-  p.transpose_a = true, p.add = true;
+  p.transpose_a = true;
+  p.add = true;
   EXPECT_EQ(key_of(plan_product(p)),
             "11008x4096x8192 bf16*bf16->fp32 tn ld 22016,4096,4096 align 16,16,16 add");
   EXPECT_EQ(describe(plan_product(p)),
@@ -147,8 +148,10 @@ TEST(ProductPlan, RefusesWhatNoProductMayBe) {
 
 std::string refusal(const GemmCase& what, int major, int minor) {
   alignas(64) static std::byte memory[1 << 16];
-  GpuFacts gpu;
-  gpu.name = "NVIDIA A100", gpu.major = major, gpu.minor = minor;
+  GpuTraits gpu;
+  gpu.name = "NVIDIA A100";
+  gpu.major = major;
+  gpu.minor = minor;
   const GemmProblem problem(what, 1, true);
   try {
     require_supported(

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/as_size.hpp"
 #include "src/tensor/stream.hpp"
 #include "tests/cuda/same_bits.hpp"
 #include "tests/cuda/test_gpu.hpp"
@@ -15,16 +16,16 @@ template <class T>
 void expect_host_bits(BlockCode code, std::size_t first) {
   const std::int64_t count = 64 * 37;
   const auto x = test::random_elements<float>(count, 5, 0.02);
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(code_bytes(code, count)));
-  std::vector<float> scales(static_cast<std::size_t>(count / code_block));
+  std::vector<std::uint8_t> codes(code_bytes(code, count));
+  std::vector<float> scales(count / code_block);
   encode_blocks(code, x, codes, scales);
   const DeviceArray<std::uint8_t> device_codes(codes);
   const DeviceArray<float> device_scales(scales);
-  const DeviceArray<T> out(static_cast<std::size_t>(count) + first);
+  const DeviceArray<T> out(as_size(count) + first);
   decode_blocks(test::gpu(), test::stream(), out.data() + first, dtype_of<T>(), code,
                 reinterpret_cast<const std::byte*>(device_codes.data()), device_scales.data(), count);
   test::finish();
-  std::vector<T> want(static_cast<std::size_t>(count));
+  std::vector<T> want(count);
   tensor::InlineStream stream;
   kernels::make_cpu_kernels(1)->decode_blocks(stream, want.data(), dtype_of<T>(), code,
                                               reinterpret_cast<const std::byte*>(codes.data()), scales.data(),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "tests/cuda/same_bits.hpp"
 #include "tests/cuda/test_gpu.hpp"
 
@@ -21,8 +22,7 @@ class ColumnSums : public ::testing::Test {
   static Floats got(const std::vector<T>& x, std::int64_t rows, std::int64_t cols, std::int64_t stride,
                     std::int64_t first = 0) {
     const DeviceArray<T> device(x);
-    const DeviceArray<float> out(static_cast<std::size_t>(cols)),
-        scratch(static_cast<std::size_t>(column_sums_scratch(rows, cols)));
+    const DeviceArray<float> out(cols), scratch(as_size(column_sums_scratch(rows, cols)));
     column_sums(test::gpu(), test::stream(), out.data(), rows_of(device.data() + first, rows, cols, stride),
                 scratch.data());
     test::finish();
@@ -38,7 +38,7 @@ class ColumnSums : public ::testing::Test {
       for (std::int64_t line = 0; line < 8; ++line) {
         float sum = 0;
         for (std::int64_t t = block + line; t < std::min(rows, block + per_block); t += 8)
-          sum += to_float(x[static_cast<std::size_t>(t * stride + column)]);
+          sum += to_float(x[t * stride + column]);
         of_block = line == 0 ? sum : of_block + sum;
       }
       total = block == 0 ? of_block : total + of_block;
@@ -52,10 +52,11 @@ class ColumnSums : public ::testing::Test {
     for (std::int64_t c = 0; c < cols; ++c) {
       double exact = 0, size = 0;
       for (std::int64_t t = 0; t < rows; ++t) {
-        const double e = to_float(x[static_cast<std::size_t>(first + t * stride + c)]);
-        exact += e, size += std::fabs(e);
+        const double e = to_float(x[first + t * stride + c]);
+        exact += e;
+        size += std::fabs(e);
       }
-      const float sum = is[static_cast<std::size_t>(c)];
+      const float sum = is[c];
       ASSERT_EQ(sum, in_order(x, rows, stride, first + c)) << rows << " x " << cols << ", column " << c;
       ASSERT_NEAR(sum, exact, 0x1p-20 * size);
     }

@@ -80,8 +80,7 @@ TEST(Convert, OfAnyCountAtAnyAddress) {
               count);
       test::finish();
       auto want = std::vector<std::uint16_t>(x.size(), 0xffff);  // poison
-      for (std::int64_t i = first; i < first + count; ++i)
-        want[static_cast<std::size_t>(i)] = to_bf16(x[static_cast<std::size_t>(i)]).bits;
+      for (std::int64_t i = first; i < first + count; ++i) want[i] = to_bf16(x[i]).bits;
       EXPECT_EQ(bits(out.download()), want);
     }
 }

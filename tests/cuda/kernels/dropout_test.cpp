@@ -63,14 +63,18 @@ TEST(Dropout, HasTheBitsOfTheHost) {
 
 TEST(Dropout, LeavesOutAsManyAsItShouldAndOthersForEachTokenSampleAndKey) {
   const std::int64_t rows = 64, cols = 1000;
-  const std::vector<float> ones(static_cast<std::size_t>(rows * cols), 1);
+  const std::vector<float> ones(rows * cols, 1);
   const auto host = kernels::make_cpu_kernels(1);
   tensor::InlineStream stream;
   const auto kept = [&](std::int64_t sample, std::uint64_t key, std::int64_t first_token) {
     std::vector<float> out(ones.size());
     Dropout call;
-    call.in = rows_of(ones.data(), rows, cols, cols), call.out = rows_of(out.data(), rows, cols, cols);
-    call.threshold = 1u << 30, call.key = key, call.first_sample = &sample, call.sequence = 64;
+    call.in = rows_of(ones.data(), rows, cols, cols);
+    call.out = rows_of(out.data(), rows, cols, cols);
+    call.threshold = 1u << 30;
+    call.key = key;
+    call.first_sample = &sample;
+    call.sequence = 64;
     call.first_token = first_token;
     host->dropout(stream, call);
     return out;

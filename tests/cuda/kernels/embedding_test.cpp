@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/base/as_size.hpp"
 #include "tests/cuda/same_bits.hpp"
 #include "tests/cuda/test_gpu.hpp"
 
@@ -30,12 +31,12 @@ class EmbeddingOnGpu : public ::testing::Test {
     std::int64_t stride() const { return d + gap; }
   };
   static std::vector<T> poisoned(const Shape& s) {
-    return DeviceArray<T>(static_cast<std::size_t>(s.first + s.tokens * s.stride())).download();
+    return DeviceArray<T>(s.first + s.tokens * s.stride()).download();
   }
 
   static void expect_rows(const Shape& s, const Tokens& tokens) {
     const auto table = test::random_elements<T>(s.first + s.vocabulary * s.stride(), 5);
-    const DeviceArray<T> device_table(table), out(static_cast<std::size_t>(s.first + s.tokens * s.stride()));
+    const DeviceArray<T> device_table(table), out(as_size(s.first + s.tokens * s.stride()));
     const DeviceArray<std::int32_t> device_tokens(tokens);
     embed(test::gpu(), test::stream(), rows_of(out.data() + s.first, s.tokens, s.d, s.stride()),
           rows_of(device_table.data() + s.first, s.vocabulary, s.d, s.stride()), device_tokens.data());
@@ -53,8 +54,7 @@ class EmbeddingOnGpu : public ::testing::Test {
     auto want = test::random_elements<float>(s.first + s.vocabulary * s.stride(), 8);
     const DeviceArray<T> device_d_out(d_out);
     const DeviceArray<float> d_table(want);
-    const DeviceArray<std::int32_t> device_tokens(tokens),
-        scratch(static_cast<std::size_t>(embed_backward_scratch(s.tokens)));
+    const DeviceArray<std::int32_t> device_tokens(tokens), scratch(as_size(embed_backward_scratch(s.tokens)));
     embed_backward(test::gpu(), test::stream(),
                    rows_of(d_table.data() + s.first, s.vocabulary, s.d, s.stride()),
                    rows_of(device_d_out.data() + s.first, s.tokens, s.d, s.stride()), device_tokens.data(),

@@ -98,7 +98,7 @@ TYPED_TEST(Head, RowsThatRegistersDoNotHold) {
   for (const std::int64_t cols : {32'768, 32'769, 70'004, 131'076}) {
     test::reseed(++seed);  // rows are overwritten while they are read: in any order of threads
     auto x = test::random_elements<float>(2 * cols, static_cast<unsigned>(cols), 2);
-    x[static_cast<std::size_t>(cols - 1)] = 9;  // what is read first
+    x[cols - 1] = 9;  // what is read first
     this->expect_close(x, {static_cast<std::int32_t>(cols - 2), 17}, cols, cols);
   }
 }
@@ -150,14 +150,20 @@ TEST(AddLosses, IsExact) {
   std::int64_t valid = 40;
   const Floats random = test::random_elements<float>(tokens, 1, 4);
   for (std::int64_t t = 0; t < tokens; ++t) {
-    losses.push_back(std::fabs(random[static_cast<std::size_t>(t)] * 1.000000001));
+    losses.push_back(std::fabs(random[t] * 1.000000001));
     labels.push_back(t % 3 == 0 ? -100 : static_cast<std::int32_t>(t));
   }
   losses[1] = 0, losses[2] = 0x1p-90, losses[4] = 0x1p-1050, losses[5] = 0x1p61,
   losses[7] = 0x1.fffffffffffffp-29;
-  losses[8] = INFINITY, losses[10] = NAN, losses[11] = 0x1p62, losses[3] = NAN;  // the last is masked
+  losses[8] = INFINITY;  // the last is masked
+  losses[10] = NAN;
+  losses[11] = 0x1p62;
+  losses[3] = NAN;
   for (std::size_t t = 0; t < losses.size(); ++t)
-    if (labels[t] >= 0) want.add(losses[t]), ++valid;
+    if (labels[t] >= 0) {
+      want.add(losses[t]);
+      ++valid;
+    }
   ExactSum before;
   before.add(3.5);
   const DeviceArray<double> device(losses);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/fp8.hpp"
 #include "tests/cuda/same_bits.hpp"
@@ -24,11 +25,9 @@ class NormOnGpu : public ::testing::Test {
   struct Shape {
     std::int64_t rows, d, gap = 0, first = 0;
     std::int64_t stride() const { return d + gap; }
-    std::size_t size() const { return static_cast<std::size_t>(first + rows * stride()); }
+    std::size_t size() const { return as_size(first + rows * stride()); }
     tensor::Mat mat(T* data) const { return rows_of(data + first, rows, d, stride()); }
-    std::size_t at(std::int64_t t, std::int64_t i) const {
-      return static_cast<std::size_t>(first + t * stride() + i);
-    }
+    std::size_t at(std::int64_t t, std::int64_t i) const { return as_size(first + t * stride() + i); }
   };
   struct Forward {
     std::vector<T> sum, out;
@@ -48,11 +47,18 @@ class NormOnGpu : public ::testing::Test {
   static Forward forward(const Shape& s, const std::vector<T>& residual, const std::vector<T>& branch,
                          const kernels::Quantize* q = nullptr) {
     const DeviceArray<T> x(residual), b(branch), gain(gain_of(s.d)), sum(s.size()), out(s.size());
-    const DeviceArray<float> inverse_rms(static_cast<std::size_t>(s.rows));
+    const DeviceArray<float> inverse_rms(s.rows);
     kernels::Norm n;
-    n.residual = s.mat(x.data()), n.out = s.mat(out.data()), n.gain = rows_of(gain.data(), 1, s.d, s.d);
-    if (!branch.empty()) n.branch = s.mat(b.data()), n.sum = s.mat(sum.data());
-    n.inverse_rms = inverse_rms.data(), n.epsilon = epsilon, n.quantize = q;
+    n.residual = s.mat(x.data());
+    n.out = s.mat(out.data());
+    n.gain = rows_of(gain.data(), 1, s.d, s.d);
+    if (!branch.empty()) {
+      n.branch = s.mat(b.data());
+      n.sum = s.mat(sum.data());
+    }
+    n.inverse_rms = inverse_rms.data();
+    n.epsilon = epsilon;
+    n.quantize = q;
     norm(test::gpu(), test::stream(), n);
     return {sum.download(), out.download(), inverse_rms.download()};
   }
@@ -60,11 +66,15 @@ class NormOnGpu : public ::testing::Test {
                            const std::vector<T>& arriving, const std::vector<float>& inverse_rms, Write write,
                            bool with_gain = true) {
     const DeviceArray<T> x(sum), dy(d_out), gain(gain_of(s.d)), d_sum(arriving);
-    const DeviceArray<float> r(inverse_rms), d_gain(static_cast<std::size_t>(s.d)),
-        scratch(static_cast<std::size_t>(norm_backward_scratch(s.rows, s.d)));
+    const DeviceArray<float> r(inverse_rms), d_gain(as_size(s.d)),
+        scratch(as_size(norm_backward_scratch(s.rows, s.d)));
     kernels::NormGradient g;
-    g.sum = s.mat(x.data()), g.d_out = s.mat(dy.data()), g.d_sum = s.mat(d_sum.data());
-    g.gain = rows_of(gain.data(), 1, s.d, s.d), g.inverse_rms = r.data(), g.write = write;
+    g.sum = s.mat(x.data());
+    g.d_out = s.mat(dy.data());
+    g.d_sum = s.mat(d_sum.data());
+    g.gain = rows_of(gain.data(), 1, s.d, s.d);
+    g.inverse_rms = r.data();
+    g.write = write;
     g.d_gain = with_gain ? d_gain.data() : nullptr;
     norm_backward(test::gpu(), test::stream(), g, with_gain ? scratch.data() : nullptr);
     return {d_sum.download(), d_gain.download()};
@@ -88,12 +98,12 @@ class NormOnGpu : public ::testing::Test {
       };
       for (std::int64_t i = 0; i < s.d; ++i) squares += std::pow(to_float(summed(i)), 2);
       const double inverse_rms = 1 / std::sqrt(squares / static_cast<double>(s.d) + epsilon);
-      ASSERT_NEAR(got.inverse_rms[static_cast<std::size_t>(t)], inverse_rms, 1e-6 * inverse_rms);
+      ASSERT_NEAR(got.inverse_rms[t], inverse_rms, 1e-6 * inverse_rms);
       for (std::int64_t i = 0; i < s.d; ++i) {
         if (with_branch) {
           ASSERT_EQ(to_float(got.sum[s.at(t, i)]), to_float(summed(i)));
         }
-        const double want = to_float(summed(i)) * inverse_rms * to_float(gain[static_cast<std::size_t>(i)]);
+        const double want = to_float(summed(i)) * inverse_rms * to_float(gain[i]);
         ASSERT_NEAR(to_float(got.out[s.at(t, i)]), want, tolerance(want, std::abs(want)))
             << s.d << ' ' << t << ' ' << i;
       }
@@ -105,22 +115,24 @@ class NormOnGpu : public ::testing::Test {
     const auto gain = gain_of(s.d);
     const auto inverse_rms = forward(s, x, {}).inverse_rms;
     const Backward got = backward(s, x, dy, arriving, inverse_rms, write);
-    std::vector<double> d_gain(static_cast<std::size_t>(s.d)), sizes(d_gain);
+    std::vector<double> d_gain(s.d), sizes(d_gain);
     for (std::int64_t t = 0; t < s.rows; ++t) {
-      const double r = inverse_rms[static_cast<std::size_t>(t)];
+      const double r = inverse_rms[t];
       double dot = 0, dot_size = 0;
       for (std::int64_t i = 0; i < s.d; ++i) {
-        const auto c = static_cast<std::size_t>(i);
+        const auto c = as_size(i);
         const double value = to_float(x[s.at(t, i)]), d = to_float(dy[s.at(t, i)]),
                      term = to_float(gain[c]) * d * value;
-        dot += term, dot_size += std::abs(term);
-        d_gain[c] += d * value * r, sizes[c] += std::abs(d * value * r);
+        dot += term;
+        dot_size += std::abs(term);
+        d_gain[c] += d * value * r;
+        sizes[c] += std::abs(d * value * r);
       }
       for (std::int64_t i = 0; i < s.d; ++i) {
         const auto at = s.at(t, i);
         const double before = write == Write::add ? to_float(arriving[at]) : 0,
                      r3_d = r * r * r / static_cast<double>(s.d);
-        const double direct = r * to_float(gain[static_cast<std::size_t>(i)]) * to_float(dy[at]);
+        const double direct = r * to_float(gain[i]) * to_float(dy[at]);
         const double want = before + direct - to_float(x[at]) * dot * r3_d;
         const double size = std::abs(before) + std::abs(direct) + std::abs(to_float(x[at])) * dot_size * r3_d;
         ASSERT_NEAR(to_float(got.d_sum[at]), want, tolerance(want, size)) << s.d << ' ' << t << ' ' << i;
@@ -148,7 +160,7 @@ class NormOnGpu : public ::testing::Test {
         const float value = to_float(got.out[s.at(t, i)]);
         const Copy want = to_fp8<Copy>(value * 128);
         ASSERT_EQ(copied[s.at(t, i)], want);
-        ASSERT_EQ(across[static_cast<std::size_t>(i * 5 + t)], want);
+        ASSERT_EQ(across[i * 5 + t], want);
         largest = std::max(largest, std::bit_cast<std::uint32_t>(std::abs(value)));
       }
     EXPECT_EQ(amax.download()[0], largest);
@@ -234,8 +246,12 @@ TYPED_TEST(NormOnGpu, TheSumMayGoWhereTheResidualIs) {
   const DeviceArray<TypeParam> both(x), branch(b), gain(this->gain_of(s.d)), out(s.size());
   const DeviceArray<float> inverse_rms(3);
   kernels::Norm n;
-  n.residual = s.mat(both.data()), n.branch = s.mat(branch.data()), n.sum = s.mat(both.data());
-  n.out = s.mat(out.data()), n.gain = rows_of(gain.data(), 1, s.d, s.d), n.inverse_rms = inverse_rms.data();
+  n.residual = s.mat(both.data());
+  n.branch = s.mat(branch.data());
+  n.sum = s.mat(both.data());
+  n.out = s.mat(out.data());
+  n.gain = rows_of(gain.data(), 1, s.d, s.d);
+  n.inverse_rms = inverse_rms.data();
   n.epsilon = epsilon;
   norm(test::gpu(), test::stream(), n);
   EXPECT_EQ(test::difference(both.download(), want.sum), "");

@@ -25,13 +25,12 @@ class OrderedReduce : public ::testing::Test {
     for (int term = 0; term < terms; ++term) {
       values.push_back(
           test::random_elements<T>(first + count, static_cast<unsigned>(term), term % 3 == 0 ? 1 : 1e-3));
-      values.back()[static_cast<std::size_t>(first)] = test::element<T>(-0.0f);
+      values.back()[first] = test::element<T>(-0.0f);
       arrays.push_back(std::make_unique<DeviceArray<T>>(values.back()));
       there.push_back(arrays.back()->data() + first);
     }
     for (const auto& term : values) here.push_back(term.data() + first);
-    Floats want =
-        copies ? Floats(static_cast<std::size_t>(count), NAN) : test::random_elements<float>(count, 99);
+    Floats want = copies ? Floats(count, NAN) : test::random_elements<float>(count, 99);
     const DeviceArray<float> sum(want);
     tensor::InlineStream inline_stream;
     kernels::make_cpu_kernels(1)->reduce(inline_stream, want.data(), here, dtype_of<T>(), count, copies);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/fp8.hpp"
 #include "tests/cuda/same_bits.hpp"
 #include "tests/cuda/test_gpu.hpp"
@@ -45,14 +46,15 @@ class Quantize : public ::testing::Test {
   static void expect_host_bits(const Shape& s, const std::vector<In>& x, float scale, bool copy,
                                bool transposed, bool largest) {
     const DeviceArray<In> device(x);
-    const DeviceArray<Out> out(static_cast<std::size_t>(s.rows * s.out_stride + s.first)),
-        across(static_cast<std::size_t>(s.cols * s.transposed_stride + s.first));
+    const DeviceArray<Out> out(s.rows * s.out_stride + s.first),
+        across(as_size(s.cols * s.transposed_stride + s.first));
     const DeviceArray<float> scales(std::vector<float>{scale});
     const DeviceArray<std::uint32_t> amax(Words{17});
     kernels::Quantize q;
     if (copy) q.out = rows_of(out.data() + s.first, s.rows, s.cols, s.out_stride);
     if (transposed) q.transposed = rows_of(across.data() + s.first, s.cols, s.rows, s.transposed_stride);
-    q.scale = scales.data(), q.amax = largest ? amax.data() : nullptr;
+    q.scale = scales.data();
+    q.amax = largest ? amax.data() : nullptr;
     quantize(test::gpu(), test::stream(), rows_of(device.data() + s.first, s.rows, s.cols, s.stride), q);
     test::finish();
 
@@ -60,10 +62,10 @@ class Quantize : public ::testing::Test {
     std::uint32_t want_amax = 17;
     for (std::int64_t r = 0; r < s.rows; ++r)
       for (std::int64_t c = 0; c < s.cols; ++c) {
-        const float value = to_float(x[static_cast<std::size_t>(s.first + r * s.stride + c)]);
+        const float value = to_float(x[s.first + r * s.stride + c]);
         const int byte = to_fp8<Out>(value * scale).bits;
-        if (copy) want[static_cast<std::size_t>(s.first + r * s.out_stride + c)] = byte;
-        if (transposed) want_across[static_cast<std::size_t>(s.first + c * s.transposed_stride + r)] = byte;
+        if (copy) want[s.first + r * s.out_stride + c] = byte;
+        if (transposed) want_across[s.first + c * s.transposed_stride + r] = byte;
         if (largest) want_amax = std::max(want_amax, std::bit_cast<std::uint32_t>(value) & 0x7fffffff);
       }
     EXPECT_EQ(bytes(out.download()), want);
@@ -115,7 +117,7 @@ TYPED_TEST(Quantize, TheLargestAlone) {
     for (const std::int64_t cols : {1, 31, 256, 5000})
       for (const std::int64_t stride : {cols, cols + 5, cols + 8}) {
         auto x = test::random_elements<T>(rows * stride, 8);
-        const auto last = static_cast<std::size_t>((rows - 1) * stride + cols - 1);
+        const auto last = as_size((rows - 1) * stride + cols - 1);
         x[last] = test::element<T>(-33.0f);
         const DeviceArray<T> device(x);
         const DeviceArray<std::uint32_t> largest(Words{0, 0x7f000000, 0});

@@ -58,15 +58,20 @@ class RopeOnGpu : public ::testing::Test {
                             const std::int32_t* start) {
     kernels::Rope r;
     r.qkv = rows_of(qkv + s.first, std::int64_t{s.sequence} * s.rows, columns(s), columns(s) + s.gap);
-    r.heads = s.heads, r.kv_heads = s.kv_heads, r.head_size = s.head_size, r.sequence = s.sequence;
+    r.heads = s.heads;
+    r.kv_heads = s.kv_heads;
+    r.head_size = s.head_size;
+    r.sequence = s.sequence;
     const std::int64_t half = s.head_size / 2;
-    r.cosine = rows_of(cosine, s.sequence, half, half), r.sine = rows_of(sine, s.sequence, half, half);
-    r.documents.start = start, r.backward = s.backward;
+    r.cosine = rows_of(cosine, s.sequence, half, half);
+    r.sine = rows_of(sine, s.sequence, half, half);
+    r.documents.start = start;
+    r.backward = s.backward;
     return r;
   }
   static std::pair<std::vector<Table>, std::vector<Table>> tables(const Shape& s) {
     const std::int64_t half = s.head_size / 2;
-    std::vector<Table> cosine(static_cast<std::size_t>(s.sequence * half)), sine(cosine.size());
+    std::vector<Table> cosine(s.sequence * half), sine(cosine.size());
     kernels::rope_table(rows_of(cosine.data(), s.sequence, half, half),
                         rows_of(sine.data(), s.sequence, half, half), 10000);
     return {cosine, sine};
@@ -115,7 +120,10 @@ TEST(RopeOnGpuChecks, ATableThatIsTooShortIsAnError) {
   const DeviceArray<float> qkv(6 * 12), table(5 * 2);
   kernels::Rope r;
   r.qkv = rows_of(qkv.data(), 6, 12, 12);
-  r.heads = 1, r.kv_heads = 1, r.head_size = 4, r.sequence = 6;
+  r.heads = 1;
+  r.kv_heads = 1;
+  r.head_size = 4;
+  r.sequence = 6;
   r.cosine = r.sine = rows_of(table.data(), 5, 2, 2);
   EXPECT_THROW(rope(test::gpu(), test::stream(), r), std::logic_error);
 }

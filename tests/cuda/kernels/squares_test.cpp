@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "tests/cuda/same_bits.hpp"
 #include "tests/cuda/test_gpu.hpp"
 
@@ -34,7 +35,7 @@ class Squares : public ::testing::Test {
     EXPECT_EQ(added(before, x, first, blocks), want) << x.size() << " elements from " << first;
   }
 
-  DeviceArray<std::byte> scratch{static_cast<std::size_t>(sum_squares_scratch())};
+  DeviceArray<std::byte> scratch{as_size(sum_squares_scratch())};
 };
 
 TEST_F(Squares, OfGradientsOfEverySize) {
@@ -58,7 +59,8 @@ TEST_F(Squares, AtTheEdges) {
     for (const float other : {0.0f, 0.3f, 2000.0f})
       for (const float v : {std::nextafter(edge, 0.0f), edge, std::nextafter(edge, INFINITY)}) {
         Floats x(5000, other);
-        x[4321] = v, x[17] = -v;
+        x[4321] = v;
+        x[17] = -v;
         expect_exact(x);
         expect_exact(Floats(70, v));
       }

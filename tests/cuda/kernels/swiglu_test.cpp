@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "src/base/as_size.hpp"
 #include "src/base/fp8.hpp"
 #include "tests/cuda/same_bits.hpp"
 #include "tests/cuda/test_gpu.hpp"
@@ -20,14 +21,12 @@ class SwigluOnGpu : public ::testing::Test {
   struct Shape {
     std::int64_t rows, f, gap = 0, first = 0;
     std::int64_t stride(std::int64_t cols) const { return cols + gap; }
-    std::size_t size(std::int64_t cols) const {
-      return static_cast<std::size_t>(first + rows * stride(cols));
-    }
+    std::size_t size(std::int64_t cols) const { return as_size(first + rows * stride(cols)); }
     tensor::Mat mat(T* data, std::int64_t cols) const {
       return rows_of(data + first, rows, cols, stride(cols));
     }
     std::size_t at(std::int64_t t, std::int64_t i, std::int64_t cols) const {
-      return static_cast<std::size_t>(first + t * stride(cols) + i);
+      return as_size(first + t * stride(cols) + i);
     }
   };
   static std::vector<T> forward(const Shape& s, const std::vector<T>& gate_up,
@@ -65,7 +64,7 @@ class SwigluOnGpu : public ::testing::Test {
         const float value = to_float(y[s.at(t, i, f)]);
         const Copy want = to_fp8<Copy>(value * 16);
         ASSERT_EQ(got[s.at(t, i, f)], want);
-        ASSERT_EQ(got_transposed[static_cast<std::size_t>(i * 5 + t)], want);
+        ASSERT_EQ(got_transposed[i * 5 + t], want);
         largest = std::max(largest, std::bit_cast<std::uint32_t>(std::abs(value)));
       }
     EXPECT_EQ(amax.download()[0], largest);

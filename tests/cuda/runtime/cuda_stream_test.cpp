@@ -104,7 +104,7 @@ TEST_F(CudaStreamTest, UploadsTakeWhatIsThereNow) {
   std::int64_t at = 0;
   for (std::int64_t size = 1; at < n; size = size * 3 + 1) {
     const std::int64_t bytes = std::min(size, n - at);
-    source.resize(static_cast<std::size_t>(bytes));
+    source.resize(bytes);
     for (std::int64_t i = 0; i < bytes; ++i)
       expected[at + i] = source[i] = static_cast<std::uint8_t>((at + i) * 2654435761u >> 13);
     stream.upload(device + at, source.data(), bytes);
@@ -271,13 +271,11 @@ TEST_F(Repeat, ItStopsRecordingWhenThereAreTooMany) {
 /// A GPU that has done everything at once.
 class InstantGpu : public Runtime {
  public:
-  const GpuFacts& facts() const override { return facts_; }
+  const GpuTraits& facts() const override { return facts_; }
   std::int64_t free_bytes() override { return 0; }
   void* device_alloc(std::int64_t) override { return nullptr; }
   void device_free(void*) noexcept override {}
-  void* host_alloc(std::int64_t bytes) override {
-    return memory_.resize(static_cast<std::size_t>(bytes)), memory_.data();
-  }
+  void* host_alloc(std::int64_t bytes) override { return memory_.resize(bytes), memory_.data(); }
   void host_free(void*) noexcept override {}
   void* host_register(void* memory, std::int64_t) override { return memory; }
   void host_unregister(void*) noexcept override {}
@@ -303,7 +301,7 @@ class InstantGpu : public Runtime {
   int launches = 0;
 
  private:
-  GpuFacts facts_;
+  GpuTraits facts_;
   std::vector<std::byte> memory_;
 };
 

@@ -37,7 +37,8 @@ TEST(WhichGpu, RanksTakeTheGpusInOrder) {
 
 TEST(WhichGpu, ARankThatWasGivenOneTakesIt) {
   auto given = node(1);
-  given.on_node = 8, given.one_was_given = true;
+  given.on_node = 8;
+  given.one_was_given = true;
   EXPECT_EQ(which_gpu(given, {.local_rank = 5, .local_ranks = 8}, false), 0);
 }
 
@@ -57,7 +58,8 @@ TEST(WhichGpu, DriversAreNamed) {
   EXPECT_EQ(refusal(no_gpus),
             "this machine has no NVIDIA driver (CUDA finds no libcuda.so.1). Install the driver, or "
             "choose the device cpu?");
-  no_gpus.cuda_of_driver = 12040, no_gpus.driver = "550.54.15";
+  no_gpus.cuda_of_driver = 12040;
+  no_gpus.driver = "550.54.15";
   EXPECT_EQ(
       refusal(no_gpus),
       "the NVIDIA driver is too old (driver 550.54.15 serves CUDA 12.4, Holdfast was built with CUDA 13.0). "

@@ -107,8 +107,11 @@ ProductPlan checked_plan(const Operation& op, const Layout& a, const Layout& b, 
     return PlanMatrix{type_of(l.type), l.rows, l.cols, l.leading, 0};
   };
   ProductPlan plan;
-  plan.a = matrix(a), plan.b = matrix(b), plan.d = matrix(d);
-  plan.transpose_a = op.transpose_a == CUBLAS_OP_T, plan.transpose_b = op.transpose_b == CUBLAS_OP_T;
+  plan.a = matrix(a);
+  plan.b = matrix(b);
+  plan.d = matrix(d);
+  plan.transpose_a = op.transpose_a == CUBLAS_OP_T;
+  plan.transpose_b = op.transpose_b == CUBLAS_OP_T;
   for (const PlanMatrix& m : {plan.a, plan.b, plan.d}) demand(m.leading >= m.rows, "leading dimensions");
   demand((plan.transpose_a ? plan.a.cols : plan.a.rows) == plan.d.rows, "rows of D");
   demand((plan.transpose_b ? plan.b.rows : plan.b.cols) == plan.d.cols, "columns of D");
@@ -237,7 +240,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   demand(!plan.bias || op.bias != nullptr, "the heuristic sees a bias's alignment");
   const auto& p = inside<Preference>(preference);
   self().reduction_mask = p.reductions;
-  self().alignment_a = p.a, self().alignment_b = p.b, self().alignment_d = p.d;
+  self().alignment_a = p.a;
+  self().alignment_b = p.b;
+  self().alignment_d = p.d;
   demand(p.c == p.d, "C is aligned as D");
   *found = 0;
   for (const OfferedAlgorithm& offer : self().offers) {
@@ -302,7 +307,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   plan.add = *static_cast<const float*>(beta) != 0;
   demand(plan.fp8() == (op.scale_a != nullptr) && plan.fp8() == (op.scale_b != nullptr),
          "scales for 8 bits only");
-  self().launched.push_back(offer->id), self().workspace = workspace;
+  self().launched.push_back(offer->id);
+  self().workspace = workspace;
   if (!offer->launches) return CUBLAS_STATUS_EXECUTION_FAILED;
   virtual_microseconds += offer->microseconds;
   const ProductPointers at{

@@ -44,12 +44,14 @@ void FaultyRuntime::device_free(void* memory) noexcept {
 }
 
 void* FaultyRuntime::host_alloc(std::int64_t bytes) {
-  ++allocations_, pinned_bytes_ += bytes;
+  ++allocations_;
+  pinned_bytes_ += bytes;
   return SimRuntime::host_alloc(bytes);
 }
 
 void* FaultyRuntime::host_register(void* memory, std::int64_t bytes) {
-  ++allocations_, pinned_bytes_ += bytes;
+  ++allocations_;
+  pinned_bytes_ += bytes;
   return SimRuntime::host_register(memory, bytes);
 }
 

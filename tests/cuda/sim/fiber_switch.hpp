@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::cuda::sim {
 
 /// 60 KiB; below it a page that traps.
@@ -15,7 +17,7 @@ class Stack {
 
   std::byte* low() const;
   std::byte* high() const;
-  std::size_t bytes() const { return static_cast<std::size_t>(high() - low()); }
+  std::size_t bytes() const { return as_size(high() - low()); }
   void* tsan() const { return tsan_; }
 
  private:

@@ -199,7 +199,9 @@ void Block::meet(simt::Site site, unsigned mask) {
     give_up();
   }
   Fiber& fiber = fibers_[number];
-  fiber.site = site, fiber.mask = mask, fiber.state = State::at_warp;
+  fiber.site = site;
+  fiber.mask = mask;
+  fiber.state = State::at_warp;
   waiting_[warp] |= bit;
   const unsigned needed = mask & lanes(warp);
   bool complete = (waiting_[warp] & needed) == needed;
@@ -222,7 +224,8 @@ void Block::meet(simt::Site site, unsigned mask) {
 
 std::uint64_t Block::exchange(simt::Site site, unsigned mask, std::uint64_t value, int source) {
   Fiber& fiber = fibers_[current_];
-  fiber.value = value, fiber.source = source;
+  fiber.value = value;
+  fiber.source = source;
   meet(site, mask);
   return fiber.result;
 }

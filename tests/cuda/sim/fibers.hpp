@@ -13,7 +13,9 @@ class Dice {
  public:
   explicit Dice(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 1) {}
   std::uint64_t next() {
-    state_ ^= state_ >> 12, state_ ^= state_ << 25, state_ ^= state_ >> 27;
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
     return state_ * 0x2545f4914f6cdd1du;
   }
   /// 0 <= below(n) < n

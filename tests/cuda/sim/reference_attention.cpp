@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::cuda::sim {
@@ -46,11 +47,9 @@ struct Packed {
         heads(part.heads()),
         kv_heads(part.part().kv_heads),
         head_size(part.shape().head_size) {
-    for (std::vector<Bf16>* packed : {&qkv, &d_qkv})
-      packed->resize(static_cast<std::size_t>(tokens * packed_width()));
-    for (std::vector<Bf16>* rows : {&out, &d_out})
-      rows->resize(static_cast<std::size_t>(tokens * heads * head_size));
-    log_sum.resize(static_cast<std::size_t>(heads * tokens));
+    for (std::vector<Bf16>* packed : {&qkv, &d_qkv}) packed->resize(as_size(tokens * packed_width()));
+    for (std::vector<Bf16>* rows : {&out, &d_out}) rows->resize(as_size(tokens * heads * head_size));
+    log_sum.resize(heads * tokens);
   }
   std::int64_t packed_width() const { return (heads + 2 * kv_heads) * head_size; }
 
@@ -59,8 +58,10 @@ struct Packed {
     a.qkv = tensor::dense(qkv.data(), tokens, packed_width());
     a.out = tensor::dense(out.data(), tokens, heads * head_size);
     a.log_sum = log_sum.data();
-    a.heads = static_cast<int>(heads), a.kv_heads = static_cast<int>(kv_heads);
-    a.head_size = static_cast<int>(head_size), a.sequence = static_cast<int>(sequence);
+    a.heads = static_cast<int>(heads);
+    a.kv_heads = static_cast<int>(kv_heads);
+    a.head_size = static_cast<int>(head_size);
+    a.sequence = static_cast<int>(sequence);
     a.documents.start = starts.empty() ? nullptr : starts.data();
     return a;
   }
@@ -69,7 +70,7 @@ struct Packed {
   template <class Byte>
   void copy(Byte* base, const Placement& placement, std::vector<Bf16>& packed, std::int64_t width,
             std::int64_t first_head, bool in) {
-    const auto bytes = static_cast<std::size_t>(head_size) * sizeof(Bf16);
+    const auto bytes = as_size(head_size) * sizeof(Bf16);
     for_rows(base, sizeof(Bf16), placement,
              [&](std::int64_t b, std::int64_t h, std::int64_t i, Byte* outside) {
                Bf16* inside = packed.data() + (b * sequence + i) * width + (first_head + h) * head_size;
@@ -92,16 +93,16 @@ struct Packed {
   }
   void copy_log_sum(float* outside, bool in) {
     for_rows(outside, 1, layout.log_sums(), [&](std::int64_t b, std::int64_t h, std::int64_t i, float* x) {
-      float& y = log_sum[static_cast<std::size_t>((h * layout.part().rows + b) * sequence + i)];
+      float& y = log_sum[(h * layout.part().rows + b) * sequence + i];
       (in ? y : *x) = in ? *x : y;
     });
   }
   void copy_starts(const std::int32_t* outside) {
     if (outside == nullptr) return;
-    starts.resize(static_cast<std::size_t>(tokens));
+    starts.resize(tokens);
     for_rows(outside, 1, layout.starts(),
              [&](std::int64_t b, std::int64_t, std::int64_t i, const std::int32_t* x) {
-               starts[static_cast<std::size_t>(b * sequence + i)] = *x;
+               starts[b * sequence + i] = *x;
              });
   }
 };
@@ -113,7 +114,7 @@ void run(kernels::Kernels& kernels, const PartLayout& layout, const Attention& c
   packed.copy_starts(call.documents.start);
   tensor::InlineStream stream;
   Attention part = packed.call();
-  std::vector<std::byte> memory(static_cast<std::size_t>(kernels.workspace(part) + 64));
+  std::vector<std::byte> memory(kernels.workspace(part) + 64);
   part.workspace = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
   if (gradient == nullptr) {
     kernels.attention(stream, part);
@@ -190,7 +191,7 @@ void ReferenceAttention::enqueue(StreamHandle stream, const char* name, const Pa
   runtime_.enqueue(
       stream, name, accesses,
       [kernels = kernels_, layout, call, forward, given, scratch] {
-        if (scratch > 0) std::memset(call.workspace, 0xff, static_cast<std::size_t>(scratch));
+        if (scratch > 0) std::memset(call.workspace, 0xff, scratch);
         run(*kernels, layout, call, forward ? nullptr : &given);
       },
       std::as_bytes(std::span(arguments)));

@@ -85,7 +85,7 @@ void ReferenceGemm::note(const Product& product) {
 }
 
 Choices ReferenceGemm::here() const {
-  const GpuFacts& gpu = runtime_.facts();
+  const GpuTraits& gpu = runtime_.facts();
   return {gpu.name,
           fmt::format("{}.{}", gpu.major, gpu.minor),
           gpu.multiprocessors,

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "tests/cuda/sim/finding.hpp"
 
@@ -24,7 +25,7 @@ std::int64_t whole_pages(std::int64_t bytes) { return (bytes + memory_page - 1) 
 
 /// `bytes` (whole pages) of `file` (-1: of nothing) between two pages that trap.
 std::byte* map_guarded(std::int64_t bytes, int file) {
-  const auto size = static_cast<std::size_t>(bytes);
+  const auto size = as_size(bytes);
   void* around =
       mmap(nullptr, size + 2 * memory_page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (around == MAP_FAILED) throw system_error("no addresses for simulated memory", errno);
@@ -35,7 +36,7 @@ std::byte* map_guarded(std::int64_t bytes, int file) {
   return data;
 }
 void unmap_guarded(std::byte* data, std::int64_t bytes) {
-  munmap(data - memory_page, static_cast<std::size_t>(bytes + 2 * memory_page));
+  munmap(data - memory_page, as_size(bytes + 2 * memory_page));
 }
 
 void unmap(const Region& region) {
@@ -43,8 +44,7 @@ void unmap(const Region& region) {
     unmap_guarded(region.data, region.mapped);
     if (region.file >= 0) ::close(region.file);
   } else if (region.data != region.host) {
-    munmap(region.data - reinterpret_cast<std::uintptr_t>(region.data) % memory_page,
-           static_cast<std::size_t>(region.mapped));
+    munmap(region.data - reinterpret_cast<std::uintptr_t>(region.data) % memory_page, as_size(region.mapped));
   }
 }
 
@@ -68,7 +68,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
       text, sizeof text, "simulated GPU: %s%s touched %p, which %s\n",
       name != nullptr ? "the operation " : "the host", name != nullptr ? name : "", info->si_addr,
       name != nullptr ? "it did not declare so (or which is nobody's)" : "is the GPU's (or nobody's)");
-  if (n > 0 && write(STDERR_FILENO, text, std::min(static_cast<std::size_t>(n), sizeof text)) < 0) _exit(1);
+  if (n > 0 && write(STDERR_FILENO, text, std::min(as_size(n), sizeof text)) < 0) _exit(1);
   ::signal(signal, SIG_DFL);  // the fault comes again and ends the process
 }
 
@@ -98,7 +98,7 @@ SimMemory::~SimMemory() {
 
 std::byte* SimMemory::add(Region region) {
   regions_[region.data] = region;
-  if (guarded(region)) mprotect(region.data, static_cast<std::size_t>(region.mapped), PROT_NONE);
+  if (guarded(region)) mprotect(region.data, as_size(region.mapped), PROT_NONE);
   return region.data;
 }
 
@@ -130,7 +130,7 @@ std::byte* SimMemory::host_register(void* memory, std::int64_t bytes) {
   const auto offset = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory) % memory_page);
   const std::int64_t mapped = whole_pages(offset + bytes);
   // Of length 0: a second mapping of the same pages; refused for pages that are not shared.
-  void* second = mremap(host - offset, 0, static_cast<std::size_t>(mapped), MREMAP_MAYMOVE);
+  void* second = mremap(host - offset, 0, as_size(mapped), MREMAP_MAYMOVE);
   std::byte* data = second == MAP_FAILED ? host : static_cast<std::byte*>(second) + offset;
   return add({Kind::registered, data, bytes, mapped, -1, host});
 }
@@ -178,7 +178,7 @@ const Region* SimMemory::find(const void* data, std::int64_t bytes) const {
 void SimMemory::release(const Region& ending) {
   const Region region = ending;  // it may be the map's own
   regions_.erase(region.data);
-  if (guarded(region)) mprotect(region.data, static_cast<std::size_t>(region.mapped), PROT_READ);
+  if (guarded(region)) mprotect(region.data, as_size(region.mapped), PROT_READ);
   const bool padded = region.kind == Kind::device || region.kind == Kind::pinned;
   const bool whole_end = !padded || std::all_of(region.data + region.bytes, region.data + region.mapped,
                                                 [](std::byte x) { return x == poisoned; });

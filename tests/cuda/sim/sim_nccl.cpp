@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 
@@ -100,7 +101,10 @@ NcclHandle SimNccl::init(const NcclId& id, int size, int rank, const std::string
   auto memory = comm::SharedMemory::open(handle);
   if (!memory) throw Error(Exit::runtime, "simulated NCCL has failed", "nobody knows this unique id");
   auto made = std::make_unique<Member>();
-  made->memory = std::move(*memory), made->name = name, made->size = size, made->rank = rank;
+  made->memory = std::move(*memory);
+  made->name = name;
+  made->size = size;
+  made->rank = rank;
   auto& joined = made->shared().joined;
   ++joined;
   for (const Deadline deadline = Deadline::in(limit); joined.load() < size;
@@ -114,7 +118,7 @@ NcclHandle SimNccl::init(const NcclId& id, int size, int rank, const std::string
 
 SimNccl::Member& SimNccl::member(NcclHandle comm) {
   const std::lock_guard lock(mutex_);
-  const auto number = static_cast<std::size_t>(comm);
+  const auto number = as_size(comm);
   expects(number >= 1 && number <= members_.size(), "a communicator");
   return *members_[number - 1];
 }
@@ -127,7 +131,8 @@ bool SimNccl::register_memory(NcclHandle comm, void*, std::int64_t) {
 
 void SimNccl::begin() {
   expects(!grouping_, "one operation at a time");
-  grouping_ = true, group_of_ = nullptr;
+  grouping_ = true;
+  group_of_ = nullptr;
   group_.clear();
 }
 
@@ -138,10 +143,13 @@ void SimNccl::add(NcclHandle comm, StreamHandle stream, bool sends, std::uint64_
           "a transfer between two members inside of begin() and end()");
   expects(group_of_ == nullptr || (group_of_ == &member && group_stream_ == stream),
           "one communicator, one stream");
-  group_of_ = &member, group_stream_ = stream;
+  group_of_ = &member;
+  group_stream_ = stream;
   Transfer transfer;
-  transfer.sends = sends, transfer.data = static_cast<std::byte*>(const_cast<void*>(data));
-  transfer.bytes = static_cast<std::uint64_t>(bytes), transfer.peer = peer;
+  transfer.sends = sends;
+  transfer.data = static_cast<std::byte*>(const_cast<void*>(data));
+  transfer.bytes = static_cast<std::uint64_t>(bytes);
+  transfer.peer = peer;
   transfer.frame = {kind, static_cast<std::uint64_t>(bytes)};
   group_.push_back(transfer);
 }
@@ -171,7 +179,8 @@ void SimNccl::end(NcclHandle comm, std::chrono::milliseconds) {
   Member& member = this->member(comm);
   expects(group_of_ == &member && !member.gone, "the communicator of the operation");
   expects(!member.used || member.stream == group_stream_, "a communicator is used on one stream");
-  member.used = true, member.stream = group_stream_;
+  member.used = true;
+  member.stream = group_stream_;
   std::vector<Access> accesses;
   for (const Transfer& transfer : group_)
     accesses.push_back({transfer.data, static_cast<std::int64_t>(transfer.bytes), !transfer.sends});

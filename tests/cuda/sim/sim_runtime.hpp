@@ -47,7 +47,7 @@ class SimRuntime : public Runtime {
   ~SimRuntime() override;
 
   // Runtime
-  const GpuFacts& facts() const override { return facts_; }
+  const GpuTraits& facts() const override { return facts_; }
   std::int64_t free_bytes() override;
   void* device_alloc(std::int64_t bytes) override;
   void device_free(void* memory) noexcept override;
@@ -123,7 +123,7 @@ class SimRuntime : public Runtime {
   void throw_findings();
 
   Options options_;
-  GpuFacts facts_;
+  GpuTraits facts_;
   mutable std::mutex mutex_;
   Dice dice_;
   SimMemory memory_;

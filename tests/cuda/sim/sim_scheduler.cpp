@@ -112,7 +112,8 @@ bool SimRuntime::run_head(SimStream& stream) {
   if (auto race = races_.touch({epoch, &stream.clock, name}, operation.accesses)) throw Finding(*race);
   switch (operation.what) {
     case What::record:
-      operation.record->clock = stream.clock, operation.record->passed = true;
+      operation.record->clock = stream.clock;
+      operation.record->passed = true;
       break;
     case What::write_word:
       words_[operation.word] = stream.clock;

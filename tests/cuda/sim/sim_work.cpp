@@ -20,7 +20,7 @@ void SimRuntime::copy(StreamHandle stream, void* to, const void* from, std::int6
   operation.what = What::copy;
   operation.name = std::make_shared<const std::string>("copy");
   operation.accesses = {reads(from, bytes), writes(to, bytes)};
-  operation.run = [=] { return std::memcpy(to, from, static_cast<std::size_t>(bytes)), true; };
+  operation.run = [=] { return std::memcpy(to, from, bytes), true; };
   add(at(stream, "copy"), std::move(operation));
 }
 
@@ -32,7 +32,7 @@ void SimRuntime::zero(StreamHandle stream, void* to, std::int64_t bytes) {
   operation.what = What::zero;
   operation.name = std::make_shared<const std::string>("zero");
   operation.accesses = {writes(to, bytes)};
-  operation.run = [=] { return std::memset(to, 0, static_cast<std::size_t>(bytes)), true; };
+  operation.run = [=] { return std::memset(to, 0, bytes), true; };
   add(at(stream, "zero"), std::move(operation));
 }
 
@@ -42,7 +42,8 @@ void SimRuntime::write_word(StreamHandle stream, std::uint32_t* word, std::uint3
   Operation operation;
   operation.what = What::write_word;
   operation.name = std::make_shared<const std::string>("write_word");
-  operation.word = word, operation.value = value;
+  operation.word = word;
+  operation.value = value;
   add(at(stream, "write_word"), std::move(operation));
 }
 
@@ -52,7 +53,8 @@ void SimRuntime::wait_word(StreamHandle stream, const std::uint32_t* word, std::
   Operation operation;
   operation.what = What::wait_word;
   operation.name = std::make_shared<const std::string>("wait_word");
-  operation.word = const_cast<std::uint32_t*>(word), operation.value = value;
+  operation.word = const_cast<std::uint32_t*>(word);
+  operation.value = value;
   add(at(stream, "wait_word"), std::move(operation));
 }
 

@@ -1,6 +1,7 @@
 // The fibers that run kernels under g++: what they compute is right in every order, and what a kernel forgets
 // shows.
 #include "src/cuda/simt/simt.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ __global__ void row_sums(float* sums, const float* x, int columns) {
 
 template <bool Barrier>
 std::vector<float> sums_of(const std::vector<float>& x, int rows, int columns) {
-  DeviceArray<float> in(x), out(static_cast<std::size_t>(rows));
+  DeviceArray<float> in(x), out(as_size(rows));
   gpu().declare(stream(), "row_sums", {reads(in.data(), in.bytes()), writes(out.data(), out.bytes())});
   SIMT_LAUNCH((row_sums<Barrier>), static_cast<unsigned>(rows), 256, stream(), out.data(), in.data(),
               columns);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/diagnose/diagnosis.hpp"
+#include "src/base/as_size.hpp"
 
 namespace holdfast::launcher::test {
 
@@ -66,7 +67,7 @@ inline void others(std::vector<RankEnd>& ends, int status, double from, std::vec
     if (std::find(but.begin(), but.end(), rank) != but.end()) continue;
     const auto& all = complaints();
     ends.push_back(end(rank, status, from + apart * n,
-                       why == "complain" ? all[static_cast<std::size_t>(rank + 3 * n) % all.size()] : why));
+                       why == "complain" ? all[as_size(rank + 3 * n) % all.size()] : why));
     ++n;
   }
 }

@@ -239,7 +239,8 @@ void network(std::vector<Labelled>& out) {
   {
     Labelled c{"nothing but complaints, of nobody", {}, {}, {-1, -1, "rank failed", nothing, false}};
     others(c.ends, 1, 10, {}, "BrokenPipeError: [Errno 32] Broken pipe");
-    c.truth.node = 0, c.truth.rank = 0;  // the first one speaks for itself
+    c.truth.node = 0;  // the first one speaks for itself
+    c.truth.rank = 0;
     out.push_back(c);
   }
 }
@@ -260,7 +261,10 @@ void programs(std::vector<Labelled>& out) {
     auto c = one(std::string(way.name) + ", victims are killed", rank, way.status, "", {},
                  by(rank, "rank failed", blame));
     for (RankEnd& e : c.ends)
-      if (e.rank != rank) e.status = e.rank % 2 ? 137 : 143, e.why = "";
+      if (e.rank != rank) {
+        e.status = e.rank % 2 ? 137 : 143;
+        e.why = "";
+      }
     out.push_back(c);
     rank = (rank + 5) % world;
   }
@@ -280,7 +284,8 @@ void programs(std::vector<Labelled>& out) {
         c.signs.push_back(sign(2, "log_tail", e.at, illegal, 1, 9));
       } else {
         c.signs.push_back(sign(e.node, "log_tail", e.at, e.why, 1, e.rank));
-        e.at -= 0.3, e.why = "";
+        e.at -= 0.3;
+        e.why = "";
       }
     }
     out.push_back(c);
@@ -307,14 +312,20 @@ void programs(std::vector<Labelled>& out) {
     auto c = one("killed, and the others have no words: " + std::to_string(way), 6, 137, "", {},
                  by(6, "rank failed", nothing));
     for (RankEnd& e : c.ends)
-      if (e.rank != 6) e.status = way, e.why = "";
+      if (e.rank != 6) {
+        e.status = way;
+        e.why = "";
+      }
     out.push_back(c);
   }
   {
     auto c =
         one("an error without words, and the rest is killed", 6, 1, "", {}, by(6, "rank failed", program));
     for (RankEnd& e : c.ends)
-      if (e.rank != 6) e.status = 137, e.why = "";
+      if (e.rank != 6) {
+        e.status = 137;
+        e.why = "";
+      }
     out.push_back(c);
   }
   for (const bool before : {true, false}) {

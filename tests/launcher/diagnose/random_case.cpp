@@ -1,5 +1,7 @@
 #include <random>
 
+#include "src/base/as_size.hpp"
+
 #include "tests/launcher/diagnose/cases.hpp"
 
 namespace holdfast::launcher::test {
@@ -67,7 +69,7 @@ Labelled random_case(unsigned seed) {
   const auto seconds = [&](double least, double most) {
     return least + (most - least) * 1e-6 * below(1000001);
   };
-  const Fault& fault = faults()[static_cast<std::size_t>(below(static_cast<int>(faults().size())))];
+  const Fault& fault = faults()[below(static_cast<int>(faults().size()))];
   const int culprit = below(world), where = node_of(culprit);
   Labelled c{fault.cause, {}, {}, {where, culprit, fault.cause, fault.blame, fault.ends_node}};
   if (*fault.kind) c.truth.rank = -1;
@@ -86,7 +88,7 @@ Labelled random_case(unsigned seed) {
     if (swept && e.at > t + 0.1)
       e.status = way < 5 ? 143 : 137;
     else
-      e.why = complaint(static_cast<std::size_t>(below(static_cast<int>(complaints().size()))), culprit),
+      e.why = complaint(as_size(below(static_cast<int>(complaints().size()))), culprit),
       e.status = way < 7 ? 1 : 134;
     if (mute) e.why.clear();
     c.ends.push_back(std::move(e));

@@ -33,7 +33,9 @@ CaseRecord node_killed() {
   run.ends(112.25, 1, "node lost", 10);
   run.attempt(112.5, 2, {"n3", "n2"}, 10);
   run.finishes(130, 2, 20, "d");
-  o.last = run.view, o.every_step_once = true, o.run = "/runs/node_killed-1";
+  o.last = run.view;
+  o.every_step_once = true;
+  o.run = "/runs/node_killed-1";
   return o;
 }
 
@@ -47,17 +49,26 @@ TEST(CaseReport, EveryDifferenceIsNamed) {
   EXPECT_THAT(differences_of(o, {21, "d"}), ElementsAre("it ended at step 20, not 21"));
   o.every_step_once = false;
   EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("every step once")));
-  o = node_killed(), o.missed = {"promoted_killed"};
+  o = node_killed();
+  o.missed = {"promoted_killed"};
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("promoted_killed was never due"));
-  o = node_killed(), o.errors = {"undoing x: no"};
+  o = node_killed();
+  o.errors = {"undoing x: no"};
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("undoing x: no"));
-  o = node_killed(), o.injected[0].at = 120;
+  o = node_killed();
+  o.injected[0].at = 120;
   EXPECT_THAT(differences_of(o, baseline), ElementsAre(HasSubstr("had no effect")));
-  o = node_killed(), o.plan.max_lost = 0, o.last.state.attempts[0].lost_steps = 1;
+  o = node_killed();
+  o.plan.max_lost = 0;
+  o.last.state.attempts[0].lost_steps = 1;
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("attempt 1 lost 1 steps, more than 0"));
-  o = node_killed(), o.timed_out = true, o.last.state.outcome.reset();
+  o = node_killed();
+  o.timed_out = true;
+  o.last.state.outcome.reset();
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("it was not over after 100 s"));
-  o = node_killed(), o.last.state.outcome->exit_code = 5, o.last.state.outcome->status = "out_of_spares";
+  o = node_killed();
+  o.last.state.outcome->exit_code = 5;
+  o.last.state.outcome->status = "out_of_spares";
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("it ended with exit code 5 (out_of_spares), not 0"));
   o.plan.exit_code = 5;
   EXPECT_THAT(differences_of(o, baseline), IsEmpty()) << "the stated stop";
@@ -90,7 +101,9 @@ TEST(CaseReport, EffectsOfOtherFaults) {
   run.begins(100);
   run.finishes(130, 1, 20, "d");
   CaseRecord o;
-  o.plan = case_of({"leader_killed"}), o.every_step_once = true, o.last = run.view;
+  o.plan = case_of({"leader_killed"});
+  o.every_step_once = true;
+  o.last = run.view;
   const auto with = [&](const char* name, const char* event) {
     SyntheticRun other;
     other.begins(100);
@@ -117,7 +130,9 @@ TEST(CaseReport, EventsAfterTheNextInjectionBelongToThatOne) {
   run.event(180, {{"event", "leader_elected"}, {"node", "n3"}, {"job", "7.0"}, {"term", 2}});
   run.finishes(190, 2, 20, "d");
   CaseRecord o;
-  o.every_step_once = true, o.last = run.view, o.plan = case_of({"leader_killed"});
+  o.every_step_once = true;
+  o.last = run.view;
+  o.plan = case_of({"leader_killed"});
   const auto injected_at = [](const char* name, double at) {
     return Injected{{fault_called(name), false, {"n1"}, -1, 0, 1}, at, 10, true};
   };
@@ -157,7 +172,9 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
       run.event(112, right ? row.right : row.differences);
       run.finishes(130, 1, 20, "d");
       CaseRecord o;
-      o.every_step_once = true, o.last = run.view, o.plan = case_of({row.fault});
+      o.every_step_once = true;
+      o.last = run.view;
+      o.plan = case_of({row.fault});
       o.injected = {{{fault_called(row.fault), false, {"n3"}, -1, 0, 1}, 110, 10, true}};
       if (right)
         EXPECT_THAT(differences_of(o, baseline), IsEmpty()) << row.fault;
@@ -168,7 +185,8 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
   run.begins(100);
   run.event(110.1, {{"event", "drain"}, {"step", 11}, {"stop", false}});
   CaseRecord o;
-  o.every_step_once = true, o.plan = case_of({"saved"});
+  o.every_step_once = true;
+  o.plan = case_of({"saved"});
   o.injected = {{{fault_called("saved"), false, {}, -1, 0, 1}, 110, 10, true}};
   SyntheticRun saved = run;
   saved.event(110.5, {{"event", "checkpoint_durable"}, {"step", 11}});
@@ -178,7 +196,8 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
   o.last = saved.view;
   EXPECT_THAT(differences_of(o, baseline), IsEmpty());
   // A flipped bit must be detected on the rank that has it.
-  o = node_killed(), o.injected[0].what.fault = fault_called("gradient_flipped");
+  o = node_killed();
+  o.injected[0].what.fault = fault_called("gradient_flipped");
   const auto accuse = [&](const char* node) {
     CaseRecord out = o;
     out.last.events.push_back(

@@ -103,7 +103,7 @@ TEST(FaultSchedule, Aims) {
   const auto hit = [&](const std::string& words) {
     FaultSchedule schedule(case_of({words + " at step 10"}), 5);
     const auto now = schedule.due(run.at(110, 10));
-    return now.empty() ? Injection{} : now[0];
+    return now.empty() ? ChosenFault{} : now[0];
   };
   EXPECT_THAT(hit("node_killed on leader").nodes, ElementsAre("n0"));
   EXPECT_THAT(hit("batch_host_killed").nodes, ElementsAre("n0"));
@@ -113,14 +113,15 @@ TEST(FaultSchedule, Aims) {
   EXPECT_THAT(hit("node_cut on every").nodes, SizeIs(4));
   EXPECT_THAT(hit("slurmctld_down").nodes, IsEmpty());
   EXPECT_EQ(hit("promoted_killed").fault, nullptr) << "nobody was";
-  const Injection rank = hit("rank_killed");
+  const ChosenFault rank = hit("rank_killed");
   ASSERT_THAT(rank.nodes, SizeIs(1));
   EXPECT_EQ(rank.rank / 2, rank.nodes[0] == "n1" ? 0 : 1) << "a rank of that node's slot";
 }
 
 TEST(FaultSchedule, ASoakWaitsUntilTheRunIsWellAgain) {
   DrillCase plan = case_of({"node_returns for 4 s"});
-  plan.draw = 2, plan.gap = {5, 5};
+  plan.draw = 2;
+  plan.gap = {5, 5};
   FaultSchedule schedule(plan, 1);
   SyntheticRun run;
   run.begins(100);

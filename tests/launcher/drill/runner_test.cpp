@@ -31,7 +31,10 @@ class FakeTestbed : public Testbed {
     log.push_back(line);
     if (name == refused) throw Error(Exit::runtime, "SLURM does not take it");
     Life& life = lives_[name];
-    if (life.began == 0) life.began = now_, life.run.begins(now_);
+    if (life.began == 0) {
+      life.began = now_;
+      life.run.begins(now_);
+    }
     life.drained = false;
     return name + "#" + std::to_string(++jobs_);
   }
@@ -57,7 +60,7 @@ class FakeTestbed : public Testbed {
   }
   void start_now(const std::string&) override {}
   void cancel(const std::string& id) override { log.push_back("cancel " + id); }
-  double inject(const Injection& what, const std::string& name, const std::string&) override {
+  double inject(const ChosenFault& what, const std::string& name, const std::string&) override {
     if (refuses) throw Error(Exit::runtime, "no injector for it");
     log.push_back((what.undo ? "undo " : "inject ") + std::string(what.fault->name));
     Life& life = lives_.at(name);
@@ -204,7 +207,8 @@ TEST(Runner, MissingBaselineAndHealingAreReportedNotThrown) {
   auto report = run(testbed, "[[case]]\nfaults = [\"agent_killed at step 5\"]\nrepeat = 3\n");
   ASSERT_EQ(report.cases.size(), 1u);
   EXPECT_THAT(report.cases[0].differences, ElementsAre("no baseline: no model"));
-  testbed.no_baseline = false, testbed.cannot_heal = true;
+  testbed.no_baseline = false;
+  testbed.cannot_heal = true;
   report = run(testbed, "[[case]]\nfaults = [\"gradient_nan at step 5\"]\n");
   EXPECT_THAT(report.cases[0].differences, ElementsAre("a node stays away"));
 }

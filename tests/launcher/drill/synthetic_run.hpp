@@ -13,8 +13,10 @@ inline Roster four_nodes() {
   Roster roster;
   roster.job = "7.0";
   for (const char* name : {"n0", "n1", "n2", "n3"}) roster.nodes.push_back({name, name, 1, "A"});
-  roster.first_placement = {1, 2}, roster.candidates = {0, 3, 1, 2};
-  roster.batch_host = 0, roster.ranks_per_node = 2;
+  roster.first_placement = {1, 2};
+  roster.candidates = {0, 3, 1, 2};
+  roster.batch_host = 0;
+  roster.ranks_per_node = 2;
   return roster;
 }
 
@@ -31,7 +33,8 @@ class SyntheticRun {
     return view;
   }
   RunView& at(double now, std::int64_t step) {
-    view.now = now, view.step = step;
+    view.now = now;
+    view.step = step;
     return view;
   }
   void begins(double at) {
@@ -62,7 +65,8 @@ class SyntheticRun {
 
 inline DrillCase case_of(const std::vector<std::string>& faults) {
   DrillCase c;
-  c.name = "case", c.limit_s = 100;
+  c.name = "case";
+  c.limit_s = 100;
   for (const auto& words : faults) c.faults.push_back(read_fault(words, "here"));
   return c;
 }

@@ -83,12 +83,22 @@ TEST_F(Gpus, that_are_missing_are_critical_only_where_they_must_be) {
 TEST(GpuFindings, weigh_what_the_fake_library_does_not_have) {
   NvmlFacts facts;
   facts.usable = facts.found = true;
-  GpuFacts good;
-  good.ecc = true, good.uncorrected = 0, good.remap = GpuFacts::Remap{};
-  GpuFacts bad = good;
-  bad.index = 1, bad.uncorrected_ever = 5, bad.remap->failed = true, bad.compute_mode = 2, bad.fabric = 2;
-  bad.links_up = 18, bad.memory_used_bytes = std::int64_t{9} << 30;
-  bad.temperature_c = 88, bad.slowdown_c = 90, bad.power_limit_mw = 500000, bad.power_default_mw = 700000;
+  GpuState good;
+  good.ecc = true;
+  good.uncorrected = 0;
+  good.remap = GpuState::Remap{};
+  GpuState bad = good;
+  bad.index = 1;
+  bad.uncorrected_ever = 5;
+  bad.remap->failed = true;
+  bad.compute_mode = 2;
+  bad.fabric = 2;
+  bad.links_up = 18;
+  bad.memory_used_bytes = std::int64_t{9} << 30;
+  bad.temperature_c = 88;
+  bad.slowdown_c = 90;
+  bad.power_limit_mw = 500000;
+  bad.power_default_mw = 700000;
   facts.gpus = {good, bad};
   const auto findings = gpu_findings(facts, 2, {});
   EXPECT_EQ(found(findings, "gpu.ecc").fitness, Fitness::critical) << "more than 4 in its life";
@@ -106,11 +116,12 @@ TEST(GpuFindings, weigh_what_the_fake_library_does_not_have) {
 TEST(GpuFindings, take_boards_without_any_link_for_unconnected_ones) {
   NvmlFacts facts;
   facts.usable = facts.found = true;
-  GpuFacts gpu;
+  GpuState gpu;
   gpu.links_down = 18;
   facts.gpus = {gpu, gpu};
   EXPECT_EQ(found(gpu_findings(facts, 2, {}), "gpu.nvlink").fitness, Fitness::warning);
-  facts.gpus[0].links_up = 18, facts.gpus[0].links_down.reset();
+  facts.gpus[0].links_up = 18;
+  facts.gpus[0].links_down.reset();
   EXPECT_EQ(found(gpu_findings(facts, 2, {}), "gpu.nvlink").fitness, Fitness::critical);
 }
 

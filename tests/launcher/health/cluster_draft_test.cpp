@@ -61,7 +61,10 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
 
 TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
   LocalSite local;
-  local.node = "dgx001", local.interface = "bond0", local.gpus = 8, local.gpu_memory_bytes = 85899345920;
+  local.node = "dgx001";
+  local.interface = "bond0";
+  local.gpus = 8;
+  local.gpu_memory_bytes = 85899345920;
   for (int i = 0; i < 8; ++i)
     local.gpu_facts.push_back({i, "mlx5_" + std::to_string(i), "ib" + std::to_string(i), i / 4, i});
   const auto draft = draft_cluster(super_pod(), local, "batch");
@@ -74,7 +77,8 @@ TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
 
 TEST(Draft, does_not_believe_in_gpus_that_no_driver_sees) {
   LocalSite local;
-  local.node = "dgx001", local.interface = "eth0";
+  local.node = "dgx001";
+  local.interface = "eth0";
   const auto draft = draft_cluster(super_pod(), local, "");
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.gpu, "none");
@@ -84,7 +88,8 @@ TEST(Draft, does_not_believe_in_gpus_that_no_driver_sees) {
 
 TEST(Draft, without_gpus_or_topology_is_one_unit_of_cpu_ranks) {
   auto site = super_pod();
-  site.scalable_units.clear(), site.unknown = {"topology: it said\nnothing"};
+  site.scalable_units.clear();
+  site.unknown = {"topology: it said\nnothing"};
   const auto draft = draft_cluster(site, {}, "debug");
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.gpu, "none");

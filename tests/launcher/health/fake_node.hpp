@@ -17,7 +17,9 @@ class FakeNode {
   FakeNode() {
     std::string name = (fs::temp_directory_path() / "fake-node-XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
-    roots.sys = folder_ / "sys", roots.proc = folder_ / "proc", roots.shm = folder_;
+    roots.sys = folder_ / "sys";
+    roots.proc = folder_ / "proc";
+    roots.shm = folder_;
     roots.nvml = "/nonexistent/libnvidia-ml.so.1";
   }
   ~FakeNode() { fs::remove_all(folder_); }
@@ -55,10 +57,11 @@ class FakeNode {
 /// A cluster file of DGX nodes with these NICs, one per GPU.
 inline Expected dgx(const std::vector<std::string>& nics) {
   config::ClusterFacts facts;
-  facts.gpu = "h100", facts.gpus_per_node = static_cast<int>(nics.size());
-  facts.cpus_per_node = 4, facts.control_interface = "bond0";
-  for (int i = 0; i < facts.gpus_per_node; ++i)
-    facts.gpus.push_back({i, nics[static_cast<std::size_t>(i)], "", 0, i});
+  facts.gpu = "h100";
+  facts.gpus_per_node = static_cast<int>(nics.size());
+  facts.cpus_per_node = 4;
+  facts.control_interface = "bond0";
+  for (int i = 0; i < facts.gpus_per_node; ++i) facts.gpus.push_back({i, nics[i], "", 0, i});
   Expected expected;
   expected.cluster = facts;
   return expected;

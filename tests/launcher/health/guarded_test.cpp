@@ -100,7 +100,8 @@ TEST(Report, is_for_people_and_for_programs) {
 TEST(Doctor, looks_at_everything_and_at_less_when_fast) {
   test::FakeNode node;
   Expected expected;
-  expected.paths = {node.folder()}, expected.shared_files = {node.folder() / "x" / "shared-file"};
+  expected.paths = {node.folder()};
+  expected.shared_files = {node.folder() / "x" / "shared-file"};
   const auto names = [&] {
     std::vector<std::string> list;
     for (const auto& check : checks_of(node.roots, expected)) list.push_back(check.name);

@@ -11,6 +11,7 @@
 
 #include "launcher/health/nodes.hpp"
 #include "launcher/health/pair_rounds.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 #include "tests/launcher/health/fake_node.hpp"
 
@@ -26,10 +27,7 @@ TEST(Tournament, lets_everyone_meet_everyone_once) {
   for (const int nodes : {0, 1, 2, 3, 4, 7, 8, 16, 31, 127}) {
     std::set<Pair> met;
     const auto rounds = tournament(nodes);
-    EXPECT_EQ(rounds.size(), static_cast<std::size_t>(nodes < 2        ? 0
-                                                      : nodes % 2 == 0 ? nodes - 1
-                                                                       : nodes))
-        << nodes;
+    EXPECT_EQ(rounds.size(), as_size(nodes < 2 ? 0 : nodes % 2 == 0 ? nodes - 1 : nodes)) << nodes;
     for (const auto& round : rounds) {
       std::set<int> busy;
       for (const auto& pair : round) {
@@ -39,9 +37,9 @@ TEST(Tournament, lets_everyone_meet_everyone_once) {
             << "one pair at a time";
         EXPECT_TRUE(met.insert(pair).second) << "twice: " << pair.first << "-" << pair.second;
       }
-      EXPECT_EQ(round.size(), static_cast<std::size_t>(nodes / 2));
+      EXPECT_EQ(round.size(), as_size(nodes / 2));
     }
-    EXPECT_EQ(met.size(), static_cast<std::size_t>(nodes * (nodes - 1) / 2)) << nodes;
+    EXPECT_EQ(met.size(), as_size(nodes * (nodes - 1) / 2)) << nodes;
   }
 }
 
@@ -52,7 +50,7 @@ std::vector<PairResult> measured(int nodes, int rounds, const std::map<int, doub
   std::vector<PairResult> results;
   const auto all = tournament(nodes);
   for (int round = 0; round < rounds && round < static_cast<int>(all.size()); ++round)
-    for (const auto& pair : all[static_cast<std::size_t>(round)]) {
+    for (const auto& pair : all[round]) {
       double part = 0.95 + 0.01 * ((pair.first * 7 + pair.second * 3) % 10);  // ordinary noise
       for (const int node : {pair.first, pair.second})
         if (node_part.contains(node)) part = std::min(part, node_part.at(node));
@@ -161,7 +159,8 @@ TEST_F(Rounds, name_a_node_that_nobody_reaches_and_one_that_never_calls) {
   start("a"), start("b"), start("c");
   start("lost", "127.0.0.1:nowhere");  // calls, but its partners cannot find it
   RoundsPlan plan;
-  plan.join = Millis(2500), plan.link = Millis(1000);
+  plan.join = Millis(2500);
+  plan.link = Millis(1000);
   const auto result = lead_rounds(place.path(), "127.0.0.1", {"lost", "a", "b", "c", "absent"}, plan);
   EXPECT_THAT(result.absent, ElementsAre("absent"));
   EXPECT_THAT(result.nodes, ElementsAre("lost", "a", "b", "c"));
@@ -173,7 +172,8 @@ TEST_F(Rounds, name_a_node_that_nobody_reaches_and_one_that_never_calls) {
 
 TEST(NetworkReport, two_nodes_that_cannot_speak_are_no_mere_warning) {
   NetworkResult result;
-  result.nodes = {"a", "b"}, result.rounds = 1;
+  result.nodes = {"a", "b"};
+  result.rounds = 1;
   result.pairs = {{{0, 1}, 0, 0, "no answer"}};
   result.findings = judge_pairs(2, result.pairs);
   EXPECT_EQ(test::found(network_findings(result), "network.cut").fitness, Fitness::critical);

@@ -14,14 +14,18 @@ using ::testing::Contains;
 config::RunConfig settings() {
   config::RunConfig config;
   config.run.name = "70b";
-  config.cluster.nodes = 124, config.cluster.spares = 3;
-  config.slurm.partition = "defq", config.slurm.time = "2-00:00:00", config.slurm.extra = {"--comment=x y"};
+  config.cluster.nodes = 124;
+  config.cluster.spares = 3;
+  config.slurm.partition = "defq";
+  config.slurm.time = "2-00:00:00";
+  config.slurm.extra = {"--comment=x y"};
   return config;
 }
 
 config::ClusterFacts facts(const std::string& gpu) {
   config::ClusterFacts out;
-  out.gpu = gpu, out.gpus_per_node = 8;
+  out.gpu = gpu;
+  out.gpus_per_node = 8;
   return out;
 }
 

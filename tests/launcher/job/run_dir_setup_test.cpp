@@ -24,7 +24,8 @@ class RunDirSetup : public ::testing::Test {
     wanted.config.data.tokens = test::write_tokens(scratch.path() / "tokens.bin");
     wanted.facts = config::load_cluster(HOLDFAST_SOURCE_DIR "/configs/clusters/minipod.toml");
     wanted.config = config::resolve(wanted.config, wanted.facts);
-    wanted.plan = "{}\n", wanted.script = "#!/bin/bash\n";
+    wanted.plan = "{}\n";
+    wanted.script = "#!/bin/bash\n";
   }
   void set_up() {
     run = run_dir_of(wanted.config);
@@ -91,7 +92,8 @@ TEST_F(RunDirSetup, makes_paths_absolute) {
   EXPECT_EQ(config.rank.command.front(), here / "train.sh");
   EXPECT_EQ(config.rank.command.back(), "./x") << "arguments are the program's business";
   EXPECT_EQ(config.model.file, where.model());
-  config.run.resume = "auto", config.rank.command = {"python3"};
+  config.run.resume = "auto";
+  config.rank.command = {"python3"};
   config = with_absolute_paths(config, where);
   EXPECT_EQ(config.run.resume, "auto");
   EXPECT_EQ(config.rank.command.front(), "python3");
@@ -125,7 +127,8 @@ TEST_F(RunDirSetup, refuses_the_run_of_another_model) {
   EXPECT_THAT(refusal().text, HasSubstr("another model"));
   EXPECT_THAT(refusal().text, HasSubstr("model.layers is 2 there and 3 here"));
   EXPECT_EQ(refusal().exit, Exit::usage);
-  wanted.model.layers -= 1, wanted.model.name = "renamed";
+  wanted.model.layers -= 1;
+  wanted.model.name = "renamed";
   check_run_dir(run, wanted);
 }
 
@@ -189,7 +192,8 @@ TEST_F(RunDirSetup, refuses_token_files_as_ranks_would) {
   EXPECT_THAT(refusal().text, HasSubstr("b.bin was made by another tokenizer than that of "));
   wanted.config.data.other_tokenizer = true;
   check_run_dir(run, wanted);
-  wanted.config.eval.every = 5, wanted.config.data.validation = "/nowhere";
+  wanted.config.eval.every = 5;
+  wanted.config.data.validation = "/nowhere";
   EXPECT_THAT(refusal().text, HasSubstr("cannot use the token file /nowhere (No such file"));
 }
 
@@ -272,7 +276,8 @@ TEST_F(RunDirSetup, a_run_keeps_its_lanes) {
   EXPECT_EQ(with_lanes_of({}, open).train.lanes, 0);
   open.train.lanes = 4;
   EXPECT_EQ(with_lanes_of(run, open).train.lanes, 4) << "asked for by name";
-  open.train.lanes = 0, open.train.global_batch = 32;
+  open.train.lanes = 0;
+  open.train.global_batch = 32;
   EXPECT_EQ(with_lanes_of(run, open).train.lanes, 0) << "of another batch";
 }
 

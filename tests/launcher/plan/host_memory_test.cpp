@@ -90,9 +90,11 @@ TEST(HostMemory, OneGpuAndLittleHostMemorySufficeWithoutSnapshotsAndSaves) {
   const std::vector<std::string> one = {"cluster.ranks_per_node=1", "shard.strategy=no_shard",
                                         "train.global_batch=8", "train.lanes=1", "train.sequence=1024"};
   Job job = seven_b(one);
-  job.facts.gpu_memory_bytes = 150'754'820'096, job.facts.node_memory_bytes = 128 * giga;
+  job.facts.gpu_memory_bytes = 150'754'820'096;
+  job.facts.node_memory_bytes = 128 * giga;
   EXPECT_THROW(job.host(), Error);
-  job.config.checkpoint.every = 0, job.config.checkpoint.local = "none";
+  job.config.checkpoint.every = 0;
+  job.config.checkpoint.local = "none";
   EXPECT_LT(job.host().total(), 90 * giga);
 }
 

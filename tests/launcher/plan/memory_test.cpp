@@ -63,7 +63,8 @@ TEST(Memory, ShardsTakeWhatThePlanSays) {
             c.shard.gathered_limit = world == 6 ? 3 : 0;
             c.precision.parameters = type;
             if (world % 2 == 0) c.precision.moments = type;
-            c.train.global_batch = 48, c.train.lanes = world == 3 || world == 6 ? 24 : 16;
+            c.train.global_batch = 48;
+            c.train.lanes = world == 3 || world == 6 ? 24 : 16;
             SCOPED_TRACE(strategy + " of " + std::to_string(world) + ", groups of " + std::to_string(group) +
                          ", keeping " + kept);
             expect_equal(c, odd_shape(), world);
@@ -91,7 +92,10 @@ TEST(Memory, AccumulatorsAreThoseOfTheReplicaThatNeedsMost) {
       c.train.lanes = c.train.global_batch = lanes;
       expect_equal(c, {}, world);
     }
-  c.shard.strategy = Strategy::hybrid_shard, c.shard.group = 4, c.train.lanes = 0, c.train.global_batch = 40;
+  c.shard.strategy = Strategy::hybrid_shard;
+  c.shard.group = 4;
+  c.train.lanes = 0;
+  c.train.global_batch = 40;
   for (const int world : {4, 8, 12, 28, 40}) expect_equal(c, {}, world);
 }
 
@@ -107,10 +111,12 @@ TEST(Memory, ActivationsAreThoseOfTheTransformer) {
          {Numbers{Precision::fp32}, Numbers{Precision::bf16}, Numbers{Precision::bf16, Products::fp8},
           Numbers{Precision::bf16, Products::fp8, Scaling::current}}) {
       config::RunConfig c;
-      c.precision.products = products, c.fp8.scaling = scaling;
+      c.precision.products = products;
+      c.fp8.scaling = scaling;
       c.train.activation_checkpointing = *config::choice_called<ActivationCheckpointing>(name);
       c.precision.parameters = type;
-      c.train.micro_batch = 2, c.train.sequence = 512;
+      c.train.micro_batch = 2;
+      c.train.sequence = 512;
       const auto shape = config::load_model("llama-124m");
       const auto dtype = type == Precision::bf16 ? tensor::DType::bf16 : tensor::DType::fp32;
       const model::Options options{c.train.micro_batch,
@@ -127,7 +133,8 @@ TEST(Memory, ActivationsAreThoseOfTheTransformer) {
       if (products == Products::fp8) continue;
       for (const double dropout : {0.0, 0.1}) {
         config::ModelShape adapted = shape;
-        adapted.adapters.rank = 64, adapted.adapters.dropout = dropout;
+        adapted.adapters.rank = 64;
+        adapted.adapters.dropout = dropout;
         adapted.adapters.on = {true, false, true, true, false, true, true};
         EXPECT_NEAR(static_cast<double>(activation_bytes(c, adapted)) /
                         static_cast<double>(model::activation_bytes(adapted, options, 0)),

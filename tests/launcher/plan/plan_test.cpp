@@ -11,6 +11,7 @@
 
 #include "launcher/plan/plan_text.hpp"
 #include "launcher/plan/topology.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/slice.hpp"
 #include "src/config/load.hpp"
@@ -48,7 +49,7 @@ const PlannedNode& node_called(const Plan& plan, const std::string& name) {
 
 std::vector<std::string> leaders_of(const Plan& plan) {
   std::vector<std::string> out;
-  for (const int i : plan.leaders) out.push_back(plan.nodes.at(static_cast<std::size_t>(i)).name);
+  for (const int i : plan.leaders) out.push_back(plan.nodes.at(i).name);
   return out;
 }
 
@@ -70,16 +71,16 @@ void expect_sound(const Plan& p) {
   ASSERT_EQ(static_cast<int>(p.ranks.size()), p.world());
   std::set<std::string> names;
   for (int i = 0; i < static_cast<int>(p.nodes.size()); ++i) {
-    const auto& node = p.nodes[static_cast<std::size_t>(i)];
+    const auto& node = p.nodes[i];
     EXPECT_TRUE(names.insert(node.name).second);
     EXPECT_EQ(node.slot, i < p.active ? i : -1);
   }
   for (int i = 0; i < p.world(); ++i) {
-    const auto& rank = p.ranks[static_cast<std::size_t>(i)];
+    const auto& rank = p.ranks[i];
     EXPECT_EQ(rank.rank, i);
     EXPECT_EQ(rank.rank, rank.slot * p.ranks_per_node + rank.local);
-    EXPECT_EQ(p.shard_group(rank.shard_group).at(static_cast<std::size_t>(rank.replica_group)), i);
-    EXPECT_EQ(p.replica_group(rank.replica_group).at(static_cast<std::size_t>(rank.shard_group)), i);
+    EXPECT_EQ(p.shard_group(rank.shard_group).at(rank.replica_group), i);
+    EXPECT_EQ(p.replica_group(rank.replica_group).at(rank.shard_group), i);
   }
   std::set<int> leaders(p.leaders.begin(), p.leaders.end());
   EXPECT_EQ(leaders.size(), p.nodes.size());
@@ -110,13 +111,11 @@ TEST(Plan, NabuchodonosorInMilliseconds) {
   for (const auto& rank : p.ranks) {
     EXPECT_EQ(rank.rail, rank.rank % 8);
     EXPECT_EQ(rank.gpu, rank.rail);
-    for (const int peer : p.replica_group(rank.replica_group))
-      ASSERT_EQ(p.ranks[static_cast<std::size_t>(peer)].rail, rank.rail);
+    for (const int peer : p.replica_group(rank.replica_group)) ASSERT_EQ(p.ranks[peer].rail, rank.rail);
   }
   int borders = 0;
   for (int slot = 1; slot < p.active; ++slot)
-    borders += p.nodes[static_cast<std::size_t>(slot)].scalable_unit !=
-               p.nodes[static_cast<std::size_t>(slot) - 1].scalable_unit;
+    borders += p.nodes[slot].scalable_unit != p.nodes[as_size(slot) - 1].scalable_unit;
   EXPECT_EQ(borders, 3) << "ring neighbours share a unit";
   EXPECT_TRUE(p.warnings.empty()) << p.warnings.front();
   EXPECT_THAT(p.environment,
@@ -336,7 +335,8 @@ TEST(Plan, Warnings) {
   const auto warns = [&](const std::string& text) {
     EXPECT_THAT(in.plan().warnings, Contains(HasSubstr(text)));
   };
-  in.nodes = {"dgx001", "dgx002", "dgx005"}, in.batch_host = "dgx001";
+  in.nodes = {"dgx001", "dgx002", "dgx005"};
+  in.batch_host = "dgx001";
   warns("1 of 2 spares: the allocation has 3 nodes");
   in.nodes = {"dgx001", "dgx002", "elsewhere", "dgx003"};
   warns("node elsewhere is in no scalable unit of cluster minipod");
@@ -451,7 +451,7 @@ TEST(Plan, JsonComesBack) {
     const auto p = in.plan();
     const auto j = to_json(p);
     EXPECT_EQ(j.at("schema_version"), plan_schema_version);
-    EXPECT_EQ(j.at("shard_groups").size(), static_cast<std::size_t>(p.replicas()));
+    EXPECT_EQ(j.at("shard_groups").size(), as_size(p.replicas()));
     EXPECT_EQ(plan_from_json(nlohmann::json::parse(j.dump())), p);
   }
 }

@@ -16,9 +16,12 @@ using testing::HasSubstr;
 config::RunConfig run_of(int nodes, int ranks_per_node, int group, int lanes,
                          config::Strategy strategy = config::Strategy::hybrid_shard) {
   config::RunConfig c;
-  c.cluster.nodes = nodes, c.cluster.ranks_per_node = ranks_per_node;
-  c.shard.strategy = strategy, c.shard.group = group;
-  c.train.lanes = lanes, c.train.steps = 500;
+  c.cluster.nodes = nodes;
+  c.cluster.ranks_per_node = ranks_per_node;
+  c.shard.strategy = strategy;
+  c.shard.group = group;
+  c.train.lanes = lanes;
+  c.train.steps = 500;
   // As many as fill all ranks of the largest world here, and are a whole number of lanes and groups.
   c.train.global_batch = std::lcm(lanes, group > 0 ? group : 1) * 32;
   return c;
@@ -68,7 +71,8 @@ TEST(Shrinking, Says) {
   config::Supervise limits;
   const auto says = [&](const config::RunConfig& c) {
     Plan plan;
-    plan.shrinking = shrinking_of(c), plan.global_batch = c.train.global_batch;
+    plan.shrinking = shrinking_of(c);
+    plan.global_batch = c.train.global_batch;
     return when_short_says(plan, limits);
   };
   EXPECT_THAT(says(run_of(4, 8, 0, 1, config::Strategy::full_shard)),
@@ -87,7 +91,8 @@ TEST(Shrinking, Says) {
           HasSubstr("2.00 times"), "without train.lanes it would be 1.38 times"));
   limits.when_short = config::WhenShort::shrink;
   EXPECT_EQ(says(run_of(4, 8, 8, 12)).front(), "the run shrinks, down to 3 nodes");
-  limits.when_short = config::WhenShort::stop, limits.min_nodes = 4;
+  limits.when_short = config::WhenShort::stop;
+  limits.min_nodes = 4;
   EXPECT_THAT(says(run_of(4, 8, 8, 12)).front(), HasSubstr("the run ends with exit code 5"));
 }
 

@@ -20,7 +20,8 @@ RankFlight report(int rank, std::uint64_t started, std::uint64_t finished, std::
   RankFlight out{rank, 1, 50, {}};
   for (const std::uint64_t key : {1, 2}) {
     flight::FlightGroup group;
-    group.key = key, group.size = 8;
+    group.key = key;
+    group.size = 8;
     group.started = group.queued = key == 1 ? started : started_2;
     group.finished = key == 1 ? finished : finished_2;
     if (group.started > 0) out.groups.push_back(group);

@@ -238,7 +238,9 @@ std::vector<json> a_loss() {
 TEST(StatusGolden, Texts) {
   StatusFacts facts{"quickstart", 100, {}, 0, "", {}, {}};
   std::string text = status_text(facts);
-  facts.roster = example(), facts.term = 1, facts.leader = "dgx002";
+  facts.roster = example();
+  facts.term = 1;
+  facts.leader = "dgx002";
   facts.state = story(a_loss());
   facts.last_step = json{{"step", 57}, {"loss", 3.14159}, {"tokens_per_s", 1234.5}};
   text += "\n" + status_text(facts);

@@ -50,7 +50,9 @@ TEST(Pace, APartOfAStepTakesNoLongerThanSteps) {
 
 TEST(Pace, TheDeadlineIsAFactorAFloorAndAtMostTheStepsLimit) {
   config::Supervise limits;
-  limits.hang_factor = 2, limits.hang_floor_s = 7, limits.step_s = 50;
+  limits.hang_factor = 2;
+  limits.hang_floor_s = 7;
+  limits.step_s = 50;
   Pace pace(limits);
   EXPECT_EQ(pace.deadline_s(Phase::data), 50);
   rounds(pace, Phase::data, 0.01, 3);
@@ -225,7 +227,8 @@ class LoadedHour {
       stragglers.computed(static_cast<int>(r), step_, computed[r]);
     }
     while (stragglers.take()) ++alarms;
-    now_ += slowest, ++step_;
+    now_ += slowest;
+    ++step_;
     return alarms;
   }
   double now() const { return now_; }
@@ -273,7 +276,10 @@ TEST(Pace, ALoadedHourIsRecordedInFewLines) {
       const double before = hour.now();
       hour.step(pace, stragglers);
       for (int rank = 0; rank < 32; ++rank) pace.stepped(hour.now() - before);
-      if (pace.is_news(recorded)) recorded = pace.known(), ++lines;
+      if (pace.is_news(recorded)) {
+        recorded = pace.known();
+        ++lines;
+      }
     }
     EXPECT_GE(lines, 1);
     EXPECT_LE(lines, 120) << "steps of " << step_s << " s";
@@ -295,7 +301,10 @@ class StragglersTest : public testing::Test {
         const bool is_slow = std::find(slow.begin(), slow.end(), r) != slow.end();
         stragglers_.computed(r, step_, 0.1 * (is_slow ? times : 1) * std::exp(noise * normal_(random_)));
       }
-      while (const auto found = stragglers_.take()) named.push_back(found->rank), ratio_ = found->ratio;
+      while (const auto found = stragglers_.take()) {
+        named.push_back(found->rank);
+        ratio_ = found->ratio;
+      }
     }
     return named;
   }

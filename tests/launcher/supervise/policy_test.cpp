@@ -26,60 +26,65 @@ Roster two_units() {
 
 struct TableCase {
   const char* because;
-  Facts facts;
+  PolicyFacts facts;
   PolicyAction answer;
   int exit_code;
 };
-Facts facts(const std::function<void(Facts&)>& change) {
-  Facts f;
+PolicyFacts facts(const std::function<void(PolicyFacts&)>& change) {
+  PolicyFacts f;
   change(f);
   return f;
 }
 const std::vector<TableCase>& cases() {
   using enum config::WhenShort;
   static const std::vector<TableCase> all = {
-      {"exit code", facts([](Facts& f) { f.final_code = 3, f.short_of_nodes = true; }), PolicyAction::stop,
-       0},
-      {"same way on any node", facts([](Facts& f) { f.same_again = f.spares_suffice = true; }),
+      {"exit code", facts([](PolicyFacts& f) { f.final_code = 3, f.short_of_nodes = true; }),
+       PolicyAction::stop, 0},
+      {"same way on any node", facts([](PolicyFacts& f) { f.same_again = f.spares_suffice = true; }),
        PolicyAction::stop, 93},
-      {"same step", facts([](Facts& f) { f.same_step = f.no_progress = true; }), PolicyAction::stop, 93},
-      {"neither a new step nor a checkpoint", facts([](Facts& f) { f.no_progress = f.restarts_used = true; }),
-       PolicyAction::stop, 93},
+      {"same step", facts([](PolicyFacts& f) { f.same_step = f.no_progress = true; }), PolicyAction::stop,
+       93},
+      {"neither a new step nor a checkpoint",
+       facts([](PolicyFacts& f) { f.no_progress = f.restarts_used = true; }), PolicyAction::stop, 93},
       {"still cannot be read",
-       facts([](Facts& f) { f.later = f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
+       facts([](PolicyFacts& f) { f.later = f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
        PolicyAction::requeue, 75},
       {"restarts are used up",
-       facts([](Facts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
+       facts([](PolicyFacts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
        PolicyAction::stop, 1},
       {"infrastructure ends attempt after attempt",
-       facts([](Facts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }),
+       facts([](PolicyFacts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }),
        PolicyAction::stop, 75},
       {"a better one is available",
-       facts([](Facts& f) { f.suspect = f.better_node = f.spares_suffice = true; }), PolicyAction::substitute,
-       0},
-      {"every slot has its node", facts([](Facts& f) { f.suspect = f.spares_suffice = true; }),
+       facts([](PolicyFacts& f) { f.suspect = f.better_node = f.spares_suffice = true; }),
+       PolicyAction::substitute, 0},
+      {"every slot has its node", facts([](PolicyFacts& f) { f.suspect = f.spares_suffice = true; }),
        PolicyAction::restart, 0},
-      {"every slot has its node", Facts{}, PolicyAction::restart, 0},
-      {"a spare for every slot", facts([](Facts& f) {
+      {"every slot has its node", PolicyFacts{}, PolicyAction::restart, 0},
+      {"a spare for every slot", facts([](PolicyFacts& f) {
          f.short_of_nodes = f.spares_suffice = f.suspect = f.better_node = f.can_shrink = true;
        }),
        PolicyAction::substitute, 0},
-      {"when_short is stop", facts([](Facts& f) {
-         f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink, f.when_short = stop;
+      {"when_short is stop", facts([](PolicyFacts& f) {
+         f.short_of_nodes = f.can_shrink = true;
+         f.cheaper = Cheaper::shrink;
+         f.when_short = stop;
        }),
        PolicyAction::stop, 5},
       {"when_short is shrink",
-       facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.when_short = shrink; }),
+       facts([](PolicyFacts& f) { f.short_of_nodes = f.can_shrink = true, f.when_short = shrink; }),
        PolicyAction::shrink, 0},
       {"costs less than the queue",
-       facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink; }),
+       facts([](PolicyFacts& f) { f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink; }),
        PolicyAction::shrink, 0},
-      {"cannot shrink further", facts([](Facts& f) { f.short_of_nodes = true, f.when_short = shrink; }),
+      {"cannot shrink further", facts([](PolicyFacts& f) { f.short_of_nodes = true, f.when_short = shrink; }),
        PolicyAction::stop, 5},
-      {"no spare node is left", facts([](Facts& f) { f.short_of_nodes = f.can_shrink = true; }),
+      {"no spare node is left", facts([](PolicyFacts& f) { f.short_of_nodes = f.can_shrink = true; }),
        PolicyAction::requeue, 75},
-      {"no spare node is left", facts([](Facts& f) {
-         f.short_of_nodes = f.can_shrink = true, f.cheaper = Cheaper::shrink, f.when_short = requeue;
+      {"no spare node is left", facts([](PolicyFacts& f) {
+         f.short_of_nodes = f.can_shrink = true;
+         f.cheaper = Cheaper::shrink;
+         f.when_short = requeue;
        }),
        PolicyAction::requeue, 75},
   };
@@ -107,7 +112,10 @@ Decision decided(const Roster& roster, const RunState& state, const Failure& fai
 
 Failure failure_of(Failure::Kind kind, int node, int status = 0) {
   Failure f;
-  f.kind = kind, f.node = node, f.status = status, f.evidence = "evidence";
+  f.kind = kind;
+  f.node = node;
+  f.status = status;
+  f.evidence = "evidence";
   return f;
 }
 
@@ -135,10 +143,13 @@ TEST(Policy, ANodeThatFailsAgainIsExchangedForOneThatDidNot) {
   EXPECT_EQ(decided(two_units(), state, again).answer, PolicyAction::restart)
       << "one suspect is as good as another";
   Failure gpu = again;
-  gpu.blame = Blame::node, state.failures.clear(), state.suspects.clear();
+  gpu.blame = Blame::node;
+  state.failures.clear();
+  state.suspects.clear();
   EXPECT_EQ(decided(two_units(), state, gpu).answer, PolicyAction::substitute)
       << "its hardware: once is enough";
-  gpu.ends_node = true, state.lost = {"n1"};
+  gpu.ends_node = true;
+  state.lost = {"n1"};
   EXPECT_THAT(decided(two_units(), state, gpu).placement, ElementsAre(0, 5, 2));
 }
 
@@ -151,7 +162,8 @@ TEST(Policy, FinalCodesAndBudgets) {
   again.same_again = true;
   EXPECT_EQ(decided(two_units(), state, again).stop->exit_code, 93);
   config::Supervise limits;
-  limits.max_without_checkpoint = 4, state.no_progress = 4;
+  limits.max_without_checkpoint = 4;
+  state.no_progress = 4;
   const Failure lost = failure_of(Failure::Kind::node_lost, 1);
   EXPECT_EQ(decided(two_units(), state, lost, limits).stop->exit_code, 93);
   EXPECT_THAT(decided(two_units(), state, lost, limits).stop->why, testing::HasSubstr("4 attempts in a row"));
@@ -169,7 +181,8 @@ TEST(Policy, WhatTheInfrastructureEndsIsNotTheProgramsDoing) {
   end.lost_peers = true;
   EXPECT_FALSE(on_healthy_nodes(end));
   for (const Blame blame : {Blame::shared, Blame::node}) {
-    end = failure_of(Kind::rank_exited, 1, 1), end.blame = blame;
+    end = failure_of(Kind::rank_exited, 1, 1);
+    end.blame = blame;
     EXPECT_FALSE(on_healthy_nodes(end)) << name_of(blame);
     EXPECT_TRUE(by_infrastructure(end)) << name_of(blame);
   }
@@ -197,7 +210,8 @@ TEST(Policy, ShrinksByWholeReplicas) {
   state.lost = {"n1"};
   config::Supervise limits;
   const Failure lost = failure_of(Failure::Kind::node_lost, 1);
-  limits.min_nodes = 2, limits.when_short = config::WhenShort::shrink;
+  limits.min_nodes = 2;
+  limits.when_short = config::WhenShort::shrink;
   Decision d = decided(six(), state, lost, limits, pairs());
   EXPECT_EQ(d.answer, PolicyAction::shrink);
   EXPECT_THAT(d.placement, ElementsAre(4, 5, 2, 3)) << "the last replica moves into the gap";

@@ -45,7 +45,7 @@ TEST_F(SpareChoice, TheBatchHostAfterAnotherUnit) {
 }
 
 TEST_F(SpareChoice, AWarningAfterTheBatchHost) {
-  for (const int n : {4, 5, 6, 7}) views[static_cast<std::size_t>(n)].fitness = Fitness::warning;
+  for (const int n : {4, 5, 6, 7}) views[n].fitness = Fitness::warning;
   EXPECT_EQ(best(0), 3);
   state.lost = {"n3"};
   EXPECT_EQ(best(0), 4) << "but better than nothing";
@@ -65,7 +65,7 @@ TEST_F(SpareChoice, ASuspectAfterAWarning) {
 
 TEST_F(SpareChoice, ALateOneAfterASuspect) {
   state.suspects = {"n6"};
-  for (const int n : {3, 4, 5, 7}) views[static_cast<std::size_t>(n)].fresh = false;
+  for (const int n : {3, 4, 5, 7}) views[n].fresh = false;
   EXPECT_EQ(best(0), 6);
   state.lost = {"n6"};
   EXPECT_EQ(best(0), 4) << "but better than nothing";

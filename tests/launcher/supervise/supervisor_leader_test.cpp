@@ -98,7 +98,8 @@ TEST(Supervisor, ARankThatIsStoppedOnTheLostLeadersNode) {
   c.rank(3).hangs = true;
   c.run(1);
   c.lose_leader();
-  c.rank(3).step = -1, c.hung_phase = control::Phase::starting;
+  c.rank(3).step = -1;
+  c.hung_phase = control::Phase::starting;
   c.waiting_phase = control::Phase::forward;  // of gathers that run beside
   c.run(2.5);
   c.new_leader(4);
@@ -114,7 +115,8 @@ TEST(Supervisor, ARankThatIsStoppedBeforeItsAgentIsReplaced) {
   c.run(30);
   c.rank(3).hangs = true;
   c.run(2);
-  c.rank(3).step = -1, c.hung_phase = control::Phase::starting;  // as its next agent knows it
+  c.rank(3).step = -1;  // as its next agent knows it
+  c.hung_phase = control::Phase::starting;
   c.restart_agent(1);
   ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 20));
   EXPECT_EQ(c.last("attempt_ended")["rank"], 3);

@@ -367,7 +367,8 @@ TEST(Doubt, WhenItCannotBeToldWhoIsWrong) {
 
 Shape shrinking_shape() {
   Shape setup{.slots = 4, .spares = 1, .checkpoint_every = 5};
-  setup.limits.min_nodes = 2, setup.limits.when_short = config::WhenShort::shrink;
+  setup.limits.min_nodes = 2;
+  setup.limits.when_short = config::WhenShort::shrink;
   setup.facts.shrinking = {
       .nodes = 4, .together = 1, .ranks_per_node = 2, .group = 2, .parts = 4, .steps = 1000000};
   return setup;
@@ -401,7 +402,8 @@ TEST(Shrink, GoesOnSmallerAndGrowsBack) {
 
 TEST(Shrink, NotBelowItsLimit) {
   Shape setup = shrinking_shape();
-  setup.limits.min_nodes = 3, setup.limits.when_short = config::WhenShort::automatic;
+  setup.limits.min_nodes = 3;
+  setup.limits.when_short = config::WhenShort::automatic;
   setup.facts.shrinking.steps = 100;
   setup.steps = 100;
   FakeCluster c(setup);
@@ -435,7 +437,8 @@ TEST(Result, TimesOfARecoveryByPart) {
 
 TEST(Progress, AttemptsThatBringNothingComeToAnEnd) {
   Shape setup{.slots = 3, .spares = 2, .checkpoint_every = 1000000};
-  setup.limits.max_without_checkpoint = 4, setup.limits.max_same_step = 100;
+  setup.limits.max_without_checkpoint = 4;
+  setup.limits.max_same_step = 100;
   FakeCluster c(setup);
   for (int attempt = 1; attempt <= 5 && !c.exit_code; ++attempt) {
     ASSERT_TRUE(c.until(

@@ -4,6 +4,7 @@
 #include <random>
 #include <set>
 
+#include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
 #include "tests/launcher/fake_cluster.hpp"
 
@@ -67,7 +68,7 @@ class Chaos {
 
   int exit_code() const { return *cluster_.exit_code; }
   std::size_t attempts() const { return cluster_.all("attempt_planned").size(); }
-  std::size_t takeovers() const { return static_cast<std::size_t>(cluster_.term - 1); }
+  std::size_t takeovers() const { return as_size(cluster_.term - 1); }
   std::size_t adopted() const { return cluster_.all("attempt_adopted").size(); }
   std::size_t count(const char* kind) const { return cluster_.all(kind).size(); }
 
@@ -78,17 +79,24 @@ class Chaos {
 
   Shape shape() {
     Shape s;
-    s.slots = 1 + below(4), s.spares = 1 + below(4), s.ranks_per_node = 1 + below(2);
+    s.slots = 1 + below(4);
+    s.spares = 1 + below(4);
+    s.ranks_per_node = 1 + below(2);
     s.through_mpirun = below(3) > 0;
     s.checkpoint_every = 3 + below(8);
-    s.limits.heartbeat_ms = 100, s.limits.node_silence_ms = 600, s.limits.start_s = 3, s.limits.step_s = 4;
+    s.limits.heartbeat_ms = 100;
+    s.limits.node_silence_ms = 600;
+    s.limits.start_s = 3;
+    s.limits.step_s = 4;
     for (int n = 0; n < s.slots + s.spares; ++n) s.units.push_back(below(2) ? "A" : "B");
-    s.drain_s = 5, s.local = below(2);
+    s.drain_s = 5;
+    s.local = below(2);
     s.limits.max_node_failures = 1 + below(3);
     s.limits.on_straggler = below(2) ? config::OnStraggler::substitute : config::OnStraggler::report;
     using enum config::WhenShort;
     const config::WhenShort answers[] = {automatic, shrink, requeue, stop};
-    s.limits.when_short = answers[below(4)], s.limits.min_nodes = below(3);
+    s.limits.when_short = answers[below(4)];
+    s.limits.min_nodes = below(3);
     s.limits.max_without_checkpoint = 4 + below(8);
     if (s.slots > 1 && below(2))
       s.facts.shrinking = {.nodes = s.slots,
@@ -184,14 +192,14 @@ class Chaos {
     int answers = 0;
     std::vector<int> there;
     for (int n = 0; n < nodes(); ++n) {
-      const bool counts = !lost.contains(cluster_.roster.nodes[static_cast<std::size_t>(n)].name);
+      const bool counts = !lost.contains(cluster_.roster.nodes[n].name);
       voters += counts;
       if (!cluster_.agent(n).reachable()) continue;
       answers += counts;
       there.push_back(n);
     }
     if (there.empty() || 2 * answers < voters) return;
-    cluster_.new_leader(there[static_cast<std::size_t>(below(static_cast<int>(there.size())))]);
+    cluster_.new_leader(there[below(static_cast<int>(there.size()))]);
   }
 
   void check_launch(const Launch& what) {
@@ -203,7 +211,7 @@ class Chaos {
     ASSERT_EQ(what.trusted_step, state.trusted_step);
     ASSERT_EQ(what.host >= 0, cluster_.setup.through_mpirun);
     for (const int n : what.placement) {
-      ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[static_cast<std::size_t>(n)].name));
+      ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[n].name));
       // Fenced: nothing older lives where the new ranks go (an agent that died after it answered has nothing
       // at all).
       ASSERT_TRUE(cluster_.agent(n).attempt == what.attempt || cluster_.agent(n).ranks.empty());
@@ -213,20 +221,20 @@ class Chaos {
   void check() {
     if (!cluster_.leader) return;
     const auto& placement = cluster_.leader->placement();
-    const auto slots = static_cast<std::size_t>(cluster_.setup.slots);
+    const auto slots = as_size(cluster_.setup.slots);
     ASSERT_LE(placement.size(), slots);
     ASSERT_GE(placement.size(), 1u);
     const auto& shrinking = cluster_.setup.facts.shrinking;
     if (placement.size() < slots) {
       ASSERT_GT(shrinking.together, 0);
-      ASSERT_EQ(placement.size() % static_cast<std::size_t>(shrinking.together), 0u) << "whole replicas";
+      ASSERT_EQ(placement.size() % as_size(shrinking.together), 0u) << "whole replicas";
     }
     ASSERT_EQ(std::set(placement.begin(), placement.end()).size(), placement.size())
         << "one node in two slots";
     const Stage stage = cluster_.stage();
     if (stage == Stage::clearing || stage == Stage::starting || stage == Stage::running)
       for (const int n : placement) {
-        const auto& name = cluster_.roster.nodes[static_cast<std::size_t>(n)].name;
+        const auto& name = cluster_.roster.nodes[n].name;
         ASSERT_FALSE(cluster_.leader->state().lost.contains(name)) << name << " is lost and placed\n"
                                                                    << tail();
       }
@@ -295,7 +303,9 @@ TEST(SupervisorInvariants, RandomSchedules) {
     ASSERT_NO_FATAL_FAILURE(chaos.run());
     if (HasFailure()) return;
     ++ends[chaos.exit_code()];
-    attempts += chaos.attempts(), takeovers += chaos.takeovers(), adopted += chaos.adopted();
+    attempts += chaos.attempts();
+    takeovers += chaos.takeovers();
+    adopted += chaos.adopted();
     for (const char* kind : kinds_of_interest) events[kind] += chaos.count(kind);
   }
   if (schedules < 3000) return;

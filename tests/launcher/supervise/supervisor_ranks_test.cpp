@@ -270,8 +270,12 @@ void report_flights(FakeCluster& c, std::int64_t silent_ms = 0, int attempt = 1)
   for (int rank = 0; rank < 6; ++rank) {
     control::RankFlight said{rank, attempt, rank == 3 ? silent_ms : 20, {}};
     flight::FlightGroup group;
-    group.key = 7, group.size = 6, group.member = static_cast<std::uint32_t>(rank);
-    group.queued = 813, group.started = rank == 3 ? 811 : 812, group.finished = 811;
+    group.key = 7;
+    group.size = 6;
+    group.member = static_cast<std::uint32_t>(rank);
+    group.queued = 813;
+    group.started = rank == 3 ? 811 : 812;
+    group.finished = 811;
     group.operation = flight::Collective::all_gather;
     std::string_view("shard group 0").copy(group.name, sizeof group.name - 1);
     said.groups = {group};
@@ -284,7 +288,8 @@ void report_flights(FakeCluster& c, std::int64_t silent_ms = 0, int attempt = 1)
 TEST(Supervisor, FlightRecordsNameTheHungRankWherePhasesMislead) {
   for (const bool recorded : {true, false}) {
     FakeCluster c;
-    c.hung_phase = control::Phase::collective, c.waiting_phase = control::Phase::forward;
+    c.hung_phase = control::Phase::collective;
+    c.waiting_phase = control::Phase::forward;
     ASSERT_TRUE(c.training(1));
     c.rank(3).hangs = true;
     c.run(595);
@@ -306,7 +311,8 @@ TEST(Supervisor, FlightRecordsNameTheHungRankWherePhasesMislead) {
 
 TEST(Supervisor, OldFlightRecordsDoNotCount) {
   FakeCluster c;
-  c.hung_phase = control::Phase::collective, c.waiting_phase = control::Phase::forward;
+  c.hung_phase = control::Phase::collective;
+  c.waiting_phase = control::Phase::forward;
   ASSERT_TRUE(c.training(1));
   c.rank(3).hangs = true;
   c.run(580);
@@ -325,7 +331,8 @@ TEST(Supervisor, OldFlightRecordsDoNotCount) {
 
 TEST(Supervisor, ASilentProcessIsNamedBeforeAnyRecord) {
   FakeCluster c;
-  c.hung_phase = control::Phase::collective, c.waiting_phase = control::Phase::forward;
+  c.hung_phase = control::Phase::collective;
+  c.waiting_phase = control::Phase::forward;
   ASSERT_TRUE(c.training(1));
   c.rank(3).hangs = true;
   c.run(598);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/text/tokenizer.hpp"
 
 namespace holdfast::chat {
@@ -49,7 +50,7 @@ class ByteTokenizer : public text::Tokenizer {
       if (token < 256)
         text += static_cast<char>(token);
       else if (specials)
-        text += specials_[static_cast<std::size_t>(token) - 256];
+        text += specials_[as_size(token) - 256];
     }
     return text;
   }

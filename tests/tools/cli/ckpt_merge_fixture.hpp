@@ -11,6 +11,7 @@
 
 #include "checkpoint/exchange/import.hpp"
 #include "checkpoint/exchange/safetensors_source.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/files.hpp"
 #include "src/config/hf_config.hpp"
@@ -36,7 +37,7 @@ inline void write_tensors(const fs::path& path, const std::vector<config::Tensor
   std::string buffer;
   for (const config::TensorSpec& spec : specs) {
     const std::vector<float>& from = values.at(spec.name);
-    std::string bytes(from.size() * static_cast<std::size_t>(checkpoint::bytes_of(type)), '\0');
+    std::string bytes(from.size() * as_size(checkpoint::bytes_of(type)), '\0');
     checkpoint::from_fp32(type, from, reinterpret_cast<std::byte*>(bytes.data()));
     const auto shape = spec.kind == config::TensorKind::gain
                            ? std::vector<std::int64_t>{spec.cols}
@@ -49,8 +50,7 @@ inline void write_tensors(const fs::path& path, const std::vector<config::Tensor
 
 inline std::vector<float> read_tensor(const safetensors::Source& source, const std::string& name) {
   const safetensors::Tensor& tensor = source.tensor(name);
-  std::vector<float> values(
-      static_cast<std::size_t>(tensor.bytes / safetensors::bytes_of_dtype(tensor.dtype)));
+  std::vector<float> values(tensor.bytes / safetensors::bytes_of_dtype(tensor.dtype));
   const safetensors::Wanted all[] = {{name, 0, values}};
   source.read(all);
   return values;
@@ -64,15 +64,20 @@ struct CkptMerge : ::testing::Test {
   Values base, adapters;
 
   CkptMerge() {
-    shape.vocabulary = 48, shape.width = 32, shape.ffn = 40;
-    facts.lora.rank = 3, facts.lora.alpha = 4.5, facts.lora.dropout = 0.25;
+    shape.vocabulary = 48;
+    shape.width = 32;
+    shape.ffn = 40;
+    facts.lora.rank = 3;
+    facts.lora.alpha = 4.5;
+    facts.lora.dropout = 0.25;
     facts.lora.targets = {"q_proj", "v_proj", "down_proj"};
     base = drawn(config::base_tensors_of(shape), 1);
     adapters = drawn(config::tensors_of(adapted()), 2);
     fs::create_directory(hf());
     write_tensors(hf() / "model.safetensors", config::base_tensors_of(shape), base, Element::bf16);
     write_file(hf() / "config.json", config::hf_config_text(shape, "bfloat16", {"1", "[2, 3]", "null"}));
-    facts.base = hf(), facts.base_digest = digest_of(base);
+    facts.base = hf();
+    facts.base_digest = digest_of(base);
     import("adapters", adapted(), adapters, config::to_toml(facts));
   }
 
@@ -106,7 +111,8 @@ struct CkptMerge : ::testing::Test {
               const std::string& more_toml = {}) const {
     write_tensors(path("source.safetensors"), config::tensors_of(model), values, Element::f32);
     checkpoint::ImportOrder order;
-    order.source = path("source.safetensors"), order.checkpoints = path(name);
+    order.source = path("source.safetensors");
+    order.checkpoints = path(name);
     for (const config::TensorSpec& spec : config::tensors_of(model))
       order.model.push_back({spec.name, spec.rows, spec.cols});
     order.facts.model_toml = config::to_toml(shape) + more_toml;
@@ -125,15 +131,16 @@ struct CkptMerge : ::testing::Test {
     for (std::int64_t row = 0; row < spec.rows; ++row)
       for (std::int64_t col = 0; col < spec.cols; ++col)
         for (std::int64_t k = 0; k < 3; ++k)
-          out[static_cast<std::size_t>(row * spec.cols + col)] +=
-              1.5 * b[static_cast<std::size_t>(row * 3 + k)] *
-              a[static_cast<std::size_t>(k * spec.cols + col)];
+          out[row * spec.cols + col] += 1.5 * b[row * 3 + k] * a[k * spec.cols + col];
     return out;
   }
   /// The order of a merge into path("out").
   ExportOrder merge(const fs::path& from, const fs::path& onto = {}) const {
     ExportOrder order;
-    order.path = from, order.out = path("out"), order.merge = true, order.base = onto;
+    order.path = from;
+    order.out = path("out");
+    order.merge = true;
+    order.base = onto;
     return order;
   }
   static std::string run(const ExportOrder& order) {

@@ -21,7 +21,8 @@ using ::testing::UnorderedElementsAre;
 
 TEST_F(CkptMerge, adaptersGoOutAsPeftLaysThemOut) {
   ExportOrder order;
-  order.path = path("adapters"), order.out = path("peft/");
+  order.path = path("adapters");
+  order.out = path("peft/");
   EXPECT_THAT(run(order), HasSubstr("step 0, adapters of rank 3 as float32, 12 tensors"));
   EXPECT_THAT(files::list(path("peft")), ElementsAre("adapter_config.json", "adapter_model.safetensors"));
   const auto json = nlohmann::json::parse(read_file(path("peft/adapter_config.json")));
@@ -85,7 +86,8 @@ TEST_F(CkptMerge, withoutAskingTheTypeIsThatOfTheBase) {
 TEST_F(CkptMerge, theSameWhereverAdaptersAndBaseLie) {
   const std::string file = merged_file(merge(trained()));
   ExportOrder peft;
-  peft.path = trained(), peft.out = path("peft");
+  peft.path = trained();
+  peft.out = path("peft");
   run(peft);
   EXPECT_EQ(merged_file(merge(path("peft"))), file);  // the base is the one that the folder names
   import("base", shape, base);
@@ -116,7 +118,8 @@ TEST_F(CkptMerge, inManyFilesAndInOneForBothFormats) {
   run(order);
   const safetensors::Source many(path("out"));
   EXPECT_GT(many.files(), 3);
-  order.out = path("one"), order.polyglot = true;
+  order.out = path("one");
+  order.polyglot = true;
   run(order);
   const safetensors::Source one(path("one"));
   for (const std::string& name : many.names()) {
@@ -138,7 +141,8 @@ TEST_F(CkptMerge, theTokenizerComesAlong) {
   fs::remove_all(path("out"));
 
   ExportOrder peft;
-  peft.path = trained(), peft.out = path("peft");
+  peft.path = trained();
+  peft.out = path("peft");
   run(peft);
   write_file(path("peft/tokenizer.model"), "of the adapters");
   write_file(path("peft/chat_template.jinja"), "as they were trained");
@@ -157,7 +161,8 @@ TEST_F(CkptMerge, theTokenizerComesAlong) {
   EXPECT_EQ(kept("tokenizer.json"), "mine");
   EXPECT_FALSE(fs::exists(path("out/tokenizer.model")));
   fs::remove_all(path("peft"));
-  peft.tokenizer = path("mine"), peft.dtype = "fp16";
+  peft.tokenizer = path("mine");
+  peft.dtype = "fp16";
   run(peft);
   EXPECT_EQ(read_file(path("peft/tokenizer.json")), "mine");
   const safetensors::Source halves(path("peft/adapter_model.safetensors"));
@@ -196,13 +201,16 @@ TEST_F(CkptMerge, damageIsNotMerged) {
 
 TEST_F(CkptMerge, adaptersAloneAreNoModel) {
   ExportOrder order;
-  order.path = trained(), order.out = path("x.safetensors");
+  order.path = trained();
+  order.out = path("x.safetensors");
   EXPECT_THAT(complaint(order), HasSubstr("adapters go into a folder"));
-  order.out = path("x"), order.polyglot = true;
+  order.out = path("x");
+  order.polyglot = true;
   EXPECT_THAT(complaint(order), HasSubstr("adapters go into a folder"));
   order.polyglot = false;
   run(order);
-  order.path = path("x/"), order.out = path("y");
+  order.path = path("x/");
+  order.out = path("y");
   EXPECT_THAT(complaint(order), AllOf(HasSubstr("as peft writes it already"), HasSubstr("--merge")));
   import("unscaled", adapted(), adapters);  // as checkpoints were before they had a table for it
   order.path = path("unscaled");

@@ -49,13 +49,13 @@ class DataPrepareTest : public testing::Test {
   void put(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / "text" / name, std::ios::binary) << text;
   }
-  nlohmann::ordered_json prepare() const { return corpus::prepare(settings_, surroundings()); }
+  nlohmann::ordered_json prepare() const { return corpus::prepare(settings_, services()); }
   std::unique_ptr<text::Tokenizer> tokenizer() const {
     return text::open_tokenizer(folder_ / "tokens.model");
   }
   std::string decoded(const fs::path& path, std::int64_t first, std::int64_t last) const {
     const data::TokenFile file = data::TokenFile::open(path);
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(last - first));
+    std::vector<std::int32_t> tokens(last - first);
     file.copy(first, tokens);
     return tokenizer()->decode(tokens);
   }

@@ -49,8 +49,7 @@ class ModelVerbs : public TrainingFixture {
     const auto all = learnable_tokens(vocabulary, 32 * count);
     data::TokenFileWriter writer(path(name), vocabulary);
     for (int i = 0; i < count; ++i) {
-      const auto text =
-          std::span(all).subspan(static_cast<std::size_t>(32 * i), static_cast<std::size_t>(3 + i * 7 % 27));
+      const auto text = std::span(all).subspan(32 * i, 3 + i * 7 % 27);
       writer.begin_document();
       writer.append(text.first(1), false);
       writer.append(text.subspan(1));

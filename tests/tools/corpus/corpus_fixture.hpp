@@ -131,7 +131,7 @@ class CorpusTest : public testing::Test {
 
   std::filesystem::path folder_;
   Settings settings_;
-  Surroundings around_;
+  Services around_;
   std::atomic<int> encoded_ = 0;
   int die_at_ = 0;
 };

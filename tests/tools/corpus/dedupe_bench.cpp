@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/corpus/dedupe.hpp"
 #include "src/tools/corpus/pack.hpp"
 #include "src/tools/corpus/signature.hpp"
@@ -48,7 +49,7 @@ std::string generated() {
 /// Documents of 14 bands, a fifth of them like an earlier one.
 Fingerprints fingerprints(std::size_t documents, int bands) {
   Dice dice(2);
-  const auto each = static_cast<std::size_t>(bands);
+  const auto each = as_size(bands);
   Fingerprints all;
   all.exact.resize(documents);
   all.bands.resize(documents * each);
@@ -70,10 +71,10 @@ long peak_kib() {
 
 void run(int argc, char** argv) {
   const std::string text = argc > 1 && *argv[1] != '\0' ? read(argv[1]) : generated();
-  const auto documents = static_cast<std::size_t>(argc > 2 ? std::stoull(argv[2]) : 1'000'000);
+  const auto documents = as_size(argc > 2 ? std::stoull(argv[2]) : 1'000'000);
   const double megabytes = static_cast<double>(text.size()) / 1e6;
   const MinHashShape shape;
-  std::vector<std::uint64_t> bands(static_cast<std::size_t>(shape.bands)), words(512);
+  std::vector<std::uint64_t> bands(shape.bands), words(512);
 
   // As documents are: 4000 bytes at a time.
   const double hash = median_seconds([&] {
@@ -111,7 +112,8 @@ void run(int argc, char** argv) {
     std::vector<Row> out;
     for (std::size_t i = 0; i < documents; ++i) {
       packer.add(static_cast<std::int64_t>(i), lengths[i], out);
-      rows += out.size(), out.clear();
+      rows += out.size();
+      out.clear();
     }
   });
 

@@ -6,13 +6,14 @@
 #include <map>
 #include <unordered_set>
 
+#include "src/base/as_size.hpp"
 #include "tests/tools/corpus/generated.hpp"
 
 namespace holdfast::corpus {
 namespace {
 
 Fingerprints fingerprints_of(const std::vector<std::string>& texts, const MinHashShape& shape) {
-  const auto bands = static_cast<std::size_t>(shape.bands);
+  const auto bands = as_size(shape.bands);
   Fingerprints all;
   all.bands.resize(texts.size() * bands);
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -26,13 +27,14 @@ Fingerprints fingerprints_of(const std::vector<std::string>& texts, const MinHas
 Kept one_by_one(const Fingerprints& all, int bands) {
   Kept kept;
   std::map<data::Hash128, int> seen;
-  std::vector<std::unordered_set<std::uint64_t>> of_kept(static_cast<std::size_t>(bands));
+  std::vector<std::unordered_set<std::uint64_t>> of_kept(bands);
   for (std::size_t i = 0; i < all.exact.size(); ++i) {
     bool near = false;
     const std::uint64_t* hash = all.bands.data() + i * of_kept.size();
     for (std::size_t b = 0; b < of_kept.size(); ++b) near |= hash[b] != 0 && of_kept[b].contains(hash[b]);
     const bool equal = seen[all.exact[i]]++ > 0;
-    kept.exact += equal, kept.near += !equal && near;
+    kept.exact += equal;
+    kept.near += !equal && near;
     kept.keep.push_back(!equal && !near);
     if (kept.keep.back())
       for (std::size_t b = 0; b < of_kept.size(); ++b) of_kept[b].insert(hash[b]);
@@ -62,7 +64,8 @@ TEST(Dedupe, IsWhatTheDefinitionSays) {
     ASSERT_EQ(made.keep, expected.keep);
     ASSERT_EQ(made.exact, expected.exact);
     ASSERT_EQ(made.near, expected.near);
-    exact += made.exact, near += made.near;
+    exact += made.exact;
+    near += made.near;
     kept += std::count(made.keep.begin(), made.keep.end(), true);
   }
   EXPECT_GT(exact, 1000);
@@ -131,7 +134,10 @@ TEST(Dedupe, RecallAndPrecisionOfEditedTexts) {
     removed += !made.keep[i];
     wrongly += !made.keep[i] && nearest < asked - 0.15;
     EXPECT_TRUE(made.keep[i] || nearest >= asked / 2) << nearest;
-    if (nearest >= 0.9) ++like, like_removed += !made.keep[i];
+    if (nearest >= 0.9) {
+      ++like;
+      like_removed += !made.keep[i];
+    }
   }
   fmt::print(
       "{} of {} with a similarity of 0.9 or more were removed; {} removed in all, {} of them below {:.2f}\n",

@@ -50,7 +50,10 @@ inline Text edited(Text text, double share, Dice& dice) {
 
 inline std::string joined(const Text& text) {
   std::string all;
-  for (const std::string& word : text) all += word, all += ' ';
+  for (const std::string& word : text) {
+    all += word;
+    all += ' ';
+  }
   return all;
 }
 
@@ -80,7 +83,8 @@ inline double similarity(const std::vector<int>& a, const std::vector<int>& b) {
   for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
     both += *i == *j;
     const bool first = *i <= *j, second = *j <= *i;
-    i += first, j += second;
+    i += first;
+    j += second;
   }
   const std::size_t either = a.size() + b.size() - both;
   return either == 0 ? 0 : static_cast<double>(both) / static_cast<double>(either);

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "src/base/as_size.hpp"
 #include "src/tools/corpus/signature.hpp"
 #include "tests/tools/corpus/generated.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 using Hashes = std::vector<std::uint64_t>;
 
 Hashes hashes(std::string_view text, const MinHashShape& shape = {}) {
-  Hashes out(static_cast<std::size_t>(shape.bands));
+  Hashes out(as_size(shape.bands));
   band_hashes(text, shape, out);
   return out;
 }

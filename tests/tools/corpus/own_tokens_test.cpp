@@ -1,5 +1,6 @@
 #include "src/tools/corpus/own_tokens.hpp"
 
+#include "src/base/as_size.hpp"
 #include "tests/tools/corpus/corpus_fixture.hpp"
 
 namespace holdfast::corpus {
@@ -26,7 +27,7 @@ class OwnTokensTest : public CorpusTest {
     std::vector<Tokens> all;
     for (std::int64_t i = 0; i < file.documents(); ++i) {
       const std::int64_t end = i + 1 < file.documents() ? file.document(i + 1) : file.size();
-      all.emplace_back(static_cast<std::size_t>(end - file.document(i)));
+      all.emplace_back(as_size(end - file.document(i)));
       file.copy(file.document(i), all.back());
     }
     return all;

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "src/base/as_size.hpp"
 #include "tests/tools/corpus/generated.hpp"
 
 namespace holdfast::corpus {
@@ -64,7 +65,7 @@ TEST(Packer, PlacesEveryTokenOnceAndCutsOnlyLongDocuments) {
     }
     const std::size_t closed = rows.size();
     packer.finish(rows);
-    ASSERT_LE(rows.size() - closed, static_cast<std::size_t>(most));
+    ASSERT_LE(rows.size() - closed, as_size(most));
 
     std::map<std::int64_t, std::map<std::int64_t, std::int64_t>> pieces;  // document, first: count
     for (const Row& one : rows) {
@@ -77,7 +78,7 @@ TEST(Packer, PlacesEveryTokenOnceAndCutsOnlyLongDocuments) {
     }
     ASSERT_EQ(pieces.size(), lengths.size());
     for (const auto& [document, of] : pieces) {
-      const std::int64_t length = lengths[static_cast<std::size_t>(document)];
+      const std::int64_t length = lengths[document];
       ASSERT_EQ(std::ssize(of), (length + row - 1) / row);
       std::int64_t at = 0;
       for (const auto& [first, count] : of) {

@@ -247,8 +247,7 @@ TEST_F(CorpusTest, held_out_tail_of_lines_and_texts) {
 
 TEST_F(CorpusTest, packed_rows_hold_whole_documents) {
   std::string lines;
-  for (int i = 0; i < 200; ++i)
-    lines += json_line(std::string(static_cast<std::size_t>(1 + i * 7 % 60), 'a'));
+  for (int i = 0; i < 200; ++i) lines += json_line(std::string(1 + i * 7 % 60, 'a'));
   put("a.jsonl", lines);
   settings_.pack = 64;
   const auto card = run();

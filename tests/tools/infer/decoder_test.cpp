@@ -10,13 +10,13 @@ namespace {
 using namespace holdfast::testing;
 
 Floats prefill(Decoder& decoder, const Model& model, KvCache& text, const Tokens& tokens) {
-  Floats logits(static_cast<std::size_t>(model.shape.vocabulary));
+  Floats logits(model.shape.vocabulary);
   EXPECT_TRUE(decoder.prefill(text, tokens, logits));
   return logits;
 }
 Floats step(Decoder& decoder, const Model& model, std::vector<KvCache*> texts, const Tokens& tokens) {
   const auto rows = static_cast<std::int64_t>(texts.size());
-  Floats logits(static_cast<std::size_t>(rows * model.shape.vocabulary));
+  Floats logits(rows * model.shape.vocabulary);
   decoder.step(texts, tokens, tensor::dense(logits.data(), rows, model.shape.vocabulary));
   return logits;
 }
@@ -25,7 +25,7 @@ double loss_of_logits(const Floats& logits, int label) {
   const double top = *std::ranges::max_element(logits);
   double sum = 0;
   for (const float x : logits) sum += std::exp(x - top);
-  return std::log(sum) + top - logits[static_cast<std::size_t>(label)];
+  return std::log(sum) + top - logits[label];
 }
 
 /// -log p of `label` behind the first `count` tokens.
@@ -51,7 +51,7 @@ TEST(Decoder, ComputesTheModelTokenByToken) {
         for (const int label : {0, 4, 9})
           EXPECT_NEAR(loss_of_logits(logits, label), expected(model, tokens, count, label), tolerance)
               << count << " tokens, label " << label;
-        logits = step(decoder, model, {&text}, {tokens[static_cast<std::size_t>(count)]});
+        logits = step(decoder, model, {&text}, {tokens[count]});
       }
     }
 }
@@ -98,7 +98,7 @@ TEST(Decoder, ATextDoesNotFeelItsNeighbours) {
     for (std::size_t i = 0; i < std::size(order); ++i)
       EXPECT_EQ(Floats(some.begin() + static_cast<std::ptrdiff_t>(i) * vocabulary,
                        some.begin() + static_cast<std::ptrdiff_t>(i + 1) * vocabulary),
-                alone[static_cast<std::size_t>(order[i])])
+                alone[order[i]])
           << order[i];
   }
 }
@@ -109,7 +109,7 @@ void expect_product() {
   const auto w = elements<T>(random_array(n, k, 1)), bias = elements<T>(random_array(1, n, 2));
   const auto x = elements<T>(random_array(19, k, 3));
   const auto multiply = [&](std::int64_t first, std::int64_t rows) {
-    Floats y(static_cast<std::size_t>(rows * n));
+    Floats y(rows * n);
     multiply_rows(tensor::dense(y.data(), rows, n), tensor::dense(x.data() + first * k, rows, k),
                   tensor::dense(w.data(), n, k), tensor::dense(bias.data(), 1, n));
     return y;
@@ -118,12 +118,12 @@ void expect_product() {
   for (std::int64_t r = 0; r < 19; ++r) {
     const Floats one = multiply(r, 1);
     for (std::int64_t c = 0; c < n; ++c) {
-      double sum = tensor::to_float(bias[static_cast<std::size_t>(c)]);
+      double sum = tensor::to_float(bias[c]);
       for (std::int64_t i = 0; i < k; ++i)
-        sum += static_cast<double>(tensor::to_float(x[static_cast<std::size_t>(r * k + i)])) *
-               static_cast<double>(tensor::to_float(w[static_cast<std::size_t>(c * k + i)]));
-      ASSERT_NEAR(one[static_cast<std::size_t>(c)], sum, 1e-4);
-      ASSERT_EQ(one[static_cast<std::size_t>(c)], all[static_cast<std::size_t>(r * n + c)]);
+        sum += static_cast<double>(tensor::to_float(x[r * k + i])) *
+               static_cast<double>(tensor::to_float(w[c * k + i]));
+      ASSERT_NEAR(one[c], sum, 1e-4);
+      ASSERT_EQ(one[c], all[r * n + c]);
     }
   }
 }

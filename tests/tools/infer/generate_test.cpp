@@ -29,7 +29,9 @@ class Generate : public ::testing::Test {
 TEST_F(Generate, WritesTheSameWhateverTheBatch) {
   for (const double temperature : {0.0, 1.0}) {
     Settings settings;
-    settings.sampling.temperature = temperature, settings.max_tokens = 12, settings.ends = {7};
+    settings.sampling.temperature = temperature;
+    settings.max_tokens = 12;
+    settings.ends = {7};
     const auto one = write(1, settings);
     for (const int batch : {2, 3, 8}) EXPECT_EQ(tokens_of(write(batch, settings)), tokens_of(one)) << batch;
     for (const Answer& answer : one) {
@@ -40,7 +42,8 @@ TEST_F(Generate, WritesTheSameWhateverTheBatch) {
     if (temperature == 0) continue;
     settings.sampling.seed = 2;
     EXPECT_NE(tokens_of(write(1, settings)), tokens_of(one));
-    settings.sampling.seed = 1, settings.first_number = 1;
+    settings.sampling.seed = 1;
+    settings.first_number = 1;
     EXPECT_NE(tokens_of(write(1, settings)), tokens_of(one)) << "equal prompts have answers of their own";
   }
 }

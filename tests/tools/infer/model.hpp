@@ -12,9 +12,9 @@ inline infer::Parameters parameters_of(const MemoryWeights& from, const config::
   infer::Parameters out(shape, type);
   out.fill(from.specs, [&](const checkpoint::State& state) {
     for (const auto& piece : state.pieces) {
-      const auto& name = state.tensors[static_cast<std::size_t>(piece.tensor)].name;
+      const auto& name = state.tensors[piece.tensor].name;
       const auto spec = std::ranges::find(from.specs, name.substr(6), &config::TensorSpec::name);
-      const auto& tensor = values[static_cast<std::size_t>(spec - from.specs.begin())];
+      const auto& tensor = values[spec - from.specs.begin()];
       std::copy_n(tensor.begin() + piece.first, piece.count, static_cast<float*>(piece.data));
     }
   });

@@ -20,7 +20,9 @@ std::vector<std::int32_t> kept(const std::vector<float>& logits, const Sampling&
 }
 Sampling with(double temperature, int top_k = 0, double top_p = 1) {
   Sampling s;
-  s.temperature = temperature, s.top_k = top_k, s.top_p = top_p;
+  s.temperature = temperature;
+  s.top_k = top_k;
+  s.top_p = top_p;
   return s;
 }
 

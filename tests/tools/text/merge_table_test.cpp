@@ -14,7 +14,10 @@ std::vector<Token> merged_slowly(const MergeTable& table, std::vector<Token> tok
     MergeTable::Found rule;
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
       const auto found = table.find(tokens[i], tokens[i + 1]);
-      if (found.rank < rule.rank) rule = found, best = i;
+      if (found.rank < rule.rank) {
+        rule = found;
+        best = i;
+      }
     }
     if (rule.rank == MergeTable::no_rank) return tokens;
     tokens[best] = rule.whole;

@@ -45,10 +45,10 @@ TEST_F(Agree, TheWorstWinsAndAmongEqualsTheLowestRank) {
 }
 
 TEST_F(Agree, TextsOfAllComeInTheirOrder) {
-  const auto text_of = [](int rank) { return std::string(static_cast<std::size_t>(5 * rank), 'a') + "é"; };
+  const auto text_of = [](int rank) { return std::string(5 * rank, 'a') + "é"; };
   const auto all = texts_of_all(*world_, text_of(world_->rank()));
   ASSERT_EQ(static_cast<int>(all.size()), world_->size());
-  for (int r = 0; r < world_->size(); ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], text_of(r));
+  for (int r = 0; r < world_->size(); ++r) EXPECT_EQ(all[r], text_of(r));
   for (const auto& text : texts_of_all(*world_, "")) EXPECT_EQ(text, "");
 }
 

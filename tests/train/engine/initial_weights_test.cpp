@@ -50,7 +50,8 @@ class InitialWeights : public TrainingFixture {
   std::string imported_from(const std::string& source) const {
     checkpoint::ImportOrder order;
     const auto shape = config::load_model(path("model.toml"));
-    order.source = path(source), order.checkpoints = path("imported");
+    order.source = path(source);
+    order.checkpoints = path("imported");
     for (const auto& spec : config::tensors_of(shape))
       order.model.push_back({spec.name, spec.rows, spec.cols});
     order.facts.model_toml = config::to_toml(shape);

@@ -46,7 +46,9 @@ class ScriptedLink final : public control::RankLink {
   void restored(const control::Restored& restored) override { from = restored; }
   void doubt(std::int64_t step, const std::vector<int>& ranks, const std::string& what,
              const std::string&) override {
-    trusted = step, accused = ranks, check = what;
+    trusted = step;
+    accused = ranks;
+    check = what;
   }
   void vote(std::int64_t, bool, const std::string&) override {}
   bool wait_commit(std::int64_t, const Deadline&) override { return false; }
@@ -123,7 +125,8 @@ class SilentCorruption : public ::testing::Test {
       Trainer trainer(all, *device, *world, nullptr, link);
       out.digest = trainer.run().state_digest;
     } catch (const Error& error) {
-      out.exit = error.exit(), out.why = error.what();
+      out.exit = error.exit();
+      out.why = error.what();
     }
     world_->barrier();  // the others would look at files before rank 0 has committed them
     return out;
@@ -140,7 +143,10 @@ class SilentCorruption : public ::testing::Test {
   /// `fault` of `rank` in the step that leads to `step`.
   Outcome broken(const std::string& dir, ScriptedLink& link, const std::string& fault, int rank,
                  std::int64_t step, const Sets& sets = {}) {
-    if (rank_ == rank) link.fault_at = step, link.fault = {fault, 0.2, 77};
+    if (rank_ == rank) {
+      link.fault_at = step;
+      link.fault = {fault, 0.2, 77};
+    }
     return train(dir, link, sets);
   }
   std::vector<std::int64_t> saved(const std::string& dir) const {
@@ -243,7 +249,8 @@ TEST_F(SilentCorruption, StateThatIsNotTrustedIsPutAway) {
   ScriptedLink link;
   train::Setup doubted = all;
   doubted.place.agent = RankEnv{};
-  doubted.place.agent->attempt = 2, doubted.place.agent->trusted_step = 5;
+  doubted.place.agent->attempt = 2;
+  doubted.place.agent->trusted_step = 5;
   Trainer trainer(doubted, *device, *world, nullptr, link);
   EXPECT_EQ(trainer.run().state_digest, whole);
   EXPECT_EQ(link.from.step, 4);
@@ -267,13 +274,17 @@ TEST_F(SilentCorruption, OtherFaultsOfADrill) {
 TEST_F(SilentCorruption, APausedRunHoldsAndGoesOnAndHearsDrains) {
   const std::string whole = undisturbed();
   ScriptedLink link;
-  if (rank_ == 0) link.pause_at = 3, link.pause_calls = 3;
+  if (rank_ == 0) {
+    link.pause_at = 3;
+    link.pause_calls = 3;
+  }
   EXPECT_EQ(train("run", link).digest, whole);
   EXPECT_TRUE(link.was_paused);
 
   ScriptedLink drained;
   if (rank_ == 0) {
-    drained.pause_at = 3, drained.pause_calls = 1000;
+    drained.pause_at = 3;
+    drained.pause_calls = 1000;
     drained.drain_in_pause = control::Drain{true, "SIGTERM"};
   }
   const Outcome stopped = train("stopped", drained);

@@ -1,5 +1,6 @@
 // Whatever the order in which ranks come along, a snapshot of one common step is whole.
 #include "src/train/local/buffer_rotation.hpp"
+#include "src/base/as_size.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,16 +45,16 @@ TEST(BufferRotation, KeepsWhatIsToBeKeptWhereThereIsRoom) {
 
 /// What one rank has in its buffers.
 struct Rank {
-  Rank(int buffers) : rotation(buffers, 0), sealed(static_cast<std::size_t>(buffers), -1) {}
+  Rank(int buffers) : rotation(buffers, 0), sealed(as_size(buffers), -1) {}
   /// The optimizer step that leads to `step`.
   void update() {
     const int to = rotation.next();
-    sealed[static_cast<std::size_t>(to)] = -1;
+    sealed[to] = -1;
     if (to != rotation.live()) rotation.move(to);
   }
   void seal(long step) {
     rotation.snapshot();
-    sealed[static_cast<std::size_t>(rotation.live())] = step;
+    sealed[rotation.live()] = step;
   }
   std::set<long> steps() const {
     std::set<long> out(sealed.begin(), sealed.end());
@@ -85,7 +86,8 @@ TEST(BufferRotation, ACommonStepAlwaysExistsAndIsAtMostOneSnapshotOld) {
         if (part[i] == 0) rank.update();
         if (part[i] == 1 && snapshot) rank.seal(step);
         if (part[i] == 2 && copied) rank.rotation.keep(rank.rotation.live());
-        ++part[i], --left;
+        ++part[i];
+        --left;
         std::set<long> common = ranks[0].steps();
         for (const Rank& other : ranks) {
           const auto steps = other.steps();

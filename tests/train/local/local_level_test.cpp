@@ -20,8 +20,14 @@ using checkpoint::LocalFile;
 
 config::ModelShape micro() {
   config::ModelShape shape;
-  shape.name = "micro", shape.vocabulary = 128, shape.width = 32, shape.layers = 2, shape.heads = 4;
-  shape.kv_heads = 2, shape.ffn = 88, shape.max_sequence = 64;
+  shape.name = "micro";
+  shape.vocabulary = 128;
+  shape.width = 32;
+  shape.layers = 2;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.ffn = 88;
+  shape.max_sequence = 64;
   return shape;
 }
 
@@ -79,8 +85,7 @@ TEST(BufferShape, HasRoomForEveryPieceAndNoneTwice) {
       config.precision.moments = moments;
       const LocalRun run = local_run_of(config, micro(), mesh(strategy, group, 4), "numerics", "data");
       for (int rank = 0; rank < 4; ++rank) {
-        std::vector<std::byte> buffer(static_cast<std::size_t>(buffer_shape_of(run, rank).bytes),
-                                      std::byte{0});
+        std::vector<std::byte> buffer(buffer_shape_of(run, rank).bytes, std::byte{0});
         const checkpoint::State view = buffer_view_of(run, rank, buffer.data());
         std::int64_t bytes = 0;
         for (const checkpoint::PieceView& piece : view.pieces) {
@@ -134,8 +139,7 @@ class HostLevel : public ::testing::Test {
   void write(std::span<std::byte> buffer, std::int64_t step) const {
     const checkpoint::State view = buffer_view_of(run_, 0, buffer.data());
     for (const checkpoint::PieceView& piece : view.pieces)
-      std::memset(piece.data, static_cast<int>(step),
-                  static_cast<std::size_t>(checkpoint::bytes_of(piece.span(), view.tensors)));
+      std::memset(piece.data, static_cast<int>(step), checkpoint::bytes_of(piece.span(), view.tensors));
   }
   /// Returns the buffer that was written.
   std::span<std::byte> update(std::int64_t step) {
@@ -255,7 +259,8 @@ class OpenLocalFile : public HostLevel {
     train::Setup s;
     s.config.checkpoint.local = local;
     s.dir = {folder_ / "run"};
-    s.place.world = 3, s.place.agent = agent;
+    s.place.world = 3;
+    s.place.agent = agent;
     return s;
   }
   static RankEnv attempt(int n) {

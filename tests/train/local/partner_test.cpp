@@ -36,15 +36,15 @@ TEST(PartnerPlan, OnlyWhatNoOtherNodeHoldsIsCopied) {
 }
 
 TEST(PartnerPlan, NobodyIsAskedWhereThereIsNoOtherNode) {
-  EXPECT_THAT(keepers_of(mesh_of(Strategy::full_shard, 0, 4, 4), 4), IsEmpty());
-  EXPECT_THAT(keepers_of(mesh_of(Strategy::hybrid_shard, 0, 2, 8), 2), IsEmpty());
-  EXPECT_THAT(keepers_of(mesh_of(Strategy::full_shard, 0, 4, 6), 4), IsEmpty()) << "nodes of 4 and 2";
+  EXPECT_THAT(copy_destinations(mesh_of(Strategy::full_shard, 0, 4, 4), 4), IsEmpty());
+  EXPECT_THAT(copy_destinations(mesh_of(Strategy::hybrid_shard, 0, 2, 8), 2), IsEmpty());
+  EXPECT_THAT(copy_destinations(mesh_of(Strategy::full_shard, 0, 4, 6), 4), IsEmpty()) << "nodes of 4 and 2";
   EXPECT_EQ(partners_of(3, {}), Partners());
 }
 
 TEST(PartnerPlan, TheNextNodeAndTheSamePlaceThere) {
-  EXPECT_THAT(keepers_of(mesh_of(Strategy::full_shard, 0, 2, 6), 2), ElementsAre(2, 3, 4, 5, 0, 1));
-  EXPECT_EQ(partners_of(2, keepers_of(mesh_of(Strategy::full_shard, 0, 2, 6), 2)), (Partners{4, 0}));
+  EXPECT_THAT(copy_destinations(mesh_of(Strategy::full_shard, 0, 2, 6), 2), ElementsAre(2, 3, 4, 5, 0, 1));
+  EXPECT_EQ(partners_of(2, copy_destinations(mesh_of(Strategy::full_shard, 0, 2, 6), 2)), (Partners{4, 0}));
 }
 
 TEST(PartnerPlan, EverybodyKeepsOneOfAnotherNodeAndOfAnotherUnitWhereThatCanBe) {
@@ -56,21 +56,20 @@ TEST(PartnerPlan, EverybodyKeepsOneOfAnotherNodeAndOfAnotherUnitWhereThatCanBe) 
         for (int node = 0; node < nodes; ++node) {
           random = mix64(random + 1);
           unit.push_back(static_cast<int>(random % static_cast<unsigned>(units)));
-          ++count[static_cast<std::size_t>(unit.back())];
+          ++count[unit.back()];
         }
         const int world = nodes * ranks_per_node;
-        const auto keepers =
-            keepers_of(mesh_of(Strategy::full_shard, 0, ranks_per_node, world), ranks_per_node, unit);
-        ASSERT_EQ(std::ssize(keepers), world);
-        EXPECT_EQ(std::ssize(std::set<int>(keepers.begin(), keepers.end())), world);
+        const auto destinations =
+            copy_destinations(mesh_of(Strategy::full_shard, 0, ranks_per_node, world), ranks_per_node, unit);
+        ASSERT_EQ(std::ssize(destinations), world);
+        EXPECT_EQ(std::ssize(std::set<int>(destinations.begin(), destinations.end())), world);
         int same_scalable_unit = 0;
         for (int rank = 0; rank < world; ++rank) {
-          const int keeper = keepers[static_cast<std::size_t>(rank)];
-          EXPECT_NE(keeper / ranks_per_node, rank / ranks_per_node);
-          EXPECT_EQ(keeper % ranks_per_node, rank % ranks_per_node);
-          EXPECT_EQ(partners_of(keeper, keepers).kept, rank);
-          same_scalable_unit += unit[static_cast<std::size_t>(keeper / ranks_per_node)] ==
-                                unit[static_cast<std::size_t>(rank / ranks_per_node)];
+          const int destination = destinations[rank];
+          EXPECT_NE(destination / ranks_per_node, rank / ranks_per_node);
+          EXPECT_EQ(destination % ranks_per_node, rank % ranks_per_node);
+          EXPECT_EQ(partners_of(destination, destinations).source, rank);
+          same_scalable_unit += unit[destination / ranks_per_node] == unit[rank / ranks_per_node];
         }
         // Of a unit that is larger than all others together, so many must stay inside.
         const int largest = *std::max_element(count.begin(), count.end());

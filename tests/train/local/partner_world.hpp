@@ -15,8 +15,14 @@ namespace holdfast::train {
 
 inline LocalRun partner_run(int world, config::Strategy strategy = config::Strategy::full_shard) {
   config::ModelShape shape;
-  shape.name = "micro", shape.vocabulary = 128, shape.width = 32, shape.layers = 2, shape.heads = 4;
-  shape.kv_heads = 2, shape.ffn = 88, shape.max_sequence = 64;
+  shape.name = "micro";
+  shape.vocabulary = 128;
+  shape.width = 32;
+  shape.layers = 2;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.ffn = 88;
+  shape.max_sequence = 64;
   return local_run_of({}, shape, shard::mesh_of(strategy, 0, 1, world, 0), "numerics", "data");
 }
 
@@ -26,7 +32,7 @@ inline std::filesystem::path node_folder(const std::filesystem::path& scratch, i
 }
 
 inline std::vector<std::byte> state_of(const LocalRun& run, int rank, std::int64_t step) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(buffer_shape_of(run, rank).bytes));
+  std::vector<std::byte> bytes(buffer_shape_of(run, rank).bytes);
   for (std::size_t at = 0; at < bytes.size(); ++at)
     bytes[at] = static_cast<std::byte>(
         mix64(at ^ static_cast<std::uint64_t>(rank) << 40 ^ static_cast<std::uint64_t>(step) << 50));
@@ -43,10 +49,10 @@ class PartnerRank {
     checkpoint::LocalFile file(folder / local_level_file(rank, false), local_identity_of(run, rank),
                                buffer_shape_of(run, rank).bytes, every > 1 ? 3 : 2, false, run.record_bytes);
     local_ = make_host_local_level({std::move(file), run, rank, 1, [this](auto buffer) { live_ = buffer; }});
-    copies_ =
-        std::make_unique<PartnerCopies>(PartnerParts{partners_of(rank, keepers_of(run.mesh, ranks_per_node)),
-                                                     run, rank, folder, every, limit, std::move(exchange)},
-                                        *local_);
+    copies_ = std::make_unique<PartnerCopies>(
+        PartnerParts{partners_of(rank, copy_destinations(run.mesh, ranks_per_node)), run, rank, folder, every,
+                     limit, std::move(exchange)},
+        *local_);
   }
   /// A step, its snapshot and the wait for both.
   void step(std::int64_t number) {
@@ -67,12 +73,12 @@ class PartnerRank {
   std::unique_ptr<PartnerCopies> copies_;
 };
 
-/// The keeper of `rank` has its state of `step`, sealed and to the bit.
+/// The destination of `rank` has its state of `step`, sealed and to the bit.
 inline void expect_copy(const LocalRun& run, int rank, int ranks_per_node,
                         const std::filesystem::path& scratch, std::int64_t step) {
-  const Partners who = partners_of(rank, keepers_of(run.mesh, ranks_per_node));
+  const Partners who = partners_of(rank, copy_destinations(run.mesh, ranks_per_node));
   const auto file = checkpoint::LocalFile::find(
-      node_folder(scratch, who.keeper, ranks_per_node) / local_level_file(rank, true),
+      node_folder(scratch, who.destination, ranks_per_node) / local_level_file(rank, true),
       local_identity_of(run, rank), buffer_shape_of(run, rank).bytes);
   ASSERT_TRUE(file) << "rank " << rank;
   std::vector<std::byte> state = state_of(run, rank, step);

@@ -13,8 +13,10 @@ TEST(DetectorText, ComesBackBitForBit) {
   EXPECT_EQ(to_text(optim::GuardState{}), "");
   EXPECT_EQ(guard_from_text(""), optim::GuardState{});
   optim::GuardState state;
-  state.steps = 200, state.skips = 3;
-  state.losses[0] = -0.0, state.losses[127] = std::numeric_limits<double>::denorm_min();
+  state.steps = 200;
+  state.skips = 3;
+  state.losses[0] = -0.0;
+  state.losses[127] = std::numeric_limits<double>::denorm_min();
   state.norms[5] = 1.0 / 3.0;
   const std::string text = to_text(state);
   EXPECT_EQ(to_text(guard_from_text(text)), text);

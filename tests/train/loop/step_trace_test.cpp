@@ -23,16 +23,17 @@ TEST(StepTrace, HiddenIsTheShareThatNobodyWaitedFor) {
   EXPECT_EQ(table.hidden(), 1.0);  // nothing was sent
   table.communicating = 2.0;
   EXPECT_EQ(table.hidden(), 1.0);
-  table.work[static_cast<std::size_t>(Work::waiting)].seconds = 0.5;
+  table.work[as_size(Work::waiting)].seconds = 0.5;
   EXPECT_EQ(table.hidden(), 0.75);
-  table.work[static_cast<std::size_t>(Work::waiting)].seconds = 3.0;  // for ranks that were late, too
+  table.work[as_size(Work::waiting)].seconds = 3.0;  // for ranks that were late, too
   EXPECT_EQ(table.hidden(), 0.0);
 }
 
 TEST(StepTrace, TableNamesEveryKindOfWorkPerStep) {
   TimeTable table;
-  table.steps = 2, table.seconds = 4.0;
-  table.work[static_cast<std::size_t>(Work::matmul)] = {2.0, 6e9, 10};
+  table.steps = 2;
+  table.seconds = 4.0;
+  table.work[as_size(Work::matmul)] = {2.0, 6e9, 10};
   const std::string text = to_text(table);
   EXPECT_THAT(text, HasSubstr("matmul                        1000.00   50.0%         3"));
   EXPECT_THAT(text, HasSubstr("other                         1000.00   50.0%"));

@@ -30,7 +30,7 @@ TEST(RestoreChoice, EverybodysOwnFileIsTheFirstSource) {
   EXPECT_TRUE(d.reasons.empty());
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_TRUE(d.all_own(rank));
-    EXPECT_EQ(d.source(rank, 2), (Source{Level::local, rank}));
+    EXPECT_EQ(d.source(rank, 2), (PieceSource{Level::local, rank}));
   }
   EXPECT_EQ(d.slowest(), Level::local);
   EXPECT_FALSE(d.shared());
@@ -40,7 +40,7 @@ TEST(RestoreChoice, AReplicaGivesWhatIsMissing) {
   const std::vector<Offer> offers = {own(0, step_100), own(1, step_100), own(3, step_100)};
   const auto d = choose(two_replicas(), offers, {});
   EXPECT_EQ(d.point, step_100);
-  for (int piece = 0; piece < 3; ++piece) EXPECT_EQ(d.source(2, piece), (Source{Level::peer, 0}));
+  for (int piece = 0; piece < 3; ++piece) EXPECT_EQ(d.source(2, piece), (PieceSource{Level::peer, 0}));
   EXPECT_EQ(d.slowest(), Level::peer);
 }
 
@@ -49,7 +49,7 @@ TEST(RestoreChoice, ADamagedPieceIsTheOnlyOneThatComesFromElsewhere) {
                                      own(3, step_100)};
   const auto d = choose(two_replicas(), offers, {});
   EXPECT_EQ(d.source(2, 0).level, Level::local);
-  EXPECT_EQ(d.source(2, 1), (Source{Level::peer, 0}));
+  EXPECT_EQ(d.source(2, 1), (PieceSource{Level::peer, 0}));
   EXPECT_EQ(d.source(2, 2).level, Level::local);
 }
 
@@ -58,11 +58,12 @@ TEST(RestoreChoice, APartnersCopyComesBeforeTheCheckpointOfTheSameStep) {
                                      copy(0, 2, step_100)};
   const std::vector<SharedOffer> shared = {{step_100, {}}};
   auto d = choose(no_replicas(), offers, shared);
-  EXPECT_EQ(d.source(2, 0), (Source{Level::partner, 3}));
+  EXPECT_EQ(d.source(2, 0), (PieceSource{Level::partner, 3}));
   d = choose(no_replicas(), std::span(offers).first(3), shared);
   EXPECT_EQ(d.point, step_100);
   EXPECT_TRUE(d.all_own(0));
-  EXPECT_EQ(d.source(2, 0), (Source{Level::shared, 0})) << "the same step: the others stay with their own";
+  EXPECT_EQ(d.source(2, 0), (PieceSource{Level::shared, 0}))
+      << "the same step: the others stay with their own";
   EXPECT_EQ(d.shared(), 0);
 }
 
@@ -144,7 +145,7 @@ TEST(RestoreChoice, AnOwnFileOnAnotherNodeIsAPeers) {
   // Rank 0 has moved to node 1; its file stayed on node 0, where rank 1 reads it.
   const std::vector<Offer> offers = {{1, 0, false, 0, step_100, 1, {}}, own(1, step_100)};
   const RestoreWorld world{{0, 1}, {0, 1}, {{8}, {8}}};
-  EXPECT_EQ(choose(world, offers, {}).source(0, 0), (Source{Level::peer, 0}));
+  EXPECT_EQ(choose(world, offers, {}).source(0, 0), (PieceSource{Level::peer, 0}));
   RestoreRules without;
   without.network = false;
   const auto d = choose(world, offers, {}, without);
@@ -179,8 +180,7 @@ TEST(RestoreChoice, AThousandRanksAreDecidedFast) {
   const auto d = choose(world, offers, {});
   EXPECT_EQ(d.point, step_100);
   std::set<int> readers;
-  for (int piece = 0; piece < 900; ++piece)
-    readers.insert(offers[static_cast<std::size_t>(d.source(0, piece).offer)].reader);
+  for (int piece = 0; piece < 900; ++piece) readers.insert(offers[d.source(0, piece).offer].reader);
   EXPECT_EQ(readers.size(), 126u) << "all replicas give a part";
 }
 

@@ -35,7 +35,7 @@ class Restoring : public ::testing::Test {
         run_->snapshot(home(rank), rank, false, buffer_of(step), step);
     network_.emplace(run_->world());
   }
-  int home(int rank) const { return node_of_[static_cast<std::size_t>(rank)]; }
+  int home(int rank) const { return node_of_[rank]; }
   static int buffer_of(std::int64_t step) { return static_cast<int>(step % 2); }
   std::vector<RankAfter> restart(const RestartOptions& options = {}) {
     return run_->restart(node_of_, options, *network_);
@@ -154,7 +154,8 @@ TEST_F(Restoring, ABadShardIsRepairedByASnapshotOfTheSameStep) {
 TEST_F(Restoring, ARollbackIsToTheCheckpointWhateverTheLocalLevelHas) {
   begin({});
   RestartOptions options;
-  options.order.rollback = true, options.order.restarted = true;
+  options.order.rollback = true;
+  options.order.restarted = true;
   const auto after = restart(options);
   expect_at(after, 90, "shared");
   for (const RankAfter& rank : after) EXPECT_TRUE(rank.sealed);
@@ -314,7 +315,8 @@ TEST_F(Unreadable, WhenAllAreDamagedSomebodyHasToSayHowToGoOn) {
   fs::resize_file(step(90) / "shard-00003.h5", 50);
   expect_failure(Exit::no_requeue,
                  {"no checkpoint", "of step 100", "shard-00003.h5 has 50 bytes", "run.resume"});
-  options_.order.restarted = true, options_.order.resume = step(90).string();  // the run's beginning
+  options_.order.restarted = true;  // the run's beginning
+  options_.order.resume = step(90).string();
   expect_failure(Exit::no_requeue, {"no checkpoint"});
 }
 

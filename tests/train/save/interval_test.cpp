@@ -42,7 +42,8 @@ double goodput(const World& w, std::uint64_t seed, double horizon, Next next, He
     const double stalled = saves ? end + w.stall : end;
     if (failure < stalled) {
       if (writing >= 0 && durable_at <= failure) durable = writing;
-      writing = -1, done = durable;
+      writing = -1;
+      done = durable;
       now = failure + w.restart;
       failure = now + gap(random);
       hear(true, w.step);
@@ -50,11 +51,19 @@ double goodput(const World& w, std::uint64_t seed, double horizon, Next next, He
       continue;
     }
     hear(false, w.step);
-    now = stalled, ++done;
-    if (writing >= 0 && durable_at <= now) durable = writing, writing = -1;
+    now = stalled;
+    ++done;
+    if (writing >= 0 && durable_at <= now) {
+      durable = writing;
+      writing = -1;
+    }
     if (!saves) continue;
-    if (writing >= 0) now = durable_at, durable = writing;  // only one at a time: training waits
-    writing = done, durable_at = now + w.persist;
+    if (writing >= 0) {
+      now = durable_at;  // only one at a time: training waits
+      durable = writing;
+    }
+    writing = done;
+    durable_at = now + w.persist;
     until = next();
   }
   return static_cast<double>(done) * w.step / now;
@@ -182,7 +191,9 @@ TEST(Interval, WhatWasSeenOutweighsWhatWasBelieved) {
 config::Checkpoint settings(int every, config::Interval interval = config::Interval::fixed,
                             config::WhenBusy busy = config::WhenBusy::wait) {
   config::Checkpoint c;
-  c.every = every, c.interval = interval, c.when_busy = busy;
+  c.every = every;
+  c.interval = interval;
+  c.when_busy = busy;
   return c;
 }
 
@@ -239,12 +250,17 @@ TEST(SavePolicy, PlansAgainAtEverySave) {
   for (std::int64_t step = 1; step <= 2000; ++step) {
     if (policy.orders(step, false).save) {
       EXPECT_TRUE(saved > 0 || step == 10) << "the first guess is the setting: " << step;
-      policy.begun(step), ++totals.begun, totals.stall_s += 0.5, saved = step;
+      policy.begun(step);
+      ++totals.begun;
+      totals.stall_s += 0.5;
+      saved = step;
     }
     const bool changed = policy.measured(0.1, totals);
     EXPECT_TRUE(!changed || policy.every() != 10);
-    if (step == saved + 3 && totals.settled < totals.begun)
-      totals.settled = totals.begun, totals.persist_s = 0.25;
+    if (step == saved + 3 && totals.settled < totals.begun) {
+      totals.settled = totals.begun;
+      totals.persist_s = 0.25;
+    }
   }
   EXPECT_NEAR(static_cast<double>(policy.every()), std::sqrt(2 * 0.5 * 3600) / 0.1, 0.1 * 600);
   EXPECT_THAT(policy.tuner().text(), HasSubstr("a save stalls 0.500 s and takes 0.25 s in the background"));
@@ -254,7 +270,9 @@ TEST(SavePolicy, PlansAgainAtEverySave) {
 TEST(SavePolicy, AFixedIntervalStaysAsItIs) {
   SavePolicy policy(settings(10), 100000, 0, FailureRate(3600));
   SaveTotals totals;
-  totals.begun = totals.settled = 1, totals.stall_s = 5, totals.persist_s = 1;
+  totals.begun = totals.settled = 1;
+  totals.stall_s = 5;
+  totals.persist_s = 1;
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(policy.measured(0.1, totals));
   EXPECT_EQ(policy.every(), 10);
 }

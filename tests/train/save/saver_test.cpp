@@ -155,7 +155,8 @@ TEST_F(SaverTest, WhatIsWrittenIsTheStateOfTheMomentAndNotLaterOne) {
   const auto s = saver(config::WhenBusy::wait);
   for (std::int64_t step = 1; step <= 2; ++step) {
     save(*s, step);
-    state_.a[1] += 10, state_.b[1] += 10;  // the next optimizer step, while it is being written
+    state_.a[1] += 10;  // the next optimizer step, while it is being written
+    state_.b[1] += 10;
   }
   gate_.open(2);
   link_.durable_step = 2;
@@ -208,7 +209,7 @@ class LazyStream final : public tensor::InlineStream, public tensor::Timeline {
   void copy(void* to, const void* from, std::int64_t bytes) override {
     work_.emplace_back([=, this] {
       log_.push_back(name_ + " copies");
-      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+      std::memcpy(to, from, bytes);
     });
   }
   bool passed(std::uint64_t) const override { return work_.empty(); }
@@ -392,8 +393,7 @@ class SavedState : public SaverTest {
 
   config::ModelShape shape_;
   shard::Layout layout_ = shard::layout_of(shape_, shard::mesh_of(config::Strategy::no_shard, 0, 1, 1, 0));
-  std::vector<float> p_ = std::vector<float>(static_cast<std::size_t>(layout_.arena_elements), 1.f), m_ = p_,
-                     v_ = p_;
+  std::vector<float> p_ = std::vector<float>(layout_.arena_elements, 1.f), m_ = p_, v_ = p_;
   StateViews views_ = views_of(shape_, layout_, p_.data(), reinterpret_cast<std::byte*>(m_.data()),
                                reinterpret_cast<std::byte*>(v_.data()), DType::fp32);
   OwnedPieces owned_{views_.owned, layout_};

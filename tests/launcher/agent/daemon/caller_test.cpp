@@ -43,7 +43,9 @@ class CallerTest : public testing::Test {
     files::replace_atomically(run.secret(), to_hex(secret) + "\n");
     std::filesystem::permissions(run.secret(), std::filesystem::perms(0600));
     Roster roster;
-    roster.job = "7.0", roster.first_placement = {0}, roster.candidates = {0, 1};
+    roster.job = "7.0";
+    roster.first_placement = {0};
+    roster.candidates = {0, 1};
     for (const char* name : {"n0", "n1"})
       roster.nodes.push_back({name, "127.0.0.1", control::test::free_port(), "A"});
     ports = {roster.nodes[0].port, roster.nodes[1].port};

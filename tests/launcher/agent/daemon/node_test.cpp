@@ -85,7 +85,8 @@ TEST(RankStart, WhoStartsTheRanks) {
   EXPECT_THAT(rank_command(rank), ElementsAre("python3", "holdfast-train"));
   rank.launch = "mpi";
   EXPECT_TRUE(through_mpirun(rank));
-  rank.launch = "direct", rank.command = {"holdfast-train"};
+  rank.launch = "direct";
+  rank.command = {"holdfast-train"};
   EXPECT_FALSE(through_mpirun(rank));
 }
 
@@ -302,7 +303,8 @@ TEST(LocalRanks, StateMessagesForANewLeader) {
   LocalRanks ranks;
   EXPECT_TRUE(ranks.state_messages().empty());
   auto& r = ranks.at(4, 2);
-  r.started = true, r.pid = 77;
+  r.started = true;
+  r.pid = 77;
   r.restored = control::RankRestored{4, 2, {10, "shared", "", ""}};
   r.votes[20] = {4, 2, 20, true, "a"};
   r.votes[30] = {4, 2, 30, true, "b"};
@@ -342,7 +344,8 @@ TEST(LocalRanks, CommitOutcomesSettleVotes) {
     links.push_back(std::make_shared<FakeChannel>());
     auto& r = ranks.at(rank, rank == 2 ? 1 : 2);
     r.link = links.back();
-    r.votes[20].step = 20, r.votes[30].step = 30;
+    r.votes[20].step = 20;
+    r.votes[30].step = 30;
   }
   links[1]->is_open = false;
   ranks.tell({2, 20, true, ""});

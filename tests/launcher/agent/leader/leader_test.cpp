@@ -74,7 +74,8 @@ class LeaderTest : public testing::Test {
     for (const auto& path : {run.terms(), run.events(), run.checkpoints(), run.logs()})
       files::fs::create_directories(path);
     config.rank.command = {"some-program"};
-    config.supervise.heartbeat_ms = 50, config.supervise.node_silence_ms = 1500;
+    config.supervise.heartbeat_ms = 50;
+    config.supervise.node_silence_ms = 1500;
     roster.job = "7.0", roster.ranks_per_node = 2, roster.first_placement = {0, 1},
     roster.candidates = {2, 0, 1};
     roster.batch_host = 2;
@@ -97,7 +98,7 @@ class LeaderTest : public testing::Test {
                                         [this](const std::string& why) { resigned = why; });
     });
   }
-  FakeAgent& agent(int n) { return *agents[static_cast<std::size_t>(n)]; }
+  FakeAgent& agent(int n) { return *agents[n]; }
   bool until_event(const std::string& kind, std::size_t count = 1) {
     return loop.until([&] {
       std::size_t found = 0;

@@ -119,8 +119,8 @@ TEST(LeadershipState, FencesByNumber) {
 
 ElectionCount count(int nodes, std::vector<int> grants, std::vector<int> denials = {},
                     std::vector<int> lost = {}) {
-  std::vector<bool> out(static_cast<std::size_t>(nodes));
-  for (const int n : lost) out[static_cast<std::size_t>(n)] = true;
+  std::vector<bool> out(nodes);
+  for (const int n : lost) out[n] = true;
   ElectionCount answers(std::move(out));
   for (const int n : grants) answers.answered(n, Answer{true, 3, 2000});
   for (const int n : denials) answers.answered(n, Answer{false, 3, 10});

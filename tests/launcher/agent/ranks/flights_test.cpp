@@ -39,7 +39,8 @@ class FlightsTest : public testing::Test {
   LocalRanks ranks_;
   static config::Supervise limits() {
     config::Supervise limits;
-    limits.step_s = 600, limits.hang_floor_s = 10;
+    limits.step_s = 600;
+    limits.hang_floor_s = 10;
     return limits;
   }
   Flights flights_{folder_.path, limits()};

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Keep two kinds of noise out of the C++ sources, and fail where there is one.
+
+A conversion to std::size_t is written as_size(x) (src/base/as_size.hpp), and only where a comparison, a product or a template
+argument needs it: an index, and the argument of resize() or subspan(), converts by itself.
+Assignments are statements of their own, never joined by commas.
+"""
+import pathlib
+import re
+import sys
+
+CAST = "static_cast<std::size_t>("
+ASSIGNMENT = re.compile(r"^(\+\+|--)?[\w.\->\[\]*()_:]+\s*((<<|>>|[-+*/|&^%])?=[^=]|\+\+$|--$|$)")
+CONTROL = re.compile(r"^(?:} )?(?:else )?(?:if(?: constexpr)?|while|for) ?\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\) |^else ")
+DECLARES = re.compile(r"^(const|constexpr|static|auto|using|return|case|default|throw|delete|friend|#|//)\b"
+                      r"|^[\w:]+(<.*>)?[ *&]+\w+( =|,|;|\{|\[)")
+
+
+def parts_of(statement):
+    """What stands between the commas that are in no brackets and no text."""
+    parts, depth, quote, part, escaped = [], 0, "", "", False
+    for c in statement:
+        if quote:
+            quote = "" if c == quote and not escaped else quote
+            escaped = c == "\\" and not escaped
+        elif c == '"' or (c == "'" and not (part and part[-1].isdigit())):
+            quote = c
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(part.strip())
+            part = ""
+            continue
+        part += c
+    return parts + [part.strip()]
+
+
+def joins_assignments(line):
+    body = CONTROL.sub("", re.sub(r"\s*//.*$", "", line.strip()))
+    if not body.endswith(";") or "," not in body or ";" in body[:-1] or DECLARES.match(body):
+        return False
+    if body.startswith(".") or any(body.count(a) != body.count(b) for a, b in ("()", "[]", "{}")):
+        return False  # inside an initializer
+    if re.search(r"\w<[^;()=]*,", body):
+        return False  # between the arguments of a template
+    parts = parts_of(body[:-1])
+    return len(parts) > 1 and all(ASSIGNMENT.match(p) for p in parts) and any("=" in p or "++" in p or "--" in p for p in parts)
+
+
+def begins_statement(before):
+    before = re.sub(r"\s*//.*$", "", before).rstrip()
+    return not before or before[-1] in ";{}:" or before.endswith("else") or re.match(r"\s*(} )?(else )?(if|for|while)\b.*\)$", before)
+
+
+def complaints(path):
+    before = ""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if CAST in line and path.name != "as_size.hpp":
+            yield number, "a cast to std::size_t (as_size(x) says it; an index needs none)"
+        if begins_statement(before) and joins_assignments(line):
+            yield number, "assignments joined by a comma (each is a statement of its own)"
+        if line.strip() and not line.strip().startswith("//"):
+            before = line
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    folders = ("src", "slurm", "launcher", "checkpoint", "tests")
+    paths = [p for folder in folders for p in sorted((root / folder).rglob("*")) if p.suffix in (".cpp", ".hpp", ".cu")]
+    found = 0
+    for path in paths:
+        for number, what in complaints(path):
+            print(f"WRONG: {path.relative_to(root)}:{number}: {what}")
+            found += 1
+    print(f"{len(paths)} files, {found} to mend")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
