@@ -122,7 +122,7 @@ TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {
       ASSERT_EQ(done.status, 0) << what << "\n" << done.err;
       EXPECT_EQ(digest(dir), digest(type)) << what;
       EXPECT_EQ(losses(dir), losses(type)) << what;
-      const auto buffers = numbers(done.err, "local level: (\\d+) snapshot buffers");
+      const auto buffers = numbers(done.err, "each rank has (\\d+) snapshot buffers");
       ASSERT_EQ(buffers.size(), 1u) << done.err;
       const auto planned = numbers(done.err, "each rank plans (\\d+) bytes of memory .* sends (\\d+) bytes");
       const auto used = numbers(done.err, "uses (\\d+) bytes of memory of (\\d+) planned");
