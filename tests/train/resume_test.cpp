@@ -276,7 +276,7 @@ TEST_F(Resume, AFullDiskCostsTheCheckpointAndNothingElse) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(exit_status(status), 1);
   const std::string log = files::read_text(path("log"));
-  EXPECT_THAT(log, HasSubstr("is not saved by rank 0"));
+  EXPECT_THAT(log, HasSubstr("rank 0 could not save step"));
   EXPECT_THAT(log, HasSubstr("is missing from the metrics"));
   EXPECT_THAT(log, HasSubstr("its last state (step 300) could not be saved"))
       << "training went on to its end";

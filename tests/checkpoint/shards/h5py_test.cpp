@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 /// Debian's interpreter, which has Debian's h5py (scripts/setup.sh installs it).
 Finished python(const std::string& script, const std::vector<std::string>& arguments) {
   std::vector<std::string> argv = {"/usr/bin/python3",
-                                   std::string(HOLDFAST_SOURCE_DIR) + "/tests/checkpoint/" + script};
+                                   std::string(HOLDFAST_SOURCE_DIR) + "/tests/checkpoint/shards/" + script};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return run({argv, {}, {}, {}, false}, std::chrono::seconds(60));
 }

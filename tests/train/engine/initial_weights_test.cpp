@@ -87,7 +87,7 @@ TEST_F(InitialWeights, OfACheckpointOrARunAreThoseOfItsFile) {
   for (const std::string source : {"before", "before/checkpoints/step-00000003"}) {
     const Finished run = train(2, "from-" + std::to_string(source.size()), from(source));
     ASSERT_EQ(run.status, 0) << run.err;
-    EXPECT_THAT(run.err, HasSubstr("initial weights: checkpoint "));
+    EXPECT_THAT(run.err, HasSubstr("the initial weights come from checkpoint "));
     EXPECT_EQ(state_at_start(run.err), state_at_start(file.err));
     EXPECT_EQ(digest("from-" + std::to_string(source.size())), digest("file"));
   }
