@@ -17,9 +17,9 @@ namespace {
 
 /// Reads a decimal number off the front of `text`.
 template <class Number>
-bool take_number(std::string_view& text, Number& number) {
-  if (text.empty() || text.front() < '0' || text.front() > '9') return false;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+bool take_number(std::string_view& text, Number& number, int base = 10) {
+  if (text.empty() || text.front() == '-') return false;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   if (error != std::errc()) return false;
   text.remove_prefix(as_size(end - text.data()));
   return true;
@@ -50,6 +50,8 @@ Name parse_name(std::string_view text) {
     if (take(text, ".replaced-") && take_number(text, name.serial) && text.empty())
       name.kind = Name::Kind::replaced;
     if (text == ".pin") name.kind = Name::Kind::pin;
+    if (take(text, ".lease-") && take_number(text, name.lease, 16) && text.empty())
+      name.kind = Name::Kind::lease;
   } else if (take(text, ".trash-") && take_number(text, name.step) && take(text, "-") &&
              take_number(text, name.serial) && text.empty()) {
     name.kind = Name::Kind::trash;
@@ -72,6 +74,11 @@ std::string print_name(const Name& name) {
       return ".trash-" + number + "-" + std::to_string(name.serial);
     case Name::Kind::pin:
       return "step-" + number + ".pin";
+    case Name::Kind::lease: {
+      char text[17];
+      std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(name.lease));
+      return "step-" + number + ".lease-" + text;
+    }
     case Name::Kind::other:
       break;
   }

@@ -17,16 +17,18 @@ namespace fs = std::filesystem;
 
 /// A name in the checkpoints folder.
 struct Name {
-  enum class Kind { committed, temporary, replaced, trash, pin, other };
+  enum class Kind { committed, temporary, replaced, trash, pin, lease, other };
   Kind kind = Kind::other;
   std::int64_t step = 0;
-  Generation generation;  ///< of a temporary folder
-  int serial = 0;         ///< of a replaced one and of a trash folder
+  Generation generation;    ///< of a temporary folder
+  int serial = 0;           ///< of a replaced one and of a trash folder
+  std::uint64_t lease = 0;  ///< of a lease: drawn by its holder
   bool operator==(const Name&) const = default;
 };
 
 /// "step-00000100", "step-00000100.tmp-3-7", "step-00000100.replaced-1", ".trash-00000100-1",
-/// "step-00000100.pin"; everything else is `other`, and ours only if print(parse(x)) == x.
+/// "step-00000100.pin", "step-00000100.lease-0123456789abcdef"; everything else is `other`, and ours only if
+/// print(parse(x)) == x.
 Name parse_name(std::string_view name);
 std::string print_name(const Name& name);
 fs::path committed_path(const fs::path& checkpoints, std::int64_t step);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "checkpoint/index/lease.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
@@ -47,16 +48,19 @@ std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, c
   }
   std::vector<std::int64_t> steps;
   for (; older != newest_first.end(); ++older)
-    if (older->condition != Condition::Kind::unknown && !older->pinned && !archived.contains(older->step))
+    if (older->condition != Condition::Kind::unknown && !older->pinned && !older->leased &&
+        !archived.contains(older->step))
       steps.push_back(older->step);
   return steps;
 }
 
 std::vector<Candidate> candidates(const fs::path& checkpoints) {
   std::vector<Candidate> found;
+  const auto leased = leased_steps(checkpoints);
   for (const std::int64_t step : committed_steps(checkpoints)) {
     const fs::path path = committed_path(checkpoints, step);
-    Candidate candidate{step, condition_of(path, step).kind, may_be_there(pin_path(checkpoints, step)), 0};
+    Candidate candidate{step, condition_of(path, step).kind, may_be_there(pin_path(checkpoints, step)), 0,
+                        leased.contains(step)};
     if (candidate.sound()) candidate.written = written_at(path);
     found.push_back(candidate);
   }
@@ -81,7 +85,10 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
   std::vector<fs::path> trash;
   for (const std::int64_t step : superfluous(there, retention)) {
     if (may_be_there(pin_path(checkpoints, step))) continue;  // pinned in the meantime
-    trash.push_back(move_to_trash(checkpoints, committed_path(checkpoints, step), step));
+    const fs::path path = committed_path(checkpoints, step), aside = move_to_trash(checkpoints, path, step);
+    if (leased_steps(checkpoints).contains(step) && ::rename(aside.c_str(), path.c_str()) == 0)
+      continue;  // leased in the meantime
+    trash.push_back(aside);
     removed.push_back(step);
   }
   for (const std::string& name : outlived(checkpoints, there))
@@ -97,6 +104,7 @@ std::vector<std::int64_t> tidy(const fs::path& checkpoints, const Retention& ret
                                std::int64_t step) {
   auto removed = retain(checkpoints, retention);
   sweep(checkpoints, alive, step);
+  sweep_leases(checkpoints);
   return removed;
 }
 

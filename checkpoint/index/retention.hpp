@@ -1,5 +1,6 @@
 #pragma once
-// Which checkpoints stay: the newest ones, the first of every so many hours, and those that a person pinned.
+// Which checkpoints stay: the newest ones, the first of every so many hours, those that a person pinned, and
+// those that somebody reads (lease.hpp).
 // The decision is pure; retain() carries it out. What cannot be read now is no reason to remove anything.
 #include <cstdint>
 #include <filesystem>
@@ -24,14 +25,15 @@ struct Candidate {
   Condition::Kind condition = Condition::Kind::unknown;
   bool pinned = false;  ///< step-N.pin lies beside it
   double written = 0;   ///< Unix seconds of its manifest; only of sound ones
+  bool leased = false;  ///< somebody reads it
   bool sound() const { return condition == Condition::Kind::sound; }
 };
 
 /// Steps that may go, newest first. What stays: the newest `keep` sound ones and everything newer than the
 /// oldest of them (a damaged one there is evidence); of the older sound ones, from the oldest on, each that
-/// was written at least `archive_h` after the archive before it; pinned ones; and all of which nothing is
-/// known. While fewer than `keep` are sound, everything stays. Deciding again over what is left removes
-/// nothing more.
+/// was written at least `archive_h` after the archive before it; pinned and leased ones; and all of which
+/// nothing is known. While fewer than `keep` are sound, everything stays. Deciding again over what is left
+/// removes nothing more.
 std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, const Retention& retention);
 
 /// Looks at every committed checkpoint, newest first. Throws Unreadable when the folder cannot be listed.

@@ -79,12 +79,13 @@ void AdapterFiles::open_peft() {
 }
 
 void AdapterFiles::open_checkpoint(const std::string& asked_by) {
-  const auto step_dir = find_checkpoint(path_, asked_by);
-  if (!step_dir)
+  auto found = find_checkpoint(path_, asked_by);
+  if (!found)
     throw Error(Exit::usage, "there are no adapters in " + path_.string(), asked_by,
                 fmt::format("Name a folder with {}, a checkpoint or a run?", peft_config_name));
-  path_ = *step_dir;
-  manifest_ = checkpoint::read_manifest(path_);
+  path_ = found->path;
+  lease_.emplace(std::move(found->lease));
+  manifest_ = std::move(found->manifest);
   const auto facts = config::parse_adapters(manifest_->facts.model_toml, path_.string());
   if (!facts)
     throw Error(Exit::usage, "there are no adapters in " + path_.string(),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/exchange/safetensors_source.hpp"
+#include "checkpoint/index/lease.hpp"
 #include "checkpoint/index/manifest.hpp"
 #include "checkpoint/index/state.hpp"
 #include "src/config/adapters.hpp"
@@ -52,6 +53,7 @@ class AdapterFiles {
   fs::path path_;
   config::AdapterFacts facts_;
   std::vector<checkpoint::LogicalTensor> tensors_;         ///< "model/NAME", as they are in the files
+  std::optional<checkpoint::Lease> lease_;                 ///< on a checkpoint of a run
   std::optional<checkpoint::Manifest> manifest_;           ///< of a checkpoint
   std::optional<checkpoint::safetensors::Source> source_;  ///< else
 };

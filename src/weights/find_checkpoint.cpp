@@ -9,8 +9,9 @@
 namespace holdfast::weights {
 namespace fs = std::filesystem;
 
-std::optional<fs::path> find_checkpoint(const fs::path& path, const std::string& asked_by) {
-  if (files::is_there(path / checkpoint::manifest_file_name)) return path;
+std::optional<checkpoint::LeasedCheckpoint> find_checkpoint(const fs::path& path,
+                                                            const std::string& asked_by) {
+  if (files::is_there(path / checkpoint::manifest_file_name)) return checkpoint::lease_checkpoint(path);
   const fs::path inside = RunDir{path}.checkpoints();
   const fs::path folder = files::is_there(inside) ? inside : path;
   if (checkpoint::committed_steps(folder).empty()) {
@@ -18,9 +19,9 @@ std::optional<fs::path> find_checkpoint(const fs::path& path, const std::string&
     throw Error(Exit::usage, "the run " + path.string() + " has no checkpoint", asked_by,
                 "Wait for its first one?");
   }
-  const auto newest = checkpoint::newest_sound(folder);
+  auto newest = checkpoint::lease_newest(folder);
   if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder.string(), asked_by);
-  return newest->path;
+  return newest;
 }
 
 }  // namespace holdfast::weights

@@ -22,9 +22,10 @@ ModelFiles::ModelFiles(const fs::path& path, const std::string& asked_by) : path
   std::error_code ignored;
   if (!fs::exists(path, ignored))
     throw Error(Exit::usage, "there are no weights at " + path.string(), asked_by);
-  if (const auto step_dir = find_checkpoint(path, asked_by)) {
-    path_ = *step_dir;
-    manifest_ = std::make_unique<const checkpoint::Manifest>(checkpoint::read_manifest(path_));
+  if (auto found = find_checkpoint(path, asked_by)) {
+    path_ = found->path;
+    lease_.emplace(std::move(found->lease));
+    manifest_ = std::make_unique<const checkpoint::Manifest>(std::move(found->manifest));
     pieces_ = std::make_unique<checkpoint::PieceReader>(path_, *manifest_);
     shape_ = config::parse_model(manifest_->facts.model_toml, path_.string());
     return;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/exchange/safetensors_source.hpp"
+#include "checkpoint/index/lease.hpp"
 #include "checkpoint/index/manifest.hpp"
 #include "checkpoint/index/state.hpp"
 #include "checkpoint/shards/piece_reader.hpp"
@@ -57,6 +58,7 @@ class ModelFiles {
  private:
   fs::path path_;
   std::optional<config::ModelShape> shape_;
+  std::optional<checkpoint::Lease> lease_;                 ///< on a checkpoint of a run
   std::unique_ptr<const checkpoint::Manifest> manifest_;   ///< of a checkpoint
   std::unique_ptr<checkpoint::PieceReader> pieces_;        ///< of it
   std::optional<checkpoint::safetensors::Source> source_;  ///< else

@@ -229,6 +229,7 @@ int ckpt_verify(const fs::path& given, std::ostream& out) {
     paths.push_back(path);
   bool good = true;
   for (const fs::path& step_dir : paths) {
+    const checkpoint::Lease lease(step_dir);
     const checkpoint::Verified result =
         checkpoint::verify(step_dir, bar("verify " + step_dir.filename().string()));
     good &= result.problems.empty();

@@ -43,8 +43,7 @@ checkpoint::ImportOrder order_of(const ImportFiles& files) {
 
 int ckpt_consolidate(const fs::path& path, const fs::path& target, std::ostream& out) {
   const auto begin = Clock::now();
-  const fs::path step_dir = checkpoint_of(path);
-  const checkpoint::Manifest manifest = checkpoint::read_manifest(step_dir);
+  const auto [lease, step_dir, manifest] = open_checkpoint(path);
   checkpoint::CheckpointTensors source(step_dir, manifest);
   const checkpoint::NamedFile one[] = {{checkpoint::plan_consolidated(manifest), target}};
   checkpoint::write_whole_files(source, one, bar("consolidate"));

@@ -75,8 +75,8 @@ Json json_of(const Difference& found, const std::vector<std::optional<ValueDiffe
 }  // namespace
 
 int ckpt_diff(const DiffOrder& order, std::ostream& out) {
-  const fs::path before = checkpoint_of(order.before), after = checkpoint_of(order.after);
-  const Manifest a = checkpoint::read_manifest(before), b = checkpoint::read_manifest(after);
+  const auto [lease_before, before, a] = open_checkpoint(order.before);
+  const auto [lease_after, after, b] = open_checkpoint(order.after);
   const Difference found = checkpoint::diff(a, b);
   std::vector<std::optional<ValueDifference>> values(found.changed.size());
   for (std::size_t i = 0; order.values && i < values.size(); ++i)

@@ -112,8 +112,7 @@ int ckpt_export(const ExportOrder& order, std::ostream& out) {
   if (weights::is_peft_folder(clean(order.path)))
     throw Error(Exit::usage, order.path.string() + " is as peft writes it already", "",
                 "Add the adapters to their model with --merge?");
-  const fs::path step_dir = checkpoint_of(order.path);
-  const Manifest manifest = checkpoint::read_manifest(step_dir);
+  const auto [lease, step_dir, manifest] = open_checkpoint(order.path);
   checkpoint::CheckpointTensors source(step_dir, manifest);
   Model model{source, fmt::format("step {}", manifest.point.step),
               checkpoint::types_of_model(manifest, element_of(order.dtype))};

@@ -64,6 +64,15 @@ fs::path checkpoint_of(const fs::path& given) {
   return newest->path;
 }
 
+checkpoint::LeasedCheckpoint open_checkpoint(const fs::path& given) {
+  const fs::path path = clean(given);
+  const auto folder = folder_of(path);
+  if (!folder) return checkpoint::lease_checkpoint(path);
+  auto newest = checkpoint::lease_newest(*folder);
+  if (!newest) throw Error(Exit::runtime, "no sound checkpoint in " + folder->string());
+  return std::move(*newest);
+}
+
 std::optional<RunDir> run_of(const fs::path& checkpoints) {
   const fs::path whole = fs::absolute(checkpoints).lexically_normal();
   const RunDir run{whole.parent_path()};

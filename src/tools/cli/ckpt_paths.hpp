@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/index/lease.hpp"
 #include "checkpoint/index/local_file.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/run_dir.hpp"
@@ -22,6 +23,8 @@ fs::path clean(const fs::path& path);
 std::optional<fs::path> folder_of(const fs::path& path);
 /// The checkpoint that `path` is, or the newest sound one of that folder. Throws Error.
 fs::path checkpoint_of(const fs::path& path);
+/// The same, to be read, under a lease.
+checkpoint::LeasedCheckpoint open_checkpoint(const fs::path& path);
 /// The run directory that a checkpoints folder belongs to; nothing when it stands alone.
 std::optional<RunDir> run_of(const fs::path& checkpoints);
 

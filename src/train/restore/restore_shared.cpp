@@ -235,10 +235,13 @@ void SharedLevel::add(const fs::path& path) {
   std::string text;
   std::optional<Failure> failure;
   try {
-    if (world_.rank() == 0)
+    if (world_.rank() == 0) {
+      lease_.emplace(path);
+      if (!lease_->why_not().empty()) log::warn("{}", lease_->why_not());
       text =
           announced(path, checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest(path); }))
               .text();
+    }
   } catch (const Error& error) {
     failure = Failure{exit_of(error.exit()), 0, error.what()};
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/index/lease.hpp"
 #include "checkpoint/index/patience.hpp"
 #include "checkpoint/shards/load.hpp"
 #include "src/base/error.hpp"
@@ -47,8 +48,8 @@ class SharedLevel {
   /// this run.
   using Parts = std::set<std::pair<int, int>>;
   bool add_older(const std::set<PointId>& offered, const std::function<Parts(int writer)>& parts_of_shard);
-  /// Collective: puts this one on the list. Throws Error when it is damaged (runtime), cannot be read
-  /// (transient) or is of a newer format (no_requeue).
+  /// Collective: puts this one on the list, under a lease: it may be of another run that lives. Throws Error
+  /// when it is damaged (runtime), cannot be read (transient) or is of a newer format (no_requeue).
   void add(const std::filesystem::path& path);
 
   /// The same on every rank: no older one is known, because nothing is known of this one.
@@ -82,6 +83,7 @@ class SharedLevel {
   std::vector<SharedOffer> offers_;
   std::vector<std::filesystem::path> paths_;
   std::vector<std::optional<checkpoint::Manifest>> manifests_;
+  std::optional<checkpoint::Lease> lease_;  ///< rank 0's, on a checkpoint of another run
   std::vector<std::string> notes_;
   std::int64_t before_step_, newest_known_ = -1;
   std::optional<Blocked> blocked_;

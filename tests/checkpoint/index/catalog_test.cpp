@@ -24,6 +24,7 @@ TEST(Catalog, namesGoThereAndBack) {
       {"step-00000100.replaced-2", {Kind::replaced, 100, {}, 2}},
       {".trash-00000100-2", {Kind::trash, 100, {}, 2}},
       {"step-00000100.pin", {Kind::pin, 100, {}, 0}},
+      {"step-00000100.lease-00fedcba98765432", {Kind::lease, 100, {}, 0, 0xfedcba98765432}},
   };
   for (const auto& [text, name] : names) {
     EXPECT_EQ(parse_name(text), name) << text;
@@ -43,6 +44,10 @@ TEST(Catalog, everythingElseIsNotOurs) {
                            "step-00000100.tmp-3",
                            "step-00000100.pin2",
                            "step-100.pin",
+                           "step-00000100.lease-",
+                           "step-00000100.lease-fedcba98765432",
+                           "step-00000100.lease-00FEDCBA98765432",
+                           "step-00000100.lease-0x00000000000001",
                            "step-00000100.tmp-3-",
                            "step-00000100.tmp-3-07",
                            "step-00000100.tmp-3-7-",

@@ -70,6 +70,12 @@ TEST(Superfluous, pinnedOnesStay) {
   EXPECT_THAT(superfluous(list, {1, 0}), ElementsAre(2, 0));
 }
 
+TEST(Superfluous, leasedOnesStay) {
+  auto list = written_at({0, 1, 2, 3});
+  list[1].leased = true;  // step 2
+  EXPECT_THAT(superfluous(list, {1, 0}), ElementsAre(1, 0));
+}
+
 /// Run after every commit, the rule takes nothing that it will want to have kept.
 TEST(Superfluous, decidingAgainAndLaterKeepsTheArchives) {
   std::vector<Candidate> there;  // newest first
