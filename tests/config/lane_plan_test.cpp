@@ -67,15 +67,16 @@ TEST(LanePlan, SumIsTheSameForEveryLayout) {
   };
   for (const auto [micro_batches, lanes] :
        {Case{8, 8}, Case{24, 24}, Case{48, 8}, Case{48, 6}, Case{120, 5}, Case{360, 12}, Case{360, 15}}) {
+    const int few = micro_batches > 100 ? 3 : elements;  // each long sum shows a change of order by itself
     std::vector<float> expected;
-    for (int element = 0; element < elements; ++element)
+    for (int element = 0; element < few; ++element)
       expected.push_back(sum_of(LanePlan(micro_batches, lanes, 1, 1), 1, 1, element));
     int tried = 0;
     for (int replicas = 1; replicas <= lanes; ++replicas)
       for (int group = 1; group <= 8; ++group) {
         try {
           const LanePlan plan(micro_batches, lanes, replicas, group);
-          for (int element = 0; element < elements; ++element)
+          for (int element = 0; element < few; ++element)
             EXPECT_EQ(std::bit_cast<std::uint32_t>(sum_of(plan, replicas, group, element)),
                       std::bit_cast<std::uint32_t>(expected[element]))
                 << micro_batches << ' ' << lanes << ' ' << replicas << 'x' << group;

@@ -51,6 +51,16 @@ Network::Network(Timeline& timeline, Random& random, int nodes)
       blocked_(as_size(nodes * nodes)),
       powered_(as_size(nodes), true) {}
 
+Network::~Network() {
+  for (const auto& weak : connections_)
+    if (const ConnectionPtr connection = weak.lock())
+      for (Connection::End& end : connection->ends) {
+        const auto waiting = std::exchange(end.process->waiting, {});
+        end.message = nullptr;
+        end.closed = nullptr;
+      }
+}
+
 bool Network::way(int from, int to) const {
   return powered_[from] && powered_[to] && (from == to || !blocked_[at(from, to)]);
 }

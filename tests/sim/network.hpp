@@ -46,6 +46,10 @@ using ConnectionPtr = std::shared_ptr<Connection>;
 class Network {
  public:
   Network(Timeline& timeline, Random& random, int nodes);
+  /// What a stopped process still has to hear keeps its connection, and that the process: forgotten here.
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
   bool way(int from, int to) const;
   void set_way(int from, int to, bool open) { blocked_[at(from, to)] = !open; }

@@ -34,7 +34,7 @@ std::vector<std::string> texts_of_all(comm::Communicator& world, const std::stri
     words += words_of(r);
   }
   std::vector<std::uint64_t> all(words);
-  std::memcpy(all.data() + before, mine.data(), mine.size());
+  if (!mine.empty()) std::memcpy(all.data() + before, mine.data(), mine.size());
   if (words > 0) world.all_reduce(all, comm::Scalar::sum);
   std::vector<std::string> out;
   std::size_t at = 0;
