@@ -43,8 +43,8 @@ std::optional<double> renewed_at(const fs::path& path) {
   throw system_error("cannot look at " + path.string(), errno);
 }
 
-/// The time by the clock that stamps files here. Where the folder may not be touched it is when the folder was
-/// last changed: then a lease seems younger than it is.
+/// The time by the clock that stamps files here. Where the folder may not be touched it is when the folder
+/// was last changed: then a lease seems younger than it is.
 double storage_time(const fs::path& folder) {
   ::utimensat(AT_FDCWD, folder.c_str(), nullptr, 0);
   const auto now = renewed_at(folder);

@@ -1,7 +1,8 @@
 #pragma once
-// Whoever reads a checkpoint of a run that may be alive holds a lease on it: a file beside it, which retention
-// (of that run, on another machine) respects. The reader renews it; when the reader dies, it expires. Ages are
-// differences of times that the storage itself gives to files, so clocks of machines do not matter.
+// Whoever reads a checkpoint of a run that may be alive holds a lease on it: a file beside it, which
+// retention (of that run, on another machine) respects. The reader renews it; when the reader dies, it
+// expires. Ages are differences of times that the storage itself gives to files, so clocks of machines do not
+// matter.
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -21,8 +22,8 @@ constexpr std::chrono::seconds lease_lasts{600};
 class Lease {
  public:
   /// On a committed folder of a folder of checkpoints; anything else is nobody's to remove, and needs none. A
-  /// thread renews it. Never throws: where the folder cannot be written, why_not() says so, and the checkpoint
-  /// can be read at its reader's risk.
+  /// thread renews it. Never throws: where the folder cannot be written, why_not() says so, and the
+  /// checkpoint can be read at its reader's risk.
   explicit Lease(const fs::path& step_dir, std::chrono::milliseconds renewed_every = lease_lasts / 10);
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
@@ -44,8 +45,8 @@ struct LeasedCheckpoint {
   fs::path path;
   Manifest manifest;
 };
-/// Takes the lease first, then reads the manifest. Throws as read_manifest() does. What why_not() says goes to
-/// the log.
+/// Takes the lease first, then reads the manifest. Throws as read_manifest() does. What why_not() says goes
+/// to the log.
 LeasedCheckpoint lease_checkpoint(const fs::path& step_dir);
 /// The newest sound one. One that retention takes before it is leased is no error: then it is the next one.
 /// Throws as newest_sound() does.
