@@ -90,6 +90,7 @@ TEST_F(LocalTraining, ARunThatLosesAReplicaGoesOnFromSnapshotsWithTheSameBits) {
   EXPECT_NE(rest.err.find("training resumes from snapshots of step"), std::string::npos) << rest.err;
   EXPECT_EQ(digest("run"), digest("whole"));
   EXPECT_EQ(losses("run"), losses("whole"));
+  EXPECT_FALSE(std::filesystem::exists(folder)) << "a run that is over leaves nothing in memory";
 }
 
 TEST_F(LocalTraining, BitsAndPlansAreThoseOfTrainingWithoutIt) {

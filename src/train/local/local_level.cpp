@@ -207,6 +207,11 @@ std::optional<std::filesystem::path> local_folder_of(const Setup& setup) {
   return local_level_folder(local == "auto" ? "/dev/shm" : local, setup.dir.path);
 }
 
+void remove_local_folder(const Setup& setup) noexcept {
+  std::error_code ignored;  // another rank of the node removes it as well
+  if (const auto folder = local_folder_of(setup)) std::filesystem::remove_all(*folder, ignored);
+}
+
 LocalFile open_local_file(const Setup& setup, const LocalRun& run, const std::filesystem::path& folder) {
   const auto& checkpoint = setup.config.checkpoint;
   const bool first =

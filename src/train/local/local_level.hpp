@@ -64,6 +64,8 @@ class LocalLevel {
 /// The folder that holds the local files of this run on every node, by checkpoint.local and where this rank
 /// is; nothing: there is no local level.
 std::optional<std::filesystem::path> local_folder_of(const Setup& setup);
+/// Removes that folder, for a run that is over. Never throws.
+void remove_local_folder(const Setup& setup) noexcept;
 
 /// This rank's own file. Collective only in that a first attempt has to find no rank training: nothing that
 /// was left behind in the folder is taken for a state of a run that has just begun, or of one that begins

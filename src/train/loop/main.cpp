@@ -16,6 +16,7 @@
 #include "src/device/load.hpp"
 #include "src/flight/stack_dump.hpp"
 #include "src/train/engine/probe.hpp"
+#include "src/train/local/local_level.hpp"
 #include "src/train/loop/result.hpp"
 #include "src/train/loop/trainer.hpp"
 
@@ -115,6 +116,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   }
   link.finished(session.rank() == 0 ? std::optional(final_state) : std::nullopt);
   world->barrier();  // nobody leaves while another may still fail
+  if (!link.supervised()) remove_local_folder(setup);
   leave_within(to_leave, 0, *device);
 }
 
