@@ -179,7 +179,7 @@ LocalFile::LocalFile(fs::path path, const LocalIdentity& identity, std::int64_t 
     throw system_error("cannot remove " + path.string(), errno);
   const files::Fd fd = files::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   try {
-    if (const int error = ::posix_fallocate(fd.get(), 0, head.file_bytes()); error != 0)
+    if (const int error = files::reserve(fd.get(), head.file_bytes()); error != 0)
       throw Error(Exit::runtime, "no room for the local level " + path.string(),
                   why_no_room(path, head.file_bytes(), error),
                   "Give it another folder (checkpoint.local), or none; or shard over more ranks?");

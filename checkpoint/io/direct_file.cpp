@@ -82,10 +82,10 @@ void NewFile::finish() {
 }
 
 void NewFile::go_on_buffered() {
-  direct_ = false;
   const int flags = ::fcntl(fd_.get(), F_GETFL);
   if (flags < 0 || ::fcntl(fd_.get(), F_SETFL, flags & ~O_DIRECT) != 0)
     throw system_error("cannot write " + path_.string(), errno);
+  direct_ = false;  // only now: another thread that sees it takes EINVAL for final
 }
 
 }  // namespace holdfast::checkpoint

@@ -136,7 +136,6 @@ std::string ShardWriter::write(const RunPoint& point, std::span<std::byte> image
     index.emplace(folder / plan.common.index.file, plan.common.index.bytes, false);
     plan.write_index(*index);
   }
-  files::sync_folder(folder);
   read_back(shard.path(), info, plan.shard.metadata, image.first(plan.head_bytes()), plan.options.read_back,
             point.step, plan.again.span());
   std::string vote = vote_text(plan.rank, plan.common, info, plan.pass.piece_digests());

@@ -1,6 +1,7 @@
 #include "src/base/files.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,11 +70,23 @@ void append_all(int fd, std::string_view text, const fs::path& path) {
   }
 }
 
+int reserve(int fd, std::int64_t bytes) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int error = ::posix_fallocate(fd, 0, bytes);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
 void sync(int fd, const fs::path& path) {
   if (::fsync(fd) != 0) throw system_error("cannot sync " + path.string(), errno);
 }
 
-void sync_folder(const fs::path& folder) { sync(open(folder, O_RDONLY | O_DIRECTORY).get(), folder); }
+void sync_folder(const fs::path& folder) {
+  const Fd fd = open(folder, O_RDONLY | O_DIRECTORY);
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) throw system_error("cannot sync " + folder.string(), errno);
+}
 
 void replace_atomically(const fs::path& path, std::string_view text, unsigned mode) {
   fs::path aside = path;

@@ -34,7 +34,11 @@ std::string read_text(const fs::path& path);
 void write_all(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
                const fs::path& path_for_message);
 void append_all(int fd, std::string_view text, const fs::path& path_for_message);
+/// Room for all bytes of a file, zeroes. Returns 0 or an errno; never EINTR, since signals wait meanwhile:
+/// where they come faster than a large file gets its room, it would never have it.
+int reserve(int fd, std::int64_t bytes);
 void sync(int fd, const fs::path& path_for_message);
+/// Where the file system knows no fsync of folders (EINVAL), there is nothing to do.
 void sync_folder(const fs::path& folder);
 /// Write `path`.tmp, fsync, rename over `path`, fsync the folder: readers see the old text or the new one.
 void replace_atomically(const fs::path& path, std::string_view text, unsigned mode = 0600);
