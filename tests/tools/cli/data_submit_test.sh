@@ -3,7 +3,7 @@
 # `holdfast data submit` on a real SLURM: a chain of arrays and jobs makes the bytes that one process makes.
 # data_submit_test.sh HOLDFAST TOOL. Speaks TAP; exits 77 where there is no SLURM to test with.
 set -uo pipefail
-source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 # shellcheck source=tests/support/tap.sh
 source "$source/tests/support/tap.sh"
 need_cluster "$@"
