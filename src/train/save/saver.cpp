@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -45,11 +46,7 @@ void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& ow
   expects(!copying_, "one snapshot is copied at a time");
   const auto start = Clock::now();
   newest_ = point.step;
-  auto arena = arenas_.try_take();
-  if (!arena && (must || settings_.when_busy == config::WhenBusy::wait)) {
-    link_.progress(point.step, control::Phase::finishing);  // the storage's pace says nothing of a rank
-    arena = arenas_.take();
-  }
+  const auto arena = take_arena(point.step, must);
   copying_ = Job{point, arena.value_or(std::span<std::byte>()), {}};
   copies_.clear();
   if (arena) {
@@ -66,6 +63,29 @@ void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& ow
   const std::scoped_lock lock(mutex_);
   ++(arena ? totals_.begun : totals_.skipped);
   totals_.stall_s += seconds_since(start);
+}
+
+std::optional<std::span<std::byte>> Saver::take_arena(std::int64_t step, bool must) {
+  auto arena = arenas_.try_take();
+  const bool waits = must || (settings_.when_busy == config::WhenBusy::wait && !stuck_);
+  if (!arena && waits) {
+    link_.progress(step, control::Phase::finishing);  // the storage's pace says nothing of a rank
+    std::chrono::nanoseconds patience = std::chrono::seconds(settings_.commit_s);
+    if (!must) {
+      const auto twice =
+          std::chrono::duration_cast<Millis>(std::chrono::duration<double>(2 * totals().persist_s));
+      patience = std::min<std::chrono::nanoseconds>(patience, std::max(parts_.shortest_wait, twice));
+    }
+    arena = arenas_.take(Deadline::in(patience));
+    if (!arena && world_.rank() == 0)
+      log::warn(
+          "the shared storage has not taken a checkpoint for {:.0f} s: the one of step {} is skipped, and so "
+          "are "
+          "those after it until it has",
+          std::chrono::duration<double>(patience).count(), step);
+  }
+  stuck_ = !arena && (stuck_ || waits);
+  return arena;
 }
 
 double Saver::join() {
@@ -90,7 +110,12 @@ bool Saver::wait_durable() {
   bool mine = false;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return jobs_.empty(); });
+    const bool written =
+        changed_.wait_for(lock, std::chrono::seconds(settings_.commit_s), [this] { return jobs_.empty(); });
+    if (!written) {
+      failed_ = newest_;
+      why_ = fmt::format("the shared storage did not take it within {} s", settings_.commit_s);
+    }
     mine = durable_ == newest_;
   }
   constexpr int to_commit_s = 30;  // the leader waits commit_s for votes, and then has its own work to do

@@ -54,6 +54,7 @@ class Saver {
     /// Where it is set, called before each vote on the saver's thread, which may wait: for the metrics of the
     /// steps before, so that a run that is resumed from the checkpoint finds them.
     std::function<void()> before_vote = {};
+    Millis shortest_wait{10'000};  ///< for an arena, see begin()
   };
   /// `generation`: of this attempt. Memory of the arenas comes from `device`. References outlive the saver.
   Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation, Parts parts,
@@ -70,8 +71,10 @@ class Saver {
   bool busy() { return !arenas_.has_free(); }
 
   /// Begins to copy `owned`: the pieces that this rank writes, in the writer's order (empty ones are passed
-  /// over), where they lie now. They stay as they are until join(). While all arenas are being written: waits
-  /// when it `must` or the settings say so; else votes no.
+  /// over), where they lie now. They stay as they are until join(). While all arenas are being written:
+  /// waits when it `must` (up to checkpoint.commit_s) or the settings say so (up to twice what the last
+  /// write took, between shortest_wait and commit_s, and after that in vain no more before an arena is free
+  /// again); else, and when that was too short, votes no.
   void begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must);
   /// Before the state changes: waits for the copy and hands it to the writing thread. Returns the seconds
   /// that it took.
@@ -95,6 +98,7 @@ class Saver {
     std::string payload;  ///< the vote, or why there is none
   };
 
+  std::optional<std::span<std::byte>> take_arena(std::int64_t step, bool must);
   void serve();
   void persist(Job& job);
   Outcome write(Job& job);
@@ -115,6 +119,7 @@ class Saver {
   std::vector<Copy> copies_;
   std::optional<Job> copying_;  // the training thread's
   std::int64_t newest_ = -1;    // its step
+  bool stuck_ = false;          // no arena was given back in the time of a wait, and none since
 
   std::atomic<bool> ending_{false};
   // Guarded by mutex_:

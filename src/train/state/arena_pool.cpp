@@ -32,11 +32,11 @@ std::optional<std::span<std::byte>> ArenaPool::try_take() {
   return take_now();
 }
 
-std::span<std::byte> ArenaPool::take() {
+std::optional<std::span<std::byte>> ArenaPool::take(Deadline deadline) {
   std::unique_lock lock(mutex_);
   std::optional<std::span<std::byte>> arena;
-  changed_.wait(lock, [&] { return (arena = take_now()).has_value(); });
-  return *arena;
+  changed_.wait_for(lock, deadline.left(), [&] { return (arena = take_now()).has_value(); });
+  return arena;
 }
 
 void ArenaPool::give(std::span<std::byte> arena) {

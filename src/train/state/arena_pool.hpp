@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/clock.hpp"
 #include "src/device/device.hpp"
 #include "src/train/common/lazy_memory.hpp"
 
@@ -26,8 +27,8 @@ class ArenaPool {
   ArenaPool(device::Device& device, std::int64_t bytes, int count);
 
   std::optional<std::span<std::byte>> try_take();
-  /// Waits for one. Those that give them back end by themselves.
-  std::span<std::byte> take();
+  /// Waits for one. Nothing: none was given back in time.
+  std::optional<std::span<std::byte>> take(Deadline deadline);
   void give(std::span<std::byte> arena);
   /// Any thread may ask; true may be over when it is read.
   bool has_free();

@@ -130,10 +130,11 @@ class SaverTest : public ::testing::Test {
                                std::unique_ptr<StateCopier> copier = make_host_copier()) {
     config::Checkpoint settings;
     settings.when_busy = when_busy;
-    return std::make_unique<Saver>(
-        dir_, settings, checkpoint::Generation{3, 7},
-        Saver::Parts{std::make_unique<FakeWriter>(writes_), std::move(copier), arenas, before_vote_},
-        *device_, world_, link_);
+    settings.commit_s = commit_s_;
+    return std::make_unique<Saver>(dir_, settings, checkpoint::Generation{3, 7},
+                                   Saver::Parts{std::make_unique<FakeWriter>(writes_), std::move(copier),
+                                                arenas, before_vote_, shortest_wait_},
+                                   *device_, world_, link_);
   }
   void save(Saver& saver, std::int64_t step, bool must = false) {
     saver.begin({step, 100 * step, 10 * step}, state_.state(), must);
@@ -148,6 +149,8 @@ class SaverTest : public ::testing::Test {
   Gate gate_;
   Writes writes_;
   std::function<void()> before_vote_;
+  Millis shortest_wait_{60'000};
+  int commit_s_ = 120;
 };
 
 TEST_F(SaverTest, WhatIsWrittenIsTheStateOfTheMomentAndNotLaterOne) {
@@ -346,6 +349,36 @@ TEST_F(SaverTest, ABusySaverSkipsWhereItMayAndCountsIt) {
   ASSERT_EQ(link_.votes.size(), 6u) << "the leader hears of the skipped ones, too, and waits for nobody";
   for (const auto& vote : link_.votes) EXPECT_EQ(vote.ok, vote.step < 3 || vote.step == 6) << vote.step;
   EXPECT_THAT(link_.votes[3].payload, HasSubstr("still being written"));
+}
+
+/// Storage that hangs: training waits once, for a stated time, and then saves again when an arena is free.
+TEST_F(SaverTest, StorageThatHangsCostsOneWaitAndTheSavesMeanwhile) {
+  writes_.gate = &gate_;
+  shortest_wait_ = Millis(30);
+  const auto s = saver(config::WhenBusy::wait);
+  for (std::int64_t step = 1; step <= 5; ++step) save(*s, step);  // the gate is shut
+  EXPECT_EQ(s->totals().begun, 2);
+  EXPECT_EQ(s->totals().skipped, 3);
+  EXPECT_GE(s->totals().stall_s, 0.03);
+  gate_.open(2);
+  s->wait_durable();
+  gate_.open(2);
+  save(*s, 6), save(*s, 7);
+  s->wait_durable();
+  EXPECT_THAT(writes_.steps, ElementsAre(1, 2, 6, 7));
+  EXPECT_EQ(s->totals().skipped, 3);
+}
+
+TEST_F(SaverTest, TheLastSaveOfARunWaitsForHungStorageNoLongerThanForACommit) {
+  writes_.gate = &gate_;
+  commit_s_ = 1;
+  auto s = saver(config::WhenBusy::skip, 1);
+  save(*s, 1);
+  save(*s, 2, true);
+  EXPECT_EQ(s->totals().skipped, 1);
+  EXPECT_FALSE(s->wait_durable());
+  EXPECT_THAT(s->why(), HasSubstr("did not take it within 1 s"));
+  gate_.open(2);
 }
 
 TEST_F(SaverTest, AFailedSaveCostsNothingButItself) {
