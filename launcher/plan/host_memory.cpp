@@ -9,6 +9,7 @@
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
+#include "src/config/read_ahead.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -30,6 +31,7 @@ std::vector<Part> parts_of(const HostMemory& m) {
           {"snapshots", m.snapshots, "checkpoint.local = \"none\""},
           {"snapshots of other nodes", m.partners, "checkpoint.partner = \"none\""},
           {"saves", m.saves, "checkpoint.every = 0"},
+          {"tokens read ahead", m.tokens, ""},
           {"a save or a restore while it lasts", m.passing, ""},
           {"programs", m.programs, ""}};
 }
@@ -78,6 +80,7 @@ HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
   else
     out.passing = image;
   if (gpus && !local) out.passing = std::max(out.passing, out.state);  // a restore
+  out.tokens = config::read_ahead_bytes(config) * plan.ranks_per_node;
   if (gpus) out.programs = cuda_process * plan.ranks_per_node;
   out.capacity = facts.node_memory_bytes;
   check_fit(out, facts.name);
@@ -101,6 +104,7 @@ std::vector<std::string> host_memory_says(const HostMemory& m) {
   add("snapshots", m.snapshots, copies(m.snapshots));
   add("those of other nodes", m.partners, copies(m.partners));
   add("saves", m.saves, copies(m.saves));
+  add("tokens read ahead", m.tokens, "");
   add("while a save or a restore lasts", m.passing, copies(m.passing));
   std::vector<std::string> out;
   if (!list.empty()) out.push_back(list);

@@ -21,10 +21,13 @@ struct HostMemory {
   std::int64_t snapshots = 0;  ///< snapshot buffers of the local level
   std::int64_t partners = 0;   ///< snapshots of other nodes (checkpoint.partner)
   std::int64_t saves = 0;      ///< kept for saves on their way to the shared level (checkpoint.every)
+  std::int64_t tokens = 0;     ///< micro-batches that are read ahead (data.read_ahead_mb)
   std::int64_t passing = 0;    ///< more, while a save or a restore lasts
   std::int64_t programs = 0;   ///< GPUs: what CUDA, its libraries and pinned buffers take; an estimate
   std::int64_t capacity = 0;   ///< of the node; 0: unknown
-  std::int64_t total() const { return ranks + moments + snapshots + partners + saves + passing + programs; }
+  std::int64_t total() const {
+    return ranks + moments + snapshots + partners + saves + tokens + passing + programs;
+  }
   bool operator==(const HostMemory&) const = default;
 };
 

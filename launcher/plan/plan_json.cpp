@@ -105,6 +105,7 @@ json to_json(const Plan& p) {
         {"snapshots", p.host.snapshots},
         {"partners", p.host.partners},
         {"saves", p.host.saves},
+        {"read_ahead", p.host.tokens},
         {"passing", p.host.passing},
         {"programs_estimate", p.host.programs},
         {"capacity", p.host.capacity}}},
@@ -178,8 +179,9 @@ Plan plan_from_json(const json& j) {
     const auto& local = j.at("local_level");
     p.local = {local.at("folder"), local.at("every"), local.at("partner_every"), local.at("node_bytes")};
     const auto& h = j.at("node_memory_bytes");
-    p.host = {h.at("state"), h.at("ranks"),   h.at("moments"),           h.at("snapshots"), h.at("partners"),
-              h.at("saves"), h.at("passing"), h.at("programs_estimate"), h.at("capacity")};
+    p.host = {
+        h.at("state"), h.at("ranks"),      h.at("moments"), h.at("snapshots"),         h.at("partners"),
+        h.at("saves"), h.at("read_ahead"), h.at("passing"), h.at("programs_estimate"), h.at("capacity")};
     p.environment = j.at("environment").get<std::vector<std::string>>();
     p.warnings = j.at("warnings").get<std::vector<std::string>>();
     const bool whole = p.active > 0 && p.group_size > 0 && p.nodes.size() == as_size(p.active + p.spares) &&

@@ -170,6 +170,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("data.other_tokenizer", &C::data, &Data::other_tokenizer,
         "token files may be made by another tokenizer than the one beside model.weights");
   t.add("data.validation", &C::data, &Data::validation, "token file of held-out text");
+  t.add("data.read_ahead_mb", &C::data, &Data::read_ahead_mb,
+        "MiB of each rank's memory for micro-batches that are read ahead", at_least(1));
   t.add("data.shuffle_seed", &C::data, &Data::shuffle_seed, "fixes the order of the samples", at_least(0));
 
   t.add("train.steps", &C::train, &Train::steps, "optimizer steps", at_least(1));

@@ -113,7 +113,8 @@ struct Data {
   std::vector<std::string> mixture;  ///< instead: "PATH WEIGHT" of several, see mixture.hpp
   std::string validation;            ///< token file of held-out text; "": none
   bool boundaries = true;            ///< attention and positions stop where documents do
-  bool other_tokenizer = false;      ///< token files may name another tokenizer than the weights' folder has
+  int read_ahead_mb = 64;        ///< MiB of host memory of each rank for micro-batches that are read ahead
+  bool other_tokenizer = false;  ///< token files may name another tokenizer than the weights' folder has
   std::uint64_t shuffle_seed =
       1;  ///< the order of samples is a function of (shuffle_seed, global sample index) alone
   bool operator==(const Data&) const = default;

@@ -10,6 +10,7 @@
 #include "src/base/as_size.hpp"
 #include "src/base/log.hpp"
 #include "src/base/units.hpp"
+#include "src/config/read_ahead.hpp"
 #include "src/model/init.hpp"
 #include "src/shard/wire_plan.hpp"
 #include "src/train/engine/algorithms.hpp"
@@ -39,6 +40,13 @@ model::Options options_of(const config::RunConfig& c) {
           c.precision.products,
           c.fp8.scaling,
           c.train.seed};
+}
+
+BatchOrder order_of(const config::Train& train, const config::LanePlan& lanes, const shard::Mesh& mesh) {
+  BatchOrder out{train.global_batch, {}};
+  for (int i = 0; i < lanes.micro_steps(mesh.replica()); ++i)
+    out.of_micro_step.push_back(lanes.micro_batch(mesh.replica(), i, mesh.member()) * train.micro_batch);
+  return out;
 }
 
 std::size_t spans_of(const Setup& setup) {
@@ -74,8 +82,10 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
              own_),
       transformer_(setup.shape, options_of(setup.config), kernels_, stream_, own_),
       window_(device),
-      micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence,
-                   setup.config.data.boundaries) {
+      micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries),
+      batches_(samples, setup.config.train.micro_batch, setup.config.train.sequence,
+               setup.config.data.boundaries, order_of(setup.config.train, lanes_, layout_.mesh),
+               config::micro_batches_ahead(setup.config)) {
   if (setup.config.precision.products == config::Products::fp8 &&
       setup.config.fp8.scaling == config::Scaling::delayed) {
     scaling_.emplace(setup.shape.layers, setup.config.fp8);
@@ -221,8 +231,9 @@ void Engine::begin_step(const Progress& progress) {
 
 model::Batch Engine::load(std::int64_t first_sample, int micro_step) {
   (*progress_)(control::Phase::data);
-  const shard::Mesh& mesh = layout_.mesh;
-  return read_micro_batch(first_sample, lanes_.micro_batch(mesh.replica(), micro_step, mesh.member()));
+  model::Batch batch;
+  profile_.time(Work::data, "read", [&] { batch = batches_.read(first_sample, micro_step); });
+  return batch;
 }
 
 void Engine::forward_backward(const model::Batch& batch, int micro_step) {

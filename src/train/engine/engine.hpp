@@ -21,6 +21,7 @@
 #include "src/train/common/lazy_memory.hpp"
 #include "src/train/common/setup.hpp"
 #include "src/train/common/step_orders.hpp"
+#include "src/train/engine/batch_reader.hpp"
 #include "src/train/engine/frozen_base.hpp"
 #include "src/train/engine/gradient_watch.hpp"
 #include "src/train/engine/micro_batch.hpp"
@@ -189,6 +190,7 @@ class Engine {
   BufferShape buffer_shape_;
   std::unique_ptr<LocalLevel> local_;
   MicroBatch micro_batch_;
+  BatchReader batches_;
   int watched_ = -1;  // micro-step of the next step
   std::optional<GradientFault> fault_;
   std::uint64_t watched_hash_ = 0;

@@ -41,7 +41,9 @@ TEST(HostMemory, EachSettingCostsItsCopiesOfTheState) {
   EXPECT_EQ(usual.snapshots, 2 * usual.state);
   EXPECT_NEAR(static_cast<double>(usual.saves), 2.0 * static_cast<double>(usual.state), 1e6);
   EXPECT_EQ(usual.passing, 0) << "arenas are there, and a restore goes to a buffer";
-  EXPECT_EQ(usual.total(), usual.snapshots + usual.saves + usual.programs);
+  EXPECT_EQ(usual.total(), usual.snapshots + usual.saves + usual.tokens + usual.programs);
+  EXPECT_LE(usual.tokens, 8 * (std::int64_t{64} << 20)) << "data.read_ahead_mb of eight ranks";
+  EXPECT_GT(usual.tokens, 7 * (std::int64_t{64} << 20));
   EXPECT_EQ(usual.capacity, 2000 * giga);
 
   const HostMemory no_saves = seven_b({"checkpoint.every=0"}).host();
@@ -51,7 +53,7 @@ TEST(HostMemory, EachSettingCostsItsCopiesOfTheState) {
   EXPECT_EQ(no_snapshots.snapshots, 0);
   EXPECT_EQ(no_snapshots.passing, usual.state) << "a restore";
   const HostMemory neither = seven_b({"checkpoint.local=none", "checkpoint.every=0"}).host();
-  EXPECT_EQ(neither.total(), neither.passing + neither.programs);
+  EXPECT_EQ(neither.total(), neither.passing + neither.tokens + neither.programs);
   EXPECT_LT(neither.total(), 100 * giga);
   EXPECT_EQ(seven_b({"shard.offload=moments"}).host().moments, 2 * usual.state / 3);
 
@@ -74,7 +76,7 @@ TEST(HostMemory, WhatDoesNotFitIsRefusedAndNamesWhatToGiveUp) {
   } catch (const Error& error) {
     EXPECT_EQ(error.exit(), Exit::impossible);
     EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("a node needs 312.4 GiB"), HasSubstr("one of jeroboam has 279.4 GiB"),
+                AllOf(HasSubstr("a node needs 312.9 GiB"), HasSubstr("one of jeroboam has 279.4 GiB"),
                       HasSubstr("snapshots 150.6"), HasSubstr("saves 150.6"),
                       HasSubstr("checkpoint.local = \"none\", checkpoint.every = 0")));
   }
@@ -103,7 +105,7 @@ TEST(HostMemory, ForPeople) {
   EXPECT_THAT(
       host_memory_says(memory),
       ElementsAre(AllOf(HasSubstr("snapshots 150.6"), HasSubstr("(2 copies of its state), saves 150.6")),
-                  AllOf(HasSubstr("together 312.4"), HasSubstr("GiB of 1.82 TiB, with about 11.18 GiB"))));
+                  AllOf(HasSubstr("together 312.9"), HasSubstr("GiB of 1.82 TiB, with about 11.18 GiB"))));
   memory.capacity = 0;
   EXPECT_THAT(host_memory_says(memory).back(), HasSubstr("not checked"));
 }
