@@ -57,7 +57,8 @@ void BatchReader::serve() {
   for (;;) {
     changed_.wait(lock, [this] { return over_ || (started_ && filled_ < slots_.size()); });
     if (over_) return;
-    // While this thread reads, nobody looks at the slot: it is none of the filled ones, nor is it after a jump.
+    // While this thread reads, nobody looks at the slot: it is none of the filled ones, nor is it after a
+    // jump.
     Slot& slot = slots_[(first_ + filled_) % slots_.size()];
     const Place place = next_;
     const std::uint64_t jumps = jumps_;

@@ -1,6 +1,6 @@
 #pragma once
-// The micro-batches of a rank, read ahead by a thread of its own: storage that hangs, or is slow, stops training
-// only when all that was read ahead is used up.
+// The micro-batches of a rank, read ahead by a thread of its own: storage that hangs, or is slow, stops
+// training only when all that was read ahead is used up.
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -14,13 +14,15 @@ namespace holdfast::train {
 
 /// Which samples a rank computes, step by step.
 struct BatchOrder {
-  std::int64_t global_batch = 0;            ///< samples of a step
-  std::vector<std::int64_t> of_micro_step;  ///< first sample of its micro-batch, counted from the step's first
+  std::int64_t global_batch = 0;  ///< samples of a step
+  std::vector<std::int64_t>
+      of_micro_step;  ///< first sample of its micro-batch, counted from the step's first
 };
 
 class BatchReader {
  public:
-  /// `ahead`: micro-batches that are kept, the one in use included; at least 2. References outlive the reader.
+  /// `ahead`: micro-batches that are kept, the one in use included; at least 2. References outlive the
+  /// reader.
   BatchReader(const data::Samples& samples, int micro_batch, int sequence, bool boundaries, BatchOrder order,
               int ahead);
   /// Waits for the read that is going on.

@@ -108,7 +108,8 @@ struct ProgramResult {
       return false;
     for (std::size_t t = 0; t < parameters.size(); ++t)
       if (parameters[t].size() != other.parameters[t].size() ||
-          std::memcmp(parameters[t].data(), other.parameters[t].data(), parameters[t].size() * 4) != 0)
+          (!parameters[t].empty() &&
+           std::memcmp(parameters[t].data(), other.parameters[t].data(), parameters[t].size() * 4) != 0))
         return false;
     return true;
   }

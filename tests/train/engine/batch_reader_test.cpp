@@ -21,7 +21,8 @@ BatchOrder order() { return {global_batch, {0, 4, 8}}; }
 
 class BatchReaderTest : public ::testing::Test {
  protected:
-  BatchReaderTest() : path_(std::filesystem::temp_directory_path() / ("holdfast-ahead-" + std::to_string(::getpid()))) {
+  BatchReaderTest()
+      : path_(std::filesystem::temp_directory_path() / ("holdfast-ahead-" + std::to_string(::getpid()))) {
     data::TokenFileWriter writer(path_, 1000);
     std::vector<std::int32_t> tokens(as_size(400 * sequence + 1));
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 7 % 1000);
@@ -51,14 +52,16 @@ TEST_F(BatchReaderTest, GivesTheOrderOfTheRunAtAnyDepth) {
   for (const int ahead : {2, 3, 7, 100}) {
     BatchReader reader{*samples_, rows, sequence, true, order(), ahead};
     for (std::int64_t step = 3; step < 40; ++step)
-      for (int micro_step = 0; micro_step < 3; ++micro_step) expect_right(reader, step * global_batch, micro_step);
+      for (int micro_step = 0; micro_step < 3; ++micro_step)
+        expect_right(reader, step * global_batch, micro_step);
   }
 }
 
 TEST_F(BatchReaderTest, FollowsJumps) {
   BatchReader reader{*samples_, rows, sequence, true, order(), 5};
   for (const std::int64_t step : {0, 1, 9, 2, 2, 3, 0, 70})
-    for (int micro_step = 0; micro_step < 3; ++micro_step) expect_right(reader, step * global_batch, micro_step);
+    for (int micro_step = 0; micro_step < 3; ++micro_step)
+      expect_right(reader, step * global_batch, micro_step);
   for (int i = 0; i < 200; ++i) expect_right(reader, i * 31 % 50 * global_batch, i % 3);
 }
 
