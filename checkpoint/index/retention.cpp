@@ -86,8 +86,11 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
   for (const std::int64_t step : superfluous(there, retention)) {
     if (may_be_there(pin_path(checkpoints, step))) continue;  // pinned in the meantime
     const fs::path path = committed_path(checkpoints, step), aside = move_to_trash(checkpoints, path, step);
-    if (leased_steps(checkpoints).contains(step) && ::rename(aside.c_str(), path.c_str()) == 0)
-      continue;  // leased in the meantime
+    if (leased_steps(checkpoints).contains(step)) {  // in the meantime: back it goes
+      if (::rename(aside.c_str(), path.c_str()) != 0)
+        throw system_error("cannot move " + aside.string() + " back", errno);
+      continue;
+    }
     trash.push_back(aside);
     removed.push_back(step);
   }
