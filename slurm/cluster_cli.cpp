@@ -7,6 +7,7 @@
 #include "slurm/commands.hpp"
 #include "slurm/hostlist.hpp"
 #include "slurm/replies.hpp"
+#include "slurm/tools.hpp"
 #include "src/base/env.hpp"
 #include "src/base/text.hpp"
 
@@ -21,6 +22,7 @@ Finished call(std::vector<std::string> argv, std::vector<std::string> environmen
   const std::string tool = argv.front();
   Command command;
   command.argv = std::move(argv);
+  command.argv.front() = tool_path(tool);
   command.environment = std::move(environment);
   command.block_sigterm = block_sigterm;
   Finished done;
@@ -163,6 +165,7 @@ void ClusterCli::exclude(JobId id, const std::vector<std::string>& nodes, millis
 Command ClusterCli::step_command(const StepRequest& request) const {
   Command command;
   command.argv = step_argv(request);
+  command.argv.front() = tool_path(command.argv.front());
   command.environment = step_environment();
   command.new_session = true;
   return command;

@@ -1,7 +1,9 @@
 #include "slurm/cluster_cli.hpp"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include "slurm/tools.hpp"
 #include "src/base/error.hpp"
 #include "tests/slurm/fake_tools.hpp"
 
@@ -120,6 +122,26 @@ TEST_F(ClusterCliTest, names_a_missing_tool) {
   env::set("PATH", path);
   EXPECT_EQ(error.exit(), Exit::runtime);
   EXPECT_THAT(error.what(), HasSubstr("'scontrol'"));
+}
+
+TEST_F(ClusterCliTest, needs_path_no_more_once_the_tools_are_found) {
+  const std::string path = env::get_or("PATH", "");
+  env::set("PATH", "/nonexistent:relative:" + path);
+  find_tools();
+  EXPECT_EQ(tool_path("squeue"), HOLDFAST_SOURCE_DIR "/tests/slurm/fake_bin/squeue");
+  // PATH then begins with a folder in which there is another one.
+  const auto other = std::filesystem::temp_directory_path() / ("other-tools-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(other);
+  std::filesystem::create_symlink("/bin/false", other / "scontrol");
+  env::set("PATH", other.string() + ":" + path);
+  cluster.requeue(7);
+  EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n7\n]\n");
+  EXPECT_EQ(cli.step_command({}).argv.front(), tool_path("srun"));
+  env::set("PATH", other.string());
+  find_tools();
+  EXPECT_EQ(tool_path("squeue"), "squeue") << "what was found before holds no more";
+  env::set("PATH", path);
+  std::filesystem::remove_all(other);
 }
 
 TEST_F(ClusterCliTest, requeues_and_cancels) {

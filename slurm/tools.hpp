@@ -1,0 +1,14 @@
+#pragma once
+// Where SLURM's tools are. In PATH, folders on shared storage may come before theirs: a bundle's, a user's
+// own. While that storage hangs, whoever starts a tool by its name waits for it.
+#include <string>
+
+namespace holdfast::slurm {
+
+/// Looks for the tools in PATH, once: this process and those that it starts then run them from where they
+/// are. To be called before storage may hang. Where they are not in one folder, PATH is searched each time.
+void find_tools();
+/// Path of a tool; its name, where find_tools() has not found it.
+std::string tool_path(const std::string& name);
+
+}  // namespace holdfast::slurm
