@@ -1,10 +1,13 @@
 #include "src/base/files.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <signal.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -115,18 +118,44 @@ bool create_exclusively(const fs::path& path, std::string_view text, unsigned mo
   return true;
 }
 
+bool on_node(const fs::path& path) {
+  struct statfs facts {};
+  if (::statfs(path.c_str(), &facts) != 0) return false;
+  // Magic numbers of linux/magic.h, and those of XFS, ZFS and F2FS, which are not all in it everywhere.
+  constexpr std::array<std::uint32_t, 10> on_this_node = {
+      EXT4_SUPER_MAGIC,      0x58465342 /* XFS */,  BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+      RAMFS_MAGIC,           OVERLAYFS_SUPER_MAGIC, SQUASHFS_MAGIC,    0x2fc12fc1 /* ZFS */,
+      0xf2f52010 /* F2FS */, EROFS_SUPER_MAGIC_V1};
+  return std::find(on_this_node.begin(), on_this_node.end(), static_cast<std::uint32_t>(facts.f_type)) !=
+         on_this_node.end();
+}
+
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
 
-std::vector<std::string> list(const fs::path& folder) {
+namespace {
+std::vector<std::string> names_in(const fs::path& folder, std::error_code& error) {
   std::vector<std::string> names;
-  std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+}  // namespace
+
+std::vector<std::string> list_or_fail(const fs::path& folder) {
+  std::error_code error;
+  auto names = names_in(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw Error(Exit::transient, "cannot list " + folder.string(), error.message());
+  return names;
+}
+
+std::vector<std::string> list(const fs::path& folder) {
+  std::error_code ignored;
+  return names_in(folder, ignored);
 }
 
 }  // namespace holdfast::files

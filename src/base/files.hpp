@@ -47,7 +47,14 @@ void replace_atomically(const fs::path& path, std::string_view text, unsigned mo
 bool create_exclusively(const fs::path& path, std::string_view text, unsigned mode = 0600);
 /// False also for what cannot be looked at.
 bool is_there(const fs::path& path);
-/// Names (not paths) in a folder, sorted; empty when the folder does not exist.
+/// It lies on a file system of this node's own (a disk, memory): neither on one of a network nor on one that
+/// a process offers (FUSE). False also for what cannot be looked at.
+bool on_node(const fs::path& path);
+/// Names (not paths) in a folder, sorted; empty when the folder does not exist. Throws Error (transient) when
+/// it cannot be listed to its end: what is not seen may be there.
+std::vector<std::string> list_or_fail(const fs::path& folder);
+/// The same, with what could be seen instead of an error: for what the kernel shows (/proc, /sys), and for
+/// hints.
 std::vector<std::string> list(const fs::path& folder);
 
 }  // namespace holdfast::files

@@ -273,7 +273,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.archive_h", &C::checkpoint, &Checkpoint::archive_h,
         "the first checkpoint of every so many hours stays too; 0: none", at_least(0));
   t.add("checkpoint.when_busy", &C::checkpoint, &Checkpoint::when_busy,
-        "two saves are still being written: wait, or skip this one");
+        "the save before is still being written: wait, or skip this one");
   t.add("checkpoint.read_back", &C::checkpoint, &Checkpoint::read_back,
         "how much of its file a writer reads again before it votes");
   t.add("checkpoint.commit_s", &C::checkpoint, &Checkpoint::commit_s,
@@ -281,7 +281,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("checkpoint.drain_s", &C::checkpoint, &Checkpoint::drain_s,
         "time for the last checkpoint of a run that is told to end", at_least(1));
   t.add("checkpoint.read_patience_s", &C::checkpoint, &Checkpoint::read_patience_s,
-        "a checkpoint that cannot be read is tried again so long; then the run ends with 75", at_least(0));
+        "a checkpoint or token file that cannot be read is tried again so long; then the run ends with 75",
+        at_least(0));
   t.add("checkpoint.local", &C::checkpoint, &Checkpoint::local,
         "folder of the local level; auto: /dev/shm under agents; none");
   t.add("checkpoint.local_every", &C::checkpoint, &Checkpoint::local_every, "steps between local snapshots",
@@ -356,6 +357,7 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
         "memory of one GPU; without GPUs: a rank's share; 0: unknown", at_least(0));
   t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
   t.add("cluster.node_memory_bytes", &F::node_memory_bytes, "host memory of a node; 0: unknown", at_least(0));
+  t.add("cluster.node_shm_bytes", &F::node_shm_bytes, "size of /dev/shm of a node; 0: unknown", at_least(0));
   t.add("cluster.control_interface", &F::control_interface, "network interface of agents and mpirun");
   t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");
   t.add("cluster.ledger", &F::ledger, "folder where failures of nodes are kept across jobs; empty: none");

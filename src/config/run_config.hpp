@@ -245,12 +245,13 @@ struct Checkpoint {
   double max_overhead = 0.03;             ///< auto: saving may take this part of the time
   int keep = 3;                           ///< newest committed checkpoints to keep
   double archive_h = 0;                   ///< also keep the first checkpoint of every so many hours; 0: none
-  WhenBusy when_busy = WhenBusy::wait;    ///< a save is due, and the two before it are still being written
+  WhenBusy when_busy = WhenBusy::wait;    ///< a save is due, and the one before it is still being written
   ReadBack read_back = ReadBack::sample;  ///< a writer reads so much of its file again before it votes yes
   int commit_s =
       120;  ///< votes of all ranks must be in so long after the first, else the checkpoint is dropped
   int drain_s = 25;           ///< a run that is told to end has so long for its last checkpoint
-  int read_patience_s = 120;  ///< what cannot be read at a restart is asked for again so long; then exit 75
+  int read_patience_s = 120;  ///< what cannot be read (a checkpoint at a restart, tokens) is asked for again
+                              ///< so long; then exit 75
   /// Folder of the local level on every node. auto: /dev/shm under agents, none otherwise.
   std::string local = "auto";
   int local_every = 1;                   ///< steps between local snapshots

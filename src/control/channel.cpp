@@ -16,6 +16,7 @@
 #include "src/base/error.hpp"
 #include "src/control/loop_inside.hpp"
 #include "src/control/session.hpp"
+#include "src/control/worker.hpp"
 
 namespace holdfast::control {
 namespace {
@@ -45,6 +46,16 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
   }
 
   Socket& socket() { return socket_; }
+  std::unique_ptr<Worker> resolver;  ///< of an address that is a name
+
+  void connect(const Socket::endpoint_type& endpoint) {
+    socket_.async_connect(endpoint, [weak = weak_from_this()](std::error_code error) {
+      const auto self = weak.lock();
+      if (!self) return;
+      if (error) return self->fail(error.message());
+      self->connected();
+    });
+  }
 
   void start_timer(Millis limit, const char* what) {
     timer_.expires_after(limit);
@@ -164,20 +175,36 @@ ChannelPtr held(std::shared_ptr<SocketChannel> channel) {
   });
 }
 
-Socket::endpoint_type resolve(asio::io_context& context, const Address& address, bool passive) {
+/// Of an address that is no name.
+std::optional<Socket::endpoint_type> literal(const Address& address) {
   if (const auto* path = std::get_if<std::filesystem::path>(&address))
     return asio::local::stream_protocol::endpoint(path->string());
   const auto& tcp = std::get<TcpAddress>(address);
-  if (passive && tcp.host.empty())
-    return asio::ip::tcp::endpoint(asio::ip::tcp::v4(), static_cast<unsigned short>(tcp.port));
+  std::error_code no_number;
+  const auto number = asio::ip::make_address(tcp.host, no_number);
+  if (no_number) return std::nullopt;
+  return asio::ip::tcp::endpoint(number, static_cast<unsigned short>(tcp.port));
+}
+
+Socket::endpoint_type listening(const Address& address) {
+  if (const auto* tcp = std::get_if<TcpAddress>(&address); tcp && tcp->host.empty())
+    return asio::ip::tcp::endpoint(asio::ip::tcp::v4(), static_cast<unsigned short>(tcp->port));
+  if (const auto endpoint = literal(address)) return *endpoint;
+  throw Error(Exit::runtime, "cannot listen on " + to_text(address), "it is a name, not an address");
+}
+
+struct LookedUp {
+  std::optional<Socket::endpoint_type> endpoint;
+  std::string why;
+};
+/// May take as long as the servers of names take.
+LookedUp look_up(const TcpAddress& tcp) {
+  asio::io_context context;
   std::error_code error;
-  const auto literal = asio::ip::make_address(tcp.host, error);
-  if (!error) return asio::ip::tcp::endpoint(literal, static_cast<unsigned short>(tcp.port));
-  asio::ip::tcp::resolver resolver(context);
-  const auto found = resolver.resolve(tcp.host, std::to_string(tcp.port), error);
+  const auto found = asio::ip::tcp::resolver(context).resolve(tcp.host, std::to_string(tcp.port), error);
   if (error || found.empty())
-    throw Error(Exit::runtime, "cannot resolve the host " + tcp.host, error.message());
-  return found.begin()->endpoint();
+    return {{}, "cannot resolve the host " + tcp.host + " (" + error.message() + ")"};
+  return {found.begin()->endpoint(), {}};
 }
 
 }  // namespace
@@ -192,20 +219,28 @@ ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis li
                 Channel::Handlers handlers) {
   auto channel = std::make_shared<SocketChannel>(loop.inside().context, Session::End::client, secret);
   channel->handle(std::move(handlers));
+  channel->start_timer(limit, "no connection in time");
+  const std::weak_ptr weak = channel;
   try {
-    const auto endpoint = resolve(loop.inside().context, address, false);
-    channel->start_timer(limit, "no connection in time");
-    channel->socket().async_connect(endpoint, [weak = std::weak_ptr(channel)](std::error_code error) {
-      const auto self = weak.lock();
-      if (!self) return;
-      if (error) return self->fail(error.message());
-      self->connected();
+    if (const auto endpoint = literal(address)) {
+      channel->connect(*endpoint);
+      return held(std::move(channel));
+    }
+  } catch (const std::exception& error) {  // the path of a socket is too long
+    loop.post([weak, why = std::string(error.what())] {
+      if (const auto self = weak.lock()) self->fail(why);
     });
-  } catch (const std::exception& error) {
-    loop.post([weak = std::weak_ptr(channel), why = std::string(error.what())] {
-      if (auto self = weak.lock()) self->fail(why);
-    });
+    return held(std::move(channel));
   }
+  // A server of names may not answer.
+  channel->resolver = std::make_unique<Worker>(loop, Millis(0));
+  channel->resolver->ask([address] { return look_up(std::get<TcpAddress>(address)); },
+                         [weak](const LookedUp& found) {
+                           const auto self = weak.lock();
+                           if (!self) return;
+                           if (!found.endpoint) return self->fail(found.why);
+                           self->connect(*found.endpoint);
+                         });
   return held(std::move(channel));
 }
 
@@ -241,7 +276,7 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
 Listener::Listener(Loop& loop, const Address& address, const Key& secret,
                    std::function<void(ChannelPtr)> accepted)
     : state_(std::make_shared<State>(loop.inside().context, secret, std::move(accepted))) {
-  const auto endpoint = resolve(state_->context, address, true);
+  const auto endpoint = listening(address);
   const auto* path = std::get_if<std::filesystem::path>(&address);
   if (path) ::unlink(path->c_str());
   std::error_code error;

@@ -23,12 +23,12 @@ class Channel {
  public:
   struct Handlers {
     std::function<void()> opened;                        ///< both ends are authenticated
-    std::function<void(std::string_view json)> message;  ///< one line whose seal is valid
+    std::function<void(std::string_view text)> message;  ///< one line whose seal is valid
     std::function<void(const std::string& why)> closed;  ///< once; never after close()
   };
   virtual ~Channel() = default;
   virtual void handle(Handlers handlers) = 0;  ///< replaces the handlers
-  virtual void send(std::string_view json) = 0;
+  virtual void send(std::string_view text) = 0;
   /// Sends the queued messages, then closes. No handler is called afterwards.
   virtual void close() = 0;
   virtual bool open() const = 0;

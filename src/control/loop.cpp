@@ -1,5 +1,8 @@
 #include "src/control/loop.hpp"
 
+#include <time.h>
+
+#include <algorithm>
 #include <asio/executor_work_guard.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
@@ -10,13 +13,28 @@
 
 namespace holdfast::control {
 
+namespace {
+/// Seconds of processor time of this thread.
+double turn_clock() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+}  // namespace
+
 Loop::Loop() : inside_(std::make_unique<Inside>()) {}
 Loop::~Loop() = default;
 
 void Loop::run() {
   const auto guard = asio::make_work_guard(inside_->context);
-  inside_->context.run();
+  double begin = turn_clock();
+  while (inside_->context.run_one() > 0) {  // waiting takes no processor time
+    const double end = turn_clock();
+    inside_->longest_turn = std::max(inside_->longest_turn, end - begin);
+    begin = end;
+  }
 }
+double Loop::longest_turn() { return std::exchange(inside_->longest_turn, 0); }
 void Loop::stop() { inside_->context.stop(); }
 void Loop::post(std::function<void()> work) { asio::post(inside_->context, std::move(work)); }
 

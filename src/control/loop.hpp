@@ -18,7 +18,10 @@ class Loop {
 
   /// Runs until stop(). All callbacks are called in the thread that runs this.
   void run();
-  void stop();                            ///< thread-safe
+  void stop();  ///< thread-safe
+  /// Of all callbacks since the last call of this, the one that took most: s of processor time, so that other
+  /// processes on the machine do not count. In the loop's thread.
+  double longest_turn();
   void post(std::function<void()> work);  ///< thread-safe
 
   /// Destroying the handle cancels the timer.

@@ -6,5 +6,6 @@
 namespace holdfast::control {
 struct Loop::Inside {
   asio::io_context context{1};
+  double longest_turn = 0;  ///< s
 };
 }  // namespace holdfast::control

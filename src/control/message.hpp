@@ -47,7 +47,27 @@ struct RankVote {
   int rank = -1, attempt = 0;
   std::int64_t step = 0;
   bool ok = false;
+  /// On the wire it follows the JSON as it is, so that nobody's loop decodes it on its way to whoever reads
+  /// it. A newline becomes a space: the same to a reader of JSON.
   std::string payload;
+};
+/// Agent to leader: votes of ranks of its node on one checkpoint, by rank.
+struct NodeVotes {
+  struct Vote {
+    int rank = -1;
+    bool ok = false;
+    std::int64_t bytes = 0;  ///< of its payload
+  };
+  int attempt = 0;
+  std::int64_t step = 0;
+  std::vector<Vote> votes;
+  std::string payloads;  ///< one behind the other; on the wire as that of RankVote
+
+  static constexpr std::size_t max_bytes = 6 << 20;  ///< of `payloads`, and of a rank's
+  bool has_room_for(std::string_view payload) const { return payloads.size() + payload.size() <= max_bytes; }
+  void add(int rank, bool ok, std::string_view payload);
+  /// The payload of each vote; views of this message.
+  std::vector<std::string_view> each_payload() const;
 };
 struct RankFinished {
   int rank = -1, attempt = 0;
@@ -213,14 +233,14 @@ struct Exited {
 
 /// All there are.
 using Message =
-    std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, RankFinished, RankFailed,
-                 RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, Beat, LeaderBeat,
-                 Clear, Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth, CheckNode,
-                 DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
+    std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, NodeVotes, RankFinished,
+                 RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, Beat,
+                 LeaderBeat, Clear, Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth,
+                 CheckNode, DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
 using AgentToLeader =
-    std::variant<Beat, Cleared, RankStarted, RankRestored, RankVote, RankDoubt, RankFlight, RankFinished,
+    std::variant<Beat, Cleared, RankStarted, RankRestored, NodeVotes, RankDoubt, RankFlight, RankFinished,
                  RankFailed, RankExited, MpirunExited, NodeSigns, NodeHealth, Stacks, Drain, Order>;
 using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, StartMpirun, CommitOutcome, Drain, Pause,
                                    CheckNode, DumpStacks, OrderTaken, Finish>;
@@ -229,11 +249,12 @@ using RankToAgent =  ///< a rank or its shim
 using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;
 using CallerToAgent = std::variant<Order, Inject>;
 
+/// One line, without its newline: the JSON text, and of votes a tab and their payloads.
 std::string encode(const Message& message);
-/// `Heard`: one message or a variant of those above. Nothing when `json` is none of them, or not well-formed;
+/// `Heard`: one message or a variant of those above. Nothing when `line` is none of them, or not well-formed;
 /// `why` then names the field.
 template <class Heard = Message>
-std::optional<Heard> decode(std::string_view json, std::string& why);
+std::optional<Heard> decode(std::string_view line, std::string& why);
 
 /// Functions for the alternatives of a variant, for std::visit: one that is forgotten does not compile.
 template <class... Function>

@@ -7,7 +7,7 @@
 namespace holdfast::control {
 
 inline constexpr std::int64_t max_ranks = 1 << 20, max_steps = std::int64_t{1} << 53, max_pids = 1 << 22;
-inline constexpr std::size_t max_local_ranks = 4096, max_payload = 6 << 20;
+inline constexpr std::size_t max_local_ranks = 4096, max_payload = NodeVotes::max_bytes;
 
 inline constexpr Range a_rank{0, max_ranks}, rank_or_none{-1, max_ranks}, a_count{0, INT32_MAX},
     a_step{-1, max_steps}, a_pid{0, max_pids}, a_status{-1, 65535}, a_span{0, max_steps};
@@ -115,7 +115,19 @@ void fields(auto& f, Is<RankVote> auto& m) {
   f("attempt", m.attempt, a_count);
   f("step", m.step, a_step);
   f("ok", m.ok, Flag{});
-  f("payload", m.payload, Text{max_payload});
+}
+
+void fields(auto& f, Is<NodeVotes::Vote> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("ok", m.ok, Flag{});
+  f("bytes", m.bytes, Range{0, max_payload});
+}
+template <>
+inline constexpr const char* name_on_wire<NodeVotes> = "node_votes";
+void fields(auto& f, Is<NodeVotes> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("step", m.step, a_step);
+  f("votes", m.votes, List<Object>{1, max_local_ranks, {}});
 }
 
 template <>

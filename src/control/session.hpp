@@ -5,7 +5,7 @@
 //   server -> client   {"holdfast":1,"nonce":N}
 //   client -> server   {"nonce":M,"proof":mac(secret,"client"+N+M)}
 //   server -> client   {"proof":mac(secret,"server"+N+M)}
-//   then both          <json> TAB mac(session, direction + line number + json)      session =
+//   then both          <text> TAB mac(session, direction + line number + text)      session =
 //   mac(secret,"session"+N+M)
 //
 // The seal covers the line number and the direction, so a line cannot be replayed, dropped, reordered or
@@ -33,15 +33,15 @@ class Session {
   /// other end does not have the secret, or uses another version; `why` says which.
   bool handshake(std::string_view line, std::optional<std::string>& answer, std::string& why);
   bool established() const { return established_; }
-  /// `json` must not contain a newline or a tab outside of escapes (nlohmann's dump() never does).
-  std::string seal(std::string_view json);
-  /// The JSON of a sealed line, or nothing when the seal is invalid.
+  /// `text` must not contain a newline.
+  std::string seal(std::string_view text);
+  /// The text of a sealed line, or nothing when the seal is invalid.
   std::optional<std::string_view> open(std::string_view line);
 
  private:
   void establish();
   std::string proof(const char* whose) const;
-  Key seal_of(bool by_client, std::uint64_t number, std::string_view json) const;
+  Key seal_of(bool by_client, std::uint64_t number, std::string_view text) const;
   End end_;
   Key secret_, session_{};
   std::string server_nonce_, client_nonce_;

@@ -34,7 +34,13 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
       {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
        R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
       {RankVote{1, 2, 400, true, R"({"a":"b\n"})"},
-       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true,"payload":"{\"a\":\"b\\n\"}"})"},
+       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true})"
+       "\t"
+       R"({"a":"b\n"})"},
+      {NodeVotes{2, 400, {{8, true, 8}, {9, false, 8}}, R"({"a": 1}no space)"},
+       R"({"m":"node_votes","attempt":2,"step":400,"votes":[{"rank":8,"ok":true,"bytes":8},{"rank":9,"ok":false,"bytes":8}]})"
+       "\t"
+       R"({"a": 1}no space)"},
       {RankFinished{1, 2, std::nullopt}, R"({"m":"finished","rank":1,"attempt":2,"state":null})"},
       {RankFinished{0, 2, FinalState{9, 1000, 2.5, "ab"}},
        R"({"m":"finished","rank":0,"attempt":2,"state":{"step":9,"tokens":1000,"loss":2.5,"digest":"ab"}})"},

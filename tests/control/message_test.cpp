@@ -21,12 +21,25 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
+/// With payloads of the right length behind it, where votes want them.
+std::string line_of(const json& j) {
+  std::string line = j.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (j["m"] == "vote") return line + "\t";
+  if (j["m"] != "node_votes") return line;
+  std::size_t bytes = 0;
+  if (j.contains("votes") && j["votes"].is_array())
+    for (const auto& vote : j["votes"])
+      if (vote.is_object()) bytes += vote.at("bytes").get<std::size_t>();
+  return line + "\t" + std::string(bytes, 'x');
+}
 std::optional<Message> read(const json& j) {
   std::string why;
-  auto message = decode(j.dump(-1, ' ', false, json::error_handler_t::replace), why);
+  auto message = decode(line_of(j), why);
   EXPECT_EQ(message.has_value(), why.empty());
   return message;
 }
+
+json json_in(const std::string& line) { return json::parse(line.substr(0, line.find('\t'))); }
 
 std::string refusal(const std::string& text) {
   std::string why;
@@ -37,9 +50,15 @@ TEST(Message, WireFormat) {
   std::vector<bool> seen(std::variant_size_v<Message>);
   for (const auto& [message, wire] : samples()) {
     seen[message.index()] = true;
-    EXPECT_EQ(json::parse(encode(message)), json::parse(wire));
-    EXPECT_EQ(encode(message).find('\n'), std::string::npos) << "a line is a message";
-    EXPECT_EQ(encode(message).find('\t'), std::string::npos) << "the seal begins there";
+    const std::string line = encode(message);
+    EXPECT_EQ(json_in(line), json_in(wire));
+    EXPECT_EQ(line.find('\n'), std::string::npos) << "a line is a message";
+    const auto tab = line.find('\t');
+    EXPECT_EQ(tab != std::string::npos,
+              std::holds_alternative<NodeVotes>(message) || std::holds_alternative<RankVote>(message));
+    if (tab != std::string::npos) {
+      EXPECT_EQ(line.substr(tab), wire.substr(wire.find('\t')));
+    }
     std::string why;
     const auto back = decode(wire, why);
     ASSERT_TRUE(back) << wire << ": " << why;
@@ -110,8 +129,8 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
         {"level", text(64)},
         {"digest", text(64)},
         {"note", text(12288)}}},
-      {"vote",
-       {{"rank", rank_field}, {"attempt", count}, {"step", step}, {"ok", truth}, {"payload", text(6 << 20)}}},
+      {"vote", {{"rank", rank_field}, {"attempt", count}, {"step", step}, {"ok", truth}}},
+      {"node_votes", {{"attempt", count}, {"step", step}, {"votes", list(4096)}}},
       {"finished", {{"rank", rank_field}, {"attempt", count}, {"state", {Field::Kind::object}}}},
       {"failed", {{"rank", rank_field}, {"attempt", count}, {"exit_code", status}, {"why", text(12288)}}},
       {"rank_exited", {{"rank", rank_field}, {"attempt", count}, {"status", status}}},
@@ -175,7 +194,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
 void expect_refused(json message, const std::string& field, const json& value) {
   message[field] = value;
   std::string why;
-  EXPECT_FALSE(decode(message.dump(), why)) << message.dump().substr(0, 200);
+  EXPECT_FALSE(decode(line_of(message), why)) << message.dump().substr(0, 200);
   EXPECT_THAT(why, HasSubstr(field)) << message.dump().substr(0, 200);
 }
 void expect_taken(json message, const std::string& field, const json& value) {
@@ -195,13 +214,13 @@ TEST(Message, IsRefusedByWhoIsNotSentIt) {
 
 TEST(Message, EveryFieldHasItsBounds) {
   for (const auto& [message, wire] : samples()) {
-    const json good = json::parse(wire);
+    const json good = json_in(wire);
     const auto& known = fields().at(good["m"]);
     ASSERT_EQ(good.size(), known.size() + 1) << wire << ": a field without bounds";
     for (const auto& [field, f] : known) {
       json without = good;
       without.erase(field);
-      EXPECT_EQ(refusal(without.dump()), field + " is missing");
+      EXPECT_EQ(refusal(line_of(without)), field + " is missing");
       if (f.kind != Field::Kind::object) expect_refused(good, field, nullptr);
       if (f.kind != Field::Kind::object) expect_refused(good, field, {{"a", 1}});
       if (f.kind != Field::Kind::list) expect_refused(good, field, json::array({1}));
@@ -300,10 +319,68 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(signs, "/signs/0/age_ms", -1);
   refused(signs, "/signs/0/kind", std::string(193, 'x'));
   refused(signs, "/signs/0/text", nullptr);
+  NodeVotes votes{2, 400, {}, {}};
+  votes.add(8, true, "");
+  const auto refused_vote = [&](const std::string& path, const json& value) {
+    json j = json_in(encode(votes));
+    j[json::json_pointer(path)] = value;
+    std::string why;
+    EXPECT_FALSE(decode(j.dump() + "\t", why)) << j.dump();
+  };
+  refused_vote("/votes", json::array());
+  refused_vote("/votes/0/rank", -1);
+  refused_vote("/votes/0/ok", 1);
+  refused_vote("/votes/0/bytes", -1);
   refused(StartMpirun{3, 2, {"a"}}, "/slots", json::array());
   for (const json& what : {json(-1), json(1.5), json("10")})
     refused(StartMpirun{3, 2, {"a"}, -1, {10}}, "/durable_steps/0", what);
   refused(StartMpirun{3, 2, {"a"}}, "/slots/0", std::string(257, 'x'));
+}
+
+TEST(Message, PayloadsOfVotesTravelAsTheyAre) {
+  NodeVotes sent{2, 400, {}, {}};
+  const std::vector<std::string> payloads = {R"({"a":"b\n"})", "", "cannot write\tit\nhere", "{}"};
+  for (std::size_t i = 0; i < payloads.size(); ++i) sent.add(static_cast<int>(i), i != 2, payloads[i]);
+  const std::string line = encode(sent);
+  EXPECT_THAT(line, HasSubstr("\t" + payloads[0])) << "nothing is escaped";
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  std::string why;
+  const auto back = decode<AgentToLeader>(line, why);
+  ASSERT_TRUE(back) << why;
+  const auto& heard = std::get<NodeVotes>(*back);
+  EXPECT_EQ(heard.step, 400);
+  EXPECT_THAT(heard.each_payload(), testing::ElementsAre(payloads[0], "", "cannot write\tit here", "{}"));
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
+    EXPECT_EQ(heard.votes[i].rank, static_cast<int>(i));
+    EXPECT_EQ(heard.votes[i].ok, i != 2);
+  }
+  EXPECT_EQ(refusal(line + "x"), "the payloads are not as long as their votes say");
+  EXPECT_EQ(refusal(line.substr(0, line.size() - 1)), "the payloads are not as long as their votes say");
+  EXPECT_EQ(refusal(line.substr(0, line.find('\t'))), "the payloads are not as long as their votes say");
+  EXPECT_EQ(refusal(encode(Taken{}) + "\t{}"), "something follows the JSON object");
+
+  const std::string longest(NodeVotes::max_bytes, '"');
+  const std::string vote = encode(RankVote{1, 2, 400, true, longest});
+  EXPECT_LT(vote.size(), 8u << 20) << "a line";
+  const auto rank = decode<RankToAgent>(vote, why);
+  ASSERT_TRUE(rank) << why;
+  EXPECT_EQ(std::get<RankVote>(*rank).payload, longest);
+  EXPECT_EQ(refusal(vote + "x"), "the payload is too long");
+  EXPECT_EQ(refusal(vote.substr(0, vote.find('\t'))), "the payload is missing");
+}
+
+TEST(Message, TheLongestVotesFitIntoALine) {
+  NodeVotes votes{INT32_MAX, std::int64_t{1} << 53, {}, {}};
+  const std::string payload(NodeVotes::max_bytes / 4096, 'x');
+  for (int i = 0; i < 4096; ++i) {
+    ASSERT_TRUE(votes.has_room_for(payload));
+    votes.add((1 << 20) - i, false, payload);
+  }
+  EXPECT_FALSE(votes.has_room_for("x"));
+  const std::string line = encode(votes);
+  EXPECT_LT(line.size(), (8u << 20) - 65);
+  std::string why;
+  EXPECT_TRUE(decode(line, why)) << why;
 }
 
 TEST(Message, AFlightArrivesAsItWas) {
