@@ -36,15 +36,18 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiWorld> world, std::string name, std::uint3
   me_ = static_cast<int>(std::find(ranks_.begin(), ranks_.end(), world_->rank) - ranks_.begin());
   expects(me_ < size(), "a member of its own group");
   std::vector<int> nodes;
+  int here = 0;
   for (int member = 0; member < size(); ++member) {
     (node(member) == node(me_) ? local_ : remote_).push_back(member);
     if (std::find(nodes.begin(), nodes.end(), node(member)) != nodes.end()) continue;
-    nodes.push_back(node(member));
-    if (node(member) == node(me_))
+    if (node(member) == node(me_)) {
       leader_ = member;
-    else
-      leaders_.push_back(member);
+      here = static_cast<int>(nodes.size());
+    }
+    nodes.push_back(node(member));
+    leaders_.push_back(member);
   }
+  exchanges_ = small_exchanges(static_cast<int>(nodes.size()), here);
   while (rotation_ < remote_.size() && remote_[rotation_] < me_) ++rotation_;
   copied_.resize(local_.size());
 }
@@ -292,8 +295,8 @@ std::string MpiGroup::missing(const Operation& operation) const {
   if (!away.empty()) return name(away) + " not arrived";
   if (!slow.empty()) return name(slow) + " arrived and not finished";
   if (!nodes.empty())
-    return fmt::format("nothing has come from the node{} of rank{} {}", nodes.size() > 1 ? "s" : "",
-                       nodes.size() > 1 ? "s" : "", fmt::join(nodes, ", "));
+    return fmt::format("nothing has come from the node of rank {}, which may wait for another",
+                       fmt::join(nodes, ", "));
   return fmt::format("rank {} has arrived and waits for other nodes", ranks_[leader_]);
 }
 

@@ -21,6 +21,7 @@
 #include "src/comm/mpi_messages.hpp"
 #include "src/comm/operation.hpp"
 #include "src/comm/shared_memory.hpp"
+#include "src/comm/small_exchanges.hpp"
 #include "src/flight/recorder.hpp"
 
 namespace holdfast::comm {
@@ -143,8 +144,9 @@ class MpiGroup final : public tensor::Timeline {
   void begin_box(const Operation& operation);
   bool step_small(const Operation& operation);
   void bring(const Operation& operation);
+  void post_exchange(const Operation& operation);
+  void take_exchange(const Operation& operation);
   void combine(const Operation& operation, std::byte* into, const std::byte* from) const;
-  bool brings(const Operation& operation, int leader) const;
 
   const std::shared_ptr<MpiWorld> world_;
   const std::string name_;
@@ -154,7 +156,7 @@ class MpiGroup final : public tensor::Timeline {
   const std::vector<Mailbox*> mailboxes_;
   int me_ = 0;
   std::vector<int> local_, remote_;  // members of this node and of others
-  std::vector<int> leaders_;         // the first members of other nodes
+  std::vector<int> leaders_;         // the first members of the nodes
   int leader_ = 0;                   // the first member of this node
   std::size_t rotation_ = 0;         // everybody begins with another peer
   int place_ = -1;                   // in the flight recorder
@@ -201,7 +203,9 @@ class MpiGroup final : public tensor::Timeline {
   tensor::InlineStream inline_;
   // Small
   std::size_t box_at_ = 0, box_count_ = 0;
-  std::vector<std::byte> combined_, from_leaders_;
+  std::vector<SmallExchange> exchanges_;  // of this node's first member
+  std::size_t exchange_ = 0;              // under way
+  std::vector<std::byte> combined_, inbound_;
   bool brought_ = false;
 };
 

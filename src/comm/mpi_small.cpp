@@ -1,7 +1,8 @@
 // all_reduce, broadcast and barrier: what fits into a box at a time. Members of a node lay what they bring on
-// their mailboxes, the first of them puts it together and exchanges it with the first of the other nodes, and
-// lays the result on its mailbox. A box is written again only when all of the node have entered the next one,
-// so nobody has to say that it has read.
+// their mailboxes, the first of them puts it together, exchanges it with the first of other nodes
+// (small_exchanges.hpp), and lays the result on its mailbox. Nodes without the root of a broadcast bring
+// zeros. A box is written again only when all of the node have entered the next one, so nobody has to say
+// that it has read.
 #include <algorithm>
 #include <cstring>
 
@@ -28,13 +29,11 @@ bool MpiGroup::step_small(const Operation& operation) {
       bring(operation);
       brought_ = true;
     }
-    if (!messages_.none()) return false;
-    std::byte* result = mailboxes_[me_]->out;
-    if (box_count_ > 0) {
-      std::memcpy(result, combined_.data(), box_count_);
-      for (std::size_t i = 0; i < leaders_.size(); ++i)
-        if (brings(operation, leaders_[i])) combine(operation, result, from_leaders_.data() + i * box_bytes);
+    for (; exchange_ < exchanges_.size(); post_exchange(operation)) {
+      if (!messages_.none()) return false;
+      take_exchange(operation);
     }
+    if (box_count_ > 0) std::memcpy(mailboxes_[me_]->out, combined_.data(), box_count_);
     publish(&Mailbox::done);
   } else if (first.done.load(std::memory_order_acquire) < tick_) {
     return false;
@@ -48,17 +47,10 @@ bool MpiGroup::step_small(const Operation& operation) {
   return true;
 }
 
-/// The node of `leader` has something to add to the result.
-bool MpiGroup::brings(const Operation& operation, int leader) const {
-  if (operation.kind != Collective::broadcast) return true;
-  const auto node = [&](int member) { return world_->node_of[ranks_[member]]; };
-  return node(operation.root) == node(leader);
-}
-
 void MpiGroup::bring(const Operation& operation) {
-  combined_.resize(box_bytes);
-  from_leaders_.resize(leaders_.size() * box_bytes);
-  messages_.reserve(2 * leaders_.size());
+  combined_.assign(box_bytes, std::byte{0});
+  inbound_.resize(box_bytes);
+  messages_.reserve(2);
   bool first = true;
   for (int member : local_) {
     if (operation.kind == Collective::broadcast && member != operation.root) continue;
@@ -67,19 +59,35 @@ void MpiGroup::bring(const Operation& operation) {
     if (!first) combine(operation, combined_.data(), in);
     first = false;
   }
+  exchange_ = 0;
+  post_exchange(operation);
+}
+
+/// Begins the exchange that is next, if there is one.
+void MpiGroup::post_exchange(const Operation& operation) {
+  if (exchange_ == exchanges_.size()) return;
+  const SmallExchange& exchange = exchanges_[exchange_];
+  const int member = leaders_[exchange.node];
   const auto bytes = static_cast<std::int64_t>(box_count_);
-  for (std::size_t i = 0; i < leaders_.size(); ++i) {
-    const int rank = ranks_[leaders_[i]];
-    messages_.receive(from_leaders_.data() + i * box_bytes, brings(operation, leaders_[i]) ? bytes : 0, rank,
-                      tag(operation), static_cast<std::uint32_t>(leaders_[i]) << 1);
-    messages_.send(combined_.data(), brings(operation, me_) ? bytes : 0, rank, tag(operation), 0);
-  }
+  if (exchange.receives)
+    messages_.receive(inbound_.data(), bytes, ranks_[member], tag(operation),
+                      static_cast<std::uint32_t>(member) << 1);
+  if (exchange.sends) messages_.send(combined_.data(), bytes, ranks_[member], tag(operation), 0);
+}
+
+void MpiGroup::take_exchange(const Operation& operation) {
+  const SmallExchange& exchange = exchanges_[exchange_++];
+  if (!exchange.receives || box_count_ == 0) return;
+  if (exchange.replaces)
+    std::memcpy(combined_.data(), inbound_.data(), box_count_);
+  else
+    combine(operation, combined_.data(), inbound_.data());
 }
 
 /// Exact, so the order does not matter.
 void MpiGroup::combine(const Operation& operation, std::byte* into, const std::byte* from) const {
   if (operation.kind == Collective::broadcast) {
-    std::memcpy(into, from, box_count_);
+    for (std::size_t at = 0; at < box_count_; ++at) into[at] |= from[at];  // one of the two is all zeros
     return;
   }
   for (std::size_t at = 0; at < box_count_; at += sizeof(std::uint64_t)) {
