@@ -20,10 +20,12 @@ void read_window(const TokenFile& file, std::int64_t first, bool boundaries, con
     file.copy(first + static_cast<std::int64_t>(n), row.labels.last(1));
   else
     row.labels[n - 1] = -1;
-  if (file.header().masked)
-    for (std::size_t i = 0; i < n; ++i)
-      if ((i + 1 < n || follows) && !file.learned(first + static_cast<std::int64_t>(i) + 1))
-        row.labels[i] = -1;
+  if (file.header().masked) {
+    const std::size_t labels = follows ? n : n - 1;
+    const auto learned = file.learned(first + 1, static_cast<std::int64_t>(labels));
+    for (std::size_t i = 0; i < labels; ++i)
+      if (!learned[i]) row.labels[i] = -1;
+  }
   if (!boundaries || file.documents() < 2) {
     std::ranges::fill(row.document_start, 0);
     return;

@@ -1,7 +1,6 @@
 #include "src/data/token_file.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -29,6 +28,17 @@ const char* const remake = "Make it again with `holdfast data prepare`";
 
 Error unusable(const std::filesystem::path& path, std::string why) {
   return {Exit::usage, "cannot use token file " + path.string(), std::move(why), remake};
+}
+
+/// What asking again does not mend: the user named another file.
+bool is_for_good(int error) {
+  return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == ENAMETOOLONG ||
+         error == ELOOP;
+}
+
+Error out_of_reach(const std::filesystem::path& path, int error) {
+  return {Exit::transient, "token file " + path.string() + " cannot be read now", std::strerror(error),
+          "Start the run again when it can be read?"};
 }
 
 Hash128 canonical(XXH128_hash_t hash) {
@@ -125,30 +135,29 @@ std::string hex(const Hash128& hash) {
 Hash128 hash_bytes(std::string_view bytes) { return canonical(XXH3_128bits(bytes.data(), bytes.size())); }
 
 TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least) {
-  const int raw = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (raw < 0) throw unusable(path, std::strerror(errno));
-  const files::Fd fd(raw);
+  files::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
-  if (::fstat(fd.get(), &status) != 0) throw unusable(path, std::strerror(errno));
+  if (!fd || ::fstat(fd.get(), &status) != 0) {
+    const int why = errno;
+    if (!is_for_good(why)) throw out_of_reach(path, why);
+    throw unusable(path, std::strerror(why));
+  }
   if (!S_ISREG(status.st_mode)) throw unusable(path, "it is not a regular file");
-  const auto bytes = as_size(status.st_size);
-  if (bytes == 0) throw unusable(path, "it is empty");
-  if (bytes < header_bytes)
-    throw unusable(path, "it has " + std::to_string(bytes) + " bytes, less than its header's 4096");
-
-  void* map = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (map == MAP_FAILED) throw system_error("cannot map token file " + path.string(), errno);
-  TokenFile file(path, TokenHeader{}, static_cast<const std::uint8_t*>(map),
-                 bytes);  // unmaps when a check throws
-  file.header_ = decode(file.map_, path);
+  TokenFile file(path, std::move(fd));
+  file.bytes_ = as_size(status.st_size);
+  if (file.bytes_ == 0) throw unusable(path, "it is empty");
+  if (file.bytes_ < header_bytes)
+    throw unusable(path, "it has " + std::to_string(file.bytes_) + " bytes, less than its header's 4096");
+  std::array<std::uint8_t, header_bytes> header;
+  file.read(0, header.data(), header.size());
+  file.header_ = decode(header.data(), path);
   const Parts parts = parts_of(file.header_);
   file.documents_at_ = parts.documents;
   file.learned_at_ = parts.learned;
-  const std::size_t promised = parts.end;
-  if (bytes != promised) {
-    throw unusable(path, std::string(bytes < promised ? "it is truncated: " : "it is too long: ") +
-                             std::to_string(bytes) + " bytes, its header promises " +
-                             std::to_string(promised));
+  if (file.bytes_ != parts.end) {
+    throw unusable(path, std::string(file.bytes_ < parts.end ? "it is truncated: " : "it is too long: ") +
+                             std::to_string(file.bytes_) + " bytes, its header promises " +
+                             std::to_string(parts.end));
   }
   if (file.size() < least) {
     throw Error(Exit::usage, "token file " + path.string() + " is too short",
@@ -158,43 +167,30 @@ TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t least)
   return file;
 }
 
-TokenFile::TokenFile(std::filesystem::path path, const TokenHeader& header, const std::uint8_t* map,
-                     std::size_t bytes)
-    : path_(std::move(path)), header_(header), map_(map), bytes_(bytes) {}
-
-TokenFile::TokenFile(TokenFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      header_(other.header_),
-      map_(std::exchange(other.map_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      documents_at_(other.documents_at_),
-      learned_at_(other.learned_at_) {}
-
-TokenFile& TokenFile::operator=(TokenFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(header_, other.header_);
-  std::swap(map_, other.map_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(documents_at_, other.documents_at_);
-  std::swap(learned_at_, other.learned_at_);
-  return *this;
+void TokenFile::read(std::size_t offset, void* out, std::size_t bytes) const {
+  for (std::size_t done = 0; done < bytes;) {
+    const ::ssize_t got = ::pread(fd_.get(), static_cast<std::uint8_t*>(out) + done, bytes - done,
+                                  static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw out_of_reach(path_, errno);
+    if (got == 0) throw unusable(path_, "it was cut while it was open");
+    done += as_size(got);
+  }
 }
 
-TokenFile::~TokenFile() {
-  if (map_) ::munmap(const_cast<std::uint8_t*>(map_), bytes_);
-}
-
-std::int32_t TokenFile::operator[](std::int64_t index) const {
-  const std::uint8_t* tokens = map_ + header_bytes;
-  const auto i = as_size(index);
-  return header_.bytes_per_token == 2 ? std::int32_t{read_at<std::uint16_t>(tokens, 2 * i)}
-                                      : read_at<std::int32_t>(tokens, 4 * i);
+void TokenFile::expect_tokens(std::int64_t first, std::int64_t count) const {
+  expects(first >= 0 && count <= size() && first <= size() - count, "token range lies within the file");
 }
 
 void TokenFile::copy(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
-  expects(first >= 0 && count <= size() && first <= size() - count, "token range lies within the file");
-  for (std::int64_t i = 0; i < count; ++i) out[i] = (*this)[first + i];
+  expect_tokens(first, count);
+  const std::size_t width = header_.bytes_per_token, offset = header_bytes + width * as_size(first);
+  // Narrow tokens come into the second half of `out` and are widened from its beginning on.
+  std::uint8_t* const bytes = reinterpret_cast<std::uint8_t*>(out.data()) + (4 - width) * out.size();
+  read(offset, bytes, width * out.size());
+  if (width == 2)
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = read_at<std::uint16_t>(bytes, 2 * i);
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int32_t token = out[i];
     if (token < 0 || token >= vocabulary()) {
@@ -205,48 +201,81 @@ void TokenFile::copy(std::int64_t first, std::span<std::int32_t> out) const {
   }
 }
 
-std::int64_t TokenFile::document(std::int64_t number) const {
-  return static_cast<std::int64_t>(
-      read_at<std::uint64_t>(map_ + documents_at_, sizeof(std::uint64_t) * as_size(number)));
+std::int64_t TokenFile::document(std::int64_t number) const { return document_begins(number, 1).front(); }
+
+std::vector<std::int64_t> TokenFile::document_begins(std::int64_t first, std::int64_t count) const {
+  expects(first >= 0 && count >= 0 && first <= documents() - count, "the file has these documents");
+  std::vector<std::int64_t> begins(as_size(count));
+  read(documents_at_ + sizeof(std::uint64_t) * as_size(first), begins.data(),
+       sizeof(std::uint64_t) * begins.size());
+  return begins;
 }
 
-bool TokenFile::learned(std::int64_t index) const {
-  const auto i = as_size(index);
-  return !header_.masked || (map_[learned_at_ + i / 8] >> (i % 8) & 1) != 0;
+std::vector<bool> TokenFile::learned(std::int64_t first, std::int64_t count) const {
+  expect_tokens(first, count);
+  std::vector<bool> out(as_size(count), true);
+  if (!header_.masked || count == 0) return out;
+  const std::size_t begin = as_size(first) / 8, end = as_size(first + count - 1) / 8 + 1;
+  std::vector<std::uint8_t> bits(end - begin);
+  read(learned_at_ + begin, bits.data(), bits.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t at = as_size(first) - 8 * begin + i;
+    out[i] = (bits[at / 8] >> (at % 8) & 1) != 0;
+  }
+  return out;
 }
 
 void TokenFile::document_starts(std::int64_t first, std::span<std::int32_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
-  expects(first >= 0 && count <= size() && first <= size() - count, "token range lies within the file");
+  expect_tokens(first, count);
   std::int64_t low = 0, high = documents();  // the first document that begins behind `first`
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
     document(middle) <= first ? low = middle + 1 : high = middle;
   }
+  // No two documents begin at one token, so no more than these begin here.
+  const std::vector<std::int64_t> begins = document_begins(low, std::min(count, documents() - low));
   std::int64_t start = 0;
+  std::size_t next = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (low < documents() && document(low) <= first + i) {
-      if (document(low) != first + i)
-        throw unusable(path_, "its list of documents is damaged at number " + std::to_string(low));
+    if (next < begins.size() && begins[next] <= first + i) {
+      if (begins[next] != first + i)
+        throw unusable(path_, "its list of documents is damaged at number " +
+                                  std::to_string(low + static_cast<std::int64_t>(next)));
       start = i;
-      ++low;
+      ++next;
     }
     out[i] = static_cast<std::int32_t>(start);
   }
 }
 
 void TokenFile::verify() const {
-  const Hash128 found =
-      canonical(XXH3_128bits_withSeed(map_ + header_bytes, bytes_ - header_bytes, header_.row));
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_128bits_reset_withSeed(state.get(), header_.row);
+  std::vector<std::uint8_t> part(std::min(bytes_ - header_bytes, buffer_bytes));
+  for (std::size_t at = header_bytes; at < bytes_; at += part.size()) {
+    part.resize(std::min(bytes_ - at, part.size()));
+    read(at, part.data(), part.size());
+    XXH3_128bits_update(state.get(), part.data(), part.size());
+  }
+  const Hash128 found = canonical(XXH3_128bits_digest(state.get()));
   if (found != header_.content)
     throw unusable(path_, "its content is damaged: its hash is " + hex(found) + ", not " + identity());
-  std::vector<std::int32_t> piece(std::min<std::int64_t>(size(), 1 << 16));
-  for (std::int64_t at = 0; at < size(); at += static_cast<std::int64_t>(piece.size())) {
-    copy(at, std::span(piece).first(std::min<std::int64_t>(size() - at, 1 << 16)));
+  constexpr std::int64_t each = 1 << 16;
+  std::vector<std::int32_t> tokens(as_size(std::min(size(), each)));
+  for (std::int64_t at = 0; at < size(); at += each)
+    copy(at, std::span(tokens).first(as_size(std::min(size() - at, each))));
+  std::int64_t least = 0;
+  for (std::int64_t at = 0; at < documents(); at += each) {
+    const auto begins = document_begins(at, std::min(documents() - at, each));
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      const bool first = at == 0 && i == 0;
+      if (begins[i] >= size() || begins[i] < least || (first && begins[i] != 0))
+        throw unusable(path_, "its list of documents is damaged at number " +
+                                  std::to_string(at + static_cast<std::int64_t>(i)));
+      least = begins[i] + 1;
+    }
   }
-  for (std::int64_t i = 0; i < documents(); ++i)
-    if (document(i) >= size() || document(i) != (i == 0 ? 0 : std::max(document(i), document(i - 1) + 1)))
-      throw unusable(path_, "its list of documents is damaged at number " + std::to_string(i));
 }
 
 TokenFileWriter::TokenFileWriter(std::filesystem::path path, std::int64_t vocabulary,

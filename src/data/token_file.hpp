@@ -1,5 +1,5 @@
 #pragma once
-// Token files: what `holdfast data prepare` writes and the trainer maps.
+// Token files: what `holdfast data prepare` writes and the trainer reads.
 //
 // All numbers are little endian. Bytes of the file:
 //
@@ -56,24 +56,20 @@ struct TokenHeader {
   bool masked = false;  ///< some tokens are not learned
 };
 
-/// A token file mapped read-only: opening costs the same for any size, and all ranks of a node share its
-/// pages. The file must stay as it is while it is mapped (the writer replaces files by rename, which is
-/// safe).
+/// A token file, open for reading: opening costs the same for any size, and reading takes no memory but the
+/// caller's. It is not mapped: a page that cannot be read ends a process by SIGBUS, a call says why. The file
+/// must stay as it is while it is open (the writer replaces files by rename, which is safe).
+///
+/// All that reads throws Error (transient) where the file system fails: it may answer later.
 class TokenFile {
  public:
   /// Checks magic, version, header checksum and the exact size. Error (usage) when the file is missing,
   /// empty, cut, not a token file, or holds fewer than `least` tokens; it says how to make the file again.
   static TokenFile open(const std::filesystem::path& path, std::int64_t least = 1);
 
-  TokenFile(TokenFile&& other) noexcept;
-  TokenFile& operator=(TokenFile&& other) noexcept;
-  ~TokenFile();
-
   const TokenHeader& header() const { return header_; }
   std::int64_t vocabulary() const { return static_cast<std::int64_t>(header_.vocabulary); }
   std::int64_t size() const { return static_cast<std::int64_t>(header_.count); }  ///< tokens
-  /// 0 <= index < size(), not checked.
-  std::int32_t operator[](std::int64_t index) const;
   /// Tokens [first, first + out.size()) into `out`. Error (usage) when one of them is outside the vocabulary,
   /// so that a damaged file cannot reach the embedding table; std::logic_error when the range is outside the
   /// file.
@@ -82,24 +78,28 @@ class TokenFile {
   std::int64_t row() const { return static_cast<std::int64_t>(header_.row); }
   /// Where document `number` begins. Not checked.
   std::int64_t document(std::int64_t number) const;
+  /// Where documents [first, first + count) begin. std::logic_error when there are fewer.
+  std::vector<std::int64_t> document_begins(std::int64_t first, std::int64_t count) const;
   /// For each token of [first, first + out.size()), how many places behind `first` its document begins; 0
   /// where it began before. Error (usage) when the file is damaged there.
   void document_starts(std::int64_t first, std::span<std::int32_t> out) const;
-  /// Token `index` counts as a label. 0 <= index < size(), not checked.
-  bool learned(std::int64_t index) const;
+  /// Which tokens of [first, first + count) count as labels. std::logic_error when the range is outside the
+  /// file.
+  std::vector<bool> learned(std::int64_t first, std::int64_t count) const;
   /// Hash as 32 hex digits, from the header: two files with one identity train the same model.
   std::string identity() const { return hex(header_.content); }
   /// Reads everything; Error (usage) when it is not what was written, or a token is outside the vocabulary.
   void verify() const;
 
  private:
-  TokenFile(std::filesystem::path path, const TokenHeader& header, const std::uint8_t* map,
-            std::size_t bytes);
+  TokenFile(std::filesystem::path path, files::Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  void read(std::size_t offset, void* out, std::size_t bytes) const;
+  void expect_tokens(std::int64_t first, std::int64_t count) const;
 
   std::filesystem::path path_;
+  files::Fd fd_;
   TokenHeader header_;
-  const std::uint8_t* map_ = nullptr;  ///< whole file
-  std::size_t bytes_ = 0;              ///< of the whole file
+  std::size_t bytes_ = 0;  ///< of the whole file
   std::size_t documents_at_ = 0, learned_at_ = 0;
 };
 

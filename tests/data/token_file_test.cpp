@@ -56,7 +56,6 @@ TEST_F(TokenFileTest, two_byte_tokens_come_back) {
   EXPECT_EQ(file.header().bytes_per_token, 2u);
   EXPECT_EQ(file.vocabulary(), 65536);
   EXPECT_EQ(file.size(), 4);
-  EXPECT_EQ(file[2], 65535);
   std::vector<std::int32_t> part(2);
   file.copy(2, part);
   EXPECT_EQ(part, (std::vector<std::int32_t>{65535, 42}));
@@ -69,8 +68,9 @@ TEST_F(TokenFileTest, four_byte_tokens_come_back) {
   write(65537, {65536, 7});
   const TokenFile file = TokenFile::open(path_);
   EXPECT_EQ(file.header().bytes_per_token, 4u);
-  EXPECT_EQ(file[0], 65536);
-  EXPECT_EQ(file[1], 7);
+  std::vector<std::int32_t> both(2);
+  file.copy(0, both);
+  EXPECT_EQ(both, (std::vector<std::int32_t>{65536, 7}));
   file.verify();
 }
 
@@ -120,7 +120,14 @@ TEST_F(TokenFileTest, documents_and_what_is_learned_come_back) {
   ASSERT_EQ(file.documents(), 3) << "one without a token is none";
   EXPECT_EQ(file.document(1), 5);
   EXPECT_EQ(file.document(2), 6);
-  for (std::int64_t i = 0; i < file.size(); ++i) EXPECT_EQ(file.learned(i), learned[i]) << i;
+  for (std::int64_t first = 0; first <= file.size(); ++first)
+    for (std::int64_t count = 0; first + count <= file.size(); ++count)
+      EXPECT_EQ(file.learned(first, count),
+                std::vector<bool>(learned.begin() + first, learned.begin() + first + count))
+          << first << ' ' << count;
+  EXPECT_THROW(file.learned(1, file.size()), std::logic_error);
+  EXPECT_EQ(file.document_begins(1, 2), (std::vector<std::int64_t>{5, 6}));
+  EXPECT_THROW(file.document_begins(2, 2), std::logic_error);
   std::vector<std::int32_t> starts(6);
   file.document_starts(3, starts);
   EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 3, 3, 3}));
@@ -149,8 +156,9 @@ TEST_F(TokenFileTest, the_first_token_that_is_not_learned_may_come_late) {
     writer.finish();
     const TokenFile file = TokenFile::open(path_);
     file.verify();
+    const auto learned = file.learned(0, file.size());
     for (std::int64_t i = 0; i < file.size(); ++i)
-      ASSERT_EQ(file.learned(i), i < late || i >= late + 20) << i << " of " << late;
+      ASSERT_EQ(learned[i], i < late || i >= late + 20) << i << " of " << late;
   }
 }
 

@@ -78,9 +78,8 @@ class Merger {
     std::vector<Row> rows;
     for (std::size_t part = 0; part < parts_.size(); ++part) {
       const data::TokenFile& file = files_[part];
-      const std::int64_t count = file.documents();
-      std::vector<std::int64_t> begins(as_size(count) + 1, file.size());
-      for (std::int64_t i = 0; i < count; ++i) begins[i] = file.document(i);
+      std::vector<std::int64_t> begins = file.document_begins(0, file.documents());
+      begins.push_back(file.size());
       first_document_.push_back(merged_.documents);
       for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
         packer.add(merged_.documents++, begins[i + 1] - begins[i], rows);
@@ -117,13 +116,10 @@ class Merger {
       const std::int64_t now = std::min(most, end - first);
       tokens_.resize(now);
       file.copy(first, tokens_);
-      if (file.header().masked) {
-        learned_.resize(tokens_.size());
-        for (std::int64_t i = 0; i < now; ++i) learned_[i] = file.learned(first + i);
-        out_.append(tokens_, learned_);
-      } else {
+      if (file.header().masked)
+        out_.append(tokens_, file.learned(first, now));
+      else
         out_.append(tokens_);
-      }
       first += now;
     }
     if (!next_look_.passed()) return;
@@ -143,7 +139,6 @@ class Merger {
   std::uint64_t all_bytes_ = 0;
   Deadline next_look_ = Deadline::in(Millis(100));
   std::vector<std::int32_t> tokens_;
-  std::vector<bool> learned_;
   MergedFile merged_;
 };
 

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/data/token_file.hpp"
 #include "src/tools/corpus/prepare.hpp"
@@ -118,11 +119,11 @@ class CorpusTest : public testing::Test {
     std::vector<std::string> all;
     for (std::int64_t i = 0; i < file.documents(); ++i) {
       const std::int64_t end = i + 1 < file.documents() ? file.document(i + 1) : file.size();
+      std::vector<std::int32_t> tokens(as_size(end - file.document(i)));
+      file.copy(file.document(i), tokens);
       std::string text;
-      for (std::int64_t at = file.document(i); at < end; ++at)
-        text += file[at] == 1   ? '<'
-                : file[at] == 2 ? '>'
-                                : static_cast<char>(file[at] - ByteTokenizer::first);
+      for (const std::int32_t token : tokens)
+        text += token == 1 ? '<' : token == 2 ? '>' : static_cast<char>(token - ByteTokenizer::first);
       all.push_back(text);
     }
     return all;

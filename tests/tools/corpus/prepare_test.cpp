@@ -261,9 +261,7 @@ TEST_F(CorpusTest, packed_rows_hold_whole_documents) {
   for (const std::string& document : documents())
     whole += document.front() == '<' && document.back() == '>' ? 1 : 0;
   EXPECT_EQ(whole, 200);
-  std::int64_t not_learned = 0;
-  for (std::int64_t i = 0; i < file.size(); ++i) not_learned += file.learned(i) ? 0 : 1;
-  EXPECT_EQ(not_learned, card["output"]["padding"]);
+  EXPECT_EQ(std::ranges::count(file.learned(0, file.size()), false), card["output"]["padding"]);
 }
 
 TEST_F(CorpusTest, conversations_and_what_is_learned_of_them) {
@@ -290,13 +288,13 @@ TEST_F(CorpusTest, conversations_and_what_is_learned_of_them) {
   EXPECT_EQ(card["broken_lines"][2]["line"], 5) << card["broken_lines"].dump();
   const data::TokenFile file = data::TokenFile::open(settings_.output);
   std::string learned;
-  for (std::int64_t i = 0; i < file.size(); ++i) learned += file.learned(i) ? 'L' : '.';
+  for (const bool is : file.learned(0, file.size())) learned += is ? 'L' : '.';
   EXPECT_TRUE(learned.starts_with("...................LLL")) << learned;
   settings_.pack = 64;
   run();
   std::string packed;
   const data::TokenFile rows = data::TokenFile::open(settings_.output);
-  for (std::int64_t i = 0; i < file.size(); ++i) packed += rows.learned(i) ? 'L' : '.';
+  for (const bool is : rows.learned(0, file.size())) packed += is ? 'L' : '.';
   EXPECT_EQ(packed, learned) << "the mask goes where its tokens go";
 }
 
