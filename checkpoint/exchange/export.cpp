@@ -17,10 +17,6 @@ constexpr std::int64_t page = 4096;
 
 using Tensors = std::span<const LogicalTensor>;
 
-bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
-  return std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return name.ends_with(end); });
-}
-
 bool is_of_model(const LogicalTensor& tensor) { return tensor.name.starts_with(model_family); }
 
 std::size_t count_of_model(Tensors tensors) { return as_size(std::ranges::count_if(tensors, is_of_model)); }
@@ -139,13 +135,6 @@ std::uint64_t user_block_for(std::int64_t bytes) {
 }
 
 }  // namespace
-
-std::vector<std::int64_t> shape_of(const LogicalTensor& tensor) {
-  const bool is_vector = (tensor.rows == 1 && ends_with_any(tensor.name, {"norm.weight"})) ||
-                         (tensor.cols == 1 && ends_with_any(tensor.name, {".bias"}));
-  if (is_vector) return {tensor.elements()};
-  return {tensor.rows, tensor.cols};
-}
 
 std::vector<Element> types_of_model(const Manifest& manifest, std::optional<Element> type) {
   const std::size_t count = count_of_model(manifest.tensors);

@@ -46,9 +46,6 @@ WholeFile plan_polyglot(std::span<const LogicalTensor> tensors, DType type);
 /// step and the facts as attributes of its root.
 WholeFile plan_consolidated(const Manifest& manifest);
 
-/// Shape that others expect of a tensor: norms and biases have one dimension, everything else rows x cols.
-std::vector<std::int64_t> shape_of(const LogicalTensor& tensor);
-
 inline constexpr std::string_view model_family = "model/";
 inline constexpr const char* hdf5_meta_tensor = "__hdf5_meta__";
 

@@ -41,38 +41,44 @@ std::int64_t shard_bytes_of(const ImportOrder& order, const std::vector<LogicalT
   return std::clamp(sum / 64, least, most);
 }
 
-/// Writers of about `shard_bytes` each, one after another through the tensors.
+/// Writers of at most about `shard_bytes` each, one after another through the tensors.
 WriterLayout cut(const std::vector<LogicalTensor>& tensors, std::int64_t shard_bytes) {
-  WriterLayout layout;
-  std::int64_t room = 0;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::int64_t each = bytes_of(tensors[t].type);
-    for (std::int64_t first = 0, n = tensors[t].elements(); first < n;) {
-      if (room < each) {
-        layout.of_rank.emplace_back();
-        room = shard_bytes;
-      }
-      const std::int64_t count = std::min(n - first, room / each);
-      layout.of_rank.back().push_back({static_cast<int>(t), first, count});
-      first += count;
-      room -= count * each;
-    }
-  }
-  if (layout.of_rank.empty()) layout.of_rank.emplace_back();
-  return layout;
+  std::int64_t elements = 0;
+  for (const LogicalTensor& tensor : tensors) elements += tensor.elements();
+  const std::int64_t each = std::max<std::int64_t>(1, shard_bytes / bytes_of(DType::fp32));
+  const std::int64_t writers = std::max<std::int64_t>(1, (elements + each - 1) / each);
+  return {static_cast<int>(writers), 1, {{static_cast<int>(tensors.size()), each, each}}};
 }
 
-/// Puts the weights of one shard into its image; what is left are zeros.
-void fill(const ImportOrder& order, const Source& source, const ShardWriter& writer,
-          std::span<std::byte> image) {
-  std::memset(image.data(), 0, image.size());
+/// The pieces of one shard, one behind the other in `memory`.
+std::vector<PieceView> pieces_in(std::span<std::byte> memory, std::span<const PieceSpan> spans,
+                                 std::span<const LogicalTensor> tensors) {
+  std::vector<PieceView> out;
+  std::byte* at = memory.data();
+  for (const PieceSpan& span : spans) {
+    out.push_back({span.tensor, span.first, span.count, at});
+    at += bytes_of(span, tensors);
+  }
+  return out;
+}
+
+std::int64_t bytes_of_all(std::span<const PieceSpan> spans, std::span<const LogicalTensor> tensors) {
+  std::int64_t bytes = 0;
+  for (const PieceSpan& span : spans) bytes += bytes_of(span, tensors);
+  return bytes;
+}
+
+/// Reads the weights of one shard; moments are zero.
+void fill(const ImportOrder& order, const Source& source, std::span<const PieceView> pieces,
+          std::span<const LogicalTensor> tensors) {
   std::vector<safetensors::Wanted> wanted;
-  for (std::size_t i = 0; i < writer.spans().size(); ++i) {
-    const PieceSpan span = writer.spans()[i];
-    const auto t = as_size(span.tensor);
-    if (t >= order.model.size()) continue;  // a moment
-    auto* const to = reinterpret_cast<float*>(image.data() + writer.places()[i]);
-    wanted.push_back({order.model[t].name, span.first, {to, as_size(span.count)}});
+  for (const PieceView& piece : pieces) {
+    const auto t = as_size(piece.tensor);
+    if (t < order.model.size())
+      wanted.push_back(
+          {order.model[t].name, piece.first, {static_cast<float*>(piece.data), as_size(piece.count)}});
+    else
+      std::memset(piece.data, 0, bytes_of(piece.span(), tensors));
   }
   source.read(wanted);
 }
@@ -120,31 +126,30 @@ Imported import_safetensors(const ImportOrder& order, const CopyProgress& progre
   const MadeFolder folder(order.checkpoints);
   const std::vector<LogicalTensor> tensors = state_of(order);
   const WriterLayout layout = cut(tensors, shard_bytes_of(order, tensors));
-  const int world = static_cast<int>(layout.of_rank.size());
+  const int world = layout.writers();
   std::vector<ShardWriter> writers;
-  std::int64_t image_bytes = 0, total = 0, done = 0;
+  std::int64_t largest = 0, total = 0, done = 0;
   for (int rank = 0; rank < world; ++rank) {
     writers.emplace_back(order.checkpoints, rank, generation, tensors, layout, facts);
-    image_bytes = std::max(image_bytes, writers.back().image_bytes());
+    largest = std::max(largest, bytes_of_all(writers.back().spans(), tensors));
     total += writers.back().file_bytes();
   }
   Attempt attempt(order.checkpoints, world);
   attempt.commit.drop();  // what an import that was killed left
-  AlignedBuffer buffers[] = {AlignedBuffer(image_bytes), AlignedBuffer(world > 1 ? image_bytes : 0)};
-  const auto image_of = [&](int rank) {
-    const auto bytes = as_size(writers[rank].image_bytes());
-    return buffers[rank % 2].span().first(bytes);
+  AlignedBuffer buffers[] = {AlignedBuffer(largest), AlignedBuffer(world > 1 ? largest : 0)};
+  const auto pieces_of = [&](int rank) {
+    return pieces_in(buffers[rank % 2].span(), writers[rank].spans(), tensors);
   };
   // The next shard is read while this one is written.
   const auto filling = [&](int rank) {
-    return std::async(std::launch::async, [&, rank] { fill(order, source, writers[rank], image_of(rank)); });
+    return std::async(std::launch::async, [&, rank] { fill(order, source, pieces_of(rank), tensors); });
   };
   std::future<void> next = filling(0);
   for (int rank = 0; rank < world; ++rank) {
     next.get();
     if (rank + 1 < world) next = filling(rank + 1);
     ShardWriter& writer = writers[rank];
-    attempt.commit.add(rank, true, writer.write(RunPoint{}, image_of(rank)));
+    attempt.commit.add(rank, true, writer.write(RunPoint{}, pieces_of(rank)));
     if (progress) progress(done += writer.file_bytes(), total);
   }
   if (attempt.commit.failed()) throw Error(Exit::runtime, "cannot commit the import", attempt.commit.why());

@@ -99,14 +99,16 @@ fs::path pin_path(const fs::path& checkpoints, std::int64_t step) {
 
 std::string shard_file_name(int rank) { return "shard-" + padded("%05lld", rank) + ".h5"; }
 
+std::vector<std::string> entries_of(const fs::path& checkpoints) try {
+  return files::list_or_fail(checkpoints);
+} catch (const Error& e) {
+  throw Unreadable("the folder " + checkpoints.string(), e.why());
+}
+
 std::vector<std::int64_t> committed_steps(const fs::path& checkpoints) {
   std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (fs::directory_iterator it(checkpoints, error), end; !error && it != end; it.increment(error))
-    if (const Name name = parse_name(it->path().filename().string()); name.kind == Name::Kind::committed)
-      steps.push_back(name.step);
-  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
-    throw Unreadable("the folder " + checkpoints.string(), error.message());
+  for (const std::string& text : entries_of(checkpoints))
+    if (const Name name = parse_name(text); name.kind == Name::Kind::committed) steps.push_back(name.step);
   std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
@@ -158,6 +160,21 @@ std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::
   return {};
 }
 
+fs::path make_trash(const fs::path& checkpoints, std::int64_t step) {
+  for (int serial = 1;; ++serial) {
+    fs::path trash = checkpoints / print_name({Name::Kind::trash, step, {}, serial});
+    if (::mkdir(trash.c_str(), 0700) == 0) return trash;
+    if (errno != EEXIST) throw system_error("cannot create " + trash.string(), errno);
+  }
+}
+
+bool has_trash(const fs::path& checkpoints, std::int64_t step) {
+  return std::ranges::any_of(entries_of(checkpoints), [&](const std::string& text) {
+    const Name name = parse_name(text);
+    return name.kind == Name::Kind::trash && name.step == step;
+  });
+}
+
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step) {
   for (int serial = 1;; ++serial) {
     fs::path trash = checkpoints / print_name({Name::Kind::trash, step, {}, serial});
@@ -180,7 +197,7 @@ void discard(const fs::path& checkpoints, const fs::path& folder, std::int64_t s
 
 void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step) {
   std::error_code ignored;
-  for (const std::string& text : files::list(checkpoints)) {
+  for (const std::string& text : entries_of(checkpoints)) {
     const Name name = parse_name(text);
     const bool dead = name.generation < alive || (name.generation == alive && name.step <= done_step);
     if (name.kind == Name::Kind::trash) fs::remove_all(checkpoints / text, ignored);
@@ -200,7 +217,7 @@ fs::path free_replaced_path(const fs::path& checkpoints, std::int64_t step) {
 
 int next_attempt(const fs::path& checkpoints, std::optional<int> recorded) {
   int highest = recorded.value_or(0);
-  for (const std::string& text : files::list(checkpoints))
+  for (const std::string& text : entries_of(checkpoints))
     if (const Name name = parse_name(text); name.kind == Name::Kind::temporary)
       highest = std::max(highest, name.generation.attempt);
   if (const auto newest = recorded ? std::nullopt : newest_sound(checkpoints))

@@ -40,8 +40,11 @@ std::string shard_file_name(int rank);  ///< "shard-00007.h5"
 inline constexpr const char* manifest_file_name = "manifest.json";
 inline constexpr const char* index_file_name = "index.h5";
 
-/// Steps with a committed folder, newest first; nothing has been read of them yet. Empty when the folder does
-/// not exist. Throws Unreadable when it cannot be listed: what is not seen may be there.
+/// Names of all that lies in a folder of checkpoints, sorted; empty when the folder does not exist. Throws
+/// Unreadable when it cannot be listed: what is not seen may be there.
+std::vector<std::string> entries_of(const fs::path& checkpoints);
+
+/// Steps with a committed folder, newest first; nothing has been read of them yet. Throws as entries_of().
 std::vector<std::int64_t> committed_steps(const fs::path& checkpoints);
 
 /// A committed checkpoint whose manifest is sound and whose files have the sizes that it names. Blocks are
@@ -77,6 +80,10 @@ std::optional<Found> newest_sound(const fs::path& checkpoints, std::vector<std::
 /// Removes trash, and temporary folders that will never be committed: of generations below `alive`, and of
 /// `alive` itself up to `done_step`. Called by the one committer of the run, after a commit.
 void sweep(const fs::path& checkpoints, Generation alive, std::int64_t done_step = -1);
+/// An empty trash folder, which says that the step is about to be moved there. Throws Error.
+fs::path make_trash(const fs::path& checkpoints, std::int64_t step);
+/// There is trash of this step. Throws as entries_of() does.
+bool has_trash(const fs::path& checkpoints, std::int64_t step);
 /// Moves a folder out of the way under a trash name (it stays there until the next sweep) and
 /// returns that path.
 fs::path move_to_trash(const fs::path& checkpoints, const fs::path& folder, std::int64_t step);

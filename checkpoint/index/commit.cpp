@@ -7,17 +7,19 @@
 #include <cerrno>
 
 #include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/hash.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
 
-void write_manifest(const fs::path& path, const Manifest& manifest) {
+void write_durably(const fs::path& path, const std::string& text) {
   const files::Fd fd =
       files::open(path, O_WRONLY | O_CREAT | O_TRUNC);  // an earlier leader may have left one
-  files::append_all(fd.get(), to_text(manifest), path);
+  files::append_all(fd.get(), text, path);
   files::sync(fd.get(), path);
 }
 
@@ -130,13 +132,17 @@ std::vector<int> Commit::missing() const {
 
 Manifest Commit::manifest() const {
   Manifest manifest = answers_[0]->vote->common;
+  prove_layout(manifest.tensors, manifest.layout);
   manifest.digests.assign(manifest.tensors.size(), 0);
   for (const auto& answer : answers_) {
-    manifest.shards.push_back(answer->vote->shard);
-    const auto& pieces = answer->vote->shard.pieces;
-    for (std::size_t i = 0; i < pieces.size(); ++i)
-      if (const auto tensor = as_size(pieces[i].span.tensor); tensor < manifest.digests.size())
-        manifest.digests[tensor] += answer->vote->piece_digests[i];  // prove() refuses one that is not listed
+    const Vote& vote = *answer->vote;
+    manifest.shards.push_back(vote.shard);
+    const auto spans = spans_of(manifest.tensors, manifest.layout, vote.rank);
+    if (vote.piece_digests.size() != spans.size())
+      throw Damaged("the vote of rank " + std::to_string(vote.rank) + " is not usable",
+                    std::to_string(vote.piece_digests.size()) + " digests of " +
+                        std::to_string(spans.size()) + " pieces");
+    for (std::size_t i = 0; i < spans.size(); ++i) manifest.digests[spans[i].tensor] += vote.piece_digests[i];
   }
   manifest.state_digest = state_digest(manifest.tensors, manifest.digests);
   prove(manifest);
@@ -158,8 +164,10 @@ Committed Commit::commit() {
   }
   const Manifest whole = manifest();
   for (const ShardInfo& shard : whole.shards) check_size(temporary / shard.file, shard.bytes);
-  check_size(temporary / whole.index.file, whole.index.bytes);
-  write_manifest(temporary / manifest_file_name, whole);
+  const std::string text = to_text(whole);
+  write_durably(temporary / manifest_file_name, text);
+  const auto now = static_cast<std::int64_t>(unix_seconds());
+  write_durably(temporary / commit_record_name, to_text(commit_record_of(whole, text, now)));
   files::sync_folder(temporary);
   files::sync_folder(parent_of(checkpoints_));  // the folder itself may be as new as its first checkpoint
   rename_into_place(checkpoints_, temporary, committed.path, step_, committed.note);

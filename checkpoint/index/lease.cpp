@@ -13,6 +13,7 @@
 #include <set>
 #include <thread>
 
+#include "src/base/clock.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 
@@ -59,7 +60,7 @@ struct Leases {
 Leases leases_in(const fs::path& checkpoints) {
   Leases out;
   std::optional<double> now;  // asked only where there are leases
-  for (const std::string& text : files::list(checkpoints)) {
+  for (const std::string& text : entries_of(checkpoints)) {
     const Name name = parse_name(text);
     if (name.kind != Name::Kind::lease) continue;
     if (!now) now = storage_time(checkpoints);
@@ -71,6 +72,18 @@ Leases leases_in(const fs::path& checkpoints) {
       out.held.insert(name.step);
   }
   return out;
+}
+
+/// Retention that has looked for leases before this one was there has put its trash up first: waits until it
+/// has taken the step, or left it. Trash that stays is of somebody who died.
+void wait_for_retention(const fs::path& step_dir, std::int64_t step) try {
+  constexpr seconds patience{10};
+  constexpr std::chrono::milliseconds pause{20};
+  for (const Deadline over = Deadline::in(patience);
+       !over.passed() && files::is_there(step_dir) && has_trash(step_dir.parent_path(), step);)
+    std::this_thread::sleep_for(pause);
+} catch (const Error&) {
+  // What cannot be listed cannot be read either, and its reader says so.
 }
 
 }  // namespace
@@ -111,6 +124,7 @@ Lease::Lease(const fs::path& step_dir, std::chrono::milliseconds renewed_every) 
     files::append_all(files::open(renewal->path, O_WRONLY | O_CREAT | O_EXCL).get(), holder(), renewal->path);
     std::thread([renewal] { renewal->run(); }).detach();
     renewal_ = std::move(renewal);
+    wait_for_retention(folder, name.step);
   } catch (const std::exception& error) {
     why_not_ = fmt::format("no lease can be held on {} ({}): its run may remove it while it is read",
                            step_dir.string(), error.what());

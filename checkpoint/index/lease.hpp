@@ -21,9 +21,10 @@ constexpr std::chrono::seconds lease_lasts{600};
 
 class Lease {
  public:
-  /// On a committed folder of a folder of checkpoints; anything else is nobody's to remove, and needs none. A
-  /// thread renews it. Never throws: where the folder cannot be written, why_not() says so, and the
-  /// checkpoint can be read at its reader's risk.
+  /// On a committed folder of a folder of checkpoints; anything else is nobody's to remove, and needs none.
+  /// What is there when this returns stays: where retention is just about to remove the step, it waits for
+  /// that, ten seconds at most. A thread renews the lease. Never throws: where the folder cannot be written,
+  /// why_not() says so, and the checkpoint can be read at its reader's risk.
   explicit Lease(const fs::path& step_dir, std::chrono::milliseconds renewed_every = lease_lasts / 10);
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;

@@ -1,6 +1,6 @@
 #pragma once
 // The local level: one rank's state in a file that is mapped into memory (in /dev/shm or on the node's disk)
-// and outlives the process. It has two snapshot buffers or three, each a whole snapshot: while one is
+// and outlives the process. It has several snapshot buffers, each for a whole snapshot: while one is
 // written, another is whole, so a step that all ranks have always exists. No HDF5, no MPI. FORMAT.md has the
 // bytes.
 //

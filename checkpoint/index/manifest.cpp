@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "checkpoint/index/catalog.hpp"
-#include "checkpoint/index/hash.hpp"
 #include "checkpoint/index/manifest_json.hpp"
 #include "src/base/files.hpp"
 
@@ -16,10 +15,6 @@ namespace {
 using detail::Fields;
 using detail::Json;
 
-constexpr std::string_view version_key = "{\"schema_version\":";
-constexpr std::string_view digest_key = ",\"digest\":\"";
-constexpr std::string_view line_end = "\",\n";
-constexpr std::size_t digest_digits = 32;
 constexpr std::int64_t largest_manifest = std::int64_t{1} << 30;
 
 /// A list with one entry per line, so that people can read and compare manifests.
@@ -28,31 +23,6 @@ std::string lines(const Range& range, Print print) {
   std::string text = "[";
   for (std::size_t i = 0; i < range.size(); ++i) text += (i == 0 ? "\n  " : ",\n  ") + print(i);
   return text + "]";
-}
-
-/// The first line and the digest, which covers every byte but its own digits. The same in all versions, so
-/// that a manifest of a newer one is told from a damaged one.
-int check_first_line(std::string_view text) {
-  const std::size_t version_at = version_key.size();
-  std::size_t at = version_at;
-  int version = 0;
-  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && version < 1'000'000; ++at)
-    version = version * 10 + (text[at] - '0');
-  const std::size_t digest_at = at + digest_key.size(), body_at = digest_at + digest_digits + line_end.size();
-  if (!text.starts_with(version_key) || at == version_at || text.size() < body_at ||
-      text.substr(at, digest_key.size()) != digest_key ||
-      text.substr(body_at - line_end.size(), line_end.size()) != line_end)
-    refuse_manifest("its first line is not that of a manifest");
-  if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) !=
-      text.substr(digest_at, digest_digits))
-    refuse_manifest("it was altered or cut: its digest does not match");
-  if (version > format_version)
-    throw NewerFormat("the checkpoint has a newer format",
-                      "version " + std::to_string(version) + ", this Holdfast reads up to " +
-                          std::to_string(format_version),
-                      "Use the Holdfast that wrote it?");
-  if (version < 1) refuse_manifest("schema_version " + std::to_string(version) + " never existed");
-  return version;
 }
 
 }  // namespace
@@ -67,21 +37,18 @@ std::string to_text(const Manifest& m) {
                 [&](std::size_t i) { return detail::print(detail::to_json(m.tensors[i], m.digests[i])); }) +
           ",\n";
   body += "\"state_digest\":\"" + digest_text(m.state_digest) + "\",\n";
+  body += "\"layout\":" + detail::print(detail::to_json(m.layout)) + ",\n";
   body += "\"shards\":" +
-          lines(m.shards, [&](std::size_t i) { return detail::print(detail::to_json(m.shards[i])); }) + ",\n";
-  body += "\"index\":" + detail::print(detail::to_json(m.index)) + "}\n";
-  const std::string head =
-      std::string(version_key) + std::to_string(format_version) + std::string(digest_key);
-  body.insert(0, line_end);
-  return head + xxh3_128(head, body) + body;
+          lines(m.shards, [&](std::size_t i) { return detail::print(detail::to_json(m.shards[i])); }) + "}\n";
+  return detail::with_own_digest(format_version, body);
 }
 
 Manifest parse_manifest(std::string_view text) {
-  const int version = check_first_line(text);
+  const int version = detail::check_own_digest(text, "the manifest");
   const Json json = detail::parse_json(text, "the manifest");
   const Fields fields(json, "",
                       {"schema_version", "digest", "generation", "point", "facts", "tensors", "state_digest",
-                       "shards", "index"});
+                       "shards", version < 5 ? "index" : "layout"});
   Manifest m;
   m.version = version;
   m.point.step = detail::read_generation(fields.value("generation"), "generation", m.generation);
@@ -91,13 +58,23 @@ Manifest parse_manifest(std::string_view text) {
   m.state_digest = fields.hex64("state_digest");
   const Json& shards = fields.array("shards");
   for (std::size_t i = 0; i < shards.size(); ++i)
-    m.shards.push_back(detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]", version));
-  m.index = detail::read_index(fields.value("index"), "index");
+    m.shards.push_back(
+        detail::read_shard(shards[i], "shards[" + std::to_string(i) + "]", version, static_cast<int>(i)));
+  if (version < 5)
+    m.index = detail::read_index(fields.value("index"), "index");
+  else
+    m.layout = detail::read_layout(fields.value("layout"), "layout");
   prove(m);
   return m;
 }
 
-Manifest read_manifest(const fs::path& step_dir) {
+std::vector<StoredPiece> pieces_of(const Manifest& m, std::size_t rank) {
+  const ShardInfo& shard = m.shards.at(rank);
+  if (m.version < 5) return shard.pieces;
+  return placed(m.tensors, spans_of(m.tensors, m.layout, static_cast<int>(rank)), shard.payload_offset);
+}
+
+std::string read_manifest_text(const fs::path& step_dir) {
   const fs::path path = step_dir / manifest_file_name;
   const std::string which = "checkpoint " + step_dir.string(), name = manifest_file_name;
   struct stat info {};
@@ -105,13 +82,15 @@ Manifest read_manifest(const fs::path& step_dir) {
     throw Unreadable(which, errno == ENOENT ? "it has no " + name : name + ": " + std::strerror(errno));
   if (!S_ISREG(info.st_mode) || info.st_size > largest_manifest)
     throw Damaged(which + " is damaged", "the manifest is not a file of at most 1 GiB");
-  const std::string text = [&] {
-    try {
-      return files::read_text(path);
-    } catch (const Error& e) {
-      throw Unreadable(which, name + ": " + e.why());
-    }
-  }();
+  try {
+    return files::read_text(path);
+  } catch (const Error& e) {
+    throw Unreadable(which, name + ": " + e.why());
+  }
+}
+
+Manifest parse_manifest_of(const fs::path& step_dir, std::string_view text) {
+  const std::string which = "checkpoint " + step_dir.string(), name = manifest_file_name;
   try {
     return parse_manifest(text);
   } catch (const Damaged& e) {
@@ -119,6 +98,10 @@ Manifest read_manifest(const fs::path& step_dir) {
   } catch (const NewerFormat& e) {
     throw NewerFormat("cannot use " + which, name + ": " + e.problem() + ": " + e.why(), e.hint());
   }
+}
+
+Manifest read_manifest(const fs::path& step_dir) {
+  return parse_manifest_of(step_dir, read_manifest_text(step_dir));
 }
 
 }  // namespace holdfast::checkpoint

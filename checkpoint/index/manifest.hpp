@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "checkpoint/index/state.hpp"
+#include "checkpoint/index/writer_layout.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::checkpoint {
@@ -45,17 +47,14 @@ class NewerFormat : public Error {
   throw Damaged("the manifest is not usable", why);
 }
 
-inline constexpr int format_version = 4;                   ///< written; 1 to 3 are read too
+inline constexpr int format_version = 5;                   ///< written; 1 to 4 are read too
 inline constexpr std::int64_t block_bytes = 64 << 10;      ///< of the payload, under one CRC32C
 inline constexpr std::int64_t block_bytes_to_3 = 4 << 20;  ///< of the data span, up to version 3
 inline constexpr std::int64_t record_bytes = 128;          ///< at the start of the data span
 inline constexpr std::int64_t page_bytes = 4096;           ///< what extents of a shard are multiples of
 
-/// A piece and its byte offset in its shard file.
-struct StoredPiece {
-  PieceSpan span;
-  std::int64_t offset = 0;
-};
+/// Far above any model, far below overflow in bytes.
+inline constexpr std::int64_t max_elements = std::int64_t{1} << 56;
 
 /// One shard file: bytes [0, data_offset) are HDF5 metadata, [data_offset, payload_offset) the head (record
 /// and block table), [payload_offset, bytes) the payload. Up to version 3 there is no head: the record alone
@@ -67,7 +66,7 @@ struct ShardInfo {
   std::uint32_t metadata_crc32c = 0;
   std::vector<std::uint32_t> block_crc32c;  ///< up to version 3; empty since
   std::string root;                         ///< XXH3-128, 32 hex digits: root_of(*this, its block table)
-  std::vector<StoredPiece> pieces;
+  std::vector<StoredPiece> pieces;          ///< up to version 4; empty since: pieces_of()
   bool has_head() const { return payload_offset > 0; }
 };
 
@@ -82,9 +81,12 @@ struct Blocks {
   std::int64_t at(std::int64_t offset) const { return (offset - first) / each; }  ///< the block of a byte
 };
 Blocks blocks_of(const ShardInfo& shard);
+/// Bytes of a file or an extent that holds so many: rounded up to pages.
+std::int64_t rounded_to_pages(std::int64_t used);
 /// Bytes of a head with a table of so many blocks: record and table, rounded up to pages.
 std::int64_t head_bytes(std::int64_t blocks);
 
+/// The index of whole tensors that was written with a checkpoint, up to version 4.
 struct IndexInfo {
   std::string file;
   std::int64_t bytes = 0;
@@ -99,16 +101,24 @@ struct Manifest {
   std::vector<LogicalTensor> tensors;
   std::vector<std::uint64_t> digests;  ///< one per tensor
   std::uint64_t state_digest = 0;
-  std::vector<ShardInfo> shards;  ///< entry i was written by rank i
-  IndexInfo index;
+  WriterLayout layout;             ///< since version 5
+  std::vector<ShardInfo> shards;   ///< entry i was written by rank i
+  std::optional<IndexInfo> index;  ///< up to version 4
 };
 
-/// The file's text, self-digest included.
+/// What lies where in shard `rank`, in the order in which it was written. A pure function of the manifest.
+std::vector<StoredPiece> pieces_of(const Manifest& manifest, std::size_t rank);
+
+/// The file's text, self-digest included; in format_version.
 std::string to_text(const Manifest& manifest);
 /// Strict: throws Damaged that names the first thing wrong with `text`, prove() included; NewerFormat.
 Manifest parse_manifest(std::string_view text);
-/// Reads and parses `step_dir`/manifest.json. Throws as parse_manifest() does, and Unreadable when it is
-/// missing or cannot be read.
+/// `step_dir`/manifest.json, unchecked. Throws Unreadable when it is missing or cannot be read; Damaged when
+/// it is no file of a possible size.
+std::string read_manifest_text(const fs::path& step_dir);
+/// parse_manifest() of what was read there: complaints name the checkpoint.
+Manifest parse_manifest_of(const fs::path& step_dir, std::string_view text);
+/// Both.
 Manifest read_manifest(const fs::path& step_dir);
 
 /// Throws Damaged unless sizes, offsets, names and checksums fit together and every element of every tensor

@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <limits>
 
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/hash.hpp"
+
 namespace holdfast::checkpoint::detail {
 namespace {
 
@@ -26,6 +29,11 @@ std::int64_t natural(const Json& value, const std::string& place, std::int64_t m
 }
 
 constexpr int max_int = std::numeric_limits<int>::max();
+
+constexpr std::string_view version_key = "{\"schema_version\":";
+constexpr std::string_view digest_key = ",\"digest\":\"";
+constexpr std::string_view line_end = "\",\n";
+constexpr std::size_t digest_digits = 32;
 
 }  // namespace
 
@@ -61,20 +69,17 @@ Json to_json(const LogicalTensor& tensor, std::uint64_t digest) {
 }
 
 Json to_json(const ShardInfo& shard) {
-  Json pieces = Json::array();
-  for (const StoredPiece& piece : shard.pieces)
-    pieces.push_back(Json::array({piece.span.tensor, piece.span.first, piece.span.count, piece.offset}));
-  return {{"file", shard.file},
-          {"bytes", shard.bytes},
+  return {{"bytes", shard.bytes},
           {"data_offset", shard.data_offset},
           {"payload_offset", shard.payload_offset},
           {"metadata_crc32c", hex32(shard.metadata_crc32c)},
-          {"root", shard.root},
-          {"pieces", pieces}};
+          {"root", shard.root}};
 }
 
-Json to_json(const IndexInfo& index) {
-  return {{"file", index.file}, {"bytes", index.bytes}, {"xxh3", index.xxh3}};
+Json to_json(const WriterLayout& layout) {
+  Json cuts = Json::array();
+  for (const Cut& cut : layout.cuts) cuts.push_back(Json::array({cut.tensors, cut.stride, cut.part}));
+  return {{"members", layout.members}, {"replicas", layout.replicas}, {"cuts", cuts}};
 }
 
 std::string print(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -83,6 +88,40 @@ Json parse_json(std::string_view text, const std::string& what) {
   Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   if (json.is_discarded()) throw Damaged(what + " is not usable", "it is not JSON");
   return json;
+}
+
+std::string with_own_digest(int version, std::string body) {
+  const std::string head = std::string(version_key) + std::to_string(version) + std::string(digest_key);
+  body.insert(0, line_end);
+  return head + xxh3_128(head, body) + body;
+}
+
+std::string own_digest(std::string_view text) {
+  return std::string(text.substr(text.find(digest_key) + digest_key.size(), digest_digits));
+}
+
+int check_own_digest(std::string_view text, const std::string& what) {
+  const auto refuse = [&](const std::string& why) { throw Damaged(what + " is not usable", why); };
+  const std::size_t version_at = version_key.size();
+  std::size_t at = version_at;
+  int version = 0;
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && version < 1'000'000; ++at)
+    version = version * 10 + (text[at] - '0');
+  const std::size_t digest_at = at + digest_key.size(), body_at = digest_at + digest_digits + line_end.size();
+  if (!text.starts_with(version_key) || at == version_at || text.size() < body_at ||
+      text.substr(at, digest_key.size()) != digest_key ||
+      text.substr(body_at - line_end.size(), line_end.size()) != line_end)
+    refuse("its first line has another form");
+  if (xxh3_128(text.substr(0, digest_at), text.substr(digest_at + digest_digits)) !=
+      text.substr(digest_at, digest_digits))
+    refuse("it was altered or cut: its digest does not match");
+  if (version > format_version)
+    throw NewerFormat("the checkpoint has a newer format",
+                      "version " + std::to_string(version) + ", this Holdfast reads up to " +
+                          std::to_string(format_version),
+                      "Use the Holdfast that wrote it?");
+  if (version < 1) refuse("schema_version " + std::to_string(version) + " never existed");
+  return version;
 }
 
 bool parse_hex(std::string_view text, std::size_t digits, std::uint64_t& value) {
@@ -213,16 +252,25 @@ void read_tensors(const Json& json, const std::string& place, std::vector<Logica
                     fields.place("dtype") + " is \"" + dtype + "\", this format has f32 and bf16");
     tensors.push_back({fields.text("name"), fields.integer("rows"), fields.integer("cols"),
                        dtype == "f32" ? DType::fp32 : DType::bf16});
+    const LogicalTensor& tensor = tensors.back();
+    if (tensor.cols > 0 && tensor.rows > max_elements / tensor.cols)
+      refuse_manifest("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
+                      std::to_string(tensor.cols));
     if (digests) digests->push_back(fields.hex64("digest"));
   }
 }
 
-ShardInfo read_shard(const Json& json, const std::string& place, int version) {
-  const char* const changed = version < 4 ? "block_crc32c" : "payload_offset";
-  const Fields fields(json, place,
-                      {"file", "bytes", "data_offset", "metadata_crc32c", changed, "root", "pieces"});
+ShardInfo read_shard(const Json& json, const std::string& place, int version, int rank) {
+  const Fields fields =
+      version < 4
+          ? Fields(json, place,
+                   {"file", "bytes", "data_offset", "metadata_crc32c", "block_crc32c", "root", "pieces"})
+      : version < 5
+          ? Fields(json, place,
+                   {"file", "bytes", "data_offset", "metadata_crc32c", "payload_offset", "root", "pieces"})
+          : Fields(json, place, {"bytes", "data_offset", "metadata_crc32c", "payload_offset", "root"});
   ShardInfo shard;
-  shard.file = fields.text("file");
+  shard.file = version < 5 ? fields.text("file") : shard_file_name(rank);
   shard.bytes = fields.integer("bytes");
   shard.data_offset = fields.integer("data_offset");
   shard.root = fields.hex128("root");
@@ -235,6 +283,7 @@ ShardInfo read_shard(const Json& json, const std::string& place, int version) {
       shard.block_crc32c.push_back(static_cast<std::uint32_t>(block));
   else
     shard.payload_offset = fields.integer("payload_offset");
+  if (version >= 5) return shard;
   for (const Json& piece : fields.array("pieces")) {
     const std::string where = fields.place("pieces") + "[" + std::to_string(shard.pieces.size()) + "]";
     if (!piece.is_array() || piece.size() != 4)
@@ -245,6 +294,22 @@ ShardInfo read_shard(const Json& json, const std::string& place, int version) {
          natural(piece[3], where + "[3]", INT64_MAX)});
   }
   return shard;
+}
+
+WriterLayout read_layout(const Json& json, const std::string& place) {
+  const Fields fields(json, place, {"members", "replicas", "cuts"});
+  WriterLayout layout{static_cast<int>(fields.integer("members", max_int)),
+                      static_cast<int>(fields.integer("replicas", max_int)),
+                      {}};
+  for (const Json& cut : fields.array("cuts")) {
+    const std::string where = fields.place("cuts") + "[" + std::to_string(layout.cuts.size()) + "]";
+    if (!cut.is_array() || cut.size() != 3)
+      throw Damaged("the manifest is not usable", where + " is not [tensors, stride, part]");
+    layout.cuts.push_back({static_cast<int>(natural(cut[0], where + "[0]", max_int)),
+                           natural(cut[1], where + "[1]", INT64_MAX),
+                           natural(cut[2], where + "[2]", INT64_MAX)});
+  }
+  return layout;
 }
 
 IndexInfo read_index(const Json& json, const std::string& place) {

@@ -20,12 +20,21 @@ Json to_json(const RunPoint& point);        ///< but the step, which stands with
 Json to_json(const LogicalTensor& tensor);  ///< but the digest
 Json to_json(const LogicalTensor& tensor, std::uint64_t digest);
 Json to_json(const ShardInfo& shard);  ///< as format_version has it
-Json to_json(const IndexInfo& index);
+Json to_json(const WriterLayout& layout);
 
 /// Text on one line. Bytes that are not UTF-8 become the replacement character: never an exception.
 std::string print(const Json& json);
 /// Parses text; throws Damaged that names `what` when it is not JSON.
 Json parse_json(std::string_view text, const std::string& what);
+
+/// `body` (a JSON object without its opening brace) behind a first line with version and the digest of every
+/// byte but its own digits. That line is the same in all versions, so a text of a newer one is told from a
+/// damaged one.
+std::string with_own_digest(int version, std::string body);
+/// The digest in such a text.
+std::string own_digest(std::string_view text);
+/// Checks such a text and returns its version. Throws Damaged that names `what`, and NewerFormat.
+int check_own_digest(std::string_view text, const std::string& what);
 
 /// A strict reader of one JSON object: every field is asked for exactly once, and none is left over. All
 /// complaints are Damaged with the place, for example "shards[3].bytes is not a non-negative integer".
@@ -59,7 +68,8 @@ Facts read_facts(const Json& json, const std::string& place);
 /// `digests` null: the tensors come without.
 void read_tensors(const Json& json, const std::string& place, std::vector<LogicalTensor>& tensors,
                   std::vector<std::uint64_t>* digests);
-ShardInfo read_shard(const Json& json, const std::string& place, int version);
+ShardInfo read_shard(const Json& json, const std::string& place, int version, int rank);
+WriterLayout read_layout(const Json& json, const std::string& place);
 IndexInfo read_index(const Json& json, const std::string& place);
 
 }  // namespace holdfast::checkpoint::detail

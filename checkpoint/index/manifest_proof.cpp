@@ -14,9 +14,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "block tables are little-endian, and so are we");
 
-/// Far above any model, far below overflow in bytes.
-constexpr std::int64_t max_elements = std::int64_t{1} << 56;
-
 void prove_name(const std::string& name) {
   const bool clean = std::none_of(name.begin(), name.end(),
                                   [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '@'; });
@@ -36,9 +33,6 @@ void prove_tensors(const Manifest& m) {
   for (const LogicalTensor& tensor : m.tensors) {
     prove_name(tensor.name);
     if (!seen.insert(tensor.name).second) refuse_manifest("tensor " + tensor.name + " is named twice");
-    if (tensor.rows < 0 || tensor.cols < 0 || (tensor.cols > 0 && tensor.rows > max_elements / tensor.cols))
-      refuse_manifest("tensor " + tensor.name + " cannot be " + std::to_string(tensor.rows) + " x " +
-                      std::to_string(tensor.cols));
   }
   if (m.state_digest != state_digest(m.tensors, m.digests))
     refuse_manifest("the state digest does not follow from those of the tensors");
@@ -65,7 +59,7 @@ void prove_extents(const ShardInfo& shard) {
     refuse_manifest(shard.file + ": the payload cannot start at " + std::to_string(shard.payload_offset));
 }
 
-/// Sizes, root, and that pieces lie inside the data span, apart from each other.
+/// Sizes and root; up to version 4 also that pieces lie inside the data span, apart from each other.
 void prove_shard(const Manifest& m, std::size_t rank) {
   const ShardInfo& shard = m.shards[rank];
   if (shard.file != shard_file_name(static_cast<int>(rank)))
@@ -77,6 +71,13 @@ void prove_shard(const Manifest& m, std::size_t rank) {
     prove_extents_to_3(shard);
   else
     prove_extents(shard);
+  if (m.version >= 5) {
+    const std::int64_t pieces = payload_bytes(m.tensors, m.layout, static_cast<int>(rank));
+    if (shard.bytes != rounded_to_pages(shard.payload_offset + pieces))
+      refuse_manifest(shard.file + " cannot have " + std::to_string(shard.bytes) +
+                      " bytes: its pieces have " + std::to_string(pieces));
+    return;
+  }
   const std::int64_t first_piece = m.version < 4 ? shard.data_offset + record_bytes : shard.payload_offset;
 
   std::vector<const StoredPiece*> by_offset;
@@ -101,7 +102,7 @@ void prove_shard(const Manifest& m, std::size_t rank) {
       refuse_manifest(shard.file + ": two pieces share bytes at " + std::to_string(by_offset[i]->offset));
 }
 
-/// Every element of every tensor exactly once.
+/// Every element of every tensor exactly once, up to version 4; since then prove_layout() does it.
 void prove_coverage(const Manifest& m) {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> spans(m.tensors.size());
   for (const ShardInfo& shard : m.shards)
@@ -133,8 +134,15 @@ void append(std::string& bytes, std::uint64_t value, int width) {
 void prove(const Manifest& m) {
   prove_tensors(m);
   if (m.shards.empty()) refuse_manifest("there are no shards");
+  if (m.version >= 5) {
+    prove_layout(m.tensors, m.layout);
+    if (as_size(m.layout.writers()) != m.shards.size())
+      refuse_manifest("there are " + std::to_string(m.shards.size()) + " shards of " +
+                      std::to_string(m.layout.writers()) + " writers");
+  }
   for (std::size_t rank = 0; rank < m.shards.size(); ++rank) prove_shard(m, rank);
-  if (m.index.file != index_file_name)
+  if (m.version >= 5) return;
+  if (!m.index || m.index->file != index_file_name)
     refuse_manifest(std::string("the index must be in ") + index_file_name);
   prove_coverage(m);
 }
@@ -153,10 +161,9 @@ Blocks blocks_of(const ShardInfo& shard) {
   return {shard.data_offset, block_bytes_to_3, shard.bytes};
 }
 
-std::int64_t head_bytes(std::int64_t blocks) {
-  const std::int64_t used = record_bytes + 4 * blocks;
-  return (used + page_bytes - 1) / page_bytes * page_bytes;
-}
+std::int64_t rounded_to_pages(std::int64_t used) { return (used + page_bytes - 1) / page_bytes * page_bytes; }
+
+std::int64_t head_bytes(std::int64_t blocks) { return rounded_to_pages(record_bytes + 4 * blocks); }
 
 std::int64_t total_bytes(const Manifest& m) {
   std::int64_t bytes = 0;

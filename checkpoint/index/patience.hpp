@@ -43,18 +43,21 @@ class Retries {
 inline Error given_up(const Error& why, const Patience& patience) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience.limit).count();
   return {why.exit(), why.problem(), why.why() + ", and so for " + std::to_string(seconds) + " s",
-          "Start the run again when it can be read. If it is lost: run.resume = another checkpoint, in a new "
-          "run.dir?"};
+          why.hint().empty() ? "Start the run again when it can be read. If it is lost: run.resume = another "
+                               "checkpoint, in a new run.dir?"
+                             : why.hint()};
 }
 
-/// `read`, until it does not throw Unreadable any more; when patience is over, given_up().
+/// `read`, until it throws no transient Error (Unreadable is one) any more; when patience is over,
+/// given_up().
 template <class Read>
 auto patiently(const Patience& patience, Read read) {
   std::optional<Retries> retries;
   for (;;) {
     try {
       return read();
-    } catch (const Unreadable& why) {
+    } catch (const Error& why) {
+      if (why.exit() != Exit::transient) throw;
       if (!retries) retries.emplace(patience);
       if (retries->over()) throw given_up(why, patience);
       retries->pause(why);

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <optional>
 #include <unordered_set>
 
+#include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/lease.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -21,10 +23,37 @@ bool may_be_there(const fs::path& path) {
   return ::lstat(path.c_str(), &info) == 0 || errno != ENOENT;
 }
 
-double written_at(const fs::path& step_dir) {
+/// What the record of the commit says of a checkpoint; nothing when the manifest has to be read.
+std::optional<Candidate> by_record(const fs::path& step_dir, std::int64_t step) try {
+  const auto record = read_commit_record(step_dir);
+  if (!record) return {};
+  struct stat info {};
+  if (::stat((step_dir / manifest_file_name).c_str(), &info) != 0)
+    return Candidate{step, Condition::Kind::unknown};
+  const bool fits = record->step == step && info.st_size == record->manifest_bytes;
+  return Candidate{step, fits ? Condition::Kind::sound : Condition::Kind::damaged, false,
+                   static_cast<double>(record->committed)};
+} catch (const Damaged&) {
+  return {};
+} catch (const Error&) {
+  return Candidate{step, Condition::Kind::unknown};
+}
+
+double committed_at(const fs::path& step_dir) {
+  try {
+    if (const auto record = read_commit_record(step_dir)) return static_cast<double>(record->committed);
+  } catch (const Error&) {
+    // Then by the file's time, as if there were none.
+  }
   struct stat info {};
   if (::stat((step_dir / manifest_file_name).c_str(), &info) != 0) return 0;
   return static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
+}
+
+Candidate in_full(const fs::path& step_dir, std::int64_t step) {
+  Candidate candidate{step, condition_of(step_dir, step).kind};
+  if (candidate.sound()) candidate.committed = committed_at(step_dir);
+  return candidate;
 }
 
 }  // namespace
@@ -41,10 +70,10 @@ std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, c
   for (auto at = newest_first.rbegin(); at != newest_first.rend(); ++at) {
     const Candidate& candidate = *at;
     if (retention.archive_h <= 0 || !candidate.sound() ||
-        candidate.written < last + 3600 * retention.archive_h)
+        candidate.committed < last + 3600 * retention.archive_h)
       continue;
     archived.insert(candidate.step);
-    last = candidate.written;
+    last = candidate.committed;
   }
   std::vector<std::int64_t> steps;
   for (; older != newest_first.end(); ++older)
@@ -54,17 +83,30 @@ std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, c
   return steps;
 }
 
-std::vector<Candidate> candidates(const fs::path& checkpoints) {
+std::vector<Candidate> candidates(const fs::path& checkpoints, int keep) {
   std::vector<Candidate> found;
+  int sound = 0;
   const auto leased = leased_steps(checkpoints);
   for (const std::int64_t step : committed_steps(checkpoints)) {
     const fs::path path = committed_path(checkpoints, step);
-    Candidate candidate{step, condition_of(path, step).kind, may_be_there(pin_path(checkpoints, step)), 0,
-                        leased.contains(step)};
-    if (candidate.sound()) candidate.written = written_at(path);
-    found.push_back(candidate);
+    std::optional<Candidate> candidate;
+    if (sound >= std::max(1, keep)) candidate = by_record(path, step);
+    if (!candidate) candidate = in_full(path, step);
+    candidate->pinned = may_be_there(pin_path(checkpoints, step));
+    candidate->leased = leased.contains(step);
+    sound += candidate->sound();
+    found.push_back(*candidate);
   }
   return found;
+}
+
+std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention& retention,
+                                    std::span<const Candidate> newest_first) {
+  std::vector<std::int64_t> steps = superfluous(newest_first, retention);
+  std::erase_if(steps, [&](std::int64_t step) {
+    return condition_of(committed_path(checkpoints, step), step).kind == Condition::Kind::unknown;
+  });
+  return steps;
 }
 
 std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const Candidate> newest_first) {
@@ -72,7 +114,7 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
   for (const Candidate& candidate : newest_first)
     if (candidate.sound()) newest = std::max(newest, candidate.step);
   std::vector<std::string> names;
-  for (const std::string& text : files::list(checkpoints))
+  for (const std::string& text : entries_of(checkpoints))
     if (const Name name = parse_name(text); name.kind == Name::Kind::replaced && name.step < newest &&
                                             condition_of(checkpoints / text).kind != Condition::Kind::unknown)
       names.push_back(text);
@@ -80,17 +122,19 @@ std::vector<std::string> outlived(const fs::path& checkpoints, std::span<const C
 }
 
 std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& retention) {
-  const std::vector<Candidate> there = candidates(checkpoints);
+  const std::vector<Candidate> there = candidates(checkpoints, retention.keep);
   std::vector<std::int64_t> removed;
   std::vector<fs::path> trash;
-  for (const std::int64_t step : superfluous(there, retention)) {
-    if (may_be_there(pin_path(checkpoints, step))) continue;  // pinned in the meantime
-    const fs::path path = committed_path(checkpoints, step), aside = move_to_trash(checkpoints, path, step);
-    if (leased_steps(checkpoints).contains(step)) {  // in the meantime: back it goes
-      if (::rename(aside.c_str(), path.c_str()) != 0)
-        throw system_error("cannot move " + aside.string() + " back", errno);
+  for (const std::int64_t step : removable(checkpoints, retention, there)) {
+    // First the trash, then a look for those who came in the meantime; they look the other way round
+    // (lease.hpp), so that one of the two sees the other.
+    const fs::path path = committed_path(checkpoints, step), aside = make_trash(checkpoints, step);
+    if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step)) {
+      ::rmdir(aside.c_str());
       continue;
     }
+    if (::rename(path.c_str(), aside.c_str()) != 0)
+      throw system_error("cannot move " + path.string() + " away", errno);
     trash.push_back(aside);
     removed.push_back(step);
   }

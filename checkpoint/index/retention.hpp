@@ -2,6 +2,10 @@
 // Which checkpoints stay: the newest ones, the first of every so many hours, those that a person pinned, and
 // those that somebody reads (lease.hpp).
 // The decision is pure; retain() carries it out. What cannot be read now is no reason to remove anything.
+//
+// A commit may not take longer because there are many archives: whole manifests and the sizes of all files
+// are looked at only of what a removal rests on, the newest sound ones and what is to go. Of what lies
+// between, the record of its commit says enough.
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -23,21 +27,29 @@ struct Retention {
 struct Candidate {
   std::int64_t step = 0;
   Condition::Kind condition = Condition::Kind::unknown;
-  bool pinned = false;  ///< step-N.pin lies beside it
-  double written = 0;   ///< Unix seconds of its manifest; only of sound ones
-  bool leased = false;  ///< somebody reads it
+  bool pinned = false;   ///< step-N.pin lies beside it
+  double committed = 0;  ///< Unix seconds; only of sound ones
+  bool leased = false;   ///< somebody reads it
   bool sound() const { return condition == Condition::Kind::sound; }
 };
 
 /// Steps that may go, newest first. What stays: the newest `keep` sound ones and everything newer than the
 /// oldest of them (a damaged one there is evidence); of the older sound ones, from the oldest on, each that
-/// was written at least `archive_h` after the archive before it; pinned and leased ones; and all of which
+/// was committed at least `archive_h` after the archive before it; pinned and leased ones; and all of which
 /// nothing is known. While fewer than `keep` are sound, everything stays. Deciding again over what is left
 /// removes nothing more.
 std::vector<std::int64_t> superfluous(std::span<const Candidate> newest_first, const Retention& retention);
 
-/// Looks at every committed checkpoint, newest first. Throws Unreadable when the folder cannot be listed.
-std::vector<Candidate> candidates(const fs::path& checkpoints);
+/// Every committed checkpoint, newest first. Those behind the newest `keep` sound ones count as sound when
+/// their commit record fits and the manifest has the size that it names; without a record (formats 1 to 4),
+/// and where it is damaged, the manifest is read, and its modification time counts. Throws Unreadable when
+/// the folder cannot be listed.
+std::vector<Candidate> candidates(const fs::path& checkpoints, int keep);
+
+/// What retain() removes: superfluous(), but for those that turn out to be unknown when they are looked at in
+/// full.
+std::vector<std::int64_t> removable(const fs::path& checkpoints, const Retention& retention,
+                                    std::span<const Candidate> newest_first);
 
 /// Names of what was put aside when a step was written again, and is not needed any more: there is a sound
 /// checkpoint of a later step. What cannot be read now stays.

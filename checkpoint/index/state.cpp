@@ -7,6 +7,13 @@
 
 namespace holdfast::checkpoint {
 
+std::vector<std::int64_t> shape_of(const LogicalTensor& tensor) {
+  const bool is_vector = (tensor.rows == 1 && tensor.name.ends_with("norm.weight")) ||
+                         (tensor.cols == 1 && tensor.name.ends_with(".bias"));
+  if (is_vector) return {tensor.elements()};
+  return {tensor.rows, tensor.cols};
+}
+
 std::vector<std::uint64_t> partial_digests(const State& state) {
   std::vector<std::uint64_t> digests(state.tensors.size(), 0);
   for (const PieceView& piece : state.pieces)

@@ -23,6 +23,9 @@ struct LogicalTensor {
   bool operator==(const LogicalTensor&) const = default;
 };
 
+/// Shape that others expect of a tensor: norms and biases have one dimension, everything else rows x cols.
+std::vector<std::int64_t> shape_of(const LogicalTensor& tensor);
+
 /// Elements [first, first + count) of logical tensor `tensor`. Empty spans are allowed everywhere and take no
 /// room.
 struct PieceSpan {
@@ -48,12 +51,6 @@ struct PieceView {
 struct State {
   std::vector<LogicalTensor> tensors;
   std::vector<PieceView> pieces;
-};
-
-/// Who writes what: `of_rank[r]` in the order in which rank r writes it. A closed form that every rank knows;
-/// over all ranks it holds every element exactly once (the commit proves it).
-struct WriterLayout {
-  std::vector<std::vector<PieceSpan>> of_rank;
 };
 
 /// Where the run stands: optimizer steps done, and what they consumed.

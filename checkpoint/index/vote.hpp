@@ -11,11 +11,12 @@ namespace holdfast::checkpoint {
 
 struct Vote {
   int rank = 0;
-  std::string agree;  ///< 32 hex digits over point, facts and tensors: equal in all votes of one checkpoint
+  std::string agree;  ///< 32 hex digits over point, facts, tensors and layout: equal in all votes
   ShardInfo shard;    ///< this rank's file
-  std::vector<std::uint64_t> piece_digests;  ///< one per piece of the shard (src/base/digest.hpp)
-  bool has_common = false;                   ///< rank 0: `common` is filled
-  Manifest common;  ///< everything but shards and digests; generation and point.step always
+  /// One per piece of the shard, which the layout names (src/base/digest.hpp).
+  std::vector<std::uint64_t> piece_digests;
+  bool has_common = false;  ///< rank 0: `common` is filled
+  Manifest common;          ///< everything but shards and digests; generation and point.step always
 };
 
 /// `common` without its shards and digests. Rank 0's text carries all of it, the others' only the generation

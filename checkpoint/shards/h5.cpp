@@ -88,9 +88,15 @@ void add_box(hid_t selection, bool is_first, hsize_t row, hsize_t col, hsize_t r
       "select a box");
 }
 
-/// A row-major range of a matrix: the rest of its first row, whole rows, the start of its last one; at most
-/// three boxes.
-void select_range(hid_t selection, hsize_t cols, hsize_t first, hsize_t count) {
+/// A range of a vector; or a row-major range of a matrix: the rest of its first row, whole rows, the start of
+/// its last one; at most three boxes.
+void select_range(hid_t selection, std::span<const hsize_t> shape, hsize_t first, hsize_t count) {
+  if (shape.size() == 1) {
+    const hsize_t one = 1;
+    checked(H5Sselect_hyperslab(selection, H5S_SELECT_SET, &first, nullptr, &one, &count), "select a range");
+    return;
+  }
+  const hsize_t cols = shape[1];
   bool is_first = true;
   for (hsize_t at = first, end = first + count; at < end;) {
     const hsize_t row = at / cols, col = at % cols;
@@ -311,15 +317,16 @@ std::int64_t ContiguousMaker::make(const std::string& name, Element element,
   return static_cast<std::int64_t>(offset);
 }
 
-void create_virtual(hid_t file, const std::string& name, Element element, std::int64_t rows,
-                    std::int64_t cols, std::span<const VirtualPart> sources) {
+void create_virtual(hid_t file, const std::string& name, Element element, std::span<const std::int64_t> shape,
+                    std::span<const VirtualPart> sources) {
   const Silence silence;
-  const hsize_t shape[2] = {size(rows), size(cols)};
-  const Id extent = space(shape), creation = untimed_dataset();
+  std::vector<hsize_t> extents;
+  for (const std::int64_t n : shape) extents.push_back(size(n));
+  const Id extent = space(extents), creation = untimed_dataset();
   for (const VirtualPart& source : sources) {
     const hsize_t count[1] = {size(source.count)};
-    const Id whole = space(count), range = space(shape);
-    select_range(range.get(), size(cols), size(source.first), size(source.count));
+    const Id whole = space(count), range = space(extents);
+    select_range(range.get(), extents, size(source.first), size(source.count));
     checked(
         H5Pset_virtual(creation.get(), range.get(), source.file.c_str(), source.dataset.c_str(), whole.get()),
         "map " + source.dataset);

@@ -84,9 +84,9 @@ struct VirtualPart {
   std::string file, dataset;
   std::int64_t first = 0, count = 0;
 };
-/// A virtual dataset of rows x cols, fill value NaN.
-void create_virtual(hid_t file, const std::string& name, Element element, std::int64_t rows,
-                    std::int64_t cols, std::span<const VirtualPart> sources);
+/// A virtual dataset of one or two dimensions, fill value NaN.
+void create_virtual(hid_t file, const std::string& name, Element element, std::span<const std::int64_t> shape,
+                    std::span<const VirtualPart> sources);
 
 /// A dataset as HDF5 sees it.
 struct Dataset {

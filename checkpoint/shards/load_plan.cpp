@@ -96,7 +96,7 @@ void add_runs(std::size_t shard, const Blocks& blocks, const std::vector<Copy>& 
 std::vector<std::vector<Stored>> where_stored(const Manifest& manifest) {
   std::vector<std::vector<Stored>> stored(manifest.tensors.size());
   for (std::size_t shard = 0; shard < manifest.shards.size(); ++shard)
-    for (const StoredPiece& piece : manifest.shards[shard].pieces)
+    for (const StoredPiece& piece : pieces_of(manifest, shard))
       stored[piece.span.tensor].push_back({piece.span.first, piece.span.count, shard, piece.offset});
   for (auto& pieces : stored)
     std::sort(pieces.begin(), pieces.end(),

@@ -16,35 +16,43 @@ namespace {
 
 using Words = std::array<std::int64_t, record_bytes / 8>;
 
-std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-/// The file that HDF5 lays out with `metadata_pages` at the front, and a head for `blocks` after them. Fills
-/// the offsets in `info`.
-void lay_out(const MemoryFile& file, std::int64_t metadata_pages, std::int64_t blocks, int rank, int world,
-             std::span<const LogicalTensor> tensors, ShardInfo& info) {
-  h5::Id h5_file = h5::create_file(file.path(), static_cast<std::uint64_t>(metadata_pages * page_bytes));
+/// The file that HDF5 lays out with `metadata_pages` at the front, and all else behind them without gaps.
+/// Returns whether it did: metadata alone in front, at the start of a page, then the head, then the pieces.
+bool lay_out(const MemoryFile& file, std::int64_t metadata_pages, int world,
+             std::span<const LogicalTensor> tensors, int rank, ShardPlan& plan) {
+  h5::FileSpace file_space{static_cast<std::uint64_t>(metadata_pages * page_bytes)};
+  file_space.aligned_from = file_space.alignment = 1;
+  h5::Id h5_file = h5::create_file(file.path(), file_space);
   h5::write_attribute(h5_file.get(), "holdfast_format", format_version);
   h5::write_attribute(h5_file.get(), "rank", rank);
   h5::write_attribute(h5_file.get(), "world", world);
+  bool right = true;
   {
+    std::vector<PieceSpan> spans;
+    std::int64_t payload = 0;
+    for (const StoredPiece& piece : plan.pieces) {
+      spans.push_back(piece.span);
+      payload += bytes_of(piece.span, tensors);
+    }
+    ShardInfo& info = plan.info;
+    const std::int64_t head = head_bytes((rounded_to_pages(payload) + block_bytes - 1) / block_bytes);
     h5::ContiguousMaker maker(h5_file.get());
-    info.data_offset = maker.make(record_name, h5::Element::int64, head_bytes(blocks) / 8);
-    info.payload_offset = info.data_offset + head_bytes(blocks);
-    for (StoredPiece& piece : info.pieces) {
-      const LogicalTensor& tensor = tensors[piece.span.tensor];
-      piece.offset =
-          maker.make(dataset_name(tensor, piece.span.first), h5::element_of(tensor.type), piece.span.count);
+    info.data_offset = maker.make(record_name, h5::Element::int64, head / 8);
+    info.payload_offset = info.data_offset + head;
+    info.bytes = rounded_to_pages(info.payload_offset + payload);
+    plan.pieces = placed(tensors, spans, info.payload_offset);
+    std::vector<const StoredPiece*> by_offset;
+    for (const StoredPiece& piece : plan.pieces) by_offset.push_back(&piece);
+    std::sort(by_offset.begin(), by_offset.end(), [](auto* a, auto* b) { return a->offset < b->offset; });
+    for (const StoredPiece* piece : by_offset) {
+      const LogicalTensor& tensor = tensors[piece->span.tensor];
+      right &= piece->offset == maker.make(dataset_name(tensor, piece->span.first),
+                                           h5::element_of(tensor.type), piece->span.count);
     }
   }
   h5::close_file(std::move(h5_file));
-  info.bytes = rounded_up(file.bytes(), page_bytes);
-}
-
-/// Metadata alone in front, at the start of a page, and everything else behind the head.
-bool is_as_it_must_be(const MemoryFile& file, const ShardInfo& info) {
-  const auto behind = [&](const StoredPiece& piece) { return piece.offset >= info.payload_offset; };
-  return info.data_offset % page_bytes == 0 && info.bytes >= info.payload_offset &&
-         std::all_of(info.pieces.begin(), info.pieces.end(), behind) && file.zero_from(info.data_offset);
+  return right && plan.info.data_offset % page_bytes == 0 && file.bytes() <= plan.info.bytes &&
+         file.zero_from(plan.info.data_offset);
 }
 
 Words words_of(const Record& r) {
@@ -71,30 +79,17 @@ ShardPlan plan_shard(int rank, int world, std::span<const LogicalTensor> tensors
                      std::span<const PieceSpan> spans) {
   ShardPlan plan;
   plan.info.file = shard_file_name(rank);
-  std::int64_t name_bytes = 0, payload = 0;
+  std::int64_t name_bytes = 0;
   for (const PieceSpan& span : spans) {
     if (span.count == 0) continue;
-    plan.info.pieces.push_back({span, 0});
+    plan.pieces.push_back({span, 0});
     name_bytes += static_cast<std::int64_t>(dataset_name(tensors[span.tensor], span.first).size());
-    payload += rounded_up(bytes_of(span, tensors), 8);
   }
-  // A first guess at the metadata and at the table; what HDF5 finds too small goes behind the data, and we
-  // ask again.
-  std::int64_t pages =
-      1 + (name_bytes + 320 * static_cast<std::int64_t>(plan.info.pieces.size())) / page_bytes;
-  std::int64_t blocks = rounded_up(payload, block_bytes) / block_bytes;
-  for (int attempt = 0; attempt < 16; ++attempt) {
+  // A first guess at the metadata; what HDF5 finds too small goes behind the data, and we ask again.
+  std::int64_t pages = 1 + (name_bytes + 320 * static_cast<std::int64_t>(plan.pieces.size())) / page_bytes;
+  for (int attempt = 0; attempt < 8; ++attempt, pages *= 2) {
     const MemoryFile file;
-    lay_out(file, pages, blocks, rank, world, tensors, plan.info);
-    if (!is_as_it_must_be(file, plan.info)) {
-      pages *= 2;
-      continue;
-    }
-    const std::int64_t needed = blocks_of(plan.info).count();
-    if (head_bytes(needed) != head_bytes(blocks)) {
-      blocks = needed;
-      continue;
-    }
+    if (!lay_out(file, pages, world, tensors, rank, plan)) continue;
     plan.metadata = file.read(0, plan.info.data_offset);
     plan.info.metadata_crc32c = crc32c(plan.metadata.data(), plan.metadata.size());
     return plan;

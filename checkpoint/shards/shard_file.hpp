@@ -14,8 +14,9 @@ namespace holdfast::checkpoint {
 
 /// Everything about a shard that does not change from save to save.
 struct ShardPlan {
-  ShardInfo info;        ///< without root; pieces in the order given, empty ones left out
-  std::string metadata;  ///< the bytes [0, data_offset)
+  ShardInfo info;                   ///< without root
+  std::vector<StoredPiece> pieces;  ///< in the order given, empty ones left out; where placed() puts them
+  std::string metadata;             ///< the bytes [0, data_offset)
 };
 
 /// Lays out the shard of `rank` among `world` writers. Touches no disk. Throws Error when HDF5 cannot.

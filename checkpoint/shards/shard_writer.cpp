@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 
 #include "checkpoint/index/catalog.hpp"
-#include "checkpoint/index/hash.hpp"
 #include "checkpoint/index/vote.hpp"
 #include "checkpoint/io/direct_file.hpp"
-#include "checkpoint/shards/image_pass.hpp"
-#include "checkpoint/shards/index_file.hpp"
+#include "checkpoint/shards/payload_pass.hpp"
 #include "checkpoint/shards/read_back.hpp"
 #include "checkpoint/shards/shard_file.hpp"
 #include "src/base/as_size.hpp"
@@ -20,20 +17,6 @@
 
 namespace holdfast::checkpoint {
 namespace {
-
-/// What rank `rank` writes.
-std::vector<PieceSpan> not_empty(const WriterLayout& layout, int rank) {
-  std::vector<PieceSpan> spans = layout.of_rank[rank];
-  std::erase_if(spans, [](const PieceSpan& span) { return span.count == 0; });
-  return spans;
-}
-
-std::int64_t bytes_of_all(const WriterLayout& layout, std::span<const LogicalTensor> tensors) {
-  std::int64_t bytes = 0;
-  for (const auto& spans : layout.of_rank)
-    for (const PieceSpan& span : spans) bytes += bytes_of(span, tensors);
-  return bytes;
-}
 
 bool is_there(const fs::path& path) {
   struct stat info {};
@@ -51,78 +34,64 @@ struct ShardWriter::Plan {
   fs::path checkpoints;
   int rank = 0, world = 0;
   WriteOptions options;
-  ShardPlan shard;
-  Manifest common;  ///< facts, tensors, generation; the point changes with each save
   std::vector<PieceSpan> spans;
-  std::vector<std::int64_t> places;
+  ShardPlan shard;
+  Manifest common;  ///< facts, tensors, layout, generation; the point changes with each save
   std::int64_t checkpoint_bytes = 0;
   AlignedBuffer metadata;  ///< the bytes [0, data_offset)
+  AlignedBuffer head;      ///< the bytes [data_offset, payload_offset) of the newest save
   AlignedBuffer again;     ///< for reading back
-  ImagePass pass;
-  std::string index;  ///< rank 0: bytes of index.h5
+  PayloadPass pass;
   WriteCost cost;
 
   Plan(int rank, const WriterLayout& layout, const std::vector<LogicalTensor>& tensors,
        const WriteOptions& options);
-  std::size_t head_bytes() const { return as_size(shard.info.payload_offset - shard.info.data_offset); }
+  std::vector<const std::byte*> memory_of(std::span<const PieceView> pieces) const;
   fs::path make_temporary_folder() const;
-  void write_shard(NewFile& file, std::span<std::byte> image, ShardInfo& info);
-  void write_index(NewFile& file) const;
+  void write_shard(NewFile& file, std::span<const PieceView> pieces, ShardInfo& info);
 };
 
 ShardWriter::Plan::Plan(int rank_, const WriterLayout& layout, const std::vector<LogicalTensor>& tensors,
                         const WriteOptions& options_)
     : rank(rank_),
-      world(static_cast<int>(layout.of_rank.size())),
+      world(layout.writers()),
       options(options_),
-      shard(plan_shard(rank, world, tensors, not_empty(layout, rank))),
-      spans(not_empty(layout, rank)),
+      spans(spans_of(tensors, layout, rank)),
+      shard(plan_shard(rank, world, tensors, spans)),
       metadata(shard.info.data_offset),
+      head(shard.info.payload_offset - shard.info.data_offset),
       again(read_back_bytes(shard.info, options.read_back)),
-      pass(shard.info, tensors, options.threads, options.chunk_bytes) {
+      pass(shard.info, shard.pieces, tensors, options.threads, options.chunk_bytes) {
   std::memcpy(metadata.span().data(), shard.metadata.data(), shard.metadata.size());
-  std::int64_t mine = 0;
-  for (const StoredPiece& piece : shard.info.pieces) {
-    places.push_back(piece.offset - shard.info.data_offset);
-    mine += bytes_of(piece.span, tensors);
-  }
-  checkpoint_bytes = bytes_of_all(layout, tensors) + world * (shard.info.bytes - mine);
+  for (const LogicalTensor& tensor : tensors) checkpoint_bytes += tensor.elements() * bytes_of(tensor.type);
+  checkpoint_bytes += world * (shard.info.bytes - payload_bytes(tensors, layout, rank));
 }
 
 ShardWriter::ShardWriter(fs::path checkpoints, int rank, Generation generation,
                          std::vector<LogicalTensor> tensors, WriterLayout layout, Facts facts,
                          WriteOptions options) {
-  expects(rank >= 0 && as_size(rank) < layout.of_rank.size(), "the writer's rank is in the layout");
+  expects(rank >= 0 && rank < layout.writers(), "the writer's rank is in the layout");
+  prove_layout(tensors, layout);
   plan_ = std::make_unique<Plan>(rank, layout, tensors, options);
   Plan& plan = *plan_;
   plan.checkpoints = std::move(checkpoints);
   plan.common.generation = generation;
   plan.common.facts = std::move(facts);
-  if (rank == 0) {
-    plan.index = index_text(tensors, layout);
-    plan.common.index = {index_file_name, static_cast<std::int64_t>(plan.index.size()), xxh3_128(plan.index)};
-  }
   plan.common.tensors = std::move(tensors);
+  plan.common.layout = std::move(layout);
 }
 
 ShardWriter::~ShardWriter() = default;
 ShardWriter::ShardWriter(ShardWriter&&) noexcept = default;
 ShardWriter& ShardWriter::operator=(ShardWriter&&) noexcept = default;
 
-std::span<const std::int64_t> ShardWriter::places() const { return plan_->places; }
 std::span<const PieceSpan> ShardWriter::spans() const { return plan_->spans; }
 std::int64_t ShardWriter::file_bytes() const { return plan_->shard.info.bytes; }
 std::int64_t ShardWriter::checkpoint_bytes() const { return plan_->checkpoint_bytes; }
 WriteCost ShardWriter::last_cost() const { return plan_->cost; }
-std::int64_t ShardWriter::image_bytes() const {
-  return plan_->shard.info.bytes - plan_->shard.info.data_offset;
-}
 
-std::string ShardWriter::write(const RunPoint& point, std::span<std::byte> image) {
+std::string ShardWriter::write(const RunPoint& point, std::span<const PieceView> pieces) {
   Plan& plan = *plan_;
-  expects(std::ssize(image) == image_bytes() &&
-              reinterpret_cast<std::uintptr_t>(image.data()) % static_cast<std::uintptr_t>(page_bytes) == 0,
-          "the image has its size and starts on a page");
   plan.cost = {};
   const auto start = Clock::now();
   const double cpu = thread_cpu_seconds();
@@ -130,17 +99,11 @@ std::string ShardWriter::write(const RunPoint& point, std::span<std::byte> image
   const fs::path folder = plan.make_temporary_folder();
   ShardInfo info = plan.shard.info;
   NewFile shard(folder / info.file, info.bytes, plan.options.direct);
-  plan.write_shard(shard, image, info);
-  std::optional<NewFile> index;
-  if (plan.rank == 0) {
-    index.emplace(folder / plan.common.index.file, plan.common.index.bytes, false);
-    plan.write_index(*index);
-  }
-  read_back(shard.path(), info, plan.shard.metadata, image.first(plan.head_bytes()), plan.options.read_back,
-            point.step, plan.again.span());
+  plan.write_shard(shard, pieces, info);
+  read_back(shard.path(), info, plan.shard.metadata, plan.head.span(), plan.options.read_back, point.step,
+            plan.again.span());
   std::string vote = vote_text(plan.rank, plan.common, info, plan.pass.piece_digests());
   shard.keep();
-  if (index) index->keep();
   plan.cost = {info.bytes, seconds_since(start),
                thread_cpu_seconds() - cpu + plan.pass.cpu_seconds_elsewhere(), shard.direct()};
   return vote;
@@ -156,23 +119,29 @@ fs::path ShardWriter::Plan::make_temporary_folder() const {
   return folder;
 }
 
+std::vector<const std::byte*> ShardWriter::Plan::memory_of(std::span<const PieceView> pieces) const {
+  std::vector<const std::byte*> memory;
+  for (const PieceView& piece : pieces) {
+    if (piece.count == 0) continue;
+    expects(memory.size() < spans.size() && piece.span() == spans[memory.size()],
+            "the pieces are those of the writer");
+    memory.push_back(static_cast<const std::byte*>(piece.data));
+  }
+  return memory;
+}
+
 /// Payload, head, and last of all the metadata: an unfinished shard is not an HDF5 file.
-void ShardWriter::Plan::write_shard(NewFile& file, std::span<std::byte> image, ShardInfo& info) {
-  const auto head = image.first(head_bytes());
-  std::memset(head.data(), 0, head.size());
-  const auto table = table_in(head, blocks_of(info).count());
-  pass.run(image.subspan(head.size()), table, file);
+void ShardWriter::Plan::write_shard(NewFile& file, std::span<const PieceView> pieces, ShardInfo& info) {
+  const auto bytes = head.span();
+  std::memset(bytes.data(), 0, bytes.size());
+  const auto table = table_in(bytes, blocks_of(info).count());
+  pass.run(memory_of(pieces), table, file);
   info.root = root_of(info, table);
   const std::string record = record_text({format_version, common.generation, common.point, rank, world,
                                           info.bytes, info.data_offset, info.payload_offset});
-  std::memcpy(head.data(), record.data(), record.size());
-  file.write(head, info.data_offset);
+  std::memcpy(bytes.data(), record.data(), record.size());
+  file.write(bytes, info.data_offset);
   file.write(metadata.span(), 0);
-  file.finish();
-}
-
-void ShardWriter::Plan::write_index(NewFile& file) const {
-  file.write(std::as_bytes(std::span(index)), 0);
   file.finish();
 }
 

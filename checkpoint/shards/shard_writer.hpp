@@ -1,7 +1,7 @@
 #pragma once
 // One rank's part of a save. HDF5 is used once, when the writer is made: it lays out the file in memory, and
-// what it says about offsets is kept. A save is then plain writes of a byte image, with no HDF5 call and no
-// open HDF5 handle.
+// what it says about offsets is kept. A save is then plain writes through small staging buffers, with no HDF5
+// call and no open HDF5 handle.
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/index/state.hpp"
+#include "checkpoint/index/writer_layout.hpp"
 #include "src/base/read_back.hpp"
 
 namespace holdfast::checkpoint {
@@ -21,7 +21,8 @@ struct WriteOptions {
   ReadBack read_back = ReadBack::sample;
   bool direct = true;                  ///< past the page cache (O_DIRECT) where the file system can
   int threads = 2;                     ///< one checksums while the other writes
-  std::int64_t chunk_bytes = 8 << 20;  ///< of one write, a multiple of block_bytes
+  std::int64_t chunk_bytes = 2 << 20;  ///< of one write, and of the staging buffer of each thread; a multiple
+                                       ///< of block_bytes
 };
 
 /// What a write cost.
@@ -34,28 +35,23 @@ struct WriteCost {
 
 class ShardWriter {
  public:
-  /// `tensors`: all of the run. What this rank writes is layout.of_rank[rank], empty spans aside. Touches no
-  /// file in `checkpoints`; rank 0 also lays out index.h5.
+  /// `tensors`: all of the run. What this rank writes is spans_of(tensors, layout, rank). Touches no file in
+  /// `checkpoints`.
   ShardWriter(fs::path checkpoints, int rank, Generation generation, std::vector<LogicalTensor> tensors,
               WriterLayout layout, Facts facts, WriteOptions options = {});
   ~ShardWriter();
   ShardWriter(ShardWriter&&) noexcept;
   ShardWriter& operator=(ShardWriter&&) noexcept;
 
-  /// Where the pieces go in the image: a byte offset for each non-empty span of layout.of_rank[rank].
-  std::span<const std::int64_t> places() const;
-  /// The spans of places(), in the same order.
+  /// What this rank writes.
   std::span<const PieceSpan> spans() const;
-  /// Bytes of the image, a multiple of 4096. It is the file from data_offset on. The caller allocates it
-  /// once, zeroed and aligned to 4096, touches every page of it, and puts the pieces into their places.
-  std::int64_t image_bytes() const;
 
-  /// Writes this rank's shard into step-N.tmp-T-A and makes it durable; rank 0 also writes index.h5. Fills
-  /// the head of `image`; reads the rest, which must not change meanwhile. One call at a time, on any thread.
-  /// Returns the payload of a "yes" vote. Throws Error when there is no room, or anything could not be
-  /// written, synced or read back (the rank then votes "no" with what()); its own files are removed as far as
-  /// possible.
-  std::string write(const RunPoint& point, std::span<std::byte> image);
+  /// Writes this rank's shard into step-N.tmp-T-A and makes it durable.
+  /// `pieces`: those of spans() in their order, in any memory, which must not change meanwhile; empty ones
+  /// are passed over. One call at a time, on any thread. Returns the payload of a "yes" vote. Throws Error
+  /// when there is no room, or anything could not be written, synced or read back (the rank then votes "no"
+  /// with what()); its own files are removed as far as possible.
+  std::string write(const RunPoint& point, std::span<const PieceView> pieces);
   /// What the last write() cost; nothing when it failed.
   WriteCost last_cost() const;
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/hash.hpp"
 #include "checkpoint/io/crc32c.hpp"
 #include "checkpoint/shards/block_scan.hpp"
@@ -25,8 +26,7 @@ namespace {
 constexpr std::size_t max_sentences = 16;
 
 /// Pieces in the order of their offsets, so that those of a block are found at once.
-std::vector<StoredPiece> by_offset(const ShardInfo& shard) {
-  std::vector<StoredPiece> pieces = shard.pieces;
+std::vector<StoredPiece> by_offset(std::vector<StoredPiece> pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   return pieces;
 }
@@ -73,6 +73,7 @@ class Verifier {
       if (digests[t] != manifest_.digests[t])
         problem("tensor " + manifest_.tensors[t].name + " has digest " + digest_text(digests[t]) +
                 ", the manifest says " + digest_text(manifest_.digests[t]));
+    commit_record();
     for (const std::string& text : problems_seen_by_hdf5(step_dir_, manifest_, openable_)) problem(text);
     return result_;
   }
@@ -106,7 +107,8 @@ class Verifier {
   std::vector<std::uint64_t> read_blocks() {
     const std::size_t tensors = manifest_.tensors.size();
     std::vector<std::vector<StoredPiece>> pieces;
-    for (const ShardInfo& info : manifest_.shards) pieces.push_back(by_offset(info));
+    for (std::size_t rank = 0; rank < manifest_.shards.size(); ++rank)
+      pieces.push_back(by_offset(pieces_of(manifest_, rank)));
     std::vector<std::vector<std::uint64_t>> digests(scan_workers, std::vector<std::uint64_t>(tensors, 0));
     std::map<std::size_t, std::map<std::pair<std::size_t, std::int64_t>, std::string>> damage;  // by shard
     const std::int64_t total = total_bytes(manifest_);
@@ -147,8 +149,14 @@ class Verifier {
     }
   }
 
+  /// Since version 5 it is there when somebody made it, and HDF5 alone is asked what it shows.
   void index() {
-    const IndexInfo& info = manifest_.index;
+    if (!manifest_.index) {
+      if (std::error_code ignored; fs::exists(step_dir_ / index_file_name, ignored))
+        openable_.emplace_back(index_file_name);
+      return;
+    }
+    const IndexInfo& info = *manifest_.index;
     const fs::path path = step_dir_ / info.file;
     struct stat seen {};
     if (::stat(path.c_str(), &seen) != 0) return problem(info.file + ": " + std::strerror(errno));
@@ -159,6 +167,21 @@ class Verifier {
       return problem(info.file + ": it does not match its checksum");
     result_.bytes += info.bytes;
     openable_.push_back(info.file);
+  }
+
+  /// Nobody needs it to read the state; what it says has to be true all the same.
+  void commit_record() {
+    try {
+      const auto record = read_commit_record(step_dir_);
+      const std::string text = files::read_text(step_dir_ / manifest_file_name);
+      if (record && *record != commit_record_of(manifest_, text, record->committed))
+        problem(std::string(commit_record_name) + ": it is not that of this manifest");
+    } catch (const Damaged& e) {
+      problem(std::string(commit_record_name) + ": " + e.why());
+    } catch (const Error& e) {
+      result_.unreadable = true;
+      problem(e.what());
+    }
   }
 
   fs::path step_dir_;

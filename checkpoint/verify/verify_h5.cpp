@@ -16,7 +16,6 @@
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/shards/h5.hpp"
-#include "checkpoint/shards/index_file.hpp"
 #include "checkpoint/shards/shard_file.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
@@ -28,11 +27,14 @@ namespace {
 using Complain = std::function<void(const std::string&)>;
 using Expected = std::map<std::string, h5::Dataset>;
 
-Expected expected_in_shard(const Manifest& m, const ShardInfo& shard) {
+constexpr std::int64_t max_indexed_pieces_of_4 = 131072;
+
+Expected expected_in_shard(const Manifest& m, std::size_t rank) {
+  const ShardInfo& shard = m.shards[rank];
   Expected expected;
   expected[record_name] = {record_name, {record_elements(shard)}, h5::Element::int64,
                            false,       shard.data_offset,        {}};
-  for (const StoredPiece& piece : shard.pieces) {
+  for (const StoredPiece& piece : pieces_of(m, rank)) {
     const LogicalTensor& tensor = m.tensors[piece.span.tensor];
     const std::string name = dataset_name(tensor, piece.span.first);
     expected[name] = {name, {piece.span.count}, h5::element_of(tensor.type), false, piece.offset, {}};
@@ -41,24 +43,26 @@ Expected expected_in_shard(const Manifest& m, const ShardInfo& shard) {
 }
 
 Expected expected_in_index(const Manifest& m) {
+  // In version 4 the index of many pieces had the model alone.
   std::int64_t pieces = 0;
   for (const ShardInfo& shard : m.shards) pieces += std::ssize(shard.pieces);
-  // Up to version 3 the index had everything.
-  const auto is_there = [&](const LogicalTensor& tensor) {
-    return m.version < 4 || is_indexed(tensor, pieces);
-  };
+  const bool all = m.version != 4 || pieces <= max_indexed_pieces_of_4;
+  const auto is_there = [&](const LogicalTensor& tensor) { return all || tensor.name.starts_with("model/"); };
   Expected expected;
   for (const LogicalTensor& tensor : m.tensors)
     if (is_there(tensor))
-      expected[tensor.name] = {
-          tensor.name, {tensor.rows, tensor.cols}, h5::element_of(tensor.type), tensor.elements() > 0, -1,
-          {}};
-  for (const ShardInfo& shard : m.shards)
-    for (const StoredPiece& piece : shard.pieces) {
+      expected[tensor.name] = {tensor.name,
+                               m.version < 5 ? std::vector{tensor.rows, tensor.cols} : shape_of(tensor),
+                               h5::element_of(tensor.type),
+                               tensor.elements() > 0,
+                               -1,
+                               {}};
+  for (std::size_t rank = 0; rank < m.shards.size(); ++rank)
+    for (const StoredPiece& piece : pieces_of(m, rank)) {
       const LogicalTensor& tensor = m.tensors[piece.span.tensor];
       if (is_there(tensor))
         expected[tensor.name].sources.push_back(
-            {shard.file, "/" + dataset_name(tensor, piece.span.first), -1, piece.span.count});
+            {m.shards[rank].file, "/" + dataset_name(tensor, piece.span.first), -1, piece.span.count});
     }
   return expected;
 }
@@ -104,9 +108,9 @@ void look_at(const fs::path& step_dir, const Manifest& m, const std::string& fil
   try {
     const h5::Id h5_file = h5::open_file(step_dir / file);
     const std::vector<h5::Dataset> seen = h5::datasets_of(h5_file.get());
-    if (file == m.index.file) return compare(file, expected_in_index(m), seen, false, complain);
-    for (const ShardInfo& shard : m.shards)
-      if (shard.file == file) compare(file, expected_in_shard(m, shard), seen, true, complain);
+    if (file == index_file_name) return compare(file, expected_in_index(m), seen, false, complain);
+    for (std::size_t rank = 0; rank < m.shards.size(); ++rank)
+      if (m.shards[rank].file == file) compare(file, expected_in_shard(m, rank), seen, true, complain);
   } catch (const std::exception& e) {
     complain(file + ": " + e.what());
   }

@@ -18,19 +18,19 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "checkpoint/exchange/index_file.hpp"
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/commit.hpp"
 #include "checkpoint/io/direct_reader.hpp"
 #include "checkpoint/shards/h5.hpp"
-#include "checkpoint/shards/index_file.hpp"
 #include "checkpoint/shards/load.hpp"
 #include "checkpoint/shards/load_plan.hpp"
 #include "checkpoint/shards/shard_file.hpp"
 #include "checkpoint/shards/shard_writer.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/digest.hpp"
-#include "src/shard/layout.hpp"
-#include "src/train/state/state_copier.hpp"
+#include "src/base/slice.hpp"
+#include "src/config/model_shape.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -91,16 +91,12 @@ std::vector<LogicalTensor> tensors_of_run(const config::ModelShape& shape) {
 }
 
 WriterLayout layout_of(const config::ModelShape& shape, int world) {
-  WriterLayout out;
-  const int specs = static_cast<int>(config::tensors_of(shape).size());
-  for (int rank = 0; rank < world; ++rank) {
-    auto& spans = out.of_rank.emplace_back();
-    const auto layout =
-        shard::layout_of(shape, shard::mesh_of(config::Strategy::full_shard, 0, world, world, rank));
-    for (int family = 0; family < 3; ++family)
-      for (const shard::Piece& piece : layout.owned)
-        spans.push_back({family * specs + piece.tensor, piece.first, piece.count});
-  }
+  WriterLayout out{world, 1, {}};
+  for (int family = 0; family < 3; ++family)
+    for (const auto& stored : config::stored_tensors_of(shape)) {
+      const std::int64_t stride = slice_stride(stored.elements(), world);
+      out.cuts.push_back({stored.parts, stride, stride});
+    }
   return out;
 }
 
@@ -175,15 +171,15 @@ class Round {
   Round(fs::path folder, double gib_of_state, int ranks)
       : folder_(std::move(folder)), ranks_(ranks), shape_(llama_of(gib_of_state)) {
     const WriterLayout layout = layout_of(shape_, ranks);
-    state_.resize(at(ranks)), writers_.resize(at(ranks)), images_.resize(at(ranks));
+    state_.resize(at(ranks)), writers_.resize(at(ranks)), copies_.resize(at(ranks));
     Facts facts;
     facts.world = ranks;
     on_all(ranks, [&](int rank) {
-      state_[at(rank)] = std::make_unique<RankState>(tensors_, layout.of_rank[at(rank)]);
+      state_[at(rank)] = std::make_unique<RankState>(tensors_, spans_of(tensors_, layout, rank));
       state_[at(rank)]->fill();
       writers_[at(rank)] =
           std::make_unique<ShardWriter>(checkpoints_, rank, Generation{0, 1}, tensors_, layout, facts);
-      images_[at(rank)] = std::make_unique<Memory>(writers_[at(rank)]->image_bytes());
+      copies_[at(rank)] = std::make_unique<Memory>(state_[at(rank)]->bytes);
     });
     for (int rank = 0; rank < ranks; ++rank) {
       bytes_ += state_[at(rank)]->bytes;
@@ -209,34 +205,14 @@ class Round {
   static constexpr int turns = 3;
   static std::size_t at(int rank) { return as_size(rank); }
 
-  /// The stall when nothing is overlapped, by the copier that training uses, and what memory could do.
+  /// What memory can do: a copy of the state, which training never waits for.
   void copies() {
-    std::vector<std::unique_ptr<train::StateCopier>> copiers;
-    std::vector<std::vector<train::Copy>> lists(at(ranks_));
-    for (int rank = 0; rank < ranks_; ++rank) {
-      copiers.push_back(train::make_host_copier());
-      const auto& pieces = state_[at(rank)]->state.pieces;
-      const auto places = writers_[at(rank)]->places();
-      for (std::size_t k = 0; k < pieces.size(); ++k)
-        lists[at(rank)].push_back({reinterpret_cast<std::byte*>(images_[at(rank)]->data()) + places[k],
-                                   static_cast<const std::byte*>(pieces[k].data),
-                                   bytes_of(pieces[k].span(), tensors_)});
-    }
-    std::vector<double> moved, copied;
-    for (int i = 0; i < turns; ++i) {
+    std::vector<double> moved;
+    for (int i = 0; i < turns; ++i)
       moved.push_back(on_all(ranks_, [&](int rank) {
-        std::memcpy(images_[at(rank)]->data(), state_[at(rank)]->memory->data(), state_[at(rank)]->bytes);
+        std::memcpy(copies_[at(rank)]->data(), state_[at(rank)]->memory->data(), state_[at(rank)]->bytes);
       }));
-      // And clean again: between pieces an image is zero.
-      on_all(ranks_, [&](int rank) {
-        std::memset(images_[at(rank)]->data(), 0, images_[at(rank)]->buffer.span().size());
-      });
-      copied.push_back(on_all(ranks_, [&](int rank) {
-        copiers[at(rank)]->begin(lists[at(rank)]);
-        copiers[at(rank)]->join();
-      }));
-    }
-    out_["memcpy_s"] = median(moved), out_["copy_s"] = median(copied);
+    out_["memcpy_s"] = median(moved);
   }
 
   void saves() {
@@ -245,13 +221,13 @@ class Round {
     for (int turn = 0; turn < turns; ++turn) {
       const auto path = [&](int rank) { return folder_ / ("raw-" + std::to_string(rank)); };
       raw.push_back(
-          on_all(ranks_, [&](int rank) { write_raw(path(rank), images_[at(rank)]->buffer.span()); }));
+          on_all(ranks_, [&](int rank) { write_raw(path(rank), copies_[at(rank)]->buffer.span()); }));
       for (int rank = 0; rank < ranks_; ++rank) fs::remove(path(rank));
       std::vector<std::string> votes(at(ranks_));
       Commit commit(checkpoints_, turn, {0, 1}, ranks_);
       const double begin = now();
       on_all(ranks_, [&](int rank) {
-        votes[at(rank)] = writers_[at(rank)]->write({turn, 0, 0}, images_[at(rank)]->buffer.span());
+        votes[at(rank)] = writers_[at(rank)]->write({turn, 0, 0}, state_[at(rank)]->state.pieces);
       });
       for (int rank = 0; rank < ranks_; ++rank) commit.add(rank, true, votes[at(rank)]);
       if (commit.failed()) throw Error(Exit::runtime, "the save failed", commit.why());
@@ -263,7 +239,7 @@ class Round {
     out_["raw_write_s"] = median(raw), out_["save_s"] = median(saved);
     out_["direct"] = writers_[0]->last_cost().direct;
     out_["writer_cpu_s_per_gib"] = cpu / turns / (static_cast<double>(disk_) / gib);
-    writers_.clear(), images_.clear();
+    writers_.clear(), copies_.clear();
   }
 
   void loads() {
@@ -297,7 +273,7 @@ class Round {
     const WriterLayout layout = layout_of(shape_, ranks);
     std::vector<std::unique_ptr<RankState>> state(at(ranks));
     on_all(ranks, [&](int rank) {
-      state[at(rank)] = std::make_unique<RankState>(tensors_, layout.of_rank[at(rank)]);
+      state[at(rank)] = std::make_unique<RankState>(tensors_, spans_of(tensors_, layout, rank));
     });
     std::vector<double> loaded;
     std::atomic<std::int64_t> read = 0;
@@ -316,7 +292,7 @@ class Round {
   std::vector<LogicalTensor> tensors_ = tensors_of_run(shape_);
   std::vector<std::unique_ptr<RankState>> state_;
   std::vector<std::unique_ptr<ShardWriter>> writers_;
-  std::vector<std::unique_ptr<Memory>> images_;
+  std::vector<std::unique_ptr<Memory>> copies_;
   std::int64_t bytes_ = 0, disk_ = 0;
   Json out_;
 };
@@ -327,21 +303,17 @@ Json plans(const fs::path& folder) {
   for (int i = 0; i < 1200; ++i)
     tensors.push_back({"model/model.layers." + std::to_string(i) + ".self_attn.q_proj.weight", 4096, 4096});
   const auto spread = [](std::size_t count, int world) {
-    WriterLayout layout;
-    layout.of_rank.resize(world);
-    for (std::size_t t = 0; t < count; ++t)
-      for (int rank = 0; rank < world; ++rank)
-        layout.of_rank[rank].push_back(
-            {static_cast<int>(t), 4096 * 4096 / world * rank, 4096 * 4096 / world});
-    return layout;
+    const std::int64_t each = 4096 * 4096 / world;
+    return WriterLayout{world, 1, std::vector<Cut>(count, Cut{1, each, each})};
   };
   const WriterLayout layout = spread(1200, 16);
   Manifest manifest;
   manifest.tensors = tensors;
+  manifest.layout = layout;
   Json out;
   out["writer_plans_16_s"] = seconds_of([&] {
     for (int rank = 0; rank < 16; ++rank)
-      manifest.shards.push_back(plan_shard(rank, 16, tensors, layout.of_rank[rank]).info);
+      manifest.shards.push_back(plan_shard(rank, 16, tensors, spans_of(tensors, layout, rank)).info);
   });
   // 16 ranks that read what 12 of another run would hold: every piece is cut.
   out["load_plans_16_s"] = seconds_of([&] {
@@ -353,11 +325,15 @@ Json plans(const fs::path& folder) {
     }
   });
   for (const int world : {128, 1024}) {
+    Manifest wide;
     tensors.resize(300);
-    const WriterLayout wide = spread(300, world);
+    wide.tensors = tensors;
+    wide.layout = spread(300, world);
+    wide.shards.resize(as_size(world));
+    for (int rank = 0; rank < world; ++rank) wide.shards[as_size(rank)].file = shard_file_name(rank);
     const std::string of = "_" + std::to_string(world);
     std::string index;
-    out["index_make" + of + "_s"] = seconds_of([&] { index = index_text(tensors, wide); });
+    out["index_make" + of + "_s"] = seconds_of([&] { index = index_text(wide); });
     out["index_bytes" + of] = index.size();
     const fs::path path = folder / ("index" + of + ".h5");
     std::ofstream(path, std::ios::binary) << index;

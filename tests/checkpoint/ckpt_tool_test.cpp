@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/index/local_file.hpp"
 #include "checkpoint/index/retention.hpp"
 #include "src/base/files.hpp"
@@ -52,6 +53,15 @@ TEST_F(CkptTool, lists) {
   EXPECT_LT(text.find("        10  "), text.find("         5  "));
   EXPECT_THAT(text, HasSubstr(digest_text(state_digest(whole.tensors, whole.digests()))));
 
+  // When it was committed, and not what became of its files since then.
+  CommitRecord record = read_commit_record(checkpoints / "step-00000005").value();
+  record.committed = 1'795'000'000;
+  write_file(checkpoints / "step-00000005" / commit_record_name, to_text(record));
+  fs::remove(checkpoints / "step-00000010" / commit_record_name);  // as formats 1 to 4 are
+  const auto times = output_of([&](auto& out) { return tool::ckpt_ls(run, false, out); }).second;
+  EXPECT_THAT(times,
+              AllOf(HasSubstr("committed"), HasSubstr("  unknown  "), HasSubstr("  2026-11-18T11:06:40Z  ")));
+
   fs::resize_file(checkpoints / "step-00000010" / "shard-00001.h5", 100);
   const auto [code2, text2] = output_of([&](auto& out) { return tool::ckpt_ls(checkpoints, false, out); });
   EXPECT_EQ(code2, 0);
@@ -63,6 +73,7 @@ TEST_F(CkptTool, lists) {
   EXPECT_THAT(json["checkpoints"][0]["damaged"].get<std::string>(),
               HasSubstr("shard-00001.h5 has 100 bytes"));
   EXPECT_EQ(json["checkpoints"][1]["tokens"], 5 * 4096);
+  EXPECT_EQ(json["checkpoints"][1]["committed"], "2026-11-18T11:06:40Z");
 }
 
 TEST_F(CkptTool, shows) {
@@ -84,6 +95,28 @@ TEST_F(CkptTool, shows) {
   EXPECT_EQ(json["tensors"][12]["dtype"], "bf16");  // the second moments
   EXPECT_THAT(text, HasSubstr("  bf16  "));
   EXPECT_FALSE(json["levels"].contains("local"));
+}
+
+TEST_F(CkptTool, makesAnIndexWhenItIsAskedTo) {
+  const fs::path index = checkpoints / "step-00000010" / index_file_name;
+  EXPECT_FALSE(fs::exists(index)) << "a save makes none";
+  for (int again = 0; again < 2; ++again) {
+    const auto [code, text] = output_of([&](auto& out) { return tool::ckpt_index(run, out); });
+    EXPECT_EQ(code, 0);
+    EXPECT_THAT(text, HasSubstr("step-00000010/index.h5: step 10, 18 tensors"));
+    EXPECT_TRUE(fs::exists(index));
+    EXPECT_EQ(output_of([&](auto& out) { return tool::ckpt_verify(run, out); }).first, 0);
+  }
+  write_file(index, "damaged");
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_verify(run, out); }).second,
+              HasSubstr("index.h5: cannot open"));
+  EXPECT_TRUE(holds(checkpoints / "step-00000010", whole.tensors, 10)) << "no load needs it";
+  const fs::path old = folder.path() / "step-00000003";
+  fs::copy(fs::path(HOLDFAST_SOURCE_DIR) / "tests/checkpoint/golden/version-4", old);
+  const std::string before = read_file(old / index_file_name);
+  EXPECT_THAT(output_of([&](auto& out) { return tool::ckpt_index(old, out); }).second,
+              HasSubstr("written with the checkpoint, which has format 4"));
+  EXPECT_EQ(read_file(old / index_file_name), before);
 }
 
 TEST_F(CkptTool, verifies) {

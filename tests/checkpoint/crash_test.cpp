@@ -14,12 +14,13 @@
 #include "checkpoint/verify/verify.hpp"
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
-#include "tests/checkpoint/traced.hpp"
+#include "tests/support/traced.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
 
 using namespace testing;
+using namespace holdfast::test;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 

@@ -94,31 +94,51 @@ std::vector<LogicalTensor> vectors(const std::vector<std::int64_t>& sizes) {
 }
 
 WriterLayout even_layout(const std::vector<LogicalTensor>& tensors, int world) {
-  WriterLayout layout;
-  layout.of_rank.resize(world);
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const std::int64_t n = tensors[t].elements(), each = (n + world - 1) / world;
-    for (int rank = 0; rank < world; ++rank) {
-      const std::int64_t first = std::min(n, each * rank);
-      layout.of_rank[rank].push_back({static_cast<int>(t), first, std::min(n, each * (rank + 1)) - first});
-    }
+  WriterLayout layout{world, 1, {}};
+  for (const LogicalTensor& tensor : tensors) {
+    const std::int64_t each = std::max<std::int64_t>(1, (tensor.elements() + world - 1) / world);
+    layout.cuts.push_back({1, each, each});
   }
   return layout;
 }
 
 WriterLayout ragged_layout(const std::vector<LogicalTensor>& tensors, int world, std::uint64_t seed) {
-  WriterLayout layout;
-  layout.of_rank.resize(world);
   std::uint64_t state = mix64(seed + 1);
-  const auto below = [&](std::uint64_t n) { return (state = mix64(state + 0x9e3779b97f4a7c15u)) % n; };
-  for (std::size_t t = 0; t < tensors.size(); ++t)
-    for (std::int64_t at = 0, n = tensors[t].elements(); at < n;) {
-      const auto count =
-          std::min(n - at, static_cast<std::int64_t>(1 + below(static_cast<std::uint64_t>(n))));
-      layout.of_rank[below(static_cast<std::uint64_t>(world))].push_back({static_cast<int>(t), at, count});
-      at += count;
-    }
+  const auto below = [&](std::int64_t n) {
+    state = mix64(state + 0x9e3779b97f4a7c15u);
+    return static_cast<std::int64_t>(state % static_cast<std::uint64_t>(n));
+  };
+  const int replicas = world % 2 == 0 ? 2 : 1;
+  WriterLayout layout{world / replicas, replicas, {}};
+  for (std::size_t t = 0; t < tensors.size();) {
+    Cut cut{static_cast<int>(1 + below(std::min<std::int64_t>(3, std::ssize(tensors) - static_cast<int>(t)))),
+            1, 1};
+    std::int64_t n = 0;
+    for (const auto end = t + as_size(cut.tensors); t < end; ++t) n += tensors[t].elements();
+    const auto at_least = [](std::int64_t whole, int parts) {
+      return std::max<std::int64_t>(1, (whole + parts - 1) / parts);
+    };
+    cut.stride = at_least(n, layout.members);
+    cut.stride += below(cut.stride + 1);
+    cut.part = at_least(std::min(n, cut.stride), replicas);
+    cut.part += below(cut.part + 1);
+    layout.cuts.push_back(cut);
+  }
   return layout;
+}
+
+std::vector<std::vector<PieceSpan>> all_spans(const std::vector<LogicalTensor>& tensors,
+                                              const WriterLayout& layout) {
+  std::vector<std::vector<PieceSpan>> all;
+  for (int rank = 0; rank < layout.writers(); ++rank) all.push_back(spans_of(tensors, layout, rank));
+  return all;
+}
+
+std::vector<PieceSpan> whole_spans(const std::vector<LogicalTensor>& tensors) {
+  std::vector<PieceSpan> spans;
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    spans.push_back({static_cast<int>(t), 0, tensors[t].elements()});
+  return spans;
 }
 
 Facts some_facts(int world) {
@@ -126,27 +146,13 @@ Facts some_facts(int world) {
           0xfedcba9876543210u,         "c0ffee"};
 }
 
-AlignedBuffer image_of(const ShardWriter& writer, const Whole& whole) {
-  AlignedBuffer image(writer.image_bytes());
-  std::fill(image.span().begin(), image.span().end(), std::byte{0});
-  for (std::size_t i = 0; i < writer.spans().size(); ++i) {
-    const PieceSpan& span = writer.spans()[i];
-    const auto t = as_size(span.tensor);
-    std::memcpy(image.span().data() + writer.places()[i],
-                whole.values[t].data() + span.first * bytes_of(whole.tensors[t].type),
-                bytes_of(span, whole.tensors));
-  }
-  return image;
-}
-
-std::string write_shard(ShardWriter& writer, const Whole& whole, const RunPoint& point) {
-  const AlignedBuffer image = image_of(writer, whole);
-  return writer.write(point, image.span());
+std::string write_shard(ShardWriter& writer, Whole whole, const RunPoint& point) {
+  return writer.write(point, whole.view({writer.spans().begin(), writer.spans().end()}).pieces);
 }
 
 Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,
                         const WriterLayout& layout, WriteOptions options) {
-  const int world = static_cast<int>(layout.of_rank.size());
+  const int world = layout.writers();
   Commit commit(checkpoints, step, generation, world);
   for (int rank = 0; rank < world; ++rank) {
     ShardWriter writer(checkpoints, rank, generation, whole.tensors, layout, some_facts(world), options);
@@ -170,7 +176,7 @@ std::vector<std::vector<std::byte>> load_all(const fs::path& step_dir,
   Whole into(tensors, 0);
   for (auto& tensor : into.values)
     std::fill(tensor.begin(), tensor.end(), std::byte{0xff});  // NaNs of either type
-  for (const auto& spans : layout.of_rank) load(step_dir, into.view(spans));
+  for (const auto& spans : all_spans(tensors, layout)) load(step_dir, into.view(spans));
   return into.values;
 }
 

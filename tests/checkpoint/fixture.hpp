@@ -50,15 +50,19 @@ std::vector<LogicalTensor> vectors(const std::vector<std::int64_t>& sizes);
 
 /// Even slices, in order.
 WriterLayout even_layout(const std::vector<LogicalTensor>& tensors, int world);
-/// Cuts at pseudo-random places, several pieces of one tensor per rank, some ranks without any.
+/// Several tensors cut as one, at pseudo-random places; some ranks without any piece of them.
 WriterLayout ragged_layout(const std::vector<LogicalTensor>& tensors, int world, std::uint64_t seed);
+
+/// What each writer writes.
+std::vector<std::vector<PieceSpan>> all_spans(const std::vector<LogicalTensor>& tensors,
+                                              const WriterLayout& layout);
+/// All of every tensor.
+std::vector<PieceSpan> whole_spans(const std::vector<LogicalTensor>& tensors);
 
 Facts some_facts(int world);
 
-/// The image that `writer` asks for, with its pieces of `whole`.
-AlignedBuffer image_of(const ShardWriter& writer, const Whole& whole);
 /// Writes the part of `whole` that is the writer's; returns its vote.
-std::string write_shard(ShardWriter& writer, const Whole& whole, const RunPoint& point);
+std::string write_shard(ShardWriter& writer, Whole whole, const RunPoint& point);
 
 /// The votes of all writers, without the commit.
 Commit write_all_shards(const fs::path& checkpoints, Whole& whole, std::int64_t step, Generation generation,

@@ -30,10 +30,10 @@ fs::path write_to(const fs::path& folder) {
 
 TEST(Golden, isStillRead) {
   const char* const digests[] = {"5e564f5b0d2040f2", "2b719793a4faa808", "2b719793a4faa808",
-                                 "2b719793a4faa808"};
+                                 "2b719793a4faa808", "2b719793a4faa808"};
   for (int version = 1; version <= format_version; ++version) {
     Whole into(tensors(version), 0);
-    const Loaded loaded = load(golden(version), into.view(even_layout(into.tensors, 1).of_rank[0]));
+    const Loaded loaded = load(golden(version), into.view(whole_spans(into.tensors)));
     EXPECT_EQ(into.values, Whole(tensors(version), 3).values);
     EXPECT_EQ(digest_text(loaded.manifest.state_digest), digests[version - 1]);
     EXPECT_EQ(loaded.manifest.point,
@@ -46,7 +46,7 @@ TEST(Golden, isStillRead) {
 TEST(Golden, isWhatIsWrittenToday) {
   const Folder folder;
   const fs::path today = write_to(folder.path());
-  for (const char* name : {"manifest.json", "shard-00000.h5", "shard-00001.h5", "index.h5"})
+  for (const char* name : {"manifest.json", "shard-00000.h5", "shard-00001.h5"})
     EXPECT_TRUE(read_file(today / name) == read_file(golden(format_version) / name)) << name;
 }
 

@@ -14,9 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/checkpoint/traced.hpp"
+#include "tests/support/traced.hpp"
 
 namespace holdfast::checkpoint::testing {
+
+using test::Change;
 
 class Disk {
  public:

@@ -19,6 +19,7 @@ namespace holdfast::checkpoint {
 namespace {
 
 using namespace testing;
+using namespace holdfast::test;
 
 std::size_t states_per_call(std::size_t usual) {
   const char* const text = std::getenv("HOLDFAST_POWER_LOSS_STATES");

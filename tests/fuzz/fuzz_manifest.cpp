@@ -36,14 +36,14 @@ class NumberChanger {
     } else if (!m.shards.empty()) {
       ShardInfo& shard = m.shards[pick(m.shards.size())];
       std::int64_t* const sizes[] = {&shard.bytes, &shard.data_offset, &shard.payload_offset};
-      if (shard.pieces.empty() || pick(2) == 0) {
+      if (m.layout.cuts.empty() || pick(2) == 0) {
         change(*sizes[pick(3)]);
       } else {
-        StoredPiece& piece = shard.pieces[pick(shard.pieces.size())];
-        std::int64_t* const numbers[] = {&piece.span.first, &piece.span.count, &piece.offset};
-        change(*numbers[pick(3)]);
-        if (pick(8) == 0) piece.span.tensor = static_cast<int>(pick(1000));
-        if (pick(8) == 0) shard.pieces.push_back(piece);
+        Cut& cut = m.layout.cuts[pick(m.layout.cuts.size())];
+        change(pick(2) == 0 ? cut.stride : cut.part);
+        if (pick(8) == 0) cut.tensors = static_cast<int>(pick(1000));
+        if (pick(8) == 0) m.layout.members = static_cast<int>(pick(1000));
+        if (pick(8) == 0) m.layout.cuts.push_back(cut);
       }
     }
     m.state_digest = state_digest(m.tensors, m.digests);

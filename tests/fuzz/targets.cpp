@@ -20,11 +20,11 @@ void try_manifest(std::string_view bytes) {
     expects(to_text(parse_manifest(text)) == text, "what is accepted is written and accepted again");
     std::int64_t elements = 0, stored = 0;
     for (const LogicalTensor& tensor : read.tensors) elements += tensor.elements();
-    for (const ShardInfo& shard : read.shards)
-      for (const StoredPiece& piece : shard.pieces) {
+    for (std::size_t rank = 0; rank < read.shards.size(); ++rank)
+      for (const StoredPiece& piece : pieces_of(read, rank)) {
         stored += piece.span.count;
-        expects(piece.offset >= shard.payload_offset &&
-                    piece.offset + bytes_of(piece.span, read.tensors) <= shard.bytes,
+        expects(piece.offset >= read.shards[rank].payload_offset &&
+                    piece.offset + bytes_of(piece.span, read.tensors) <= read.shards[rank].bytes,
                 "a piece lies in the payload");
       }
     expects(stored == elements, "every element is stored once");
@@ -37,8 +37,8 @@ void try_vote(std::string_view bytes) {
     const Vote vote = parse_vote(std::string(bytes));
     if (!vote.has_common) return;
     const Vote again = parse_vote(vote_text(0, vote.common, vote.shard, vote.piece_digests));
-    expects(again.common.tensors == vote.common.tensors && again.common.facts == vote.common.facts &&
-                again.common.point == vote.common.point,
+    expects(again.common.tensors == vote.common.tensors && again.common.layout == vote.common.layout &&
+                again.common.facts == vote.common.facts && again.common.point == vote.common.point,
             "what is accepted is written and accepted again");
   } catch (const Error&) {
   }

@@ -102,12 +102,18 @@ void print_local(const LocalFolder& local, std::ostream& out) {
   }
 }
 
+std::string committed_text(const fs::path& step_dir) {
+  const std::string time = committed_at(step_dir);
+  return time.empty() ? "unknown" : time;
+}
+
 Json json_of(const fs::path& path, const Manifest& m) {
+  const std::string committed = committed_at(path);
   return {{"path", path.string()},
           {"step", m.point.step},
           {"tokens", m.point.tokens},
           {"samples", m.point.samples},
-          {"written", written_at(path)},
+          {"committed", committed.empty() ? Json() : Json(committed)},
           {"pinned", is_pinned(path, m.point.step)},
           {"generation", {{"term", m.generation.term}, {"attempt", m.generation.attempt}}},
           {"bytes", total_bytes(m)},
@@ -120,9 +126,9 @@ void print_json(const Json& json, std::ostream& out) {
 
 void print_text(const fs::path& path, const Manifest& m, std::ostream& out) {
   out << fmt::format(
-      "checkpoint    {}\nstep          {}\ntokens        {}\nsamples       {}\nwritten       {}\n"
+      "checkpoint    {}\nstep          {}\ntokens        {}\nsamples       {}\ncommitted     {}\n"
       "generation    {}\nformat        {}\nlevels        {}{}\n",
-      path.string(), m.point.step, m.point.tokens, m.point.samples, written_at(path),
+      path.string(), m.point.step, m.point.tokens, m.point.samples, committed_text(path),
       generation_text(m.generation), m.version, levels_text(path, m),
       is_pinned(path, m.point.step) ? "\npinned        yes" : "");
   out << fmt::format(
@@ -156,12 +162,14 @@ Json json_in_full(const fs::path& path, const Manifest& m) {
                                {"shape", {m.tensors[i].rows, m.tensors[i].cols}},
                                {"dtype", dtype_text(m.tensors[i].type)},
                                {"digest", checkpoint::digest_text(m.digests[i])}});
-  for (const auto& shard : m.shards)
+  for (std::size_t rank = 0; rank < m.shards.size(); ++rank) {
+    const auto& shard = m.shards[rank];
     json["shards"].push_back({{"file", shard.file},
                               {"bytes", shard.bytes},
-                              {"pieces", shard.pieces.size()},
+                              {"pieces", checkpoint::pieces_of(m, rank).size()},
                               {"blocks", checkpoint::blocks_of(shard).count()},
                               {"root", shard.root}});
+  }
   return json;
 }
 
@@ -175,7 +183,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
   Json list = Json::array();
   if (!json)
     out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {:16}\n", "step", "tokens", "size", "shards",
-                       "written", "state digest");
+                       "committed", "state digest");
   for (const std::int64_t step : checkpoint::committed_steps(*folder)) {
     const fs::path step_dir = checkpoint::committed_path(*folder, step);
     const checkpoint::Condition found = checkpoint::condition_of(step_dir);
@@ -192,7 +200,7 @@ int ckpt_ls(const fs::path& given, bool json, std::ostream& out) {
       list.push_back(json_of(step_dir, m));
     else
       out << fmt::format("{:>10}  {:>14}  {:>10}  {:>6}  {:20}  {}{}\n", step, m.point.tokens,
-                         size_text(total_bytes(m)), m.shards.size(), written_at(step_dir),
+                         size_text(total_bytes(m)), m.shards.size(), committed_text(step_dir),
                          checkpoint::digest_text(m.state_digest),
                          is_pinned(step_dir, step) ? "  pinned" : "");
   }

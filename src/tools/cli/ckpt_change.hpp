@@ -36,6 +36,9 @@ int ckpt_import(const ImportFiles& order, std::ostream& out);
 int ckpt_consolidate(const std::filesystem::path& path, const std::filesystem::path& target,
                      std::ostream& out);
 
+/// index.h5 in the folder of the checkpoint, through which others see whole tensors.
+int ckpt_index(const std::filesystem::path& path, std::ostream& out);
+
 struct PruneOrder {
   std::filesystem::path path;
   std::optional<int> keep;  ///< absent: as the run's settings say

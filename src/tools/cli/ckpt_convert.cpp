@@ -3,6 +3,7 @@
 #include "checkpoint/exchange/checkpoint_tensors.hpp"
 #include "checkpoint/exchange/export.hpp"
 #include "checkpoint/exchange/import.hpp"
+#include "checkpoint/exchange/index_file.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/config/hf_config.hpp"
@@ -49,6 +50,21 @@ int ckpt_consolidate(const fs::path& path, const fs::path& target, std::ostream&
   checkpoint::write_whole_files(source, one, bar("consolidate"));
   out << fmt::format("{}: step {}, {} tensors, {}\n", target.string(), manifest.point.step,
                      one[0].file.tensors.size(), rate_text(one[0].file.bytes, begin));
+  return static_cast<int>(Exit::done);
+}
+
+int ckpt_index(const fs::path& path, std::ostream& out) {
+  const auto begin = Clock::now();
+  const auto [lease, step_dir, manifest] = open_checkpoint(path);
+  checkpoint::write_index(step_dir, manifest);
+  const fs::path index = step_dir / checkpoint::index_file_name;
+  if (manifest.index)
+    out << fmt::format("{}: written with the checkpoint, which has format {}\n", index.string(),
+                       manifest.version);
+  else
+    out << fmt::format("{}: step {}, {} tensors, {}\n", index.string(), manifest.point.step,
+                       manifest.tensors.size(),
+                       rate_text(static_cast<std::int64_t>(fs::file_size(index)), begin));
   return static_cast<int>(Exit::done);
 }
 

@@ -65,9 +65,10 @@ fs::path folder_of_many(const fs::path& given) {
   return *folder;
 }
 
-std::vector<std::string> remains_in(const fs::path& checkpoints) {
-  std::vector<std::string> names = checkpoint::outlived(checkpoints, checkpoint::candidates(checkpoints));
-  for (const std::string& text : files::list(checkpoints)) {
+std::vector<std::string> remains_in(const fs::path& checkpoints,
+                                    const std::vector<checkpoint::Candidate>& there) {
+  std::vector<std::string> names = checkpoint::outlived(checkpoints, there);
+  for (const std::string& text : files::list_or_fail(checkpoints)) {
     const auto kind = checkpoint::parse_name(text).kind;
     if (kind == Name::Kind::trash || kind == Name::Kind::temporary) names.push_back(text);
   }
@@ -81,9 +82,10 @@ int ckpt_prune(const PruneOrder& order, std::ostream& out) {
   const auto run = run_of(folder);
   const files::Fd lock = run ? refuse_live_run(*run, order.force) : files::Fd();
   const Retention retention = retention_of(order, run);
-  const auto remains = remains_in(folder);
-  const auto steps = order.dry_run ? checkpoint::superfluous(checkpoint::candidates(folder), retention)
-                                   : checkpoint::retain(folder, retention);
+  const auto there = checkpoint::candidates(folder, retention.keep);
+  const auto remains = remains_in(folder, there);
+  const auto steps =
+      order.dry_run ? checkpoint::removable(folder, retention, there) : checkpoint::retain(folder, retention);
   if (!order.dry_run) {
     constexpr int last = std::numeric_limits<int>::max();
     checkpoint::sweep(folder, {last, last});  // nobody is alive

@@ -1,13 +1,13 @@
 #include "src/tools/cli/ckpt_paths.hpp"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
 
 #include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/commit_record.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/files.hpp"
@@ -85,7 +85,7 @@ std::optional<LocalFolder> local_folder_of(const RunDir& run) {
   if (local.empty()) return {};
   LocalFolder folder{local_level_folder(local, run.path), {}};
   if (!is_folder(folder.path)) return {};
-  for (const std::string& name : files::list(folder.path)) {
+  for (const std::string& name : files::list_or_fail(folder.path)) {
     auto outline = checkpoint::outline_of(folder.path / name);
     if (!outline) continue;
     const bool copy = name == local_level_file(outline->identity.rank, true);
@@ -107,10 +107,11 @@ std::string harmless(std::string text) {
   return text;
 }
 
-std::string written_at(const fs::path& step_dir) {
-  struct stat info {};
-  if (::stat((step_dir / checkpoint::manifest_file_name).c_str(), &info) != 0) return "";
-  return utc_iso8601(static_cast<double>(info.st_mtim.tv_sec)).substr(0, 19) + "Z";
+std::string committed_at(const fs::path& step_dir) try {
+  const auto record = checkpoint::read_commit_record(step_dir);
+  return record ? utc_iso8601(static_cast<double>(record->committed)).substr(0, 19) + "Z" : "";
+} catch (const Error&) {
+  return "";
 }
 
 std::function<void(std::int64_t, std::int64_t)> bar(std::string what) {

@@ -45,7 +45,8 @@ std::optional<LocalFolder> local_folder_of(const RunDir& run);
 std::string rate_text(std::int64_t bytes, Clock::time_point begin);
 /// Text of a manifest on a terminal: one line, nothing that steers it.
 std::string harmless(std::string text);
-std::string written_at(const fs::path& step_dir);
+/// When a checkpoint was committed, "2026-11-21T03:04:05Z"; "" when that is not on record (formats 1 to 4).
+std::string committed_at(const fs::path& step_dir);
 
 /// A bar on stderr for work that takes more than two seconds, on a terminal. Each call also lets Ctrl-C stop
 /// the work (interrupt.hpp).

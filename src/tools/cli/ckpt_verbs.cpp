@@ -137,6 +137,11 @@ void add_converting(CLI::App& ckpt, int& exit_code) {
         note_interrupts();
         return ckpt_consolidate(o.path, o.out, std::cout);
       });
+  add<LookOptions>(
+      ckpt, exit_code, "index",
+      "Make index.h5 in a checkpoint: its tensors whole, for h5py and other HDF5 tools",
+      [](CLI::App& command, LookOptions& o) { add_path(command, "path", o.path); },
+      [](const auto& o) { return ckpt_index(o.path, std::cout); });
 }
 
 void add_keeping(CLI::App& ckpt, int& exit_code) {

@@ -66,8 +66,6 @@ TEST_F(Commits, refusesVotesThatDoNotFit) {
   fs::remove_all(temporary_path(path, 10, {1, 1}));
   const std::string otherwise = vote(1, 10, {1, 1}, other);
   const std::string of_step_9 = vote(1, 9, {1, 1}), of_attempt_2 = vote(1, 10, {1, 2});
-  auto too_few = nlohmann::json::parse(one);
-  too_few["piece_digests"] = "0123456789abcdef";
 
   const std::tuple<int, std::string, const char*> cases[] = {
       {1, "", "not JSON"},
@@ -79,7 +77,6 @@ TEST_F(Commits, refusesVotesThatDoNotFit) {
       {1, of_step_9, "it belongs to step-00000009.tmp-1-1"},
       {1, of_attempt_2, "it belongs to step-00000010.tmp-1-2"},
       {1, otherwise, "the ranks do not agree on the state"},
-      {1, too_few.dump(), "there is not one digest per piece"},
       {0, otherwise, "voted twice, and differently"},
   };
   for (const auto& [rank, payload, expected] : cases) {
@@ -91,20 +88,40 @@ TEST_F(Commits, refusesVotesThatDoNotFit) {
   }
 }
 
-TEST_F(Commits, refusesWhatIsNotWhole) {
-  // Both ranks claim the same layout, but rank 1 wrote one element less.
-  WriterLayout short_layout = layout;
-  short_layout.of_rank[1][0].count -= 1;
+/// What a writer wrote follows from the layout, and all of them have to have the same.
+TEST_F(Commits, refusesWritersOfTwoLayouts) {
+  WriterLayout other = layout;
+  other.cuts[0] = {1, 60, 60};
+  ShardWriter writer(path, 1, {1, 1}, whole.tensors, other, some_facts(2));
   Commit commit(path, 10, {1, 1}, 2);
   commit.add(0, true, vote(0));
-  ShardWriter writer(path, 1, {1, 1}, whole.tensors, short_layout, some_facts(2));
   commit.add(1, true, write_shard(writer, whole, {10, 0, 0}));
-  ASSERT_FALSE(commit.failed()) << commit.why();
-  try {
-    commit.commit();
-    FAIL() << "committed a checkpoint with a hole";
-  } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("stored nowhere"));
+  EXPECT_THAT(commit.why(), HasSubstr("the ranks do not agree on the state"));
+}
+
+TEST_F(Commits, refusesWhatIsNotWhole) {
+  const std::string zero = vote(0), one = vote(1);
+  auto too_few = nlohmann::ordered_json::parse(one), too_short = too_few;
+  too_few["piece_digests"] = "0123456789abcdef";
+  too_short["shard"]["bytes"] = too_short["shard"]["bytes"].get<std::int64_t>() - page_bytes;
+  auto hole = nlohmann::ordered_json::parse(zero);
+  hole["common"]["layout"]["cuts"][0] = {1, 49, 49};
+  const std::tuple<std::string, std::string, const char*> cases[] = {
+      {zero, too_few.dump(), "the vote of rank 1 is not usable (1 digests of 2 pieces)"},
+      {zero, too_short.dump(), "cannot have"},
+      {hole.dump(), one, "cut 0 of the layout leaves elements that are stored nowhere"},
+  };
+  for (const auto& [first, second, expected] : cases) {
+    Commit commit(path, 10, {1, 1}, 2);
+    commit.add(0, true, first);
+    commit.add(1, true, second);
+    ASSERT_FALSE(commit.failed()) << commit.why();
+    try {
+      commit.commit();
+      ADD_FAILURE() << "committed a checkpoint with a hole: " << expected;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(expected));
+    }
   }
   EXPECT_THAT(committed_steps(path), IsEmpty());
 }

@@ -106,6 +106,19 @@ TEST_F(Leases, sayWhyNot) {
   EXPECT_THAT(lease.why_not(), HasSubstr("no lease can be held on"));
 }
 
+/// Retention that has looked for leases in vain, and is then slow.
+TEST_F(Leases, whoComesWhileAStepIsRemovedWaitsForItsEnd) {
+  save(1);
+  const fs::path step = committed_path(folder_.path(), 1), trash = make_trash(folder_.path(), 1);
+  std::thread slow([&] {
+    while (leased_steps(folder_.path()).empty()) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    fs::rename(step, trash);
+  });
+  EXPECT_THROW(lease_checkpoint(step), Unreadable) << "the step was gone when the lease was there";
+  slow.join();
+}
+
 /// What every reader has opened, it reads to its end, in the bits of one step.
 TEST_F(Leases, eightReadersBesideARunThatKeepsOne) {
   save(1);

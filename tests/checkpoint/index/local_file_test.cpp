@@ -205,7 +205,7 @@ TEST_F(LocalFileTest, TextOfASealIsReadOrRefused) {
 
 TEST_F(LocalFileTest, DigestsAreThoseOfThePieces) {
   testing::Whole whole(testing::odd_tensors(), 4);
-  State state = whole.view(testing::even_layout(whole.tensors, 1).of_rank[0]);
+  State state = whole.view(testing::whole_spans(whole.tensors));
   const auto digests = piece_digests(state);
   ASSERT_EQ(digests.size(), state.pieces.size());
   std::vector<std::uint64_t> sums(state.tensors.size(), 0);

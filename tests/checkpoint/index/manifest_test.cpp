@@ -30,10 +30,9 @@ Manifest good() {
   m.digests = {0x0123456789abcdef, 7};
   m.state_digest = state_digest(m.tensors, m.digests);
   m.shards.resize(2);
-  m.shards[0] = {
-      "shard-00000.h5", 12288, 4096, 8192, 1, {}, xxh3_128("0"), {{{0, 0, 60}, 8192}, {{1, 0, 7}, 9000}}};
-  m.shards[1] = {"shard-00001.h5", 12288, 4096, 8192, 3, {}, xxh3_128("1"), {{{0, 60, 40}, 8192}}};
-  m.index = {"index.h5", 800, xxh3_128("index")};
+  m.layout = {2, 1, {{1, 60, 60}, {1, 8, 8}}};
+  m.shards[0] = {"shard-00000.h5", 12288, 4096, 8192, 1, {}, xxh3_128("0"), {}};
+  m.shards[1] = {"shard-00001.h5", 12288, 4096, 8192, 3, {}, xxh3_128("1"), {}};
   return m;
 }
 
@@ -63,7 +62,12 @@ TEST(Manifest, goesThereAndBack) {
   EXPECT_EQ(again.facts, m.facts);
   EXPECT_EQ(again.tensors, m.tensors);
   EXPECT_EQ(again.digests, m.digests);
-  EXPECT_EQ(again.shards[1].pieces[0].span, (PieceSpan{0, 60, 40}));
+  EXPECT_EQ(again.layout, m.layout);
+  EXPECT_EQ(again.shards[1].file, "shard-00001.h5");
+  ASSERT_EQ(pieces_of(again, 0).size(), 2u);
+  EXPECT_EQ(pieces_of(again, 0)[1].span, (PieceSpan{1, 0, 7}));
+  EXPECT_EQ(pieces_of(again, 0)[1].offset, 8192 + 240);
+  EXPECT_EQ(pieces_of(again, 1).at(0).span, (PieceSpan{0, 60, 40}));
   EXPECT_EQ(again.shards[1].payload_offset, 8192);
   EXPECT_EQ(total_bytes(again), 2 * 12288);
 }
@@ -79,36 +83,28 @@ TEST(Manifest, refusesLies) {
     const char* expected;
     std::function<void(Manifest&)> tell;
   };
-  const auto piece = [](std::size_t shard, std::size_t i, auto change) {
-    return [=](Manifest& m) { change(m.shards[shard].pieces[i]); };
-  };
+  const auto cut = [](std::size_t i, auto change) { return [=](Manifest& m) { change(m.layout.cuts[i]); }; };
+  constexpr const char* nowhere = "leaves elements that are stored nowhere";
   const Lie lies[] = {
-      {"elements 60 to 98 of model/a are stored nowhere", piece(1, 0,
-                                                                [](auto& p) {
-                                                                  p.span = {0, 99, 1};
-                                                                })},
-      {"elements from 99 of model/a are stored nowhere", piece(1, 0, [](auto& p) { p.span.count = 39; })},
-      {"element 59 of model/a is stored twice", piece(1, 0, [](auto& p) { p.span.first = 59; })},
-      {"has a piece outside model/a", piece(1, 0, [](auto& p) { p.span.count = 41; })},
-      {"has a piece outside model/a", piece(1, 0, [](auto& p) { p.span.count = 0; })},
-      {"has a piece outside model/a", piece(1, 0,
-                                            [](auto& p) {
-                                              p.span = {0, INT64_MAX, INT64_MAX};
-                                            })},
-      {"has a piece of tensor 2, which is not listed", piece(1, 0, [](auto& p) { p.span.tensor = 2; })},
-      {"two pieces share bytes at 8428", piece(0, 1, [](auto& p) { p.offset = 8428; })},
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 8188; })},  // over the head
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 0; })},
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 8194; })},  // not on a multiple of 4
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = 12288 - 236; })},
-      {"lies outside the data", piece(0, 0, [](auto& p) { p.offset = INT64_MAX - 3; })},
-      {"two pieces share bytes", [](auto& m) { m.shards[0].pieces.push_back(m.shards[0].pieces[0]); }},
-      {"stored nowhere", [](auto& m) { m.shards.pop_back(); }},
-      {"there are no shards", [](auto& m) { m.shards.clear(); }},
-      {"must be in shard-00000.h5", [](auto& m) { std::swap(m.shards[0].file, m.shards[1].file); }},
-      {"must be in shard-00001.h5", [](auto& m) { m.shards[1].file = "../../etc/passwd"; }},
-      {"must be in shard-00001.h5", [](auto& m) { m.shards[1].file = "shard-00000.h5"; }},
-      {"the index must be in index.h5", [](auto& m) { m.index.file = "/etc/passwd"; }},
+      {nowhere, cut(0, [](Cut& c) { c.stride = 49; })},
+      {nowhere, cut(0, [](Cut& c) { c.part = 59; })},
+      {nowhere, [](Manifest& m) { m.layout.members = 1; }},
+      {"cut 0 of the layout has a stride of 0", cut(0, [](Cut& c) { c.stride = 0; })},
+      {"and parts of 0", cut(0, [](Cut& c) { c.part = 0; })},
+      {"has a stride of 9223372036854775807", cut(0, [](Cut& c) { c.stride = INT64_MAX; })},
+      {"and parts of 9223372036854775807", cut(0, [](Cut& c) { c.part = INT64_MAX; })},
+      {"cut 1 of the layout takes 2 tensors of 1", cut(1, [](Cut& c) { c.tensors = 2; })},
+      {"cut 1 of the layout takes 0 tensors of 1", cut(1, [](Cut& c) { c.tensors = 0; })},
+      {"cut 1 of the layout takes 1 tensors of 0", cut(0, [](Cut& c) { c.tensors = 2; })},
+      {"tensor optim/exp_avg/a is stored nowhere", [](Manifest& m) { m.layout.cuts.pop_back(); }},
+      {"tensor model/a is stored nowhere", [](Manifest& m) { m.layout.cuts.clear(); }},
+      {"there are 0 members", [](Manifest& m) { m.layout.members = 0; }},
+      {"there are 2 members and 2147483647 replicas", [](Manifest& m) { m.layout.replicas = INT32_MAX; }},
+      {"there are 2 shards of 3 writers", [](Manifest& m) { m.layout.members = 3; }},
+      {"there are 1 shards of 2 writers", [](Manifest& m) { m.shards.pop_back(); }},
+      {"shard-00000.h5 cannot have 16384 bytes: its pieces have 268",
+       [](Manifest& m) { m.shards[0].bytes = 16384; }},
+      {"there are no shards", [](Manifest& m) { m.shards.clear(); }},
       {"the payload cannot start at 0", [](auto& m) { m.shards[0].payload_offset = 0; }},
       {"the payload cannot start at 4096", [](auto& m) { m.shards[0].payload_offset = 4096; }},
       {"the payload cannot start at 8193", [](auto& m) { m.shards[0].payload_offset = 8193; }},
@@ -166,12 +162,13 @@ TEST(Manifest, refusesWrongFields) {
       {"\"payload_offset\":8192", "\"payload_offset\":\"8192\"",
        "shards[0].payload_offset is not a non-negative integer"},
       {"\"payload_offset\":8192", "\"block_crc32c\":\"00000002\"", "shards[0].payload_offset is missing"},
-      {"[0,0,60,8192]", "[0,0,60]", "shards[0].pieces[0] is not [tensor, first, count, offset]"},
-      {"[0,0,60,8192]", "[0,0,60,-8192]", "shards[0].pieces[0][3] is not a non-negative integer"},
-      {"[0,0,60,8192]", "{}", "shards[0].pieces[0] is not [tensor, first, count, offset]"},
+      {"[1,60,60]", "[1,60]", "layout.cuts[0] is not [tensors, stride, part]"},
+      {"[1,60,60]", "[1,-60,60]", "layout.cuts[0][1] is not a non-negative integer"},
+      {"[1,60,60]", "{}", "layout.cuts[0] is not [tensors, stride, part]"},
+      {"\"members\":2", "\"members\":2147483648", "layout.members is 2147483648, at most 2147483647"},
       {"\"seed\":", "\"seed\":-", "facts.seed is not a non-negative integer"},
       {"\"state_digest\":", "\"state_digest\":7,\"x\":", "the top level has an unknown field \"x\""},
-      {"\"index\":{", "\"index\":{{", "it is not JSON"},
+      {"\"layout\":{", "\"layout\":{{", "it is not JSON"},
   };
   for (const Change& change : changes) {
     std::string text = to_text(good());
@@ -180,6 +177,46 @@ TEST(Manifest, refusesWrongFields) {
     text.replace(at, std::string(change.from).size(), change.to);
     EXPECT_THAT(complaint(text), HasSubstr("altered or cut"));
     EXPECT_THAT(complaint(signed_again(text)), HasSubstr(change.expected)) << change.to;
+  }
+}
+
+/// Up to version 4 every piece was named, with its place.
+TEST(Manifest, refusesLiesAboutPiecesOfOlderVersions) {
+  const std::string text =
+      read_file(fs::path(HOLDFAST_SOURCE_DIR) / "tests/checkpoint/golden/version-4/manifest.json");
+  EXPECT_EQ(complaint(text), "accepted");
+  constexpr const char *in_0 = "[3,0,28,8428]", *in_1 = "[1,3,2,8304]";
+  struct Change {
+    const char *from, *to, *expected;
+  };
+  const Change changes[] = {
+      {in_1, "[1,4,1,8304]", "elements 3 to 3 of model/model.norm.weight are stored nowhere"},
+      {in_1, "[1,3,1,8304]", "elements from 4 of model/model.norm.weight are stored nowhere"},
+      {in_1, "[1,2,2,8304]", "element 2 of model/model.norm.weight is stored twice"},
+      {in_1, "[1,3,3,8304]", "has a piece outside model/model.norm.weight"},
+      {in_1, "[1,3,0,8304]", "has a piece outside model/model.norm.weight"},
+      {in_1, "[1,9223372036854775807,9223372036854775807,8304]", "has a piece outside"},
+      {in_1, "[4,3,2,8304]", "has a piece of tensor 4, which is not listed"},
+      {in_1, "[1,3,2,8300]", "two pieces share bytes at 8300"},
+      {in_1, "[1,3,2,8188]", "lies outside the data"},  // over the head
+      {in_1, "[1,3,2,0]", "lies outside the data"},
+      {in_1, "[1,3,2,8306]", "lies outside the data"},  // not on a multiple of 4
+      {in_1, "[1,3,2,12284]", "lies outside the data"},
+      {in_1, "[1,3,2,9223372036854775804]", "lies outside the data"},
+      {in_0, "[3,0,28,8428],[3,0,28,8428]", "two pieces share bytes"},
+      {in_0, "[3,0,28]", "shards[0].pieces[3] is not [tensor, first, count, offset]"},
+      {in_0, "[3,0,28,-8428]", "shards[0].pieces[3][3] is not a non-negative integer"},
+      {in_0, "{}", "shards[0].pieces[3] is not [tensor, first, count, offset]"},
+      {"\"file\":\"shard-00001.h5\"", "\"file\":\"../../etc/passwd\"", "must be in shard-00001.h5"},
+      {"\"file\":\"shard-00001.h5\"", "\"file\":\"shard-00000.h5\"", "must be in shard-00001.h5"},
+      {"\"file\":\"index.h5\"", "\"file\":\"/etc/passwd\"", "the index must be in index.h5"},
+  };
+  for (const Change& change : changes) {
+    std::string changed = text;
+    const std::size_t at = changed.find(change.from);
+    ASSERT_NE(at, std::string::npos) << change.from;
+    changed.replace(at, std::string(change.from).size(), change.to);
+    EXPECT_THAT(complaint(signed_again(changed)), HasSubstr(change.expected)) << change.to;
   }
 }
 
@@ -211,10 +248,10 @@ TEST(Manifest, refusesLiesOfOlderVersions) {
 
 TEST(Manifest, tellsNewerFromDamaged) {
   std::string text = to_text(good());
-  text.replace(text.find(":4,"), 3, ":5,");
+  text.replace(text.find(":5,"), 3, ":6,");
   EXPECT_THAT(complaint(text), HasSubstr("altered or cut"));  // one flipped bit is not a newer version
   EXPECT_THAT(complaint(signed_again(text)),
-              HasSubstr("error: the checkpoint has a newer format (version 5"));
+              HasSubstr("error: the checkpoint has a newer format (version 6"));
 }
 
 TEST(Manifest, refusesTextThatIsNoManifest) {

@@ -140,18 +140,17 @@ TEST_F(Damage, aDigestThatDoesNotFollowFromTheDataIsFoundByVerify) {
   m.digests[0] ^= 1;
   m.state_digest = state_digest(m.tensors, m.digests);
   write_file(step_dir / "manifest.json", to_text(m));
-  EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("tensor model/a has digest ")));
+  EXPECT_THAT(problems(), ::testing::ElementsAre(HasSubstr("tensor model/a has digest "),
+                                                 HasSubstr("commit.json: it is not that of this manifest")));
 }
 
 TEST_F(Damage, verifyNamesEveryShardThatIsDamaged) {
   const Manifest m = read_manifest(step_dir);
   flip_bit(step_dir / "shard-00000.h5", static_cast<std::uint64_t>(8 * m.shards[0].payload_offset));
   flip_bit(one, static_cast<std::uint64_t>(8 * m.shards[1].data_offset + 8 * record_bytes));
-  flip_bit(step_dir / "index.h5", 999);
   EXPECT_THAT(problems(), ::testing::UnorderedElementsAre(
                               HasSubstr("shard-00000.h5: block 0 of 1 does not match its checksum"),
-                              HasSubstr("shard-00001.h5: its block table is not the one that was written"),
-                              HasSubstr("index.h5: it does not match its checksum")));
+                              HasSubstr("shard-00001.h5: its block table is not the one that was written")));
 }
 
 /// Numbers that fit the text's own digest, but no file: refused before anything of that size is asked for.
@@ -172,14 +171,14 @@ TEST_F(Damage, aManifestThatLiesIsDamage) {
   lies("a head of another size", [&](Manifest& m) { m.shards[1].payload_offset += page_bytes; });
   lies("no payload", [&](Manifest& m) { m.shards[1].payload_offset = 0; });
   lies("another root", [&](Manifest& m) { m.shards[1].root[0] = m.shards[1].root[0] == '0' ? '1' : '0'; });
-  lies("pieces on one another",
-       [&](Manifest& m) { m.shards[1].pieces[1].offset = m.shards[1].pieces[0].offset; });
-  lies("a piece in the head", [&](Manifest& m) { m.shards[1].pieces[0].offset = m.shards[1].data_offset; });
-  lies("a piece outside", [&](Manifest& m) { m.shards[1].pieces[0].offset = huge; });
-  lies("a hole", [&](Manifest& m) { m.shards[1].pieces.pop_back(); });
-  lies("an element twice", [&](Manifest& m) { m.shards[1].pieces.push_back(m.shards[0].pieces[0]); });
+  lies("other cuts", [&](Manifest& m) { m.layout.cuts[0].stride += 1; });
+  lies("a hole", [&](Manifest& m) { m.layout.cuts[0].part -= 1; });
+  lies("a tensor that nobody writes", [&](Manifest& m) { m.layout.cuts.pop_back(); });
+  lies("a huge stride", [&](Manifest& m) { m.layout.cuts[0].stride = huge; });
+  lies("many members", [&](Manifest& m) { m.layout.members = 1 << 30; });
+  lies("no replicas", [&](Manifest& m) { m.layout.replicas = 0; });
   lies("a huge tensor", [&](Manifest& m) { m.tensors[0].rows = huge; });
-  lies("a tensor that does not exist", [&](Manifest& m) { m.shards[1].pieces[0].span.tensor = 3; });
+  lies("a tensor that does not exist", [&](Manifest& m) { m.layout.cuts[2].tensors = 2; });
   lies("a shard too many", [&](Manifest& m) { m.shards.push_back(m.shards[1]); });
   lies("no shards", [&](Manifest& m) { m.shards.clear(); });
 }
@@ -225,10 +224,10 @@ TEST_F(Damage, aNewerFormatIsNotDamage) {
 }
 
 TEST_F(Damage, hdf5FilesOfOthersAreFoundByVerify) {
-  // A manifest that fits its files byte by byte, but names pieces that HDF5 does not have there.
+  // A manifest that fits its files byte by byte, but names tensors that HDF5 has elsewhere.
   Manifest m = read_manifest(step_dir);
-  std::swap(m.shards[0].pieces[0].span,
-            m.shards[0].pieces[2].span);  // equal sizes, so everything else still fits
+  std::swap(m.tensors[0].name, m.tensors[2].name);  // equal sizes, so everything else still fits
+  m.state_digest = state_digest(m.tensors, m.digests);
   write_file(step_dir / "manifest.json", to_text(m));
   EXPECT_THAT(problems(), ::testing::Contains(HasSubstr("the manifest says")));
 }

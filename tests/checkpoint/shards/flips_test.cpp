@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "checkpoint/index/commit_record.hpp"
 #include "checkpoint/verify/verify.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/env.hpp"
@@ -65,7 +66,7 @@ struct Region {
 TEST_F(Flips, ofOneBitAreNeverSilent) {
   std::vector<Region> regions = {
       {manifest_file_name, 0, static_cast<std::int64_t>(fs::file_size(step_dir / manifest_file_name)), 5},
-      {index_file_name, 0, manifest.index.bytes, 10}};
+      {commit_record_name, 0, static_cast<std::int64_t>(fs::file_size(step_dir / commit_record_name)), 10}};
   for (const ShardInfo& shard : manifest.shards) {
     regions.push_back({shard.file, 0, shard.data_offset, 10});
     regions.push_back({shard.file, shard.data_offset, shard.payload_offset, 5});
@@ -86,15 +87,14 @@ TEST_F(Flips, ofOneBitAreNeverSilent) {
 }
 
 TEST_F(Flips, aFileThatEndsAtAnyPageIsNoticed) {
-  std::vector<std::string> files = {manifest_file_name, index_file_name};
+  std::vector<std::string> files = {manifest_file_name};
   for (const ShardInfo& shard : manifest.shards) files.push_back(shard.file);
   for (const std::string& file : files) {
     const std::string bytes = read_file(step_dir / file);
-    const std::int64_t expected = file == index_file_name ? 10 : 5;
     for (std::size_t size = 0; size < bytes.size(); size += 4096)
       for (const std::size_t cut : {size, std::min(size + 1, bytes.size() - 1)}) {
         fs::resize_file(step_dir / file, cut);
-        ASSERT_EQ(resumed(), expected) << file << " " << cut;
+        ASSERT_EQ(resumed(), 5) << file << " " << cut;
         if (cut == size) {
           ASSERT_TRUE(verify_complains()) << file << " " << cut;
         }
@@ -104,7 +104,7 @@ TEST_F(Flips, aFileThatEndsAtAnyPageIsNoticed) {
         write_file(step_dir / file, bytes);
       }
     write_file(step_dir / file, bytes + '\0');
-    ASSERT_EQ(resumed(), expected) << file;
+    ASSERT_EQ(resumed(), 5) << file;
     ASSERT_TRUE(verify_complains()) << file;
     write_file(step_dir / file, bytes);
   }
@@ -167,20 +167,21 @@ TEST_F(Flips, aManifestOfAnotherStepIsNoticed) {
 TEST_F(Flips, whatIsDamagedIsAllThatIsLost) {
   // All pieces of one shard, and no other: salvage() says which.
   const ShardInfo& shard = manifest.shards[1];
-  ASSERT_FALSE(shard.pieces.empty());
+  const std::vector<StoredPiece> pieces = pieces_of(manifest, 1);
+  ASSERT_FALSE(pieces.empty());
   flip_bit(step_dir / shard.file, static_cast<std::uint64_t>(8 * shard.payload_offset + 5));
   Whole into(tensors, 0);
   std::vector<PieceSpan> all;
-  for (const auto& spans : layout.of_rank) all.insert(all.end(), spans.begin(), spans.end());
+  for (const auto& spans : all_spans(tensors, layout)) all.insert(all.end(), spans.begin(), spans.end());
   const State state = into.view(all);
   const Salvaged salvaged = salvage(step_dir, manifest, state);
   EXPECT_THAT(salvaged.problems, ::testing::ElementsAre(::testing::HasSubstr(shard.file + ": block 0 of ")));
   const Blocks blocks = blocks_of(shard);
   State whole{tensors, {}};
   for (std::size_t p = 0; p < all.size(); ++p) {
-    const auto stored = std::find_if(shard.pieces.begin(), shard.pieces.end(),
+    const auto stored = std::find_if(pieces.begin(), pieces.end(),
                                      [&](const StoredPiece& piece) { return piece.span == all[p]; });
-    const bool hit = stored != shard.pieces.end() && blocks.at(stored->offset) == 0;
+    const bool hit = stored != pieces.end() && blocks.at(stored->offset) == 0;
     EXPECT_EQ(salvaged.whole[p], !hit) << p;
     if (!hit) whole.pieces.push_back(state.pieces[p]);
   }

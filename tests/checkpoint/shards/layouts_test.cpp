@@ -23,10 +23,9 @@ constexpr std::array worlds = {1, 2, 3, 4, 5, 8};
 /// What each rank of a run writes, and what each of them needs back.
 struct Ranks {
   std::string name;
-  WriterLayout owned, held;
-  bool operator==(const Ranks& other) const {
-    return owned.of_rank == other.owned.of_rank && held.of_rank == other.held.of_rank;
-  }
+  WriterLayout writers;
+  std::vector<std::vector<PieceSpan>> owned, held;  ///< by rank
+  bool operator==(const Ranks& other) const { return owned == other.owned && held == other.held; }
 };
 
 /// Sizes that are no multiple of anything, some smaller than a world.
@@ -58,7 +57,8 @@ int group_of(Strategy strategy, int world) {
   return !hybrid ? 0 : world % 2 == 0 ? 2 : 1;
 }
 
-/// The pieces of three families as src/train writes them, and the extra tensors cut by the same rule.
+/// The pieces of three families as src/train has them, and the extra tensors cut by the same rule. The closed
+/// form of the writers has to say the same as the layout of each rank.
 Ranks ranks_of(const config::ModelShape& shape, Strategy strategy, int world,
                const std::vector<std::int64_t>& extra = {}) {
   Ranks out;
@@ -74,16 +74,26 @@ Ranks ranks_of(const config::ModelShape& shape, Strategy strategy, int world,
           list.push_back({family * specs + piece.tensor, piece.first, piece.count});
       return list;
     };
-    auto& owned = out.owned.of_rank.emplace_back(spans(layout.owned));
-    auto& held = out.held.of_rank.emplace_back(spans(layout.held));
+    auto& owned = out.owned.emplace_back(spans(layout.owned));
+    auto& held = out.held.emplace_back(spans(layout.held));
     for (std::size_t i = 0; i < extra.size(); ++i) {
       const int tensor = 3 * specs + static_cast<int>(i);
       const std::int64_t n = extra[i], part = slice_part(n, mesh.group, mesh.replicas);
       const Slice slice = slice_of(n, mesh.group, mesh.member(), mesh.replicas);
       const Slice mine = piece_of(slice.count, part, mesh.replica());
-      owned.push_back({tensor, slice.first + mine.first, mine.count});
-      held.push_back(mesh.split_optimizer ? owned.back() : PieceSpan{tensor, slice.first, slice.count});
+      if (mine.count > 0) owned.push_back({tensor, slice.first + mine.first, mine.count});
+      held.push_back(mesh.split_optimizer ? PieceSpan{tensor, slice.first + mine.first, mine.count}
+                                          : PieceSpan{tensor, slice.first, slice.count});
     }
+    if (rank > 0) continue;
+    out.writers = {mesh.group, mesh.replicas, {}};
+    const auto stored = config::stored_tensors_of(shape);
+    for (int family = 0; family < 3; ++family)
+      for (std::size_t i = 0; i < stored.size(); ++i)
+        out.writers.cuts.push_back({stored[i].parts, layout.slices[i].stride, layout.slices[i].part});
+    for (const std::int64_t n : extra)
+      out.writers.cuts.push_back({1, std::max<std::int64_t>(1, slice_stride(n, mesh.group, mesh.replicas)),
+                                  std::max<std::int64_t>(1, slice_part(n, mesh.group, mesh.replicas))});
   }
   return out;
 }
@@ -132,17 +142,18 @@ TEST(Layouts, everyOneLoadsWhatEveryOtherWrote) {
     EXPECT_GE(all.size(), 13u);
     Whole whole(tensors, 5);
     for (const Ranks& writers : all) {
+      EXPECT_EQ(all_spans(tensors, writers.writers), writers.owned) << writers.name;
       const Folder folder;
-      const fs::path path = save(folder.path(), whole, 5, {0, 1}, writers.owned).path;
+      const fs::path path = save(folder.path(), whole, 5, {0, 1}, writers.writers).path;
       const Manifest manifest = read_manifest(path);
       EXPECT_EQ(manifest.digests, whole.digests());
       for (const Ranks& readers : all) {
         std::vector<std::uint64_t> digests(tensors.size(), 0);
-        for (const auto& spans : readers.owned.of_rank)
+        for (const auto& spans : readers.owned)
           ASSERT_TRUE(loads_right(path, manifest, whole, spans, &digests)) << writers.name << readers.name;
         ASSERT_EQ(digests, manifest.digests) << writers.name << " -> " << readers.name;
-        if (readers.held.of_rank == readers.owned.of_rank) continue;
-        for (const auto& spans : readers.held.of_rank)
+        if (readers.held == readers.owned) continue;
+        for (const auto& spans : readers.held)
           ASSERT_TRUE(loads_right(path, manifest, whole, spans, nullptr)) << writers.name << readers.name;
       }
     }
@@ -163,7 +174,7 @@ TEST(Layouts, reshardingReadsLittleMoreThanItNeeds) {
     const fs::path path = save(folder.path(), whole, 1, {0, 1}, even_layout(tensors, writers)).path;
     Whole into(tensors, 0);
     std::int64_t read = 0;
-    for (const auto& spans : even_layout(tensors, readers).of_rank)
+    for (const auto& spans : all_spans(tensors, even_layout(tensors, readers)))
       read += load(path, into.view(spans)).bytes_read;
     EXPECT_EQ(into.values, whole.values);
     EXPECT_LE(static_cast<double>(read), 1.02 * static_cast<double>(needed)) << writers << readers;
@@ -188,8 +199,10 @@ TEST(Layouts, aRealModelIsWrittenInBalanceAndWithoutWaste) {
   for (const Strategy strategy : {Strategy::full_shard, Strategy::hybrid_shard, Strategy::no_shard})
     for (const int world : {2, 8, 13, 64, 1000}) {
       const Ranks ranks = ranks_of(shape, strategy, world);
+      EXPECT_NO_THROW(prove_layout(tensors, ranks.writers));
+      EXPECT_EQ(all_spans(tensors, ranks.writers), ranks.owned) << ranks.name;
       std::int64_t most = 0, sum = 0;
-      for (const auto& spans : ranks.owned.of_rank) {
+      for (const auto& spans : ranks.owned) {
         std::int64_t bytes = 0;
         for (const PieceSpan& span : spans) bytes += bytes_of(span, tensors);
         most = std::max(most, bytes);
@@ -198,7 +211,7 @@ TEST(Layouts, aRealModelIsWrittenInBalanceAndWithoutWaste) {
       EXPECT_EQ(sum, logical);
       EXPECT_LE(static_cast<double>(most) * world / static_cast<double>(sum), 1.05) << world;
       if (world > 64) continue;
-      const ShardPlan first = plan_shard(0, world, tensors, ranks.owned.of_rank[0]);
+      const ShardPlan first = plan_shard(0, world, tensors, ranks.owned[0]);
       EXPECT_LE(static_cast<double>(first.info.bytes) * world, 1.01 * static_cast<double>(logical)) << world;
     }
 }

@@ -1,6 +1,7 @@
 // Saves and loads: the same bits come back, whatever the layouts.
 #include <gmock/gmock.h>
 
+#include "checkpoint/exchange/index_file.hpp"
 #include "checkpoint/verify/verify.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/subprocess.hpp"
@@ -19,14 +20,14 @@ TEST(RoundTrip, bringsBackEverything) {
   EXPECT_EQ(committed.note, "");
 
   Whole into(whole.tensors, 0);
-  const Loaded loaded = load(committed.path, into.view(even_layout(whole.tensors, 1).of_rank[0]));
+  const Loaded loaded = load(committed.path, into.view(whole_spans(whole.tensors)));
   EXPECT_EQ(into.values, whole.values);
   EXPECT_EQ(loaded.manifest.point, (RunPoint{7, 7 * 4096, 56, "calm", "even"}));
   EXPECT_EQ(loaded.manifest.facts, some_facts(3));
   EXPECT_EQ(loaded.manifest.generation, (Generation{1, 2}));
   EXPECT_EQ(loaded.manifest.digests, whole.digests());
   EXPECT_EQ(loaded.manifest.state_digest, state_digest(whole.tensors, whole.digests()));
-  EXPECT_EQ(partial_digests(into.view(even_layout(whole.tensors, 1).of_rank[0])), whole.digests());
+  EXPECT_EQ(partial_digests(into.view(whole_spans(whole.tensors))), whole.digests());
 }
 
 TEST(RoundTrip, anyLayoutLoadsAnyOther) {
@@ -80,7 +81,7 @@ TEST(RoundTrip, refusesAnotherModel) {
   Whole larger(vectors({100, 201}), 1), more(vectors({100, 200, 300}), 1);
   for (Whole* other : {&larger, &more}) {
     try {
-      load(path, other->view(even_layout(other->tensors, 1).of_rank[0]));
+      load(path, other->view(whole_spans(other->tensors)));
       FAIL() << "loaded another model";
     } catch (const Damaged& e) {
       FAIL() << "damaged: " << e.what();
@@ -133,11 +134,12 @@ TEST(RoundTrip, h5dumpReadsShardsAndWholeTensors) {
   Whole whole(odd_tensors(), 4);
   for (const WriterLayout& layout : {even_layout(whole.tensors, 3), ragged_layout(whole.tensors, 3, 8)}) {
     fs::path path = save(folder.path(), whole, 4, {0, 1}, layout).path;
+    write_index(path, read_manifest(path));
     const fs::path moved = folder.path() / "moved elsewhere";
     fs::rename(path, moved);                         // the index finds its shards beside it
     for (std::size_t t : {0u, 1u, 2u, 3u, 5u, 13u})  // the last one is bf16
       EXPECT_EQ(h5dump(moved / "index.h5", "/" + whole.tensors[t].name), whole.as_floats(t)) << t;
-    const PieceSpan span = layout.of_rank[1].at(0);
+    const PieceSpan span = spans_of(whole.tensors, layout, 1).at(0);
     const auto values = whole.as_floats(as_size(span.tensor));
     EXPECT_EQ(h5dump(moved / "shard-00001.h5",
                      "/" + whole.tensors[span.tensor].name + "@" + std::to_string(span.first)),
