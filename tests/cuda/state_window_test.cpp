@@ -10,7 +10,6 @@
 
 #include "src/base/error.hpp"
 #include "src/cuda/device/cuda_device.hpp"
-#include "src/train/state/state_copier.hpp"
 #include "tests/cuda/sim/reference_attention.hpp"
 #include "tests/cuda/sim/reference_gemm.hpp"
 #include "tests/cuda/sim/sim_runtime.hpp"
@@ -105,23 +104,6 @@ TEST_F(StateWindows, DigestsAreThoseOfTheHostAndFillReachesEveryElement) {
     EXPECT_EQ(after[i], static_cast<float>(element));
     EXPECT_EQ(filled[element], 1);
   }
-}
-
-/// What is copied is the state behind the optimizer step before, whoever joins; to memory that nobody pinned.
-TEST_F(StateWindows, ACopyThroughItIsWholeWhenItIsJoined) {
-  std::vector<float> state(999);
-  std::iota(state.begin(), state.end(), 1.0f);
-  std::byte* const memory = on_device(state.data(), state.size() * sizeof(float));
-  std::vector<float> out(state.size(), 0);
-  const auto copier = make_window_copier(window_);
-  EXPECT_EQ(copier->join(), 0) << "nothing was begun";
-  const Copy list[] = {{reinterpret_cast<std::byte*>(out.data()), memory, 400},
-                       {reinterpret_cast<std::byte*>(out.data()) + 400, memory + 400,
-                        static_cast<std::int64_t>(state.size() * sizeof(float)) - 400}};
-  copier->begin(list);
-  EXPECT_EQ(out, std::vector<float>(state.size(), 0)) << "begin() returns before anything is copied";
-  copier->join();
-  EXPECT_EQ(out, state);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ std::vector<int> DisruptedRun::pieces_of_writer(int writer) const {
   const auto& held = spans_[writer];
   std::vector<int> out;
   for (int i = 0; i < std::ssize(held); ++i)
-    for (const auto& span : writers_.of_rank[writer])
+    for (const auto& span : checkpoint::spans_of(tensors_, writers_, writer))
       if (const auto& piece = held[i]; span.count > 0 && span.tensor == piece.tensor &&
                                        span.first < piece.first + piece.count &&
                                        piece.first < span.first + span.count) {
@@ -165,10 +165,10 @@ RankAfter DisruptedRun::restart_rank(int rank, int node, const RestartOptions& o
                                     arenas.exp_avg_sq.data(), cluster_.moments);
   RankAfter after;
   std::span<std::byte> live;
-  std::unique_ptr<LocalLevel> local;
+  std::unique_ptr<Snapshots> local;
   if (options.local)
-    local = make_host_local_level(
-        {open(node, rank, false), run, rank, 1, [&](std::span<std::byte> buffer) { live = buffer; }});
+    local = make_host_snapshots(
+        {run, rank, open(node, rank, false), {}, 1, [&](std::span<std::byte> buffer) { live = buffer; }});
   RestoreContext context{run, local.get()};
   if (options.network)
     context.open_exchange = [&]() -> std::unique_ptr<comm::PeerExchange> {

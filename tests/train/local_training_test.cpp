@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "checkpoint/index/local_file.hpp"
+#include "checkpoint/index/manifest.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/config/load.hpp"
 #include "src/shard/mesh.hpp"
@@ -155,6 +156,27 @@ TEST_F(LocalTraining, RollsBackAsItDoesWithoutIt) {
   EXPECT_NE(with.err.find("the run was rolled back to step"), std::string::npos) << with.err;
   EXPECT_EQ(digest("with"), digest("without"));
   EXPECT_EQ(losses("with"), losses("without"));
+}
+
+/// Whatever the steps of saves and of snapshots: each checkpoint has the state of its step.
+TEST_F(LocalTraining, CheckpointsAreThoseOfTrainingWithoutIt) {
+  const Sets saves = {"train.steps=12",     "train.global_batch=24", "train.lanes=6",
+                      "checkpoint.every=2", "checkpoint.keep=100",   "shard.strategy=full_shard"};
+  ASSERT_EQ(train(2, "without", saves).status, 0);
+  int run = 0;
+  for (const Sets& more : {Sets{},
+                           {"checkpoint.local_every=3", "checkpoint.partner_every=3"},
+                           {"checkpoint.local_every=5", "checkpoint.partner_every=10"}}) {
+    const std::string dir = "run" + std::to_string(run++);
+    Sets sets = saves;
+    sets.insert(sets.end(), more.begin(), more.end());
+    const Finished done = train(2, dir, with_local(sets));
+    ASSERT_EQ(done.status, 0) << done.err;
+    for (int step = 2; step <= 12; step += 2)
+      EXPECT_EQ(checkpoint::read_manifest(checkpoint(dir, step)).state_digest,
+                checkpoint::read_manifest(checkpoint("without", step)).state_digest)
+          << dir << " step " << step;
+  }
 }
 
 /// SIGKILL to all ranks at once, at any moment of any step.

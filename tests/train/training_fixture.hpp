@@ -84,7 +84,9 @@ class TrainingFixture : public ::testing::Test {
   std::vector<nlohmann::json> metrics(const std::string& dir) const {
     std::vector<nlohmann::json> out;
     std::ifstream lines(folder_ / dir / "metrics.jsonl");
-    for (std::string line; std::getline(lines, line);) out.push_back(nlohmann::json::parse(line));
+    // A last line without its end is being written.
+    for (std::string line; std::getline(lines, line) && !lines.eof();)
+      out.push_back(nlohmann::json::parse(line));
     return out;
   }
   /// Loss of every step, as bits matter.

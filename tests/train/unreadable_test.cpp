@@ -24,6 +24,7 @@ struct Illness {
   int reason = 0;
   std::string how;  ///< once, ever, or seconds
   std::string call = "open";
+  std::string rank = "";  ///< of them only this one; "": all
 };
 
 class Unreadable : public TrainingFixture {
@@ -44,7 +45,7 @@ class Unreadable : public TrainingFixture {
     return train(world, dir, sets,
                  {"env", "LD_PRELOAD=" FAILING_READS, "FAILING_PATH=" + ill.path,
                   "FAILING_ERRNO=" + std::to_string(ill.reason), "FAILING_HOW=" + ill.how,
-                  "FAILING_CALL=" + ill.call});
+                  "FAILING_CALL=" + ill.call, "FAILING_RANK=" + ill.rank});
   }
   /// Every file of the checkpoints with its content, and every folder.
   std::map<std::string, std::string> content(const std::string& dir) const {
@@ -74,6 +75,23 @@ constexpr const char* manifest = "/step-00000007/manifest.json";
 constexpr const char* shard = "/step-00000007/shard-00001.h5";
 constexpr const char* step_folder = "/checkpoints/step-00000007";
 constexpr const char* all_checkpoints = "/checkpoints";
+constexpr const char* tokens = "/tokens.bin";
+
+TEST_F(Unreadable, TokensForAWhileAndForEver) {
+  for (const char* call : {"open", "read"}) {
+    begin_again("run");
+    const Finished done = train_with({tokens, EIO, "3", call}, 2, "run", {"optim.schedule=constant"});
+    expect_same_bits(done, "run");
+    EXPECT_THAT(done.err, HasSubstr("tokens.bin cannot be read now"));
+    begin_again("run");
+    const auto before = content("run");
+    const Finished given_up = train_with({tokens, ESTALE, "ever", call}, 1, "run",
+                                         {"optim.schedule=constant", "checkpoint.read_patience_s=0"});
+    EXPECT_EQ(given_up.status, 75) << given_up.err;
+    EXPECT_THAT(given_up.err, HasSubstr("tokens.bin"));
+    EXPECT_EQ(content("run"), before);
+  }
+}
 
 TEST_F(Unreadable, OnceAndNoMore) {
   for (const int reason : {ELOOP, EIO, ESTALE, EACCES, ENOENT})
@@ -88,6 +106,15 @@ TEST_F(Unreadable, OnceAndNoMore) {
       expect_same_bits(done, "run");
       EXPECT_THAT(done.err, HasSubstr("failing_reads: " + (folder_ / "run").string()));
     }
+}
+
+/// A thousand ranks would read the same file.
+TEST_F(Unreadable, AManifestIsReadByRank0Alone) {
+  begin_again("run");
+  const Finished done = train_with({manifest, EIO, "ever", "open", "1"}, 2, "run",
+                                   {"optim.schedule=constant", "shard.strategy=full_shard"});
+  expect_same_bits(done, "run");
+  EXPECT_THAT(done.err, Not(HasSubstr("failing_reads: ")));
 }
 
 TEST_F(Unreadable, ForAWhileOnOneRankOrAll) {
@@ -127,15 +154,6 @@ TEST_F(Unreadable, ForEverItEndsToBeContinuedAndNothingIsLost) {
       EXPECT_EQ(content("run"), before);
     }
   expect_same_bits(train(1, "run", sets), "run");
-}
-
-/// No restore needs it.
-TEST_F(Unreadable, AnIndexIsNotMissed) {
-  begin_again("run");
-  const Finished done =
-      train_with({"/step-00000007/index.h5", EIO, "ever"}, 1, "run", {"optim.schedule=constant"});
-  expect_same_bits(done, "run");
-  EXPECT_THAT(done.err, Not(HasSubstr("cannot be read now")));
 }
 
 TEST_F(Unreadable, FoldersThatAreMovedAwayComeBack) {

@@ -4,12 +4,20 @@
 
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
 
 namespace holdfast::train {
 
+checkpoint::Patience patience_with_tokens(const config::RunConfig& config) {
+  const int limit_s = config.checkpoint.read_patience_s;
+  return {std::chrono::seconds(limit_s), [limit_s](const Error& why, bool first) {
+            if (first) log::warn("{}: trying again for up to {} s", why.what(), limit_s);
+          }};
+}
+
 BatchReader::BatchReader(const data::Samples& samples, int micro_batch, int sequence, bool boundaries,
-                         BatchOrder order, int ahead)
-    : samples_(samples), order_(std::move(order)) {
+                         BatchOrder order, int ahead, checkpoint::Patience patience)
+    : samples_(samples), order_(std::move(order)), patience_(std::move(patience)) {
   expects(ahead >= 2 && !order_.of_micro_step.empty(), "room to read ahead, and something to read");
   slots_.reserve(as_size(ahead));
   for (int i = 0; i < ahead; ++i) slots_.push_back({MicroBatch(micro_batch, sequence, boundaries), {}, {}});
@@ -65,7 +73,10 @@ void BatchReader::serve() {
     lock.unlock();
     slot.failed = nullptr;
     try {
-      slot.batch = slot.memory.read(samples_, place.first_sample + order_.of_micro_step[place.micro_step]);
+      slot.batch = checkpoint::patiently(patience_, [&] {
+        expects(!over_, "somebody wants the micro-batch");
+        return slot.memory.read(samples_, place.first_sample + order_.of_micro_step[place.micro_step]);
+      });
     } catch (...) {
       slot.failed = std::current_exception();
     }

@@ -1,6 +1,7 @@
 #pragma once
 // The micro-batches of a rank, read ahead by a thread of its own: storage that hangs, or is slow, stops
 // training only when all that was read ahead is used up.
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -8,9 +9,14 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/index/patience.hpp"
+#include "src/config/run_config.hpp"
 #include "src/train/engine/micro_batch.hpp"
 
 namespace holdfast::train {
+
+/// With token files that cannot be read now: checkpoint.read_patience_s, and a line in the log.
+checkpoint::Patience patience_with_tokens(const config::RunConfig& config);
 
 /// Which samples a rank computes, step by step.
 struct BatchOrder {
@@ -21,11 +27,11 @@ struct BatchOrder {
 
 class BatchReader {
  public:
-  /// `ahead`: micro-batches that are kept, the one in use included; at least 2. References outlive the
-  /// reader.
+  /// `ahead`: micro-batches that are kept, the one in use included; at least 2. `patience`: with storage that
+  /// fails. References outlive the reader.
   BatchReader(const data::Samples& samples, int micro_batch, int sequence, bool boundaries, BatchOrder order,
-              int ahead);
-  /// Waits for the read that is going on.
+              int ahead, checkpoint::Patience patience);
+  /// Waits for the read, or the pause between two, that is going on.
   ~BatchReader();
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
@@ -51,6 +57,7 @@ class BatchReader {
 
   const data::Samples& samples_;
   const BatchOrder order_;
+  const checkpoint::Patience patience_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -59,7 +66,8 @@ class BatchReader {
   bool in_use_ = false;  ///< the first one, by the caller of read()
   Place wanted_, next_;  ///< of slot first_, when nobody jumps; of the one that is read next
   std::uint64_t jumps_ = 0;
-  bool started_ = false, over_ = false;
+  bool started_ = false;
+  std::atomic<bool> over_ = false;
   std::thread thread_;
 };
 

@@ -4,19 +4,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "src/base/as_size.hpp"
 #include "src/base/log.hpp"
 #include "src/base/units.hpp"
 #include "src/config/read_ahead.hpp"
+#include "src/config/snapshot_buffers.hpp"
 #include "src/model/init.hpp"
 #include "src/shard/wire_plan.hpp"
 #include "src/train/engine/algorithms.hpp"
 #include "src/train/engine/frozen_base.hpp"
 #include "src/train/engine/identity.hpp"
 #include "src/train/engine/initial_weights.hpp"
+#include "src/train/local/local_level.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -85,7 +86,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
       micro_batch_(setup.config.train.micro_batch, setup.config.train.sequence, setup.config.data.boundaries),
       batches_(samples, setup.config.train.micro_batch, setup.config.train.sequence,
                setup.config.data.boundaries, order_of(setup.config.train, lanes_, layout_.mesh),
-               config::micro_batches_ahead(setup.config)) {
+               config::micro_batches_ahead(setup.config), patience_with_tokens(setup.config)) {
   if (setup.config.precision.products == config::Products::fp8 &&
       setup.config.fp8.scaling == config::Scaling::delayed) {
     scaling_.emplace(setup.shape.layers, setup.config.fp8);
@@ -94,8 +95,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   symmetric_.commit(world.symmetric_memory(symmetric_.planned_bytes()));
   own_.commit(device.allocate(own_.planned_bytes(), "weights, gradients and activations"));
   const bool offload = setup.config.shard.offload == config::Offload::moments;
-  const auto local_folder = local_folder_of(setup);
-  if (!device.is_host() || !local_folder) {  // else they lie in snapshot buffers
+  if (!device.is_host()) {  // else they lie in snapshot buffers
     parameters_.commit(device.allocate(parameters_.planned_bytes(), "the parameters"));
     moments_.commit(offload ? device.allocate_host(moments_.planned_bytes(), "the moments")
                             : device.allocate(moments_.planned_bytes(), "the moments"));
@@ -108,7 +108,7 @@ Engine::Engine(const Setup& setup, const data::Samples& samples, device::Device&
   require_one_identity(world, numerics());
   local_run_ = local_run_of(setup.config, setup.shape, layout_.mesh, numerics(), samples.identity());
   buffer_shape_ = buffer_shape_of(local_run_, world.rank());
-  if (local_folder) open_local_level(*local_folder);
+  open_snapshots();
   const auto [parameters, exp_avg, exp_avg_sq] = arenas();
   views_ = views_of(setup_.shape, layout_, parameters, exp_avg, exp_avg_sq, adamw_.moments());
   transformer_.on_progress([this](model::Direction direction, int) {
@@ -123,17 +123,22 @@ std::string Engine::numerics() const {
                            device_.kernels().identity(type_of(setup_.config.precision.parameters)));
 }
 
-void Engine::open_local_level(const std::filesystem::path& folder) {
-  checkpoint::LocalFile file = open_local_file(setup_, local_run_, folder);
-  if (world_.rank() == 0)
-    log::info("each rank has {} snapshot buffers of {} in {} (local level)", file.buffers(),
-              size_text(file.buffer(0).size()), folder.string());
-  LocalLevelParts parts{std::move(file), local_run_, world_.rank(), setup_.config.checkpoint.local_every, {}};
+void Engine::open_snapshots() {
+  SnapshotParts parts{local_run_, world_.rank(), {}, {}, setup_.config.checkpoint.local_every, {}};
+  if (const auto folder = local_folder_of(setup_)) {
+    parts.file.emplace(open_local_file(setup_, local_run_, *folder));
+    if (world_.rank() == 0)
+      log::info("each rank has {} snapshot buffers of {} in {} (local level)", parts.file->buffers(),
+                size_text(buffer_shape_.bytes), folder->string());
+  } else {
+    for (int i = 0; i < config::snapshot_buffers({.gpu = !device_.is_host()}); ++i)
+      parts.memory.push_back(device_.allocate_host(buffer_shape_.bytes, "snapshots of the state"));
+  }
   if (device_.is_host()) {
     parts.live = [this](std::span<std::byte> buffer) { live_in(buffer); };
-    local_ = make_host_local_level(std::move(parts));
+    snapshots_ = make_host_snapshots(std::move(parts));
   } else {
-    local_ = make_device_local_level(std::move(parts), device_, arenas());
+    snapshots_ = make_device_snapshots(std::move(parts), device_, arenas());
   }
 }
 
@@ -157,14 +162,13 @@ void Engine::show(const StateArenas& arenas) {
 }
 
 void Engine::make_room() {
-  if (device_.is_host() || local_) return;  // the state itself, or a snapshot buffer
-  room_ = std::make_unique<LazyMemory>(buffer_shape_.bytes, "the state that is restored");
-  show(in_buffer(room_->span()));
+  restoring_ = !device_.is_host() && !snapshots_->local();  // else the state itself, or a buffer of the file
+  if (restoring_) show(in_buffer(snapshots_->buffer(0)));
 }
 
 void Engine::initialize() {
-  if (local_) local_->invalidate();
-  if (std::exchange(room_, nullptr)) show(arenas());
+  snapshots_->invalidate();
+  if (std::exchange(restoring_, false)) show(arenas());
   const bool adapts = setup_.shape.adapters.any();  // then model.weights lie beside what is trained
   const bool from_files = !(adapts ? setup_.config.lora.weights : setup_.config.model.weights).empty();
   if (from_files && adapts) read_initial_adapters(setup_, base_.digest, views_, window_, world_);
@@ -188,19 +192,9 @@ void Engine::initialize() {
 }
 
 void Engine::publish() {
-  if (room_) {
-    const BufferShape& s = buffer_shape_;
-    const StateArenas from = in_buffer(room_->span()), to = arenas();
-    const auto move = [&](void* there, const void* here, std::int64_t bytes) {
-      window_.write(static_cast<std::byte*>(there), bytes, [&](std::span<std::byte> part, std::int64_t at) {
-        std::memcpy(part.data(), static_cast<const std::byte*>(here) + at, part.size());
-      });
-    };
-    move(to.parameters, from.parameters, s.parameter_bytes);
-    move(to.exp_avg, from.exp_avg, s.moment_bytes);
-    move(to.exp_avg_sq, from.exp_avg_sq, s.moment_bytes);
-    room_.reset();
-    show(to);
+  if (std::exchange(restoring_, false)) {
+    snapshots_->adopt(0);
+    show(arenas());
   }
   weights_.publish();
 }
@@ -258,7 +252,7 @@ MicroBatchSums Engine::reduce() {
   sums.squares = adamw_.squares(weights_.gradients());
   // Nobody leaves the sum before all have come to it: then the snapshot before this step is sealed
   // everywhere, and whoever goes on may write over an older one.
-  if (local_) profile_.time(Work::waiting, "seal", [&] { waited_for_seal_ = local_->join(); });
+  profile_.time(Work::waiting, "seal", [&] { waited_for_seal_ = snapshots_->join(); });
   all_reduce(sums);
   if (scaling_) all_reduce_amaxes();
   progress_ = nullptr;
@@ -287,9 +281,9 @@ optim::StepUpdate Engine::agree_on_update(const MicroBatchSums& sums, std::int64
 }
 
 void Engine::update(const optim::StepUpdate& step) {
-  const std::span<std::byte> next = local_ ? local_->next() : std::span<std::byte>{};
+  const std::span<std::byte> next = snapshots_->next();
   adamw_.update(arenas(), weights_.gradients(), step, next.empty() ? arenas() : in_buffer(next));
-  if (!next.empty()) local_->moved();
+  if (!next.empty()) snapshots_->moved();
   weights_.publish();
   if (scaling_ && step.update) {
     scaling_->advance(amaxes_);
@@ -360,7 +354,7 @@ Engine::Memory Engine::memory() const {
     sum.planned += times * arena.planned_bytes();
     sum.used += times * arena.used_bytes();
   };
-  const int buffers = device_.is_host() && local_ ? local_->file().buffers() : 1;
+  const int buffers = device_.is_host() ? snapshots_->buffers() : 1;
   add(symmetric_, 1), add(own_, 1), add(parameters_, buffers), add(moments_, buffers);
   return sum;
 }

@@ -18,14 +18,13 @@
 #include "src/optim/sharded_adamw.hpp"
 #include "src/shard/sharded_weights.hpp"
 #include "src/tensor/profile.hpp"
-#include "src/train/common/lazy_memory.hpp"
 #include "src/train/common/setup.hpp"
 #include "src/train/common/step_orders.hpp"
 #include "src/train/engine/batch_reader.hpp"
 #include "src/train/engine/frozen_base.hpp"
 #include "src/train/engine/gradient_watch.hpp"
 #include "src/train/engine/micro_batch.hpp"
-#include "src/train/local/local_level.hpp"
+#include "src/train/local/snapshots.hpp"
 #include "src/train/state/state_views.hpp"
 #include "src/train/state/state_window.hpp"
 
@@ -63,16 +62,18 @@ class Engine {
   const shard::Layout& layout() const { return layout_; }
   /// What adapters are trained on; empty without adapters.
   const FrozenBase& base() const { return base_; }
-  /// Of the state where it lies, on a GPU in its memory: then the host sees it through window(). With a local
-  /// level on the host the memory that they show changes with update(): keep the reference, no copy.
+  /// Of the state where it lies, on a GPU in its memory: then the host sees it through window(). On the host
+  /// it lies in a snapshot buffer, and the memory that they show changes with update(): keep the reference,
+  /// no copy.
   const StateViews& views() const { return views_; }
   StateWindow& window() { return window_; }
   /// Where the state lies now, on the device. It changes with update(), and so may these.
   StateArenas arenas() { return {weights_.parameters(), adamw_.exp_avg(), adamw_.exp_avg_sq()}; }
   /// What the local files of all ranks are like; also where there is no local level.
   const LocalRun& local_run() const { return local_run_; }
-  /// The local level, or null where there is none.
-  LocalLevel* local() { return local_.get(); }
+  Snapshots& snapshots() { return *snapshots_; }
+  /// The same where there is a local level, else null.
+  Snapshots* local() { return snapshots_->local() ? snapshots_.get() : nullptr; }
   /// Before a restore: from here to initialize() or publish() the views show memory that the host can fill.
   void make_room();
   /// Step 0: weights of the seed, or those that model.weights names; moments zero. Each rank fills in what it
@@ -95,7 +96,7 @@ class Engine {
   /// The gradient of the *sum* of losses is then in the shards.
   MicroBatchSums reduce();
   /// Seconds that the newest reduce() waited for the seal of the snapshot before it, see
-  /// LocalLevel::join().
+  /// Snapshots::join().
   double waited_for_seal() const { return waited_for_seal_; }
   /// The one update of a step, computed on logical rank 0 and taken over by the others bit by bit; with it,
   /// what else rank 0 orders for the step (`orders` of the others are overwritten). Collective.
@@ -149,7 +150,7 @@ class Engine {
   void all_reduce_amaxes();
   /// What a micro-batch consists of, on any memory: for a device that only takes notes.
   void rehearse();
-  void open_local_level(const std::filesystem::path& folder);
+  void open_snapshots();
   /// The three arenas, in a snapshot buffer.
   StateArenas in_buffer(std::span<std::byte> buffer) const;
   void show(const StateArenas& arenas);
@@ -184,11 +185,11 @@ class Engine {
   std::vector<std::uint32_t> amaxes_;         // of the step whose gradients lie in the shards
   std::vector<std::uint64_t> amax_words_;
   StateWindow window_;
-  std::unique_ptr<LazyMemory> room_;  // for a restore: laid out as a snapshot buffer
   StateViews views_;
   LocalRun local_run_;
   BufferShape buffer_shape_;
-  std::unique_ptr<LocalLevel> local_;
+  std::unique_ptr<Snapshots> snapshots_;
+  bool restoring_ = false;  // the views show a snapshot buffer, though the state lies on a device
   MicroBatch micro_batch_;
   BatchReader batches_;
   int watched_ = -1;  // micro-step of the next step

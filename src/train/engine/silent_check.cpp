@@ -76,7 +76,7 @@ std::uint64_t SilentCheck::seal_of_held() {
 }
 
 bool SilentCheck::contradicts_its_seals() {
-  LocalLevel* const local = engine_.local();
+  Snapshots* const local = engine_.local();
   if (local == nullptr) return false;
   for (int buffer = 0; buffer < local->file().buffers(); ++buffer)
     if (const auto what = local->file().sealed(buffer);
@@ -88,7 +88,7 @@ bool SilentCheck::contradicts_its_seals() {
 std::optional<Doubt> SilentCheck::compare_replicas(const checkpoint::RunPoint& point) {
   if (!due(point.step)) return std::nullopt;
   // The digests that a snapshot was sealed with, where there is one of this state.
-  if (LocalLevel* const local = engine_.local()) {
+  if (Snapshots* const local = engine_.local()) {
     local->join();
     if (const auto seal = local->newest_seal(point.step, point.samples)) return compare(point.step, *seal);
   }

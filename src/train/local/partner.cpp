@@ -11,6 +11,7 @@
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
 #include "src/base/run_dir.hpp"
+#include "src/train/local/local_level.hpp"
 
 namespace holdfast::train {
 namespace {
@@ -31,7 +32,7 @@ LocalFile open_copy(const PartnerParts& parts) {
 
 }  // namespace
 
-PartnerCopies::PartnerCopies(PartnerParts parts, LocalLevel& local)
+PartnerCopies::PartnerCopies(PartnerParts parts, Snapshots& local)
     : parts_(std::move(parts)),
       local_(local),
       own_bytes_(buffer_shape_of(parts_.run, parts_.rank).bytes),
@@ -125,7 +126,7 @@ bool PartnerCopies::arrived_whole(int buffer, const Sealed& mine, Sealed& theirs
 }
 
 std::unique_ptr<PartnerCopies> make_partner_copies(
-    const Setup& setup, const LocalRun& run, LocalLevel& local, comm::Communicator& world,
+    const Setup& setup, const LocalRun& run, Snapshots& local, comm::Communicator& world,
     const std::function<std::unique_ptr<comm::PeerExchange>()>& open) {
   const auto folder = local_folder_of(setup);
   if (setup.config.checkpoint.partner == config::Partner::none || !folder) return nullptr;

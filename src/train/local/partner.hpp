@@ -9,8 +9,9 @@
 #include <memory>
 
 #include "src/comm/peer_exchange.hpp"
-#include "src/train/local/local_level.hpp"
+#include "src/train/common/setup.hpp"
 #include "src/train/local/partner_plan.hpp"
+#include "src/train/local/snapshots.hpp"
 
 namespace holdfast::train {
 
@@ -35,13 +36,13 @@ class PartnerCopies {
 
   /// Makes or finds the copy that this rank keeps; nothing of it is lost before the first snapshot. Throws
   /// Error (runtime) when there is no room for it. `local` outlives the object, which outlives its hook.
-  PartnerCopies(PartnerParts parts, LocalLevel& local);
+  PartnerCopies(PartnerParts parts, Snapshots& local);
   /// Waits for a copy that is being made.
   ~PartnerCopies();
   PartnerCopies(const PartnerCopies&) = delete;
   PartnerCopies& operator=(const PartnerCopies&) = delete;
 
-  /// Between snapshots: after LocalLevel::join().
+  /// Between snapshots: after Snapshots::join().
   const Counts& counts() const { return counts_; }
   const checkpoint::LocalFile& file() const { return file_; }
   /// For people: over what the copies go.
@@ -53,7 +54,7 @@ class PartnerCopies {
   int older_buffer() const;
 
   PartnerParts parts_;
-  LocalLevel& local_;
+  Snapshots& local_;
   std::int64_t own_bytes_;
   checkpoint::LocalFile file_;
   std::vector<std::byte> record_out_, record_in_;
@@ -63,7 +64,7 @@ class PartnerCopies {
 /// Collective. Nothing where checkpoint.partner or the plan wants no copies. `open`: how an exchange of its
 /// own is opened, collective too. After the restore: the copies that there are may be needed for it.
 std::unique_ptr<PartnerCopies> make_partner_copies(
-    const Setup& setup, const LocalRun& run, LocalLevel& local, comm::Communicator& world,
+    const Setup& setup, const LocalRun& run, Snapshots& local, comm::Communicator& world,
     const std::function<std::unique_ptr<comm::PeerExchange>()>& open);
 
 }  // namespace holdfast::train

@@ -22,23 +22,6 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-class FailingWriter final : public ImageWriter {
- public:
-  FailingWriter(std::unique_ptr<ImageWriter> writer, std::shared_ptr<std::atomic<bool>> no_space)
-      : writer_(std::move(writer)), no_space_(std::move(no_space)) {}
-  std::span<const std::int64_t> places() const override { return writer_->places(); }
-  std::int64_t image_bytes() const override { return writer_->image_bytes(); }
-  std::string write(const checkpoint::RunPoint& point, std::span<std::byte> image) override {
-    if (no_space_->exchange(false)) throw system_error("cannot write a shard (a drill)", ENOSPC);
-    return writer_->write(point, image);
-  }
-  checkpoint::WriteCost last_cost() const override { return writer_->last_cost(); }
-
- private:
-  std::unique_ptr<ImageWriter> writer_;
-  std::shared_ptr<std::atomic<bool>> no_space_;
-};
-
 }  // namespace
 
 const std::vector<std::string>& rank_faults() {
@@ -91,12 +74,19 @@ void RankInjector::passed(control::Phase phase) {
 }
 
 void RankInjector::before_update() {
-  if (state_) engine_.flip_parameter(state_->seed);
+  // On the host the bit is one of a snapshot buffer, from which a save may be written: that one is to be
+  // sound.
+  constexpr std::chrono::seconds patience(10);
+  if (!state_ || !engine_.snapshots().wait_released(Deadline::in(patience))) return;
+  engine_.flip_parameter(state_->seed);
   state_.reset();
 }
 
-std::unique_ptr<ImageWriter> RankInjector::wrap(std::unique_ptr<ImageWriter> writer) const {
-  return std::make_unique<FailingWriter>(std::move(writer), no_space_);
+WriteShard RankInjector::wrap(WriteShard write) const {
+  return [write = std::move(write), no_space = no_space_](const auto& point, auto pieces) {
+    if (no_space->exchange(false)) throw system_error("cannot write a shard (a drill)", ENOSPC);
+    return write(point, pieces);
+  };
 }
 
 }  // namespace holdfast::train

@@ -22,7 +22,7 @@
 #include "src/base/clock.hpp"
 #include "src/control/rank_link.hpp"
 #include "src/train/engine/engine.hpp"
-#include "src/train/save/image_writer.hpp"
+#include "src/train/save/saver.hpp"
 
 namespace holdfast::train {
 
@@ -42,7 +42,7 @@ class RankInjector {
   /// The step is about to change the state.
   void before_update();
   /// A writer that fails when it was asked to.
-  std::unique_ptr<ImageWriter> wrap(std::unique_ptr<ImageWriter> writer) const;
+  WriteShard wrap(WriteShard write) const;
 
  private:
   void take(const control::Injection& fault);

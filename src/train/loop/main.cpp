@@ -9,6 +9,7 @@
 #include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
 #include "src/base/parallel.hpp"
 #include "src/comm/mpi_session.hpp"
@@ -97,6 +98,7 @@ void train(const Arguments& arguments, comm::MpiSession& session, const std::opt
   const auto world = device->communicator(std::move(host));
   claim_run_directory(setup, *world);
   const std::chrono::seconds to_leave(limits.checkpoint.commit_s + 10);
+  lock_code_on_shared_storage();
   Trainer trainer(setup, *device, *world, &session.flight(), link);
   const control::FinalState final_state = [&] {
     try {

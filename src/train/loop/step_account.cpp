@@ -9,7 +9,7 @@ void StepAccount::begin(std::int64_t step) {
   trace_.begin(step);
   allocations_.emplace();
   others_before_ = engine_.waited_for_others();
-  save_wait_s_ = seal_wait_s_ = 0;
+  seal_wait_s_ = 0;
 }
 
 void StepAccount::reduced() {
@@ -18,15 +18,12 @@ void StepAccount::reduced() {
   seal_wait_s_ = engine_.waited_for_seal();
 }
 
-void StepAccount::waited_for_save(double seconds) { save_wait_s_ = seconds; }
-
 StepMetrics StepAccount::end(const checkpoint::RunPoint& point, std::int64_t tokens,
                              const MicroBatchSums& sums, const optim::StepUpdate& update) {
   const double seconds = seconds_since(start_);
   seconds_in_steps_ += seconds;
   // By the clock on the wall: what takes this rank's core away makes it slow as well.
-  if (others_before_)
-    link_.computed(seconds - (*engine_.waited_for_others() - *others_before_) - save_wait_s_);
+  if (others_before_) link_.computed(seconds - (*engine_.waited_for_others() - *others_before_));
   const std::uint64_t allocations = allocations_->so_far();
   allocations_.reset();
   trace_.end(point.step);
@@ -39,7 +36,7 @@ StepMetrics StepAccount::end(const checkpoint::RunPoint& point, std::int64_t tok
           .step_s = seconds,
           .allocations = allocations,
           .wire_bytes = sent_,
-          .save_stall_s = seal_wait_s_ + save_wait_s_};
+          .save_stall_s = seal_wait_s_};
 }
 
 }  // namespace holdfast::train

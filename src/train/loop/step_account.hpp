@@ -27,8 +27,6 @@ class StepAccount {
   void reduced();
   /// What was sent since reduced() is no part of the step: the comparisons of replicas and micro-batches.
   void leave_out_checks() { wire_bytes_ = engine_.wire_bytes(); }
-  /// The step waited so long for a save of the state that it changes.
-  void waited_for_save(double seconds);
   /// The state is updated with the step's `tokens`, and stands at `point`. The agent hears how long this rank
   /// computed.
   StepMetrics end(const checkpoint::RunPoint& point, std::int64_t tokens, const MicroBatchSums& sums,
@@ -45,7 +43,6 @@ class StepAccount {
   Clock::time_point start_{};
   std::optional<Allocations> allocations_;
   std::optional<double> others_before_;  ///< seconds that this thread had waited for other ranks
-  double save_wait_s_ = 0;               ///< for the state that the step changes
   double seal_wait_s_ = 0;               ///< for the snapshot of the step before
   std::int64_t wire_bytes_ = 0;          ///< that this rank had sent when it last had gradients
   std::int64_t sent_ = 0;                ///< between those of the step before and those of this one

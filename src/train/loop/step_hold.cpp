@@ -1,7 +1,9 @@
 #include "src/train/loop/step_hold.hpp"
 
 #include <algorithm>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -12,7 +14,7 @@ namespace holdfast::train {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-constexpr Seconds glance{0.05};
+constexpr Seconds glance{0.05}, first_look{5};
 
 }  // namespace
 
@@ -23,24 +25,56 @@ HoldTerms read_hold(std::string_view text) {
   return {Seconds(std::max(least, 0.0)), Seconds(std::max(longest, 0.0))};
 }
 
-const std::optional<HoldTerms>& StepHold::look() {
-  std::ifstream file(run_.hold());
-  std::error_code unknown;
-  if (file) {
-    if (!held_) log::info("the run is held until {} is gone", run_.hold().string());
-    held_ = read_hold(std::string(std::istreambuf_iterator<char>(file), {}));
-  } else if (std::filesystem::exists(run_.path, unknown)) {
-    held_.reset();
+/// What the file says, looked at by a thread: whoever trains does not wait for shared storage.
+struct StepHold::Watch {
+  std::mutex mutex;
+  std::condition_variable looked;
+  bool known = false, over = false;
+  std::optional<HoldTerms> held;
+
+  void look(const RunDir& run) {
+    std::optional<HoldTerms> terms;
+    std::ifstream file(run.hold());
+    std::error_code unknown;
+    if (file) terms = read_hold(std::string(std::istreambuf_iterator<char>(file), {}));
+    const bool gone = !file && std::filesystem::exists(run.path, unknown);
+    const std::scoped_lock lock(mutex);
+    if (terms && !held) log::info("the run is held until {} is gone", run.hold().string());
+    if (terms || gone) held = terms;
+    known = true;
+    looked.notify_all();
   }
-  return held_;
+};
+
+StepHold::StepHold(const RunDir& run, std::int64_t last_step)
+    : watch_(std::make_shared<Watch>()), last_step_(last_step) {
+  std::thread([watch = watch_, run] {
+    for (std::unique_lock lock(watch->mutex); !watch->over; lock.lock()) {
+      lock.unlock();
+      watch->look(run);
+      std::this_thread::sleep_for(glance);
+    }
+  }).detach();  // it may wait for shared storage for ever
+}
+
+StepHold::~StepHold() {
+  const std::scoped_lock lock(watch_->mutex);
+  watch_->over = true;
+}
+
+std::optional<HoldTerms> StepHold::terms() const {
+  std::unique_lock lock(watch_->mutex);
+  watch_->looked.wait_for(lock, first_look, [this] { return watch_->known; });
+  return watch_->held;
 }
 
 void StepHold::before(std::int64_t step, const std::function<void()>& alive) {
   const auto came = Clock::now();
-  while (const auto& held = look()) {
+  while (const auto held = terms()) {
     const auto now = Clock::now();
-    const Seconds left =
-        step < last_step_ ? held->least_step - (now - began_) : held->longest_end - (now - came);
+    const Seconds left = step >= last_step_ ? held->longest_end - Seconds(now - came)
+                         : began_           ? held->least_step - Seconds(now - *began_)
+                                            : Seconds(0);
     if (left <= Seconds(0)) break;
     alive();
     std::this_thread::sleep_for(std::min(left, glance));

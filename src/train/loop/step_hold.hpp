@@ -8,6 +8,7 @@
 // The run is let go when the file is gone.
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -26,20 +27,22 @@ HoldTerms read_hold(std::string_view text);
 
 class StepHold {
  public:
-  StepHold(RunDir run, std::int64_t last_step) : run_(std::move(run)), last_step_(last_step) {}
+  StepHold(const RunDir& run, std::int64_t last_step);
+  ~StepHold();
+  StepHold(const StepHold&) = delete;
 
   /// Before `step` is computed: returns when it may begin. `alive` is called while it waits, several times a
   /// second.
   void before(std::int64_t step, const std::function<void()>& alive);
 
  private:
+  struct Watch;
   /// Nothing: not held. A shared file system that is away lets nobody go.
-  const std::optional<HoldTerms>& look();
+  std::optional<HoldTerms> terms() const;
 
-  RunDir run_;
+  std::shared_ptr<Watch> watch_;
   std::int64_t last_step_;
-  std::optional<HoldTerms> held_;
-  Clock::time_point began_{};  ///< the step before
+  std::optional<Clock::time_point> began_;  ///< the step before
 };
 
 }  // namespace holdfast::train

@@ -7,12 +7,15 @@
 #include "src/config/mixture.hpp"
 #include "src/data/token_checks.hpp"
 #include "src/train/common/agree.hpp"
+#include "src/train/engine/batch_reader.hpp"
 
 namespace holdfast::train {
 namespace {
 
 data::TokenFile open_tokens(const Setup& setup, const std::string& path) {
-  return data::open_for(path, setup.config.train.sequence, setup.shape.name, setup.shape.vocabulary);
+  return checkpoint::patiently(patience_with_tokens(setup.config), [&] {
+    return data::open_for(path, setup.config.train.sequence, setup.shape.name, setup.shape.vocabulary);
+  });
 }
 
 }  // namespace

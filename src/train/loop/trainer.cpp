@@ -76,22 +76,20 @@ double resident_bytes() {
 constexpr std::size_t max_records = 64 << 20;  // bytes that wait: some 150,000 steps
 constexpr Millis records_patience{10000};      // before a checkpoint, and at the end
 
-Saver::Parts saver_parts(const Setup& setup, device::Device& device, StateWindow& window,
-                         const StateViews& views, const checkpoint::Facts& facts,
+Saver::Parts saver_parts(const Setup& setup, const StateViews& views, const checkpoint::Facts& facts,
                          checkpoint::Generation generation, const std::optional<RankInjector>& injector,
                          WriteQueue& records) {
-  const auto& c = setup.config.checkpoint;
   checkpoint::WriteOptions options;
-  options.read_back = c.read_back;
-  // One that is asked for now and then waits for nothing before it. For a GPU's the host then keeps no
-  // memory.
-  const bool rare = c.every == 0, passing = rare && !device.is_host();
-  const int arenas = passing ? 0 : rare ? 1 : 2;
-  auto writer = make_image_writer({setup.dir.checkpoints(), setup.place.rank, generation, views.owned.tensors,
-                                   views.writers, facts, options});
-  if (injector) writer = injector->wrap(std::move(writer));
-  return {std::move(writer), passing ? make_window_copier(window) : make_state_copier(device), arenas,
-          [&records] { records.flush(records_patience); }};
+  options.read_back = setup.config.checkpoint.read_back;
+  const auto writer =
+      std::make_shared<checkpoint::ShardWriter>(setup.dir.checkpoints(), setup.place.rank, generation,
+                                                views.owned.tensors, views.writers, facts, options);
+  WriteShard write = [writer](const auto& point, auto pieces) {
+    std::string vote = writer->write(point, pieces);
+    return Written{std::move(vote), writer->last_cost()};
+  };
+  if (injector) write = injector->wrap(std::move(write));
+  return {std::move(write), views.owned, [&records] { records.flush(records_patience); }};
 }
 
 /// What is known of failures before any was seen: of the nodes, by the cluster file, and how many of them the
@@ -121,14 +119,13 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
       views_(engine_.views()),
       facts_(facts_of(setup, data_.samples, engine_)),
       generation_(generation_of(setup, world, link)),
-      owned_(views_.owned, engine_.layout()),
       silent_(setup, engine_, world),
       injector_(setup.config.drill.allowed ? std::optional<RankInjector>(std::in_place, link, engine_)
                                            : std::nullopt),
       records_(max_records, records_patience),
       saver_(setup.dir, setup.config.checkpoint, generation_,
-             saver_parts(setup, device, engine_.window(), views_, facts_, generation_, injector_, records_),
-             device, world, link),
+             saver_parts(setup, views_, facts_, generation_, injector_, records_), engine_.snapshots(), world,
+             link),
       account_(engine_,
                StepTrace(setup.config.trace, setup.dir.path / "trace", world.rank(), engine_.profile(),
                          recorder, records_),
@@ -142,8 +139,6 @@ Trainer::Trainer(const Setup& setup, device::Device& device, comm::Communicator&
               setup.shape.adapters.rank, config::trained_parameters_of(setup.shape),
               config::parameters_of(setup.shape) + config::trained_parameters_of(setup.shape),
               engine_.base().digest);
-  log::info("each rank holds {} of host memory for snapshots on their way to disk{}",
-            size_text(saver_.memory_bytes()), saver_.memory_bytes() > 0 ? "" : " until it saves one");
   if (const std::string checks = silent_.describe(); !checks.empty())
     log::info("silent data corruption: {}", checks);
 }
@@ -211,7 +206,7 @@ bool Trainer::restore_or_initialize() {
   engine_.make_room();
   const RestoredFrom from = restore(setup_.dir, order, views_, facts_, world_, with);
   begin_at(from);
-  if (LocalLevel* const local = engine_.local()) {
+  if (Snapshots* const local = engine_.local()) {
     partners_ = make_partner_copies(setup_, engine_.local_run(), *local, world_, with.open_exchange);
     keep(true, {});  // a node that is lost in the first step takes nothing along
   }
@@ -281,7 +276,7 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
   StepMetrics metrics = account_.end(point_, tokens, sums, update);
 
-  const LocalLevel* const local = engine_.local();
+  const Snapshots* const local = engine_.local();
   keep(local && point_.step % local->every() == 0, orders);
   if (orders.save && policy_) metrics.saving = policy_->in_metrics(saver_.totals());
   return metrics;
@@ -310,7 +305,7 @@ void Trainer::before_update() {
 optim::StepUpdate Trainer::decide(const MicroBatchSums& sums, StepOrders& orders) {
   if (policy_) orders = orders_of_this_step();
   const optim::StepUpdate update = engine_.agree_on_update(sums, point_.step, orders);
-  account_.waited_for_save(saver_.join());
+  saver_.hand_over();
   return update;
 }
 
@@ -333,6 +328,9 @@ bool Trainer::accept(const MicroBatchSums& sums, const optim::StepUpdate& update
     case Action::rollback: {
       // The newest checkpoint is the same however fast the commit is.
       const bool durable = saver_.wait_durable();
+      if (saver_.busy())  // a restore takes the buffers, and needs the same storage
+        throw Error(Exit::transient, fmt::format("step {} cannot be rolled back", point_.step + 1),
+                    "the shared storage does not answer", "Start the run again when it does?");
       roll_back(next_sample, durable ? saver_.newest_step() : -1);
       return false;
     }
@@ -349,10 +347,10 @@ void Trainer::keep(bool snapshot, const StepOrders& orders) {
   if (!snapshot && !orders.save) return;
   point_.detector = to_text(guard_);
   point_.scaling = engine_.scaling();
-  if (snapshot) engine_.local()->begin(point_);
+  if (engine_.local()) engine_.snapshots().begin(point_);  // also of a save: all ranks have one of this step
   if (!orders.save) return;
   silent_.saving(point_.step);
-  saver_.begin(point_, owned_.in(engine_.arenas()), orders.must);
+  saver_.begin(point_, orders.must);
   if (policy_) policy_->begun(point_.step);
 }
 

@@ -20,7 +20,6 @@
 #include "src/train/loop/stop_signals.hpp"
 #include "src/train/loop/token_data.hpp"
 #include "src/train/restore/restore.hpp"
-#include "src/train/save/owned_pieces.hpp"
 #include "src/train/save/save_policy.hpp"
 #include "src/train/save/saver.hpp"
 
@@ -89,7 +88,6 @@ class Trainer {
   const StateViews& views_;  ///< of the engine: what they show may move with every step
   checkpoint::Facts facts_;
   checkpoint::Generation generation_;
-  OwnedPieces owned_;
   SilentCheck silent_;
   std::optional<RankInjector> injector_;  ///< where drill.allowed
   std::optional<StepHold> hold_;          ///< likewise

@@ -41,7 +41,7 @@ void Trainer::check_replicas() {
 
 void Trainer::distrust(const Doubt& doubt) {
   progress(control::Phase::paused);  // whoever waits for the leader does not hang
-  if (LocalLevel* const local = engine_.local()) {
+  if (Snapshots* const local = engine_.local()) {
     local->join();
     checkpoint::LocalFile& file = local->file();
     for (int buffer = 0; buffer < file.buffers(); ++buffer)
@@ -66,8 +66,8 @@ void Trainer::hold(bool saved) {
   constexpr auto period = std::chrono::milliseconds(200);
   progress(control::Phase::paused);
   check_replicas();  // of a state that is being saved, nobody may vote before
-  saver_.join();
-  progress(control::Phase::paused);  // a copy to join is a phase of its own, and what follows may last hours
+  saver_.hand_over();
+  progress(control::Phase::paused);
   if (world_.rank() == 0) log::info("training is paused after step {}", point_.step);
   for (;;) {
     StepOrders now;
@@ -79,7 +79,7 @@ void Trainer::hold(bool saved) {
     if (now.save && !std::exchange(saved, true)) {
       keep(false, now);
       check_replicas();
-      saver_.join();
+      saver_.hand_over();
       progress(control::Phase::paused);
     } else if (now.save && policy_) {
       policy_->begun(point_.step);  // it was saved before

@@ -9,7 +9,7 @@
 
 namespace holdfast::train {
 
-void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, LocalLevel* local,
+void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, Snapshots* local,
                         const checkpoint::Patience& patience, comm::Communicator& world) {
   if (trusted_step < 0) return;
   together(world, world.rank() == 0, [&] {

@@ -7,14 +7,14 @@
 #include "checkpoint/index/patience.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/train/local/local_level.hpp"
 #include "src/train/local/offers.hpp"
+#include "src/train/local/snapshots.hpp"
 
 namespace holdfast::train {
 
 /// Collective. Nothing for `trusted_step` -1. Checkpoints of later steps get ".suspect" behind their names,
 /// so that nobody takes them for checkpoints; later snapshots of this rank are opened. `local` may be null.
-void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, LocalLevel* local,
+void put_away_untrusted(const RunDir& dir, std::int64_t trusted_step, Snapshots* local,
                         const checkpoint::Patience& patience, comm::Communicator& world);
 
 /// Collective, after a restore: of this node, files of ranks that the world has no more, and those of ranks

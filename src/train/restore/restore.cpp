@@ -176,7 +176,7 @@ SharedLevel::Parts Restore::parts_of_writer(int writer) const {
   const int kind = ranks_.kind_of[writer];
   const std::vector<PieceSpan>& pieces = spans_of_kind_[kind];
   SharedLevel::Parts out;
-  for (const PieceSpan& span : views_.writers.of_rank[writer])
+  for (const PieceSpan& span : checkpoint::spans_of(views_.owned.tensors, views_.writers, writer))
     for (int i = 0; i < std::ssize(pieces); ++i)
       if (const PieceSpan& piece = pieces[i];
           piece.tensor == span.tensor && piece.first <= span.first && span.first < piece.first + piece.count)

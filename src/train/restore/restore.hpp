@@ -17,7 +17,7 @@
 #include "src/comm/communicator.hpp"
 #include "src/comm/peer_exchange.hpp"
 #include "src/train/local/local_identity.hpp"
-#include "src/train/local/local_level.hpp"
+#include "src/train/local/snapshots.hpp"
 #include "src/train/restore/restore_choice.hpp"
 #include "src/train/state/state_views.hpp"
 
@@ -39,8 +39,8 @@ struct RestoreOrder {
 
 /// What a restore can use beside the shared level.
 struct RestoreContext {
-  const LocalRun& run;          ///< what each rank holds, also where there is no local level
-  LocalLevel* local = nullptr;  ///< of this rank; on every rank, or on none
+  const LocalRun& run;         ///< what each rank holds, also where there is no local level
+  Snapshots* local = nullptr;  ///< of this rank; on every rank, or on none
   /// Collective: lets ranks send each other pieces. Empty: they cannot.
   std::function<std::unique_ptr<comm::PeerExchange>()> open_exchange = {};
   std::chrono::milliseconds limit{600'000};  ///< of one exchange of pieces

@@ -10,7 +10,7 @@
 
 namespace holdfast::train {
 
-RestoreBuffer::RestoreBuffer(const StateViews& views, LocalLevel* local) : views_(views), local_(local) {}
+RestoreBuffer::RestoreBuffer(const StateViews& views, Snapshots* local) : views_(views), local_(local) {}
 
 int RestoreBuffer::worth_least(const PointId& point) const {
   // An open buffer holds nothing, and what this one had of `point` is of no use; then the oldest.

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/train/local/local_level.hpp"
+#include "src/train/local/snapshots.hpp"
 #include "src/train/restore/restore_choice.hpp"
 #include "src/train/state/state_views.hpp"
 
@@ -15,7 +15,7 @@ namespace holdfast::train {
 class RestoreBuffer {
  public:
   /// References outlive the object. `local` may be null.
-  RestoreBuffer(const StateViews& views, LocalLevel* local);
+  RestoreBuffer(const StateViews& views, Snapshots* local);
 
   /// The state of `point` begins to be put together; `has_it`: the buffer of this rank's file that holds it.
   void begin(const PointId& point, std::optional<int> has_it);
@@ -38,7 +38,7 @@ class RestoreBuffer {
   int worth_least(const PointId& point) const;
 
   const StateViews& views_;
-  LocalLevel* const local_;
+  Snapshots* const local_;
   checkpoint::State held_;
   int buffer_ = -1;
   bool in_place_ = false;

@@ -33,8 +33,9 @@ Fill::Fill(FillParts parts, comm::Communicator& world)
   const PieceIndex held(parts_.views.held);
   for (int rank = 0; rank < world.size(); ++rank)
     if (parts_.ranks.kind_of[rank] == kind())
-      for (const checkpoint::PieceSpan& span : parts_.views.writers.of_rank[rank])
-        if (span.count > 0) owners_[held.piece(span)].push_back({rank, span});
+      for (const checkpoint::PieceSpan& span :
+           checkpoint::spans_of(parts_.views.owned.tensors, parts_.views.writers, rank))
+        owners_[held.piece(span)].push_back({rank, span});
 }
 
 BadPieces Fill::round(const RestoreChoice& choice, std::span<const Offer> offers) {

@@ -31,8 +31,8 @@ struct FillParts {
   const RestoreWorld& ranks;
   const StateViews& views;
   SharedLevel& shared;
-  NodeFiles* files = nullptr;   ///< null: no offers
-  LocalLevel* local = nullptr;  ///< null: the state is filled where the views show it
+  NodeFiles* files = nullptr;  ///< null: no offers
+  Snapshots* local = nullptr;  ///< null: the state is filled where the views show it
   /// Collective; empty: pieces cannot be sent.
   std::function<std::unique_ptr<comm::PeerExchange>()> open_exchange;
   std::chrono::milliseconds limit{};  ///< of one exchange of pieces

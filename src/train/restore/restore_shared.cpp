@@ -56,6 +56,7 @@ struct Announced {
   std::vector<std::string> notes;
   std::int64_t newest_known = -1;
   std::optional<Blocked> blocked;  ///< with a path: of that checkpoint, whose bad shards may only be missing
+  std::string manifest;            ///< its text; passed on beside text()
 
   std::string text() const {
     json block;
@@ -68,7 +69,7 @@ struct Announced {
   }
   static Announced from(const std::string& text) {
     const json j = json::parse(text);
-    Announced out{j.at(0), {j.at(1), j.at(2), j.at(3), j.at(4)}, j.at(5), j.at(6), j.at(7), j.at(8), {}};
+    Announced out{j.at(0), {j.at(1), j.at(2), j.at(3), j.at(4)}, j.at(5), j.at(6), j.at(7), j.at(8), {}, {}};
     if (const json& b = j.at(9); !b.is_null())
       out.blocked =
           Blocked{b.at(0), Error(static_cast<Exit>(b.at(1).get<int>()), b.at(2), b.at(3), b.at(4)), b.at(5)};
@@ -76,9 +77,10 @@ struct Announced {
   }
 };
 
-Announced announced(const fs::path& path, const checkpoint::Manifest& manifest) {
+Announced announced(const fs::path& path, const checkpoint::Manifest& manifest, std::string manifest_text) {
   Announced out;
   out.path = path.string();
+  out.manifest = std::move(manifest_text);
   out.point = id_of(manifest.point);
   out.shards = static_cast<int>(manifest.shards.size());
   for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
@@ -98,10 +100,11 @@ Announced look_at(const fs::path& path, std::int64_t step, bool listed, const st
     if (!listed)
       throw checkpoint::Unreadable("checkpoint " + path.string(),
                                    "it is missing, and by the record of the run it is durable");
-    const checkpoint::Manifest manifest = checkpoint::read_manifest(path);
+    std::string text = checkpoint::read_manifest_text(path);
+    const checkpoint::Manifest manifest = checkpoint::parse_manifest_of(path, text);
     if (manifest.point.step != step)
       throw checkpoint::Damaged(fmt::format("{} holds step {}", path.string(), manifest.point.step));
-    out = announced(path, manifest);
+    out = announced(path, manifest, std::move(text));
     if (out.bad_shards.empty()) return out;
     try {
       checkpoint::check_sizes(path, manifest);
@@ -180,7 +183,7 @@ SharedLevel::SharedLevel(const RunDir& dir, const checkpoint::Facts& facts, bool
 
 bool SharedLevel::add_older(const std::set<PointId>& offered,
                             const std::function<Parts(int writer)>& parts_of_shard) {
-  std::string text;
+  std::string text, manifest;
   together(world_, world_.rank() == 0, [&] {
     Announced mine = look_for_older(dir_.checkpoints(), end_, before_step_, offered, [&] {
       return durable_ ? *durable_ : checkpoint::recorded_steps(dir_.durable());
@@ -189,6 +192,7 @@ bool SharedLevel::add_older(const std::set<PointId>& offered,
     if (mine.blocked && !retries_) retries_.emplace(patience_);
     if (mine.blocked) mine.blocked->over = retries_->over();
     text = mine.text();
+    manifest = std::move(mine.manifest);
   });
   const Announced found = Announced::from(comm::broadcast_text(world_, text, 0));
   for (const std::string& note : found.notes) {
@@ -199,6 +203,7 @@ bool SharedLevel::add_older(const std::set<PointId>& offered,
   newest_known_ = std::max(newest_known_, found.newest_known);
   blocked_ = found.blocked;
   if (found.path.empty()) return false;
+  manifest = comm::broadcast_text(world_, manifest, 0);
   // A snapshot of the same point has the layout of this run; the checkpoint need not. Without the same number
   // of writers nothing follows from a shard.
   const bool same_writers = found.shards == world_.size();
@@ -215,7 +220,7 @@ bool SharedLevel::add_older(const std::set<PointId>& offered,
       notes_.push_back(fmt::format("{} of {} is cut", checkpoint::shard_file_name(shard), found.path));
   }
   before_step_ = found.point.step;
-  append(found.path, std::move(offer));
+  append(found.path, std::move(offer), std::move(manifest));
   return true;
 }
 
@@ -226,21 +231,20 @@ void SharedLevel::wait() {
   if (world_.rank() == 0) retries_->pause(blocked.why);
   // What is on the list of it may be more the next time.
   if (!offers_.empty() && offers_.back().point.step == blocked.step)
-    offers_.pop_back(), paths_.pop_back(), manifests_.pop_back();
+    offers_.pop_back(), paths_.pop_back(), manifests_.pop_back(), manifest_texts_.pop_back();
   before_step_ = offers_.empty() ? end_ : offers_.back().point.step;
 }
 
 void SharedLevel::add(const fs::path& path) {
   const auto exit_of = [](Exit exit) { return static_cast<std::uint64_t>(exit) + 1; };
-  std::string text;
+  std::string text, manifest;
   std::optional<Failure> failure;
   try {
     if (world_.rank() == 0) {
       lease_.emplace(path);
       if (!lease_->why_not().empty()) log::warn("{}", lease_->why_not());
-      text =
-          announced(path, checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest(path); }))
-              .text();
+      manifest = checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest_text(path); });
+      text = announced(path, checkpoint::parse_manifest_of(path, manifest), {}).text();
     }
   } catch (const Error& error) {
     failure = Failure{exit_of(error.exit()), 0, error.what()};
@@ -249,11 +253,13 @@ void SharedLevel::add(const fs::path& path) {
     if (worst->severity == exit_of(Exit::runtime)) throw cannot_resume(path, worst->text);
     throw Error(static_cast<Exit>(worst->severity - 1), worst->text);
   }
-  append(path, {Announced::from(comm::broadcast_text(world_, text, 0)).point, {}});
+  const Announced found = Announced::from(comm::broadcast_text(world_, text, 0));
+  append(path, {found.point, {}}, comm::broadcast_text(world_, manifest, 0));
 }
 
-void SharedLevel::append(const fs::path& path, SharedOffer offer) {
+void SharedLevel::append(const fs::path& path, SharedOffer offer, std::string manifest) {
   paths_.push_back(path);
+  manifest_texts_.push_back(std::move(manifest));
   offers_.push_back(std::move(offer));
   manifests_.emplace_back();
 }
@@ -261,10 +267,10 @@ void SharedLevel::append(const fs::path& path, SharedOffer offer) {
 const checkpoint::Manifest& SharedLevel::manifest(int i) {
   auto& known = manifests_[i];
   if (!known) {
-    checkpoint::Manifest read =
-        checkpoint::patiently(patience_, [&] { return checkpoint::read_manifest(path(i)); });
+    checkpoint::Manifest read = checkpoint::parse_manifest_of(path(i), manifest_texts_[i]);
     check_facts(read.facts, facts_, path(i), other_numerics_, world_.rank() == 0);
     known = std::move(read);
+    manifest_texts_[i] = {};
   }
   return *known;
 }

@@ -2,6 +2,8 @@
 // The shared level as a restore sees it: which checkpoints there are, one after the other, and pieces of
 // them. Which there should be, the record of the run says. One that is proven damaged is passed over; one
 // that is missing or cannot be read now ends the list, because it may be sound.
+//
+// Rank 0 alone reads manifests, and sends their texts to all; a thousand ranks would read the same file.
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -64,14 +66,14 @@ class SharedLevel {
   const std::filesystem::path& path(int i) const { return paths_[i]; }
   const std::vector<std::string>& notes() const { return notes_; }
 
-  /// On this rank, read when it is first asked for, with patience. Throws Damaged; Error when it cannot be
-  /// read, or is of another model or, unless it may be, of another arithmetic.
+  /// Of text that rank 0 has read, parsed when it is first asked for. Throws Error when it is of another
+  /// model or, unless it may be, of another arithmetic.
   const checkpoint::Manifest& manifest(int i);
   /// Fills what is sound of `into`. Throws as manifest() does.
   checkpoint::Salvaged load(int i, const checkpoint::State& into);
 
  private:
-  void append(const std::filesystem::path& path, SharedOffer offer);
+  void append(const std::filesystem::path& path, SharedOffer offer, std::string manifest);
 
   const RunDir& dir_;
   const checkpoint::Facts& facts_;
@@ -82,6 +84,7 @@ class SharedLevel {
   comm::Communicator& world_;
   std::vector<SharedOffer> offers_;
   std::vector<std::filesystem::path> paths_;
+  std::vector<std::string> manifest_texts_;  ///< of each offer, until it is parsed
   std::vector<std::optional<checkpoint::Manifest>> manifests_;
   std::optional<checkpoint::Lease> lease_;  ///< rank 0's, on a checkpoint of another run
   std::vector<std::string> notes_;

@@ -22,7 +22,8 @@ class SavePolicy {
   /// What was asked for: carried out at the end of the next step that changes the state. A request to stop is
   /// not taken back by one that only asks for a save.
   void drain(const control::Drain& drain);
-  /// Orders for the step that leads to optimizer step `step`. `busy`: a save would have to wait for an arena.
+  /// Orders for the step that leads to optimizer step `step`. `busy`: a save would have to wait for the one
+  /// before.
   StepOrders orders(std::int64_t step, bool busy);
   /// The save that was ordered for `step` has begun: what asked for it is done.
   void begun(std::int64_t step);

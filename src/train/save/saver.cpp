@@ -10,24 +10,27 @@
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/durable_record.hpp"
 #include "checkpoint/index/retention.hpp"
+#include "src/base/as_size.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/train/save/bare_votes.hpp"
+#include "src/train/state/piece_index.hpp"
 
 namespace holdfast::train {
 
 Saver::Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation,
-             Parts parts, device::Device& device, comm::Communicator& world, control::RankLink& link)
+             Parts parts, Snapshots& snapshots, comm::Communicator& world, control::RankLink& link)
     : dir_(dir),
       settings_(settings),
       generation_(generation),
       parts_(std::move(parts)),
+      snapshots_(snapshots),
       world_(world),
-      link_(link),
-      arenas_(device, parts_.writer->image_bytes(), parts_.arenas) {
-  copies_.reserve(parts_.writer->places().size());
-  jobs_.reserve(16);  // join() is a part of the step, which allocates nothing
+      link_(link) {
+  for (int buffer = 0; buffer < snapshots_.buffers(); ++buffer)
+    owned_.push_back(parts_in(snapshots_.view(buffer), parts_.owned.pieces));
+  jobs_.reserve(16);  // hand_over() is a part of the step, which allocates nothing
   thread_ = std::thread([this] { serve(); });
   if (!link_.supervised() && world_.rank() == 0) tidier_ = std::thread([this] { tidy(); });
 }
@@ -42,33 +45,21 @@ Saver::~Saver() {
   if (tidier_.joinable()) tidier_.join();
 }
 
-void Saver::begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must) {
-  expects(!copying_, "one snapshot is copied at a time");
+void Saver::begin(const checkpoint::RunPoint& point, bool must) {
+  expects(!begun_, "one save is begun at a time");
   const auto start = Clock::now();
   newest_ = point.step;
-  const auto arena = take_arena(point.step, must);
-  copying_ = Job{point, arena.value_or(std::span<std::byte>()), {}};
-  copies_.clear();
-  if (arena) {
-    const auto places = parts_.writer->places();
-    for (const checkpoint::PieceView& piece : owned.pieces) {
-      if (piece.count == 0) continue;
-      expects(copies_.size() < places.size(), "the pieces are those of the writer");
-      copies_.push_back({arena->data() + places[copies_.size()], static_cast<const std::byte*>(piece.data),
-                         checkpoint::bytes_of(piece.span(), owned.tensors)});
-    }
-    expects(copies_.size() == places.size(), "the pieces are those of the writer");
-    parts_.copier->begin(copies_);
-  }
+  begun_ = Job{point, std::nullopt, {}};
+  if (wait_written(point.step, must)) begun_->snapshot = snapshots_.hold();
   const std::scoped_lock lock(mutex_);
-  ++(arena ? totals_.begun : totals_.skipped);
+  ++(begun_->snapshot ? totals_.begun : totals_.skipped);
   totals_.stall_s += seconds_since(start);
 }
 
-std::optional<std::span<std::byte>> Saver::take_arena(std::int64_t step, bool must) {
-  auto arena = arenas_.try_take();
+bool Saver::wait_written(std::int64_t step, bool must) {
+  bool written = !snapshots_.holds();
   const bool waits = must || (settings_.when_busy == config::WhenBusy::wait && !stuck_);
-  if (!arena && waits) {
+  if (!written && waits) {
     link_.progress(step, control::Phase::finishing);  // the storage's pace says nothing of a rank
     std::chrono::nanoseconds patience = std::chrono::seconds(settings_.commit_s);
     if (!must) {
@@ -76,36 +67,32 @@ std::optional<std::span<std::byte>> Saver::take_arena(std::int64_t step, bool mu
           std::chrono::duration_cast<Millis>(std::chrono::duration<double>(2 * totals().persist_s));
       patience = std::min<std::chrono::nanoseconds>(patience, std::max(parts_.shortest_wait, twice));
     }
-    arena = arenas_.take(Deadline::in(patience));
-    if (!arena && world_.rank() == 0)
+    written = snapshots_.wait_released(Deadline::in(patience));
+    if (!written && world_.rank() == 0)
       log::warn(
           "the shared storage has not taken a checkpoint for {:.0f} s: the one of step {} is skipped, and so "
-          "are "
-          "those after it until it has",
+          "are those after it until it has",
           std::chrono::duration<double>(patience).count(), step);
   }
-  stuck_ = !arena && (stuck_ || waits);
-  return arena;
+  stuck_ = !written && (stuck_ || waits);
+  return written;
 }
 
-double Saver::join() {
-  if (!copying_) return 0;
-  link_.progress(copying_->point.step, control::Phase::checkpoint);
-  const double waited = parts_.copier->join();
-  copying_->copied = Clock::now();
+void Saver::hand_over() {
+  if (!begun_) return;
+  link_.progress(begun_->point.step, control::Phase::checkpoint);
+  begun_->begun = Clock::now();
   {
     const std::scoped_lock lock(mutex_);
-    totals_.stall_s += waited;
-    jobs_.push_back(std::move(*copying_));
+    jobs_.push_back(std::move(*begun_));
   }
-  copying_.reset();
+  begun_.reset();
   changed_.notify_all();
-  return waited;
 }
 
 bool Saver::wait_durable() {
   if (newest_ < 0) return false;
-  join();
+  hand_over();
   link_.progress(newest_, control::Phase::finishing);
   bool mine = false;
   {
@@ -151,7 +138,7 @@ void Saver::serve() {
   }
 }
 
-void Saver::persist(Job& job) {
+void Saver::persist(const Job& job) {
   const Outcome outcome = write(job);
   if (parts_.before_vote) parts_.before_vote();
   if (link_.supervised())
@@ -162,22 +149,26 @@ void Saver::persist(Job& job) {
     vote_in_folder(job, outcome);
   const std::scoped_lock lock(mutex_);
   ++totals_.settled;
-  totals_.persist_s = seconds_since(job.copied);
+  totals_.persist_s = seconds_since(job.begun);
 }
 
-Saver::Outcome Saver::write(Job& job) {
-  if (job.arena.empty()) return {false, "skipped: its arenas were still being written"};
+Saver::Outcome Saver::write(const Job& job) {
+  if (!job.snapshot) return {false, "skipped: the save before it was still being written"};
   Outcome outcome;
+  checkpoint::WriteCost cost;
   try {
-    outcome.payload = parts_.writer->write(job.point, job.arena);
+    job.snapshot->copied.wait();
+    Written written = parts_.write(job.point, owned_[as_size(job.snapshot->buffer)].pieces);
+    outcome.payload = std::move(written.vote);
+    cost = written.cost;
   } catch (const std::exception& error) {
     outcome = {false, error.what()};
     log::error("rank {} could not save step {}: {}", world_.rank(), job.point.step, error.what());
     failed(job.point.step, error.what());
   }
-  arenas_.give(job.arena);
+  snapshots_.release();
   const std::scoped_lock lock(mutex_);
-  totals_.cost = parts_.writer->last_cost();
+  totals_.cost = cost;
   return outcome;
 }
 

@@ -3,10 +3,10 @@
 // never touches the checkpoints before it.
 //
 //   a save     where                                                                next
-//   copied     between two optimizer steps, into an arena; the training thread      join() -> waiting
-//   waiting    behind the saves before it                                           -> written
-//   written    by the saver's thread, which then votes                              -> settled
-//   settled    the leader commits, or in bare mode rank 0's saver                   its arena was free before
+//   begun      between two optimizer steps: a snapshot is held; the training thread  hand_over() -> written
+//   written    by the saver's thread from the snapshot buffer, which it gives back;  -> settled
+//              it then votes
+//   settled    the leader commits, or in bare mode rank 0's saver
 //
 // In bare mode a thread of rank 0's saver then removes old checkpoints, for which nobody waits.
 //
@@ -24,61 +24,64 @@
 #include <vector>
 
 #include "checkpoint/index/commit.hpp"
+#include "checkpoint/shards/shard_writer.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/config/run_config.hpp"
 #include "src/control/rank_link.hpp"
-#include "src/train/save/image_writer.hpp"
-#include "src/train/state/arena_pool.hpp"
-#include "src/train/state/state_copier.hpp"
+#include "src/train/local/snapshots.hpp"
 
 namespace holdfast::train {
 
 /// Totals of this rank.
 struct SaveTotals {
-  std::int64_t begun = 0;    ///< snapshots taken
-  std::int64_t skipped = 0;  ///< not taken, since all arenas were still being written (checkpoint.when_busy)
+  std::int64_t begun = 0;    ///< a snapshot is held
+  std::int64_t skipped = 0;  ///< since the one before was still being written (checkpoint.when_busy)
   std::int64_t failed = 0;   ///< not written by this rank or, in bare mode on rank 0, not committed
   std::int64_t settled = 0;  ///< written and voted for or, in bare mode on rank 0, committed or dropped
   double stall_s = 0;        ///< that training waited
-  double persist_s = 0;      ///< of the save settled last: from the end of its copy
+  double persist_s = 0;      ///< of the save settled last: from hand_over()
   checkpoint::WriteCost cost = {};  ///< of the shard written last
 };
+
+/// Writes the pieces as this rank's shard, and returns its vote and what that cost: ShardWriter::write().
+struct Written {
+  std::string vote;
+  checkpoint::WriteCost cost;
+};
+using WriteShard =
+    std::function<Written(const checkpoint::RunPoint& point, std::span<const checkpoint::PieceView> pieces)>;
 
 class Saver {
  public:
   struct Parts {
-    std::unique_ptr<ImageWriter> writer;
-    std::unique_ptr<StateCopier> copier;
-    int arenas = 2;  ///< snapshots on their way to disk, 1 or 2; 0: as of ArenaPool
+    WriteShard write;
+    /// The pieces that this rank writes, in the writer's order; of their memory nothing is read.
+    const checkpoint::State& owned;
     /// Where it is set, called before each vote on the saver's thread, which may wait: for the metrics of the
     /// steps before, so that a run that is resumed from the checkpoint finds them.
     std::function<void()> before_vote = {};
-    Millis shortest_wait{10'000};  ///< for an arena, see begin()
+    Millis shortest_wait{10'000};  ///< for the save before, see begin()
   };
-  /// `generation`: of this attempt. Memory of the arenas comes from `device`. References outlive the saver.
+  /// `generation`: of this attempt. References outlive the saver.
   Saver(const RunDir& dir, const config::Checkpoint& settings, checkpoint::Generation generation, Parts parts,
-        device::Device& device, comm::Communicator& world, control::RankLink& link);
+        Snapshots& snapshots, comm::Communicator& world, control::RankLink& link);
   /// A write that is going on is finished, what waits behind it is dropped, and no vote is waited for. What
   /// retention has to remove is removed.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// Bytes of the arenas that stay.
-  std::int64_t memory_bytes() const { return arenas_.bytes(); }
-  /// True while a save would have to wait for an arena.
-  bool busy() { return !arenas_.has_free(); }
+  /// True while a save is being written: the next one would have to wait.
+  bool busy() const { return snapshots_.holds(); }
 
-  /// Begins to copy `owned`: the pieces that this rank writes, in the writer's order (empty ones are passed
-  /// over), where they lie now. They stay as they are until join(). While all arenas are being written:
-  /// waits when it `must` (up to checkpoint.commit_s) or the settings say so (up to twice what the last
-  /// write took, between shortest_wait and commit_s, and after that in vain no more before an arena is free
-  /// again); else, and when that was too short, votes no.
-  void begin(const checkpoint::RunPoint& point, const checkpoint::State& owned, bool must);
-  /// Before the state changes: waits for the copy and hands it to the writing thread. Returns the seconds
-  /// that it took.
-  double join();
+  /// Begins to save the state as it is now. While one is being written: waits when it `must` (up to
+  /// checkpoint.commit_s) or the settings say so (up to twice what the last write took, between
+  /// shortest_wait and commit_s, and after that in vain no more before that one is written); else, and when
+  /// that was too short, votes no.
+  void begin(const checkpoint::RunPoint& point, bool must);
+  /// What was begun may be written, and become durable.
+  void hand_over();
   /// Collective: waits for the fate of the newest save; true when it is durable. The same on every rank.
   bool wait_durable();
   /// Of the newest save; -1: there was none.
@@ -90,18 +93,19 @@ class Saver {
  private:
   struct Job {
     checkpoint::RunPoint point;
-    std::span<std::byte> arena;  ///< empty: skipped
-    Clock::time_point copied{};
+    std::optional<Snapshots::Held> snapshot;  ///< nothing: skipped
+    Clock::time_point begun{};
   };
   struct Outcome {
     bool ok = true;
     std::string payload;  ///< the vote, or why there is none
   };
 
-  std::optional<std::span<std::byte>> take_arena(std::int64_t step, bool must);
+  /// No snapshot is held. False: not in time.
+  bool wait_written(std::int64_t step, bool must);
   void serve();
-  void persist(Job& job);
-  Outcome write(Job& job);
+  void persist(const Job& job);
+  Outcome write(const Job& job);
   // Bare mode:
   void vote_in_folder(const Job& job, const Outcome& outcome);
   void commit(const Job& job, const Outcome& outcome);
@@ -113,13 +117,13 @@ class Saver {
   config::Checkpoint settings_;
   checkpoint::Generation generation_;
   Parts parts_;
+  Snapshots& snapshots_;
   comm::Communicator& world_;
   control::RankLink& link_;
-  ArenaPool arenas_;
-  std::vector<Copy> copies_;
-  std::optional<Job> copying_;  // the training thread's
-  std::int64_t newest_ = -1;    // its step
-  bool stuck_ = false;          // no arena was given back in the time of a wait, and none since
+  std::vector<checkpoint::State> owned_;  // in each snapshot buffer
+  std::optional<Job> begun_;              // the training thread's
+  std::int64_t newest_ = -1;              // its step
+  bool stuck_ = false;                    // the save before was not written in the time of a wait, nor since
 
   std::atomic<bool> ending_{false};
   // Guarded by mutex_:

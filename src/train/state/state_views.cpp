@@ -1,5 +1,6 @@
 #include "src/train/state/state_views.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "src/base/as_size.hpp"
@@ -42,6 +43,17 @@ std::vector<checkpoint::PieceView> views_in(const std::vector<shard::Piece>& pie
   });
   return out;
 }
+
+/// What every rank writes: each family is cut as the arenas are.
+checkpoint::WriterLayout writers_of(const config::ModelShape& shape, const shard::Layout& layout) {
+  checkpoint::WriterLayout out{layout.mesh.group, layout.mesh.replicas, {}};
+  const auto stored = config::stored_tensors_of(shape);
+  for (int family = 0; family < families; ++family)
+    for (std::size_t i = 0; i < stored.size(); ++i)
+      if (!stored[i].frozen)
+        out.cuts.push_back({stored[i].parts, layout.slices[i].stride, layout.slices[i].part});
+  return out;
+}
 }  // namespace
 
 checkpoint::State held_of(const config::ModelShape& shape, const shard::Layout& layout, float* parameters,
@@ -76,14 +88,11 @@ StateViews views_of(const config::ModelShape& shape, const shard::Layout& layout
   StateViews out;
   out.held = held_of(shape, layout, parameters, exp_avg, exp_avg_sq, moments);
   out.owned = {out.held.tensors, views_in(layout.owned, tensors, arenas)};
-  for (int rank = 0; rank < layout.mesh.world; ++rank) {
-    shard::Mesh mesh = layout.mesh;
-    mesh.rank = rank;
-    auto& spans = out.writers.of_rank.emplace_back();
-    for_each(shard::layout_of(shape, mesh).owned, tensors, [&](int tensor, const shard::Piece& piece, int) {
-      spans.push_back({tensor, piece.first, piece.count});
-    });
-  }
+  out.writers = writers_of(shape, layout);
+  const auto spans = checkpoint::spans_of(out.owned.tensors, out.writers, layout.mesh.rank);
+  expects(std::equal(spans.begin(), spans.end(), out.owned.pieces.begin(), out.owned.pieces.end(),
+                     [](const auto& span, const auto& piece) { return span == piece.span(); }),
+          "a rank writes what it owns");
   return out;
 }
 

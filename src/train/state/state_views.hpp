@@ -1,7 +1,7 @@
 #pragma once
 // The state of a run as checkpoints see it: three families of logical tensors (parameters, first and second
 // moments) over the arenas of this rank.
-#include "checkpoint/index/state.hpp"
+#include "checkpoint/index/writer_layout.hpp"
 #include "src/config/model_shape.hpp"
 #include "src/shard/layout.hpp"
 
@@ -10,7 +10,7 @@ namespace holdfast::train {
 struct StateViews {
   checkpoint::State held;            ///< all that this rank has: filled by a load
   checkpoint::State owned;           ///< what it alone answers for: digested and written
-  checkpoint::WriterLayout writers;  ///< what every rank writes
+  checkpoint::WriterLayout writers;  ///< what every rank writes: `owned` of all of them
 };
 
 /// All that the rank of `layout` has, in its three optimizer arenas, wherever they lie: StateViews::held.

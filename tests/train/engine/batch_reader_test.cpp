@@ -50,7 +50,7 @@ class BatchReaderTest : public ::testing::Test {
 
 TEST_F(BatchReaderTest, GivesTheOrderOfTheRunAtAnyDepth) {
   for (const int ahead : {2, 3, 7, 100}) {
-    BatchReader reader{*samples_, rows, sequence, true, order(), ahead};
+    BatchReader reader{*samples_, rows, sequence, true, order(), ahead, {}};
     for (std::int64_t step = 3; step < 40; ++step)
       for (int micro_step = 0; micro_step < 3; ++micro_step)
         expect_right(reader, step * global_batch, micro_step);
@@ -58,7 +58,7 @@ TEST_F(BatchReaderTest, GivesTheOrderOfTheRunAtAnyDepth) {
 }
 
 TEST_F(BatchReaderTest, FollowsJumps) {
-  BatchReader reader{*samples_, rows, sequence, true, order(), 5};
+  BatchReader reader{*samples_, rows, sequence, true, order(), 5, {}};
   for (const std::int64_t step : {0, 1, 9, 2, 2, 3, 0, 70})
     for (int micro_step = 0; micro_step < 3; ++micro_step)
       expect_right(reader, step * global_batch, micro_step);
@@ -66,7 +66,7 @@ TEST_F(BatchReaderTest, FollowsJumps) {
 }
 
 TEST_F(BatchReaderTest, ThrowsWhatReadingThrewWhenItIsAskedFor) {
-  BatchReader reader{*samples_, rows, sequence, true, {global_batch, {0, -100'000'000}}, 4};
+  BatchReader reader{*samples_, rows, sequence, true, {global_batch, {0, -100'000'000}}, 4, {}};
   EXPECT_NO_THROW(reader.read(0, 0));
   EXPECT_ANY_THROW(reader.read(0, 1));
   EXPECT_NO_THROW(reader.read(global_batch, 0)) << "and goes on";

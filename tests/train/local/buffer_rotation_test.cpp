@@ -43,6 +43,28 @@ TEST(BufferRotation, KeepsWhatIsToBeKeptWhereThereIsRoom) {
   EXPECT_EQ(two.next(), 1) << "the newest snapshot comes first";
 }
 
+TEST(BufferRotation, WhatASaveIsWrittenFromIsNotWrittenOver) {
+  BufferRotation r(3, 0);
+  r.snapshot();
+  r.hold();
+  for (int step = 0; step < 5; ++step) {
+    EXPECT_NE(r.next(), 0);
+    r.move(r.next());
+    r.snapshot();
+    EXPECT_THROW(r.hold(), std::logic_error) << "one at a time";
+  }
+  r.release();
+  EXPECT_EQ(r.next(), 0) << "it has been left longest";
+
+  BufferRotation alone(1, 0);
+  alone.snapshot();
+  EXPECT_EQ(alone.next(), 0);
+  alone.hold();
+  EXPECT_THROW(alone.next(), std::logic_error);
+  alone.release();
+  EXPECT_EQ(alone.next(), 0);
+}
+
 /// What one rank has in its buffers.
 struct Rank {
   Rank(int buffers) : rotation(buffers, 0), sealed(as_size(buffers), -1) {}
@@ -56,6 +78,18 @@ struct Rank {
     rotation.snapshot();
     sealed[rotation.live()] = step;
   }
+  /// Begins to write a snapshot, or ends it.
+  void save_or_not(std::mt19937& random) {
+    if (random() % 8 != 0) return;
+    if (rotation.holds()) {
+      EXPECT_EQ(sealed[held], held_step) << "it changed while it was written";
+      rotation.release();
+    } else if (rotation.live_is_snapshot()) {
+      rotation.hold();
+      held = rotation.live();
+      held_step = sealed[held];
+    }
+  }
   std::set<long> steps() const {
     std::set<long> out(sealed.begin(), sealed.end());
     out.erase(-1);
@@ -63,6 +97,8 @@ struct Rank {
   }
   BufferRotation rotation;
   std::vector<long> sealed;
+  int held = -1;
+  long held_step = -1;
 };
 
 /// Each rank does its parts of a step in order; between ranks any order, but for agreeing on the next
@@ -72,8 +108,10 @@ TEST(BufferRotation, ACommonStepAlwaysExistsAndIsAtMostOneSnapshotOld) {
   struct Case {
     int buffers;
     long every, partner_every;
+    bool saves = false;  ///< some snapshots are held, for a time of any length
   };
-  for (const Case c : {Case{2, 1, 1}, Case{2, 3, 3}, Case{3, 1, 1}, Case{3, 1, 4}, Case{3, 2, 6}}) {
+  for (const Case c : {Case{2, 1, 1}, Case{2, 3, 3}, Case{3, 1, 1}, Case{3, 1, 4}, Case{3, 2, 6},
+                       Case{3, 1, 1, true}, Case{3, 3, 3, true}, Case{4, 1, 4, true}, Case{4, 2, 6, true}}) {
     std::vector<Rank> ranks(5, Rank(c.buffers));
     long on_partner = -1;  // newest step that all have on their partners
     for (long step = 1; step <= 60; ++step) {
@@ -85,6 +123,7 @@ TEST(BufferRotation, ACommonStepAlwaysExistsAndIsAtMostOneSnapshotOld) {
         if (part[i] == 3) continue;
         if (part[i] == 0) rank.update();
         if (part[i] == 1 && snapshot) rank.seal(step);
+        if (c.saves) rank.save_or_not(random);
         if (part[i] == 2 && copied) rank.rotation.keep(rank.rotation.live());
         ++part[i];
         --left;

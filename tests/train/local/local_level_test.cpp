@@ -11,6 +11,7 @@
 #include "src/base/digest.hpp"
 #include "src/config/load.hpp"
 #include "src/train/common/background.hpp"
+#include "src/train/local/snapshots.hpp"
 #include "src/train/state/state_views.hpp"
 
 namespace holdfast::train {
@@ -132,8 +133,8 @@ class HostLevel : public ::testing::Test {
     level_.reset();
     LocalFile file(folder_ / "state" / "rank-00000.own", local_identity_of(run_, 0),
                    buffer_shape_of(run_, 0).bytes, buffers, false, run_.record_bytes);
-    level_ = make_host_local_level(
-        {std::move(file), run_, 0, 1, [this](std::span<std::byte> buffer) { live_ = buffer; }});
+    level_ = make_host_snapshots(
+        {run_, 0, std::move(file), {}, 1, [this](std::span<std::byte> buffer) { live_ = buffer; }});
   }
   /// Fills a buffer with what step `step` would leave.
   void write(std::span<std::byte> buffer, std::int64_t step) const {
@@ -157,7 +158,7 @@ class HostLevel : public ::testing::Test {
 
   const LocalRun run_ = some_run();
   std::filesystem::path folder_;
-  std::unique_ptr<LocalLevel> level_;
+  std::unique_ptr<Snapshots> level_;
   std::span<std::byte> live_;
 };
 

@@ -48,7 +48,8 @@ class PartnerRank {
     const auto folder = node_folder(scratch, rank, ranks_per_node);
     checkpoint::LocalFile file(folder / local_level_file(rank, false), local_identity_of(run, rank),
                                buffer_shape_of(run, rank).bytes, every > 1 ? 3 : 2, false, run.record_bytes);
-    local_ = make_host_local_level({std::move(file), run, rank, 1, [this](auto buffer) { live_ = buffer; }});
+    local_ =
+        make_host_snapshots({run, rank, std::move(file), {}, 1, [this](auto buffer) { live_ = buffer; }});
     copies_ = std::make_unique<PartnerCopies>(
         PartnerParts{partners_of(rank, copy_destinations(run.mesh, ranks_per_node)), run, rank, folder, every,
                      limit, std::move(exchange)},
@@ -69,7 +70,7 @@ class PartnerRank {
   LocalRun run_;
   int rank_;
   std::span<std::byte> live_;
-  std::unique_ptr<LocalLevel> local_;
+  std::unique_ptr<Snapshots> local_;
   std::unique_ptr<PartnerCopies> copies_;
 };
 

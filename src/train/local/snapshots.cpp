@@ -1,0 +1,238 @@
+#include "src/train/local/snapshots.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/error.hpp"
+#include "src/train/local/offers.hpp"
+
+namespace holdfast::train {
+namespace {
+
+using checkpoint::LocalFile;
+using checkpoint::Sealed;
+
+/// Step of the snapshot in a buffer; -1: there is none.
+std::int64_t step_of(const LocalFile& file, int buffer) {
+  const auto what = file.sealed(buffer);
+  return what ? what->point.step : -1;
+}
+
+/// The buffer among those that are not `needed` whose content is worth least.
+int oldest_buffer(const LocalFile& file, std::span<const int> needed) {
+  int best = -1;
+  for (int buffer = 0; buffer < file.buffers(); ++buffer)
+    if (std::ranges::find(needed, buffer) == needed.end() &&
+        (best < 0 || step_of(file, buffer) < step_of(file, best)))
+      best = buffer;
+  expects(best >= 0, "one buffer at least is not needed");
+  return best;
+}
+
+int newest_buffer(const LocalFile& file) {
+  int best = 0;
+  for (int buffer = 1; buffer < file.buffers(); ++buffer)
+    if (step_of(file, buffer) > step_of(file, best)) best = buffer;
+  return best;
+}
+
+class HostSnapshots final : public Snapshots {
+ public:
+  explicit HostSnapshots(SnapshotParts parts)
+      : HostSnapshots(parts.file ? oldest_buffer(*parts.file, {}) : 0, parts) {}
+
+  std::span<std::byte> next() override {
+    changes();
+    const int buffer = next_buffer();
+    if (buffer == live()) return {};
+    open(buffer);
+    return this->buffer(next_ = buffer);
+  }
+  void moved() override {
+    move_to(next_);
+    take(next_);
+  }
+
+ private:
+  HostSnapshots(int live, SnapshotParts& parts) : Snapshots(std::move(parts), live) { take(live); }
+  tensor::Event copy_state() override { return {}; }  // it lies there
+  void take(int buffer) override { parts_.live(this->buffer(buffer)); }
+
+  int next_ = 0;
+};
+
+class DeviceSnapshots final : public Snapshots {
+ public:
+  DeviceSnapshots(SnapshotParts parts, device::Device& device, const StateArenas& arenas)
+      : DeviceSnapshots(parts.file ? newest_buffer(*parts.file) : 0, parts, device, arenas) {}
+  ~DeviceSnapshots() override {
+    try {
+      Snapshots::join();  // nothing is copied to a buffer any more
+    } catch (...) {
+    }
+    for (int i = 0; local() && i < buffers(); ++i) device_.unpin(buffer(i));
+  }
+
+  double join() override {
+    const double waited = Snapshots::join();
+    device_.compute().wait(copied_);  // what compute is given from now on may change the state
+    return waited;
+  }
+  std::span<std::byte> next() override {
+    changes();
+    return {};
+  }
+
+ private:
+  DeviceSnapshots(int live, SnapshotParts& parts, device::Device& device, const StateArenas& arenas)
+      : Snapshots(std::move(parts), live),
+        device_(device),
+        arenas_(arenas),
+        shape_(buffer_shape_of(parts_.run, parts_.rank)) {
+    for (int i = 0; i < buffers(); ++i) pinned_.push_back(local() ? device.pin(buffer(i)) : buffer(i).data());
+  }
+
+  tensor::Event copy_state() override {
+    const int buffer = next_buffer();
+    open(buffer);
+    move_to(buffer);
+    std::byte* const to = pinned_[buffer];
+    tensor::Stream& side = device_.side();
+    side.wait(device_.compute().record());
+    side.copy(to, arenas_.parameters, shape_.parameter_bytes);
+    side.copy(to + shape_.exp_avg, arenas_.exp_avg, shape_.moment_bytes);
+    side.copy(to + shape_.exp_avg_sq, arenas_.exp_avg_sq, shape_.moment_bytes);
+    return copied_ = side.record();
+  }
+  void take(int buffer) override {
+    const std::byte* const from = pinned_[buffer];
+    tensor::Stream& compute = device_.compute();
+    compute.copy(arenas_.parameters, from, shape_.parameter_bytes);
+    compute.copy(arenas_.exp_avg, from + shape_.exp_avg, shape_.moment_bytes);
+    compute.copy(arenas_.exp_avg_sq, from + shape_.exp_avg_sq, shape_.moment_bytes);
+    compute.record().wait();  // the buffer may change again
+  }
+
+  device::Device& device_;
+  StateArenas arenas_;
+  BufferShape shape_;
+  std::vector<std::byte*> pinned_;  ///< the buffers, as streams know them
+  tensor::Event copied_;            ///< the newest snapshot has left the device
+};
+
+}  // namespace
+
+Snapshots::Snapshots(SnapshotParts parts, int live)
+    : parts_(std::move(parts)),
+      rotation_(parts_.file ? parts_.file->buffers() : static_cast<int>(parts_.memory.size()), live) {
+  const int count = parts_.file ? parts_.file->buffers() : static_cast<int>(parts_.memory.size());
+  for (int i = 0; i < count; ++i) views_.push_back(buffer_view_of(parts_.run, parts_.rank, buffer(i).data()));
+}
+
+int Snapshots::next_buffer() const {
+  const std::scoped_lock lock(mutex_);
+  return rotation_.next();
+}
+
+void Snapshots::move_to(int buffer) {
+  const std::scoped_lock lock(mutex_);
+  rotation_.move(buffer);
+}
+
+void Snapshots::keep(int buffer) {
+  const std::scoped_lock lock(mutex_);
+  rotation_.keep(buffer);
+}
+
+void Snapshots::make_current() {
+  if (std::exchange(current_, true)) return;
+  copied_ = copy_state();
+  const std::scoped_lock lock(mutex_);
+  rotation_.snapshot();
+}
+
+void Snapshots::begin(const checkpoint::RunPoint& point) {
+  expects(local(), "a snapshot of the local level");
+  background_.join();
+  make_current();
+  background_.begin([this, point, copied = copied_, buffer = live()] {
+    copied.wait();
+    seal(buffer, point);
+  });
+}
+
+void Snapshots::seal(int buffer, const checkpoint::RunPoint& point) {
+  auto what = file().sealed(buffer);
+  if (!what || what->point != point) {  // it is, where it was adopted as it was found
+    what = Sealed{point, checkpoint::piece_digests(views_[buffer])};
+    file().seal(buffer, *what);
+  }
+  newest_ = {point.step, point.samples, seal_of(what->digests)};
+  if (after_seal_) after_seal_(buffer, *what);
+}
+
+Snapshots::Held Snapshots::hold() {
+  make_current();
+  const std::scoped_lock lock(mutex_);
+  rotation_.hold();
+  return {rotation_.live(), copied_};
+}
+
+void Snapshots::release() {
+  {
+    const std::scoped_lock lock(mutex_);
+    rotation_.release();
+  }
+  released_.notify_all();
+}
+
+bool Snapshots::holds() const {
+  const std::scoped_lock lock(mutex_);
+  return rotation_.holds();
+}
+
+bool Snapshots::wait_released(Deadline deadline) const {
+  std::unique_lock lock(mutex_);
+  return released_.wait_for(lock, deadline.left(), [this] { return !rotation_.holds(); });
+}
+
+void Snapshots::adopt(int buffer) {
+  join();
+  move_to(buffer);
+  current_ = !local() || file().sealed(buffer);
+  if (current_) {
+    const std::scoped_lock lock(mutex_);
+    rotation_.snapshot();
+  }
+  take(buffer);
+}
+
+void Snapshots::invalidate() {
+  join();
+  changes();
+  open(live());
+  move_to(live());
+}
+
+int Snapshots::spare_buffer(std::span<const int> needed) {
+  join();  // nothing is read from a buffer any more
+  const int buffer = oldest_buffer(file(), needed);
+  open(buffer);
+  return buffer;
+}
+
+std::optional<std::uint64_t> Snapshots::newest_seal(std::int64_t step, std::int64_t samples) const {
+  if (newest_.step != step || newest_.samples != samples) return std::nullopt;
+  return newest_.seal;
+}
+
+std::unique_ptr<Snapshots> make_host_snapshots(SnapshotParts parts) {
+  return std::make_unique<HostSnapshots>(std::move(parts));
+}
+
+std::unique_ptr<Snapshots> make_device_snapshots(SnapshotParts parts, device::Device& device,
+                                                 const StateArenas& arenas) {
+  return std::make_unique<DeviceSnapshots>(std::move(parts), device, arenas);
+}
+
+}  // namespace holdfast::train
