@@ -4,6 +4,9 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "launcher/agent/daemon/caller.hpp"
 #include "launcher/agent/ranks/programs.hpp"
@@ -36,6 +39,20 @@ void print_faults() {
                f.exit_code == 0 ? "same bits" : fmt::format("exit code {}", f.exit_code), f.breaks);
 }
 
+/// Why a fault cannot be injected, and what would help. `minipod`: its folder, or "".
+std::optional<std::pair<const char*, const char*>> why_not(const Fault& fault,
+                                                           const std::filesystem::path& minipod) {
+  if (fault.injector != Injector::minipod) return std::nullopt;
+  if (minipod.empty())
+    return {{"only the minipod can inject it", "--minipod DIR, or leave the case out with --only?"}};
+  const auto shape = minipod / "shape";  // how it was started
+  const bool can_hang =
+      files::is_there(shape) && files::read_text(shape).find("storage=fuse") != std::string::npos;
+  if (std::string_view(fault.act) == "hang-shared" && !can_hang)
+    return {{"the storage of this minipod cannot hang", "Start it with 'minipod up --storage fuse'?"}};
+  return std::nullopt;
+}
+
 DrillPlan chosen_drill(const DrillOptions& options) {
   const fs::path file = config::find_config("drills", options.drill);
   DrillPlan drill = read_drill(config::read_document(file));
@@ -55,13 +72,12 @@ DrillPlan chosen_drill(const DrillOptions& options) {
       return std::find(options.only.begin(), options.only.end(), c.name) == options.only.end();
     });
   }
-  if (options.minipod.empty())
-    for (const auto& c : drill.cases)
-      for (const auto& planned : c.faults)
-        if (planned.fault->injector == Injector::minipod)
-          throw Error(Exit::usage,
-                      fmt::format("{} (case {}) cannot be injected here", planned.fault->name, c.name),
-                      "only the minipod can inject it", "--minipod DIR, or leave the case out with --only?");
+  for (const auto& c : drill.cases)
+    for (const auto& planned : c.faults)
+      if (const auto why = why_not(*planned.fault, options.minipod))
+        throw Error(Exit::usage,
+                    fmt::format("{} (case {}) cannot be injected here", planned.fault->name, c.name),
+                    why->first, why->second);
   return drill;
 }
 

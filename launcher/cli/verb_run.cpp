@@ -8,7 +8,9 @@
 #include "launcher/job/preparation.hpp"
 #include "slurm/cluster_cli.hpp"
 #include "slurm/job_env.hpp"
+#include "slurm/tools.hpp"
 #include "src/base/error.hpp"
+#include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
@@ -42,7 +44,9 @@ void add_run(CLI::App& app, int& exit_code) {
           "by submit")
       ->type_name("RUN_DIR | JOB.toml");
   verb->callback([job, &exit_code] {
-    log::start("run");
+    log::start_in_background("run");
+    lock_all_pages();  // its program lies on shared storage
+    slurm::find_tools();
     slurm::ClusterCli cluster;
     if (std::filesystem::is_directory(job->file)) {
       if (job->any_set())

@@ -33,7 +33,7 @@ StatusFacts gather(const RunDir& run) {
     apply_event(facts.state, event);
     if (event.value("event", "") == "leader_elected") facts.leader = event.value("node", "");
   }
-  facts.term = highest_term(run);
+  facts.term = highest_valid_term(run);
   if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
   facts.last_step = last_line(run.metrics());
   return facts;

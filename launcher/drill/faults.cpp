@@ -83,6 +83,9 @@ const std::vector<Fault>& faults() {
       {"slurmctld_down", "SLURM's controller is gone for minutes", M, "kill-slurmctld", "start-slurmctld", T::nothing, 90, K::none, false, 0},
       {"slurmctld_restarted", "SLURM's controller is killed and started again", M, "kill-slurmctld", "start-slurmctld", T::nothing, 1, K::none, false, 0},
       {"shared_gone", "the shared file system does not answer, on any node, for a minute", M, "hide-shared", "show-shared", T::nothing, 60, K::none, false, 0},
+      {"shared_hangs", "calls on the shared file system wait, on every node, for a minute", M, "hang-shared", "wake-shared", T::nothing, 60, K::none, false, 0},
+      {"node_storage_hangs", "they wait on one node that trains", M, "hang-shared", "wake-shared", T::active, 20, K::none, false, 0},
+      {"leader_storage_hangs", "they wait on the leader's node", M, "hang-shared", "wake-shared", T::leader, 20, K::takeover, false, 0},
       // --- orders of people and SLURM ---
       {"evicted", "a node is taken out on order: no step is lost", O, "evict", "", T::active, 0, K::attempt, true, 0},
       {"paused", "the run holds on order, and goes on", O, "pause", "resume", T::nothing, 4, K::hold, false, 0},

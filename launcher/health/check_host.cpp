@@ -161,7 +161,7 @@ std::vector<Finding> limit_findings(const LimitFacts& facts, const Expected& exp
   return out;
 }
 
-std::vector<Finding> check_memory(const Roots& roots, const Expected&) {
+std::vector<Finding> check_memory(const Roots& roots, const Expected& expected) {
   std::vector<Finding> out;
   const auto total = meminfo(roots, "MemTotal"), available = meminfo(roots, "MemAvailable");
   if (!total || !available) {
@@ -170,7 +170,12 @@ std::vector<Finding> check_memory(const Roots& roots, const Expected&) {
     const auto limit = cgroup_limit(roots);
     std::string says = fmt::format("{} of {} available", size_text(*available), size_text(*total));
     if (limit && *limit < *total) says += ", limited to " + size_text(*limit);
-    if (*available < full_memory * *total)
+    const double wanted = expected.cluster ? static_cast<double>(expected.cluster->node_memory_bytes) : 0.0;
+    if (*total < wanted)
+      out.push_back({"memory.free", Fitness::warning,
+                     fmt::format("{}; the cluster file says {}", says, size_text(wanted)),
+                     "A module is missing, or correct node_memory_bytes?"});
+    else if (*available < full_memory * *total)
       out.push_back({"memory.free", Fitness::warning, says, "Which processes use it? Check /dev/shm, too"});
     else if (limit && *limit < much * *total)
       out.push_back(
@@ -217,6 +222,11 @@ std::vector<Finding> check_shm(const Roots& roots, const Expected& expected) {
     return {{"memory.shm", Fitness::critical, says + ", " + size_text(need) + " needed",
              "Mount it larger, remove old files, or move the local level to a disk "
              "(checkpoint.local)"}};
+  const double wanted = expected.cluster ? static_cast<double>(expected.cluster->node_shm_bytes) : 0.0;
+  if (size < wanted)
+    return {{"memory.shm", Fitness::warning,
+             fmt::format("{}; the cluster file says {}", says, size_text(wanted)),
+             "Mount it larger, or correct node_shm_bytes?"}};
   if (free < least_shm_bytes)
     return {{"memory.shm", Fitness::warning, says, "Remove old files, or mount it larger?"}};
   return {{"memory.shm", Fitness::ok, says, ""}};

@@ -188,6 +188,7 @@ class Writer {
                        chosen_.shape.sockets, chosen_.shape.cores_per_socket);
     if (chosen_.shape.memory_bytes > 0)
       out += fmt::format("node_memory_bytes = {}  # RealMemory, from SLURM\n", chosen_.shape.memory_bytes);
+    out += shm();
     out += interface();
     out +=
         "# node_mttf_hours = 6300  # mean time to failure of one node, if you know it: checkpoint intervals "
@@ -210,6 +211,15 @@ class Writer {
     }
     return fmt::format("gpu_memory_bytes = {}  # a rank's share of the node's memory\n",
                        chosen_.shape.memory_bytes / gpus_per_node());
+  }
+
+  /// Linux mounts /dev/shm with half of the node's memory, unless it is told otherwise.
+  std::string shm() {
+    if (!local_.node.empty() && local_.shm_bytes > 0)
+      return fmt::format("node_shm_bytes = {}  # size of /dev/shm\n", local_.shm_bytes);
+    if (chosen_.shape.memory_bytes == 0) return {};
+    check_this("node_shm_bytes is a guess: run `df -B1 /dev/shm` on a node.");
+    return fmt::format("node_shm_bytes = {}  # guess: half of the memory\n", chosen_.shape.memory_bytes / 2);
   }
 
   std::string interface() {

@@ -1,5 +1,7 @@
 #include "launcher/health/local_site.hpp"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -105,6 +107,9 @@ LocalSite probe_local_site(const Roots& roots, const std::string& node, const st
   site.node = node;
   probe_gpus(roots, site);
   site.interface = interface_of(roots, towards);
+  struct statvfs shm {};
+  if (::statvfs(roots.shm.c_str(), &shm) == 0)
+    site.shm_bytes = static_cast<std::int64_t>(shm.f_blocks * shm.f_frsize);
   std::istringstream in(read_line(roots.proc / "mounts").value_or(""));
   const auto mounts = network_mounts(roots);
   for (std::string line; std::getline(in, line);) {

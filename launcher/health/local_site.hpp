@@ -17,6 +17,7 @@ struct LocalSite {
   std::vector<config::GpuFacts> gpu_facts;  ///< by GPU, with the nearest NIC; empty without GPUs
   std::vector<std::string> other_nics;  ///< RDMA devices that are not nearest to any GPU: storage, in-band
   std::string interface;                ///< towards other nodes; "": not found
+  std::int64_t shm_bytes = 0;           ///< size of /dev/shm; 0: there is none
   std::vector<NetworkMount> shared;     ///< network mounts
   std::string mpi;                      ///< mpirun's first line; "": none in PATH
 };

@@ -10,6 +10,7 @@
 
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/programs.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"
@@ -24,6 +25,7 @@
 #include "src/config/load.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
+#include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -165,35 +167,57 @@ class JobMonitor {
     log::warn("signal {}: requesting a checkpoint, then {}", signal,
               ends ? "the end" : "back into the queue: the time limit is near");
     drain_ = control::Drain{true, ends ? "SIGTERM" : "SIGUSR1: the time limit is near"};
-    drain_watch_ = loop_.every(drain_poll, [this] { check_outcome(); });
+    drain_watch_ = loop_.every(drain_poll, [this] { follow_record(); });
     for (auto& [node, step] : steps_) step.channel.reset(), probe(step);
   }
 
-  /// Nothing when the run directory cannot be read.
-  std::optional<RunState> state() const {
-    try {
-      return replay(run_);
-    } catch (const Error& error) {
-      log::warn("the event log cannot be read: {}", error.what());
-      return std::nullopt;
-    }
+  /// What the event log says, for `then`; shared storage may keep it waiting. Nothing when it cannot be read.
+  void read_record(std::function<void()> then) {
+    reader_.ask(
+        [run = run_]() -> std::optional<RunState> {
+          try {
+            return replay(run);
+          } catch (const Error& error) {
+            log::warn("the event log cannot be read: {}", error.what());
+            return std::nullopt;
+          }
+        },
+        [this, then = std::move(then)](std::optional<RunState> read) {
+          if (code_) return;
+          known_ = std::move(read);
+          if (known_ && known_->outcome && known_->job == job_) {  // not the outcome of an earlier job
+            log::info("the run is over: {} {}", known_->outcome->status, known_->outcome->why);
+            return leave(known_->outcome->exit_code);
+          }
+          if (then) then();
+        });
   }
-
-  bool check_outcome() {
-    const auto now = state();
-    if (!now || !now->outcome || now->job != job_) return false;  // not the outcome of an earlier job
-    log::info("the run is over: {} {}", now->outcome->status, now->outcome->why);
-    leave(now->outcome->exit_code);
-    return true;
+  /// The same again and again, while it is of use.
+  void follow_record() {
+    if (!reader_.busy_for()) read_record(nullptr);
   }
 
   void probe_agents() {
     if (code_) return;
     if (cut_off()) return leave(static_cast<int>(Exit::transient));
+    bool kills = false;
     for (auto& [node, step] : steps_) {
-      if (step.watch.wants_new_step(steady_seconds())) renew(node, step);
+      if (step.watch.wants_new_step(steady_seconds())) {
+        if (step.pid == 0) renew(node, step);
+        kills = kills || step.pid > 0;
+      }
       if (!step.channel && Clock::now() >= step.next_probe) probe(step);
     }
+    if (kills && !reader_.busy_for()) read_record([this] { renew_silent(); });
+  }
+
+  /// The end of a step ends the ranks in it: a step of a node that trains, as far as is known, is left alone,
+  /// however long its agent is silent. The leader, which asks the others, may find that the node is lost.
+  void renew_silent() {
+    if (!known_) return;
+    for (auto& [node, step] : steps_)
+      if (step.pid > 0 && !known_->trains_on(node) && step.watch.wants_new_step(steady_seconds()))
+        renew(node, step);
   }
 
   /// Starts a new srun for an agent that does not answer: the old one may wait for ever for a node that was
@@ -253,10 +277,10 @@ class JobMonitor {
       return false;
     }
     if (Clock::now() - enough_since_ < cut_off_limit / 2) return false;  // the event log need not be read yet
-    const auto known = state();
+    follow_record();
     int voters = 0, here = 0;
     for (const auto& [node, step] : steps_)
-      if (!known || !known->lost.contains(node)) {
+      if (!known_ || !known_->lost.contains(node)) {
         ++voters;
         here += reached(step);
       }
@@ -275,7 +299,7 @@ class JobMonitor {
     request.job = env_.job;
     request.node = node;
     request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
-    request.output = run_.logs() / ("agent-" + node + ".log");
+    request.output = agent_log(run_, node);
     if (const auto here = gpus_.find(node); here != gpus_.end()) request.gpus = here->second;
     try {
       steps_[node].pid =
@@ -288,15 +312,15 @@ class JobMonitor {
 
   /// The exit code of srun means little; the event log tells whether the run is over.
   void ended(const std::string& node, int status) {
+    steps_[node].pid = 0;
+    if (!code_) return read_record([this, node, status] { start_later(node, status); });
+    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
+      loop_.stop();
+  }
+
+  void start_later(const std::string& node, int status) {
     Step& step = steps_[node];
-    step.pid = 0;
-    if (!code_) check_outcome();
-    if (code_) {
-      if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
-        loop_.stop();
-      return;
-    }
-    if (ending_) return;  // SLURM ends the job and starts nothing in it any more
+    if (ending_ || step.pid > 0 || step.again) return;  // SLURM starts nothing any more in a job that ends
     log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
               step.pause.count());
     step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
@@ -325,6 +349,8 @@ class JobMonitor {
   std::map<std::string, int> gpus_;  ///< that the job has on each node
   control::Key secret_;
   control::Loop loop_;
+  control::Worker reader_{loop_};
+  std::optional<RunState> known_;  ///< what the event log said last
   Children children_;
   std::map<std::string, Step> steps_;
   std::optional<int> code_;

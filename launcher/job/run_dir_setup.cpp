@@ -28,7 +28,7 @@ bool was_requeued(const RunDir& run, std::optional<slurm::JobId> job) {
 
 void check_resume(const RunDir& run, const config::RunConfig& config, std::optional<slurm::JobId> job) {
   const std::string& resume = config.run.resume;
-  if (resume == "none" && !files::list(run.checkpoints()).empty() && !was_requeued(run, job))
+  if (resume == "none" && !files::list_or_fail(run.checkpoints()).empty() && !was_requeued(run, job))
     throw Error(Exit::usage, "the run directory " + run.path.string() + " holds checkpoints",
                 "run.resume is none, which would train over them", "Choose another run.dir, or resume=auto?");
 }
@@ -88,7 +88,7 @@ void check_run_dir(const RunDir& run, const RunFiles& files, std::optional<slurm
   if (fs::exists(status) && !fs::is_directory(status))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a directory", "",
                 "Choose another run.dir?");
-  if (fs::exists(status) && !files::list(run.path).empty() && !fs::exists(run.config()) &&
+  if (fs::exists(status) && !files::list_or_fail(run.path).empty() && !fs::exists(run.config()) &&
       !fs::exists(run.owner()))
     throw Error(Exit::usage, "run.dir " + run.path.string() + " is not a run directory",
                 "it holds other files and no config.toml", "Choose another run.dir?");

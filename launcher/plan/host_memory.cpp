@@ -9,110 +9,221 @@
 #include "launcher/plan/units.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
+#include "src/config/lane_plan.hpp"
+#include "src/config/load.hpp"
 #include "src/config/read_ahead.hpp"
+#include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-constexpr std::int64_t cuda_process =
-    1'500'000'000;  // the upper end of what is reported for one with cuBLAS and cuDNN
+constexpr std::int64_t mib = std::int64_t{1} << 20, float_bytes = 4;
 
-bool in_memory(const std::string& folder) { return folder.starts_with("/dev/shm"); }
+// Of each rank:
+constexpr std::int64_t window = 16 * mib;            // StateWindow::usual_bytes
+constexpr std::int64_t chunk = 2 * mib;              // checkpoint::WriteOptions, for each of two threads
+constexpr std::int64_t read_back_run = 8 * mib;      // checkpoint/shards/read_back.cpp, for "full"
+constexpr std::int64_t records = 64 * mib;           // max_records of src/train/loop/trainer.cpp
+constexpr std::int64_t log_lines = 1 * mib;          // that wait for a reader (src/base/log)
+constexpr std::int64_t largest_reduction = 1 << 16;  // elements, of comm::Communicator
+constexpr std::int64_t inbox_elements = 4 << 20;     // src/comm/mpi_exchange.cpp
+constexpr std::int64_t smallest_piece = 1 << 10;     // elements, likewise
+// Data of libraries, heaps, stacks, buffers of MPI and UCX: 10 MB were measured of a rank of four
+// (measured_memory_test), the rest is room for connections to a thousand.
+constexpr std::int64_t process = 128 * mib;
+// The upper end of what is reported for a process with CUDA, cuBLAS, cuDNN and NCCL, with what they pin.
+constexpr std::int64_t cuda_process = 1'500'000'000;
+// Of each node: the agent (51 MB were measured on a minipod), its guardian, mpirun or its daemon, rank shims.
+constexpr std::int64_t agents = 192 * mib;
+// launcher/agent/daemon/resident.hpp: programs and the libraries beside them; cuBLASLt alone has 542 MB.
+constexpr std::int64_t resident = 256 * mib, resident_with_cuda = 1024 * mib;
+constexpr std::int64_t log_file = 8 * mib;  // LogSpool::max_waiting
+constexpr int other_logs = 3;               // of agent, guardian and mpirun
 
-struct Part {
-  const char* what;
-  std::int64_t bytes;
-  const char* hint;
+/// What the planner knows of a job: all that follows are formulas of these.
+struct CountedJob {
+  const Plan& plan;
+  const config::RunConfig& config;
+  bool gpus;
+  bool local;          ///< there is a local level
+  bool local_shm;      ///< in /dev/shm
+  std::int64_t state;  ///< of a node
+  std::int64_t image;  ///< what a node writes of a checkpoint: each element is saved once
+
+  const Memory& rank() const { return plan.memory; }
+  std::int64_t ranks(std::int64_t bytes_of_each) const { return bytes_of_each * plan.ranks_per_node; }
 };
 
-std::vector<Part> parts_of(const HostMemory& m) {
-  return {{"ranks", m.ranks, "more nodes"},
-          {"moments", m.moments, "shard.offload = \"none\""},
-          {"snapshots", m.snapshots, "checkpoint.local = \"none\""},
-          {"snapshots of other nodes", m.partners, "checkpoint.partner = \"none\""},
-          {"saves", m.saves, "checkpoint.every = 0"},
-          {"tokens read ahead", m.tokens, ""},
-          {"a save or a restore while it lasts", m.passing, ""},
-          {"programs", m.programs, ""}};
+struct CountedPart {
+  const char* name;
+  std::int64_t bytes;
+  bool in_shm, bound;
+  const char* hint;  ///< a setting that takes less; "": there is none
+};
+
+/// As the host allocates (src/device/cpu_device.cpp): in huge pages where they pay. GPUs pin what was asked
+/// for.
+std::int64_t in_pages(const CountedJob& job, std::int64_t bytes) {
+  constexpr std::int64_t small = 4096, huge = 2 * mib;
+  if (job.gpus || bytes == 0) return bytes;
+  const std::int64_t page = bytes >= huge ? huge : small;
+  return (bytes + page - 1) / page * page;
 }
 
-void check_fit(const HostMemory& memory, const std::string& cluster) {
-  if (memory.capacity == 0 || memory.total() <= memory.capacity) return;
+/// On the host: partial sums of replicas while they are added (shard::MemoryPlan::scratch).
+std::int64_t scratch_of(const CountedJob& job) {
+  const auto additions =
+      config::LanePlan(job.config.train, job.plan.replicas(), job.plan.group_size).final_additions();
+  return additions.size() > 1 ? largest_reduction * float_bytes * config::accumulators_of(additions) : 0;
+}
+
+/// On the host: both inboxes of MpiGroup for the gradients of a shard group that lies on several nodes, and
+/// for the partial sums of replicas on other nodes, of which each has one at least.
+std::int64_t inboxes_of(const CountedJob& job) {
+  const auto inboxes = [&](std::int64_t members, std::int64_t near) {
+    if (members <= near) return std::int64_t{0};
+    const std::int64_t piece = std::clamp(inbox_elements / members, smallest_piece, largest_reduction);
+    return 2 * (members - near) * piece * float_bytes;
+  };
+  const int per_node = job.plan.ranks_per_node, group = job.plan.group_size;
+  return inboxes(group, std::min(group, per_node)) +
+         inboxes(job.plan.replicas(), std::max(1, per_node / group));
+}
+
+/// Snapshots: files of the local level, which are mapped and for GPUs pinned, wherever they lie; else memory.
+std::int64_t snapshots_of(const CountedJob& job, std::int64_t partners) {
+  if (job.local) return job.plan.local.node_bytes - partners;
+  return config::snapshot_buffers({.gpu = job.gpus}) *
+         job.ranks(in_pages(job, job.state / job.plan.ranks_per_node));
+}
+
+/// What PayloadPass copies pieces into, a chunk at a time.
+std::int64_t staging_of(const CountedJob& job) {
+  return 2 * std::min(chunk, job.image / job.plan.ranks_per_node);
+}
+
+std::vector<CountedPart> counted_parts(const CountedJob& job) {
+  const auto& c = job.config.checkpoint;
+  const Memory& rank = job.rank();
+  const auto host = [&](std::int64_t bytes) { return job.gpus ? 0 : job.ranks(bytes); };
+  const std::int64_t partners = job.plan.local.partner_every > 0 ? 2 * job.state : 0;
+  return {
+      // On CPUs the state itself lies in one of them.
+      {"snapshot buffers", snapshots_of(job, partners), job.local_shm, false,
+       job.local ? "checkpoint.local = \"none\"" : "more nodes"},
+      // Of a folder on a disk the page cache gives them up.
+      {"partner copies", job.local_shm ? partners : 0, true, false, "checkpoint.partner = \"none\""},
+      // What CPU ranks compute in besides (launcher/plan/memory.hpp).
+      {"copies of the parameters, frozen weights", host(rank.state.copies + rank.state.frozen), false, false,
+       "more nodes"},
+      {"gradient sums", host(rank.state.accumulators + scratch_of(job)), false, false, "train.lanes lower"},
+      {"gather buffers", host(rank.gathered), false, false, "shard.prefetch_forward lower"},
+      {"gradients of a micro-batch", host(rank.gradients), false, false, "more nodes"},
+      {"activations", host(in_pages(job, rank.activations)), false, false,
+       "train.activation_checkpointing = \"full\""},
+      {"pieces from other nodes", host(inboxes_of(job)), false, false, ""},
+      // Of GPUs: pinned.
+      {"moments", job.ranks(rank.offloaded), false, false, "shard.offload = \"none\""},
+      {"window to the GPU", job.gpus ? job.ranks(window) : 0, false, false, ""},
+      {"staging of saves", job.ranks(staging_of(job) + (c.read_back == ReadBack::full ? read_back_run : 0)),
+       false, false, ""},
+      {"tokens read ahead", job.ranks(config::read_ahead_bytes(job.config)), false, false,
+       "data.read_ahead_mb lower"},
+      {"metrics and log lines that wait", job.ranks(records + log_lines), false, true, ""},
+      {"logs that wait", (job.plan.ranks_per_node + other_logs) * log_file, true, true, ""},
+      {"copies of programs", job.gpus ? resident_with_cuda : resident, true, true, ""},
+      {"CUDA and its libraries", job.gpus ? job.ranks(cuda_process) : 0, false, true, ""},
+      {"processes", job.ranks(process) + agents, false, true, ""},
+  };
+}
+
+/// What is compared with what there is, largest part first.
+void check_fit(const std::vector<CountedPart>& parts, std::int64_t have, const std::string& of_what,
+               const std::string& cluster) {
+  std::int64_t needed = 0;
+  for (const CountedPart& part : parts) needed += part.bytes;
+  if (have == 0 || needed <= have) return;
+  std::vector<CountedPart> sorted = parts;
+  std::ranges::stable_sort(sorted, std::ranges::greater(), &CountedPart::bytes);
   std::string list, hint;
-  for (const Part& part : parts_of(memory)) {
-    if (part.bytes == 0) continue;
-    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.what, size_text(part.bytes));
-    if (*part.hint != '\0') hint += (hint.empty() ? "" : ", ") + std::string(part.hint);
+  for (const CountedPart& part : sorted) {
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", part.name, size_text(part.bytes));
+    const bool much = part.bytes >= needed / 20;
+    if (much && *part.hint != '\0' && hint.find(part.hint) == std::string::npos)
+      hint += (hint.empty() ? "" : ", ") + std::string(part.hint);
   }
   throw Error(Exit::impossible,
-              fmt::format("a node needs {} of host memory but one of {} has {}", size_text(memory.total()),
-                          cluster, size_text(memory.capacity)),
+              fmt::format("a node needs {} of {} but one of {} has {}", size_text(needed), of_what, cluster,
+                          size_text(have)),
               list, hint.empty() ? "Use more nodes?" : fmt::format("Would one of these do: {}?", hint));
 }
 
 }  // namespace
 
+std::int64_t HostMemory::total() const {
+  std::int64_t sum = 0;
+  for (const HostPart& part : parts) sum += part.bytes;
+  return sum;
+}
+
+std::int64_t HostMemory::total_in_shm() const {
+  std::int64_t sum = 0;
+  for (const HostPart& part : parts) sum += part.in_shm ? part.bytes : 0;
+  return sum;
+}
+
+std::int64_t HostMemory::bytes_of(const std::string& name) const {
+  const auto part = std::ranges::find(parts, name, &HostPart::name);
+  return part == parts.end() ? 0 : part->bytes;
+}
+
 HostMemory host_memory_of(const Plan& plan, const config::RunConfig& config,
                           const config::ClusterFacts& facts) {
-  const bool gpus = facts.gpu != "none", local = !plan.local.folder.empty(),
-             saves = config.checkpoint.every > 0;
-  const auto& rank = plan.memory;
   HostMemory out;
-  // What somebody else's program keeps is not known.
-  if (std::filesystem::path(config.rank.command.front()).filename() != "holdfast-train") return out;
-  out.state = (rank.state.parameters + rank.state.optimizer) * plan.ranks_per_node;
-  out.moments = rank.offloaded * plan.ranks_per_node;
-  if (!gpus) out.ranks = (rank.needed() - rank.activations) * plan.ranks_per_node - (local ? out.state : 0);
-  if (local) {
-    // Snapshot buffers of GPUs are pinned, wherever their files lie.
-    out.partners = plan.local.partner_every > 0 ? 2 * out.state : 0;
-    out.snapshots = plan.local.node_bytes - out.partners;
-    if (!in_memory(plan.local.folder)) {
-      out.partners = 0;
-      out.snapshots = gpus ? out.snapshots : 0;
-    }
-  }
-  const std::int64_t image = plan.checkpoint_bytes / std::max(1, plan.active);  // each element is saved once
-  if (saves)
-    out.saves = 2 * image;
-  else if (!gpus)
-    out.saves = image;
-  else
-    out.passing = image;
-  if (gpus && !local) out.passing = std::max(out.passing, out.state);  // a restore
-  out.tokens = config::read_ahead_bytes(config) * plan.ranks_per_node;
-  if (gpus) out.programs = cuda_process * plan.ranks_per_node;
+  if (!config::own_trainer(config.rank)) return out;  // what it keeps is not known
+  const auto& s = plan.memory.state;
+  out.state = (s.parameters + s.optimizer) * plan.ranks_per_node;
+  const CountedJob job{plan,
+                       config,
+                       facts.gpu != "none",
+                       !plan.local.folder.empty(),
+                       plan.local.folder.starts_with("/dev/shm"),
+                       out.state,
+                       plan.checkpoint_bytes / std::max(1, plan.active)};
+  std::vector<CountedPart> parts = counted_parts(job);
+  std::erase_if(parts, [](const CountedPart& part) { return part.bytes == 0; });
+  for (const CountedPart& part : parts) out.parts.push_back({part.name, part.bytes, part.in_shm, part.bound});
   out.capacity = facts.node_memory_bytes;
-  check_fit(out, facts.name);
+  out.shm_capacity = facts.node_shm_bytes;
+  check_fit(parts, out.capacity, "host memory", facts.name);
+  std::erase_if(parts, [](const CountedPart& part) { return !part.in_shm; });
+  check_fit(parts, out.shm_capacity, "/dev/shm", facts.name);
   return out;
 }
 
 std::vector<std::string> host_memory_says(const HostMemory& m) {
-  const auto copies = [&](std::int64_t bytes) {
-    return m.state > 0 && bytes % m.state == 0
-               ? fmt::format(" ({} of its state)",
-                             bytes == m.state ? "a copy" : fmt::format("{} copies", bytes / m.state))
-               : std::string();
-  };
-  if (m == HostMemory{}) return {};
-  std::string list;
-  const auto add = [&](const char* what, std::int64_t bytes, const std::string& note) {
-    if (bytes > 0) list += fmt::format("{}{} {}{}", list.empty() ? "" : ", ", what, size_text(bytes), note);
-  };
-  add("ranks", m.ranks, "");
-  add("moments", m.moments, "");
-  add("snapshots", m.snapshots, copies(m.snapshots));
-  add("those of other nodes", m.partners, copies(m.partners));
-  add("saves", m.saves, copies(m.saves));
-  add("tokens read ahead", m.tokens, "");
-  add("while a save or a restore lasts", m.passing, copies(m.passing));
+  if (m.parts.empty()) return {};
+  std::size_t width = 0;
+  for (const HostPart& part : m.parts) width = std::max(width, part.name.size());
   std::vector<std::string> out;
-  if (!list.empty()) out.push_back(list);
-  out.push_back(fmt::format(
-      "together {}{}{}", size_text(m.total()), m.capacity > 0 ? " of " + size_text(m.capacity) : "",
-      m.programs > 0 ? ", with about " + size_text(m.programs) + " of CUDA and its libraries" : ""));
-  if (m.capacity == 0)
-    out.push_back("not checked: the cluster file does not say what a node has (node_memory_bytes)");
+  const auto line = [&](const std::string& name, std::int64_t bytes, const std::string& note) {
+    out.push_back(fmt::format("{:<{}}  {:>10}{}", name, width, size_text(bytes), note));
+  };
+  for (const HostPart& part : m.parts) {
+    std::string note;
+    if (m.state > 0 && part.bytes % m.state == 0)
+      note = "  " + (part.bytes == m.state ? "a copy of the state"
+                                           : fmt::format("{} copies of the state", part.bytes / m.state));
+    if (part.bound) note += "  at most";
+    if (part.in_shm) note += note.empty() ? "  in /dev/shm" : ", in /dev/shm";
+    line(part.name, part.bytes, note);
+  }
+  const auto compared = [](std::int64_t have, const char* key) {
+    return have > 0 ? "  of " + size_text(have)
+                    : fmt::format("  not checked: the cluster file has no {}", key);
+  };
+  line("together", m.total(), compared(m.capacity, "node_memory_bytes"));
+  line("of it in /dev/shm", m.total_in_shm(), compared(m.shm_capacity, "node_shm_bytes"));
   return out;
 }
 

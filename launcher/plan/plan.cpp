@@ -93,11 +93,13 @@ std::vector<std::string> environment_of(const RunConfig& config, const ClusterFa
 }
 
 /// Without a GPU, what a rank may have is its share of the node's memory, and so is /dev/shm. One snapshot
-/// buffer of the local level is the state itself.
+/// buffer is the state itself; those on a disk are not counted here.
 std::int64_t memory_of_snapshots(const Plan& plan, const ClusterFacts& facts) {
-  if (facts.gpu != "none" || !plan.local.folder.starts_with("/dev/shm")) return 0;
-  return plan.local.node_bytes / plan.ranks_per_node - plan.memory.state.parameters -
-         plan.memory.state.optimizer;
+  const bool on_disk = !plan.local.folder.empty() && !plan.local.folder.starts_with("/dev/shm");
+  if (facts.gpu != "none" || on_disk) return 0;
+  return std::max<std::int64_t>(
+      0, (plan.host.bytes_of("snapshot buffers") + plan.host.bytes_of("partner copies") - plan.host.state) /
+             plan.ranks_per_node);
 }
 
 /// They are estimated, to a thousandth or so: what is far too much is refused, what is close is a warning.
@@ -134,7 +136,7 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
   if (const std::int64_t snapshots = memory_of_snapshots(plan, facts);
       plan.memory.capacity > 0 && plan.memory.needed() <= plan.memory.capacity &&
       plan.memory.needed() + snapshots > plan.memory.capacity)
-    say(fmt::format("the local level may not fit: {} on top of {}, of {} a rank", size_text(snapshots),
+    say(fmt::format("snapshots may not fit: {} on top of {}, of {} a rank", size_text(snapshots),
                     size_text(plan.memory.needed()), size_text(plan.memory.capacity)));
   if (plan.memory.capacity > 0 && plan.memory.needed() > plan.memory.capacity)
     say(fmt::format(

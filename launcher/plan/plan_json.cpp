@@ -20,6 +20,14 @@ json groups(int count, int limit, const std::function<std::vector<int>(int)>& gr
   return out;
 }
 
+json parts_of(const HostMemory& memory) {
+  json out = json::array();
+  for (const auto& part : memory.parts)
+    out.push_back(
+        {{"name", part.name}, {"bytes", part.bytes}, {"in_shm", part.in_shm}, {"bound", part.bound}});
+  return out;
+}
+
 template <class Choice>
 Choice choice_in(const json& j, const char* key) {
   const std::string name = j.at(key);
@@ -100,15 +108,11 @@ json to_json(const Plan& p) {
         {"node_bytes", p.local.node_bytes}}},
       {"node_memory_bytes",
        {{"state", p.host.state},
-        {"ranks", p.host.ranks},
-        {"moments", p.host.moments},
-        {"snapshots", p.host.snapshots},
-        {"partners", p.host.partners},
-        {"saves", p.host.saves},
-        {"read_ahead", p.host.tokens},
-        {"passing", p.host.passing},
-        {"programs_estimate", p.host.programs},
-        {"capacity", p.host.capacity}}},
+        {"parts", parts_of(p.host)},
+        {"total", p.host.total()},
+        {"capacity", p.host.capacity},
+        {"shm_total", p.host.total_in_shm()},
+        {"shm_capacity", p.host.shm_capacity}}},
       {"survives",
        {{"nodes_lost", v.nodes_lost},
         {"losses", std::move(losses)},
@@ -179,9 +183,9 @@ Plan plan_from_json(const json& j) {
     const auto& local = j.at("local_level");
     p.local = {local.at("folder"), local.at("every"), local.at("partner_every"), local.at("node_bytes")};
     const auto& h = j.at("node_memory_bytes");
-    p.host = {
-        h.at("state"), h.at("ranks"),      h.at("moments"), h.at("snapshots"),         h.at("partners"),
-        h.at("saves"), h.at("read_ahead"), h.at("passing"), h.at("programs_estimate"), h.at("capacity")};
+    p.host = {h.at("state"), {}, h.at("capacity"), h.at("shm_capacity")};
+    for (const auto& part : h.at("parts"))
+      p.host.parts.push_back({part.at("name"), part.at("bytes"), part.at("in_shm"), part.at("bound")});
     p.environment = j.at("environment").get<std::vector<std::string>>();
     p.warnings = j.at("warnings").get<std::vector<std::string>>();
     const bool whole = p.active > 0 && p.group_size > 0 && p.nodes.size() == as_size(p.active + p.spares) &&

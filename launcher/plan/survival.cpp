@@ -7,6 +7,7 @@
 
 #include "launcher/plan/units.hpp"
 #include "src/base/units.hpp"
+#include "src/config/snapshot_buffers.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -55,8 +56,9 @@ LocalPlan local_plan_of(const Plan& plan, const config::RunConfig& config) {
   out.every = c.local_every;
   if (c.partner == config::Partner::automatic && plan.active > 1 && nodes_of_a_piece(plan) == 1)
     out.partner_every = c.partner_every;
-  // The newest snapshot that is whole elsewhere stays while newer ones come and go.
-  const std::int64_t buffers = out.partner_every > out.every ? 3 : 2, copies = out.partner_every > 0 ? 2 : 0;
+  const int buffers =
+      config::snapshot_buffers({.local = true, .rarer_partner_copies = out.partner_every > out.every});
+  const int copies = out.partner_every > 0 ? 2 : 0;
   const auto& s = plan.memory.state;
   out.node_bytes = (buffers + copies) * (s.parameters + s.optimizer) * plan.ranks_per_node;
   return out;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "launcher/supervise/valid_events.hpp"
 #include "src/base/clock.hpp"
@@ -23,32 +24,50 @@ std::string four_digits(int number) {
 
 std::string file_of(int term) { return four_digits(term) + ".jsonl"; }
 
-/// Sorted; empty when there is no such folder. Throws Error on every other failure to list it.
-std::vector<std::string> list_strictly(const files::fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (files::fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  if (error && error != std::errc::no_such_file_or_directory)
-    throw system_error("cannot list " + folder.string(), error.value());
-  std::sort(names.begin(), names.end());
-  return names;
+std::set<int> terms_of(const RunDir& run) {
+  std::set<int> terms;
+  for (const auto& name : files::list_or_fail(run.terms())) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc{} && end == name.data() + name.size()) terms.insert(number);
+  }
+  return terms;
+}
+
+std::string term_text(const std::string& node, bool renounced) {
+  return json{{"schema_version", 2},
+              {"node", node},
+              {"pid", ::getpid()},
+              {"time", utc_now()},
+              {"renounced", renounced}}
+             .dump() +
+         "\n";
+}
+
+bool is_renounced(const RunDir& run, int term) {
+  const auto text = json::parse(files::read_text(run.terms() / four_digits(term)), nullptr, false);
+  return text.is_object() && text.value("renounced", false);
 }
 }  // namespace
 
 int highest_term(const RunDir& run) {
-  int highest = 0;
-  for (const auto& name : files::list(run.terms())) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc{} && end == name.data() + name.size()) highest = std::max(highest, number);
-  }
-  return highest;
+  const auto terms = terms_of(run);
+  return terms.empty() ? 0 : *terms.rbegin();
+}
+
+int highest_valid_term(const RunDir& run, int known) {
+  const auto terms = terms_of(run);
+  for (auto term = terms.rbegin(); term != terms.rend(); ++term)
+    if (*term <= known || !is_renounced(run, *term)) return *term;
+  return 0;
 }
 
 bool take_term(const RunDir& run, int number, const std::string& node) {
-  const json who = {{"schema_version", 1}, {"node", node}, {"pid", ::getpid()}, {"time", utc_now()}};
-  return files::create_exclusively(run.terms() / four_digits(number), who.dump() + "\n");
+  return files::create_exclusively(run.terms() / four_digits(number), term_text(node, false));
+}
+
+void renounce_term(const RunDir& run, int number, const std::string& node) {
+  files::replace_atomically(run.terms() / four_digits(number), term_text(node, true));
 }
 
 Journal::Journal(const RunDir& run, int term)
@@ -100,7 +119,7 @@ void Journal::write_all(const std::vector<json>& events) {
 
 std::vector<json> read_events(const RunDir& run, int own_term) {
   std::vector<std::vector<json>> terms;
-  const auto names = list_strictly(run.events());
+  const auto names = files::list_or_fail(run.events());
   if (own_term > 0 && !std::binary_search(names.begin(), names.end(), file_of(own_term)))
     throw Error(Exit::transient, "the event log cannot be read",
                 "this leader's own file is not in its folder");

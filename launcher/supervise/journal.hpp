@@ -13,6 +13,10 @@ namespace holdfast::launcher {
 
 /// The highest term that was taken; 0: none.
 int highest_term(const RunDir& run);
+/// The same without those whose taker has renounced them. Terms up to `known` are not looked at.
+int highest_valid_term(const RunDir& run, int known = 0);
+/// By the node that took it: nobody leads in term `number`, now or later.
+void renounce_term(const RunDir& run, int number, const std::string& node);
 /// Takes term `number`; false when another node has it. Throws Error when the shared file system does not
 /// answer.
 bool take_term(const RunDir& run, int number, const std::string& node);

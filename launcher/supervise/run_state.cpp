@@ -152,6 +152,8 @@ void checkpoint(RunState& s, const json& e, bool durable) {
   const auto step = e.value("step", std::int64_t{-1});
   const int number = e.value("attempt", 0);
   if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
+  s.dropped = durable ? 0 : s.dropped + 1;
+  s.dropped_why = durable ? "" : e.value("note", "");
   // A checkpoint that an attempt wrote after its state may have become wrong is not used, even if it is
   // sound.
   if (!durable || (s.trusted_step >= 0 && number <= s.tainted_attempt && step > s.trusted_step)) return;
@@ -219,6 +221,12 @@ std::optional<control::Drain> RunState::asked_of_ranks() const {
 bool RunState::hold_ranks() const {
   const auto asked = asked_of_ranks();
   return paused && !(asked && asked->stop);
+}
+
+bool RunState::trains_on(const std::string& node) const {
+  if (!attempt_live() || lost.contains(node)) return false;
+  const auto& placement = attempts.back().placement;
+  return std::find(placement.begin(), placement.end(), node) != placement.end();
 }
 
 std::vector<std::int64_t> newest_durable(const RunState& state) {

@@ -74,6 +74,8 @@ struct RunState {
   bool paused = false;                          ///< by an order
   std::int64_t durable_step = -1;
   std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
+  int dropped = 0;                 ///< saves that failed or were skipped since the newest durable one ...
+  std::string dropped_why;         ///< ... and why the last of them did
   /// After silent corruption: only shared checkpoints of this step or before may be started from, because
   /// nothing that was written between them and `tainted_step` is known to be right. -1: everything may.
   std::int64_t trusted_step = -1, tainted_step = -1;
@@ -98,6 +100,8 @@ struct RunState {
   std::optional<RunOutcome> outcome;  ///< set once the run is over
 
   bool attempt_live() const { return !attempts.empty() && !attempts.back().ended_at; }
+  /// Ranks of the live attempt are there, and it is not lost.
+  bool trains_on(const std::string& node) const;
   /// Are there attempts of this allocation?
   bool attempted() const { return !attempts.empty() && attempts.back().term >= job_term; }
   /// The drain that the ranks of the attempt must know of: every leader sends it to every agent it reaches.

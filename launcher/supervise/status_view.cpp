@@ -118,6 +118,8 @@ std::string status_text(const StatusFacts& f) {
   text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} (the newest durable one)\n", s.durable_step)
           : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
+  if (s.dropped > 0)
+    text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += in_words(a);
   if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
@@ -131,6 +133,7 @@ json status_json(const StatusFacts& f) {
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["unfit"] = f.state.unfit, j["failures"] = f.state.failures;
   j["paused"] = f.state.paused;
+  j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
   j["leader"] = f.leader, j["term"] = f.term;
   j["last_step"] = f.last_step ? *f.last_step : json(nullptr);

@@ -40,8 +40,8 @@ inline void write_manifest(const std::filesystem::path& folder, const config::Ru
   m.digests = {1};
   m.state_digest = checkpoint::state_digest(m.tensors, m.digests);
   const std::string root(32, '0');
-  m.shards = {{"shard-00000.h5", 12288, 4096, 8192, 1, {}, root, {{{0, 0, 100}, 8192}}}};
-  m.index = {"index.h5", 800, root};
+  m.layout = {1, 1, {{1, 100, 100}}};
+  m.shards = {{"shard-00000.h5", 12288, 4096, 8192, 1, {}, root, {}}};
   std::filesystem::create_directories(folder);
   std::ofstream(folder / checkpoint::manifest_file_name) << checkpoint::to_text(m);
 }

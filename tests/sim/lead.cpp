@@ -180,9 +180,9 @@ void Leader::receive(int n, const Message& message) {
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     covered(drain->stop ? "drain stop" : "drain save");
     supervisor_.drain(*drain);
-  } else if (const auto* vote_in = std::get_if<RankVote>(&message)) {
-    covered("vote");
-    vote(*vote_in);
+  } else if (const auto* votes = std::get_if<NodeVotes>(&message)) {
+    covered("votes");
+    take(n, *votes);
   }
   act();
 }
@@ -395,10 +395,10 @@ void Leader::begin(int term, int attempt, int world_size, const std::map<std::in
     commit_outcomes_[step] = {attempt, step, durable, durable ? "" : "dropped"};
 }
 
-void Leader::vote(const RankVote& v) {
+void Leader::take(int n, const NodeVotes& v) {
   if (v.attempt != generation_attempt_ && world_.bug != Bug::old_votes) return;
   if (const auto known = commit_outcomes_.find(v.step); known != commit_outcomes_.end())
-    return send_all(known->second);
+    return send(n, known->second);
   const bool first = !pending_.contains(v.step);
   Pending& pending = pending_[v.step];
   if (first)
@@ -409,7 +409,10 @@ void Leader::vote(const RankVote& v) {
         return;
       conclude(step, attempt, false, "votes are missing");
     });
-  pending.votes.emplace(v.rank, v.ok ? std::optional(v.payload) : std::nullopt);
+  const auto payloads = v.each_payload();
+  for (std::size_t i = 0; i < payloads.size(); ++i)
+    pending.votes.emplace(v.votes[i].rank,
+                          v.votes[i].ok ? std::optional<std::string>(payloads[i]) : std::nullopt);
   if (static_cast<int>(pending.votes.size()) == world_size_) settle(v.step);
 }
 

@@ -72,7 +72,7 @@ class Leader {
   void covered(const char* event);
 
   void begin(int term, int attempt, int world_size, const std::map<std::int64_t, bool>& decided = {});
-  void vote(const control::RankVote& vote);
+  void take(int node, const control::NodeVotes& votes);
   void settle(std::int64_t step);
   void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
 

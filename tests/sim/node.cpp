@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "launcher/agent/leader/election_count.hpp"
+#include "src/base/as_size.hpp"
 #include "tests/sim/lead.hpp"
 #include "tests/sim/world.hpp"
 
@@ -94,11 +95,11 @@ void Agent::hello(const ConnectionPtr& c, const Hello& h) {
   if (leader_) world_.network.close(leader_, 1);
   leader_ = c;
   tell_leader(beat());
+  for (const auto& votes : votes_.all()) tell_leader(votes);
   for (const auto& [number, known] : ranks_) {
     const Rank& r = *known.rank;
     if (known.started) tell_leader(RankStarted{number, r.attempt.number, 1});
     if (r.restored) tell_leader(*r.restored);
-    for (const auto& [step, vote] : r.votes) tell_leader(vote);
     if (r.finished) tell_leader(*r.finished);
     if (known.failed) tell_leader(*known.failed);
     if (known.exited) tell_leader(*known.exited);
@@ -127,6 +128,7 @@ void Agent::from_leader(const Message& message) {
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
   if (const auto* outcome = std::get_if<CommitOutcome>(&message)) {
+    votes_.settled(outcome->attempt, outcome->step);
     for (auto& [number, known] : ranks_)
       if (known.rank->attempt.number == outcome->attempt)
         world_.training->commit_outcome(*known.rank, *outcome);
@@ -164,6 +166,7 @@ void Agent::clear(int attempt) {
   if (fence == LeadershipState::Fence::refuse) return;
   if (fence == LeadershipState::Fence::newer) drain_.reset();
   std::erase_if(ranks_, [&](const auto& r) { return r.second.rank->attempt.number < attempt; });
+  votes_.forget_older(attempt);
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;
   clear_on();
@@ -230,7 +233,18 @@ void Agent::rank_is_here(const RankPtr& rank) {
 
 void Agent::rank_says(const RankPtr& rank, const Message& what) {
   const auto it = ranks_.find(rank->rank);
-  if (it != ranks_.end() && it->second.rank == rank) tell_leader(what);
+  if (it == ranks_.end() || it->second.rank != rank) return;
+  const auto* vote = std::get_if<RankVote>(&what);
+  if (!vote) return tell_leader(what);
+  const auto living = std::count_if(ranks_.begin(), ranks_.end(), [&](const auto& known) {
+    return known.second.rank->attempt.number == vote->attempt && !known.second.ended;
+  });
+  const auto tell = [this, attempt = vote->attempt, step = vote->step] {
+    for (const auto& votes : votes_.untold(attempt, step)) tell_leader(votes);
+  };
+  if (votes_.take(*vote, as_size(living))) return tell();
+  world_.timeline.after(1e-3 * static_cast<double>(launcher::vote_patience.count()),
+                        [this, p = process, tell] { run(p, tell); });
 }
 
 void Agent::rank_ended(const RankPtr& rank, int status) {
@@ -260,7 +274,7 @@ OrderTaken Agent::order(const Order& what) {
 
 void Agent::start_election() {
   if (!world_.storage.reachable(node_.number())) return;
-  const int asked = leadership.begin_election(world_.storage.highest());
+  const int asked = leadership.begin_election(world_.storage.highest(), world_.storage.highest());
   const auto lost = world_.storage.replay().lost;
   std::vector<bool> out;
   for (const auto& n : world_.roster.nodes) out.push_back(lost.contains(n.name));
@@ -318,7 +332,8 @@ void Agent::count(bool last_call) {
       const int highest = won                                        ? term
                           : world_.storage.reachable(node_.number()) ? world_.storage.highest()
                                                                      : 0;
-      if (!leadership.election_over(won, highest, world_.timeline.now)) return;
+      if (leadership.election_over(won, highest, world_.timeline.now) != LeadershipState::After::leads)
+        return;
       if (!world_.storage.reachable(node_.number())) return leadership.resigned(world_.timeline.now);
       leading = std::make_unique<Leader>(world_, process, term);
     });
@@ -339,6 +354,7 @@ void Node::start_agent() {
         run(agent->process, [this, rank] {
           if (!rank->process->alive) return;
           agent->rank_is_here(rank);
+          for (const auto& [step, vote] : rank->votes) agent->rank_says(rank, vote);
           if (rank->last_word) rank_would_end(rank);
         });
       });

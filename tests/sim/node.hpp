@@ -1,12 +1,13 @@
 #pragma once
 // A node: its memory, the processes on it, and its agent, which is modelled (sockets and processes) around
-// the production decisions (LeadershipState, ElectionCount).
+// the production decisions (LeadershipState, ElectionCount, VoteMerger).
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
 #include "launcher/agent/leader/leadership_state.hpp"
+#include "launcher/agent/ranks/vote_merger.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "tests/sim/training.hpp"
 
@@ -64,6 +65,7 @@ class Agent {
   Node& node_;
   ConnectionPtr leader_;
   std::map<int, Known> ranks_;
+  launcher::VoteMerger votes_;
   int clearing_ = 0, mpirun_attempt_ = 0;
   std::optional<control::Drain> drain_, drain_request_;
   bool paused_ = false;

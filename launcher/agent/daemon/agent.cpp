@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "launcher/agent/daemon/guardian.hpp"
+#include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/supervise/journal.hpp"
@@ -20,18 +22,34 @@ using namespace control;
 namespace {
 constexpr Millis leave_poll{20};
 constexpr Millis flush_time{300};  // for messages that are still on their way to another node
+constexpr Millis logs_patience{5000};
 constexpr Millis watch_period{100};
 constexpr Millis signs_period{1000};
 // SLURM signals every process of a step: the guardian, which passes it on, and this one.
 constexpr Millis same_signal{2000};
 
-LeadershipState first_leadership(const RunDir& run, const Roster& roster, int node,
-                                 const config::Supervise& limits) {
+/// The term that this agent, or the one before it on this node, has followed last.
+void remember_term(const Scratch& scratch, int term) {
+  try {
+    files::replace_atomically(scratch.term(), std::to_string(term));
+  } catch (const Error& error) {
+    log::warn("{}", error.what());
+  }
+}
+int known_term(const Scratch& scratch, const RunDir& run) {
+  if (!files::is_there(scratch.term())) return highest_valid_term(run);
+  const std::string text = files::read_text(scratch.term());
+  int term = 0;
+  std::from_chars(text.data(), text.data() + text.size(), term);
+  return term;
+}
+
+LeadershipState first_leadership(int term, const Roster& roster, int node, const config::Supervise& limits) {
   const auto place = std::find(roster.candidates.begin(), roster.candidates.end(), node);
   LeadershipState::Limits patience;
   patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
   return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
-          patience, highest_term(run), 0, steady_seconds()};
+          patience, term, 0, steady_seconds()};
 }
 }  // namespace
 
@@ -39,17 +57,19 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
     : loop_(loop),
       run_(std::move(run)),
       node_(std::move(node)),
-      roster_(read_roster(run_)),
-      index_(roster_.node_called(node_)),
-      config_(config::load(run_.config()).config),
-      cluster_(config::load_cluster(run_.cluster().string())),
-      secret_(read_secret(run_.secret())),
       scratch_(scratch_of(run_, node_)),
+      settings_(settings_of(scratch_, run_)),
+      roster_(read_roster(settings_)),
+      index_(roster_.node_called(node_)),
+      config_(config::load(settings_.config()).config),
+      cluster_(config::load_cluster(settings_.cluster().string())),
+      secret_(read_secret(settings_.secret())),
+      spool_(loop, scratch_, run_),
       flights_(run_.path, config_.supervise),
       children_(loop),
       node_checker_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
       reader_(loop),
-      leadership_(first_leadership(run_, roster_, index_, config_.supervise)),
+      leadership_(first_leadership(known_term(scratch_, run_), roster_, index_, config_.supervise)),
       arbiter_(loop) {
   if (config_.supervise.ledger.empty()) config_.supervise.ledger = cluster_.ledger;
   if (index_ < 0)
@@ -158,7 +178,8 @@ void Agent::leave(int code, bool at_once) {
   if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = Deadline::in(flush_time);
-  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked]() mutable {
+  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked,
+                                          logs_limit = std::optional<Deadline>()]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) {
       wait_for_ranks = false;
       end_helpers();
@@ -166,6 +187,10 @@ void Agent::leave(int code, bool at_once) {
     const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
                                               : processes_of(run_, node_).empty();
     if (!empty || !soonest.passed()) return;
+    // Storage that does not answer now has the logs until a moment ago.
+    if (!logs_limit) logs_limit = Deadline::in(logs_patience);
+    spool_.copy();
+    if (!spool_.empty() && !logs_limit->passed()) return;
     remove_flight_records(run_.path, INT32_MAX);
     claim_.reset();
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
@@ -255,7 +280,10 @@ void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello)
     peers_.erase(peer->channel.get());
     return peer->channel->close();
   }
-  if (news) log::info("{} leads, term {}", hello.node, hello.term);
+  if (news) {
+    log::info("{} leads, term {}", hello.node, hello.term);
+    remember_term(scratch_, hello.term);
+  }
   if (!leadership_.leads()) leading_.reset(), beginning_.reset();
   election_.reset();
   if (leader_) {
@@ -264,7 +292,9 @@ void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello)
   }
   leader_ = peer->channel;
   tell_leader(beat());
+  for (const auto& message : votes_.all()) tell_leader(message);  // before the end of a rank ends the attempt
   for (const auto& message : ranks_.state_messages()) tell_leader(message);
+  for (const auto& part : messages_of(signs_->standing())) tell_leader(part);
   if (drain_request_) tell_leader(*drain_request_);
 }
 

@@ -19,9 +19,11 @@
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
+#include "launcher/agent/ranks/log_spool.hpp"
 #include "launcher/agent/ranks/rank_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
+#include "launcher/agent/ranks/vote_merger.hpp"
 #include "launcher/agent/signs/signs.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "src/base/clock.hpp"
@@ -85,6 +87,8 @@ class Agent {
   void start_mpirun(const control::StartMpirun& order);
   void mpirun_is_gone(int attempt, int status);
   void daemon_is_gone(int attempt, int status, const std::string& why);
+  void vote(const control::RankVote& vote);
+  void tell_votes(int attempt, std::int64_t step);
   void rank_is_up(LocalRank& rank, pid_t pid);
   void rank_is_gone(int rank, int attempt, int status);
   void tell_end(int rank, int attempt, int status, const std::string& said);
@@ -100,7 +104,7 @@ class Agent {
 
   // agent_lead.cpp
   void watch_leader();
-  void start_election(int highest, const std::vector<bool>& lost);
+  void start_election(int highest, int taken, const std::vector<bool>& lost);
   void election_is_over(bool won, int term);
   void lead(int term);
   void lead_with(int term, TermStart start);
@@ -109,16 +113,20 @@ class Agent {
   control::Loop& loop_;
   RunDir run_;
   std::string node_;
+  Scratch scratch_;
+  RunDir settings_;  ///< where the settings of the run are read
   Roster roster_;
   int index_;  ///< of this node in the roster
   config::RunConfig config_;
   config::ClusterFacts cluster_;
   control::Key secret_;
-  Scratch scratch_;
   files::Fd claim_;  ///< a lock on the scratch folder, while this process lives
+  LogSpool spool_;
   Flights flights_;
   Children children_;
   LocalRanks ranks_;
+  VoteMerger votes_;
+  std::map<std::pair<int, std::int64_t>, control::Loop::Handle> vote_timers_;  ///< by (attempt, step)
   NodeChecker node_checker_;
   std::unique_ptr<Signs> signs_;
   control::Worker reader_;                       ///< reads the logs of ranks that have ended

@@ -20,9 +20,9 @@ constexpr Millis begin_limit{20000};  // to read the event log and to write the 
 
 /// What the run directory says before an election.
 struct RecordedState {
-  int highest = 0;
-  std::vector<bool> lost;    ///< by node; all are voters while the event log cannot be read
-  std::optional<int> ended;  ///< the newest leader has ended the run, with this exit code
+  int highest = 0, taken = 0;  ///< terms: valid, and of all
+  std::vector<bool> lost;      ///< by node; all are voters while the event log cannot be read
+  std::optional<int> ended;    ///< the newest leader has ended the run, with this exit code
   std::string trouble;
 };
 
@@ -30,7 +30,8 @@ RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
   RecordedState out;
   std::set<std::string> lost;
   try {
-    out.highest = highest_term(run);
+    out.taken = highest_term(run);
+    out.highest = highest_valid_term(run);
     lost = replay(run).lost;
     if (files::fs::exists(run.result()))
       out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
@@ -65,12 +66,12 @@ void Agent::watch_leader() {
           log::warn("no election while the run directory does not answer: {}", recorded.trouble);
         if (!recorded.trouble.empty()) return;
         if (leadership_.should_start_election(steady_seconds()))
-          start_election(recorded.highest, recorded.lost);
+          start_election(recorded.highest, recorded.taken, recorded.lost);
       });
 }
 
-void Agent::start_election(int highest, const std::vector<bool>& lost) {
-  const int term = leadership_.begin_election(highest);
+void Agent::start_election(int highest, int taken, const std::vector<bool>& lost) {
+  const int term = leadership_.begin_election(highest, taken);
   election_ = std::make_unique<Election>(
       loop_, roster_, secret_, index_, term, lost, [this, term](ElectionCount::Outcome outcome) {
         if (outcome == ElectionCount::Outcome::lost)
@@ -82,14 +83,27 @@ void Agent::start_election(int highest, const std::vector<bool>& lost) {
                               });
         const bool ask_slurm = outcome == ElectionCount::Outcome::ask_slurm;
         arbiter_.ask([run = run_, term, node = node_, ask_slurm] { return take(run, term, node, ask_slurm); },
-                     [this, term](bool taken) { election_is_over(taken, taken ? term : 0); });
+                     [this, term](bool won) { election_is_over(won, won ? term : 0); });
       });
 }
 
-/// Also when a leader was heard meanwhile: if the file is ours, nobody else can lead in that term.
 void Agent::election_is_over(bool won, int term) {
   election_.reset();
-  if (leadership_.election_over(won, term, steady_seconds())) lead(term);
+  switch (leadership_.election_over(won, term, steady_seconds())) {
+    case LeadershipState::After::leads:
+      return lead(term);
+    case LeadershipState::After::follows:
+      return;
+    case LeadershipState::After::renounces:
+      log::warn("term {} was taken too late: another leader speaks", term);
+      return arbiter_.run([run = run_, term, node = node_] {
+        try {
+          renounce_term(run, term, node);
+        } catch (const std::exception& error) {  // the present leader will be replaced
+          log::warn("term {} cannot be renounced: {}", term, error.what());
+        }
+      });
+  }
 }
 
 void Agent::lead(int term) {

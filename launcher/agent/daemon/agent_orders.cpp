@@ -37,7 +37,10 @@ void Agent::from_leader(const LeaderToAgent& message) {
                  [&](const Clear& order) { clear(order.attempt); },
                  [&](const StartRanks& order) { start_ranks(order); },
                  [&](const StartMpirun& order) { start_mpirun(order); },
-                 [&](const CommitOutcome& outcome) { ranks_.tell(outcome); },
+                 [&](const CommitOutcome& outcome) {
+                   votes_.settled(outcome.attempt, outcome.step);
+                   ranks_.tell(outcome, outcome.attempt);
+                 },
                  [&](const Drain& drain) {
                    drain_ = drain;
                    ranks_.tell(drain, leadership_.attempt());
@@ -64,8 +67,10 @@ void Agent::clear(int attempt) {
   if (fence == LeadershipState::Fence::refuse) return;  // a late message of an older attempt
   if (fence == LeadershipState::Fence::newer) forget_drain();
   ranks_.forget_older(attempt);
+  votes_.forget_older(attempt);
   if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;
+  spool_.forget_older(attempt);
   try {
     renew_scratch();
   } catch (const std::exception& error) {
@@ -86,10 +91,11 @@ void Agent::dump_stacks_of(int attempt, int number) {
   const LocalRank* rank = ranks_.find(number, attempt);
   if (!rank || rank->pid <= 0 || rank->ended)
     return tell_leader(Stacks{attempt, number, "the rank does not live on " + node_});
-  dumps_[number] = dump_stacks(loop_, rank->pid, rank_log(run_, attempt, number),
-                               [this, attempt, number](const std::string& text) {
-                                 tell_leader(Stacks{attempt, number, text});
-                               });
+  dumps_[number] =
+      dump_stacks(loop_, rank->pid, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
+                  [this, attempt, number](const std::string& text) {
+                    tell_leader(Stacks{attempt, number, text});
+                  });
 }
 
 // --- messages of callers ---

@@ -51,7 +51,8 @@ void Agent::rank_is_gone(int number, int attempt, int status) {
     if (!std::exchange(*told, true)) tell_end(number, attempt, status, said);
   };
   rank->grace = loop_.after(log_limit, [tell] { tell(""); });
-  reader_.ask([log = rank_log(run_, attempt, number)] { return log_tail(log); }, tell);
+  reader_.ask([log = spooled_path(scratch_, run_, rank_log(run_, attempt, number))] { return log_tail(log); },
+              tell);
 }
 
 /// Signs of the node are sent first: the leader decides when it hears of the end.
@@ -127,8 +128,7 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                    tell_leader(*rank->restored);
                  },
                  [&](const RankVote& m) {
-                   rank->votes[m.step] = RankVote{number, attempt, m.step, m.ok, m.payload};
-                   tell_leader(rank->votes[m.step]);
+                   vote({number, attempt, m.step, m.ok, m.payload});
                  },
                  [&](const RankDoubt& m) {
                    rank->doubt = RankDoubt{number, attempt, m.step, m.accused, m.check, m.why};
@@ -151,6 +151,19 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                  },
              },
              message);
+}
+
+void Agent::vote(const RankVote& vote) {
+  const int attempt = vote.attempt;
+  const std::int64_t step = vote.step;
+  if (votes_.take(vote, ranks_.living(attempt))) return tell_votes(attempt, step);
+  auto& timer = vote_timers_[{attempt, step}];
+  if (!timer) timer = loop_.after(vote_patience, [this, attempt, step] { tell_votes(attempt, step); });
+}
+
+void Agent::tell_votes(int attempt, std::int64_t step) {
+  vote_timers_.erase({attempt, step});
+  for (const auto& message : votes_.untold(attempt, step)) tell_leader(message);
 }
 
 Command Agent::attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
@@ -191,9 +204,9 @@ void Agent::start_ranks(const StartRanks& order) {
     Command command = attempt_command(rank_command(config_.rank), order.term, order.attempt, order.world);
     command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
     for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
-    command.output = rank_log(run_, order.attempt, place.rank);
     LocalRank& rank = ranks_.at(place.rank, order.attempt);
     try {
+      command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, place.rank));
       const pid_t pid = children_.start(command, [this, number = place.rank, attempt = order.attempt](
                                                      int status) { rank_is_gone(number, attempt, status); });
       rank_is_up(rank, pid);
@@ -214,7 +227,7 @@ void Agent::start_mpirun(const StartMpirun& order) {
     Command command =
         attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
                         order.term, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
-    command.output = attempt_logs(run_, order.attempt) / "mpirun.log";
+    command.output = spooled(scratch_, run_, attempt_logs(run_, order.attempt) / "mpirun.log");
     command.block_sigterm = true;  // on SIGTERM mpirun would kill the ranks, which have a checkpoint to write
     children_.start(command,
                     [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
@@ -240,7 +253,7 @@ void Agent::run_daemon(const std::shared_ptr<Peer>& peer, const std::string& lin
     // The line comes from mpirun, which wrote it for a remote shell; it contains no settings. Not /bin/sh:
     // dash unblocks all signals, and SIGTERM would make the daemon end its ranks.
     Command command = attempt_command({"/bin/bash", "-c", line}, hello.term, hello.attempt, roster_.world());
-    command.output = attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log");
+    command.output = spooled(scratch_, run_, attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log"));
     command.block_sigterm = true;
     children_.start(command, [this, channel = peer->channel, attempt = hello.attempt](int status) {
       daemon_is_gone(attempt, status, fmt::format("it ended with status {}", status));

@@ -1,19 +1,27 @@
 #include "launcher/agent/daemon/guardian.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <deque>
 
+#include "launcher/agent/daemon/resident.hpp"
+#include "launcher/agent/ranks/log_spool.hpp"
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_record.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
+#include "slurm/tools.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/lock_pages.hpp"
 #include "src/base/log.hpp"
 #include "src/base/subprocess.hpp"
 
@@ -26,6 +34,26 @@ volatile pid_t serving = 0;
 void pass_on(int signal, siginfo_t* from, void*) {
   const bool slurms = signal == SIGTERM && from->si_pid == ::getppid();  // from slurmstepd
   if (serving > 0) ::kill(serving, slurms ? slurms_sigterm() : signal);
+}
+
+/// Goes on as the copy of this program in the node's memory.
+void run_resident(const Scratch& scratch, const RunDir& run, const std::string& node) {
+  const auto program = make_resident(scratch, run);
+  if (program == this_program()) return;
+  name_installed_program();
+  const std::string dir = run.path.string();
+  ::execl(program.c_str(), program.c_str(), "agent", dir.c_str(), "--node", node.c_str(), nullptr);
+  throw system_error("cannot run " + program.string(), errno);
+}
+
+/// SLURM gave this step a file on shared storage for what it logs.
+void log_to_memory(const Scratch& scratch, const RunDir& run, const std::string& node) {
+  struct stat info {};
+  if (::fstat(STDERR_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return;
+  const files::Fd log =
+      files::open(spooled(scratch, run, agent_log(run, node)), O_WRONLY | O_CREAT | O_APPEND);
+  ::dup2(log.get(), STDOUT_FILENO);
+  ::dup2(log.get(), STDERR_FILENO);
 }
 
 /// Records how a process ended, for the next agent.
@@ -47,11 +75,20 @@ int guard(const RunDir& run, const std::string& node) {
     action.sa_flags = SA_RESTART | SA_SIGINFO;
     ::sigaction(signal, &action, nullptr);
   }
-  // The lock is held between two agents too.
   const Scratch scratch = scratch_of(run, node);
   make_scratch(scratch);
+  // The lock is held between two agents too.
   const files::Fd claim = hold_scratch(scratch);
+  slurm::find_tools();
+  run_resident(scratch, run, node);
+  log_to_memory(scratch, run, node);
+  if (!lock_all_pages())
+    log::info(
+        "the limit of locked memory (ulimit -l) is not unlimited: the agent may wait for the node's swap "
+        "space");
   remove_rank_records(scratch);
+  std::error_code ignored;
+  std::filesystem::remove(scratch.term(), ignored);  // of an earlier job, perhaps
   std::deque<Clock::time_point> starts;
   for (;;) {
     serving = spawn({{this_program().string(), "agent", run.path.string(), "--node", node, "--serve"},

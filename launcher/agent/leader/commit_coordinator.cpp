@@ -1,5 +1,10 @@
 #include "launcher/agent/leader/commit_coordinator.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 
@@ -29,24 +34,41 @@ void CommitCoordinator::begin(checkpoint::Generation generation, int world,
                               durable ? "" : "an earlier leader dropped it"};
 }
 
-void CommitCoordinator::vote(const control::RankVote& vote) {
-  if (vote.attempt != generation_.attempt) return;
-  if (const auto known = commit_outcomes_.find(vote.step); known != commit_outcomes_.end())
-    return handlers_.repeat(known->second);
-  Pending& pending = pending_[vote.step];
-  if (!pending.commit) {
-    pending.commit = std::make_shared<checkpoint::Commit>(checkpoints_, vote.step, generation_, world_);
-    pending.limit = loop_.after(vote_limit_, [this, step = vote.step] {
+void CommitCoordinator::take(int node, control::NodeVotes votes) {
+  if (votes.attempt != generation_.attempt) return;
+  const std::int64_t step = votes.step;
+  if (const auto known = commit_outcomes_.find(step); known != commit_outcomes_.end())
+    return handlers_.repeat(node, known->second);
+  const auto [entry, first] = pending_.try_emplace(step);
+  Pending& pending = entry->second;
+  if (first) {
+    pending.commit = std::make_shared<checkpoint::Commit>(checkpoints_, step, generation_, world_);
+    pending.answered.resize(as_size(world_));
+    pending.missing = world_;
+    pending.first = Clock::now();
+    pending.limit = loop_.after(vote_limit_, [this, step] {
       const auto late = pending_.find(step);
-      if (late == pending_.end() || late->second.commit->complete()) return;
-      const auto missing = late->second.commit->missing();
+      if (late == pending_.end() || late->second.missing == 0) return;
+      const auto& answered = late->second.answered;
       conclude(step, generation_.attempt, false,
-               "rank " + std::to_string(missing.empty() ? -1 : missing.front()) +
-                   " and perhaps others did not vote in time");
+               fmt::format("rank {} and perhaps others did not vote in time",
+                           std::find(answered.begin(), answered.end(), false) - answered.begin()));
     });
   }
-  pending.commit->add(vote.rank, vote.ok, vote.payload);
-  if (pending.commit->complete()) settle(vote.step);
+  if (pending.missing == 0) return;  // a repeated vote; its outcome is coming
+  for (const auto& vote : votes.votes)
+    if (vote.rank < world_ && !pending.answered[vote.rank]) {
+      pending.answered[vote.rank] = true;
+      --pending.missing;
+    }
+  worker_.run([commit = pending.commit, votes = std::move(votes)] {
+    const auto payloads = votes.each_payload();
+    for (std::size_t i = 0; i < payloads.size(); ++i)
+      commit->add(votes.votes[i].rank, votes.votes[i].ok, std::string(payloads[i]));
+  });
+  if (pending.missing > 0) return;
+  pending.last = Clock::now();
+  settle(step);
 }
 
 void CommitCoordinator::settle(std::int64_t step) {
@@ -59,7 +81,7 @@ void CommitCoordinator::settle(std::int64_t step) {
     std::string note;
   };
   worker_.ask(
-      [commit = it->second.commit, still_leading = handlers_.still_leading]() -> Outcome {
+      [commit = std::move(it->second.commit), still_leading = handlers_.still_leading]() -> Outcome {
         Outcome out{false, commit->why()};
         try {
           if (!commit->failed() && !still_leading())
@@ -78,7 +100,6 @@ void CommitCoordinator::settle(std::int64_t step) {
         busy_ = false;
         if (out.durable) to_tidy_ = {generation, step};
         conclude(step, generation.attempt, out.durable, out.note);
-        tidy();
       });
 }
 
@@ -86,11 +107,14 @@ void CommitCoordinator::conclude(std::int64_t step, int attempt, bool durable, c
   const control::CommitOutcome outcome{attempt, step, durable, durable ? "" : note};
   if (attempt == generation_.attempt) {
     commit_outcomes_[step] = outcome;
-    pending_.erase(step);
+    if (const auto settled = pending_.extract(step); settled && settled.mapped().missing == 0)
+      log::info("checkpoint {}: all votes came in {:.3f} s, and it was decided {:.3f} s after the last", step,
+                std::chrono::duration<double>(settled.mapped().last - settled.mapped().first).count(),
+                seconds_since(settled.mapped().last));
   }
   handlers_.decided(outcome, note);
   for (const auto& [next, pending] : pending_)
-    if (pending.commit->complete()) return settle(next);
+    if (pending.missing == 0) return settle(next);
 }
 
 /// One removal at a time; commits that come meanwhile share the next one.

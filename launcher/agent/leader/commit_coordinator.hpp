@@ -1,7 +1,8 @@
 #pragma once
-// The leader's part in checkpoints: it receives votes, commits a whole set in a worker thread (which syncs
-// files, and heartbeats must not wait for a disk), and sends the commit outcome. Only then, and in another
-// thread, old checkpoints are removed: no commit outcome waits for that.
+// The leader's part in checkpoints: it counts votes, has a whole set committed, and sends the commit outcome.
+// The loop only sees who has answered. A worker thread reads what the votes say, and commits: heartbeats must
+// wait neither for a thousand votes nor for a disk. When the commit outcome is sent, and in another thread,
+// old checkpoints are removed: no commit outcome waits for that.
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,12 +24,12 @@ class CommitCoordinator {
   struct Handlers {
     /// Asked by the worker just before the rename; it owns what it touches, and throws when it cannot tell.
     std::function<bool()> still_leading;
-    /// In the loop's thread, once for every checkpoint.
+    /// In the loop's thread, once for every checkpoint. Whoever has sent the outcome then calls tidy().
     std::function<void(const control::CommitOutcome&, const std::string& note)> decided;
     /// In the loop's thread: retention has removed these steps.
     std::function<void(const std::vector<std::int64_t>&)> removed;
-    /// A rank has voted because it had not heard the commit outcome.
-    std::function<void(const control::CommitOutcome&)> repeat;
+    /// Ranks of this node have voted because they had not heard the commit outcome.
+    std::function<void(int node, const control::CommitOutcome&)> repeat;
   };
   CommitCoordinator(control::Loop& loop, std::filesystem::path checkpoints,
                     const config::Checkpoint& settings, Handlers handlers);
@@ -36,16 +37,21 @@ class CommitCoordinator {
   /// An attempt, new or taken over: votes of older ones are void. `decided`: what an earlier leader has
   /// decided in it, step -> durable.
   void begin(checkpoint::Generation generation, int world, const std::map<std::int64_t, bool>& decided = {});
-  void vote(const control::RankVote& vote);
+  void take(int node, control::NodeVotes votes);
+  /// Removes what retention no longer keeps, if a checkpoint has become durable since the last call.
+  void tidy();
 
  private:
   struct Pending {
+    /// Used by the worker only: the loop hands it over with the votes, and lets go of it with the last ones.
     std::shared_ptr<checkpoint::Commit> commit;
+    std::vector<bool> answered;     ///< by rank
+    int missing = 0;                ///< ranks
+    Clock::time_point first, last;  ///< when votes came
     control::Loop::Handle limit;
   };
   void settle(std::int64_t step);
   void conclude(std::int64_t step, int attempt, bool durable, const std::string& note);
-  void tidy();
 
   control::Loop& loop_;
   std::filesystem::path checkpoints_;

@@ -21,12 +21,13 @@ double seconds(Millis time) { return std::chrono::duration<double>(time).count()
 }  // namespace
 
 JournalWriter::JournalWriter(control::Loop& loop, RunDir run, int term, std::shared_ptr<Journal> journal,
-                             Millis patience)
+                             Millis patience, Millis renounce_limit)
     : loop_(loop),
       run_(std::move(run)),
       term_(term),
       journal_(std::move(journal)),
       patience_(patience),
+      renounce_limit_(renounce_limit),
       worker_(loop, journal_shutdown_limit) {}
 
 void JournalWriter::put(Batch batch, Done done) {
@@ -46,7 +47,7 @@ void JournalWriter::write() {
   worker_.ask(
       [run = run_, term = term_, journal = journal_, batch = batch_]() -> Tried {
         const auto replaced = [&]() -> std::optional<Tried> {
-          const int highest = highest_term(run);
+          const int highest = highest_valid_term(run, term);
           if (highest > term) return Tried{"a higher term exists", {}};
           // The file of our own term is there as long as the run directory is.
           if (highest < term) return Tried{{}, run.terms().string() + " does not show this term's file"};
@@ -60,7 +61,7 @@ void JournalWriter::write() {
           // exists after the write will the next leader have read the events; else they are void
           // (valid_events.hpp), and must not be acted upon.
           if (const auto trouble = replaced()) return *trouble;
-          if (batch->files) batch->files();
+          if (batch->result) batch->result();
           return {};
         } catch (const std::exception& error) {
           return {{}, error.what()};
@@ -71,8 +72,11 @@ void JournalWriter::write() {
 
 void JournalWriter::tried(const Tried& result) {
   if (!batch_) return;  // it was given up meanwhile
-  if (result.higher) return end(result.higher);
-  if (!result.error) {
+  // Its taker may be about to renounce it. Until then nothing is acted upon.
+  if (!result.higher) higher_since_.reset();
+  if (result.higher && !higher_since_) higher_since_ = Clock::now();
+  if (result.higher && Clock::now() - *higher_since_ >= renounce_limit_) return end(result.higher);
+  if (!result.error && !result.higher) {
     if (waits() < worth_an_event) return end(std::nullopt);
     log::warn("the run directory is back after {}", duration_text(seconds(waits())));
     const nlohmann::json back = {{"event", "shared_returned"},
@@ -87,16 +91,14 @@ void JournalWriter::tried(const Tried& result) {
     });
     return end(std::nullopt);
   }
-  if (last_error_ != *result.error)
-    log::warn("a decision cannot be written to the run directory: {}", *result.error);
-  last_error_ = *result.error;
+  const std::string& why = result.higher ? *result.higher : *result.error;
+  if (last_error_ != why) log::warn("a decision cannot be written to the run directory: {}", why);
+  last_error_ = why;
   if (waits() > patience_) return end(last_error_);
   again_ = loop_.after(retry_pause, [this] { write(); });
 }
 
 void JournalWriter::tick() {
-  // While the file system hangs for all nodes nobody can take over; when it hangs for this node alone,
-  // another one can.
   if (batch_ && waits() > patience_ && worker_.busy_for() > patience_)
     end("the run directory has not answered for " + duration_text(seconds(waits())));
 }

@@ -19,6 +19,7 @@ constexpr Millis dial_limit{2000};
 constexpr Millis redial_pause{200};        // to an agent that should be there
 constexpr Millis lost_redial_pause{1000};  // to one that is lost: it may come back as a spare
 constexpr Millis stuck_batch{2000};        // while decisions wait so long for the disk, no more are made
+constexpr Millis signs_spread{2000};       // between agents that look each second and see the same storage
 
 RunFacts facts_of(const config::RunConfig& config) {
   RunFacts facts = run_facts_of(config);
@@ -27,7 +28,7 @@ RunFacts facts_of(const config::RunConfig& config) {
 }
 
 bool leads_still(const RunDir& run, int term) {
-  const int highest = highest_term(run);
+  const int highest = highest_valid_term(run, term);
   if (highest < term)
     throw Error(Exit::transient, "the run directory does not answer", "this term's file is gone");
   return highest == term;
@@ -73,18 +74,24 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       side_(loop_) {
   coordinator_ = std::make_unique<CommitCoordinator>(
       loop_, run_.checkpoints(), config_.checkpoint,
-      CommitCoordinator::Handlers{[run = run_, term] { return leads_still(run, term); },
-                                  [this](const CommitOutcome& outcome, const std::string& note) {
-                                    supervisor_.at(steady_seconds());
-                                    supervisor_.checkpoint_decided(outcome, note);
-                                    act([this, outcome] { send_all(outcome); });
-                                  },
-                                  [this](const std::vector<std::int64_t>& steps) {
-                                    supervisor_.at(steady_seconds());
-                                    supervisor_.checkpoints_removed(steps);
-                                    act();
-                                  },
-                                  [this](const CommitOutcome& outcome) { send_all(outcome); }});
+      CommitCoordinator::Handlers{
+          [run = run_, term] { return leads_still(run, term); },
+          [this](const CommitOutcome& outcome, const std::string& note) {
+            log::info("the longest turn of the leader's loop since the last checkpoint took {:.1f} ms",
+                      1000 * loop_.longest_turn());
+            supervisor_.at(steady_seconds());
+            supervisor_.checkpoint_decided(outcome, note);
+            act([this, outcome] {
+              send_all(outcome);
+              coordinator_->tidy();
+            });
+          },
+          [this](const std::vector<std::int64_t>& steps) {
+            supervisor_.at(steady_seconds());
+            supervisor_.checkpoints_removed(steps);
+            act();
+          },
+          [this](int n, const CommitOutcome& outcome) { send(n, outcome); }});
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
   ordered_.drain = state.asked_of_ranks();
@@ -120,15 +127,15 @@ void Leader::resign(const std::string& why) {
 
 void Leader::connect(int n) {
   Connection& connection = connections_[n];
-  connection.greeted = false;
+  connection.greeted = connection.storage_gone = false;
   connection.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
                             {[this, n] { greet(n); },
                              [this, n](std::string_view text) {
                                std::string why;
-                               const auto message = decode<AgentToLeader>(text, why);
+                               auto message = decode<AgentToLeader>(text, why);
                                if (!message)
                                  return log::warn("a message of {} was refused: {}", node(n).name, why);
-                               take(n, *message);
+                               take(n, std::move(*message));
                              },
                              [this, n](const std::string&) { connection_lost(n); }});
 }
@@ -151,7 +158,7 @@ void Leader::connection_lost(int n) {
   connection.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
 }
 
-void Leader::take(int n, const AgentToLeader& message) {
+void Leader::take(int n, AgentToLeader message) {
   if (over_) return;
   supervisor_.at(steady_seconds());
   std::function<void()> answer;  // once the consequences are on record
@@ -163,14 +170,17 @@ void Leader::take(int n, const AgentToLeader& message) {
                  [&](const Cleared& m) { supervisor_.cleared(n, m.attempt); },
                  [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
                  [&](const RankRestored& m) { supervisor_.rank_restored(m); },
-                 [&](const RankVote& m) { coordinator_->vote(m); },
+                 [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },
                  [&](const RankDoubt& m) { supervisor_.rank_doubt(n, m); },
                  [&](const RankFlight& m) { supervisor_.rank_flight(n, m); },
                  [&](const RankFinished& m) { supervisor_.rank_finished(m); },
                  [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
                  [&](const RankExited& m) { supervisor_.rank_exited(n, m); },
                  [&](const MpirunExited& m) { supervisor_.mpirun_exited(n, m); },
-                 [&](const NodeSigns& m) { supervisor_.node_signs(n, m); },
+                 [&](const NodeSigns& m) {
+                   take_signs(n, m);
+                   supervisor_.node_signs(n, m);
+                 },
                  [&](const NodeHealth& m) { supervisor_.node_health(n, m); },
                  [&](const Stacks& m) {
                    keep_stacks(n, m);
@@ -181,6 +191,24 @@ void Leader::take(int n, const AgentToLeader& message) {
              },
              message);
   act(std::move(answer));
+}
+
+void Leader::take_signs(int n, const NodeSigns& signs) {
+  for (const auto& sign : signs.signs) {
+    if (sign.kind == "shared_gone") connections_[n].storage_gone = true;
+    if (sign.kind == "shared_back") connections_[n].storage_gone = false;
+  }
+}
+
+/// Of the other agents that are connected, half at least can write to shared storage.
+bool Leader::storage_answers_others() const {
+  int others = 0, gone = 0;
+  for (int n = 0; n < static_cast<int>(connections_.size()); ++n) {
+    if (n == self_ || !connections_[n].greeted) continue;
+    ++others;
+    gone += connections_[n].storage_gone;
+  }
+  return others > 0 && 2 * gone <= others;
 }
 
 void Leader::send(int n, const Message& message) {
@@ -198,7 +226,17 @@ void Leader::tick() {
   if (over_) return;
   for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
     if (!connections_[n].channel && Clock::now() >= connections_[n].next_dial) connect(n);
-  journal_writer_.tick();
+  // While shared storage hangs for all nodes nobody can take over: this leader waits, and leads. When it
+  // hangs for this node alone, another one can decide.
+  const bool answers_others = storage_answers_others();
+  if (answers_others && connections_[self_].storage_gone) {
+    if (!behind_others_since_) behind_others_since_ = Clock::now();
+    if (Clock::now() - *behind_others_since_ >= signs_spread)
+      return resign("shared storage does not answer " + node(self_).name + ", and it answers other nodes");
+  } else {
+    behind_others_since_.reset();
+  }
+  if (answers_others) journal_writer_.tick();
   // Decisions cannot be carried out now, so no deadline of the supervisor may pass: it does not count the
   // time between two ticks.
   if (over_ || journal_writer_.waits() > stuck_batch) return;

@@ -39,7 +39,8 @@ class Leader {
  private:
   struct Connection {
     control::ChannelPtr channel;
-    bool greeted = false;  ///< the agent has answered our hello
+    bool greeted = false;       ///< the agent has answered our hello
+    bool storage_gone = false;  ///< it says that shared storage does not answer it
     Clock::time_point next_dial;
   };
   /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
@@ -54,8 +55,10 @@ class Leader {
   // leader.cpp
   void connect(int node);
   void greet(int node);
-  void take(int node, const control::AgentToLeader& message);
+  void take(int node, control::AgentToLeader message);
   void connection_lost(int node);
+  void take_signs(int node, const control::NodeSigns& signs);
+  bool storage_answers_others() const;
   void tick();
   void send(int node, const control::Message& message);
   void send_all(const control::Message& message);
@@ -88,6 +91,9 @@ class Leader {
   std::unique_ptr<CommitCoordinator> coordinator_;
   BatchScriptFallback script_;
   std::vector<Connection> connections_;
+  /// Shared storage answers others, and not this node. When it hangs for all, or answers all again, agents
+  /// tell so one after the other.
+  std::optional<Clock::time_point> behind_others_since_;
   JournalWriter journal_writer_;
   control::Worker side_;  ///< writes what nothing waits for: stacks, the ledger
   control::Loop::Handle tick_timer_, beat_timer_;

@@ -19,10 +19,6 @@ std::string text_of(const nlohmann::json& event) {
   return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// It needs a file or a folder, which must be on disk before it is carried out.
-bool needs_files(const Action& action) {
-  return std::holds_alternative<Launch>(action) || std::holds_alternative<FinishRun>(action);
-}
 }  // namespace
 
 /// Queues all that the supervisor has decided, and then `then`.
@@ -37,7 +33,8 @@ void Leader::act(std::function<void()> then) {
   write_next_batch();
 }
 
-/// A batch holds the records at the front of the queue, and the files that the steps behind them need.
+/// A batch holds the records at the front of the queue, and the result, which is on disk before agents are
+/// told to leave.
 void Leader::write_next_batch() {
   if (writing_ || over_ || steps_.empty()) return;
   JournalWriter::Batch batch;
@@ -48,16 +45,11 @@ void Leader::write_next_batch() {
     if (const auto* record = std::get_if<Record>(action)) {
       if (batch.events.size() < count) break;  // it belongs to the next batch: the steps before it come first
       batch.events.push_back(record->event);
-    } else if (needs_files(*action)) {
-      if (batch.files) break;
-      if (const auto* start = std::get_if<Launch>(action))
-        batch.files = [folder = attempt_logs(run_, start->attempt)] {
-          files::fs::create_directories(folder);
-        };
-      else
-        batch.files = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
-          files::replace_atomically(path, text);
-        };
+    } else if (std::holds_alternative<FinishRun>(*action)) {
+      if (batch.result) break;
+      batch.result = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
+        files::replace_atomically(path, text);
+      };
     }
   }
   writing_ = true;

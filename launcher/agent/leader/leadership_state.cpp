@@ -37,20 +37,21 @@ bool LeadershipState::should_start_election(double now) const {
   return now - heard_ >= patience;
 }
 
-int LeadershipState::begin_election(int highest) {
+int LeadershipState::begin_election(int highest, int taken) {
   in_election_ = true;
   term_ = std::max(term_, highest);
-  return term_ + 1;
+  return std::max(term_, taken) + 1;
 }
 
-bool LeadershipState::election_over(bool won, int term, double now) {
+LeadershipState::After LeadershipState::election_over(bool won, int term, double now) {
   in_election_ = false;
-  if (term <= term_) return false;
+  if (won && connected_ && now - heard_ < limits_.leader_silence_s) return After::renounces;
+  if (term <= term_) return won ? After::renounces : After::follows;
   // This node has won, or another one has: either way there is a leader, and it gets the time to say so.
   term_ = term;
   heard_ = now;
   leading_ = won;
-  return won;
+  return won ? After::leads : After::follows;
 }
 
 void LeadershipState::resigned(double now) {

@@ -10,6 +10,8 @@
 //   election begins             the run directory's         -       yes              -
 //   election lost               the highest that was seen   -       no               now, if that is higher
 //   election won                becomes it, if it is higher yes     no               now
+//   the same, but a leader     -                           -       no               - (renounced) speaks
+//   again meanwhile
 #include <cstdint>
 
 #include "src/control/message.hpp"
@@ -41,11 +43,14 @@ class LeadershipState {
 
   /// Is it time to try the next term? Never while leading or in an election.
   bool should_start_election(double now) const;
-  /// An election begins; `highest` term of the run directory. Returns the term to ask for.
-  int begin_election(int highest);
-  /// An election is over; `term`: taken by this node (won) or the highest in the run directory. True: this
-  /// node leads it.
-  bool election_over(bool won, int term, double now);
+  /// An election begins; `highest` valid term of the run directory, and `taken`, the highest of all. Returns
+  /// the term to ask for.
+  int begin_election(int highest, int taken);
+  /// An election is over; `term`: taken by this node (won) or the highest in the run directory. A term that
+  /// was taken while a leader speaks to this node again is to be renounced: storage may have kept this node
+  /// waiting for long.
+  enum class After { leads, follows, renounces };
+  After election_over(bool won, int term, double now);
   /// This node leads no more, or could not begin to: the silence of leaders is counted from `now`.
   void resigned(double now);
 

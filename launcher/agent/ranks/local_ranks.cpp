@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/base/as_size.hpp"
+
 namespace holdfast::launcher {
 
 LocalRank& LocalRanks::at(int rank, int attempt) {
@@ -41,7 +43,6 @@ std::vector<control::Message> LocalRanks::state_messages() const {
   for (const auto& [number, r] : ranks_) {
     if (r.started) out.emplace_back(control::RankStarted{r.rank, r.attempt, r.pid});
     if (r.restored) out.emplace_back(*r.restored);
-    for (const auto& [step, vote] : r.votes) out.emplace_back(vote);
     if (r.doubt) out.emplace_back(*r.doubt);
     if (r.finished) out.emplace_back(*r.finished);
     if (r.failed) out.emplace_back(*r.failed);
@@ -62,13 +63,10 @@ bool LocalRanks::any_lives() const {
                      [](const auto& entry) { return entry.second.started && !entry.second.ended; });
 }
 
-void LocalRanks::tell(const control::CommitOutcome& outcome) {
-  const std::string line = control::encode(outcome);
-  for (auto& [number, r] : ranks_) {
-    if (r.attempt != outcome.attempt) continue;
-    r.votes.erase(outcome.step);
-    if (r.link && r.link->open()) r.link->send(line);
-  }
+std::size_t LocalRanks::living(int attempt) const {
+  return as_size(std::count_if(begin(), end(), [&](const auto& entry) {
+    return entry.second.attempt == attempt && !entry.second.ended;
+  }));
 }
 
 void LocalRanks::tell(const control::Message& message, int attempt) {

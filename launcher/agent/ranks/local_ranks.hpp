@@ -21,7 +21,6 @@ struct LocalRank {
   control::ChannelPtr link;                ///< the rank's own connection, if it is a Holdfast program
   control::ChannelPtr shim;                ///< the connection of its shim, under mpirun
   std::optional<control::RankRestored> restored;
-  std::map<std::int64_t, control::RankVote> votes;  ///< without an outcome yet
   std::optional<control::RankDoubt> doubt;
   std::optional<control::RankFinished> finished;
   std::optional<control::RankFailed> failed;
@@ -37,12 +36,12 @@ class LocalRanks {
   void forget_older(int attempt);
   /// The progress that a rank reports periodically.
   static void take(LocalRank& rank, const control::RankProgress& said, Clock::time_point now);
-  /// All that a leader that has just taken over must be told, in order.
+  /// All that a leader that has just taken over must be told, in order; VoteMerger has the votes.
   std::vector<control::Message> state_messages() const;
   std::vector<control::RankProgress> live(int attempt) const;
   bool any_lives() const;
-  /// Sends it to every rank of the attempt; votes for that step are settled.
-  void tell(const control::CommitOutcome& outcome);
+  /// Ranks of the attempt that have not ended.
+  std::size_t living(int attempt) const;
   /// Sends it to every rank of the attempt that is connected.
   void tell(const control::Message& message, int attempt);
   auto begin() { return ranks_.begin(); }

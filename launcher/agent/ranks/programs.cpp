@@ -4,12 +4,24 @@
 
 #include <array>
 
+#include "src/base/env.hpp"
 #include "src/base/error.hpp"
+#include "src/base/files.hpp"
 
 namespace holdfast::launcher {
 namespace fs = std::filesystem;
 
-fs::path this_program() { return fs::read_symlink("/proc/self/exe"); }
+namespace {
+constexpr const char* installed = "HOLDFAST_PROGRAM";
+}
+
+fs::path this_program() {
+  const fs::path running = fs::read_symlink("/proc/self/exe");
+  // A copy in the node's memory may have been removed since it was started.
+  return files::is_there(running) ? running : fs::path(env::get_or(installed, running.string()));
+}
+
+void name_installed_program() { env::set(installed, this_program().string()); }
 
 fs::path find_program(const std::string& name) {
   const fs::path beside = this_program().parent_path();

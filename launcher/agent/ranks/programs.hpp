@@ -5,8 +5,11 @@
 
 namespace holdfast::launcher {
 
-/// The absolute path of this program itself, as the kernel knows it.
+/// The absolute path of this program itself, as the kernel knows it; of the installed one when this is a copy
+/// that is gone.
 std::filesystem::path this_program();
+/// To be called before a copy of this program goes on in its place.
+void name_installed_program();
 /// A program of ours (holdfast-tool, holdfast-train): beside this one when installed, else in the build tree.
 /// Throws Error.
 std::filesystem::path find_program(const std::string& name);

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "launcher/agent/ranks/children.hpp"
+#include "launcher/agent/ranks/log_spool.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/ranks/scratch.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -31,8 +33,8 @@ constexpr Millis report_limit{3000};  // an agent that does not acknowledge the 
 
 class Shim {
  public:
-  explicit Shim(RankEnv place)
-      : place_(std::move(place)), secret_(read_secret(RunDir{place_.run_dir}.secret())), children_(loop_) {}
+  Shim(RankEnv place, const RunDir& settings)
+      : place_(std::move(place)), secret_(read_secret(settings.secret())), children_(loop_) {}
 
   int run(const config::Rank& what) {
     Command rank;
@@ -44,10 +46,11 @@ class Shim {
          "HOLDFAST_ATTEMPT=", "HOLDFAST_NODE=", "HOLDFAST_RUN_DIR=", "HOLDFAST_AGENT_SOCKET=",
          "HOLDFAST_TRUSTED_STEP=", "HOLDFAST_DURABLE_STEPS="});
     for (const auto& variable : to_variables(place_)) rank.environment->push_back(variable);
-    rank.output = rank_log(RunDir{place_.run_dir}, place_.attempt, place_.rank);
     rank.die_with_parent = true;
     block_sigterm_ = rank.block_sigterm;
     try {
+      const RunDir run{place_.run_dir};
+      rank.output = spooled(scratch_of(run, place_.node), run, rank_log(run, place_.attempt, place_.rank));
       pid_ = children_.start(rank, [this](int status) { ended(status); });
     } catch (const Error& error) {
       log::error("{}", error.what());
@@ -89,7 +92,7 @@ class Shim {
            else
              leave();
          },
-         [this](const std::string&) { retry_ = loop_.after(redial_pause, [this] { connect(); }); }});
+         [this](const std::string&) { retry_ = loop_.after(agent_redial_pause, [this] { connect(); }); }});
   }
   void ended(int status) {
     status_ = status;
@@ -142,8 +145,9 @@ int start_rank() {
   if (!place)
     throw Error(Exit::usage, "`holdfast start-rank` is started by Holdfast's own mpirun",
                 "HOLDFAST_RUN_DIR is not set");
-  const auto config = config::load(RunDir{place->run_dir}.config()).config;
-  return Shim(std::move(*place)).run(config.rank);
+  const RunDir run{place->run_dir}, settings = settings_of(scratch_of(run, place->node), run);
+  const auto config = config::load(settings.config()).config;
+  return Shim(std::move(*place), settings).run(config.rank);
 }
 
 }  // namespace holdfast::launcher

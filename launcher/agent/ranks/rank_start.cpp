@@ -136,6 +136,10 @@ std::filesystem::path attempt_logs(const RunDir& run, int attempt) {
   return run.logs() / fmt::format("attempt-{:04}", attempt);
 }
 
+std::filesystem::path agent_log(const RunDir& run, const std::string& node) {
+  return run.logs() / ("agent-" + node + ".log");
+}
+
 std::filesystem::path rank_log(const RunDir& run, int attempt, int rank) {
   return attempt_logs(run, attempt) / fmt::format("rank-{:05}.log", rank);
 }

@@ -47,6 +47,7 @@ std::string hosts_file(const std::vector<std::string>& slots, int ranks_per_node
 
 /// "dgx001: logs/attempt-0003/rank-00017.log"
 std::filesystem::path attempt_logs(const RunDir& run, int attempt);
+std::filesystem::path agent_log(const RunDir& run, const std::string& node);
 std::filesystem::path rank_log(const RunDir& run, int attempt, int rank);
 
 }  // namespace holdfast::launcher

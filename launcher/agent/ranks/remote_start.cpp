@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "launcher/agent/ranks/scratch.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
@@ -19,8 +20,8 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
   if (!dir)
     throw Error(Exit::usage, "`holdfast spawn` is called by Holdfast's own mpirun",
                 "HOLDFAST_RUN_DIR is not set");
-  const RunDir run{*dir};
-  const Roster roster = read_roster(run);
+  const RunDir run{*dir}, settings = settings_of(scratch_of(run, env::get_or("HOLDFAST_NODE", "")), run);
+  const Roster roster = read_roster(settings);
   const int node = roster.node_called(host);
   if (node < 0) throw Error(Exit::usage, "cannot start anything on " + host, "it is not a node of this run");
   const auto& target = roster.nodes[node];
@@ -33,7 +34,7 @@ int remote_start(const std::string& host, const std::vector<std::string>& comman
   Loop loop;
   int status = static_cast<int>(Exit::transient);
   ChannelPtr channel;
-  channel = dial(loop, TcpAddress{target.address, target.port}, read_secret(run.secret()), Millis(10000),
+  channel = dial(loop, TcpAddress{target.address, target.port}, read_secret(settings.secret()), Millis(10000),
                  {[&] {
                     const int term = static_cast<int>(env::get_integer("HOLDFAST_TERM").value_or(0));
                     const int attempt = static_cast<int>(env::get_integer("HOLDFAST_ATTEMPT").value_or(0));

@@ -58,6 +58,10 @@ std::string text_of_claim(const files::Fd& claim) {
 
 }  // namespace
 
+RunDir settings_of(const Scratch& scratch, const RunDir& run) {
+  return files::is_there(scratch.settings().nodes()) ? scratch.settings() : run;
+}
+
 void make_scratch(const Scratch& scratch) {
   if (::mkdir(scratch.folder.c_str(), 0700) != 0 && errno != EEXIST)
     throw system_error("cannot create " + scratch.folder.string(), errno);
@@ -118,6 +122,8 @@ bool remove_scratch(const Scratch& scratch) {
   for (const auto& name : files::list(scratch.folder)) {
     for (const char* kind : {"hosts-", "rank-", "end-"})
       if (name.starts_with(kind + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
+    for (const char* kind : {"programs-", "settings-", "term-", "logs-"})
+      if (name == kind + scratch.node) fs::remove_all(scratch.folder / name, ignored);
     shared = shared || name.ends_with(".sock");
   }
   if (shared) return false;

@@ -17,12 +17,20 @@ struct Scratch {
   /// too.
   std::filesystem::path program() const { return folder / "holdfast"; }
   std::filesystem::path claim() const { return folder / "run"; }
+  /// Copies of the programs, bin/ and lib/, and of the run's settings (resident.hpp); the term that an agent
+  /// followed last, for the one after it; what processes log (log_spool.hpp).
+  std::filesystem::path programs() const { return folder / ("programs-" + node); }
+  RunDir settings() const { return {folder / ("settings-" + node)}; }
+  std::filesystem::path term() const { return folder / ("term-" + node); }
+  std::filesystem::path logs() const { return folder / ("logs-" + node); }
   std::filesystem::path hosts(int attempt) const {
     return folder / ("hosts-" + node + "-" + std::to_string(attempt));
   }
 };
 
 Scratch scratch_of(const RunDir& run, const std::string& node);
+/// Where to read the run's settings: the copies, or where there are none `run`.
+RunDir settings_of(const Scratch& scratch, const RunDir& run);
 /// Creates it, 0700; an Error when the name is taken by another user.
 void make_scratch(const Scratch& scratch);
 /// A shared lock: the folder is in use while the descriptor is open.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -136,12 +137,20 @@ std::vector<control::Sign> ClockJumps::poll() {
   return {sign_of("clock_jump", fmt::format("{:+.1f} s", jump), std::llround(1e3 * jump))};
 }
 
+int SharedFolder::error_of_touch() const {
+  std::error_code error;
+  if (!fs::is_directory(folder_, error)) return error ? error.value() : ENOTDIR;
+  if (touched_.empty()) return 0;
+  const files::Fd file(::open(touched_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  return file && ::futimens(file.get(), nullptr) == 0 ? 0 : errno;
+}
+
 std::vector<control::Sign> SharedFolder::poll() {
   std::vector<control::Sign> out;
-  std::error_code error;
-  const bool gone = !fs::is_directory(folder_, error);
+  const int error = error_of_touch();
+  const bool gone = error != 0;
   if (gone != std::exchange(gone_, gone))
-    out.push_back(sign_of(gone ? "shared_gone" : "shared_back", folder_.string(), error.value()));
+    out.push_back(sign_of(gone ? "shared_gone" : "shared_back", folder_.string(), error));
   std::string text;
   if (const auto full = gone ? std::nullopt : is_full(folder_, text)) {
     if (*full && !full_) out.push_back(sign_of("no_space", text));

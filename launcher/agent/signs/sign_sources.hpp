@@ -98,15 +98,20 @@ class Links : public SignSource {
 /// Asks the kernel for this network namespace, which /sys may not show.
 std::optional<bool> interface_is_up(const std::string& name);
 
-/// Does the run directory exist, and is there free space? A file system that does not answer blocks poll(),
-/// which the caller notices.
+/// Does the run directory exist, can it be written, and is there free space? A file system that does not
+/// answer blocks poll(), which the caller notices. `touched`: a file there, made if it is missing, whose time
+/// is set to see whether a change is taken: a name may be known here, and a file system may be frozen for
+/// those who write. "": none.
 class SharedFolder : public SignSource {
  public:
-  explicit SharedFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit SharedFolder(std::filesystem::path folder, std::filesystem::path touched = {})
+      : folder_(std::move(folder)), touched_(std::move(touched)) {}
   std::vector<control::Sign> poll() override;
 
  private:
-  std::filesystem::path folder_;
+  /// 0, or an errno.
+  int error_of_touch() const;
+  std::filesystem::path folder_, touched_;
   bool gone_ = false, full_ = false;
 };
 

@@ -15,7 +15,7 @@ namespace holdfast::launcher {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr Millis shared_patience{5000};  // with a file system that does not answer
+constexpr Millis shared_patience{2000};  // with a file system that does not answer
 constexpr Millis kill_claim{5000};       // from an OOM kill to the end of its rank, at most
 constexpr std::size_t max_in_a_message = 256;
 constexpr std::streamoff last_bytes = 4096;  // earlier lines are about something else
@@ -36,6 +36,7 @@ SignPlaces sign_places(const RunDir& run, const std::string& node, const config:
                        const config::ClusterFacts& cluster) {
   SignPlaces places;
   places.shared = run.path;
+  places.touched = run.logs() / ("agent-" + node + ".log");
   places.local = {"/dev/shm"};
   if (const fs::path local = config.checkpoint.local; local.is_absolute() && local != "/dev/shm")
     places.local.push_back(local);
@@ -65,8 +66,8 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
   const auto slow = [&](std::shared_ptr<SignSource> source) {
     slow_.push_back(std::make_unique<Slow>(loop, std::move(source)));
   };
-  slow(std::make_shared<SharedFolder>(places.shared));  // the first: watch_shared() asks it
-  slow(std::make_shared<LocalSpace>(places.local));     // a failing disk may answer late
+  slow(std::make_shared<SharedFolder>(places.shared, places.touched));  // the first: watch_shared() asks it
+  slow(std::make_shared<LocalSpace>(places.local));                     // a failing disk may answer late
   if (!places.interfaces.empty() || !places.devices.empty())
     slow(std::make_shared<Links>(places.interfaces, places.devices, places.rdma, interface_is_up));
   if (!places.nvml.empty()) slow(std::make_shared<GpuSigns>(places.nvml));
@@ -130,6 +131,11 @@ std::vector<control::Sign> Signs::poll() {
                        });
     }
   return found();
+}
+
+std::vector<control::Sign> Signs::standing() const {
+  if (!shared_silent_) return {};
+  return {{"shared_gone", -1, 0, 0, shared_.string()}};
 }
 
 std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::string& said) {

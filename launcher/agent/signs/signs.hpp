@@ -18,7 +18,8 @@ namespace holdfast::launcher {
 
 /// The sources. Those that are empty or missing are not polled.
 struct SignPlaces {
-  std::filesystem::path shared;              ///< the run directory
+  std::filesystem::path shared;   ///< the run directory
+  std::filesystem::path touched;  ///< a file there that is touched, to see whether it can be written
   std::vector<std::filesystem::path> local;  ///< file systems of the node
   std::filesystem::path memory_counter;      ///< memory.events or memory.oom_control
   std::filesystem::path kernel_log;          ///< /dev/kmsg
@@ -40,6 +41,8 @@ class Signs {
 
   /// The signs since the last call; to be called every second or two.
   std::vector<control::Sign> poll();
+  /// What a leader has to know that was not there when it was sent: shared storage does not answer.
+  std::vector<control::Sign> standing() const;
   /// The same at a rank's end, and signs of this rank: an OOM kill that ended it, and the end of its log
   /// where it says more than its status. To be sent before the end itself. `status`: exit code, 128 + signal
   /// or -1; `said`: the reason that it reported, or log_tail() of its log, or "".

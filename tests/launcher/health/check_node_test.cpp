@@ -102,6 +102,13 @@ TEST(Memory, is_free_unlimited_and_without_errors) {
   EXPECT_EQ(found(findings, "memory.ecc").fitness, Fitness::ok);
   node.sys("devices/system/edac/mc/mc0/ue_count", "1");
   EXPECT_EQ(found(check_memory(node.roots, {}), "memory.ecc").fitness, Fitness::critical);
+  auto expected = dgx({""});
+  expected.cluster->node_memory_bytes = 1'024'000'000;
+  EXPECT_EQ(found(check_memory(node.roots, expected), "memory.free").says,
+            "878.9 MiB of 976.6 MiB available, limited to 100.0 MiB");
+  expected.cluster->node_memory_bytes += 1;
+  EXPECT_EQ(found(check_memory(node.roots, expected), "memory.free").advice,
+            "A module is missing, or correct node_memory_bytes?");
   node.proc("meminfo", "MemTotal: 1000000 kB\nMemAvailable: 40000 kB");
   EXPECT_EQ(found(check_memory(node.roots, {}), "memory.free").fitness, Fitness::warning);
 }
@@ -111,6 +118,10 @@ TEST(SharedMemory, must_hold_what_ranks_will_keep) {
   Expected expected;
   expected.shm_bytes = std::int64_t{1} << 60;
   EXPECT_EQ(check_shm(node.roots, expected).front().fitness, Fitness::critical);
+  auto smaller = dgx({""});
+  smaller.cluster->node_shm_bytes = std::int64_t{1} << 60;
+  EXPECT_EQ(check_shm(node.roots, smaller).front().fitness, Fitness::warning);
+  EXPECT_EQ(check_shm(node.roots, smaller).front().advice, "Mount it larger, or correct node_shm_bytes?");
   node.roots.shm = "/nonexistent";
   EXPECT_EQ(check_shm(node.roots, {}).front().fitness, Fitness::critical);
 }

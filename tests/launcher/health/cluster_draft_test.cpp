@@ -49,6 +49,8 @@ TEST(Draft, of_a_login_node_is_read_back_and_says_what_is_guessed) {
   EXPECT_EQ(facts.gpu_memory_bytes, 80000000000);
   EXPECT_EQ(facts.cpus_per_node, 112);
   EXPECT_EQ(facts.node_memory_bytes, std::int64_t{2} << 40);
+  EXPECT_EQ(facts.node_shm_bytes, std::int64_t{1} << 40) << "as Linux mounts it by default";
+  EXPECT_THAT(draft.to_check, Contains(HasSubstr("node_shm_bytes is a guess")));
   EXPECT_THAT(facts.scalable_units,
               ElementsAre(config::ScalableUnit{"su1", "dgx[001-002]"}, config::ScalableUnit{"su2", "dgx003"},
                           config::ScalableUnit{"rest", "dgx004"}));
@@ -64,6 +66,7 @@ TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
   local.node = "dgx001";
   local.interface = "bond0";
   local.gpus = 8;
+  local.shm_bytes = 700'000'000'000;
   local.gpu_memory_bytes = 85899345920;
   for (int i = 0; i < 8; ++i)
     local.gpu_facts.push_back({i, "mlx5_" + std::to_string(i), "ib" + std::to_string(i), i / 4, i});
@@ -71,6 +74,7 @@ TEST(Draft, of_a_compute_node_knows_nics_and_interface) {
   const auto facts = read_back(draft);
   EXPECT_EQ(facts.control_interface, "bond0");
   EXPECT_EQ(facts.gpu_memory_bytes, 85899345920);
+  EXPECT_EQ(facts.node_shm_bytes, 700'000'000'000);
   EXPECT_EQ(facts.gpus[5], (config::GpuFacts{5, "mlx5_5", "ib5", 1, 5}));
   EXPECT_THAT(draft.to_check, ElementsAre(HasSubstr("Rails are numbered like GPUs")));
 }

@@ -294,17 +294,18 @@ TEST(Plan, CountsTheMemoryOfTheLocalLevel) {
   };
   const auto state = [](const Plan& p) { return p.memory.state.parameters + p.memory.state.optimizer; };
   auto p = local({});
-  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 2 * 2 * state(p)})) << "two snapshot buffers of two ranks";
+  EXPECT_EQ(p.local, (LocalPlan{"/dev/shm", 1, 0, 3 * 2 * state(p)}))
+      << "three snapshot buffers of two ranks";
   p = local({"shard.strategy=full_shard"});
-  EXPECT_EQ(p.local.node_bytes, 4 * 2 * state(p)) << "and two of each copy";
+  EXPECT_EQ(p.local.node_bytes, 5 * 2 * state(p)) << "and two of each copy";
   p = local({"shard.strategy=full_shard", "checkpoint.partner_every=2"});
-  EXPECT_EQ(p.local.node_bytes, 5 * 2 * state(p)) << "and one that stays until its copy is whole";
+  EXPECT_EQ(p.local.node_bytes, 6 * 2 * state(p)) << "and one that stays until its copy is whole";
   p = local({"checkpoint.local=/scratch"});
   EXPECT_EQ(p.local.folder, "/scratch");
   EXPECT_EQ(local({"checkpoint.local=none"}).local, LocalPlan{});
   auto in = inputs_of("quickstart");
   in.facts.gpu_memory_bytes = 30'000'000;
-  EXPECT_THAT(in.plan().warnings, Contains(HasSubstr("the local level may not fit: 7.23 MiB on top of")));
+  EXPECT_THAT(in.plan().warnings, Contains(HasSubstr("snapshots may not fit: 14.45 MiB on top of")));
   in.config.checkpoint.local = "/scratch";
   EXPECT_TRUE(in.plan().warnings.empty()) << "a disk";
 }
@@ -470,7 +471,7 @@ TEST(Plan, DamagedJsonIsAnError) {
     return std::string("accepted");
   };
   EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
-              HasSubstr("schema version 99 (this program reads 8)"));
+              HasSubstr("schema version 99 (this program reads 9)"));
   EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
   EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
   EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));

@@ -118,6 +118,11 @@ TEST_F(JournalTest, ATermIsTakenOnce) {
   EXPECT_EQ(highest_term(run), 12);
   EXPECT_TRUE(take_term(run, 12345, "n1"));
   EXPECT_EQ(highest_term(run), 12345);
+  EXPECT_EQ(highest_valid_term(run), 12345);
+  renounce_term(run, 12345, "n1");
+  EXPECT_FALSE(take_term(run, 12345, "n2")) << "now or later";
+  EXPECT_EQ(highest_term(run), 12345);
+  EXPECT_EQ(highest_valid_term(run), 12);
 }
 
 TEST_F(JournalTest, OneOfTwoTakesTheTerm) {

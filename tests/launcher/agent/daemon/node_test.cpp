@@ -306,8 +306,6 @@ TEST(LocalRanks, StateMessagesForANewLeader) {
   r.started = true;
   r.pid = 77;
   r.restored = control::RankRestored{4, 2, {10, "shared", "", ""}};
-  r.votes[20] = {4, 2, 20, true, "a"};
-  r.votes[30] = {4, 2, 30, true, "b"};
   r.failed = control::RankFailed{4, 2, 1, "why"};
   r.exited = control::RankExited{4, 2, 1};
   ranks.at(5, 2);  // has not started yet
@@ -315,11 +313,12 @@ TEST(LocalRanks, StateMessagesForANewLeader) {
   for (const auto& message : ranks.state_messages()) kinds.push_back(std::to_string(message.index()));
   const auto kind = [](const control::Message& m) { return std::to_string(m.index()); };
   EXPECT_THAT(kinds, ElementsAre(kind(control::RankStarted{}), kind(control::RankRestored{}),
-                                 kind(control::RankVote{}), kind(control::RankVote{}),
                                  kind(control::RankFailed{}), kind(control::RankExited{})));
+  EXPECT_EQ(ranks.living(2), 2u);
   EXPECT_EQ(ranks.live(2).size(), 1u);
   EXPECT_TRUE(ranks.live(1).empty());
   r.ended = true;
+  EXPECT_EQ(ranks.living(2), 1u);
   EXPECT_TRUE(ranks.live(2).empty());
 }
 
@@ -337,24 +336,19 @@ TEST(LocalRanks, NewerAttemptsReplaceOlderOnes) {
   EXPECT_NE(ranks.find(1, 2), nullptr);
 }
 
-TEST(LocalRanks, CommitOutcomesSettleVotes) {
+TEST(LocalRanks, AMessageReachesTheConnectedRanksOfAnAttempt) {
   LocalRanks ranks;
   std::vector<std::shared_ptr<FakeChannel>> links;
   for (int rank = 0; rank < 3; ++rank) {
     links.push_back(std::make_shared<FakeChannel>());
     auto& r = ranks.at(rank, rank == 2 ? 1 : 2);
     r.link = links.back();
-    r.votes[20].step = 20;
-    r.votes[30].step = 30;
   }
   links[1]->is_open = false;
-  ranks.tell({2, 20, true, ""});
+  ranks.tell(control::CommitOutcome{2, 20, true, ""}, 2);
   EXPECT_EQ(links[0]->sent.size(), 1u);
   EXPECT_TRUE(links[1]->sent.empty()) << "a broken link; the rank asks again";
   EXPECT_TRUE(links[2]->sent.empty()) << "another attempt";
-  EXPECT_EQ(ranks.find(0, 2)->votes.size(), 1u);
-  EXPECT_EQ(ranks.find(1, 2)->votes.size(), 1u);
-  EXPECT_EQ(ranks.find(2, 1)->votes.size(), 2u);
 }
 
 TEST(Election, HalfOfTheAgentsAndNoObjection) {

@@ -1,8 +1,12 @@
-// The commit outcome of a checkpoint does not wait for the work after the commit.
+// From votes to the commit outcome of a checkpoint, which waits for nothing that comes after the commit.
 #include "launcher/agent/leader/commit_coordinator.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <time.h>
+
+#include <atomic>
 
 #include "src/base/files.hpp"
 #include "tests/checkpoint/fixture.hpp"
@@ -14,6 +18,8 @@ namespace {
 
 using namespace checkpoint::testing;
 using testing::ElementsAre;
+using testing::Pair;
+using testing::UnorderedElementsAre;
 using tests::removals;
 
 class CommitCoordinatorTest : public testing::Test {
@@ -21,32 +27,50 @@ class CommitCoordinatorTest : public testing::Test {
   CommitCoordinatorTest() {
     config::Checkpoint settings;
     settings.keep = 1;
+    settings.commit_s = 1;
     loop.call([&] {
       coordinator = std::make_unique<CommitCoordinator>(
           loop.loop, folder.path(), settings,
           CommitCoordinator::Handlers{
-              [] { return true; },
+              [this] { return may_commit.wait(false), true; },
               [this](const control::CommitOutcome& outcome, const std::string&) {
                 if (outcome.durable) durable.push_back(outcome.step);
+                if (!outcome.durable) dropped[outcome.step] = outcome.why;
+                if (!keeps_outcomes) coordinator->tidy();
               },
               [this](const std::vector<std::int64_t>& steps) { removed.push_back(steps); },
-              [](const control::CommitOutcome&) {}});
+              [this](int node, const control::CommitOutcome& outcome) {
+                repeated.emplace_back(node, outcome.step);
+              }});
       coordinator->begin({3, 7}, 2);
     });
   }
   ~CommitCoordinatorTest() override {
     removals.let_go();
+    let_worker_go();
     loop.call([this] { coordinator.reset(); });
     loop.end();
   }
-  /// Both ranks report that they have written their shards of `step`.
-  void save(std::int64_t step) {
+  /// `rank` reports that it has written its shard of `step`.
+  std::string vote(std::int64_t step, int rank) {
     Whole whole(tensors, step);
-    for (int rank = 0; rank < 2; ++rank) {
-      checkpoint::ShardWriter writer(folder.path(), rank, {3, 7}, tensors, layout, some_facts(2));
-      const std::string payload = write_shard(writer, whole, {step, step, step});
-      loop.call([&] { coordinator->vote({rank, 7, step, true, payload}); });
-    }
+    checkpoint::ShardWriter writer(folder.path(), rank, {3, 7}, tensors, layout, some_facts(2));
+    const std::string payload = write_shard(writer, whole, {step, step, step});
+    say(step, rank, payload);
+    return payload;
+  }
+  void say(std::int64_t step, int rank, const std::string& payload) {
+    control::NodeVotes votes{7, step, {}, {}};
+    votes.add(rank, true, payload);
+    loop.call([&] { coordinator->take(rank, votes); });
+  }
+  /// Both ranks report.
+  void save(std::int64_t step) { vote(step, 0), vote(step, 1); }
+  /// Before its next commit the worker waits.
+  void hold_worker() { may_commit = false; }
+  void let_worker_go() {
+    may_commit = true;
+    may_commit.notify_all();
   }
   bool are_durable(std::size_t count) {
     return loop.until([&] { return durable.size() == count; });
@@ -57,8 +81,12 @@ class CommitCoordinatorTest : public testing::Test {
   const checkpoint::WriterLayout layout = even_layout(tensors, 2);
   control::test::LoopThread loop;
   std::unique_ptr<CommitCoordinator> coordinator;
+  std::atomic<bool> may_commit = true;
+  bool keeps_outcomes = false;  // and sends none
   std::vector<std::int64_t> durable;
+  std::map<std::int64_t, std::string> dropped;
   std::vector<std::vector<std::int64_t>> removed;
+  std::vector<std::pair<int, std::int64_t>> repeated;
 };
 
 TEST_F(CommitCoordinatorTest, TheOutcomeComesBeforeRetention) {
@@ -78,6 +106,73 @@ TEST_F(CommitCoordinatorTest, TheOutcomeComesBeforeRetention) {
     EXPECT_THAT(removed, ElementsAre(ElementsAre(10), ElementsAre(20)));
   });
   EXPECT_THAT(checkpoint::committed_steps(folder.path()), ElementsAre(30));
+}
+
+TEST_F(CommitCoordinatorTest, NothingIsRemovedBeforeTheOutcomeIsSent) {
+  loop.call([this] { keeps_outcomes = true; });
+  save(10);
+  save(20);
+  ASSERT_TRUE(are_durable(2));
+  loop.settle();
+  EXPECT_THAT(checkpoint::committed_steps(folder.path()), UnorderedElementsAre(10, 20));
+  loop.call([this] { coordinator->tidy(); });
+  EXPECT_TRUE(loop.until([this] { return !removed.empty(); }));
+  EXPECT_THAT(checkpoint::committed_steps(folder.path()), ElementsAre(20));
+}
+
+TEST_F(CommitCoordinatorTest, VotesThatWaitBehindACommitAreNotMissing) {
+  hold_worker();
+  save(10);
+  save(20);
+  vote(30, 0);
+  ASSERT_TRUE(loop.until([this] { return !dropped.empty(); })) << "its limit is a second";
+  loop.call([this] {
+    EXPECT_THAT(dropped, ElementsAre(Pair(30, "rank 1 and perhaps others did not vote in time")));
+    EXPECT_TRUE(durable.empty());
+  });
+  let_worker_go();
+  EXPECT_TRUE(are_durable(2));
+}
+
+TEST_F(CommitCoordinatorTest, ARepeatedVoteIsAnsweredToItsNode) {
+  save(10);
+  ASSERT_TRUE(are_durable(1));
+  say(10, 1, "{}");
+  loop.call([this] { EXPECT_THAT(repeated, ElementsAre(Pair(1, 10))); });
+}
+
+TEST_F(CommitCoordinatorTest, VotesAreCountedOnce) {
+  const std::string zero = vote(10, 0);
+  say(10, 0, zero);
+  loop.call([this] { EXPECT_TRUE(durable.empty()); });
+  hold_worker();
+  const std::string one = vote(10, 1);
+  say(10, 1, one);  // while it is being committed
+  let_worker_go();
+  ASSERT_TRUE(are_durable(1));
+  loop.settle();
+  loop.call([this] {
+    EXPECT_THAT(durable, ElementsAre(10));
+    EXPECT_TRUE(repeated.empty());
+    EXPECT_TRUE(dropped.empty());
+  });
+}
+
+TEST_F(CommitCoordinatorTest, TheLoopDoesNotReadWhatVotesSay) {
+  const auto used = [](clockid_t clock) {
+    timespec time{};
+    ::clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  std::string payload = "[1";
+  while (payload.size() < (4u << 20)) payload += ",12345678";
+  const double all = used(CLOCK_PROCESS_CPUTIME_ID);
+  const double loops = loop.call([&] { return used(CLOCK_THREAD_CPUTIME_ID); });
+  say(10, 0, payload + "]");
+  say(10, 1, payload + "]");
+  ASSERT_TRUE(loop.until([this] { return dropped.size() == 1; }));
+  const double by_loop = loop.call([&] { return used(CLOCK_THREAD_CPUTIME_ID); }) - loops;
+  EXPECT_LT(4 * by_loop, used(CLOCK_PROCESS_CPUTIME_ID) - all) << "most of the work is the worker's";
 }
 
 }  // namespace

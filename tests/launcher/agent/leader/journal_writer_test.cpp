@@ -76,6 +76,18 @@ TEST_F(JournalWriterTest, AHigherTermEndsItBeforeAnythingIsWritten) {
   EXPECT_TRUE(events().empty());
 }
 
+TEST_F(JournalWriterTest, ATermThatIsRenouncedEndsNothing) {
+  open(Millis(60000));
+  take_term(run, 4, "n1");
+  put({{{{"event", "one"}}}, nullptr});
+  std::this_thread::sleep_for(Millis(300));
+  EXPECT_TRUE(events().empty()) << "nothing is written while a higher term may have a leader";
+  renounce_term(run, 4, "n1");
+  ASSERT_TRUE(ends());
+  EXPECT_EQ(*done, "written");
+  EXPECT_EQ(events().size(), 1u);
+}
+
 TEST_F(JournalWriterTest, WaitsWhileTheRunDirectoryIsGone) {
   open(Millis(60000));
   put({{{{"event", "before"}}}, nullptr});

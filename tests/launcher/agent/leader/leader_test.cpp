@@ -208,6 +208,35 @@ TEST_F(LeaderTest, HigherTermEndsTheLeadershipBeforeTheNextDecision) {
   EXPECT_EQ(read_events(run).size(), before) << "nothing was decided any more";
 }
 
+TEST_F(LeaderTest, GivesWayWhenStorageAnswersTheOthersOnly) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  const NodeSigns gone{{{"shared_gone", -1, 0, 0, "/run"}}}, back{{{"shared_back", -1, 0, 0, "/run"}}};
+  loop.call([&] {
+    for (int n = 0; n < 3; ++n) agent(n).say(gone);
+  });
+  std::this_thread::sleep_for(Millis(300));
+  loop.call([this] { EXPECT_FALSE(resigned) << "nobody else could write either"; });
+  loop.call([&] { agent(0).say(back); });
+  ASSERT_TRUE(loop.until([this] { return resigned.has_value(); }));
+  EXPECT_THAT(*resigned, HasSubstr("storage does not answer n2"));
+}
+
+TEST_F(LeaderTest, LeadsOnWhereAgentsSeeTheSameStorageOneAfterTheOther) {
+  lead(1);
+  ASSERT_TRUE(until_event("placement_verified"));
+  const NodeSigns gone{{{"shared_gone", -1, 0, 0, "/run"}}}, back{{{"shared_back", -1, 0, 0, "/run"}}};
+  const auto say = [&](std::initializer_list<int> agents_in_order, const NodeSigns& signs) {
+    for (const int n : agents_in_order) {
+      loop.call([&] { agent(n).say(signs); });
+      std::this_thread::sleep_for(Millis(300));
+    }
+  };
+  say({2, 1, 0}, gone);
+  say({0, 1, 2}, back);
+  loop.call([this] { EXPECT_FALSE(resigned); });
+}
+
 TEST_F(LeaderTest, ADrainFindsItsWayFromAnyAgentToAllOfThem) {
   lead(1);
   ASSERT_TRUE(until_event("placement_verified"));
@@ -271,11 +300,18 @@ TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
   lead(2);
   // The vote of one rank only: the others have the commit outcome from the last leader.
   ASSERT_TRUE(loop.until([this] { return !agent(0).all<Hello>().empty(); }));
-  loop.call([this] { agent(0).say(RankVote{0, 1, 20, true, "{}"}); });
+  NodeVotes votes{1, 20, {}, {}};
+  votes.add(0, true, "{}");
+  loop.call([&] { agent(0).say(votes); });
   ASSERT_TRUE(loop.until([this] { return !agent(0).all<CommitOutcome>().empty(); }));
   loop.call([this] {
     EXPECT_TRUE(agent(0).all<CommitOutcome>()[0].durable);
     EXPECT_EQ(agent(0).all<CommitOutcome>()[0].step, 20);
+  });
+  loop.settle();
+  loop.call([this] {
+    EXPECT_TRUE(agent(1).all<CommitOutcome>().empty()) << "its ranks have not asked";
+    EXPECT_TRUE(agent(2).all<CommitOutcome>().empty());
   });
   std::size_t decided = 0;
   for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";

@@ -8,6 +8,8 @@
 namespace holdfast::launcher {
 namespace {
 
+using After = LeadershipState::After;
+
 using control::Answer;
 using Fence = LeadershipState::Fence;
 using Outcome = ElectionCount::Outcome;
@@ -62,10 +64,10 @@ TEST(LeadershipState, AnswersCandidates) {
 
 TEST(LeadershipState, AnElection) {
   LeadershipState a = agent(0, 3);
-  EXPECT_EQ(a.begin_election(5), 6) << "terms 4 and 5 were taken by others";
+  EXPECT_EQ(a.begin_election(5, 5), 6) << "terms 4 and 5 were taken by others";
   EXPECT_FALSE(a.should_start_election(100)) << "one at a time";
   EXPECT_TRUE(a.answer(6, 4).grant) << "a candidate may answer another, or itself";
-  EXPECT_TRUE(a.election_over(true, 6, 4));
+  EXPECT_EQ(a.election_over(true, 6, 4), After::leads);
   EXPECT_TRUE(a.leads());
   EXPECT_FALSE(a.should_start_election(100));
   EXPECT_FALSE(a.answer(7, 100).grant) << "a leader hears itself";
@@ -78,29 +80,42 @@ TEST(LeadershipState, AnElection) {
 
 TEST(LeadershipState, ALostElection) {
   LeadershipState a = agent(0, 3);
-  EXPECT_EQ(a.begin_election(3), 4);
-  EXPECT_FALSE(a.election_over(false, 4, 5));
+  EXPECT_EQ(a.begin_election(3, 3), 4);
+  EXPECT_EQ(a.election_over(false, 4, 5), After::follows);
   EXPECT_EQ(a.term(), 4);
   EXPECT_FALSE(a.should_start_election(6.9)) << "somebody won: he gets the time to say so";
   EXPECT_TRUE(a.should_start_election(7));
-  EXPECT_EQ(a.begin_election(4), 5);
-  EXPECT_FALSE(a.election_over(false, 4, 8));
+  EXPECT_EQ(a.begin_election(4, 4), 5);
+  EXPECT_EQ(a.election_over(false, 4, 8), After::follows);
   EXPECT_TRUE(a.should_start_election(8)) << "nobody won";
 }
 
 TEST(LeadershipState, AWinThatCameTooLate) {
   LeadershipState a = agent(0, 3);
-  EXPECT_EQ(a.begin_election(3), 4);
+  EXPECT_EQ(a.begin_election(3, 3), 4);
   EXPECT_TRUE(a.accept_leader(5, 4));
-  EXPECT_FALSE(a.election_over(true, 4, 4));
+  EXPECT_EQ(a.election_over(true, 4, 4), After::renounces);
   EXPECT_FALSE(a.leads());
   EXPECT_EQ(a.term(), 5);
 }
 
+TEST(LeadershipState, ATermThatStorageGaveTooLateDeposesNobody) {
+  LeadershipState a = agent(0, 3);
+  EXPECT_EQ(a.begin_election(3, 5), 6) << "a term that was renounced is not taken again";
+  EXPECT_TRUE(a.accept_leader(4, 100)) << "others have elected one meanwhile";
+  a.leader_spoke(599);
+  EXPECT_EQ(a.election_over(true, 6, 600), After::renounces);
+  EXPECT_EQ(a.term(), 4);
+  EXPECT_TRUE(a.accept_leader(4, 601));
+  // One that speaks no more does not keep this node from leading.
+  EXPECT_EQ(a.begin_election(4, 6), 7);
+  EXPECT_EQ(a.election_over(true, 7, 604), After::leads);
+}
+
 TEST(LeadershipState, ResigningStartsTheSilenceAnew) {
   LeadershipState a = agent(0, 0);
-  a.begin_election(0);
-  ASSERT_TRUE(a.election_over(true, 1, 0));
+  a.begin_election(0, 0);
+  ASSERT_EQ(a.election_over(true, 1, 0), After::leads);
   a.resigned(50);
   EXPECT_FALSE(a.leads());
   EXPECT_FALSE(a.should_start_election(51));

@@ -133,6 +133,18 @@ TEST_F(SignsTest, LinksByTransition) {
   EXPECT_EQ(interface_is_up("no such interface"), std::nullopt);
 }
 
+TEST_F(SignsTest, ASharedFolderThatCannotBeWrittenIsGone) {
+  std::filesystem::create_directories(folder_ / "run/logs");
+  SharedFolder shared(folder_ / "run", folder_ / "run/logs/agent.log");
+  EXPECT_TRUE(shared.poll().empty());
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run/logs/agent.log"));
+  std::filesystem::remove_all(folder_ / "run/logs");
+  const auto signs = shared.poll();
+  ASSERT_EQ(signs.size(), 1u);
+  EXPECT_EQ(signs[0].kind, "shared_gone");
+  EXPECT_EQ(signs[0].code, ENOENT);
+}
+
 TEST_F(SignsTest, TheSharedFolderGoesAndReturns) {
   SharedFolder shared(folder_ / "run");
   EXPECT_THAT(shared.poll(), IsEmpty());
