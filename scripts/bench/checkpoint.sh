@@ -54,15 +54,14 @@ jq -rs --argjson plans "$plans" --arg cpu "$(sed -nE 's/^model name\s*: //p' /pr
   {cpu: $cpu, torch: .[0].torch.torch, rounds: length, bytes: .[0].ours.bytes, direct: .[0].ours.direct, load_average: (of(.load) | digits(1)),
    seconds: ([.[].ours | to_entries[] | select(.key | endswith("_s"))] | group_by(.key) | map({(.[0].key): (map(.value) | median | digits(3))}) | add),
    torch_seconds: ([.[].torch | to_entries[] | select(.key | endswith("_s"))] | group_by(.key) | map({(.[0].key): (map(.value) | median | digits(3))}) | add),
-   stall_over_memcpy: (of(.ours.copy_s / .ours.memcpy_s) | digits(2)),
    save_over_raw: (of(.ours.raw_write_s / .ours.save_s) | digits(2)), load_over_raw: (of(.ours.raw_read_s / .ours.load_s) | digits(2)),
    reshard_over_load: (of(.ours.load_s / .ours.reshard_s) | digits(2)),
    torch_save: (of(.torch.save_s / .ours.save_s) | digits(2)), torch_load: (of(.torch.load_s / .ours.load_s) | digits(2)),
-   torch_stall: (of(.torch.stall_s / .ours.copy_s) | digits(2)), torch_cached_stall: (of(.torch.cached_stall_s / .ours.copy_s) | digits(2)),
+   torch_stall_over_memcpy: (of(.torch.stall_s / .ours.memcpy_s) | digits(2)), torch_cached_stall_over_memcpy: (of(.torch.cached_stall_s / .ours.memcpy_s) | digits(2)),
    writer_cpu_s_per_gib: (of(.ours.writer_cpu_s_per_gib) | digits(3)), load_cpu_s_per_gib: (of(.ours.load_cpu_s_per_gib) | digits(3)),
    disk_ratio: (of(.ours.disk_bytes / .ours.bytes) | digits(4)), load_bytes_ratio: (of(.ours.load_bytes_ratio) | digits(4)),
    reshard_bytes_ratio: (of(.ours.reshard_bytes_ratio) | digits(4)), plans: ($plans | map_values(digits(4)))} as $r
-  | "", "copy    \($r.seconds.copy_s) s, \($r.stall_over_memcpy) x a plain memcpy; torch async_save returns \($r.torch_stall) x later, \($r.torch_cached_stall) x with memory that it keeps",
+  | "", "memcpy  \($r.seconds.memcpy_s) s for a copy of the state, which no save makes; torch async_save returns after \($r.torch_stall_over_memcpy) x as long, \($r.torch_cached_stall_over_memcpy) x with memory that it keeps",
   "save    \($r.seconds.save_s) s, \($r.save_over_raw) x the rate of raw direct writes; torch \($r.torch_save) x slower",
   "load    \($r.seconds.load_s) s, \($r.load_over_raw) x the rate of raw direct reads; torch \($r.torch_load) x slower; into one rank more \($r.reshard_over_load) x the rate, \($r.reshard_bytes_ratio) x the bytes",
   "cpu     \($r.writer_cpu_s_per_gib) s per GiB saved, \($r.load_cpu_s_per_gib) loaded", "RESULT \($r | tojson)"' "$dir/rounds.jsonl"

@@ -94,7 +94,8 @@ answers_or_dead() {
 
 start_node() {
   mkdir -p "$pod/nodes/$1"
-  setsid unshare --net --uts --mount --ipc --pid --fork --kill-child \
+  setsid unshare --mount bash "$pod/lib/storage.sh" "$pod/nodes/$1" \
+    unshare --net --uts --mount --ipc --pid --fork --kill-child \
     bash "$pod/lib/node.sh" "$1" </dev/null >>"$pod/nodes/$1/node.log" 2>&1 &
 }
 
@@ -131,7 +132,9 @@ kill_nodes() {
     log_fault kill-node "$node"
     ip link set "$port" down
     kill -KILL "$pid"
-    rm -f "$pod/nodes/$node"/{frozen,cut}
+    # Its calls end with an error: nothing of the node waits any more.
+    ! is_fuse || kill -KILL "$(storage_of "$node")" 2>/dev/null || true
+    rm -f "$pod/nodes/$node"/{frozen,cut,hung}
     touch "$pod/nodes/$node/killed"
     pids+=("$pid")
   done
@@ -198,6 +201,7 @@ cut_link() {
   log_fault cut-link "$1"
   ip link set "$port" down
   touch "$pod/nodes/$1/cut"
+  ! is_fuse || { kill -STOP "$(storage_of "$1")"; return; }
   # shellcheck disable=SC2016  # for the node's shell
   nsenter -t "$pid" -m bash -c '
     mount -o remount,bind,ro /shared 2>/dev/null
@@ -215,9 +219,54 @@ heal_link() {
   pid_of "$1"
   port_of "$1"
   log_fault heal-link "$1"
-  nsenter -t "$pid" -m bash -c 'umount /shared && mount -o remount,bind,rw /shared'
+  if is_fuse; then
+    has "$1" hung || kill -CONT "$(storage_of "$1")"
+  else
+    nsenter -t "$pid" -m bash -c 'umount /shared && mount -o remount,bind,rw /shared'
+  fi
   ip link set "$port" up
   rm -f "$pod/nodes/$1/cut"
+}
+
+# ------------------------------------------------- storage that hangs ---
+
+# The servers of /shared are outside of the nodes: a frozen node does not freeze its own.
+is_fuse() { [[ ${storage-} == fuse ]]; }
+storage_of() { cat "$pod/nodes/$1/storage"; }
+
+hang_shared() {
+  is_fuse || die "only storage that a server offers can hang. Try 'up --storage fuse'?"
+  local node
+  for node; do
+    must_not_be "$node" killed
+    must_not_be "$node" hung "Did you mean wake-shared?"
+  done
+  for node; do
+    log_fault hang-shared "$node"
+    touch "$pod/nodes/$node/hung"
+    kill -STOP "$(storage_of "$node")"
+  done
+}
+
+wake_shared() {
+  is_fuse || die "only storage that a server offers can hang. Try 'up --storage fuse'?"
+  local node
+  for node; do must_be "$node" hung; done
+  for node; do
+    log_fault wake-shared "$node"
+    rm -f "$pod/nodes/$node/hung"
+    has "$node" cut || kill -CONT "$(storage_of "$node")"
+  done
+}
+
+# nodes_that are|are_not FAULT: of those that are not killed.
+nodes_that() {
+  local at
+  for at in "$pod"/nodes/*; do
+    has "${at##*/}" killed && continue
+    if has "${at##*/}" "$2"; then [[ $1 == are ]]; else [[ $1 == are_not ]]; fi && echo "${at##*/}"
+  done
+  return 0
 }
 
 # Stops all processes of the node half of the time, in turns of 50 ms: the
@@ -285,6 +334,7 @@ cover_shared() {
 }
 
 hide_shared() {
+  ! is_fuse || die "with --storage fuse, /shared is not hidden. Did you mean hang-shared?"
   [[ ! -e $pod/shared.hidden ]] || die "/shared is hidden already"
   log_fault hide-shared
   touch "$pod/shared.hidden"
@@ -315,6 +365,7 @@ heal() {
     ! has "$node" killed || { revive_node "$node"; continue; }
     ! has "$node" frozen || thaw_node "$node"
     ! has "$node" slow || unslow_node "$node"
+    ! has "$node" hung || wake_shared "$node"
     ! has "$node" cut || heal_link "$node"
     pid_of "$node"
     slurmd_of >/dev/null || start_slurmd "$node"
@@ -354,8 +405,9 @@ status() {
     echo "slurmctld is dead"
   fi
   for at in "$pod"/nodes/*; do
-    for fault in killed frozen cut slow; do
-      [[ ! -e $at/$fault ]] || echo "${at##*/} is $fault"
+    for fault in killed frozen cut slow hung; do
+      [[ ! -e $at/$fault ]] || echo "${at##*/} is $fault" |
+        sed 's/ is hung$/ has shared storage that hangs/'
     done
   done
   [[ ! -e $pod/shared.hidden ]] || echo "/shared is hidden"
@@ -374,6 +426,13 @@ case $1 in
   revive-node | freeze-node | thaw-node | cut-link | heal-link | \
     slow-node | unslow-node | kill-slurmd | start-slurmd)
     each "${1//-/_}" "${@:2}"
+    ;;
+  hang-shared | wake-shared)
+    if (($# == 1)); then
+      # shellcheck disable=SC2046 # names of nodes
+      if [[ $1 == hang-shared ]]; then set -- "$1" $(nodes_that are_not hung); else set -- "$1" $(nodes_that are hung); fi
+    fi
+    "${1//-/_}" "${@:2}"
     ;;
   hide-shared) hide_shared ;;
   show-shared) show_shared ;;

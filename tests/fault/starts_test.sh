@@ -148,7 +148,7 @@ case_other_layouts() {
   ends_as "done" 0
   check "$run: three nodes in the end" equal "$(placement "$run" | wc -l)" 3
   check "$run: the bits of one node" equal "$(result "$run" .state_digest)" "$(result one_node .state_digest)"
-  check "$run: every step once" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/$run/metrics.jsonl")" true
+  every_step_once
 }
 # stops_after_step_of ATTEMPT: orders the run to end when that attempt trains.
 stops_after_step_of() {

@@ -2,7 +2,7 @@
 # real SLURM, Open MPI and HDF5: a job that loses nodes, ranks or its leader ends in the same bits as one that lost nothing,
 # and it really restored a checkpoint. Before: set `source` to the project's folder. After: set `all_cases`, define
 # case_NAME for each, and call run_cases with the script's arguments: HOLDFAST TRAIN TOOL [CASE...]. `pod_options`, set
-# before, are for `minipod up`.
+# before, are for `minipod up`; so are functions pod_begin and pod_end, called before it and after `minipod down`.
 # Speaks TAP; exits 77 where there is no SLURM to test with.
 # shellcheck shell=bash disable=SC2154 # source, all_cases
 # shellcheck source=tests/support/tap.sh
@@ -14,9 +14,10 @@ HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-fault.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
 # shellcheck source=tests/support/pod.sh
 source "$source/tests/support/pod.sh"
-trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
+trap '"$pod" down 2>/dev/null; ! declare -F pod_end >/dev/null || pod_end; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
+! declare -F pod_begin >/dev/null || pod_begin
 mini up --nodes 4 ${pod_options[@]+"${pod_options[@]}"} || { echo "Bail out! no minipod"; exit 1; }
 install_programs "${programs[@]}"
 make_tokens || { echo "Bail out! no tokens"; exit 1; }
@@ -76,6 +77,11 @@ mid_run() { # STEP: a durable checkpoint and that many steps
   check "$run: has a durable checkpoint" soon 60 durable "$run" 10
 }
 
+every_step_once() {
+  check "$run: metrics: one line per step" \
+    equal "$(jq -s --argjson n "$test_steps" '[.[].step] == [range(1; $n + 1)]' "$home/$run/metrics.jsonl")" true
+}
+
 undisturbed_run() {
   start undisturbed
   ends_as "done" 0
@@ -83,7 +89,7 @@ undisturbed_run() {
   undisturbed_loss=$(result undisturbed .final_loss)
   check "the undisturbed run needed one attempt" equal "$(result undisturbed '.attempts | length')" 1
   check "its checkpoints are sound" mini exec holdfast ckpt verify /shared/home/undisturbed
-  check "metrics: one line per step" equal "$(jq -s '[.[].step] == [range(1; 201)]' "$home/undisturbed/metrics.jsonl")" true
+  every_step_once
 }
 
 # drains FIELD: of each order to drain, in order.

@@ -23,9 +23,11 @@ make_tokens() {
 }
 
 # The job of the tests. HOLDFAST_TEST_FAST=1: with steps fifteen times as fast, to test that no test depends on slow ones.
-test_model=$source/tests/fault/model.toml test_sets=()
+# HOLDFAST_TEST_STEPS: how many.
+test_steps=${HOLDFAST_TEST_STEPS:-200}
+test_model=$source/tests/fault/model.toml test_sets=(--set "train.steps=$test_steps")
 if [[ -n ${HOLDFAST_TEST_FAST-} ]]; then
-  test_model=$source/tests/fault/fast_model.toml test_sets=(--set train.sequence=16)
+  test_model=$source/tests/fault/fast_model.toml test_sets+=(--set train.sequence=16)
 fi
 copy_job() {
   cp "$source/tests/fault/job.toml" "$home/job.toml"

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# Shared storage that is frozen (fsfreeze): all may be read, and who changes anything waits, on every node.
+# frozen_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
+set -uo pipefail
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+pod_begin() {
+  mkdir -p "$dir/shared"
+  truncate -s 2G "$dir/image"
+  mkfs.ext4 -q "$dir/image" && mount -o loop "$dir/image" "$dir/shared" && return
+  echo "1..0 # SKIP no image can be mounted here"
+  exit 77
+}
+pod_end() {
+  fsfreeze -u "$dir/shared" 2>/dev/null
+  umount -l "$dir/shared"
+}
+# shellcheck source=tests/support/fault.sh
+source "$source/tests/support/fault.sh"
+
+all_cases=(trains_on taken_over)
+
+freeze_for() {
+  fsfreeze -f "$dir/shared"
+  sleep "$1"
+  fsfreeze -u "$dir/shared"
+}
+
+case_trains_on() {
+  start_held trains_on --set checkpoint.when_busy=skip
+  mid_run 10
+  freeze_for 15
+  ends_like_the_undisturbed 0
+  check "$run: one attempt" equal "$(result "$run" '.attempts | length')" 1
+  check "$run: no node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost")) | length')" 0
+  check "$run: one leader" equal "$(events "$run" | jq -rs 'map(select(.event == "leader_elected")) | length')" 1
+  every_step_once
+}
+
+# The leader is lost while nobody can create the file of a term: several candidates wait for theirs.
+leads_another() { [[ $(leader_of "$run") != "$1" ]]; }
+case_taken_over() {
+  start_held taken_over
+  mid_run 10
+  local first
+  first=$(leader_of "$run")
+  fsfreeze -f "$dir/shared"
+  mini kill-node "$first" 2>/dev/null & # it cannot write its log before the storage is back
+  sleep 15
+  fsfreeze -u "$dir/shared"
+  wait
+  check "$run: another node leads" soon 60 leads_another "$first"
+  ends_like_the_undisturbed 0
+  check "$run: no node was blamed but the one that was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | unique | join(" ")')" "$first"
+  mini revive-node "$first"
+}
+
+run_cases "$@"

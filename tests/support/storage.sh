@@ -1,0 +1,16 @@
+# Sourced, after pod.sh, by what makes the storage of a minipod hang.
+# shellcheck shell=bash
+
+# The threads that must never wait for storage, and do: the loop of an agent or of the job monitor, the training thread of a
+# rank. Each is the first thread of its process. (One that has just come to a lock of the kernel is looked at twice.)
+waiting() {
+  # shellcheck disable=SC2016 # for the shell of the cluster
+  mini exec --root bash -c '
+    for pid in $(pgrep -x "holdfast|holdfast-train"); do
+      for look in 1 2; do
+        [[ $(cat "/proc/$pid/wchan" 2>/dev/null) =~ fuse|request_wait|folio_wait ]] || continue 2
+        sleep 0.05
+      done
+      echo "$(cat "/proc/$pid/comm") ($(tr "\0" " " <"/proc/$pid/cmdline" | cut -c1-120)): $(cat "/proc/$pid/wchan")"
+    done'
+}
