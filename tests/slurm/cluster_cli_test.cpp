@@ -136,7 +136,11 @@ TEST_F(ClusterCliTest, needs_path_no_more_once_the_tools_are_found) {
   env::set("PATH", other.string() + ":" + path);
   cluster.requeue(7);
   EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n7\n]\n");
-  EXPECT_EQ(cli.step_command({}).argv.front(), tool_path("srun"));
+  StepRequest step;
+  step.job = 7;
+  step.node = "dgx001";
+  step.command = {"agent"};
+  EXPECT_EQ(cli.step_command(step).argv.front(), tool_path("srun"));
   env::set("PATH", other.string());
   find_tools();
   EXPECT_EQ(tool_path("squeue"), "squeue") << "what was found before holds no more";
