@@ -27,6 +27,13 @@ void World::stop_process(const ProcessPtr& process, double seconds) {
   });
 }
 
+void World::hang_storage(const char* whose, const std::vector<int>& of) {
+  const double seconds = random.between(0.3, random.chance(0.2) ? 60 : 8);
+  ++coverage.faults[fmt::format("storage of {} hangs", whose)];
+  say(fmt::format("FAULT storage of {} hangs for {:.1f} s", of.size() == 1 ? name(of[0]) : whose, seconds));
+  for (const int n : of) storage.hang(n, timeline.now + seconds);
+}
+
 void World::cut(int n, bool in, bool out) {
   for (int other = 0; other < node_count(); ++other) {
     if (other == n) continue;
@@ -51,7 +58,7 @@ void World::fault() {
     say(fmt::format("FAULT {} ({})", what, name(n)));
   };
   Node& here = node(n);
-  switch (random.below(28)) {
+  switch (only_hangs_ ? 28 + random.below(4) : random.below(32)) {
     case 0:
       return count("node dies"), here.power_off();
     case 1:
@@ -160,13 +167,26 @@ void World::fault() {
             return count("order"), void(run(agent->process, [agent, what] { agent->order(what); }));
       }
       return;
+    case 28:
+    case 29: {
+      std::vector<int> all;
+      for (int i = 0; i < node_count(); ++i) all.push_back(i);
+      return hang_storage("all nodes", all);
+    }
+    case 30:
+      return hang_storage("a node", {n});
+    case 31:
+      for (int i = 0; i < node_count(); ++i)
+        if (auto* agent = live_agent(i); agent && agent->leading) return hang_storage("a leader", {i});
+      return;
   }
 }
 
 void World::mend() {
   say("MENDED");
   interrupt_in_ = -1;
-  storage.up = true;
+  storage.up = true;  // calls that hang now return when they would have returned
+  std::fill(storage.hung_until.begin(), storage.hung_until.end(), 0);
   network.slow(0.02);
   heal();
   for (auto& n : nodes) {

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_batch_s = 2,
-                 retry_s = 0.5, patience_s = 120, vote_limit_s = 20;
+                 retry_s = 0.5, patience_s = 120, vote_limit_s = 20, renounce_limit_s = 2, gives_way_s = 4;
 
 Supervisor supervisor_of(World& world, int term, int node) {
   const auto events = world.storage.events();
@@ -211,11 +211,29 @@ void Leader::tick() {
     const AgentLink& link = links_[n];
     if (!link.connection && !link.dialling && now >= link.next_dial) connect(n);
   }
+  if (!storage_answers_others())
+    behind_others_since_.reset();
+  else if (!behind_others_since_)
+    behind_others_since_ = now;
+  else if (now - *behind_others_since_ >= gives_way_s)
+    return resign("shared storage answers other nodes");
   if (batch_ && now - batch_->since > stuck_batch_s) return;
   covered("tick");
   supervisor_.at(now);
   supervisor_.tick();
   act();
+}
+
+/// It does not answer this node, and at least half of the others that are connected it does.
+bool Leader::storage_answers_others() const {
+  const auto answers = [&](int n) {
+    return world_.storage.reachable(n) && world_.storage.takes(n, world_.timeline.now) == 0;
+  };
+  if (answers(process_->node)) return false;
+  int others = 0, gone = 0;
+  for (int n = 0; n < world_.node_count(); ++n)
+    if (n != process_->node && links_[n].greeted) ++others, gone += !answers(n);
+  return others > 0 && 2 * gone <= others;
 }
 
 void Leader::act(std::function<void()> then) {
@@ -292,7 +310,19 @@ void Leader::write_batch() {
     if (world_.timeline.now - batch_->since > patience_s) return resign("the run directory has not answered");
     return later(retry_s, [this] { write_batch(); });
   }
-  if (storage.highest() > term_) return resign("a higher term exists");
+  const double hangs = storage.takes(process_->node, world_.timeline.now);
+  if (hangs > 0 && world_.random.chance(0.5)) return later(hangs, [this] { write_batch(); });
+  if (replaced()) return;
+  if (hangs > 0) {
+    // The write that hangs happens, even if this leader resigns meanwhile: then its lines are void.
+    const std::weak_ptr<bool> alive = alive_;
+    return world_.when_storage_answers(process_,
+                                       [this, &storage, alive, term = term_, events = batch_->events] {
+                                         if (const auto there = alive.lock(); there && *there)
+                                           return append_batch();
+                                         for (const auto& event : events) storage.write(term, event);
+                                       });
+  }
   if (world_.interrupted(process_)) {
     if (process_->alive) return later(0, [this] { append_batch(); });
     // It died in the write: this many lines are complete, the last one is torn.
@@ -303,6 +333,15 @@ void Leader::write_batch() {
   append_batch();
 }
 
+/// A higher term exists. Its taker may be about to renounce it: until then nothing is acted upon.
+bool Leader::replaced() {
+  const double now = world_.timeline.now;
+  if (world_.storage.highest() <= term_) return batch_->higher_since.reset(), false;
+  if (!batch_->higher_since) batch_->higher_since = now;
+  if (now - *batch_->higher_since >= renounce_limit_s) return resign("a higher term exists"), true;
+  return later(retry_s, [this] { write_batch(); }), true;
+}
+
 void Leader::append_batch() {
   for (auto& event : batch_->events) {
     world_.say(fmt::format("term {}: {}", term_, event.dump()));
@@ -310,8 +349,8 @@ void Leader::append_batch() {
       world_.doubted(event["trusted_step"], event["step"]);
     world_.storage.write(term_, std::move(event));
   }
-  if (world_.storage.highest() > term_ && world_.bug != Bug::act_unchecked)
-    return resign("a higher term exists");
+  batch_->events.clear();
+  if (world_.bug != Bug::act_unchecked && replaced()) return;
   const auto files = [this] {
     if (batch_->result) world_.result_written(term_, *batch_->result);
     later(world_.random.between(0, 0.005), [this] {
@@ -442,13 +481,15 @@ void Leader::settle(std::int64_t step) {
     if (world_.bug != Bug::commit_unchecked && world_.storage.highest() != term_)
       return job->note = "another leader has taken over", later(0.001, done);
     world_.commit_begins(term_, job->key.number);
-    const auto rename = [this, job, step, done] {
-      world_.committed(term_, job->key, step, *job->votes.begin()->second);
+    // The rename that hangs happens, even if this leader resigns meanwhile.
+    const std::weak_ptr<bool> alive = alive_;
+    const auto rename = [this, &world = world_, term = term_, alive, job, step, done] {
+      world.committed(term, job->key, step, *job->votes.begin()->second);
       job->durable = true;
-      later(world_.random.between(0, 0.05), done);
+      if (const auto there = alive.lock(); there && *there) later(world.random.between(0, 0.05), done);
     };
     if (world_.interrupted(process_)) return later(0, rename);
-    rename();
+    world_.when_storage_answers(process_, rename);
   });
 }
 

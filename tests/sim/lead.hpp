@@ -46,6 +46,7 @@ class Leader {
     std::optional<nlohmann::json> result;
     std::size_t steps = 0;
     double since = 0;
+    std::optional<double> higher_since;  ///< a higher term was seen; its taker may renounce it
   };
   struct Pending {
     std::map<int, std::optional<std::string>> votes;  ///< rank -> digest; nothing: the vote was no
@@ -58,6 +59,8 @@ class Leader {
   void act(std::function<void()> then = nullptr);
   void write_next_batch();
   void write_batch();
+  bool replaced();
+  bool storage_answers_others() const;
   void append_batch();
   void carry_out();
   void carry_out(const launcher::Action& action);
@@ -84,9 +87,10 @@ class Leader {
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never
   std::set<std::string> out_;  ///< nodes lost or evicted by the decisions so far
   Ordered ordered_;
-  std::deque<Step> steps_;      ///< decided, but not yet carried out
-  std::optional<Batch> batch_;  ///< the steps at the front, being written
-  std::size_t on_record_ = 0;   ///< steps at the front that are on record
+  std::deque<Step> steps_;                     ///< decided, but not yet carried out
+  std::optional<Batch> batch_;                 ///< the steps at the front, being written
+  std::optional<double> behind_others_since_;  ///< shared storage answers others, and not this node
+  std::size_t on_record_ = 0;                  ///< steps at the front that are on record
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 
   int generation_term_ = 0, generation_attempt_ = 0, world_size_ = 0;

@@ -16,7 +16,7 @@ using launcher::ElectionCount;
 using launcher::LeadershipState;
 
 namespace {
-constexpr double election_limit_s = 1, watch_s = 0.2, slurm_ping_s = 0.05;
+constexpr double election_limit_s = 1, watch_s = 0.2, slurm_ping_s = 0.05, begin_limit_s = 20;
 
 LeadershipState leadership_of(const World& world, int node) {
   const auto& order = world.roster.candidates;
@@ -62,7 +62,7 @@ Agent::Agent(World& world, Node& node)
   });
   every(world.timeline, process, watch_s, world.random.between(0, watch_s), [this] {
     if (left) return false;
-    if (leadership.should_start_election(world_.timeline.now)) start_election();
+    watch_leader();
     return true;
   });
 }
@@ -272,9 +272,18 @@ OrderTaken Agent::order(const Order& what) {
 
 // --- leadership ---
 
+void Agent::watch_leader() {
+  if (reading_record_ || !leadership.should_start_election(world_.timeline.now)) return;
+  reading_record_ = true;
+  world_.when_storage_answers(process, [this] {
+    reading_record_ = false;
+    if (!left && leadership.should_start_election(world_.timeline.now)) start_election();
+  });
+}
+
 void Agent::start_election() {
   if (!world_.storage.reachable(node_.number())) return;
-  const int asked = leadership.begin_election(world_.storage.highest(), world_.storage.highest());
+  const int asked = leadership.begin_election(world_.storage.highest(), world_.storage.highest_taken());
   const auto lost = world_.storage.replay().lost;
   std::vector<bool> out;
   for (const auto& n : world_.roster.nodes) out.push_back(lost.contains(n.name));
@@ -311,32 +320,56 @@ void Agent::count(bool last_call) {
   const auto outcome = election_->answers.outcome(last_call);
   if (outcome == ElectionCount::Outcome::open) return;
   election_->over = true;
-  const int term = election_->term;
+  bool elected = outcome != ElectionCount::Outcome::lost;
+  if (outcome == ElectionCount::Outcome::ask_slurm) elected = world_.controller[node_.number()];
+  // Meanwhile a leader may speak to this node again, which ends the election but not the call.
+  world_.when_storage_answers(process, [this, elected, term = election_->term, fair = election_->fair()] {
+    const bool won =
+        elected && world_.storage.reachable(node_.number()) && world_.storage.terms.insert(term).second;
+    world_.expect(!won || fair, "a leader has the votes of half of the agents");
+    if (won) world_.term_taken(term, node_.number());
+    world_.timeline.after(
+        0, [this, won, term, p = process] { run(p, [this, won, term] { election_is_over(won, term); }); });
+  });
+}
+
+void Agent::election_is_over(bool won, int term) {
+  if (left) return;
+  if (election_ && election_->term == term) {
+    for (const auto& c : election_->lines)
+      if (c) world_.network.close(c, 0);
+    election_.reset();
+  }
   auto& storage = world_.storage;
-  bool won = outcome != ElectionCount::Outcome::lost && storage.reachable(node_.number());
-  if (outcome == ElectionCount::Outcome::ask_slurm) won = won && world_.controller[node_.number()];
-  if (won) won = storage.terms.insert(term).second;
-  world_.expect(!won || election_->fair(), "a leader has the votes of half of the agents");
-  if (won) world_.term_taken(term, node_.number());
-  world_.timeline.after(0, [this, won, term, p = process, &storage] {
-    run(p, [this, won, term, &storage] {
-      if (left) return;
-      if (election_ && election_->term == term) {
-        for (const auto& c : election_->lines)
-          if (c) world_.network.close(c, 0);
-        election_.reset();
-      }
-      if (!won && storage.result && storage.reachable(node_.number()) &&
-          launcher::code_of(storage.result->json, world_.roster.job, storage.highest()))
-        return finish();
-      const int highest = won                                        ? term
-                          : world_.storage.reachable(node_.number()) ? world_.storage.highest()
-                                                                     : 0;
-      if (leadership.election_over(won, highest, world_.timeline.now) != LeadershipState::After::leads)
-        return;
-      if (!world_.storage.reachable(node_.number())) return leadership.resigned(world_.timeline.now);
-      leading = std::make_unique<Leader>(world_, process, term);
+  const bool reachable = storage.reachable(node_.number());
+  if (!won && reachable && storage.result &&
+      launcher::code_of(storage.result->json, world_.roster.job, storage.highest()))
+    return finish();
+  const int highest = won ? term : reachable ? storage.highest() : 0;
+  switch (leadership.election_over(won, highest, world_.timeline.now)) {
+    case LeadershipState::After::leads:
+      return lead(term);
+    case LeadershipState::After::follows:
+      return;
+    case LeadershipState::After::renounces:
+      if (reachable) world_.say(fmt::format("term {} is renounced", term)), storage.renounced.insert(term);
+  }
+}
+
+void Agent::lead(int term) {
+  const auto begins = [this, term] {
+    return !left && !leading && leadership.leads() && leadership.term() == term;
+  };
+  if (world_.storage.takes(node_.number(), world_.timeline.now) > begin_limit_s)
+    return world_.timeline.after(begin_limit_s, [this, begins, p = process] {
+      run(p, [this, begins] {
+        if (begins()) leadership.resigned(world_.timeline.now);
+      });
     });
+  world_.when_storage_answers(process, [this, begins, term] {
+    if (!begins()) return;
+    if (!world_.storage.reachable(node_.number())) return leadership.resigned(world_.timeline.now);
+    leading = std::make_unique<Leader>(world_, process, term);
   });
 }
 

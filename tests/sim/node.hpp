@@ -56,9 +56,12 @@ class Agent {
   void start_mpirun(const control::StartMpirun& order);
   void tell_leader(const control::Message& message);
   control::Beat beat() const;
+  void watch_leader();
   void start_election();
   struct Election;
   void count(bool last_call);
+  void election_is_over(bool won, int term);
+  void lead(int term);
   void finish();
 
   World& world_;
@@ -70,6 +73,7 @@ class Agent {
   std::optional<control::Drain> drain_, drain_request_;
   bool paused_ = false;
   std::unique_ptr<Election> election_;
+  bool reading_record_ = false;
 };
 
 class Node {

@@ -15,8 +15,9 @@ struct Outcome {
   std::string broken, trace;
 };
 
-Outcome play(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing = false) {
+Outcome play(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing = false, bool only_hangs = false) {
   World world(seed, bug, coverage, tracing);
+  if (only_hangs) world.only_let_storage_hang();
   Outcome out;
   try {
     world.play();
@@ -73,6 +74,19 @@ TEST(Simulation, NoScheduleBreaksAnInvariant) {
   if (count >= 20000)
     for (const auto& [fault, times] : coverage.faults)
       std::printf("  fault %s: %lld\n", fault.c_str(), static_cast<long long>(times));
+}
+
+/// No attempt ends, no node is lost, and the end is that of a run that met no fault (World::check_end).
+TEST(Simulation, StorageThatHangsEndsNothing) {
+  Coverage coverage;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const Outcome out = play(seed, Bug::none, coverage, false, true);
+    ASSERT_EQ(out.broken, "") << "seed " << seed << "; its end:\n"
+                              << tail(play(seed, Bug::none, coverage, true, true).trace, 6000);
+  }
+  for (const char* whose : {"all nodes", "a node", "a leader"})
+    EXPECT_GT(coverage.faults["storage of " + std::string(whose) + " hangs"], 100) << whose;
+  EXPECT_GT(coverage.terms, 300 + 10) << "leaders give way";
 }
 
 /// A simulator that finds no bugs proves nothing: it must find these.

@@ -1,6 +1,7 @@
 #pragma once
 // The shared file system, which alone decides conflicts: terms by O_EXCL, a journal per term, checkpoints,
-// the result.
+// the result. It can be gone (each call fails) or hang (each call waits, and then works).
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,13 +15,23 @@
 namespace holdfast::sim {
 
 struct SharedStorage {
-  explicit SharedStorage(int nodes) : mounted(as_size(nodes), true) {}
+  explicit SharedStorage(int nodes) : mounted(as_size(nodes), true), hung_until(as_size(nodes)) {}
   bool up = true;
   std::vector<bool> mounted;
   bool reachable(int node) const { return up && mounted[node]; }
 
-  std::set<int> terms;
-  int highest() const { return terms.empty() ? 0 : *terms.rbegin(); }
+  std::vector<double> hung_until;  ///< by node
+  /// A call that a node begins now returns after so many seconds.
+  double takes(int node, double now) const { return std::max(0.0, hung_until[node] - now); }
+  void hang(int node, double until) { hung_until[node] = std::max(hung_until[node], until); }
+
+  std::set<int> terms, renounced;
+  int highest_taken() const { return terms.empty() ? 0 : *terms.rbegin(); }
+  int highest() const {
+    for (auto term = terms.rbegin(); term != terms.rend(); ++term)
+      if (!renounced.contains(*term)) return *term;
+    return 0;
+  }
 
   std::map<int, std::vector<nlohmann::json>> journals;
   void write(int term, nlohmann::json event) {

@@ -92,14 +92,15 @@ void Training::go(AttemptKey key) {
     return;
   }
   if (!together(a)) return;
+  if (!a.restored && storage_.takes(a.ranks.at(0)->node, timeline_.now) > 0) return;  // it waits
   if (!a.restored) return restore(key, a);
   if (a.doubted) {
     const RankDoubt doubt{0, key.number, a.right_until, {a.wrong}, "replicas", "digests differ"};
     return hooks_.node(a.ranks.at(0)->node).rank_says(a.ranks.at(0), doubt);
   }
   if (a.waits_for >= 0) {
-    if (timeline_.now >= a.waits_until) finish(key, a);
-    return;
+    if (timeline_.now >= a.waits_until) return finish(key, a);
+    return set_phase(a, Phase::finishing);
   }
   const Rank& speaker = *a.ranks.at(0);
   if (speaker.pause_heard && !speaker.drain_heard) return set_phase(a, Phase::paused);
@@ -208,7 +209,8 @@ void Training::vote(AttemptKey key, Attempt& a) {
     const bool written = storage_.reachable(rank->node);
     const RankVote vote{number, key.number, a.step, written, written ? payload : "no space"};
     rank->votes[a.step] = vote;
-    timeline_.after(random_.between(0.01, 1.0), [this, rank = rank, vote] {
+    const double write_s = random_.between(0.01, 1.0) + storage_.takes(rank->node, timeline_.now);
+    timeline_.after(write_s, [this, rank = rank, vote] {
       run(rank->process, [this, rank, vote] { hooks_.node(rank->node).rank_says(rank, vote); });
     });
   }

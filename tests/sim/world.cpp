@@ -97,6 +97,17 @@ void World::expect(bool holds, const std::string& what) {
 
 void World::covered(Stage stage, const char* event) { ++coverage.pairs[{name_of(stage), event}]; }
 
+void World::when_storage_answers(const ProcessPtr& process, std::function<void()> what) {
+  const double wait = storage.takes(process->node, timeline.now);
+  if (wait == 0) return what();
+  timeline.after(wait, [process, what = std::move(what)] { run(process, what); });
+}
+
+void World::only_let_storage_hang() {
+  only_hangs_ = true;
+  limits.step_s = 200;  // a rank that waits for storage to restore is not hung
+}
+
 void World::run_until(double end) {
   while (!timeline.empty() && timeline.next() < end && !over()) {
     timeline.step();
@@ -261,6 +272,8 @@ void World::check_end() {
   const json& result = storage.result->json;
   const int code = result["exit_code"];
   expect(state.outcome && state.outcome->exit_code == code, "the event log ends with the result");
+  expect(!only_hangs_ || (code == 0 && state.lost.empty() && launched_.size() == 1),
+         "storage that hangs costs no attempt and no node");
   bool not_started = false;
   for (const auto& event : storage.events()) {
     const std::string what = event.value("event", "");

@@ -47,6 +47,8 @@ class World {
   ~World();
   /// Throws Broken.
   void play();
+  /// Before play(): the only fault is storage that hangs. No attempt ends by that, and no node is lost.
+  void only_let_storage_hang();
   std::string trace() const;
 
   // --- for nodes and leaders ---
@@ -75,6 +77,8 @@ class World {
   bool interrupted(const ProcessPtr& process);
   launcher::Supervisor supervisor(int term, launcher::RunState state) const;
   void covered(launcher::Stage stage, const char* event);
+  /// Calls `what` in a process when shared storage answers its node: now, unless it hangs.
+  void when_storage_answers(const ProcessPtr& process, std::function<void()> what);
 
   // --- invariants, called at the events that they concern ---
   void term_taken(int term, int node);
@@ -97,6 +101,7 @@ class World {
   void run_until(double end);
   bool over() const;
   void stop_process(const ProcessPtr& process, double seconds);
+  void hang_storage(const char* whose, const std::vector<int>& of);
   void cut(int n, bool in, bool out);
   void heal();
   Agent* live_agent(int n);
@@ -107,7 +112,7 @@ class World {
   bool tracing_;
   std::vector<std::string> trace_;
   int allocation_ = 0;
-  bool ending_ = false, gone_ = false;
+  bool ending_ = false, gone_ = false, only_hangs_ = false;
   std::string broken_;  ///< the invariant that does not hold: the schedule ends with this event
   std::set<AttemptKey> launched_;
   std::set<std::int64_t> ever_committed_;
