@@ -232,7 +232,10 @@ bool Leader::storage_answers_others() const {
   if (answers(process_->node)) return false;
   int others = 0, gone = 0;
   for (int n = 0; n < world_.node_count(); ++n)
-    if (n != process_->node && links_[n].greeted) ++others, gone += !answers(n);
+    if (n != process_->node && links_[n].greeted) {
+      ++others;
+      if (!answers(n)) ++gone;
+    }
   return others > 0 && 2 * gone <= others;
 }
 
