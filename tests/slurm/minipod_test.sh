@@ -12,6 +12,12 @@ pod=$source/scripts/minipod
 source "$source/tests/support/tap.sh"
 need_cluster "$@"
 
+# In namespaces of the test's own, so that what it finds left is the pod's, whatever else this machine runs.
+if [[ ${1:-} != inside ]]; then
+  exec unshare --mount --net --pid --fork --kill-child --mount-proc "$0" inside
+fi
+mount -n -t tmpfs tmpfs /run
+
 dir=$(mktemp -d /var/tmp/minipod-test.XXXXXX)
 export HOLDFAST_MINIPOD_DIR=$dir
 home=$dir/shared/home
@@ -35,9 +41,6 @@ PATH=$PATH:/usr/sbin:/sbin
 links() { ip -o link | awk '{print $2}' | sort; }
 mounts() { awk '{print $2, $3}' /proc/self/mounts | sort; }
 machine_files() { cksum /etc/passwd /etc/group /etc/hosts; ls / /run /etc/slurm; }
-
-# mount(8) creates it when it is missing: one left by an earlier mount would hide that ours does.
-rmdir /run/mount 2>/dev/null
 
 links_before=$(links)
 mounts_before=$(mounts)
