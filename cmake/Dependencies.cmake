@@ -57,6 +57,7 @@ target_link_libraries(holdfast_blas INTERFACE ${OPENBLAS_LIBRARY} OpenMP::OpenMP
 set(MPI_CXX_SKIP_MPICXX ON)
 find_package(MPI QUIET COMPONENTS C CXX)
 holdfast_need(MPI_CXX_FOUND libopenmpi-dev "Open MPI")
+holdfast_pkg(PMIX pmix libpmix-dev)
 # Loaded only by programs that call it: its libraries take over the crash signals of a process.
 holdfast_pkg(UCX ucx libucx-dev)
 add_library(holdfast_ucx INTERFACE)

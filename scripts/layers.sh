@@ -50,9 +50,10 @@ launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
 launcher/supervise: launcher/diagnose launcher/plan src/control src/config src/flight src/base
 launcher/agent/signs: launcher/diagnose src/control src/config src/nvml src/base
-launcher/agent/ranks: launcher/supervise src/control src/config src/flight src/base
+launcher/pmix: src/control src/base
+launcher/agent/ranks: launcher/pmix launcher/supervise src/control src/config src/flight src/base
 launcher/agent/leader: launcher/agent/ranks launcher/supervise slurm checkpoint/index src/control src/config src/base
-launcher/agent/daemon: launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
+launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
 launcher/job: launcher/agent/ranks launcher/supervise launcher/plan slurm checkpoint/index src/data src/control src/config src/base
 launcher/drill: launcher/supervise slurm src/config src/base
 launcher/cli: launcher/health launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/plan slurm src/control src/config src/base
@@ -111,6 +112,7 @@ only() {
 only 'slurm/' '"([^"]*\bSLURM_|(srun|sbatch|scontrol|squeue|sinfo|scancel|sacct)[ "])' 'only slurm/ names a SLURM variable or tool'
 only "${sits_on_hdf5// /:|}:" '#include <(hdf5|H5)' 'only checkpoint/shards/h5.* includes HDF5'
 only 'src/comm/mpi' '#include <mpi' 'only src/comm/mpi* includes MPI'
+only 'launcher/pmix/pmix_server' '#include <pmix' 'only launcher/pmix/pmix_server.cpp includes PMIx'
 only 'src/cuda/comm/real_nccl' '#include <nccl' 'only src/cuda/comm/real_nccl.cpp includes NCCL'
 only 'src/cuda/' '#include <(cuda|cublas|cudnn|nvml)' 'only src/cuda/ includes CUDA and its libraries'
 only 'src/comm/ucx' '#include <uc[pst]/' 'only src/comm/ucx* includes UCX'

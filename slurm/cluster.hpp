@@ -73,14 +73,16 @@ class OutcomeUnknown : public Error {
               "Try again: Holdfast looks for the job first.") {}
 };
 
-/// One process on one node of a job, in a step of its own, with all CPUs and all memory of the job on that
-/// node.
+/// In StepRequest::output: the name of the node.
+inline constexpr std::string_view node_in_path = "{node}";
+
+/// One process on each of some nodes of a job, in one step, with all CPUs and all memory of the job there.
 struct StepRequest {
   JobId job = 0;
-  std::string node;
+  std::vector<std::string> nodes;
   std::vector<std::string> command;
   std::filesystem::path output;  ///< stdout and stderr of the step, opened (appended to) by the node itself
-  int gpus = 0;                  ///< that the job has on this node; 0: those that it asked for by number
+  int gpus = 0;                  ///< that the job has on each node; 0: those that it asked for by number
   std::string name = "agent";    ///< of the step, shown by squeue -s
 };
 

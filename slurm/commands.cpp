@@ -93,17 +93,19 @@ std::vector<std::string> drain_argv(const std::string& node, const std::string& 
 }
 
 std::vector<std::string> step_argv(const StepRequest& request) {
-  expects(request.job > 0 && !request.node.empty() && !request.command.empty(),
-          "a step has a job, a node and a command");
-  expects(expand(request.node).size() == 1, "a step runs on one node");
+  expects(request.job > 0 && !request.nodes.empty() && !request.command.empty(),
+          "a step has a job, nodes and a command");
+  for (const auto& node : request.nodes) expects(expand(node).size() == 1, "a node is named by itself");
+  const std::string count = std::to_string(request.nodes.size());
   // No --cpus-per-task: without it a step has every CPU of the job on the node. SLURM may refuse a number,
   // for it may reserve cores, and the job may use one thread of each core.
   std::vector<std::string> argv = {
       "srun",
       "--jobid=" + std::to_string(request.job),
-      "--nodelist=" + request.node,
-      "--nodes=1",
-      "--ntasks=1",
+      "--nodelist=" + compress(request.nodes),
+      "--nodes=" + count,
+      "--ntasks=" + count,
+      "--ntasks-per-node=1",
       "--overlap",  // although a step may still "run" on a node whose failure SLURM has not noticed
       "--no-kill",  // the step survives the failure of other nodes
       "--kill-on-bad-exit=0",
@@ -119,8 +121,11 @@ std::vector<std::string> step_argv(const StepRequest& request) {
   if (!request.output.empty()) {
     // Opened by slurmstepd on the node: output through srun hangs a step when srun's host is cut off.
     argv.push_back("--open-mode=append");
-    argv.push_back("--output=" + file_pattern(request.output));
-    argv.push_back("--error=" + file_pattern(request.output));
+    std::string pattern = file_pattern(request.output);
+    if (const auto node = pattern.find(node_in_path); node != std::string::npos)
+      pattern.replace(node, node_in_path.size(), "%N");
+    argv.push_back("--output=" + pattern);
+    argv.push_back("--error=" + pattern);
   }
   argv.insert(argv.end(), request.command.begin(), request.command.end());
   return argv;

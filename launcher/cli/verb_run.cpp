@@ -1,7 +1,5 @@
 #include "launcher/agent/daemon/agent.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
-#include "launcher/agent/ranks/rank_shim.hpp"
-#include "launcher/agent/ranks/remote_start.hpp"
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/job/job_monitor.hpp"
@@ -65,33 +63,16 @@ void add_agent(CLI::App& app, int& exit_code) {
   auto* verb = app.add_subcommand("agent", "The daemon of a node; `holdfast run` starts it");
   auto options = std::make_shared<AgentOptions>();
   verb->add_option("RUN_DIR", options->dir, "The run directory")->required();
-  verb->add_option("--node", options->node, "SLURM's name of this node")->required();
+  verb->add_option("--node", options->node, "SLURM's name of this node; else the one of this step's node");
   verb->add_flag("--serve", options->serve, "Be the serving process, which the guardian starts")->group("");
   verb->callback([options, &exit_code] {
+    if (options->node.empty()) options->node = slurm::job_env().node;
     if (options->serve) {
       exit_code = serve(*options);
     } else {
       log::start("guardian " + options->node);
       exit_code = guard(run_dir(options->dir), options->node);
     }
-  });
-}
-
-void add_spawn(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand("spawn", "Start mpirun's daemon on a node")->group("");
-  verb->prefix_command();
-  verb->callback([verb, &exit_code] {
-    auto words = verb->remaining();
-    if (words.empty()) throw CLI::RequiredError("HOST");
-    const std::string host = words.front();
-    words.erase(words.begin());
-    exit_code = remote_start(host, words);
-  });
-}
-
-void add_start_rank(CLI::App& app, int& exit_code) {
-  app.add_subcommand("start-rank", "Start a rank under mpirun")->group("")->callback([&exit_code] {
-    exit_code = start_rank();
   });
 }
 

@@ -25,9 +25,6 @@ void add_submit(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);
 /// `holdfast agent RUN_DIR --node NAME`: the daemon of a node (started by `run`).
 void add_agent(CLI::App& app, int& exit_code);
-/// `holdfast spawn HOST COMMAND...` and `holdfast start-rank`: mpirun's ends; not in the help.
-void add_spawn(CLI::App& app, int& exit_code);
-void add_start_rank(CLI::App& app, int& exit_code);
 /// `holdfast status RUN_DIR [--json]`
 void add_status(CLI::App& app, int& exit_code);
 /// `holdfast ctl`: orders to a run that is under way.

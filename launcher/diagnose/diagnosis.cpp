@@ -83,8 +83,7 @@ class Case {
 
   void add(const RankEnd& end, const std::vector<SeenSign>& signs) {
     Cause c;
-    const Meaning meaning = end.rank < 0 ? Meaning{kind_called("mpirun_ended"), "", {}}
-                                         : meaning_of(end.rank, end.status, output_of(end, signs));
+    const Meaning meaning = meaning_of(end.rank, end.status, output_of(end, signs));
     c.kind = meaning.kind, c.weight = c.kind->weight, c.blame = c.kind->blame,
     c.ends_node = c.kind->ends_node;
     c.killed = end.status == 128 + SIGKILL || end.status == -1;
@@ -94,8 +93,7 @@ class Case {
     c.at = end.at;
     c.advice = c.kind->advice;
     c.line = meaning.line;
-    const std::string who = end.rank < 0 ? "mpirun" : fmt::format("rank {}", end.rank);
-    c.says = fmt::format("{} on {} {}", who, name(end.node),
+    c.says = fmt::format("rank {} on {} {}", end.rank, name(end.node),
                          end.status < 0     ? "vanished"
                          : end.status > 128 ? fmt::format("was ended by signal {}", end.status - 128)
                                             : fmt::format("ended with exit code {}", end.status));
@@ -182,10 +180,6 @@ class Case {
         sign.weight >= kind_called("xid")->weight || std::string_view(sign.kind->cause) == "network")
       return true;
     if (std::string_view(sign.kind->cause) == "oom_kill") return rank_killed(sign) >= 0;
-    // mpirun ends its daemons when it ends: only a daemon that failed before explains the end of mpirun.
-    if (std::string_view(sign.kind->name) == "daemon_failed")
-      return std::all_of(causes_.begin(), causes_.begin() + static_cast<std::ptrdiff_t>(ends_),
-                         [&](const Cause& c) { return c.rank < 0 && sign.at < c.at; });
     return std::any_of(causes_.begin(), causes_.end(), [&](const Cause& c) {
       return c.from_end && c.in_moment && c.node == sign.node &&
              c.weight > kind_called("peer_lost")->weight &&

@@ -40,7 +40,7 @@ struct Diagnosis {
 };
 
 /// `ends`: of the attempt, in the order of their reports; `signs`: of all nodes, of the last minutes. Victims
-/// are not blamed: ranks that ended after the first failure because of it (SIGTERM, SIGKILL by mpirun or the
+/// are not blamed: ranks that ended after the first failure because of it (SIGTERM, SIGKILL by the
 /// agent, a broken connection). Without any explanation the first end is the diagnosis. Signs of nodes
 /// without ranks (spares) do not belong in `signs`; Xids of the whole job do: a number that recurs on the
 /// same GPU weighs more. `names` of nodes, for the texts; empty: their indices.

@@ -42,7 +42,8 @@ const std::vector<SignKind>& sign_kinds() {
        "check which other processes use its memory"},
       {"no_space_local", node, false, 57, "no_space", "no space on the node's own file system",
        "remove what earlier jobs left there"},
-      {"daemon_failed", node, false, 36, "ranks did not start", "mpirun's daemon has failed", none},
+      {"pmix_ended", node, false, 36, "PMIx server ended", "the PMIx server of the node's ranks has ended",
+       none},
       {"port_taken", node, false, 34, "rank failed", "an address is in use already", none},
       // Faults that no node is to blame for.
       {"no_space", shared, false, 58, "no_space", "no space on the shared file system",
@@ -73,7 +74,6 @@ const std::vector<SignKind>& sign_kinds() {
       {"transient", nothing, false, 6, "rank failed", "the program asks to be started again", none},
       {"terminated", nothing, false, 5, "rank failed", "the process was asked to end", none},
       {"peer_lost", nothing, false, 3, "rank failed", "a peer was lost", none},
-      {"mpirun_ended", nothing, false, 2, "mpirun ended", "mpirun ended", none},
       // Notes.
       {"link_up", nothing, false, 0, "", "a network link is up again", none},
       {"shared_back", nothing, false, 0, "", "the shared file system answers again", none},

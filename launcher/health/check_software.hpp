@@ -6,7 +6,7 @@ namespace holdfast::launcher {
 
 /// Checks SLURM's version and MPI plugins, with its tools.
 std::vector<Finding> check_slurm();
-/// Checks Open MPI's mpirun, with which agents start ranks.
+/// Which MPI is in PATH? Agents need no mpirun, but its version is often that of the MPI that ranks load.
 std::vector<Finding> check_mpi();
 /// Checks the libraries of CUDA, NCCL and UCX by loading them; to be called in a process that ends
 /// afterwards.

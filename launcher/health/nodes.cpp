@@ -67,7 +67,7 @@ Steps::Steps(const slurm::Cluster& cluster, slurm::JobId job, const std::vector<
   for (const auto& node : nodes) {
     slurm::StepRequest request;
     request.job = job;
-    request.node = node;
+    request.nodes = {node};
     request.command = command;
     request.output = folder / (node + ".out");
     if (const auto here = gpus.find(node); here != gpus.end()) request.gpus = here->second;

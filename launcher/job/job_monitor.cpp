@@ -17,6 +17,7 @@
 #include "launcher/plan/plan.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "slurm/hostlist.hpp"
 #include "slurm/job_env.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -36,7 +37,8 @@ constexpr Millis steps_limit{10000};                      // for the other steps
 constexpr Millis probe_tick{500}, probe_limit{3000};      // for probes of the agents
 constexpr Millis answering_period{5000};                  // between probes of an agent that answers
 constexpr Millis silent_period{1000};                     // between probes of one that does not
-constexpr double reach_s = 10;  // an agent that answered within this time counts as reached
+constexpr double shared_start_s = 120;  // then a node without an agent gets a step of its own
+constexpr double reach_s = 10;          // an agent that answered within this time counts as reached
 constexpr std::chrono::seconds cut_off_limit{300};
 constexpr Millis drain_poll{200}, same_signal{2000};
 constexpr int port_base = 20000, port_span = 20000;
@@ -126,7 +128,7 @@ class JobMonitor {
   int run() {
     const auto signals =
         loop_.on_signals({SIGTERM, SIGINT, SIGUSR1}, [this](int signal) { signalled(signal); });
-    for (auto& [node, step] : steps_) start(node);
+    start_all();
     const auto probes = loop_.every(probe_tick, [this] { probe_agents(); });
     loop_.run();
     return *code_;
@@ -152,8 +154,7 @@ class JobMonitor {
     // SLURM signals the whole job: this process, and the script, which passes the signal on.
     if (ends && ending_ && now - *ending_ > same_signal) {
       log::info("signal {} again: ending the agents", signal);
-      for (const auto& [node, step] : steps_)
-        if (step.pid > 0) ::kill(step.pid, SIGTERM);
+      end_steps();
       return leave(128 + signal);
     }
     if (ends && !ending_) {
@@ -202,13 +203,27 @@ class JobMonitor {
     if (cut_off()) return leave(static_cast<int>(Exit::transient));
     bool kills = false;
     for (auto& [node, step] : steps_) {
-      if (step.watch.wants_new_step(steady_seconds())) {
-        if (step.pid == 0) renew(node, step);
-        kills = kills || step.pid > 0;
+      if (wants_new_step(node, step)) {
+        const bool has_step = step.pid > 0 || shares_step(node);
+        if (!has_step) renew(node, step);
+        kills = kills || has_step;
       }
       if (!step.channel && Clock::now() >= step.next_probe) probe(step);
     }
     if (kills && !reader_.busy_for()) read_record([this] { renew_silent(); });
+  }
+
+  /// A step that nodes share may need long for some of them: a Prolog, a node that does not answer.
+  bool wants_new_step(const std::string& node, const Step& step) const {
+    const bool may_still_start = shares_step(node) && !step.watch.heard_since_start() &&
+                                 steady_seconds() - step.watch.started_at() < shared_start_s;
+    return !may_still_start && step.watch.wants_new_step(steady_seconds());
+  }
+  bool shares_step(const std::string& node) const {
+    return std::any_of(shared_steps_.begin(), shared_steps_.end(), [&](const auto& shared) {
+      const auto& nodes = shared.second.nodes;
+      return shared.second.pid > 0 && std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+    });
   }
 
   /// The end of a step ends the ranks in it: a step of a node that trains, as far as is known, is left alone,
@@ -216,7 +231,7 @@ class JobMonitor {
   void renew_silent() {
     if (!known_) return;
     for (auto& [node, step] : steps_)
-      if (step.pid > 0 && !known_->trains_on(node) && step.watch.wants_new_step(steady_seconds()))
+      if ((step.pid > 0 || shares_step(node)) && !known_->trains_on(node) && wants_new_step(node, step))
         renew(node, step);
   }
 
@@ -230,14 +245,16 @@ class JobMonitor {
       ::kill(step.pid, SIGKILL);  // its end starts the next one
     } else if (!step.again || step.pause == first_pause) {
       step.again.reset();
-      start(node);
+      start({node});
     }
   }
 
   void probe(Step& step) {
     const auto done = [this, &step](StepWatch::Probe what) {
       step.watch.probed(what, steady_seconds());
-      step.next_probe = Clock::now() + (step.watch.answers() ? answering_period : silent_period);
+      // Of a step of its own the end tells that an agent is gone; of one that nodes share only this does.
+      step.next_probe =
+          Clock::now() + (step.watch.answers() && step.pid > 0 ? answering_period : silent_period);
       // Not from inside the channel's own call; and meanwhile a drain may have opened another channel.
       loop_.post([&step, over = step.channel] {
         if (step.channel == over) step.channel.reset();
@@ -288,34 +305,91 @@ class JobMonitor {
     if (Clock::now() - enough_since_ < cut_off_limit) return false;
     log::error("only {} of {} agents have answered for {} s: back into the queue", here, voters,
                cut_off_limit.count());
-    for (const auto& [node, step] : steps_)
-      if (step.pid > 0) ::kill(step.pid, SIGTERM);
+    end_steps();
     return true;
   }
 
-  void start(const std::string& node) {
+  // Nodes of equal GPUs share a step at first: a controller that limits the requests of a user starts
+  // hundreds of agents as quickly as one.
+
+  int gpus_on(const std::string& node) const {
+    const auto here = gpus_.find(node);
+    return here == gpus_.end() ? 0 : here->second;
+  }
+
+  void start_all() {
+    std::map<int, std::vector<std::string>> alike;
+    for (const auto& [node, step] : steps_) alike[gpus_on(node)].push_back(node);
+    for (const auto& [gpus, nodes] : alike) start(nodes);
+  }
+
+  void start(const std::vector<std::string>& nodes) {
     slurm::StepRequest request;
-    steps_[node].watch.started(steady_seconds());
     request.job = env_.job;
-    request.node = node;
-    request.command = {this_program().string(), "agent", run_.path.string(), "--node", node};
-    request.output = agent_log(run_, node);
-    if (const auto here = gpus_.find(node); here != gpus_.end()) request.gpus = here->second;
+    request.nodes = nodes;
+    request.command = {this_program().string(), "agent", run_.path.string()};
+    request.output = agent_log(run_, nodes.size() == 1 ? nodes.front() : std::string(slurm::node_in_path));
+    request.gpus = gpus_on(nodes.front());
+    for (const auto& node : nodes) steps_[node].watch.started(steady_seconds());
+    if (nodes.size() > 1) shared_steps_[nodes.front()].nodes = nodes;
     try {
-      steps_[node].pid =
-          children_.start(cluster_.step_command(request), [this, node](int status) { ended(node, status); });
+      pid_of(nodes) = children_.start(cluster_.step_command(request),
+                                      [this, nodes](int status) { ended(nodes, status); });
     } catch (const Error& error) {
-      log::warn("the agent step on {} cannot be started: {}", node, error.what());
-      ended(node, static_cast<int>(Exit::runtime));
+      log::warn("the agent step on {} cannot be started: {}", slurm::compress(nodes), error.what());
+      ended(nodes, static_cast<int>(Exit::runtime));
     }
   }
 
+  /// Of the step on these nodes.
+  pid_t& pid_of(const std::vector<std::string>& nodes) {
+    return nodes.size() == 1 ? steps_[nodes.front()].pid : shared_steps_[nodes.front()].pid;
+  }
+
+  void end_steps() {
+    for (const auto& [node, step] : steps_)
+      if (step.pid > 0) ::kill(step.pid, SIGTERM);
+    for (const auto& [first, step] : shared_steps_)
+      if (step.pid > 0) ::kill(step.pid, SIGTERM);
+  }
+  bool no_step_is_left() const {
+    const auto over = [](const auto& s) { return s.second.pid == 0; };
+    return std::all_of(steps_.begin(), steps_.end(), over) &&
+           std::all_of(shared_steps_.begin(), shared_steps_.end(), over);
+  }
+
   /// The exit code of srun means little; the event log tells whether the run is over.
-  void ended(const std::string& node, int status) {
-    steps_[node].pid = 0;
-    if (!code_) return read_record([this, node, status] { start_later(node, status); });
-    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
-      loop_.stop();
+  void ended(const std::vector<std::string>& nodes, int status) {
+    pid_of(nodes) = 0;
+    if (code_) {
+      if (no_step_is_left()) loop_.stop();
+      return;
+    }
+    read_record([this, nodes, status] {
+      if (nodes.size() == 1)
+        start_later(nodes.front(), status);
+      else
+        split_later(nodes, status);
+    });
+  }
+
+  /// A node that SLURM cannot reach makes it refuse the whole step: the half without it starts.
+  void split_later(const std::vector<std::string>& nodes, int status) {
+    if (ending_) return;
+    log::warn("the step of agents on {} ended with {}; starting it again in halves", slurm::compress(nodes),
+              status);
+    shared_steps_[nodes.front()].again = loop_.after(first_pause, [this, nodes, ended = steady_seconds()] {
+      const auto keep = std::move(shared_steps_[nodes.front()].again);
+      std::vector<std::string> missing;
+      for (const auto& node : nodes)
+        if (const Step& now = steps_[node];
+            now.pid == 0 && !now.again &&
+            !now.watch.reached_within(steady_seconds() - ended, steady_seconds()))
+          missing.push_back(node);
+      const auto middle = missing.begin() + std::ssize(missing) / 2;
+      for (const auto& half : {std::vector(missing.begin(), middle), std::vector(middle, missing.end())})
+        if (!half.empty()) start(half);
+    });
   }
 
   void start_later(const std::string& node, int status) {
@@ -327,7 +401,7 @@ class JobMonitor {
       Step& now = steps_[node];
       const auto keep = std::move(now.again);
       // The agent of an earlier step may have answered meanwhile.
-      if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start(node);
+      if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start({node});
     });
     step.pause = std::min(step.pause * 2, longest_pause);
   }
@@ -337,9 +411,9 @@ class JobMonitor {
     code_ = code;
     drain_watch_.reset(), drain_limit_.reset();
     for (auto& [node, step] : steps_) step.again.reset();
+    for (auto& [first, step] : shared_steps_) step.again.reset();
     limit_ = loop_.after(shutdown_limit_, [this] { loop_.stop(); });  // steps of lost nodes never end
-    if (std::all_of(steps_.begin(), steps_.end(), [](const auto& s) { return s.second.pid == 0; }))
-      loop_.stop();
+    if (no_step_is_left()) loop_.stop();
   }
 
   RunDir run_;
@@ -352,7 +426,13 @@ class JobMonitor {
   control::Worker reader_{loop_};
   std::optional<RunState> known_;  ///< what the event log said last
   Children children_;
-  std::map<std::string, Step> steps_;
+  std::map<std::string, Step> steps_;  ///< by node
+  struct SharedStep {
+    std::vector<std::string> nodes;
+    pid_t pid = 0;
+    control::Loop::Handle again;
+  };
+  std::map<std::string, SharedStep> shared_steps_;  ///< on several nodes, by the first of them
   std::optional<int> code_;
   std::optional<control::Drain> drain_;      ///< requested from every agent that answers
   std::optional<Clock::time_point> ending_;  ///< when the job was told to end

@@ -1,7 +1,7 @@
 #pragma once
-// `holdfast run`: runs on the batch host as long as the job. It writes the list of nodes, starts one agent
-// step per node, starts it again when it ends too early, and ends with the run's exit code. It decides
-// nothing about training.
+// `holdfast run`: runs on the batch host as long as the job. It writes the list of nodes, starts the
+// agents by one step on all of them, and agents that are missing later by steps of their own, and ends with
+// the run's exit code. It decides nothing about training.
 #include <string>
 
 #include "slurm/cluster.hpp"

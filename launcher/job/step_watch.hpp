@@ -22,6 +22,9 @@ class StepWatch {
   /// The node has come back since the last step was started: a new step need not wait.
   bool came_back() const { return back_; }
   bool reached_within(double seconds, double now) const { return heard_ >= 0 && now - heard_ < seconds; }
+  /// The agent has answered since the last step was started.
+  bool heard_since_start() const { return heard_since_start_; }
+  double started_at() const { return started_; }
   bool answers() const { return last_ == Probe::answers; }
 
  private:

@@ -33,12 +33,12 @@ constexpr std::int64_t smallest_piece = 1 << 10;     // elements, likewise
 constexpr std::int64_t process = 128 * mib;
 // The upper end of what is reported for a process with CUDA, cuBLAS, cuDNN and NCCL, with what they pin.
 constexpr std::int64_t cuda_process = 1'500'000'000;
-// Of each node: the agent (51 MB were measured on a minipod), its guardian, mpirun or its daemon, rank shims.
+// Of each node: the agent (51 MB were measured on a minipod), its guardian, the PMIx server of its ranks.
 constexpr std::int64_t agents = 192 * mib;
 // launcher/agent/daemon/resident.hpp: programs and the libraries beside them; cuBLASLt alone has 542 MB.
 constexpr std::int64_t resident = 256 * mib, resident_with_cuda = 1024 * mib;
 constexpr std::int64_t log_file = 8 * mib;  // LogSpool::max_waiting
-constexpr int other_logs = 3;               // of agent, guardian and mpirun
+constexpr int other_logs = 2;               // of the agent with its guardian, and of the PMIx server
 
 /// What the planner knows of a job: all that follows are formulas of these.
 struct CountedJob {

@@ -121,8 +121,9 @@ void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
   for (const auto& node : plan.nodes) {
     ++(node.slot < 0 ? spares_of : active_of)[node.scalable_unit];
     if (node.batch_host && node.slot >= 0)
-      say(fmt::format("the batch host {} is active since there are no spares: its loss takes mpirun along",
-                      node.name));
+      say(fmt::format(
+          "the batch host {} is active since there are no spares: its loss takes the batch script along",
+          node.name));
     if (node.scalable_unit.empty())
       say(fmt::format("node {} is in no scalable unit of cluster {}", node.name, plan.cluster));
   }

@@ -20,7 +20,7 @@ struct PlannedNode {
   std::string name;
   std::string scalable_unit;  ///< "": not in the cluster file
   int slot = -1;              ///< logical slot of an active node; -1: a spare
-  bool batch_host = false;    ///< runs the batch script and mpirun
+  bool batch_host = false;    ///< runs the batch script
   bool operator==(const PlannedNode&) const = default;
 };
 

@@ -127,8 +127,6 @@ const char* name_of(Kind kind) {
   switch (kind) {
     case Kind::node_lost:
       return "node lost";
-    case Kind::node_idle_lost:
-      return "mpirun's node lost";
     case Kind::rank_exited:
       return "rank failed";
     case Kind::rank_hung:
@@ -137,8 +135,6 @@ const char* name_of(Kind kind) {
       return "ranks did not start";
     case Kind::misplaced:
       return "rank misplaced";
-    case Kind::mpirun_ended:
-      return "mpirun ended";
     case Kind::leader_changed:
       return "leader changed";
     case Kind::evicted:
@@ -169,7 +165,6 @@ bool by_infrastructure(const Failure& f) {
   switch (f.kind) {
     case Kind::start_failed:
     case Kind::misplaced:
-    case Kind::mpirun_ended:
       return true;
     case Kind::rank_exited:
       return f.blame == Blame::node || f.blame == Blame::shared || f.lost_peers;
@@ -181,7 +176,6 @@ bool by_infrastructure(const Failure& f) {
 bool on_healthy_nodes(const Failure& f) {
   switch (f.kind) {
     case Kind::node_lost:
-    case Kind::node_idle_lost:
     case Kind::leader_changed:
     case Kind::evicted:
       return false;
@@ -194,9 +188,7 @@ double wait_after(int setbacks) {
   return setbacks <= 0 ? 0 : std::min(60.0, std::ldexp(1.0, std::min(setbacks - 1, 10)));
 }
 
-Blame blame_of(const Failure& f) {
-  return f.kind == Kind::node_lost || f.kind == Kind::node_idle_lost ? Blame::node : f.blame;
-}
+Blame blame_of(const Failure& f) { return f.kind == Kind::node_lost ? Blame::node : f.blame; }
 
 const char* name_of(Blame blame) {
   switch (blame) {
@@ -218,7 +210,6 @@ bool blames_node(const Failure& f) {
     case Kind::leader_changed:
     case Kind::evicted:
     case Kind::misplaced:
-    case Kind::mpirun_ended:
       return false;
     default:
       return f.blame != Blame::program && f.blame != Blame::shared;

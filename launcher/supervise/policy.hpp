@@ -18,12 +18,10 @@ namespace holdfast::launcher {
 struct Failure {
   enum class Kind {
     node_lost,       ///< no heartbeat, or it could not end its old ranks
-    node_idle_lost,  ///< the same, of a node that hosts mpirun only
     rank_exited,     ///< a rank ended with a code or a signal, on a node that answers
     rank_hung,       ///< alive, no progress
     start_failed,    ///< not all ranks connected in time
     misplaced,       ///< a rank runs on another node than planned
-    mpirun_ended,    ///< mpirun ended while the nodes of the ranks answer
     leader_changed,  ///< the new leader found that ranks of the attempt are missing
     evicted,         ///< a node leaves on order; the ranks have saved
     corrupted,       ///< a comparison that must be equal was not
@@ -44,7 +42,6 @@ struct Failure {
   std::string gpu;                ///< UUID or PCI address, where the evidence names one
   std::vector<std::string> seen;  ///< further evidence
   bool lost_peers = false;        ///< rank_exited: ranks have lost each other, and no other cause is known
-  int failed_host = -1;           ///< the node whose mpirun did not start the ranks; -1: none
 };
 const char* name_of(Failure::Kind kind);
 /// The attempt was ended by the start of ranks, the network, storage or a node, and not by the program. (The

@@ -47,7 +47,6 @@ void elected(RunState& s, const json& e) {
   // Who submits a stopped run again has changed something: it is tried again.
   if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
-  s.failed_starts.clear();
   s.setbacks = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
   s.evicting.clear();
@@ -67,10 +66,6 @@ void planned(RunState& s, const json& e) {
   a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
   s.commit_outcomes.clear();
-}
-
-void started(RunState& s, const json& e) {
-  if (auto* a = attempt(s, e)) a->host = e.value("host", "");
 }
 
 void placed(RunState& s, const json& e) {
@@ -144,7 +139,6 @@ void ended(RunState& s, const json& e) {
   else if (e.value("counts", true))
     s.setbacks = 0;
   if (e.value("counts", true)) count_progress(s, *a, a->durable_before, assumed);
-  if (const std::string host = e.value("failed_host", ""); !host.empty()) ++s.failed_starts[host];
   if (!a->node.empty() && e.value("blamed", false)) ++s.failures[a->node];
 }
 
@@ -241,8 +235,6 @@ void apply_event(RunState& s, const json& e) {
     elected(s, e);
   } else if (what == "attempt_planned") {
     planned(s, e);
-  } else if (what == "attempt_started") {
-    started(s, e);
   } else if (what == "placement_verified") {
     placed(s, e);
   } else if (what == "restored") {

@@ -17,7 +17,6 @@ namespace holdfast::launcher {
 struct AttemptRecord {
   int number = 0, term = 0;             ///< term: of the leader that started its ranks
   std::vector<std::string> placement;   ///< slot -> node name
-  std::string host;                     ///< node that mpirun was started on; "": none, or not yet
   double planned_at = 0;                ///< Unix seconds
   std::optional<double> first_step_at;  ///< when its first new step was seen
   std::optional<double> ended_at;
@@ -69,7 +68,6 @@ struct RunState {
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
-  std::map<std::string, int> failed_starts;     ///< attempts of this job that did not start from this node
   std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and the warning
   bool paused = false;                          ///< by an order
   std::int64_t durable_step = -1;

@@ -28,13 +28,12 @@ const char* name_of(Stage stage) {
 
 RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved)}; }
 
-Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
-                       RunState state, double now, double unix_now, RunFacts facts)
+Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int term, RunState state,
+                       double now, double unix_now, RunFacts facts)
     : roster_(std::move(roster)),
       limits_(limits),
       facts_(facts),
       drain_s_(drain_s),
-      through_mpirun_(through_mpirun),
       term_(term),
       state_(std::move(state)),
       now_(now),
@@ -104,7 +103,6 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
   auto& node = nodes_[n];
   node.connected = true;
   node.last_beat = now_;
-  node.mpirun = beat.mpirun;
   node.attempt = beat.attempt;
   take_progress(beat, n);
 }
@@ -231,11 +229,6 @@ void Supervisor::rank_flight(int node, const control::RankFlight& what) {
   rank.flight_at = now_;
 }
 
-void Supervisor::mpirun_exited(int node, const control::MpirunExited& what) {
-  if (what.attempt != attempt() || what.status == 0) return;
-  take_end({-1, node, what.status, "", now_});
-}
-
 void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note) {
   record({{"event", outcome.durable ? "checkpoint_durable" : "checkpoint_dropped"},
           {"attempt", outcome.attempt},
@@ -256,7 +249,7 @@ void Supervisor::take_end(RankEnd end) {
       std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == end.rank; });
   if (same == ends_.end()) ends_.push_back(end);
   Failure failure;
-  failure.kind = end.rank < 0 ? Failure::Kind::mpirun_ended : Failure::Kind::rank_exited;
+  failure.kind = Failure::Kind::rank_exited;
   failure.node = end.node;
   failure.rank = end.rank;
   failure.status = end.status;

@@ -57,7 +57,6 @@ struct Launch {
   /// >= 0: start from a checkpoint, of this step or before; -1: from any state.
   std::int64_t trusted_step = -1;
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist, newest first
-  int host = -1;                                 ///< node that runs mpirun; -1: the agents start the ranks
 };
 struct TellRanks {
   control::Drain what;
@@ -91,10 +90,9 @@ RunFacts run_facts_of(const config::RunConfig& resolved);
 class Supervisor {
  public:
   /// `state` is replayed from the log so far; `now` in seconds of a steady clock, `unix_now` the same moment
-  /// in Unix time. `drain_s`: how long a run that is told to end may take. `through_mpirun`: ranks are
-  /// started by an mpirun, whose end ends them.
-  Supervisor(Roster roster, config::Supervise limits, int drain_s, bool through_mpirun, int term,
-             RunState state, double now, double unix_now, RunFacts facts = {});
+  /// in Unix time. `drain_s`: how long a run that is told to end may take.
+  Supervisor(Roster roster, config::Supervise limits, int drain_s, int term, RunState state, double now,
+             double unix_now, RunFacts facts = {});
 
   /// Sets the time of all that is reported next.
   void at(double now);
@@ -108,7 +106,6 @@ class Supervisor {
   void rank_finished(const control::RankFinished& what);
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
-  void mpirun_exited(int node, const control::MpirunExited& what);
   void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
@@ -119,6 +116,8 @@ class Supervisor {
   /// Carries out an order and returns the answer. The same order given twice is one.
   control::OrderTaken order(const control::Order& what);
   void tick();
+  /// The last ClearAll or Launch has been sent. It may have waited for the disk: the agents' time begins now.
+  void ordered();
 
   /// All actions since the last call.
   std::vector<Action> take_actions();
@@ -126,6 +125,8 @@ class Supervisor {
   Stage stage() const { return stage_; }
   int attempt() const { return state_.attempts.empty() ? 0 : state_.attempts.back().number; }
   const RunState& state() const { return state_; }
+  /// Its agent's heartbeats come; -1, no node: true.
+  bool hears(int node) const { return node < 0 || fresh(node); }
   const std::vector<int>& placement() const { return placement_; }
   /// Ranks of this attempt, or of the one that is being planned.
   int world() const { return static_cast<int>(placement_.size()) * roster_.ranks_per_node; }
@@ -135,7 +136,6 @@ class Supervisor {
     bool connected = false;
     double last_beat = -1;  ///< -1: never heard in this term
     int cleared = 0;        ///< older attempts have ended there
-    bool mpirun = false;
     int attempt = 0;
     control::NodeHealth health;  ///< the newest
     double health_at = -1;       ///< -1: none yet
@@ -185,8 +185,6 @@ class Supervisor {
   void lose_silent_nodes();
   void lose(int node, double silent_s, const std::string& evidence);
   std::optional<Failure> name_lost(int node, double silent_s, const std::string& evidence);
-  int choose_host() const;
-  void suspect_failed_hosts();
   void check_gathering();
   void check_clearing();
   void check_starting();
@@ -200,7 +198,6 @@ class Supervisor {
 
   // supervisor_failures.cpp
   Failure diagnosed() const;
-  void blame_start(Failure& failure) const;
   std::vector<SeenSign> signs_that_count() const;
   void fail(Failure failure);
   void update_nodes(const Failure& failure);
@@ -245,12 +242,12 @@ class Supervisor {
   config::Supervise limits_;
   RunFacts facts_;
   int drain_s_;
-  bool through_mpirun_;
   int term_;
   RunState state_;
   double now_, unix_offset_, began_;
   Stage stage_ = Stage::gathering;
   double stage_since_;
+  bool order_waits_ = false;  ///< the ClearAll or Launch of this stage has not been sent yet
   double minority_since_ = -1;
   std::vector<Node> nodes_;
   std::vector<int> placement_;
@@ -258,7 +255,7 @@ class Supervisor {
   Pace pace_;
   Stragglers stragglers_;
   std::optional<Failure> pending_;  ///< the end of a rank that may be a symptom of the loss of a node
-  std::vector<RankEnd> ends_;       ///< of the attempt, in the order of their reports; mpirun's has rank -1
+  std::vector<RankEnd> ends_;       ///< of the attempt, in the order of their reports
   std::vector<SeenSign> signs_;     ///< of the last minutes
   std::optional<Hang> hang_;
   double pending_since_ = 0, tick_at_ = -1, next_check_;

@@ -20,8 +20,6 @@ constexpr double sign_is_news_s = 60;
 constexpr double settled_s = 600;
 constexpr std::size_t seen_signs = 5;  // recorded beside a failure that needs no diagnosis
 
-bool ended_from_outside(const RankEnd& end) { return end.status == 128 + 15 || end.status == 128 + 9; }
-
 }  // namespace
 
 void Supervisor::node_signs(int n, const control::NodeSigns& what) {
@@ -50,19 +48,16 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
 std::vector<SeenSign> Supervisor::signs_that_count() const {
   std::vector<SeenSign> out;
   std::copy_if(signs_.begin(), signs_.end(), std::back_inserter(out),
-               [this](const SeenSign& s) { return slot_of(s.node) >= 0 || nodes_[s.node].mpirun; });
+               [this](const SeenSign& s) { return slot_of(s.node) >= 0; });
   return out;
 }
 
 Failure Supervisor::diagnosed() const {
   Failure f = *pending_;
-  if (ends_.empty() || (f.kind != Kind::rank_exited && f.kind != Kind::mpirun_ended)) return f;
-  // mpirun ended first, and the ranks ended with the signals that it sends: it ended them.
-  auto ends = ends_;
-  if (ends.front().rank < 0 && std::all_of(ends.begin() + 1, ends.end(), ended_from_outside)) ends.resize(1);
+  if (ends_.empty() || f.kind != Kind::rank_exited) return f;
   std::vector<std::string> names;
   for (const auto& node : roster_.nodes) names.push_back(node.name);
-  Diagnosis d = diagnose(ends, signs_that_count(), names);
+  Diagnosis d = diagnose(ends_, signs_that_count(), names);
   f.node = d.node;
   f.rank = d.rank;
   f.blame = d.blame;
@@ -74,36 +69,20 @@ Failure Supervisor::diagnosed() const {
   f.advice = d.advice;
   f.seen = std::move(d.evidence);
   f.ended_nodes = std::move(d.ended_nodes);
-  const auto own = std::find_if(ends.begin(), ends.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
-  f.status = own == ends.end() ? 0 : own->status;
+  const auto own =
+      std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == f.rank; });
+  f.status = own == ends_.end() ? 0 : own->status;
   // The exit code alone may only mean that a rank has lost its agent.
-  f.later = f.cause == "checkpoint_unreadable" && std::any_of(ends.begin(), ends.end(), [](const RankEnd& e) {
-              return e.status == static_cast<int>(Exit::transient);
-            });
-  f.kind = own != ends.end() && own->rank < 0 ? Kind::mpirun_ended : Kind::rank_exited;
+  f.later = f.cause == "checkpoint_unreadable" &&
+            std::any_of(ends_.begin(), ends_.end(),
+                        [](const RankEnd& e) { return e.status == static_cast<int>(Exit::transient); });
   f.lost_peers = d.kind == "peer_lost";
-  if (f.evidence.empty()) f.evidence = fmt::format("{} on {}", name_of(f.kind), name(ends.front().node));
-  if (f.kind == Kind::mpirun_ended &&
-      std::any_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return !r.started; }))
-    blame_start(f);
+  if (f.evidence.empty()) f.evidence = fmt::format("{} on {}", name_of(f.kind), name(ends_.front().node));
   return f;
 }
 
-/// mpirun has ended before the ranks were up, and no rank has ended by itself: the node whose mpirun daemon
-/// failed is to blame, or else the node that mpirun ran on.
-void Supervisor::blame_start(Failure& f) const {
-  f.cause = name_of(Kind::start_failed);
-  f.evidence += ", before all ranks were up";
-  if (f.advice.empty()) f.advice = fmt::format("look at logs/attempt-{:04}", attempt());
-  if (f.blame == Blame::node)
-    f.kind = Kind::start_failed;
-  else
-    f.failed_host = ends_.front().node;
-}
-
 void Supervisor::fail(Failure failure) {
-  const bool heard = pending_ && failure.kind != Kind::node_lost && failure.kind != Kind::node_idle_lost &&
-                     failure.kind != Kind::leader_changed;
+  const bool heard = pending_ && failure.kind != Kind::node_lost && failure.kind != Kind::leader_changed;
   const bool hung = hang_ && failure.kind == Kind::rank_hung;
   const double decided = heard ? now_ - pending_since_ : hung ? now_ - hang_->since : 0;
   const AttemptRecord& live = state_.attempts.back();
@@ -111,8 +90,8 @@ void Supervisor::fail(Failure failure) {
       by_infrastructure(failure) && !live.first_step_at && now_ + unix_offset_ - live.planned_at < settled_s;
   // Nodes of one switch fall silent one after the other. The last ones end the attempt that followed the loss
   // of the first ones, before it has really begun.
-  const bool untried = (failure.kind == Kind::node_lost || failure.kind == Kind::node_idle_lost) &&
-                       (stage_ == Stage::clearing || stage_ == Stage::starting);
+  const bool untried =
+      failure.kind == Kind::node_lost && (stage_ == Stage::clearing || stage_ == Stage::starting);
   const double left = hours_left();
   std::vector<std::string> evidence = {failure.evidence};
   evidence.insert(evidence.end(), failure.seen.begin(), failure.seen.end());
@@ -139,7 +118,6 @@ void Supervisor::fail(Failure failure) {
   tell_progress(ended);
   if (!failure.advice.empty()) ended["advice"] = failure.advice;
   if (!failure.gpu.empty()) ended["gpu"] = failure.gpu;
-  if (failure.failed_host >= 0) ended["failed_host"] = name(failure.failed_host);
   record(std::move(ended));
   pending_.reset(), hang_.reset();
   update_nodes(failure);

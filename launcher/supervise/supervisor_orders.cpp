@@ -73,11 +73,7 @@ control::OrderTaken Supervisor::order_eviction(const control::Order& what, const
     return {what.id, true, fmt::format("{} is leaving already", what.node)};
   if (slot_of(n) < 0) {
     evict(n, by);
-    return {what.id, true,
-            fmt::format("{} is no spare any more{}", what.node,
-                        through_mpirun_ && nodes_[n].mpirun
-                            ? "; mpirun runs there: if the node goes, the ranks start again"
-                            : "")};
+    return {what.id, true, fmt::format("{} is no spare any more", what.node)};
   }
   if (state_.attempt_live() && !ranks_follow()) return {what.id, false, why_ranks_cannot("save and leave")};
   RunState without = without_unheard_nodes();

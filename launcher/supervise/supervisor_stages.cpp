@@ -1,5 +1,5 @@
 // What happens with time: what each stage waits for, which nodes have been silent for too long, and the
-// consequences. Reports of agents, ranks and mpirun are in supervisor.cpp.
+// consequences. Reports of agents and ranks are in supervisor.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,6 +56,10 @@ void Supervisor::tick() {
     case Stage::over:
       return;
   }
+}
+
+void Supervisor::ordered() {
+  if (std::exchange(order_waits_, false)) stage_since_ = now_;
 }
 
 /// Agents send heartbeats several times a second, the own one too. If none at all came for so long, this
@@ -115,10 +119,6 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
 
 /// Records the loss. Returns the failure of the attempt; nothing when the attempt goes on.
 std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::string& evidence) {
-  // The node may have been told to run mpirun and have died before it reported that it does.
-  const bool hosts_mpirun =
-      through_mpirun_ && ((nodes_[n].mpirun && nodes_[n].attempt == attempt()) ||
-                          (state_.attempt_live() && state_.attempts.back().host == name(n)));
   const int slot = slot_of(n);
   record({{"event", "node_lost"},
           {"node", name(n)},
@@ -129,9 +129,9 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
   nodes_[n].cleared = 0;
   // Without its batch script the job may be ended by SLURM, and the local levels with it.
   if (n == roster_.batch_host) drain({false, "the batch host was lost"});
-  if (stage_ == Stage::gathering || (slot < 0 && !hosts_mpirun)) return std::nullopt;
+  if (stage_ == Stage::gathering || slot < 0) return std::nullopt;
   Failure failure;
-  failure.kind = slot < 0 ? Failure::Kind::node_idle_lost : Failure::Kind::node_lost;
+  failure.kind = Failure::Kind::node_lost;
   failure.node = n;
   failure.evidence = evidence;
   failure.silent_s = silent_s;
@@ -165,13 +165,9 @@ void Supervisor::check_gathering() {
 bool Supervisor::try_adopt() {
   // The end of a node that is already lost would never be noticed.
   if (!state_.attempt_live() || lost_is_placed()) return false;
-  bool mpirun_lives = !through_mpirun_;
-  for (const auto& node : nodes_)
-    mpirun_lives = mpirun_lives || (node.connected && node.mpirun && node.attempt == attempt());
   const bool whole =
       std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.started || r.exited_well; });
-  const bool done = std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; });
-  if (!whole || !(mpirun_lives || done)) return false;
+  if (!whole) return false;
   record({{"event", "attempt_adopted"}, {"attempt", attempt()}, {"step", highest_step()}});
   const auto& live = state_.attempts.back();
   stepped_ = live.first_step_at.has_value();
@@ -229,56 +225,25 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
   stepped_ = false;
   stage_ = Stage::clearing;
   stage_since_ = now_;
+  order_waits_ = true;
   actions_.push_back(ClearAll{attempt()});
 }
 
 void Supervisor::check_clearing() {
   for (const int n : placement_) {
     if (nodes_[n].cleared >= attempt()) continue;
-    if (now_ - stage_since_ > clear_limit_s && majority())
+    if (!order_waits_ && now_ - stage_since_ > clear_limit_s && majority())
       lose(n, now_ - stage_since_,
            fmt::format("{} could not end its old ranks within {} s", name(n), clear_limit_s));
     return;
   }
   if (now_ < launch_at_) return;
-  const int host = through_mpirun_ ? choose_host() : -1;
-  json started = {{"event", "attempt_started"}, {"attempt", attempt()}};
-  if (host >= 0) started["host"] = name(host);
-  record(std::move(started));
+  record({{"event", "attempt_started"}, {"attempt", attempt()}});
   stage_ = Stage::starting;
   stage_since_ = now_;
-  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step, newest_durable(state_), host});
+  order_waits_ = true;
+  actions_.push_back(Launch{attempt(), placement_, state_.trusted_step, newest_durable(state_)});
   tell_ranks();
-}
-
-/// The node that mpirun is started on: of the nodes that are heard, one that failed least often to start the
-/// ranks. Of several, the leader's own node: if it is lost, another leader has to adopt the attempt anyway.
-/// Then nodes with ranks, whose loss ends the attempt anyway.
-int Supervisor::choose_host() const {
-  const auto key = [this](int n) {
-    const auto failed = state_.failed_starts.find(name(n));
-    return std::tuple(lost(n), !fresh(n), failed == state_.failed_starts.end() ? 0 : failed->second,
-                      name(n) != state_.leader, slot_of(n) < 0, n);
-  };
-  int best = 0;
-  for (int n = 1; n < static_cast<int>(nodes_.size()); ++n)
-    if (key(n) < key(best)) best = n;
-  return best;
-}
-
-/// The ranks are up, so the nodes that could not start them were to blame for the failed starts.
-void Supervisor::suspect_failed_hosts() {
-  const std::string host = state_.attempts.back().host;
-  const auto failed = state_.failed_starts;
-  for (const auto& [node, times] : failed) {
-    const int n = roster_.node_called(node);
-    if (node == host || n < 0 || lost(n) || state_.suspects.contains(node)) continue;
-    record({{"event", "node_suspected"},
-            {"node", node},
-            {"evidence", fmt::format("mpirun on {} did not start the ranks ({} times); mpirun on {} did",
-                                     node, times, host)}});
-    if (limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{n}});
-  }
 }
 
 void Supervisor::check_starting() {
@@ -293,13 +258,12 @@ void Supervisor::check_starting() {
   }
   if (missing < 0) {
     record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", world()}});
-    suspect_failed_hosts();
     stage_ = Stage::running;
     stage_since_ = now_;
     for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
     return;
   }
-  if (now_ - stage_since_ <= limits_.start_s) return;
+  if (order_waits_ || now_ - stage_since_ <= limits_.start_s) return;
   // A node is to blame only when the ranks of the others came up.
   const bool blame = one_node && placement_.size() > 1;
   Failure failure;
@@ -310,8 +274,6 @@ void Supervisor::check_starting() {
       fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}", missing_count,
                   world(), limits_.start_s, missing, name(node_of_rank(missing)));
   failure.silent_s = now_ - stage_since_;
-  // If no rank is up, the node that starts them may be to blame.
-  if (missing_count == world()) failure.failed_host = roster_.node_called(state_.attempts.back().host);
   fail(std::move(failure));
 }
 

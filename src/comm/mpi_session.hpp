@@ -44,7 +44,7 @@ class MpiSession {
   /// All ranks. Collective. A world of one is a SoloCommunicator.
   std::unique_ptr<Communicator> world(const WorldOptions& options) const;
   std::unique_ptr<Communicator> world(std::chrono::milliseconds limit) const;
-  /// Ends all ranks within two seconds; mpirun returns `exit_code`. From any thread.
+  /// Ends this rank within two seconds; where mpirun or srun has started it, all of them. From any thread.
   [[noreturn]] void abort(int exit_code) noexcept;
 
  private:

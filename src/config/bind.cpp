@@ -113,7 +113,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("slurm.extra", &C::slurm, &Slurm::extra, "further sbatch arguments, one per element");
 
   t.add("rank.command", &C::rank, &Rank::command, "program of a rank and its arguments; no shell reads it");
-  t.add("rank.launch", &C::rank, &Rank::launch, "mpirun, or started by the agents",
+  t.add("rank.launch", &C::rank, &Rank::launch,
+        "do agents serve PMIx to it? mpi: yes; direct: no; auto: if it is holdfast-train",
         one_of({"auto", "mpi", "direct"}));
   t.add("rank.environment", &C::rank, &Rank::environment, "\"NAME=value\" added for every rank");
 
@@ -358,7 +359,8 @@ std::vector<Setting<ClusterFacts>> make_cluster_settings() {
   t.add("cluster.cpus_per_node", &F::cpus_per_node, "cores of a node", at_least(1));
   t.add("cluster.node_memory_bytes", &F::node_memory_bytes, "host memory of a node; 0: unknown", at_least(0));
   t.add("cluster.node_shm_bytes", &F::node_shm_bytes, "size of /dev/shm of a node; 0: unknown", at_least(0));
-  t.add("cluster.control_interface", &F::control_interface, "network interface of agents and mpirun");
+  t.add("cluster.control_interface", &F::control_interface,
+        "network interface of MPI over TCP, and of state without a NIC");
   t.add("cluster.environment", &F::environment, "\"NAME=value\" every rank gets");
   t.add("cluster.ledger", &F::ledger, "folder where failures of nodes are kept across jobs; empty: none");
   t.add("cluster.node_mttf_hours", &F::node_mttf_hours, "mean time to failure of one node; 0: unknown",

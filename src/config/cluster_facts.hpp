@@ -36,7 +36,7 @@ struct ClusterFacts {
          storage_write_bytes_s = 0;      ///< whole file system, bytes per second; 0: unknown
   double node_mttf_hours = 0;            ///< mean time to failure of one node; 0: unknown
   std::string ledger;                    ///< folder where failures of nodes are kept across jobs; "": none
-  std::string control_interface;         ///< network interface of agents and mpirun
+  std::string control_interface;         ///< network interface of MPI over TCP
   std::vector<std::string> environment;  ///< "NAME=value" every rank gets (NCCL_*, UCX_*, OMPI_MCA_*)
   bool operator==(const ClusterFacts&) const = default;
 };

@@ -62,7 +62,7 @@ struct Slurm {
 /// [rank]
 struct Rank {
   std::vector<std::string> command = {"holdfast-train"};  ///< argument list; not evaluated by a shell
-  std::string launch = "auto";  ///< mpi: through mpirun; direct: the agents start the program; auto: mpi for
+  std::string launch = "auto";  ///< mpi: its agents serve PMIx to it; direct: it has no MPI; auto: mpi for
                                 ///< holdfast-train, else direct
   std::vector<std::string> environment;  ///< "NAME=value" added for every rank
   bool operator==(const Rank&) const = default;

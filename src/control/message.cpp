@@ -3,10 +3,16 @@
 #include <algorithm>
 
 #include "src/base/as_size.hpp"
+#include "src/control/base64.hpp"
 #include "src/control/message_fields.hpp"
 
 namespace holdfast::control {
 namespace {
+
+template <class Message>
+concept Publishes = requires(Message message) {
+  message.published;
+};
 
 // What follows the JSON in a line.
 std::string behind(const auto&) { return {}; }
@@ -17,6 +23,7 @@ std::string behind_tab(std::string text) {
 }
 std::string behind(const RankVote& message) { return behind_tab(message.payload); }
 std::string behind(const NodeVotes& message) { return behind_tab(message.payloads); }
+std::string behind(const Publishes auto& message) { return "\t" + to_base64(message.published); }
 void take_behind(auto&, std::string_view behind) {
   if (!behind.empty()) throw Refused("something follows the JSON object");
 }
@@ -31,6 +38,11 @@ void take_behind(NodeVotes& message, std::string_view behind) {
   if (behind.size() != bytes || bytes > 1 + NodeVotes::max_bytes)
     throw Refused("the payloads are not as long as their votes say");
   message.payloads = behind.substr(1);
+}
+
+void take_behind(Publishes auto& message, std::string_view behind) {
+  if (behind.empty() || !from_base64(behind.substr(1), max_published, message.published))
+    throw Refused("what is published is not base64, or too long");
 }
 
 /// What may be read: one message, or one of several.
@@ -116,13 +128,13 @@ template std::optional<Message> decode(std::string_view, std::string&);
 template std::optional<AgentToLeader> decode(std::string_view, std::string&);
 template std::optional<LeaderToAgent> decode(std::string_view, std::string&);
 template std::optional<RankToAgent> decode(std::string_view, std::string&);
+template std::optional<PmixToAgent> decode(std::string_view, std::string&);
+template std::optional<AgentToPmix> decode(std::string_view, std::string&);
 template std::optional<AgentToRank> decode(std::string_view, std::string&);
 template std::optional<CallerToAgent> decode(std::string_view, std::string&);
 template std::optional<Hello> decode(std::string_view, std::string&);
 template std::optional<Drain> decode(std::string_view, std::string&);
 template std::optional<OrderTaken> decode(std::string_view, std::string&);
 template std::optional<Answer> decode(std::string_view, std::string&);
-template std::optional<Exec> decode(std::string_view, std::string&);
-template std::optional<Exited> decode(std::string_view, std::string&);
 
 }  // namespace holdfast::control

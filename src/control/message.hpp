@@ -16,16 +16,16 @@ namespace holdfast::control {
 
 /// The first message of every connection: who opens it, and in which role.
 struct Hello {
-  enum class Role { rank, shim, leader, candidate, spawner, job_monitor, caller };
+  enum class Role { rank, pmix, leader, candidate, job_monitor, caller };
   Role role = Role::rank;
   std::string node;  ///< the sender's node
   int term = 0;      ///< leader: its term; candidate: the one it asks for; others: of their attempt
-  int attempt = 0;   ///< rank, shim, spawner
-  int rank = -1;     ///< rank, shim
+  int attempt = 0;   ///< rank, pmix
+  int rank = -1;     ///< rank
   std::int64_t pid = 0;
 };
 
-// --- rank or shim to agent, which forwards it to the leader with `rank` and `attempt` from the hello ---
+// --- rank to agent, which forwards it to the leader with `rank` and `attempt` from the hello ---
 struct RankStarted {
   int rank = -1, attempt = 0;
   std::int64_t pid = 0;
@@ -97,7 +97,7 @@ struct RankDoubt {
   std::string check;  ///< "replicas" or "micro_batch"
   std::string why;
 };
-/// Agent to rank: your finished, failed or exited message has been received.
+/// Agent to rank: your finished or failed message has been received.
 struct Taken {};
 /// The outcome of a checkpoint; leader to agent to rank.
 struct CommitOutcome {
@@ -120,15 +120,49 @@ struct Inject {
   std::uint64_t seed = 0;
 };
 
-// --- leader and agent ---
-struct RankPlace {
-  int rank = -1, local_rank = 0;
+// --- between the PMIx servers of an attempt, through their agents and the leader ---
+// What ranks publish are bytes. On the wire they are base64, behind the JSON as the payload of a vote.
+inline constexpr std::size_t max_published = 5 << 20;
+/// PMIx server to agent: this rank may be started, with these variables.
+struct PmixRank {
+  int rank = -1, attempt = 0;
+  std::vector<std::string> environment;  ///< "NAME=value"
 };
+/// PMIx server to leader: the node's ranks of `set` have come to their `number`th fence, with what they
+/// published. Once all `nodes` of the set have come, the leader answers those that wait.
+struct PmixFence {
+  int attempt = 0;
+  std::string set;  ///< names a set of ranks
+  std::int64_t number = 0;
+  int nodes = 0;
+  bool waits = true;  ///< false: the node has had the answer, and says this for others that have not
+  std::string published;
+};
+struct PmixFenced {
+  int attempt = 0;
+  std::string set;
+  std::int64_t number = 0;
+  bool ok = false;        ///< false: it is too much for a message
+  std::string published;  ///< by all of them
+};
+/// PMIx server to leader to the PMIx server of that rank: what has it published? Answered by PmixPublished.
+struct PmixQuestion {
+  int attempt = 0, rank = -1;
+  int asker = -1;  ///< node in the roster; the leader fills it in
+};
+struct PmixPublished {
+  int attempt = 0, rank = -1, asker = -1;
+  int status = 0;  ///< a pmix_status_t
+  std::string published;
+};
+/// Agent to PMIx server: there is a new leader, which has heard of no fence and no question.
+struct PmixRepeat {};
+
+// --- leader and agent ---
 /// Agent to leader: the answer to its hello, and every heartbeat.
 struct Beat {
   std::string node;
   int attempt = 0;                  ///< highest attempt this agent has heard of
-  bool mpirun = false;              ///< the live mpirun of that attempt runs on this node
   std::vector<RankProgress> ranks;  ///< live ranks of that attempt on this node
 };
 struct LeaderBeat {
@@ -143,23 +177,13 @@ struct Cleared {
 };
 /// Ranks are sent at most this many of the durable steps: the newest ones.
 inline constexpr std::size_t max_durable_steps = 64;
-/// Leader to agent: start these ranks of `[rank] command` yourself.
+/// Leader to agent: start the ranks of this slot. It may come again, and is then no news.
 struct StartRanks {
-  int term = 0, attempt = 0, world = 0, ranks_per_node = 0, master_port = 0;
+  int term = 0, attempt = 0, slot = 0, ranks_per_node = 0, master_port = 0;
   std::string master;
-  std::vector<RankPlace> ranks;
+  std::vector<std::string> nodes;                ///< by slot
   std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist (RankEnv)
-};
-/// Leader to agent: run mpirun here, for ranks on these nodes (slot order, ranks_per_node each).
-struct StartMpirun {
-  int term = 0, attempt = 0;
-  std::vector<std::string> slots;
-  std::int64_t trusted_step = -1;  ///< as in StartRanks
-  std::vector<std::int64_t> durable_steps = {};
-};
-struct MpirunExited {
-  int attempt = 0, status = 0;
 };
 /// Leader to agent: the run is over; end all processes and exit with this code.
 struct Finish {
@@ -216,40 +240,36 @@ struct OrderTaken {
 // Drain (rank_link.hpp) is a message, too. As a request: job monitor to agent, agent to leader. As an order:
 // leader to agent to the ranks of its attempt.
 
-// --- election, mpirun's remote start ---
+// --- election ---
 /// Agent to candidate.
 struct Answer {
   bool grant = false;
   int term = 0;
   std::int64_t leader_age_ms = -1;
 };
-/// `holdfast spawn` to agent: run this command line (mpirun's, for its daemon) as a child.
-struct Exec {
-  std::string command;
-};
-struct Exited {
-  int status = 0;
-};
 
 /// All there are.
 using Message =
     std::variant<Hello, RankStarted, RankProgress, RankRestored, RankVote, NodeVotes, RankFinished,
-                 RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, Beat,
-                 LeaderBeat, Clear, Cleared, StartRanks, StartMpirun, MpirunExited, NodeSigns, NodeHealth,
-                 CheckNode, DumpStacks, Stacks, Finish, Drain, Order, OrderTaken, Answer, Exec, Exited>;
+                 RankFailed, RankExited, RankFlight, RankDoubt, Taken, CommitOutcome, Pause, Inject, PmixRank,
+                 PmixFence, PmixFenced, PmixQuestion, PmixPublished, PmixRepeat, Beat, LeaderBeat, Clear,
+                 Cleared, StartRanks, NodeSigns, NodeHealth, CheckNode, DumpStacks, Stacks, Finish, Drain,
+                 Order, OrderTaken, Answer>;
 
 // What each end may be sent. decode() refuses whatever else comes, and the receiver visits every alternative.
-using AgentToLeader =
-    std::variant<Beat, Cleared, RankStarted, RankRestored, NodeVotes, RankDoubt, RankFlight, RankFinished,
-                 RankFailed, RankExited, MpirunExited, NodeSigns, NodeHealth, Stacks, Drain, Order>;
-using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, StartMpirun, CommitOutcome, Drain, Pause,
-                                   CheckNode, DumpStacks, OrderTaken, Finish>;
-using RankToAgent =  ///< a rank or its shim
-    std::variant<RankProgress, RankRestored, RankVote, RankDoubt, RankFinished, RankFailed, RankExited>;
+using AgentToLeader = std::variant<Beat, Cleared, RankStarted, RankRestored, NodeVotes, RankDoubt, RankFlight,
+                                   RankFinished, RankFailed, RankExited, PmixFence, PmixQuestion,
+                                   PmixPublished, NodeSigns, NodeHealth, Stacks, Drain, Order>;
+using LeaderToAgent = std::variant<LeaderBeat, Clear, StartRanks, PmixFenced, PmixQuestion, PmixPublished,
+                                   CommitOutcome, Drain, Pause, CheckNode, DumpStacks, OrderTaken, Finish>;
+using RankToAgent = std::variant<RankProgress, RankRestored, RankVote, RankDoubt, RankFinished, RankFailed>;
+using PmixToAgent = std::variant<PmixRank, PmixFence, PmixQuestion, PmixPublished>;
+using AgentToPmix = std::variant<PmixFenced, PmixQuestion, PmixPublished, PmixRepeat>;
 using AgentToRank = std::variant<CommitOutcome, Drain, Pause, Inject, Taken>;
 using CallerToAgent = std::variant<Order, Inject>;
 
-/// One line, without its newline: the JSON text, and of votes a tab and their payloads.
+/// One line, without its newline: the JSON text, and of votes and of what ranks publish a tab and their
+/// payload.
 std::string encode(const Message& message);
 /// `Heard`: one message or a variant of those above. Nothing when `line` is none of them, or not well-formed;
 /// `why` then names the field.

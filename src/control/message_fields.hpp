@@ -6,11 +6,13 @@
 
 namespace holdfast::control {
 
-inline constexpr std::int64_t max_ranks = 1 << 20, max_steps = std::int64_t{1} << 53, max_pids = 1 << 22;
+inline constexpr std::int64_t max_nodes = 1 << 16, max_ranks = 1 << 20, max_steps = std::int64_t{1} << 53,
+                              max_pids = 1 << 22;
 inline constexpr std::size_t max_local_ranks = 4096, max_payload = NodeVotes::max_bytes;
 
-inline constexpr Range a_rank{0, max_ranks}, rank_or_none{-1, max_ranks}, a_count{0, INT32_MAX},
-    a_step{-1, max_steps}, a_pid{0, max_pids}, a_status{-1, 65535}, a_span{0, max_steps};
+inline constexpr Range a_rank{0, max_ranks}, rank_or_none{-1, max_ranks}, node_or_none{-1, max_nodes},
+    a_count{0, INT32_MAX}, a_step{-1, max_steps}, a_pid{0, max_pids}, a_status{-1, 65535},
+    a_span{0, max_steps};
 inline constexpr Text a_name{256}, a_word{64};
 inline constexpr Words a_text{4096};
 inline constexpr List<Range> step_list{0, max_durable_steps, {0, max_steps}};
@@ -23,8 +25,7 @@ inline constexpr std::array phase_names = {"starting",   "restoring", "data",   
                                            "collective", "optimizer", "checkpoint", "finishing", "paused"};
 inline constexpr std::array collective_names = {
     "all_gather", "ordered_reduce_scatter", "exchange_partial_sums", "all_reduce", "broadcast", "barrier"};
-inline constexpr std::array role_names = {"rank",    "shim",        "leader", "candidate",
-                                          "spawner", "job_monitor", "caller"};
+inline constexpr std::array role_names = {"rank", "pmix", "leader", "candidate", "job_monitor", "caller"};
 inline constexpr std::array order_names = {"save", "stop", "pause", "resume", "evict", "spares"};
 
 /// `M` or const `M`: a list of fields is walked to write and to read.
@@ -52,10 +53,6 @@ void fields(auto& f, Is<flight::FlightGroup> auto& m) {
   f("queued", m.queued, a_span);
   f("started", m.started, Range{0, static_cast<std::int64_t>(m.queued)});
   f("finished", m.finished, Range{0, static_cast<std::int64_t>(m.started)});
-}
-void fields(auto& f, Is<RankPlace> auto& m) {
-  f("rank", m.rank, a_rank);
-  f("local_rank", m.local_rank, Range{0, max_local_ranks - 1});
 }
 void fields(auto& f, Is<Sign> auto& m) {
   f("kind", m.kind, Words{64});
@@ -208,6 +205,56 @@ void fields(auto& f, Is<Inject> auto& m) {
   f("seed", m.seed, a_span);
 }
 
+// --- between PMIx servers ---
+
+template <>
+inline constexpr const char* name_on_wire<PmixRank> = "pmix_rank";
+void fields(auto& f, Is<PmixRank> auto& m) {
+  f("rank", m.rank, a_rank);
+  f("attempt", m.attempt, a_count);
+  f("environment", m.environment, up_to(256, Text{8192}));
+}
+
+template <>
+inline constexpr const char* name_on_wire<PmixFence> = "pmix_fence";
+void fields(auto& f, Is<PmixFence> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("set", m.set, a_word);
+  f("number", m.number, a_span);
+  f("nodes", m.nodes, Range{1, max_nodes});
+  f("waits", m.waits, Flag{});
+}
+
+template <>
+inline constexpr const char* name_on_wire<PmixFenced> = "pmix_fenced";
+void fields(auto& f, Is<PmixFenced> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("set", m.set, a_word);
+  f("number", m.number, a_span);
+  f("ok", m.ok, Flag{});
+}
+
+template <>
+inline constexpr const char* name_on_wire<PmixQuestion> = "pmix_question";
+void fields(auto& f, Is<PmixQuestion> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("rank", m.rank, a_rank);
+  f("asker", m.asker, node_or_none);
+}
+
+template <>
+inline constexpr const char* name_on_wire<PmixPublished> = "pmix_published";
+void fields(auto& f, Is<PmixPublished> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("rank", m.rank, a_rank);
+  f("asker", m.asker, node_or_none);
+  f("status", m.status, Range{INT32_MIN, INT32_MAX});
+}
+
+template <>
+inline constexpr const char* name_on_wire<PmixRepeat> = "pmix_repeat";
+void fields(auto&, Is<PmixRepeat> auto&) {}
+
 // --- between agents and the leader ---
 
 template <>
@@ -215,7 +262,6 @@ inline constexpr const char* name_on_wire<Beat> = "beat";
 void fields(auto& f, Is<Beat> auto& m) {
   f("node", m.node, a_name);
   f("attempt", m.attempt, a_count);
-  f("mpirun", m.mpirun, Flag{});
   f("ranks", m.ranks, up_to(max_local_ranks, Object{}));
 }
 
@@ -239,30 +285,13 @@ inline constexpr const char* name_on_wire<StartRanks> = "start_ranks";
 void fields(auto& f, Is<StartRanks> auto& m) {
   f("term", m.term, a_count);
   f("attempt", m.attempt, a_count);
-  f("world", m.world, Range{1, max_ranks});
+  f("slot", m.slot, Range{0, max_nodes - 1});
   f("ranks_per_node", m.ranks_per_node, Range{1, max_local_ranks});
   f("master_port", m.master_port, Range{0, 65535});
   f("master", m.master, a_name);
-  f("ranks", m.ranks, up_to(max_local_ranks, Object{}));
+  f("nodes", m.nodes, List<Text>{1, max_nodes, a_name});
   f("trusted_step", m.trusted_step, a_step);
   f("durable_steps", m.durable_steps, step_list);
-}
-
-template <>
-inline constexpr const char* name_on_wire<StartMpirun> = "start_mpirun";
-void fields(auto& f, Is<StartMpirun> auto& m) {
-  f("term", m.term, a_count);
-  f("attempt", m.attempt, a_count);
-  f("slots", m.slots, List<Text>{1, 1 << 16, a_name});
-  f("trusted_step", m.trusted_step, a_step);
-  f("durable_steps", m.durable_steps, step_list);
-}
-
-template <>
-inline constexpr const char* name_on_wire<MpirunExited> = "mpirun_exited";
-void fields(auto& f, Is<MpirunExited> auto& m) {
-  f("attempt", m.attempt, a_count);
-  f("status", m.status, a_status);
 }
 
 template <>
@@ -327,13 +356,5 @@ void fields(auto& f, Is<Answer> auto& m) {
   f("term", m.term, a_count);
   f("leader_age_ms", m.leader_age_ms, Range{-1, INT64_MAX});
 }
-
-template <>
-inline constexpr const char* name_on_wire<Exec> = "exec";
-void fields(auto& f, Is<Exec> auto& m) { f("command", m.command, Text{1 << 20}); }
-
-template <>
-inline constexpr const char* name_on_wire<Exited> = "exited";
-void fields(auto& f, Is<Exited> auto& m) { f("status", m.status, a_status); }
 
 }  // namespace holdfast::control

@@ -26,8 +26,8 @@ inline flight::FlightGroup group_of(std::uint64_t key, const char* name, flight:
 /// Holdfast do not understand it.
 inline const std::vector<std::pair<Message, std::string>>& samples() {
   static const std::vector<std::pair<Message, std::string>> all = {
-      {Hello{Hello::Role::shim, "dgx001", 3, 7, 11, 4242},
-       R"({"m":"hello","role":"shim","node":"dgx001","term":3,"attempt":7,"rank":11,"pid":4242})"},
+      {Hello{Hello::Role::rank, "dgx001", 3, 7, 11, 4242},
+       R"({"m":"hello","role":"rank","node":"dgx001","term":3,"attempt":7,"rank":11,"pid":4242})"},
       {RankStarted{5, 2, 99}, R"({"m":"rank_started","rank":5,"attempt":2,"pid":99})"},
       {RankProgress{5, 2, -1, Phase::collective},
        R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective","compute_us":0,"moves":0})"},
@@ -71,21 +71,31 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
        R"({"m":"order","id":"7f","verb":"evict","node":"dgx003","by":"ada@login"})"},
       {OrderTaken{"7f", false, "no spare is left"},
        R"({"m":"order_taken","id":"7f","taken":false,"says":"no spare is left","again":false})"},
-      {Beat{"dgx002", 2, true, {{4, 2, 17, Phase::forward}, {5, 2, 17, Phase::data}}},
-       R"({"m":"beat","node":"dgx002","attempt":2,"mpirun":true,"ranks":[{"rank":4,"attempt":2,"step":17,"phase":"forward","compute_us":0,"moves":0},{"rank":5,"attempt":2,"step":17,"phase":"data","compute_us":0,"moves":0}]})"},
+      {Beat{"dgx002", 2, {{4, 2, 17, Phase::forward}, {5, 2, 17, Phase::data}}},
+       R"({"m":"beat","node":"dgx002","attempt":2,"ranks":[{"rank":4,"attempt":2,"step":17,"phase":"forward","compute_us":0,"moves":0},{"rank":5,"attempt":2,"step":17,"phase":"data","compute_us":0,"moves":0}]})"},
       {LeaderBeat{3}, R"({"m":"leader_beat","term":3})"},
       {Clear{3, 2}, R"({"m":"clear","term":3,"attempt":2})"},
       {Cleared{2}, R"({"m":"cleared","attempt":2})"},
-      {StartRanks{3, 2, 16, 8, 29501, "10.0.0.1", {{8, 0}, {9, 1}}, -1, {400, 350}},
-       R"({"m":"start_ranks","term":3,"attempt":2,"world":16,"ranks_per_node":8,"master_port":29501,"master":"10.0.0.1","ranks":[{"rank":8,"local_rank":0},{"rank":9,"local_rank":1}],"trusted_step":-1,"durable_steps":[400,350]})"},
-      {StartMpirun{3, 2, {"dgx001", "dgx004"}, 350, {350}},
-       R"({"m":"start_mpirun","term":3,"attempt":2,"slots":["dgx001","dgx004"],"trusted_step":350,"durable_steps":[350]})"},
-      {MpirunExited{2, 1}, R"({"m":"mpirun_exited","attempt":2,"status":1})"},
+      {StartRanks{3, 2, 1, 8, 29501, "10.0.0.1", {"dgx001", "dgx004"}, -1, {400, 350}},
+       R"({"m":"start_ranks","term":3,"attempt":2,"slot":1,"ranks_per_node":8,"master_port":29501,"master":"10.0.0.1","nodes":["dgx001","dgx004"],"trusted_step":-1,"durable_steps":[400,350]})"},
+      {PmixRank{5, 2, {"PMIX_RANK=5"}},
+       R"({"m":"pmix_rank","rank":5,"attempt":2,"environment":["PMIX_RANK=5"]})"},
+      {PmixFence{2, "all", 3, 4, false, std::string("\0\n\t", 3)},
+       R"({"m":"pmix_fence","attempt":2,"set":"all","number":3,"nodes":4,"waits":false})"
+       "\t"
+       "AAoJ"},
+      {PmixFenced{2, "all", 3, true, ""},
+       R"({"m":"pmix_fenced","attempt":2,"set":"all","number":3,"ok":true})"
+       "\t"},
+      {PmixQuestion{2, 5, -1}, R"({"m":"pmix_question","attempt":2,"rank":5,"asker":-1})"},
+      {PmixPublished{2, 5, 3, -46, "ab"},
+       R"({"m":"pmix_published","attempt":2,"rank":5,"asker":3,"status":-46})"
+       "\t"
+       "YWI="},
+      {PmixRepeat{}, R"({"m":"pmix_repeat"})"},
       {Drain{true, "SIGTERM"}, R"({"m":"drain","stop":true,"reason":"SIGTERM"})"},
       {Finish{5}, R"({"m":"finish","exit_code":5})"},
       {Answer{true, 3, 2400}, R"({"m":"answer","grant":true,"term":3,"leader_age_ms":2400})"},
-      {Exec{"orted -mca x 'y z'"}, R"({"m":"exec","command":"orted -mca x 'y z'"})"},
-      {Exited{143}, R"({"m":"exited","status":143})"},
   };
   return all;
 }

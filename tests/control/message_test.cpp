@@ -21,10 +21,14 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
+bool publishes(const std::string& name) {
+  return name == "pmix_fence" || name == "pmix_fenced" || name == "pmix_published";
+}
+
 /// With payloads of the right length behind it, where votes want them.
 std::string line_of(const json& j) {
   std::string line = j.dump(-1, ' ', false, json::error_handler_t::replace);
-  if (j["m"] == "vote") return line + "\t";
+  if (j["m"] == "vote" || publishes(j["m"])) return line + "\t";
   if (j["m"] != "node_votes") return line;
   std::size_t bytes = 0;
   if (j.contains("votes") && j["votes"].is_array())
@@ -54,8 +58,9 @@ TEST(Message, WireFormat) {
     EXPECT_EQ(json_in(line), json_in(wire));
     EXPECT_EQ(line.find('\n'), std::string::npos) << "a line is a message";
     const auto tab = line.find('\t');
-    EXPECT_EQ(tab != std::string::npos,
-              std::holds_alternative<NodeVotes>(message) || std::holds_alternative<RankVote>(message));
+    EXPECT_EQ(tab != std::string::npos, std::holds_alternative<NodeVotes>(message) ||
+                                            std::holds_alternative<RankVote>(message) ||
+                                            publishes(json_in(line)["m"]));
     if (tab != std::string::npos) {
       EXPECT_EQ(line.substr(tab), wire.substr(wire.find('\t')));
     }
@@ -161,32 +166,39 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"order", {{"id", text(64)}, {"verb", name}, {"node", text(256)}, {"by", text(12288)}}},
       {"order_taken", {{"id", text(64)}, {"taken", truth}, {"says", text(3 << 20)}, {"again", truth}}},
       {"commit_outcome", {{"attempt", count}, {"step", step}, {"durable", truth}, {"why", text(12288)}}},
-      {"beat", {{"node", text(256)}, {"attempt", count}, {"mpirun", truth}, {"ranks", list(4096)}}},
+      {"beat", {{"node", text(256)}, {"attempt", count}, {"ranks", list(4096)}}},
       {"leader_beat", {{"term", count}}},
       {"clear", {{"term", count}, {"attempt", count}}},
       {"cleared", {{"attempt", count}}},
       {"start_ranks",
        {{"term", count},
         {"attempt", count},
-        {"world", number(1, 1 << 20)},
+        {"slot", number(0, (1 << 16) - 1)},
         {"ranks_per_node", number(1, 4096)},
         {"master_port", number(0, 65535)},
         {"master", text(256)},
-        {"ranks", list(4096)},
+        {"nodes", list(1 << 16)},
         {"trusted_step", step},
         {"durable_steps", list(64)}}},
-      {"start_mpirun",
-       {{"term", count},
-        {"attempt", count},
-        {"slots", list(1 << 16)},
-        {"trusted_step", step},
-        {"durable_steps", list(64)}}},
-      {"mpirun_exited", {{"attempt", count}, {"status", status}}},
+      {"pmix_rank", {{"rank", rank_field}, {"attempt", count}, {"environment", list(256)}}},
+      {"pmix_fence",
+       {{"attempt", count},
+        {"set", text(64)},
+        {"number", number(0, std::int64_t{1} << 53)},
+        {"nodes", number(1, 1 << 16)},
+        {"waits", truth}}},
+      {"pmix_fenced",
+       {{"attempt", count}, {"set", text(64)}, {"number", number(0, std::int64_t{1} << 53)}, {"ok", truth}}},
+      {"pmix_question", {{"attempt", count}, {"rank", rank_field}, {"asker", number(-1, 1 << 16)}}},
+      {"pmix_published",
+       {{"attempt", count},
+        {"rank", rank_field},
+        {"asker", number(-1, 1 << 16)},
+        {"status", number(INT32_MIN, INT32_MAX)}}},
+      {"pmix_repeat", {}},
       {"finish", {{"exit_code", number(0, 255)}}},
       {"drain", {{"stop", truth}, {"reason", text(3 * 4096)}}},
       {"answer", {{"grant", truth}, {"term", count}, {"leader_age_ms", number(-1, INT64_MAX)}}},
-      {"exec", {{"command", text(1 << 20)}}},
-      {"exited", {{"status", status}}},
   };
   return all;
 }
@@ -286,15 +298,14 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused(finished, "/state/tokens", -1);
   refused(finished, "/state/loss", "2.5");
   refused(finished, "/state/digest", std::string(65, '0'));
-  const Message beat = Beat{"n", 2, true, {{4, 2, 17, Phase::forward}}};
+  const Message beat = Beat{"n", 2, {{4, 2, 17, Phase::forward}}};
   refused(beat, "/ranks/0/rank", -1);
   refused(beat, "/ranks/0/step", -2);
   refused(beat, "/ranks/0/phase", "resting");
   refused(beat, "/ranks/0/attempt", 1e10);
-  const Message start = StartRanks{3, 2, 16, 8, 29501, "m", {{8, 0}}};
-  refused(start, "/ranks/0/local_rank", 4096);
-  refused(start, "/ranks/0/local_rank", -1);
-  refused(start, "/ranks/0/rank", nullptr);
+  const Message start = StartRanks{3, 2, 0, 8, 29501, "m", {"n"}};
+  refused(start, "/nodes/0", std::string(257, 'x'));
+  refused(start, "/nodes/0", nullptr);
   const Message flight = RankFlight{3, 2, 0, {group_of(7, "the world", flight::Collective::barrier)}};
   for (const json& key : {json(0), json(-1), json(1e10), json("7"), json(nullptr)})
     refused(flight, "/groups/0/key", key);
@@ -331,10 +342,8 @@ TEST(Message, NestedFieldsHaveTheirBounds) {
   refused_vote("/votes/0/rank", -1);
   refused_vote("/votes/0/ok", 1);
   refused_vote("/votes/0/bytes", -1);
-  refused(StartMpirun{3, 2, {"a"}}, "/slots", json::array());
   for (const json& what : {json(-1), json(1.5), json("10")})
-    refused(StartMpirun{3, 2, {"a"}, -1, {10}}, "/durable_steps/0", what);
-  refused(StartMpirun{3, 2, {"a"}}, "/slots/0", std::string(257, 'x'));
+    refused(StartRanks{3, 2, 0, 8, 29501, "m", {"n"}, -1, {10}}, "/durable_steps/0", what);
 }
 
 TEST(Message, PayloadsOfVotesTravelAsTheyAre) {

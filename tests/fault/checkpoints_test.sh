@@ -28,6 +28,11 @@ case_killed_in_checkpoint() {
 }
 # Sets `torn`: the step that can never become durable, for the votes of this node are missing.
 stands_still_in_checkpoint() {
+  # From within: a save takes milliseconds.
+  # shellcheck disable=SC2016 # for the node's shell
+  on "$1" timeout 20 bash -c 'ranks=$(pgrep -x holdfast-train)
+    until compgen -G "$0/step-*.tmp-*" >/dev/null; do :; done
+    kill -STOP $ranks' "/shared/home/$run/checkpoints"
   mini freeze-node "$1"
   sleep 0.3 # one that has all its votes is committed meanwhile
   torn=$(find "$home/$run/checkpoints" -maxdepth 1 -name 'step-*.tmp-*' | sed -nE 's/.*step-0*([0-9]+)\.tmp-.*/\1/p' | sort -n | tail -n 1)

@@ -82,7 +82,7 @@ case_crash_loop() {
 }
 
 case_cannot_start() {
-  # The program exists, but its interpreter does not: an error of the program, under mpirun, too.
+  # The program exists, but its interpreter does not: an error of the program, one of MPI, too.
   printf '#!/no/such/interpreter\n' >"$home/broken"
   chmod 755 "$home/broken"
   start cannot_start --set rank.launch=mpi --set 'rank.command=["/shared/home/broken"]'

@@ -97,7 +97,7 @@ case_stop() {
 spare() { mini exec holdfast ctl "/shared/home/$run" spares --json | jq -r '[.nodes[] | select(.role == "spare" and (.batch_host | not)).node][0]'; }
 
 case_cancel() {
-  # Through mpirun, too: it ends the others when one of its processes has died.
+  # With a PMIx server, too.
   local launch
   for launch in direct mpi; do
     start_saving "cancel_$launch" --set "rank.launch=$launch"

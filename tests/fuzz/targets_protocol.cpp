@@ -59,9 +59,14 @@ void try_message(std::string_view bytes) {
   if (!message) return;
   const std::string text = encode(*message);
   expects(text.find('\n') == std::string::npos, "a message is a line");
-  expects(std::holds_alternative<RankVote>(*message) || std::holds_alternative<NodeVotes>(*message) ||
-              text.find('\t') == std::string::npos,
-          "only payloads follow a tab");
+  const bool has_payload = std::visit(
+      [](const auto& m) {
+        return requires { m.payload; }
+        || requires { m.payloads; }
+        || requires { m.published; };
+      },
+      *message);
+  expects(has_payload || text.find('\t') == std::string::npos, "only payloads follow a tab");
   const auto again = decode(text, why);
   expects(again && encode(*again) == text, "what is accepted is written and accepted again");
 }

@@ -15,7 +15,7 @@ namespace holdfast::launcher::test {
 
 struct Shape {
   int slots = 3, spares = 2, ranks_per_node = 2;
-  bool through_mpirun = true, reports = true;  ///< reports: the ranks say where they are, as ours do
+  bool reports = true;  ///< the ranks say where they are, as ours do
   config::Supervise limits = {};
   std::int64_t steps = 1000000, checkpoint_every = 10;
   int drain_s = 25;
@@ -62,10 +62,9 @@ class FakeCluster {
   struct Agent {
     bool up = true, linked = true;      ///< the node lives; its link works
     bool clears = true, starts = true;  ///< what it does when it is told
-    bool hosts = true;                  ///< mpirun works there
     bool connected = false;             ///< to the leader of the moment
     bool dumps = true;                  ///< it says what a rank's stacks are when it is asked
-    int attempt = 0, mpirun = 0;        ///< highest heard of; of the mpirun that it hosts
+    int attempt = 0;                    ///< highest heard of
     double next_beat = 0;
     std::map<int, Rank> ranks;
     std::vector<std::function<void(Supervisor&)>> words;  ///< on their way to the leader
@@ -90,7 +89,6 @@ class FakeCluster {
   std::int64_t durable = 0, reached = 0;
   control::Phase hung_phase = control::Phase::data, waiting_phase = control::Phase::collective;
   int actions_left = -1;  ///< >= 0: the leader dies after so many more actions
-  int mpirun_status = 0;  ///< what mpirun ends with when all its ranks have ended well
   std::function<void(const Launch&)> on_launch = [](const Launch&) {};
   std::function<void()> after_tick = [] {};
   std::vector<CheckNodes> checks;  ///< that were ordered
@@ -185,8 +183,8 @@ class FakeCluster {
            {"job", roster.job},
            {"term", ++term},
            {"unix", now + unix_offset}});
-    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, setup.through_mpirun, term,
-                                          replayed(), now, now + unix_offset, setup.facts);
+    leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, term, replayed(), now,
+                                          now + unix_offset, setup.facts);
   }
 
   // The event log.
@@ -230,7 +228,7 @@ class FakeCluster {
 
   control::Beat beat_of(int n) {
     const Agent& a = agent(n);
-    control::Beat beat{roster.nodes[n].name, a.attempt, a.mpirun != 0 && a.mpirun == a.attempt, {}};
+    control::Beat beat{roster.nodes[n].name, a.attempt, {}};
     for (const auto& [number, r] : a.ranks)
       if (r.attempt == a.attempt && !r.status) beat.ranks.push_back({number, r.attempt, r.step, r.phase});
     return beat;
@@ -271,7 +269,6 @@ class FakeCluster {
     Agent& a = agent(n);
     if (attempt < a.attempt) return;
     a.attempt = attempt;
-    if (a.mpirun < attempt) a.mpirun = 0;
     std::erase_if(a.ranks, [&](const auto& entry) { return entry.second.attempt < attempt; });
     if (a.clears) tell(n, [n, attempt](Supervisor& s) { s.cleared(n, attempt); });
   }
@@ -286,9 +283,11 @@ class FakeCluster {
         } else if (const auto* order = std::get_if<ClearAll>(&action)) {
           for (int n = 0; n < static_cast<int>(agents.size()); ++n)
             if (agent(n).reachable() && agent(n).connected) clear(n, order->attempt);
+          leader->ordered();
         } else if (const auto* start = std::get_if<Launch>(&action)) {
           on_launch(*start);
           launch(*start);
+          if (leader) leader->ordered();
         } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
           ordered_ = tell->what;
         } else if (const auto* hold = std::get_if<PauseRanks>(&action)) {
@@ -319,18 +318,6 @@ class FakeCluster {
     saving_.reset();
     held = false;
     if (what.trusted_step >= 0) durable = reached = what.trusted_step;
-    if (setup.through_mpirun) {
-      mpirun_node_ = what.host;
-      Agent& host = agent(mpirun_node_);
-      if (!host.hosts) {
-        tell(mpirun_node_, [n = mpirun_node_, ended = control::MpirunExited{what.attempt, 1}](Supervisor& s) {
-          s.mpirun_exited(n, ended);
-        });
-        return;
-      }
-      if (!host.reachable()) return;
-      host.mpirun = what.attempt;
-    }
     for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
       const int n = what.placement[slot];
       Agent& a = agent(n);
@@ -349,8 +336,7 @@ class FakeCluster {
   void train() {
     if (!launched_ || now < begins_ || !setup.reports) return;
     std::vector<Rank*> ranks;
-    bool whole = !setup.through_mpirun ||
-                 (agent(mpirun_node_).reachable() && agent(mpirun_node_).mpirun == launched_->attempt);
+    bool whole = true;
     for (std::size_t slot = 0; slot < launched_->placement.size(); ++slot) {
       Agent& a = agent(launched_->placement[slot]);
       for (int i = 0; i < setup.ranks_per_node; ++i) {
@@ -426,10 +412,6 @@ class FakeCluster {
         });
       }
     }
-    if (setup.through_mpirun)
-      tell(mpirun_node_, [n = mpirun_node_, ended = control::MpirunExited{launched_->attempt, mpirun_status}](
-                             Supervisor& s) { s.mpirun_exited(n, ended); });
-    for (auto& a : agents) a.mpirun = 0;
     launched_.reset();
   }
 
@@ -440,7 +422,6 @@ class FakeCluster {
   std::optional<Launch> launched_;
   std::optional<control::Drain> ordered_;  ///< not yet carried out
   std::optional<Saving> saving_;
-  int mpirun_node_ = 0;
   double next_step_ = 0, begins_ = 0;
 };
 

@@ -58,7 +58,7 @@ void World::fault() {
     say(fmt::format("FAULT {} ({})", what, name(n)));
   };
   Node& here = node(n);
-  switch (only_hangs_ ? 28 + random.below(4) : random.below(32)) {
+  switch (only_hangs_ ? 27 + random.below(4) : random.below(31)) {
     case 0:
       return count("node dies"), here.power_off();
     case 1:
@@ -107,7 +107,6 @@ void World::fault() {
       const double seconds = random.between(0.3, 15);
       if (auto* agent = live_agent(n)) stop_process(agent->process, seconds);
       for (const auto& rank : here.ranks) stop_process(rank->process, seconds);
-      if (here.mpirun) stop_process(here.mpirun->process, seconds);
       return;
     }
     case 13:
@@ -150,8 +149,6 @@ void World::fault() {
           agent->request_drain({stop, stop ? "SIGTERM" : "somebody asked"});
         });
       return;
-    case 27:
-      return count("mpirun does not work"), void(here.hosts = random.chance(0.3));
     case 26:
       if (here.ranks.empty()) return;
       count("rank computes wrongly"), corrupted = true;
@@ -167,15 +164,15 @@ void World::fault() {
             return count("order"), void(run(agent->process, [agent, what] { agent->order(what); }));
       }
       return;
-    case 28:
-    case 29: {
+    case 27:
+    case 28: {
       std::vector<int> all;
       for (int i = 0; i < node_count(); ++i) all.push_back(i);
       return hang_storage("all nodes", all);
     }
-    case 30:
+    case 29:
       return hang_storage("a node", {n});
-    case 31:
+    case 30:
       for (int i = 0; i < node_count(); ++i)
         if (auto* agent = live_agent(i); agent && agent->leading) return hang_storage("a leader", {i});
       return;
@@ -191,12 +188,11 @@ void World::mend() {
   heal();
   for (auto& n : nodes) {
     if (!ending_) n->power_on();
-    n->clears = n->starts = n->hosts = true;
+    n->clears = n->starts = true;
     for (const auto& rank : n->ranks) {
       rank->hung = false;
       if (rank->process->stopped) go_on(rank->process);
     }
-    if (n->mpirun && n->mpirun->process->stopped) go_on(n->mpirun->process);
     if (n->agent && n->agent->process->stopped) go_on(n->agent->process);
   }
   // After a pause order, resume is ordered until a leader has accepted it.

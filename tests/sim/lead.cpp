@@ -126,6 +126,9 @@ void Leader::connect(int n) {
 void Leader::introduce_itself(int n) {
   send(n, Hello{Hello::Role::leader, world_.name(process_->node), term_, 0, -1, 1});
   if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
+  if (const auto start = ordered_.starts.find(n);
+      start != ordered_.starts.end() && supervisor_.stage() == launcher::Stage::starting)
+    send(n, start->second);
   if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
   send(n, Pause{ordered_.paused});
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
@@ -174,9 +177,6 @@ void Leader::receive(int n, const Message& message) {
   } else if (const auto* stacks = std::get_if<Stacks>(&message)) {
     covered("stacks");
     supervisor_.stacks(n, *stacks);
-  } else if (const auto* ended = std::get_if<MpirunExited>(&message)) {
-    covered("mpirun exited");
-    supervisor_.mpirun_exited(n, *ended);
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     covered(drain->stop ? "drain stop" : "drain save");
     supervisor_.drain(*drain);
@@ -386,9 +386,12 @@ void Leader::carry_out() {
 void Leader::carry_out(const Action& action) {
   if (const auto* clear = std::get_if<ClearAll>(&action)) {
     ordered_.attempt = clear->attempt;
+    ordered_.starts.clear();
     ordered_.drain.reset();
     begin(term_, clear->attempt, world_.roster.world());
     send_all(Clear{term_, clear->attempt});
+    supervisor_.at(world_.timeline.now);
+    supervisor_.ordered();
   } else if (const auto* start = std::get_if<Launch>(&action)) {
     launch(*start);
   } else if (const auto* tell = std::get_if<TellRanks>(&action)) {
@@ -414,16 +417,15 @@ void Leader::launch(const Launch& what) {
             size = static_cast<int>(what.placement.size()) * per_node;
   begin(term_, what.attempt, size);
   world_.launched(what, term_, supervisor_.state());
-  if (world_.through_mpirun) {
-    StartMpirun order{term_, what.attempt, {}, what.trusted_step};
-    for (const int n : what.placement) order.slots.push_back(world_.name(n));
-    return send(what.host, order);
+  StartRanks order{term_, what.attempt, 0, per_node, 29500, "", {}, what.trusted_step};
+  for (const int n : what.placement) order.nodes.push_back(world_.name(n));
+  for (const int n : what.placement) {
+    ordered_.starts[n] = order;
+    send(n, order);
+    ++order.slot;
   }
-  for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{term_, what.attempt, size, per_node, 29500, "", {}, what.trusted_step};
-    for (int i = 0; i < per_node; ++i) order.ranks.push_back({static_cast<int>(slot) * per_node + i, i});
-    send(what.placement[slot], order);
-  }
+  supervisor_.at(world_.timeline.now);
+  supervisor_.ordered();
 }
 
 // --- commits of checkpoints ---

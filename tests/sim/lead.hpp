@@ -36,6 +36,7 @@ class Leader {
   };
   struct Ordered {
     int attempt = 0;
+    std::map<int, control::StartRanks> starts;
     std::optional<control::Drain> drain;
     bool paused = false;
     std::optional<int> finish;

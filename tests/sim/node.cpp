@@ -50,10 +50,6 @@ Agent::Agent(World& world, Node& node)
       node_(node) {
   for (const auto& rank : node.ranks)
     if (rank->process->alive) leadership.admit(rank->attempt.number);
-  if (node.mpirun && node.mpirun->process->alive) {
-    leadership.admit(node.mpirun->attempt.number);
-    if (node.mpirun->attempt.number == leadership.attempt()) mpirun_attempt_ = leadership.attempt();
-  }
   const double beat_s = 1e-3 * world.limits.heartbeat_ms;
   every(world.timeline, process, beat_s, world.random.between(0, beat_s), [this] {
     if (left) return false;
@@ -112,10 +108,7 @@ void Agent::tell_leader(const Message& message) {
 }
 
 Beat Agent::beat() const {
-  Beat b{world_.name(node_.number()),
-         leadership.attempt(),
-         mpirun_attempt_ != 0 && mpirun_attempt_ == leadership.attempt(),
-         {}};
+  Beat b{world_.name(node_.number()), leadership.attempt(), {}};
   for (const auto& [number, known] : ranks_)
     if (known.rank->attempt.number == b.attempt && known.started && !known.ended)
       b.ranks.push_back({number, b.attempt, known.rank->step, known.rank->phase});
@@ -126,7 +119,6 @@ void Agent::from_leader(const Message& message) {
   leadership.leader_spoke(world_.timeline.now);
   if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
-  if (const auto* order = std::get_if<StartMpirun>(&message)) return start_mpirun(*order);
   if (const auto* outcome = std::get_if<CommitOutcome>(&message)) {
     votes_.settled(outcome->attempt, outcome->step);
     for (auto& [number, known] : ranks_)
@@ -167,7 +159,6 @@ void Agent::clear(int attempt) {
   if (fence == LeadershipState::Fence::newer) drain_.reset();
   std::erase_if(ranks_, [&](const auto& r) { return r.second.rank->attempt.number < attempt; });
   votes_.forget_older(attempt);
-  if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
   clearing_ = attempt;
   clear_on();
 }
@@ -177,44 +168,29 @@ void Agent::clear_on() {
   world_.timeline.after(0.1, [this, p = process] { run(p, [this] { clear_on(); }); });
 }
 
+/// A PMIx server comes first, and takes its time.
 void Agent::start_ranks(const StartRanks& order) {
-  if (order.attempt != leadership.attempt()) return;
-  if (!node_.starts) return;
-  for (const auto& place : order.ranks) {
-    const auto rank =
-        world_.training->start({order.attempt, order.term}, place.rank, node_.number(),
-                               order.world / order.ranks_per_node, order.ranks_per_node, order.trusted_step);
-    node_.ranks.push_back(rank);
-    rank_is_here(rank);
-  }
-}
-
-void Agent::start_mpirun(const StartMpirun& order) {
-  if (order.attempt != leadership.attempt()) return;
-  if (!node_.hosts) return tell_leader(MpirunExited{order.attempt, 1});
   const AttemptKey key{order.attempt, order.term};
-  const auto mpirun = std::make_shared<Process>(node_.number());
-  node_.mpirun = Mpirun{key, mpirun};
-  mpirun_attempt_ = order.attempt;
-  for (int slot = 0; slot < static_cast<int>(order.slots.size()); ++slot) {
-    const int there = world_.roster.node_called(order.slots[slot]);
-    world_.timeline.after(
-        world_.random.between(0.05, 0.4), [&world = world_, key, mpirun, there, slot, order] {
-          // `holdfast spawn` asks the agent of that node, which refuses another attempt.
-          auto& far = world.node(there);
-          if (!mpirun->alive || mpirun->stopped || !world.network.way(mpirun->node, there)) return;
-          if (!far.agent || !far.agent->process->alive || far.agent->process->stopped || !far.starts) return;
-          if (far.agent->leadership.attempt() != key.number) return;
-          const int per_node = world.roster.ranks_per_node;
-          for (int i = 0; i < per_node; ++i) {
-            const auto rank =
-                world.training->start(key, slot * per_node + i, there, static_cast<int>(order.slots.size()),
-                                      per_node, order.trusted_step);
-            far.ranks.push_back(rank);
-            far.agent->rank_is_here(rank);
-          }
-        });
-  }
+  if (order.attempt != leadership.attempt() || !node_.starts || starting_ == order.attempt) return;
+  starting_ = order.attempt;
+  world_.timeline.after(world_.random.between(0.02, 0.3), [this, p = process, key, order] {
+    run(p, [this, key, order] {
+      if (key.number != leadership.attempt()) return;
+      for (int i = 0; i < order.ranks_per_node; ++i) {
+        const int number = order.slot * order.ranks_per_node + i;
+        // It may be one that an agent before this one has started.
+        if (std::any_of(node_.ranks.begin(), node_.ranks.end(), [&](const RankPtr& r) {
+              return r->rank == number && r->attempt.number == key.number;
+            }))
+          continue;
+        const auto rank =
+            world_.training->start(key, number, node_.number(), static_cast<int>(order.nodes.size()),
+                                   order.ranks_per_node, order.trusted_step);
+        node_.ranks.push_back(rank);
+        rank_is_here(rank);
+      }
+    });
+  });
 }
 
 void Agent::rank_is_here(const RankPtr& rank) {
@@ -253,11 +229,6 @@ void Agent::rank_ended(const RankPtr& rank, int status) {
   it->second.ended = true;
   it->second.exited = RankExited{rank->rank, rank->attempt.number, status};
   tell_leader(*it->second.exited);
-}
-
-void Agent::mpirun_ended(int attempt, int status) {
-  if (mpirun_attempt_ == attempt) mpirun_attempt_ = 0;
-  tell_leader(MpirunExited{attempt, status});
 }
 
 void Agent::request_drain(const Drain& what) {
@@ -419,13 +390,12 @@ void Node::power_off() {
   for (const auto& rank : ranks) rank->process->alive = false;
   ranks.clear();
   local.clear();
-  if (mpirun) mpirun_ends(-1);
 }
 
 void Node::power_on() {
   if (powered) return;
   powered = true;
-  clears = starts = hosts = true;
+  clears = starts = true;
   world_.network.power(number_, true);
   if (agent) world_.network.process_died(agent->process);
   if (!agent || !agent->left) start_agent();
@@ -441,7 +411,6 @@ bool Node::kill_older(int attempt) {
   for (const auto& rank : all)
     if (old(rank->attempt)) world_.training->end(rank, 137, true);
   std::erase_if(ranks, [&](const auto& r) { return old(r->attempt); });
-  if (mpirun && old(mpirun->attempt)) mpirun_ends(137);
   return true;
 }
 
@@ -462,29 +431,6 @@ void Node::rank_would_end(const RankPtr& rank) {
 void Node::rank_ended(const RankPtr& rank, int status) {
   if (agent && agent->process->alive)
     run(agent->process, [this, rank, status] { agent->rank_ended(rank, status); });
-  if (status == 0) return;
-  // mpirun ends everything when one of its ranks ends badly.
-  for (auto& n : world_.nodes)
-    if (n->mpirun && n->mpirun->attempt == rank->attempt && n->mpirun->process->alive)
-      world_.timeline.after(world_.random.between(0.05, 0.5), [&n = *n, key = rank->attempt] {
-        if (n.mpirun && n.mpirun->attempt == key && !n.mpirun->process->stopped) n.mpirun_ends(1);
-      });
-}
-
-/// Its ranks end on every node whose daemon can be reached or finds its connection broken.
-void Node::mpirun_ends(int status) {
-  const Mpirun ended = *mpirun;
-  mpirun.reset();
-  if (!std::exchange(ended.process->alive, false)) return;
-  if (status >= 0 && agent && agent->process->alive)
-    run(agent->process,
-        [this, number = ended.attempt.number, status] { agent->mpirun_ended(number, status); });
-  for (auto& n : world_.nodes)
-    for (const auto& rank : n->ranks)
-      if (rank->attempt == ended.attempt && status >= 0 && world_.network.way(number_, n->number()))
-        world_.timeline.after(world_.random.between(0.05, 1), [&world = world_, rank] {
-          if (!rank->last_word && !rank->process->stopped) world.training->end(rank, 137, true);
-        });
 }
 
 }  // namespace holdfast::sim

@@ -16,12 +16,6 @@ namespace holdfast::sim {
 class World;
 class Leader;
 
-/// mpirun of an attempt, and the effect of its end on ranks of other nodes.
-struct Mpirun {
-  AttemptKey attempt;
-  ProcessPtr process;
-};
-
 /// One agent process.
 class Agent {
  public:
@@ -32,7 +26,6 @@ class Agent {
   void rank_is_here(const RankPtr& rank);  ///< it connects, or this agent has started it
   void rank_says(const RankPtr& rank, const control::Message& what);
   void rank_ended(const RankPtr& rank, int status);
-  void mpirun_ended(int attempt, int status);
   void request_drain(const control::Drain& what);
   control::OrderTaken order(const control::Order& what);
 
@@ -53,7 +46,6 @@ class Agent {
   void clear(int attempt);
   void clear_on();
   void start_ranks(const control::StartRanks& order);
-  void start_mpirun(const control::StartMpirun& order);
   void tell_leader(const control::Message& message);
   control::Beat beat() const;
   void watch_leader();
@@ -69,7 +61,7 @@ class Agent {
   ConnectionPtr leader_;
   std::map<int, Known> ranks_;
   launcher::VoteMerger votes_;
-  int clearing_ = 0, mpirun_attempt_ = 0;
+  int clearing_ = 0, starting_ = 0;  ///< attempts
   std::optional<control::Drain> drain_, drain_request_;
   bool paused_ = false;
   std::unique_ptr<Election> election_;
@@ -83,10 +75,8 @@ class Node {
 
   bool powered = true;
   bool clears = true, starts = true;  ///< its old processes can be ended; new ones can be started
-  bool hosts = true;                  ///< mpirun works on this node
   std::unique_ptr<Agent> agent;
   std::vector<RankPtr> ranks;
-  std::optional<Mpirun> mpirun;
   std::map<std::pair<int, int>, LocalCopy> local;
 
   void start_agent();
@@ -99,7 +89,6 @@ class Node {
   void rank_says(const RankPtr& rank, const control::Message& what);
   void rank_would_end(const RankPtr& rank);
   void rank_ended(const RankPtr& rank, int status);
-  void mpirun_ends(int status);
 
  private:
   void bury_leader();

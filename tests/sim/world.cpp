@@ -48,7 +48,6 @@ void World::set_up() {
   limits.step_s = 8;
   limits.max_restarts = 40;
   limits.check_spares_s = 5;
-  through_mpirun = random.chance(0.4);
   shrinks = random.chance(0.4);
   if (shrinks)
     limits.min_nodes = 1,
@@ -79,7 +78,7 @@ Supervisor World::supervisor(int term, RunState state) const {
   facts.shrinking.ranks_per_node = facts.shrinking.group = roster.ranks_per_node;
   facts.shrinking.parts = slots;
   facts.shrinking.steps = training->settings().steps;
-  return {roster, limits, drain_s, through_mpirun, term, std::move(state), timeline.now, timeline.now, facts};
+  return {roster, limits, drain_s, term, std::move(state), timeline.now, timeline.now, facts};
 }
 
 void World::say(const std::string& text) {
@@ -215,7 +214,6 @@ void World::launched(const Launch& what, int term, const RunState& state) {
   expect(planned, fmt::format("attempt {} is recorded before it is launched", what.attempt));
   expect(std::set(what.placement.begin(), what.placement.end()).size() == what.placement.size(),
          "one slot for a node");
-  expect(through_mpirun == (what.host >= 0), "mpirun has a node to run on");
   if (state.attempt_live() && state.attempts.back().number == what.attempt)
     for (const int n : what.placement)
       expect(!state.lost.contains(name(n)), name(n) + " is not lost when ranks are started on it");
@@ -253,8 +251,7 @@ void World::leader_is_gone(const Leader& leader) {
   const RunState& mind = leader.supervisor().state();
   expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
              log.durable_step == mind.durable_step && log.commit_outcomes == mind.commit_outcomes &&
-             log.failed_starts == mind.failed_starts && log.setbacks == mind.setbacks &&
-             log.pace == mind.pace,
+             log.setbacks == mind.setbacks && log.pace == mind.pace,
          "the state of a leader is that of its event log");
 }
 
@@ -277,7 +274,7 @@ void World::check_end() {
   bool not_started = false;
   for (const auto& event : storage.events()) {
     const std::string what = event.value("event", "");
-    if (what == "attempt_ended") not_started = event.contains("failed_host");
+    if (what == "attempt_ended") not_started = event.value("cause", "") == "ranks did not start";
     if (what == "checkpoint_durable")
       expect(ever_committed_.contains(event["step"].get<std::int64_t>()),
              "a checkpoint recorded as durable is durable on disk");

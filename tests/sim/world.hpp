@@ -60,7 +60,7 @@ class World {
   launcher::Roster roster;
   config::Supervise limits;
   int drain_s = 10;
-  bool through_mpirun = false, shrinks = false;
+  bool shrinks = false;
   bool corrupted = false;        ///< some rank has computed wrongly
   std::vector<bool> controller;  ///< does slurmctld answer this node?
   Bug bug;

@@ -138,7 +138,7 @@ TEST_F(ClusterCliTest, needs_path_no_more_once_the_tools_are_found) {
   EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n7\n]\n");
   StepRequest step;
   step.job = 7;
-  step.node = "dgx001";
+  step.nodes = {"dgx001"};
   step.command = {"agent"};
   EXPECT_EQ(cli.step_command(step).argv.front(), tool_path("srun"));
   env::set("PATH", other.string());
@@ -191,7 +191,7 @@ TEST_F(ClusterCliTest, starts_steps_free_of_the_callers_place) {
   env::set("SRUN_CPUS_PER_TASK", "1");
   StepRequest request;
   request.job = 4;
-  request.node = "dgx001";
+  request.nodes = {"dgx001"};
   request.command = {"true"};
   const Command command = cluster.step_command(request);
   ::unsetenv("SLURM_JOB_ID"), ::unsetenv("SLURM_CPUS_PER_TASK"), ::unsetenv("SRUN_CPUS_PER_TASK");

@@ -14,23 +14,35 @@ using ::testing::Not;
 TEST(Commands, start_one_step_that_shares_no_fate) {
   StepRequest request;
   request.job = 17;
-  request.node = "dgx002";
+  request.nodes = {"dgx002"};
   request.command = {"/opt/hold fast", "agent", "$(touch /tmp/evaluated)"};
   request.output = "/run/100%/agent-dgx002.log";
   request.gpus = 8;
   EXPECT_THAT(step_argv(request),
-              ElementsAre("srun", "--jobid=17", "--nodelist=dgx002", "--nodes=1", "--ntasks=1", "--overlap",
-                          "--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--mem=0", "--cpu-bind=none",
-                          "--mpi=none", "--export=ALL", "--input=none", "--quiet", "--job-name=agent",
-                          "--gres=gpu:8", "--open-mode=append", "--output=/run/100%%/agent-dgx002.log",
-                          "--error=/run/100%%/agent-dgx002.log", "/opt/hold fast", "agent",
-                          "$(touch /tmp/evaluated)"));
+              ElementsAre("srun", "--jobid=17", "--nodelist=dgx002", "--nodes=1", "--ntasks=1",
+                          "--ntasks-per-node=1", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0",
+                          "--mem=0", "--cpu-bind=none", "--mpi=none", "--export=ALL", "--input=none",
+                          "--quiet", "--job-name=agent", "--gres=gpu:8", "--open-mode=append",
+                          "--output=/run/100%%/agent-dgx002.log", "--error=/run/100%%/agent-dgx002.log",
+                          "/opt/hold fast", "agent", "$(touch /tmp/evaluated)"));
+}
+
+TEST(Commands, start_one_step_on_many_nodes) {
+  StepRequest request;
+  request.job = 17;
+  for (const char* node : {"dgx001", "dgx002", "dgx003"}) request.nodes.emplace_back(node);
+  request.command = {"agent"};
+  request.output = "/run/100%/agent-{node}.log";
+  const auto argv = step_argv(request);
+  for (const char* argument : {"--nodelist=dgx[001-003]", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1",
+                               "--output=/run/100%%/agent-%N.log", "--error=/run/100%%/agent-%N.log"})
+    EXPECT_THAT(argv, Contains(argument));
 }
 
 TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
   StepRequest request;
   request.job = 17;
-  request.node = "dgx002";
+  request.nodes = {"dgx002"};
   request.command = {"true"};
   request.name = "";
   const auto argv = step_argv(request);
@@ -38,9 +50,9 @@ TEST(Commands, leave_out_what_a_step_does_not_ask_for) {
   for (const auto& argument : argv)
     for (const char* absent : {"--gres", "--cpus-per-task", "--output", "--job-name", "--open-mode"})
       EXPECT_FALSE(argument.starts_with(absent));
-  request.node = "dgx[001-002]";
+  request.nodes = {"dgx[001-002]"};
   EXPECT_THROW(step_argv(request), std::logic_error);
-  request.node = "dgx001";
+  request.nodes = {"dgx001"};
   request.job = 0;
   EXPECT_THROW(step_argv(request), std::logic_error);
 }

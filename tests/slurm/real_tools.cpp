@@ -127,11 +127,11 @@ TEST_F(Owner, runs_a_step_with_all_that_the_job_has_on_the_node) {
   ASSERT_TRUE(soon(runs));
   StepRequest request;
   request.job = job;
-  request.node = cluster().job(job)->nodes.back();
+  const std::string node = cluster().job(job)->nodes.back();
+  request.nodes = {node};
   const auto gpus = cluster().gpus(job);
-  EXPECT_THAT(gpus, AllOf(SizeIs(2), Contains(Pair(request.node, 8))))
-      << "exclusive, though it asked for none";
-  request.gpus = gpus.at(request.node);
+  EXPECT_THAT(gpus, AllOf(SizeIs(2), Contains(Pair(node, 8)))) << "exclusive, though it asked for none";
+  request.gpus = gpus.at(node);
   request.output = home / "real tools 100%.step";
   request.command = {"sh", "-c",
                      "echo $SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CPUS_ON_NODE $CUDA_VISIBLE_DEVICES"};
@@ -141,8 +141,7 @@ TEST_F(Owner, runs_a_step_with_all_that_the_job_has_on_the_node) {
   ::unsetenv("SRUN_CPUS_PER_TASK");
   ASSERT_EQ(step.status, 0) << step.err;
   // 16 cores of two threads, less two reserved cores.
-  EXPECT_EQ(files::read_text(request.output),
-            std::to_string(job) + " " + request.node + " 28 0,1,2,3,4,5,6,7\n");
+  EXPECT_EQ(files::read_text(request.output), std::to_string(job) + " " + node + " 28 0,1,2,3,4,5,6,7\n");
 }
 
 TEST_F(Owner, signals_the_script_alone_or_every_process) {

@@ -4,7 +4,7 @@
 //   FAILING_PATH   the end of the path, "/step-00000100/manifest.json"
 //   FAILING_ERRNO  the number
 //   FAILING_HOW    "once", "ever", or for so many seconds from the first time on; of each process
-//   FAILING_RANK   of mpirun's ranks only this one; without it all
+//   FAILING_RANK   of MPI's ranks only this one; without it all
 //   FAILING_CALL   "open" (and all that looks at a path), or "read": it can be opened, and not be read
 //
 // Only what reads: a file that is made or written under the name is let through.

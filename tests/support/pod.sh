@@ -11,7 +11,7 @@ mini() { timeout 120 "$pod" "$@"; }
 install_programs() {
   local bin=$dir/shared/opt/holdfast/bin share=$dir/shared/opt/holdfast/share/holdfast
   mkdir -p "$bin" "$share"
-  install -s -m 0755 "$@" "$bin/"
+  install -s -m 0755 "$@" "$(dirname "$1")/holdfast-pmix" "$bin/"
   cp -r "$source/configs" "$share/"
 }
 

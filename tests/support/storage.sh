@@ -6,7 +6,7 @@
 waiting() {
   # shellcheck disable=SC2016 # for the shell of the cluster
   mini exec --root bash -c '
-    for pid in $(pgrep -x "holdfast|holdfast-train"); do
+    for pid in $(pgrep -x "holdfast|holdfast-pmix|holdfast-train"); do
       for look in 1 2; do
         [[ $(cat "/proc/$pid/wchan" 2>/dev/null) =~ fuse|request_wait|folio_wait ]] || continue 2
         sleep 0.05

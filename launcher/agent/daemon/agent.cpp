@@ -1,5 +1,6 @@
 #include "launcher/agent/daemon/agent.hpp"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
+#include "launcher/pmix/pmix_program.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -108,27 +110,33 @@ void Agent::open_scratch() {
 /// session on the node ends.
 void Agent::renew_scratch() {
   std::error_code unknown;
-  if (files::fs::exists(scratch_.socket(), unknown) && files::fs::exists(scratch_.program(), unknown) &&
-      files::fs::exists(scratch_.claim(), unknown))
-    return;
+  if (files::fs::exists(scratch_.socket(), unknown) && files::fs::exists(scratch_.claim(), unknown)) return;
   log::warn("{} is incomplete and is created again", scratch_.folder.string());
   open_scratch();
 }
 
-/// Processes that an earlier agent of this node left running show which attempt is live. Shims, and ranks
-/// that report, connect again by themselves; for ranks that an agent started itself there is a record.
+/// Processes that an earlier agent of this node left running show which attempt is live. Ranks that report
+/// and PMIx servers connect again by themselves; how a rank ends its record shows.
 void Agent::adopt_what_runs() {
   const auto running = processes_of(run_, node_);
-  auto ranks = rank_records(scratch_);
-  std::erase_if(ranks, [](const RankRecord& r) { return !r.status && parent_of(r.pid) != ::getppid(); });
+  const auto ranks = rank_records(scratch_);
   for (const auto& p : running) leadership_.admit(p.attempt);
   for (const auto& r : ranks) leadership_.admit(r.attempt);
-  for (const auto& r : ranks)
-    if (r.attempt == leadership_.attempt()) adopt_rank(r);
+  for (const auto& r : ranks) {
+    if (r.attempt != leadership_.attempt()) continue;
+    if (r.status || parent_of(r.pid) == ::getppid())
+      adopt_rank(r);
+    else  // the agent before has seen its end; it must not be started again
+      ranks_.at(r.rank, r.attempt).ended = true;
+  }
+  for (const auto& p : running)  // the record of a rank may be lost
+    if (p.rank >= 0 && p.attempt == leadership_.attempt() && ::getsid(p.pid) == p.pid &&
+        !ranks_.find(p.rank, p.attempt))
+      adopt_rank({p.rank, p.attempt, p.pid, {}});
   for (const auto& p : running)
-    if (p.attempt == leadership_.attempt() && (p.name == "mpirun" || p.name == "orterun")) {
-      mpirun_attempt_ = p.attempt;
-      children_.watch(p.pid, [this, attempt = p.attempt] { mpirun_is_gone(attempt, -1); });
+    if (p.attempt == leadership_.attempt() && p.name == pmix_program) {
+      pmix_attempt_ = p.attempt;
+      children_.watch(p.pid, [this, attempt = p.attempt] { pmix_is_gone(attempt, "it has vanished"); });
     }
 }
 
@@ -175,16 +183,17 @@ void Agent::leave(int code, bool at_once) {
   const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
                                          : Clock::now() + std::chrono::seconds(config_.supervise.stop_s);
   // Ranks of our own trainer have saved what they could, and block SIGTERM.
-  if (code != 0 && !asked) kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM);
+  if (code != 0 && !asked)
+    kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = Deadline::in(flush_time);
-  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = asked,
+  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = true,
                                           logs_limit = std::optional<Deadline>()]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) {
       wait_for_ranks = false;
-      end_helpers();
+      kill_older(run_, node_, INT32_MAX, 0, pmix_end_signal());  // a rank ends when its PMIx server does
     }
-    const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL) == 0
+    const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL, SIGKILL) == 0
                                               : processes_of(run_, node_).empty();
     if (!empty || !soonest.passed()) return;
     // Storage that does not answer now has the logs until a moment ago.
@@ -196,12 +205,6 @@ void Agent::leave(int code, bool at_once) {
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
     loop_.stop();
   });
-}
-
-/// Ends mpirun and its helpers, after the ranks: mpirun ends all ranks when one of its daemons ends.
-void Agent::end_helpers() {
-  for (const auto& p : processes_of(run_, node_))
-    if (p.rank < 0) ::kill(p.pid, SIGKILL);
 }
 
 // --- incoming connections ---
@@ -243,14 +246,13 @@ void Agent::hear(const std::shared_ptr<Peer>& peer, std::string_view line) {
       if (peer->channel != leader_) return;
       return hear_as(std::type_identity<LeaderToAgent>(), [&](const auto& message) { from_leader(message); });
     case Hello::Role::rank:
-    case Hello::Role::shim:
       return hear_as(std::type_identity<RankToAgent>(),
                      [&](const auto& message) { from_rank(peer, message); });
+    case Hello::Role::pmix:
+      return hear_as(std::type_identity<PmixToAgent>(), [&](const auto& message) { from_pmix(message); });
     case Hello::Role::caller:
       return hear_as(std::type_identity<CallerToAgent>(),
                      [&](const auto& message) { from_caller(peer, message); });
-    case Hello::Role::spawner:
-      return hear_as(std::type_identity<Exec>(), [&](const Exec& exec) { run_daemon(peer, exec.command); });
     case Hello::Role::job_monitor:
       return hear_as(std::type_identity<Drain>(), [&](const Drain& asked) { request_drain(asked); });
     case Hello::Role::candidate:
@@ -265,9 +267,10 @@ void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {
     case Hello::Role::candidate:
       return answer_candidate(peer->channel, hello);
     case Hello::Role::rank:
-    case Hello::Role::shim:
       return accept_rank(peer, hello);
-    case Hello::Role::spawner:
+    case Hello::Role::pmix:
+      if (admit(peer)) pmix_ = peer->channel;
+      return;
     case Hello::Role::job_monitor:
     case Hello::Role::caller:
       return;
@@ -296,27 +299,33 @@ void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello)
   for (const auto& message : ranks_.state_messages()) tell_leader(message);
   for (const auto& part : messages_of(signs_->standing())) tell_leader(part);
   if (drain_request_) tell_leader(*drain_request_);
+  tell_pmix(PmixRepeat{});
 }
 
 void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
   channel->send(encode(leadership_.answer(hello.term, steady_seconds())));
 }
 
-void Agent::accept_rank(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+/// False: it belongs to an attempt that is over, and is ended.
+bool Agent::admit(const std::shared_ptr<Peer>& peer) {
+  const Hello& hello = peer->hello;
   const auto fence = leadership_.admit(hello.attempt);
-  if (fence == LeadershipState::Fence::refuse) {
-    log::warn("rank {} of attempt {} is fenced: this is attempt {}", hello.rank, hello.attempt,
-              leadership_.attempt());
-    kill_older(run_, node_, leadership_.attempt(), SIGKILL);
-    peers_.erase(peer->channel.get());
-    return peer->channel->close();
-  }
   if (fence == LeadershipState::Fence::newer) forget_drain();
-  LocalRank& rank = ranks_.at(hello.rank, hello.attempt);
-  (hello.role == Hello::Role::shim ? rank.shim : rank.link) = peer->channel;
-  if (hello.role == Hello::Role::rank && drain_) peer->channel->send(encode(*drain_));
-  if (hello.role == Hello::Role::rank && paused_) peer->channel->send(encode(Pause{true}));
-  if (hello.role == Hello::Role::shim && hello.pid > 0) rank_is_up(rank, static_cast<pid_t>(hello.pid));
+  if (fence != LeadershipState::Fence::refuse) return true;
+  log::warn("{} of attempt {} is fenced: this is attempt {}",
+            hello.rank < 0 ? "a PMIx server" : fmt::format("rank {}", hello.rank), hello.attempt,
+            leadership_.attempt());
+  kill_older(run_, node_, leadership_.attempt(), SIGKILL, pmix_end_signal());
+  peers_.erase(peer->channel.get());
+  peer->channel->close();
+  return false;
+}
+
+void Agent::accept_rank(const std::shared_ptr<Peer>& peer, const Hello& hello) {
+  if (!admit(peer)) return;
+  ranks_.at(hello.rank, hello.attempt).link = peer->channel;
+  if (drain_) peer->channel->send(encode(*drain_));
+  if (paused_) peer->channel->send(encode(Pause{true}));
 }
 
 }  // namespace holdfast::launcher

@@ -4,12 +4,11 @@
 //
 //   who connects   what for                                             answered by
 //   rank           progress, restored, votes, finished, failed          commit outcomes, drain, taken
-//   shim           a rank's start and end under mpirun                  taken
-//   leader         clear, start, commit outcomes, drain, finish         heartbeats, and all messages of its
-//   ranks candidate      may I lead?                                          answer spawner        run
-//   mpirun's daemon here                             its end job monitor    is the agent there? drain
-//   requests                   the handshake alone caller         orders for the leader; faults of a drill
-//   the leader's answer, or ours
+//   pmix           how MPI ranks find it; fences and questions          the same of other nodes
+//   leader         clear, start, commit outcomes, drain, finish         heartbeats, all messages of its ranks
+//   candidate      may I lead?                                          answer
+//   job monitor    is the agent there? drain requests                   the handshake alone
+//   caller         orders for the leader; faults of a drill             the leader's answer, or ours
 #include <memory>
 
 #include "launcher/agent/daemon/node_check.hpp"
@@ -58,6 +57,7 @@ class Agent {
   void hear(const std::shared_ptr<Peer>& peer, std::string_view line);
   void on_hello(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
   void accept_leader(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
+  bool admit(const std::shared_ptr<Peer>& peer);
   void accept_rank(const std::shared_ptr<Peer>& peer, const control::Hello& hello);
   void answer_candidate(const control::ChannelPtr& channel, const control::Hello& hello);
   void adopt_what_runs();
@@ -66,7 +66,6 @@ class Agent {
   void request_drain(const control::Drain& what);
   void signalled(int signal);
   void leave(int code, bool at_once = false);
-  void end_helpers();
 
   // agent_orders.cpp
   void tell_leader(const control::Message& message);
@@ -82,11 +81,12 @@ class Agent {
 
   // agent_ranks.cpp
   void from_rank(const std::shared_ptr<Peer>& peer, const control::RankToAgent& message);
-  void run_daemon(const std::shared_ptr<Peer>& peer, const std::string& command);
+  void from_pmix(const control::PmixToAgent& message);
+  void tell_pmix(const control::Message& message) const;
   void start_ranks(const control::StartRanks& order);
-  void start_mpirun(const control::StartMpirun& order);
-  void mpirun_is_gone(int attempt, int status);
-  void daemon_is_gone(int attempt, int status, const std::string& why);
+  void start_pmix(const control::StartRanks& order);
+  void start_rank(int rank);
+  void pmix_is_gone(int attempt, const std::string& why);
   void vote(const control::RankVote& vote);
   void tell_votes(int attempt, std::int64_t step);
   void rank_is_up(LocalRank& rank, pid_t pid);
@@ -99,8 +99,7 @@ class Agent {
   void ask_its_children(const LocalRank& rank) const;
   void forget_drain();
   bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
-  Command attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
-                          const std::optional<Restores>& restores = std::nullopt) const;
+  Command attempt_command(std::vector<std::string> argv, const control::StartRanks& order) const;
 
   // agent_lead.cpp
   void watch_leader();
@@ -129,9 +128,14 @@ class Agent {
   std::map<std::pair<int, std::int64_t>, control::Loop::Handle> vote_timers_;  ///< by (attempt, step)
   NodeChecker node_checker_;
   std::unique_ptr<Signs> signs_;
-  control::Worker reader_;                       ///< reads the logs of ranks that have ended
-  int clearing_ = 0;                             ///< attempt whose Clear has not been answered yet
-  int mpirun_attempt_ = 0;                       ///< of the live mpirun here; 0: none
+  control::Worker reader_;  ///< reads the logs of ranks that have ended
+  int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
+  Deadline clear_limit_ = Deadline::in(Millis(0));
+  std::optional<control::StartRanks> starting_;  ///< the ranks of this attempt, ...
+  /// ... and of those that speak MPI the variables from their PMIx server.
+  std::map<int, std::vector<std::string>> pmix_variables_;
+  int pmix_attempt_ = 0;                         ///< of the live PMIx server here; 0: none
+  control::ChannelPtr pmix_;                     ///< its connection
   std::optional<control::Drain> drain_;          ///< ordered by the leader for the ranks of this attempt
   std::optional<control::Drain> drain_request_;  ///< received here; every new leader is told
   bool paused_ = false;                          ///< ordered by the leader for the ranks of every attempt

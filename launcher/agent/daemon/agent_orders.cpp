@@ -8,6 +8,7 @@
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/agent/ranks/stacks.hpp"
+#include "launcher/pmix/pmix_program.hpp"
 #include "src/base/log.hpp"
 
 namespace holdfast::launcher {
@@ -16,6 +17,7 @@ using namespace control;
 
 namespace {
 constexpr Millis clear_poll{20};
+constexpr Millis pmix_grace{1000};  // a PMIx server ends in a tenth of it
 constexpr Millis answer_time{100};  // to send the answer before a fault ends or stops this agent
 }  // namespace
 
@@ -25,7 +27,7 @@ void Agent::tell_leader(const Message& message) {
 
 Beat Agent::beat() const {
   const int attempt = leadership_.attempt();
-  return {node_, attempt, mpirun_attempt_ != 0 && mpirun_attempt_ == attempt, ranks_.live(attempt)};
+  return {node_, attempt, ranks_.live(attempt)};
 }
 
 // --- messages of the leader ---
@@ -36,7 +38,9 @@ void Agent::from_leader(const LeaderToAgent& message) {
                  [](const LeaderBeat&) {},
                  [&](const Clear& order) { clear(order.attempt); },
                  [&](const StartRanks& order) { start_ranks(order); },
-                 [&](const StartMpirun& order) { start_mpirun(order); },
+                 [&](const PmixFenced& m) { tell_pmix(m); },
+                 [&](const PmixQuestion& m) { tell_pmix(m); },
+                 [&](const PmixPublished& m) { tell_pmix(m); },
                  [&](const CommitOutcome& outcome) {
                    votes_.settled(outcome.attempt, outcome.step);
                    ranks_.tell(outcome, outcome.attempt);
@@ -68,8 +72,9 @@ void Agent::clear(int attempt) {
   if (fence == LeadershipState::Fence::newer) forget_drain();
   ranks_.forget_older(attempt);
   votes_.forget_older(attempt);
-  if (mpirun_attempt_ < attempt) mpirun_attempt_ = 0;
+  if (starting_ && starting_->attempt < attempt) starting_.reset(), pmix_variables_.clear(), pmix_.reset();
   clearing_ = attempt;
+  clear_limit_ = Deadline::in(pmix_grace);
   spool_.forget_older(attempt);
   try {
     renew_scratch();
@@ -80,7 +85,7 @@ void Agent::clear(int attempt) {
 }
 
 void Agent::clear_on() {
-  if (kill_older(run_, node_, clearing_, SIGKILL) == 0) {
+  if (kill_older(run_, node_, clearing_, SIGKILL, clear_limit_.passed() ? SIGKILL : pmix_end_signal()) == 0) {
     remove_flight_records(run_.path, clearing_);  // the leader needs them no more
     return tell_leader(Cleared{clearing_});
   }

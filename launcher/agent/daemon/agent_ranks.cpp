@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "launcher/agent/daemon/agent.hpp"
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
+#include "launcher/pmix/pmix_program.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -17,9 +19,9 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr Millis shim_grace{300};                  // between a rank's death and its shim's report
 constexpr Millis log_limit{200};                   // to read the end of its log
 constexpr Millis reap_poll{10}, reap_limit{2000};  // until the guardian has recorded how a rank ended
+constexpr int cannot_start = 127;                  // as in shells
 constexpr Millis slurm_first{1000};                // SLURM signals one node after the other
 }  // namespace
 
@@ -29,12 +31,6 @@ void Agent::rank_is_up(LocalRank& rank, pid_t pid) {
   rank.pid = pid;
   tell_leader(RankStarted{rank.rank, rank.attempt, pid});
   if (drain_ && drain_->stop) ask_ranks_to_end();
-  if (!rank.shim) return;
-  // The shim reports the exit code; if it has died with its rank, only the pidfd shows the end.
-  children_.watch(pid, [this, number = rank.rank, attempt = rank.attempt] {
-    if (auto* gone = ranks_.find(number, attempt))
-      gone->grace = loop_.after(shim_grace, [this, number, attempt] { rank_is_gone(number, attempt, -1); });
-  });
 }
 
 void Agent::rank_is_gone(int number, int attempt, int status) {
@@ -98,10 +94,7 @@ void Agent::ask_ranks_to_end() {
       if (rank.attempt != leadership_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
         continue;
       rank.asked = true;
-      if (rank.shim && rank.shim->open())
-        rank.shim->send(encode(drain_.value_or(Drain{true, "SIGTERM"})));
-      else if (!ranks_heard_slurm())
-        ::kill(rank.pid, SIGTERM);
+      if (!ranks_heard_slurm()) ::kill(rank.pid, SIGTERM);
     }
   });
 }
@@ -145,10 +138,6 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                    tell_leader(*rank->failed);
                    taken();
                  },
-                 [&](const RankExited& m) {
-                   rank_is_gone(number, attempt, m.status);
-                   taken();
-                 },
              },
              message);
 }
@@ -166,12 +155,10 @@ void Agent::tell_votes(int attempt, std::int64_t step) {
   for (const auto& message : votes_.untold(attempt, step)) tell_leader(message);
 }
 
-Command Agent::attempt_command(std::vector<std::string> argv, int term, int attempt, int world,
-                               const std::optional<Restores>& restores) const {
+Command Agent::attempt_command(std::vector<std::string> argv, const StartRanks& order) const {
   Command command;
   command.argv = std::move(argv);
-  command.environment = attempt_environment(run_, node_, scratch_, term, attempt, world,
-                                            roster_.ranks_per_node, cluster_, config_.rank, restores);
+  command.environment = attempt_environment(run_, node_, order, cluster_, config_.rank);
   command.new_session = true;  // it outlives this agent process
   return command;
 }
@@ -186,94 +173,108 @@ void Agent::keep_record(const RankRecord& record) const {
 }
 
 void Agent::start_ranks(const StartRanks& order) {
-  if (order.attempt != leadership_.attempt()) return;
-  for (const auto& place : order.ranks) {
-    RankEnv at{place.rank,
-               order.world,
-               place.local_rank,
-               order.ranks_per_node,
-               order.term,
-               order.attempt,
-               node_,
-               run_.path,
-               scratch_.socket(),
-               order.master,
-               order.master_port,
-               order.trusted_step,
-               order.durable_steps};
-    Command command = attempt_command(rank_command(config_.rank), order.term, order.attempt, order.world);
-    command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
-    for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
-    LocalRank& rank = ranks_.at(place.rank, order.attempt);
-    try {
-      command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, place.rank));
-      const pid_t pid = children_.start(command, [this, number = place.rank, attempt = order.attempt](
-                                                     int status) { rank_is_gone(number, attempt, status); });
-      rank_is_up(rank, pid);
-      keep_record({place.rank, order.attempt, pid, {}});
-    } catch (const Error& error) {
-      tell_leader(*(rank.failed =
-                        RankFailed{place.rank, order.attempt, static_cast<int>(Exit::usage), error.what()}));
-    }
+  if (order.attempt != leadership_.attempt() || (starting_ && starting_->attempt == order.attempt)) return;
+  starting_ = order;
+  if (speaks_mpi(config_.rank) && pmix_attempt_ != order.attempt) start_pmix(order);
+  for (int i = 0; i < order.ranks_per_node; ++i) start_rank(order.slot * order.ranks_per_node + i);
+}
+
+/// Does nothing while the rank's PMIx server is not ready.
+void Agent::start_rank(int number) {
+  if (!starting_ || starting_->attempt != leadership_.attempt()) return;
+  const StartRanks& order = *starting_;
+  const int local_rank = number - order.slot * order.ranks_per_node;
+  const auto variables = pmix_variables_.find(number);
+  if (local_rank < 0 || local_rank >= order.ranks_per_node ||
+      (speaks_mpi(config_.rank) && variables == pmix_variables_.end()))
+    return;
+  LocalRank& rank = ranks_.at(number, order.attempt);
+  if (rank.started || rank.ended || rank.failed) return;
+  RankEnv at{number,
+             static_cast<int>(order.nodes.size()) * order.ranks_per_node,
+             local_rank,
+             order.ranks_per_node,
+             order.term,
+             order.attempt,
+             node_,
+             run_.path,
+             scratch_.socket(),
+             order.master,
+             order.master_port,
+             order.trusted_step,
+             order.durable_steps};
+  Command command = attempt_command(rank_command(config_.rank), order);
+  command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
+  for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
+  if (variables != pmix_variables_.end())
+    for (const auto& variable : variables->second) command.environment->push_back(variable);
+  try {
+    command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
+    const pid_t pid = children_.start(command, [this, number, attempt = order.attempt](int status) {
+      rank_is_gone(number, attempt, status);
+    });
+    rank_is_up(rank, pid);
+    keep_record({number, order.attempt, pid, {}});
+  } catch (const Error& error) {
+    tell_leader(*(rank.failed = RankFailed{number, order.attempt, cannot_start, error.what()}));
   }
 }
 
-void Agent::start_mpirun(const StartMpirun& order) {
-  if (order.attempt != leadership_.attempt()) return;
-  const int world = static_cast<int>(order.slots.size()) * roster_.ranks_per_node;
+// --- MPI ranks and their PMIx server ---
+
+void Agent::start_pmix(const StartRanks& order) {
+  pmix_variables_.clear();
   try {
     renew_scratch();
-    files::replace_atomically(scratch_.hosts(order.attempt), hosts_file(order.slots, roster_.ranks_per_node));
-    Command command =
-        attempt_command(mpirun_arguments(scratch_, order.attempt, world, cluster_.control_interface),
-                        order.term, order.attempt, world, Restores{order.trusted_step, order.durable_steps});
-    command.output = spooled(scratch_, run_, attempt_logs(run_, order.attempt) / "mpirun.log");
-    command.block_sigterm = true;  // on SIGTERM mpirun would kill the ranks, which have a checkpoint to write
-    children_.start(command,
-                    [this, attempt = order.attempt](int status) { mpirun_is_gone(attempt, status); });
-    mpirun_attempt_ = order.attempt;
-  } catch (const Error& error) {
-    log::error("mpirun cannot be started: {}", error.what());
-    tell_leader(MpirunExited{order.attempt, static_cast<int>(Exit::runtime)});
-  }
-}
-
-void Agent::mpirun_is_gone(int attempt, int status) {
-  if (mpirun_attempt_ == attempt) mpirun_attempt_ = 0;
-  tell_leader(MpirunExited{attempt, status});
-}
-
-void Agent::run_daemon(const std::shared_ptr<Peer>& peer, const std::string& line) {
-  const Hello& hello = peer->hello;
-  if (hello.attempt != leadership_.attempt()) {
-    peer->channel->send(encode(Exited{static_cast<int>(Exit::transient)}));
-    return;
-  }
-  try {
-    // The line comes from mpirun, which wrote it for a remote shell; it contains no settings. Not /bin/sh:
-    // dash unblocks all signals, and SIGTERM would make the daemon end its ranks.
-    Command command = attempt_command({"/bin/bash", "-c", line}, hello.term, hello.attempt, roster_.world());
-    command.output = spooled(scratch_, run_, attempt_logs(run_, hello.attempt) / ("node-" + node_ + ".log"));
-    command.block_sigterm = true;
-    children_.start(command, [this, channel = peer->channel, attempt = hello.attempt](int status) {
-      daemon_is_gone(attempt, status, fmt::format("it ended with status {}", status));
-      channel->send(encode(Exited{status}));
+    Command command = attempt_command(
+        {find_program(pmix_program).string(), "--socket", scratch_.socket().string(), "--secret",
+         settings_of(scratch_, run_).secret().string(), "--folder", scratch_.pmix(order.attempt).string(),
+         "--nodes", fmt::format("{}", fmt::join(order.nodes, ",")), "--slot", std::to_string(order.slot),
+         "--ranks-per-node", std::to_string(order.ranks_per_node), "--term", std::to_string(order.term),
+         "--attempt", std::to_string(order.attempt)},
+        order);
+    command.output = spooled(scratch_, run_, attempt_logs(run_, order.attempt) / ("pmix-" + node_ + ".log"));
+    command.block_sigterm = true;  // until it ignores the signal itself
+    children_.start(command, [this, attempt = order.attempt](int status) {
+      pmix_is_gone(attempt, fmt::format("it ended with status {}", status));
     });
+    pmix_attempt_ = order.attempt;
   } catch (const Error& error) {
-    log::error("mpirun's daemon cannot be started: {}", error.what());
-    daemon_is_gone(hello.attempt, static_cast<int>(Exit::runtime), error.what());
-    peer->channel->send(encode(Exited{static_cast<int>(Exit::runtime)}));
+    pmix_is_gone(order.attempt, error.what());
   }
 }
 
-/// mpirun ends when one of its daemons fails, and does not say which. It is this node's daemon if it has
-/// started no rank.
-void Agent::daemon_is_gone(int attempt, int status, const std::string& why) {
-  const bool started = std::any_of(ranks_.begin(), ranks_.end(), [&](const auto& entry) {
-    return entry.second.attempt == attempt && entry.second.started;
-  });
-  if (status != 0 && attempt == leadership_.attempt() && !started)
-    tell_leader(NodeSigns{{Sign{"daemon_failed", -1, status, 0, why}}});
+/// Its ranks end themselves, within a second or two.
+void Agent::pmix_is_gone(int attempt, const std::string& why) {
+  if (pmix_attempt_ == attempt) pmix_attempt_ = 0;
+  if (attempt != leadership_.attempt() || leave_timer_) return;
+  std::vector<LocalRank*> not_started;
+  for (int i = 0; starting_ && i < starting_->ranks_per_node; ++i) {
+    LocalRank& rank = ranks_.at(starting_->slot * starting_->ranks_per_node + i, attempt);
+    if (!rank.started && !rank.failed) not_started.push_back(&rank);
+  }
+  if (not_started.empty() && !ranks_.any_lives()) return;
+  log::error("the PMIx server of attempt {} has ended: {}", attempt, why);
+  tell_leader(NodeSigns{{Sign{"pmix_ended", -1, 0, 0, why}}});
+  for (LocalRank* rank : not_started)
+    tell_leader(*(rank->failed = RankFailed{rank->rank, attempt, static_cast<int>(Exit::runtime),
+                                            "the rank's PMIx server has ended: " + why}));
+}
+
+void Agent::tell_pmix(const Message& message) const {
+  if (pmix_ && pmix_->open()) pmix_->send(encode(message));
+}
+
+void Agent::from_pmix(const PmixToAgent& message) {
+  std::visit(Overloaded{
+                 [&](const PmixRank& m) {
+                   if (m.attempt != leadership_.attempt()) return;
+                   pmix_variables_[m.rank] = m.environment;
+                   start_rank(m.rank);
+                 },
+                 [&](const auto& m) { tell_leader(m); },
+             },
+             message);
 }
 
 }  // namespace holdfast::launcher

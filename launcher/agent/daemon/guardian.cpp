@@ -77,8 +77,8 @@ int guard(const RunDir& run, const std::string& node) {
   }
   const Scratch scratch = scratch_of(run, node);
   make_scratch(scratch);
-  // The lock is held between two agents too.
-  const files::Fd claim = hold_scratch(scratch);
+  // The locks are held between two agents too.
+  const files::Fd claim = hold_scratch(scratch), alone = hold_node(scratch);
   slurm::find_tools();
   run_resident(scratch, run, node);
   log_to_memory(scratch, run, node);

@@ -1,7 +1,7 @@
 #pragma once
 // `holdfast agent` is two processes. SLURM's step starts the guardian, which starts the serving agent, and
-// starts it again when it dies. Ranks and mpirun that a dead agent leaves behind become children of the
-// guardian, so the loss of the agent (and of the leader in it) never ends healthy training.
+// starts it again when it dies. Ranks and their PMIx server, which a dead agent leaves behind, become
+// children of the guardian, so the loss of the agent (and of the leader in it) never ends healthy training.
 #include <signal.h>
 
 #include <string>

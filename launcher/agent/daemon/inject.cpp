@@ -18,7 +18,7 @@ constexpr int gpu_off_the_bus = 79;
 
 /// The guardian last: with it this process ends too.
 void kill_node(const RunDir& run, const std::string& node) {
-  kill_older(run, node, INT32_MAX, SIGKILL);
+  kill_older(run, node, INT32_MAX, SIGKILL, SIGKILL);
   ::kill(::getppid(), SIGKILL);
   ::kill(::getpid(), SIGKILL);
 }

@@ -53,12 +53,18 @@ std::string run_probe(const std::vector<std::string>& environment) {
   return "";
 }
 
+control::StartRanks no_attempt(int ranks_per_node) {
+  control::StartRanks order;
+  order.ranks_per_node = ranks_per_node;
+  return order;
+}
+
 }  // namespace
 
 NodeChecker::NodeChecker(control::Loop& loop, RunDir run, const config::ClusterFacts& cluster,
                          const config::Rank& rank, int ranks_per_node)
     : run_(std::move(run)),
-      environment_(attempt_environment(run_, "", {}, 0, 0, 0, ranks_per_node, cluster, rank)),
+      environment_(attempt_environment(run_, "", no_attempt(ranks_per_node), cluster, rank)),
       probes_(own_trainer(rank)),
       worker_(loop) {
   // The check is not a process of an attempt, and must not be ended as one.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/agent/ranks/programs.hpp"
+#include "launcher/pmix/pmix_program.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -63,6 +64,7 @@ std::vector<fs::path> parts_of(const fs::path& root, const fs::path& program) {
   };
   const fs::path trainer = find_program("holdfast-train");
   add(trainer);
+  add(find_program(pmix_program));
   for (const char* module : {"libholdfast-cuda.so", "../lib/holdfast/libholdfast-cuda.so"})
     if (const fs::path place = trainer.parent_path() / module; files::is_there(place)) add(place);
   for (std::size_t k = 0; k < parts.size(); ++k)

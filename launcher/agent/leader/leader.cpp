@@ -8,6 +8,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
+#include "src/base/units.hpp"
 
 namespace holdfast::launcher {
 
@@ -60,8 +61,8 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       self_(self),
       resigned_(std::move(resigned)),
       journal_(std::move(start.journal)),
-      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, through_mpirun(config_.rank), term,
-                  std::move(start.state), steady_seconds(), unix_seconds(), facts_of(config_)),
+      supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, term, std::move(start.state),
+                  steady_seconds(), unix_seconds(), facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s),
               [this] {
@@ -101,6 +102,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
     coordinator_->begin({live.term, live.number},
                         static_cast<int>(live.placement.size()) * roster_.ranks_per_node,
                         state.commit_outcomes);
+    fences_.begin(live.number);
   }
   script_.watch_the_clock();
   tick_timer_ = loop_.every(tick_period, [this] { tick(); });
@@ -144,6 +146,10 @@ void Leader::connect(int n) {
 void Leader::greet(int n) {
   send(n, Hello{Hello::Role::leader, node(self_).name, term_, 0, -1, ::getpid()});
   if (ordered_.attempt > 0) send(n, Clear{term_, ordered_.attempt});
+  // Later, an agent that was replaced must not start ranks that have ended.
+  if (const auto start = ordered_.starts.find(n);
+      start != ordered_.starts.end() && supervisor_.stage() == Stage::starting)
+    send(n, start->second);
   if (ordered_.drain && supervisor_.state().asked_of_ranks()) send(n, *ordered_.drain);
   send(n, Pause{ordered_.paused});
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
@@ -176,7 +182,13 @@ void Leader::take(int n, AgentToLeader message) {
                  [&](const RankFinished& m) { supervisor_.rank_finished(m); },
                  [&](const RankFailed& m) { supervisor_.rank_failed(n, m); },
                  [&](const RankExited& m) { supervisor_.rank_exited(n, m); },
-                 [&](const MpirunExited& m) { supervisor_.mpirun_exited(n, m); },
+                 [&](PmixFence& m) { take_fence(n, std::move(m)); },
+                 [&](const PmixQuestion& m) { ask_node_of(n, m); },
+                 [&](const PmixPublished& m) {
+                   if (m.asker >= 0 && m.asker < static_cast<int>(connections_.size()) &&
+                       m.attempt == supervisor_.attempt())
+                     send(m.asker, m);
+                 },
                  [&](const NodeSigns& m) {
                    take_signs(n, m);
                    supervisor_.node_signs(n, m);
@@ -191,6 +203,24 @@ void Leader::take(int n, AgentToLeader message) {
              },
              message);
   act(std::move(answer));
+}
+
+void Leader::take_fence(int n, PmixFence fence) {
+  const auto complete = fences_.take(n, std::move(fence));
+  if (!complete) return;
+  if (!complete->answer.ok)
+    log::error("the ranks publish more than {} at a PMIx fence", size_text(max_published));
+  const std::string text = encode(complete->answer);
+  for (const int to : complete->nodes) {
+    const auto& channel = connections_[to].channel;
+    if (channel && channel->open()) channel->send(text);
+  }
+}
+
+void Leader::ask_node_of(int asker, PmixQuestion question) {
+  if (question.attempt != supervisor_.attempt() || question.rank >= supervisor_.world()) return;
+  question.asker = asker;
+  send(supervisor_.placement()[question.rank / roster_.ranks_per_node], question);
 }
 
 void Leader::take_signs(int n, const NodeSigns& signs) {

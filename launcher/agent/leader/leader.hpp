@@ -8,6 +8,7 @@
 
 #include "launcher/agent/leader/batch_script_fallback.hpp"
 #include "launcher/agent/leader/commit_coordinator.hpp"
+#include "launcher/agent/leader/fence_hub.hpp"
 #include "launcher/agent/leader/journal_writer.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
@@ -46,6 +47,7 @@ class Leader {
   /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
   struct Ordered {
     int attempt = 0;
+    std::map<int, control::StartRanks> starts;  ///< of that attempt, by node
     std::optional<control::Drain> drain;
     bool paused = false;
     std::optional<int> finish;
@@ -57,6 +59,8 @@ class Leader {
   void greet(int node);
   void take(int node, control::AgentToLeader message);
   void connection_lost(int node);
+  void take_fence(int node, control::PmixFence fence);
+  void ask_node_of(int node, control::PmixQuestion question);
   void take_signs(int node, const control::NodeSigns& signs);
   bool storage_answers_others() const;
   void tick();
@@ -89,6 +93,7 @@ class Leader {
   std::deque<Step> steps_;  ///< decided, not yet carried out
   bool writing_ = false;    ///< the steps at the front are being written to disk
   std::unique_ptr<CommitCoordinator> coordinator_;
+  FenceHub fences_;
   BatchScriptFallback script_;
   std::vector<Connection> connections_;
   /// Shared storage answers others, and not this node. When it hangs for all, or answers all again, agents

@@ -80,9 +80,12 @@ void Leader::carry_out(const Action& action) {
                  },
                  [&](const ClearAll& clear) {
                    ordered_.attempt = clear.attempt;
+                   ordered_.starts.clear();
                    ordered_.drain.reset();  // the next attempt is told anew
                    coordinator_->begin({term_, clear.attempt}, supervisor_.world());
                    send_all(Clear{term_, clear.attempt});
+                   supervisor_.at(steady_seconds());
+                   supervisor_.ordered();
                  },
                  [&](const Launch& start) { launch(start); },
                  [&](const TellRanks& tell) {
@@ -102,7 +105,8 @@ void Leader::carry_out(const Action& action) {
                  [&](const FinishRun& finish) {
                    ordered_.finish = finish.exit_code;
                    send_all(Finish{finish.exit_code});
-                   if (!script_is_lost()) return;
+                   // It may have been lost just now.
+                   if (!script_is_lost() && supervisor_.hears(roster_.batch_host)) return;
                    const auto& outcome = supervisor_.state().outcome;
                    script_.conclude(finish.exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
                                     static_cast<int>(roster_.nodes.size()));
@@ -113,27 +117,26 @@ void Leader::carry_out(const Action& action) {
 }
 
 void Leader::launch(const Launch& what) {
-  const int world = static_cast<int>(what.placement.size()) * roster_.ranks_per_node;
-  coordinator_->begin({term_, what.attempt}, world);
-  if (through_mpirun(config_.rank)) {
-    StartMpirun order{term_, what.attempt, {}, what.trusted_step, what.durable_steps};
-    for (const int n : what.placement) order.slots.push_back(node(n).name);
-    return send(what.host, order);
+  const int slots = static_cast<int>(what.placement.size());
+  coordinator_->begin({term_, what.attempt}, slots * roster_.ranks_per_node);
+  fences_.begin(what.attempt);
+  StartRanks order{term_,
+                   what.attempt,
+                   0,
+                   roster_.ranks_per_node,
+                   master_port_base + what.attempt % 1000,
+                   node(what.placement.front()).address,
+                   {},
+                   what.trusted_step,
+                   what.durable_steps};
+  for (const int n : what.placement) order.nodes.push_back(node(n).name);
+  for (; order.slot < slots; ++order.slot) {
+    const int n = what.placement[order.slot];
+    ordered_.starts[n] = order;
+    send(n, order);
   }
-  for (std::size_t slot = 0; slot < what.placement.size(); ++slot) {
-    StartRanks order{term_,
-                     what.attempt,
-                     world,
-                     roster_.ranks_per_node,
-                     master_port_base + what.attempt % 1000,
-                     node(what.placement.front()).address,
-                     {},
-                     what.trusted_step,
-                     what.durable_steps};
-    for (int i = 0; i < roster_.ranks_per_node; ++i)
-      order.ranks.push_back({static_cast<int>(slot) * roster_.ranks_per_node + i, i});
-    send(what.placement[slot], order);
-  }
+  supervisor_.at(steady_seconds());
+  supervisor_.ordered();
 }
 
 /// Writes to the ledger, for other jobs. Failing to is only a warning.

@@ -15,7 +15,7 @@ class Children {
   /// Starts a child; `ended` gets its exit code or 128 + signal. Returns its pid; throws Error when it cannot
   /// start.
   pid_t start(const Command& command, std::function<void(int status)> ended);
-  /// Watches a process that is not our child (a shim's, or one that an earlier agent started); `ended` once
+  /// Watches a process that is not our child (an earlier agent has started it); `ended` once
   /// when it is gone.
   void watch(pid_t pid, std::function<void()> ended);
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "launcher/pmix/pmix_program.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/files.hpp"
 
@@ -92,12 +93,12 @@ int parent_of(int pid) {
   return parent;
 }
 
-int kill_older(const RunDir& run, const std::string& node, int attempt, int signal) {
+int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix) {
   int found = 0;
   for (const auto& p : processes_of(run, node)) {
     if (p.attempt >= attempt) continue;
     ++found;
-    ::kill(p.pid, signal);
+    ::kill(p.pid, p.name == pmix_program ? to_pmix : signal);
   }
   return found;
 }

@@ -10,7 +10,7 @@ namespace holdfast::launcher {
 
 struct RunProcess {
   int pid = 0, attempt = 0;
-  int rank = -1;     ///< the rank that it, or a parent, belongs to; -1: mpirun or a helper
+  int rank = -1;     ///< the rank that it, or a parent, belongs to; -1: the PMIx server
   std::string name;  ///< as the kernel shows it: at most 15 characters
 };
 
@@ -21,7 +21,8 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node)
 bool lives_here(const RunDir& run);
 /// The parent of a process; -1: there is no such process.
 int parent_of(int pid);
-/// Sends `signal` to every process of an attempt below `attempt`; returns how many there were.
-int kill_older(const RunDir& run, const std::string& node, int attempt, int signal);
+/// Sends `signal` to every process of an attempt below `attempt`, and `to_pmix` to PMIx servers; returns how
+/// many there were. At pmix_end_signal() a PMIx server removes what ranks have left; 0 is no signal.
+int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix);
 
 }  // namespace holdfast::launcher

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "launcher/agent/ranks/flights.hpp"
-#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "src/base/digest.hpp"
 #include "src/base/error.hpp"
@@ -68,12 +67,6 @@ void make_scratch(const Scratch& scratch) {
   if (!is_private(scratch.folder))
     throw Error(Exit::runtime, "cannot use " + scratch.folder.string(),
                 "it exists and is not this user's private folder", "Remove it");
-  // Renamed into place: an mpirun of another agent of this run may be reading it.
-  const fs::path aside = scratch.folder / ("holdfast-" + scratch.node);
-  std::error_code ignored;
-  fs::remove(aside, ignored);
-  fs::create_symlink(this_program(), aside);
-  fs::rename(aside, scratch.program());
 }
 
 files::Fd hold_scratch(const Scratch& scratch) {
@@ -82,6 +75,13 @@ files::Fd hold_scratch(const Scratch& scratch) {
     throw Error(Exit::transient, "cannot use " + scratch.folder.string(),
                 "another run's agent is removing it");
   return claim;
+}
+
+files::Fd hold_node(const Scratch& scratch) {
+  files::Fd lock = files::open(scratch.folder / ("guardian-" + scratch.node), O_RDWR | O_CREAT, 0600);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    throw Error(Exit::transient, "an agent of this run has been started on this node already");
+  return lock;
 }
 
 files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local) {
@@ -120,14 +120,13 @@ bool remove_scratch(const Scratch& scratch) {
   fs::remove(scratch.socket(), ignored);
   bool shared = false;
   for (const auto& name : files::list(scratch.folder)) {
-    for (const char* kind : {"hosts-", "rank-", "end-"})
-      if (name.starts_with(kind + scratch.node + "-")) fs::remove(scratch.folder / name, ignored);
-    for (const char* kind : {"programs-", "settings-", "term-", "logs-"})
+    for (const char* kind : {"pmix-", "rank-", "end-"})
+      if (name.starts_with(kind + scratch.node + "-")) fs::remove_all(scratch.folder / name, ignored);
+    for (const char* kind : {"guardian-", "programs-", "settings-", "term-", "logs-"})
       if (name == kind + scratch.node) fs::remove_all(scratch.folder / name, ignored);
     shared = shared || name.ends_with(".sock");
   }
   if (shared) return false;
-  fs::remove(scratch.program(), ignored);
   fs::remove(scratch.claim(), ignored);
   fs::remove(scratch.folder, ignored);  // only when it is empty
   return true;

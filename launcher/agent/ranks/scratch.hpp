@@ -13,9 +13,6 @@ struct Scratch {
   std::filesystem::path folder;
   std::string node;
   std::filesystem::path socket() const { return folder / ("agent-" + node + ".sock"); }
-  /// Link to this program: a path that mpirun can split at spaces, and that its daemons find on their nodes
-  /// too.
-  std::filesystem::path program() const { return folder / "holdfast"; }
   std::filesystem::path claim() const { return folder / "run"; }
   /// Copies of the programs, bin/ and lib/, and of the run's settings (resident.hpp); the term that an agent
   /// followed last, for the one after it; what processes log (log_spool.hpp).
@@ -23,8 +20,9 @@ struct Scratch {
   RunDir settings() const { return {folder / ("settings-" + node)}; }
   std::filesystem::path term() const { return folder / ("term-" + node); }
   std::filesystem::path logs() const { return folder / ("logs-" + node); }
-  std::filesystem::path hosts(int attempt) const {
-    return folder / ("hosts-" + node + "-" + std::to_string(attempt));
+  /// Of the PMIx server and the ranks that it serves.
+  std::filesystem::path pmix(int attempt) const {
+    return folder / ("pmix-" + node + "-" + std::to_string(attempt));
   }
 };
 
@@ -35,7 +33,9 @@ RunDir settings_of(const Scratch& scratch, const RunDir& run);
 void make_scratch(const Scratch& scratch);
 /// A shared lock: the folder is in use while the descriptor is open.
 files::Fd hold_scratch(const Scratch& scratch);
-/// The same, and writes into the folder which run it belongs to. `local`: checkpoint.local.
+/// Only one guardian on the node holds this; throws Error (transient) when another one does.
+files::Fd hold_node(const Scratch& scratch);
+/// As hold_scratch(), and writes into the folder which run it belongs to. `local`: checkpoint.local.
 files::Fd claim_scratch(const Scratch& scratch, const RunDir& run, const std::string& local);
 /// Removes files of this user's other runs from the memory of this node, for runs that were killed: scratch
 /// folder, flight records and local level of every run without a lock of an agent and without a process.

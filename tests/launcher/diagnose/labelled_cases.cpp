@@ -257,7 +257,7 @@ void programs(std::vector<Labelled>& out) {
   for (const auto& way : ways) {
     const Blame blame = way.status == 137 || way.status == -1 ? nothing : program;
     out.push_back(one(way.name, rank, way.status, "", {}, by(rank, "rank failed", blame)));
-    // Victims that mpirun or the agent ends.
+    // Victims that the agent ends.
     auto c = one(std::string(way.name) + ", victims are killed", rank, way.status, "", {},
                  by(rank, "rank failed", blame));
     for (RankEnd& e : c.ends)
@@ -328,20 +328,10 @@ void programs(std::vector<Labelled>& out) {
       }
     out.push_back(c);
   }
-  for (const bool before : {true, false}) {
-    // mpirun, on node 0, has started no rank.
-    Labelled c{before ? "mpirun's daemon fails" : "mpirun ends and takes its daemons along",
-               {end(-1, 213, 10)},
-               {sign(2, "daemon_failed", before ? 9.98 : 10.02, "it ended with status 213", 213)},
-               before ? Truth{2, -1, "ranks did not start", node, false}
-                      : Truth{0, -1, "mpirun ended", nothing, false}};
-    out.push_back(c);
-  }
   {
-    Labelled c{"mpirun is heard first", {}, {}, by(6, "rank failed", nothing)};
-    c.ends.push_back({-1, 0, 137, "", 9.9});
-    c.ends.push_back(end(6, 137, 10));
-    others(c.ends, 143, 10.02, {6}, "");
+    Labelled c{"the PMIx server of a node's ranks ends", {}, {}, {2, -1, "PMIx server ended", node, false}};
+    c.signs = {sign(2, "pmix_ended", 9.98, "it ended with status 137")};
+    c.ends = {end(8, 195, 11), end(9, 195, 11)};
     out.push_back(c);
   }
 }

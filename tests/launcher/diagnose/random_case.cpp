@@ -78,7 +78,7 @@ Labelled random_case(unsigned seed) {
   // be heard before the culprit's own.
   const double t = 100, noticed = hangs ? seconds(3, 60) : seconds(-0.3, 0.4);
   if (!hangs) c.ends.push_back(end(culprit, fault.status, t, fault.words));
-  const bool swept = below(3) == 0;  // mpirun or the agent ends the rest
+  const bool swept = below(3) == 0;  // the agent ends the rest
   const bool mute = below(4) == 0;   // nobody reads the logs, or they say nothing that is known
   for (int rank = 0; rank < world; ++rank) {
     if (rank == culprit) continue;

@@ -326,9 +326,8 @@ TEST(Plan, TheBatchHostIsASpareAndLeadsFirst) {
   p = in.plan();
   EXPECT_EQ(p.nodes.size(), 2u) << "further nodes stay out";
   EXPECT_EQ(leaders_of(p).front(), "dgx003");
-  EXPECT_THAT(
-      p.warnings,
-      Contains("the batch host dgx003 is active since there are no spares: its loss takes mpirun along"));
+  EXPECT_THAT(p.warnings, Contains("the batch host dgx003 is active since there are no spares: its loss "
+                                   "takes the batch script along"));
 }
 
 TEST(Plan, Warnings) {

@@ -171,7 +171,7 @@ TEST(Policy, FinalCodesAndBudgets) {
 
 TEST(Policy, WhatTheInfrastructureEndsIsNotTheProgramsDoing) {
   using Kind = Failure::Kind;
-  for (const Kind kind : {Kind::start_failed, Kind::misplaced, Kind::mpirun_ended})
+  for (const Kind kind : {Kind::start_failed, Kind::misplaced})
     EXPECT_TRUE(by_infrastructure(failure_of(kind, 1))) << name_of(kind);
   Failure end = failure_of(Kind::rank_exited, 1, 1);
   for (const Blame blame : {Blame::program, Blame::nothing}) {

@@ -178,7 +178,6 @@ TEST(Drain, LossOfTheBatchHostSavesAtOnceAndGoesOn) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
   c.new_leader(0);
-  c.agent(3).mpirun = 0;  // it hosts the script and nothing else
   c.run(1.2);
   const auto checkpoints = c.all("checkpoint_durable").size();
   const auto step = c.reached;

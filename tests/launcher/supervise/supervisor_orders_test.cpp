@@ -255,17 +255,6 @@ TEST(Signs, TheCauseIsNamedAndNotItsVictims) {
   EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n4"));
 }
 
-TEST(Signs, MpirunsEndIsNotItsRanks) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.tell(3, [](Supervisor& s) { s.mpirun_exited(3, {1, 137}); });
-  c.run(0.05);
-  for (const int rank : {0, 1, 2, 3, 4, 5}) c.end_rank(rank, 143);
-  ASSERT_TRUE(c.training(2));
-  EXPECT_EQ(c.result()["attempts"][0]["cause"], "mpirun ended");
-  EXPECT_TRUE(c.leader->state().failures.empty());
-}
-
 // Slow and hung ranks.
 
 TEST(Hang, TheCulpritsStackIsAskedForAndKept) {
@@ -305,7 +294,7 @@ TEST(Straggler, IsNamedAndReplacedWhereThatIsWanted) {
     for (int step = 1; step <= 60 && c.leader->attempt() == 1; ++step) {
       for (int n = 0; n < 3; ++n)
         c.tell(n, [n, step](Supervisor& s) {
-          control::Beat beat{"n" + std::to_string(n), 1, false, {}};
+          control::Beat beat{"n" + std::to_string(n), 1, {}};
           for (const int rank : {2 * n, 2 * n + 1})
             beat.ranks.push_back(
                 {rank, 1, 1000 + step, control::Phase::forward, rank == 3 ? 200000 : 100000});

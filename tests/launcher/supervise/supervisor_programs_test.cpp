@@ -17,10 +17,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Verb = control::Order::Verb;
 
-/// A program that reports nothing, started by the agents; or one that reports its progress.
-Shape silent() { return {.through_mpirun = false, .reports = false}; }
+/// A program that reports nothing, or one that reports its progress.
+Shape silent() { return {.reports = false}; }
 Shape speaking() {
-  Shape setup{.through_mpirun = false};
+  Shape setup;
   setup.facts.own_trainer = false;
   return setup;
 }

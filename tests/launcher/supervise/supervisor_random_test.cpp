@@ -34,7 +34,7 @@ class Chaos {
       auto& agent = cluster_.agent(n);
       cluster_.revive(n);
       if (!agent.clears) cluster_.restart_agent(n);  // whatever held it has gone: a new line asks again
-      agent.clears = agent.starts = agent.hosts = true;
+      agent.clears = agent.starts = true;
       for (auto& [number, rank] : agent.ranks) rank.hangs = false;
     }
     cluster_.setup.steps = 0;  // each attempt that trains from here on is at its end
@@ -52,7 +52,6 @@ class Chaos {
     ASSERT_EQ(cluster_.replayed().suspects, cluster_.leader->state().suspects);
     ASSERT_EQ(cluster_.replayed().evicted, cluster_.leader->state().evicted);
     ASSERT_EQ(cluster_.replayed().failures, cluster_.leader->state().failures);
-    ASSERT_EQ(cluster_.replayed().failed_starts, cluster_.leader->state().failed_starts);
     ASSERT_EQ(cluster_.replayed().setbacks, cluster_.leader->state().setbacks);
     ASSERT_TRUE(cluster_.replayed().pace == cluster_.leader->state().pace);
     ASSERT_EQ(cluster_.replayed().durable, cluster_.leader->state().durable);
@@ -82,7 +81,6 @@ class Chaos {
     s.slots = 1 + below(4);
     s.spares = 1 + below(4);
     s.ranks_per_node = 1 + below(2);
-    s.through_mpirun = below(3) > 0;
     s.checkpoint_every = 3 + below(8);
     s.limits.heartbeat_ms = 100;
     s.limits.node_silence_ms = 600;
@@ -146,7 +144,6 @@ class Chaos {
         return;
       case 10:
         agent.starts = below(2) == 0;
-        agent.hosts = below(3) > 0;
         return;
       case 11:
         if (!cluster_.leader) return;
@@ -209,7 +206,6 @@ class Chaos {
     launched_ = what.attempt;
     ASSERT_EQ(what.placement, cluster_.leader->placement());
     ASSERT_EQ(what.trusted_step, state.trusted_step);
-    ASSERT_EQ(what.host >= 0, cluster_.setup.through_mpirun);
     for (const int n : what.placement) {
       ASSERT_FALSE(state.lost.contains(cluster_.roster.nodes[n].name));
       // Fenced: nothing older lives where the new ranks go (an agent that died after it answered has nothing

@@ -61,7 +61,7 @@ TEST(Supervisor, RankThatEndsWhileAnAgentIsReplacedIsBlamedOnceTheAgentIsBack) {
 }
 
 TEST(Supervisor, RankThatEndsUnseenWhileItsAgentIsReplaced) {
-  FakeCluster c({.through_mpirun = false, .reports = false});
+  FakeCluster c({.reports = false});
   ASSERT_TRUE(c.until(Stage::running));
   c.agent(1).ranks.erase(3);
   c.restart_agent(1);
@@ -141,27 +141,6 @@ TEST(Supervisor, RanksAreToldWhichCheckpointsThereAre) {
   c.new_leader(4);  // it knows the same from the record
   EXPECT_TRUE(c.leader->state().durable.contains(20));
   EXPECT_FALSE(c.leader->state().durable.contains(10) || c.leader->state().durable.contains(30));
-}
-
-TEST(Supervisor, ARanksOwnWordOutranksMpiruns) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.tell(3, [](Supervisor& s) {
-    s.mpirun_exited(3, {1, 2});
-  });  // both ends are on their way: this one was faster
-  c.run(0.2);
-  c.end_rank(2, 2);
-  c.run(2);
-  EXPECT_EQ(c.exit_code, 2);
-}
-
-TEST(Supervisor, MpirunThatEndsAloneIsARestart) {
-  FakeCluster c;
-  ASSERT_TRUE(c.training(1));
-  c.tell(3, [](Supervisor& s) { s.mpirun_exited(3, {1, 137}); });
-  ASSERT_TRUE(c.training(2));
-  EXPECT_EQ(c.result()["attempts"][0]["cause"], "mpirun ended");
-  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n0", "n1", "n2"));
 }
 
 TEST(Supervisor, SameStepAgainAndAgain) {
@@ -344,7 +323,7 @@ TEST(Supervisor, ASilentProcessIsNamedBeforeAnyRecord) {
 }
 
 TEST(Supervisor, ProgramsThatReportNothingAreNotHung) {
-  FakeCluster c({.through_mpirun = false, .reports = false});
+  FakeCluster c({.reports = false});
   ASSERT_TRUE(c.until(Stage::running));
   c.run(3600);
   EXPECT_EQ(c.stage(), Stage::running);
@@ -364,7 +343,6 @@ TEST(Supervisor, WordsOfOtherAttemptsAndRanksAreIgnored) {
       s.rank_failed(0, {0, attempt, 2, "late"});
       s.rank_finished({0, attempt, control::FinalState{}});
       s.rank_restored({0, attempt, {}});
-      s.mpirun_exited(0, {attempt, 1});
     });
   }
   for (const int rank : {-1, 6, 1 << 20}) {
@@ -372,7 +350,7 @@ TEST(Supervisor, WordsOfOtherAttemptsAndRanksAreIgnored) {
       s.rank_started(0, {rank, 2, 1});
       s.rank_exited(0, {rank, 2, 1});
       s.rank_finished({rank, 2, {}});
-      s.agent_here(0, {"n0", 2, false, {{rank, 2, 99, control::Phase::forward}}});
+      s.agent_here(0, {"n0", 2, {{rank, 2, 99, control::Phase::forward}}});
     });
   }
   c.run(0.1);

@@ -27,18 +27,6 @@ using namespace std::chrono_literals;
 
 // Starting.
 
-const Scratch scratch{"/dev/shm/holdfast-1000-0123456789abcdef", "dgx002"};
-
-TEST(RankStartGolden, MpirunArguments) {
-  std::string text;
-  for (const char* interface : {"", "ib0"}) {
-    for (const auto& word : mpirun_arguments(scratch, 3, 16, interface)) text += word + "\n";
-    text += "\n";
-  }
-  text += hosts_file({"dgx001", "dgx005"}, 2);
-  holdfast::test::expect_golden(text, "mpirun.txt");
-}
-
 TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* name :
        {"SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK", "PMIX_NAMESPACE",
@@ -55,8 +43,11 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   cluster.environment = {"NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5"};
   config::Rank rank;
   rank.environment = {"NCCL_DEBUG=INFO", "HOLDFAST_ATTEMPT=99"};
-  const auto environment =
-      attempt_environment(RunDir{"/runs/a"}, "dgx002", scratch, 2, 3, 16, 8, cluster, rank);
+  control::StartRanks order;
+  order.term = 2;
+  order.attempt = 3;
+  order.ranks_per_node = 8;
+  const auto environment = attempt_environment(RunDir{"/runs/a"}, "dgx002", order, cluster, rank);
   for (const char* prefix :
        {"SLURM", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM", "OMPI_UNIVERSE",
         "OMPI_MCA_ess", "OMPI_MCA_orte", "HOLDFAST_RANK=", "HOLDFAST_LOCAL_RANK="})
@@ -64,10 +55,8 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   for (const char* entry :
        {"OMPI_MCA_btl=kept", "OMPI_MCA_btl_tcp_if_include=kept", "PMIX_MCA_gds=kept", "UCX_TLS=kept",
         "MY_OWN=kept", "HOLDFAST_LOG=kept", "NCCL_DEBUG=INFO", "NCCL_IB_HCA=mlx5", "HOLDFAST_RUN_DIR=/runs/a",
-        "HOLDFAST_NODE=dgx002", "HOLDFAST_TERM=2", "HOLDFAST_ATTEMPT=3", "HOLDFAST_WORLD=16",
-        "HOLDFAST_RANKS_PER_NODE=8"})
+        "HOLDFAST_NODE=dgx002", "HOLDFAST_ATTEMPT=3"})
     EXPECT_THAT(environment, Contains(entry).Times(1));
-  EXPECT_THAT(environment, Contains("HOLDFAST_AGENT_SOCKET=" + scratch.socket().string()));
   EXPECT_THAT(environment, Contains(StartsWith("NCCL_DEBUG=")).Times(1)) << "the user's word is the last";
   EXPECT_THAT(environment, Contains(StartsWith("HOLDFAST_ATTEMPT=")).Times(1));
   if (!env::get("OMP_NUM_THREADS")) {
@@ -75,19 +64,19 @@ TEST(RankStart, EnvironmentBelongsToNoOtherLauncher) {
   }
 }
 
-TEST(RankStart, WhoStartsTheRanks) {
+TEST(RankStart, WhichProgramsSpeakMpi) {
   config::Rank rank;
-  EXPECT_TRUE(through_mpirun(rank));
+  EXPECT_TRUE(speaks_mpi(rank));
   rank.command = {"/opt/holdfast/bin/holdfast-train", "--x"};
-  EXPECT_TRUE(through_mpirun(rank));
+  EXPECT_TRUE(speaks_mpi(rank));
   rank.command = {"python3", "holdfast-train"};
-  EXPECT_FALSE(through_mpirun(rank));
+  EXPECT_FALSE(speaks_mpi(rank));
   EXPECT_THAT(rank_command(rank), ElementsAre("python3", "holdfast-train"));
   rank.launch = "mpi";
-  EXPECT_TRUE(through_mpirun(rank));
+  EXPECT_TRUE(speaks_mpi(rank));
   rank.launch = "direct";
   rank.command = {"holdfast-train"};
-  EXPECT_FALSE(through_mpirun(rank));
+  EXPECT_FALSE(speaks_mpi(rank));
 }
 
 TEST(RankStart, LogsOfAnAttempt) {
@@ -99,14 +88,13 @@ TEST(ScratchFolder, IsRemovedByTheLastAgentInIt) {
   const control::test::Folder run;
   const Scratch one = scratch_of(RunDir{run.path}, "n1"), ten = scratch_of(RunDir{run.path}, "n10");
   make_scratch(one), make_scratch(ten);
-  for (const auto& path : {one.socket(), ten.socket(), one.hosts(1), ten.hosts(2)})
+  for (const auto& path : {one.socket(), ten.socket(), one.pmix(1), ten.pmix(2)})
     files::replace_atomically(path, "");
   EXPECT_FALSE(remove_scratch(one)) << "another agent lives here";
   EXPECT_FALSE(exists(one.socket()));
-  EXPECT_FALSE(exists(one.hosts(1)));
+  EXPECT_FALSE(exists(one.pmix(1)));
   EXPECT_TRUE(exists(ten.socket()));
-  EXPECT_TRUE(exists(ten.hosts(2)));
-  EXPECT_TRUE(exists(ten.program()));
+  EXPECT_TRUE(exists(ten.pmix(2)));
   EXPECT_TRUE(remove_scratch(ten));
   EXPECT_FALSE(exists(ten.folder));
   remove_scratch(ten);  // nothing to do
@@ -213,21 +201,21 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   EXPECT_EQ(parent_of(0), -1);
   EXPECT_EQ(attempts, (std::map<int, int>{{first, 1}, {second, 2}, {third, 3}}));
 
-  EXPECT_EQ(kill_older(run_, "n1", 1, SIGKILL), 0) << "nothing is older than the first";
-  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL), 2);
+  EXPECT_EQ(kill_older(run_, "n1", 1, SIGKILL, SIGKILL), 0) << "nothing is older than the first";
+  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL, SIGKILL), 2);
   EXPECT_EQ(ended_by(first), SIGKILL);
   EXPECT_EQ(ended_by(second), SIGKILL);
-  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL), 0) << "they are gone";
+  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL, SIGKILL), 0) << "they are gone";
   for (const pid_t pid : {third, elsewhere, other_run, no_attempt, nested}) EXPECT_TRUE(lives(pid)) << pid;
-  EXPECT_EQ(kill_older(run_, "n1", INT32_MAX, SIGTERM), 1);
+  EXPECT_EQ(kill_older(run_, "n1", INT32_MAX, SIGTERM, SIGTERM), 1);
   EXPECT_EQ(ended_by(third), SIGTERM);
 }
 
 TEST_F(OldProcesses, ADeadOneThatNobodyHasWaitedForIsGone) {
   const pid_t pid =
       sleeper({"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
-  EXPECT_EQ(kill_older(run_, "n1", 2, SIGKILL), 1);
-  for (const auto deadline = Deadline::in(5s); kill_older(run_, "n1", 2, SIGKILL) > 0;)
+  EXPECT_EQ(kill_older(run_, "n1", 2, SIGKILL, SIGKILL), 1);
+  for (const auto deadline = Deadline::in(5s); kill_older(run_, "n1", 2, SIGKILL, SIGKILL) > 0;)
     ASSERT_FALSE(deadline.passed());
   EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), pid) << "it was a zombie all the while";
   started_.clear();

@@ -45,10 +45,10 @@ class FakeAgent {
 
  private:
   void beat() {
-    Beat beat{node_.name, attempt, false, {}};
+    Beat beat{node_.name, attempt, {}};
     for (const auto& start : all<StartRanks>())
       if (start.attempt == attempt)
-        for (const auto& place : start.ranks) beat.ranks.push_back({place.rank, attempt, 5, Phase::forward});
+        for (const int rank : ranks_of(start)) beat.ranks.push_back({rank, attempt, 5, Phase::forward});
     say(beat);
   }
   void take(std::string_view text) {
@@ -60,7 +60,12 @@ class FakeAgent {
     if (std::holds_alternative<Hello>(*message)) beat();
     if (const auto* clear = std::get_if<Clear>(&*message)) attempt = clear->attempt, say(Cleared{attempt});
     if (const auto* start = std::get_if<StartRanks>(&*message))
-      for (const auto& place : start->ranks) say(RankStarted{place.rank, start->attempt, 4000 + place.rank});
+      for (const int rank : ranks_of(*start)) say(RankStarted{rank, start->attempt, 4000 + rank});
+  }
+  static std::vector<int> ranks_of(const StartRanks& start) {
+    std::vector<int> out;
+    for (int i = 0; i < start.ranks_per_node; ++i) out.push_back(start.slot * start.ranks_per_node + i);
+    return out;
   }
   Roster::Node node_;
   ChannelPtr leader_;
@@ -138,12 +143,11 @@ TEST_F(LeaderTest, LeadsARunToItsEnd) {
     for (int n = 0; n < 2; ++n) {
       const auto start = agent(n).all<StartRanks>();
       ASSERT_EQ(start.size(), 1u);
-      EXPECT_EQ(start[0].world, 4);
+      EXPECT_EQ(start[0].nodes.size(), 2u);
       EXPECT_EQ(start[0].attempt, 1);
       EXPECT_EQ(start[0].master, "127.0.0.1");
-      ASSERT_EQ(start[0].ranks.size(), 2u);
-      EXPECT_EQ(start[0].ranks[1].rank, 2 * n + 1);
-      EXPECT_EQ(start[0].ranks[1].local_rank, 1);
+      EXPECT_EQ(start[0].ranks_per_node, 2);
+      EXPECT_EQ(start[0].slot, n);
     }
     EXPECT_TRUE(agent(2).all<StartRanks>().empty()) << "a spare";
     EXPECT_EQ(agent(2).all<Clear>().size(), 1u) << "it may have been lost, and have old ranks";
@@ -167,7 +171,7 @@ TEST_F(LeaderTest, LostNodeIsReplaced) {
   loop.call([this] {
     const auto start = agent(2).all<StartRanks>();
     ASSERT_EQ(start.size(), 1u);
-    EXPECT_EQ(start[0].ranks[0].rank, 2);
+    EXPECT_EQ(start[0].slot, 1);
     EXPECT_EQ(start[0].attempt, 2);
   });
 }
