@@ -7,17 +7,28 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 
 dir=$1
-# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...]
+# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...] [profile=NAME]
 read -r -a shape <"$dir/shape"
 declare -i nodes gpus su slurmd_timeout
-node_conf=''
+node_conf='' profile=plain
 declare "${shape[@]}"
 
 etc=$dir/etc
 name_of "$nodes"
 all="dgx[001-${name#dgx}]"
-cores=$((gpus > 8 ? 2 * gpus : 16))
+cores=$((gpus > 8 ? 2 * gpus : 16)) sockets=2
 memory=65536
+tracking=(ProctrackType=proctrack/linuxproc TaskPlugin=task/none)
+extra=()
+case $profile in
+  cgroup) # cores are real ones then, which all nodes share
+    tracking=(ProctrackType=proctrack/cgroup "TaskPlugin=task/cgroup,task/affinity")
+    cores=$(nproc) sockets=1
+    ;;
+  reserved) node_conf=${node_conf:+$node_conf,}CPUs=$((2 * cores)),ThreadsPerCore=2,CoreSpecCount=2,MemSpecLimit=4096 ;;
+  prolog) extra=(Prolog=/etc/slurm/prolog.sh PrologFlags=Alloc) ;;
+  limited) extra=(SlurmctldParameters=rl_enable) ;;
+esac
 
 slurm_conf() {
   cat <<CONF
@@ -37,9 +48,7 @@ SlurmctldTimeout=120
 ReturnToService=2
 JobRequeue=1
 MpiDefault=none
-# No cgroup and no accounting database: a container has neither.
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+# No accounting database: a container has none.
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
@@ -48,13 +57,14 @@ SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 TopologyPlugin=topology/tree
 CONF
+  printf '%s\n' "${tracking[@]}" "${extra[@]}"
   local gres=''
   if ((gpus > 0)); then
     echo "GresTypes=gpu"
     gres=" Gres=gpu:h100:$gpus"
   fi
-  echo "NodeName=$all CPUs=$cores Boards=1 SocketsPerBoard=2" \
-    "CoresPerSocket=$((cores / 2)) ThreadsPerCore=1" \
+  echo "NodeName=$all CPUs=$cores Boards=1 SocketsPerBoard=$sockets" \
+    "CoresPerSocket=$((cores / sockets)) ThreadsPerCore=1" \
     "RealMemory=$memory State=UNKNOWN$gres ${node_conf//,/ }"
   echo "PartitionName=pod Nodes=$all Default=YES MaxTime=INFINITE" \
     "DefaultTime=INFINITE State=UP"
@@ -80,9 +90,14 @@ mpi_conf() {
   echo "PMIxCliTmpDirBase=/dev/shm"
 }
 
-# Named so that slurmd does not search the mounts. Nothing uses it.
+# The plug-in is named so that slurmd does not search the mounts.
 cgroup_conf() {
   echo "CgroupPlugin=cgroup/v1"
+  [[ $profile != cgroup ]] || printf '%s\n' CgroupMountpoint=/sys/fs/cgroup ConstrainCores=yes ConstrainDevices=yes
+}
+
+prolog_script() {
+  printf '%s\n' '#!/bin/sh' 'sleep 60'
 }
 
 # Addresses of the login host and of all nodes: as /etc/hosts, and as
@@ -112,5 +127,9 @@ topology_conf >"$etc/slurm/topology.conf"
 gres_conf >"$etc/slurm/gres.conf"
 mpi_conf >"$etc/slurm/mpi.conf"
 cgroup_conf >"$etc/slurm/cgroup.conf"
+if [[ $profile == prolog ]]; then
+  prolog_script >"$etc/slurm/prolog.sh"
+  chmod 0755 "$etc/slurm/prolog.sh"
+fi
 address_files
 echo "$dir" >"$etc/dir"

@@ -19,40 +19,58 @@ stat=${stat##*) }
 read -r -a field <<<"$stat"
 echo "$pid ${field[19]}" >"$dir/holder"
 
+declare root='' profile=plain
+read -r -a shape <"$dir/shape"
+declare "${shape[@]}"
+
 exec 8<"$dir"
 keep=/proc/self/fd/8
 
 build_root() {
-  local root=$1 entry
-  for entry in /*; do
-    case ${entry#/} in
+  local new=$1 entry
+  for entry in "$root"/*; do
+    local name=${entry##*/}
+    case $name in
       dev | etc | lost+found | proc | run | shared | sys | tmp) continue ;;
     esac
     if [[ -L $entry ]]; then
-      cp -a "$entry" "$root$entry"
+      cp -a "$entry" "$new/$name"
     elif [[ -d $entry ]]; then
-      mkdir "$root$entry"
-      mount --rbind "$entry" "$root$entry"
+      mkdir "$new/$name"
+      mount --rbind "$entry" "$new/$name"
     else
-      touch "$root$entry"
-      mount --bind "$entry" "$root$entry"
+      touch "$new/$name"
+      mount --bind "$entry" "$new/$name"
     fi
   done
 
-  mkdir "$root"/{dev,proc,run,shared,sys,tmp}
-  mount -t proc proc "$root/proc"
+  mkdir "$new"/{dev,proc,run,shared,sys,tmp}
+  mount -t proc proc "$new/proc"
   # A sysfs of our own, so that /sys/class/net lists our interfaces.
-  mount -t sysfs sysfs "$root/sys" 2>/dev/null || mount --rbind /sys "$root/sys"
-  mount -t tmpfs -o mode=755 tmpfs "$root/run"
-  mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
-  mkdir "$root"/run/{lock,minipod,munge,slurmctld}
-  mount --bind "$keep" "$root/run/minipod"
+  mount -t sysfs sysfs "$new/sys" 2>/dev/null || mount --rbind /sys "$new/sys"
+  [[ $profile != cgroup ]] || build_cgroups "$new/sys/fs/cgroup"
+  mount -t tmpfs -o mode=755 tmpfs "$new/run"
+  mount -t tmpfs -o mode=1777 tmpfs "$new/tmp"
+  mkdir "$new"/run/{lock,minipod,munge,slurmctld}
+  mount --bind "$keep" "$new/run/minipod"
   # slurmctld is not root and DIR may be closed to it.
-  mount --bind "$keep/slurmctld" "$root/run/slurmctld"
-  mount --bind "$keep/shared" "$root/shared"
+  mount --bind "$keep/slurmctld" "$new/run/slurmctld"
+  mount --bind "$keep/shared" "$new/shared"
 
-  build_dev "$root/dev"
-  build_etc "$root/etc"
+  build_dev "$new/dev"
+  build_etc "$new/etc"
+}
+
+# A node's own groups are made in these by node.sh.
+build_cgroups() {
+  local controller group
+  group=minipod-$(cksum <<<"$dir" | cut -d' ' -f1)
+  mount -t tmpfs -o mode=755 tmpfs "$1"
+  for controller in cpuset memory devices freezer; do
+    mkdir -p "$1/$controller" "/sys/fs/cgroup/$controller/$group"
+    [[ $controller != cpuset ]] || copy_cpuset "/sys/fs/cgroup/$controller/$group"
+    mount --bind "/sys/fs/cgroup/$controller/$group" "$1/$controller"
+  done
 }
 
 build_dev() {
@@ -73,9 +91,10 @@ build_dev() {
   mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts "$dev/pts"
   mount -t tmpfs -o mode=1777 tmpfs "$dev/shm"
   mount -t mqueue mqueue "$dev/mqueue"
-  # SLURM wants a character device for each GPU and never opens it.
+  # SLURM wants a character device for each GPU and never opens it. Numbers that no driver has: with profile
+  # cgroup, processes are kept from those that their job has not got.
   for ((i = 0; i < 64; i++)); do
-    mknod -m 0666 "$dev/minipod/gpu$i" c 1 3
+    mknod -m 0666 "$dev/minipod/gpu$i" c 240 "$i"
   done
 }
 
@@ -83,7 +102,7 @@ build_dev() {
 # its files can be changed.
 build_etc() {
   local etc=$1
-  cp -a /etc "$etc"
+  cp -a "$root/etc" "$etc"
   cp "$keep/etc/hosts" "$etc/hosts"
   rm -f "$etc/resolv.conf"
   rm -rf "$etc/slurm"
@@ -100,6 +119,7 @@ build_etc() {
   fi
   sed -i -E 's/^(passwd|group|hosts):.*/\1: files/' "$etc/nsswitch.conf" || true
   # For steps that are started with an empty environment.
+  mkdir -p "$etc/openmpi"
   printf 'btl_tcp_if_include = eth0\noob_tcp_if_include = eth0\n' \
     >>"$etc/openmpi/openmpi-mca-params.conf"
 }

@@ -15,3 +15,9 @@ mac_of() {
     $((1 + ($1 - 1) / 200)) $((1 + ($1 - 1) % 200))
 }
 port_of() { port=v${1#dgx}; }
+
+# A new cpuset takes no process before it has processors and memory.
+copy_cpuset() {
+  cat "$1/../cpuset.cpus" >"$1/cpuset.cpus"
+  cat "$1/../cpuset.mems" >"$1/cpuset.mems"
+}

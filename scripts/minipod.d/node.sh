@@ -7,6 +7,8 @@ set -euo pipefail
 source /run/minipod/lib/net.sh
 
 name=$1
+read -r -a shape </run/minipod/shape
+declare profile=plain "${shape[@]}"
 index=$((10#${name#dgx}))
 home=/run/minipod/nodes/$name
 addr_of "$index"
@@ -43,8 +45,20 @@ mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t mqueue mqueue /dev/mqueue
 mount -t proc proc /proc
-# A sysfs of our own, so that /sys/class/net lists our interfaces.
+# A sysfs of our own, so that /sys/class/net lists our interfaces; and control groups of our own, for the steps of
+# a job on several nodes have the same names.
+[[ $profile != cgroup ]] || mount -n --rbind /sys/fs/cgroup /mnt
 mount -t sysfs sysfs /sys 2>/dev/null || true
+if [[ $profile == cgroup ]]; then
+  mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup
+  for controller in /mnt/*; do
+    mkdir -p "$controller/$name" "/sys/fs/cgroup/${controller##*/}"
+    [[ $controller != */cpuset ]] || copy_cpuset "$controller/$name"
+    echo 0 >"$controller/$name/cgroup.procs"
+    mount --bind "$controller/$name" "/sys/fs/cgroup/${controller##*/}"
+  done
+  umount -l /mnt
+fi
 echo "$pid" >/run/slurmd/pid
 
 cd /
