@@ -2,7 +2,7 @@
 # real SLURM, Open MPI and HDF5: a job that loses nodes, ranks or its leader ends in the same bits as one that lost nothing,
 # and it really restored a checkpoint. Before: set `source` to the project's folder. After: set `all_cases`, define
 # case_NAME for each, and call run_cases with the script's arguments: HOLDFAST TRAIN TOOL [CASE...]. `pod_options`, set
-# before, are for `minipod up`; so are functions pod_begin and pod_end, called before it and after `minipod down`.
+# before, and the words of HOLDFAST_TEST_POD are for `minipod up`; so are functions pod_begin and pod_end, called before it and after `minipod down`.
 # Speaks TAP; exits 77 where there is no SLURM to test with.
 # shellcheck shell=bash disable=SC2154 # source, all_cases
 # shellcheck source=tests/support/tap.sh
@@ -18,7 +18,8 @@ trap '"$pod" down 2>/dev/null; ! declare -F pod_end >/dev/null || pod_end; rm -r
 trap 'exit 130' INT TERM HUP
 
 ! declare -F pod_begin >/dev/null || pod_begin
-mini up --nodes 4 ${pod_options[@]+"${pod_options[@]}"} || { echo "Bail out! no minipod"; exit 1; }
+# shellcheck disable=SC2086 # words
+mini up --nodes 4 ${pod_options[@]+"${pod_options[@]}"} ${HOLDFAST_TEST_POD-} || { echo "Bail out! no minipod"; exit 1; }
 install_programs "${programs[@]}"
 make_tokens || { echo "Bail out! no tokens"; exit 1; }
 
