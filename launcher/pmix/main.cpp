@@ -34,12 +34,14 @@ int serve(int argc, char** argv) {
   app.add_option("--term", hello.term)->required();
   app.add_option("--attempt", hello.attempt)->required();
   CLI11_PARSE(app, argc, argv);
-  // SLURM and users signal every process of a step; a write to a rank that has just died must not end this one.
+  // SLURM and users signal every process of a step; a write to a rank that has just died must not end this
+  // one.
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(signal, SIG_IGN);
   hello.node = job.nodes.at(as_size(job.slot));
   const control::Key key = control::read_secret(secret);
   // Ranks of other jobs on this machine do not know the secret, and so not the name.
-  job.name = "holdfast." + control::to_hex(control::mac(key, "pmix " + std::to_string(hello.attempt))).substr(0, 32);
+  job.name =
+      "holdfast." + control::to_hex(control::mac(key, "pmix " + std::to_string(hello.attempt))).substr(0, 32);
   std::filesystem::create_directories(job.folder);
 
   control::Loop loop;

@@ -32,18 +32,17 @@ PmixRelay::PmixRelay(Loop& loop, const PmixJob& job, const std::filesystem::path
 }
 
 void PmixRelay::connect() {
-  channel_ = dial(loop_, socket_, secret_, dial_limit,
-                  {[this] { greet(); },
-                   [this](std::string_view line) {
-                     std::string why;
-                     if (const auto message = decode<AgentToPmix>(line, why))
-                       hear(*message);
-                     else
-                       log::warn("a message of the agent was refused: {}", why);
-                   },
-                   [this](const std::string&) {
-                     redial_ = loop_.after(redial_pause, [this] { connect(); });
-                   }});
+  channel_ =
+      dial(loop_, socket_, secret_, dial_limit,
+           {[this] { greet(); },
+            [this](std::string_view line) {
+              std::string why;
+              if (const auto message = decode<AgentToPmix>(line, why))
+                hear(*message);
+              else
+                log::warn("a message of the agent was refused: {}", why);
+            },
+            [this](const std::string&) { redial_ = loop_.after(redial_pause, [this] { connect(); }); }});
 }
 
 void PmixRelay::greet() {
@@ -85,7 +84,14 @@ void PmixRelay::ask(int rank, PmixRequests::Answer answer) {
 
 void PmixRelay::hear(const AgentToPmix& message) {
   // What is late belongs to an attempt that is over.
-  const bool old = std::visit([&](const auto& m) { if constexpr (requires { m.attempt; }) return m.attempt != hello_.attempt; else return false; }, message);
+  const bool old = std::visit(
+      [&](const auto& m) {
+        if constexpr (requires { m.attempt; })
+          return m.attempt != hello_.attempt;
+        else
+          return false;
+      },
+      message);
   if (old) return;
   std::visit(Overloaded{
                  [&](const PmixFenced& m) {

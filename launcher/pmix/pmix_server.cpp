@@ -193,7 +193,8 @@ void PmixServer::publish_job() const {
   infos.text(PMIX_JOBID, job_.name);
   infos.map(PMIX_NODE_MAP, node_map);
   infos.map(PMIX_PROC_MAP, process_map);
-  for (const char* key : {PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_MAX_PROCS, PMIX_APP_SIZE}) infos.u32(key, world);
+  for (const char* key : {PMIX_JOB_SIZE, PMIX_UNIV_SIZE, PMIX_MAX_PROCS, PMIX_APP_SIZE})
+    infos.u32(key, world);
   infos.u32(PMIX_NUM_NODES, static_cast<int>(job_.nodes.size()));
   infos.u32(PMIX_JOB_NUM_APPS, 1);
   infos.rank(PMIX_APPLDR, 0);

@@ -66,19 +66,33 @@ class Pmix : public testing::Test {
 
   Command server_of(int n) const {
     Command command;
-    command.argv = {HOLDFAST_PMIX, "--socket", socket_of(n).string(), "--secret",
-                    (folder_.path / "secret").string(), "--folder", folder_of(n).string(), "--nodes",
-                    "node0,node1", "--slot", std::to_string(n), "--ranks-per-node",
-                    std::to_string(ranks_per_node), "--term", "1", "--attempt", std::to_string(attempt)};
+    command.argv = {HOLDFAST_PMIX,
+                    "--socket",
+                    socket_of(n).string(),
+                    "--secret",
+                    (folder_.path / "secret").string(),
+                    "--folder",
+                    folder_of(n).string(),
+                    "--nodes",
+                    "node0,node1",
+                    "--slot",
+                    std::to_string(n),
+                    "--ranks-per-node",
+                    std::to_string(ranks_per_node),
+                    "--term",
+                    "1",
+                    "--attempt",
+                    std::to_string(attempt)};
     return command;
   }
 
   void listen(int n) {
     nodes_[n].listener.reset();
-    nodes_[n].listener = std::make_unique<Listener>(
-        runner_.loop, socket_of(n), secret_, [this, n](const ChannelPtr& channel) {
+    nodes_[n].listener =
+        std::make_unique<Listener>(runner_.loop, socket_of(n), secret_, [this, n](const ChannelPtr& channel) {
           channels_.push_back(channel);
-          channel->handle({nullptr, [this, n, weak = std::weak_ptr(channel)](std::string_view line) {
+          channel->handle({nullptr,
+                           [this, n, weak = std::weak_ptr(channel)](std::string_view line) {
                              hear(n, weak.lock(), line);
                            },
                            [](const std::string&) {}});
@@ -132,9 +146,10 @@ class Pmix : public testing::Test {
       command.argv = arguments;
       command.environment = env::without({"PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_"});
       command.output = output_of(rank);
-      command.environment->insert(command.environment->end(), {"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp",
-                                                               "OMPI_MCA_btl_tcp_if_include=lo",
-                                   "OMPI_MCA_btl_vader_backing_directory=" + shm_of(rank / ranks_per_node).string()});
+      command.environment->insert(
+          command.environment->end(),
+          {"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_btl_tcp_if_include=lo",
+           "OMPI_MCA_btl_vader_backing_directory=" + shm_of(rank / ranks_per_node).string()});
       for (const auto& variable : runner_.call([this, rank] { return variables_.at(rank); }))
         command.environment->push_back(variable);
       for (const auto& variable : variables) command.environment->push_back(variable);
@@ -157,8 +172,7 @@ class Pmix : public testing::Test {
     if (HasFatalFailure()) return;
     for (int rank = 0; rank < world; ++rank) {
       EXPECT_EQ(status_of(ranks_[rank]), 0);
-      EXPECT_EQ(files::read_text(output_of(rank)),
-                fmt::format("rank {} of 4, 2 on its node, sum 6\n", rank));
+      EXPECT_EQ(files::read_text(output_of(rank)), fmt::format("rank {} of 4, 2 on its node, sum 6\n", rank));
     }
   }
 
