@@ -233,6 +233,17 @@ TEST_F(Pmix, AgentsAreReplacedDuringAFence) {
   expect_all_well();
 }
 
+TEST_F(Pmix, AnAnswerThatIsLostIsGivenAgain) {
+  runner_.call([this] { lost_answer_to_ = 1; });
+  start_ranks();
+  ASSERT_TRUE(runner_.until([this] { return lost_answer_to_ == -1; }, patience));
+  runner_.call([this] {  // the leader is the same; the other node does not come again
+    nodes_[1].server->close(), nodes_[1].server.reset();
+    listen(1);
+  });
+  expect_all_well();
+}
+
 TEST_F(Pmix, EndsAreExact) {
   start_ranks({"exit", "2"});
   EXPECT_EQ(status_of(ranks_[2]), 9);

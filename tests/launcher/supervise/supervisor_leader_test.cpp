@@ -91,7 +91,7 @@ TEST(Supervisor, AHangBeforeATakeoverBeforeAnythingIsKnown) {
 }
 
 TEST(Supervisor, ARankThatIsStoppedOnTheLostLeadersNode) {
-  // Its agent is a new process without any message of the rank; only the shim has connected.
+  // Its agent is a new process without any message of the rank.
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
   c.run(30);

@@ -86,7 +86,7 @@ TEST_F(SignsTest, AKillIsClaimedByTheRankThatItTook) {
   EXPECT_THAT(signs.at_exit(4, 137, ""), IsEmpty()) << "one kill, one rank";
   put("memory.events", "oom_kill 3\n");
   EXPECT_THAT(kinds(signs.at_exit(5, 137, "")), ElementsAre("oom_kill of 5"));
-  EXPECT_THAT(kinds(signs.at_exit(6, -1, "")), ElementsAre("oom_kill of 6")) << "its shim went with it";
+  EXPECT_THAT(kinds(signs.at_exit(6, -1, "")), ElementsAre("oom_kill of 6")) << "nobody knows how it ended";
 }
 
 TEST_F(SignsTest, LastWordsAreTheTellingLine) {
