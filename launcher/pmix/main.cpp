@@ -66,5 +66,8 @@ int main(int argc, char** argv) {
   } catch (const holdfast::Error& error) {
     std::fprintf(stderr, "holdfast-pmix: %s\n", error.what());
     return static_cast<int>(error.exit());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "holdfast-pmix: internal error (%s). Please report it\n", error.what());
+    return static_cast<int>(holdfast::Exit::runtime);
   }
 }
