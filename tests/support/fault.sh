@@ -64,6 +64,7 @@ nothing_stays() {
   local node
   for node in $(placement "$run"); do
     check "$run: nothing stays in the memory of $node" soon 60 nothing_stays_on "$node"
+    on "$node" find /dev/shm -name 'holdfast-*' -exec find {} + | sed 's/^/# /'
   done
 }
 nothing_stays_on() { [[ -z $(on "$1" find /dev/shm -name 'holdfast-*') ]]; }

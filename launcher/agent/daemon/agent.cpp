@@ -198,8 +198,7 @@ void Agent::leave(int code, bool at_once) {
     if (!empty || !soonest.passed()) return;
     // Storage that does not answer now has the logs until a moment ago.
     if (!logs_limit) logs_limit = Deadline::in(logs_patience);
-    spool_.copy();
-    if (!spool_.empty() && !logs_limit->passed()) return;
+    if (!spool_.empty() && !logs_limit->passed()) return spool_.copy();
     remove_flight_records(run_.path, INT32_MAX);
     claim_.reset();
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);

@@ -179,6 +179,7 @@ void LogSpool::copy() {
 }
 
 bool LogSpool::empty() const {
+  if (copying_) return false;
   const auto files = spooled_files(shared_->spool);
   return std::all_of(files.begin(), files.end(), [](const fs::path& file) {
     const files::Fd mark(::open(mark_of(file).c_str(), O_RDONLY | O_CLOEXEC));

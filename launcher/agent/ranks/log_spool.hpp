@@ -33,7 +33,7 @@ class LogSpool {
   void forget_older(int attempt);
   /// Begins to copy what waits; it is called periodically, too.
   void copy();
-  /// Nothing waits to be copied.
+  /// Nothing waits to be copied, and no thread is at the files: they can be removed.
   bool empty() const;
 
   /// Of a file.

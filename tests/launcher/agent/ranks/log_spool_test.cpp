@@ -70,6 +70,18 @@ TEST_F(LogSpoolTest, WhatIsWrittenComesToTheRunDirectoryOnce) {
   EXPECT_EQ(files::read_text(log("rank-00000.log")), "one\ntwo\nthree\n");
 }
 
+TEST_F(LogSpoolTest, IsNotEmptyWhileAThreadIsAtItsFiles) {
+  open();
+  write(log("rank-00000.log"), "one\n");
+  ASSERT_TRUE(is_copied());
+  bool empty = true;
+  loop.call([&] {
+    spool->copy();
+    empty = spool->empty();
+  });
+  EXPECT_FALSE(empty);  // whoever removes them now has them made again
+}
+
 TEST_F(LogSpoolTest, WhatIsCopiedTakesNoMemoryButForTheLastLines) {
   open();
   for (int k = 0; k < 40; ++k) write(log("rank-00000.log"), std::string(100 << 10, 'a' + k % 26));
