@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "launcher/agent/daemon/agent.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
 #include "launcher/cli/job_options.hpp"
@@ -25,7 +27,7 @@ int serve(const AgentOptions& options) {
   die_with_guardian();
   log::start("agent " + options.node);
   control::Loop loop;
-  return Agent(loop, run_dir(options.dir), options.node).serve();
+  return Agent(loop, run_dir(options.dir), options.node, ::getppid()).serve();
 }
 
 }  // namespace

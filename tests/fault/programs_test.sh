@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(any_program crashes stop cancel limit agent_killed)
+all_cases=(any_program crashes stop cancel limit agent_killed escapes)
 
 case_any_program() {
   # The program has torch's environment variables; a killed node is replaced as usual.
@@ -143,6 +143,29 @@ END
   touch "$home/$run/go"
   ends_as "done" 0
   check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+}
+case_escapes() {
+  # What a rank has started ends with its attempt, also without its environment and in a session of its own.
+  cat >"$home/escapes.sh" <<'END'
+env -i setsid sleep 7654 &
+cd "$HOLDFAST_RUN_DIR" || exit 2
+while [ ! -e go ]; do
+  sleep 0.1
+  [ ! -e crash ] || [ "$HOLDFAST_ATTEMPT" != 1 ] || exit 7
+done
+END
+  start escapes --set 'rank.command=["sh", "/shared/home/escapes.sh"]'
+  check "ranks are up" soon 60 ranks_up 1
+  local node per_node
+  node=$(nth 1)
+  per_node=$(on "$node" pgrep -c -f 'sleep 7654')
+  check "they have started what has no environment" at_least "$per_node" 1
+  touch "$home/$run/crash"
+  check "another attempt" soon 60 ranks_up 2
+  check "only what belongs to it lives" equal "$(on "$node" pgrep -c -f 'sleep 7654')" "$per_node"
+  touch "$home/$run/go"
+  ends_as "done" 0
+  check "and ends with the run" equal "$(on "$node" pgrep -c -f 'sleep 7654')" 0
 }
 event() { events "$run" | grep -q "\"event\":\"$1\""; }
 agent_of() { on "$1" pgrep -f '^[^ ]*holdfast agent .*--serve'; }

@@ -55,7 +55,7 @@ LeadershipState first_leadership(int term, const Roster& roster, int node, const
 }
 }  // namespace
 
-Agent::Agent(Loop& loop, RunDir run, std::string node)
+Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
     : loop_(loop),
       run_(std::move(run)),
       node_(std::move(node)),
@@ -63,6 +63,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node)
       settings_(settings_of(scratch_, run_)),
       roster_(read_roster(settings_)),
       index_(roster_.node_called(node_)),
+      guardian_(guardian),
       config_(config::load(settings_.config()).config),
       cluster_(config::load_cluster(settings_.cluster().string())),
       secret_(read_secret(settings_.secret())),
@@ -172,6 +173,17 @@ void Agent::request_drain(const Drain& what) {
   tell_leader(*drain_request_);
 }
 
+/// Signals what attempts before this one have left. False: something lives, or this process cannot look.
+/// `orphans`: nobody knows their attempt.
+bool Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
+  try {
+    return kill_older(run_, node_, attempt, signal, to_pmix, orphans ? guardian_ : 0) == 0;
+  } catch (const Error& error) {
+    if (!std::exchange(cannot_look_, true)) log::error("{}", error.what());
+    return false;
+  }
+}
+
 /// `at_once`: without waiting for a save that is under way.
 void Agent::leave(int code, bool at_once) {
   if (leave_timer_) return;
@@ -183,19 +195,19 @@ void Agent::leave(int code, bool at_once) {
   const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
                                          : Clock::now() + std::chrono::seconds(config_.supervise.stop_s);
   // Ranks of our own trainer have saved what they could, and block SIGTERM.
-  if (code != 0 && !asked)
-    kill_older(run_, node_, INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
+  if (code != 0 && !asked) end_older(INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
   const auto soonest = Deadline::in(flush_time);
   leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = true,
                                           logs_limit = std::optional<Deadline>()]() mutable {
-    if (wait_for_ranks && !ranks_.any_lives()) {
+    if (wait_for_ranks && !ranks_.any_lives()) {  // a rank ends when its PMIx server does
       wait_for_ranks = false;
-      kill_older(run_, node_, INT32_MAX, 0, pmix_end_signal());  // a rank ends when its PMIx server does
+      end_older(INT32_MAX, 0, pmix_end_signal());
     }
-    const bool empty = Clock::now() >= latest ? kill_older(run_, node_, INT32_MAX, SIGKILL, SIGKILL) == 0
-                                              : processes_of(run_, node_).empty();
-    if (!empty || !soonest.passed()) return;
+    const bool late = Clock::now() >= latest;
+    const int signal = late ? SIGKILL : 0;
+    if (!end_older(INT32_MAX, signal, signal) && !(late && cannot_look_)) return;
+    if (!soonest.passed()) return;
     // Storage that does not answer now has the logs until a moment ago.
     if (!logs_limit) logs_limit = Deadline::in(logs_patience);
     if (!spool_.empty() && !logs_limit->passed()) return spool_.copy();
@@ -314,7 +326,7 @@ bool Agent::admit(const std::shared_ptr<Peer>& peer) {
   log::warn("{} of attempt {} is fenced: this is attempt {}",
             hello.rank < 0 ? "a PMIx server" : fmt::format("rank {}", hello.rank), hello.attempt,
             leadership_.attempt());
-  kill_older(run_, node_, leadership_.attempt(), SIGKILL, pmix_end_signal());
+  end_older(leadership_.attempt(), SIGKILL, pmix_end_signal(), false);
   peers_.erase(peer->channel.get());
   peer->channel->close();
   return false;

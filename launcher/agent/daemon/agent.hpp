@@ -38,7 +38,8 @@ class Agent {
  public:
   /// Reads the run directory; throws Error when it is unusable or another agent of this run runs on the
   /// node.
-  Agent(control::Loop& loop, RunDir run, std::string node);
+  /// `guardian`: its pid; 0: there is none.
+  Agent(control::Loop& loop, RunDir run, std::string node, pid_t guardian = 0);
   ~Agent();
   /// Runs until the leader sends Finish, and returns its code. SIGTERM and SIGINT ask the leader to drain and
   /// stop the run; a second signal, or the end of the drain's time, ends this agent alone (128 + signal).
@@ -66,6 +67,7 @@ class Agent {
   void request_drain(const control::Drain& what);
   void signalled(int signal);
   void leave(int code, bool at_once = false);
+  bool end_older(int attempt, int signal, int to_pmix, bool orphans = true);
 
   // agent_orders.cpp
   void tell_leader(const control::Message& message);
@@ -116,6 +118,8 @@ class Agent {
   RunDir settings_;  ///< where the settings of the run are read
   Roster roster_;
   int index_;  ///< of this node in the roster
+  pid_t guardian_;
+  bool cannot_look_ = false;  ///< at the processes of the node
   config::RunConfig config_;
   config::ClusterFacts cluster_;
   control::Key secret_;
@@ -131,6 +135,7 @@ class Agent {
   control::Worker reader_;  ///< reads the logs of ranks that have ended
   int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
   Deadline clear_limit_ = Deadline::in(Millis(0));
+  std::set<pid_t> leaving_;                      ///< ranks of older attempts that this agent has started
   std::optional<control::StartRanks> starting_;  ///< the ranks of this attempt, ...
   /// ... and of those that speak MPI the variables from their PMIx server.
   std::map<int, std::vector<std::string>> pmix_variables_;

@@ -70,6 +70,8 @@ void Agent::clear(int attempt) {
   const auto fence = leadership_.admit(attempt);
   if (fence == LeadershipState::Fence::refuse) return;  // a late message of an older attempt
   if (fence == LeadershipState::Fence::newer) forget_drain();
+  for (const auto& [number, rank] : ranks_)
+    if (rank.attempt < attempt && rank.started && !rank.ended) leaving_.insert(rank.pid);
   ranks_.forget_older(attempt);
   votes_.forget_older(attempt);
   if (starting_ && starting_->attempt < attempt) starting_.reset(), pmix_variables_.clear(), pmix_.reset();
@@ -84,8 +86,13 @@ void Agent::clear(int attempt) {
   clear_on();
 }
 
+/// A rank is gone when the kernel has taken back all that it had, memory of GPUs, too: when it can be waited
+/// for.
 void Agent::clear_on() {
-  if (kill_older(run_, node_, clearing_, SIGKILL, clear_limit_.passed() ? SIGKILL : pmix_end_signal()) == 0) {
+  std::erase_if(leaving_, [this](pid_t pid) { return !children_.awaits(pid); });
+  for (const pid_t pid : leaving_) ::kill(pid, SIGKILL);
+  const int to_pmix = clear_limit_.passed() ? SIGKILL : pmix_end_signal();
+  if (end_older(clearing_, SIGKILL, to_pmix) && leaving_.empty()) {
     remove_flight_records(run_.path, clearing_);  // the leader needs them no more
     return tell_leader(Cleared{clearing_});
   }

@@ -102,8 +102,12 @@ void Agent::ask_ranks_to_end() {
 /// The children of a rank's script do not get the signal that the script got, and may have the state.
 void Agent::ask_its_children(const LocalRank& rank) const {
   if (ranks_heard_slurm()) return;
-  for (const auto& p : processes_of(run_, node_))
-    if (p.rank == rank.rank && p.attempt == rank.attempt) ::kill(p.pid, SIGTERM);
+  try {
+    for (const auto& p : processes_of(run_, node_))
+      if (p.rank == rank.rank && p.attempt == rank.attempt) ::kill(p.pid, SIGTERM);
+  } catch (const Error& error) {
+    log::warn("the children of rank {} do not hear that it was told to end: {}", rank.rank, error.what());
+  }
 }
 
 void Agent::forget_drain() { drain_.reset(), asked_at_.reset(), ask_timer_.reset(); }

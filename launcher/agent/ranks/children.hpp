@@ -18,6 +18,8 @@ class Children {
   /// Watches a process that is not our child (an earlier agent has started it); `ended` once
   /// when it is gone.
   void watch(pid_t pid, std::function<void()> ended);
+  /// It has been started or watched, and has not ended.
+  bool awaits(pid_t pid) const { return watched_.contains(pid); }
 
  private:
   bool open(pid_t pid, std::function<void()> ended);

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <map>
 #include <optional>
 #include <string_view>
 
 #include "launcher/pmix/pmix_program.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/error.hpp"
 #include "src/base/files.hpp"
 
 namespace holdfast::launcher {
@@ -31,7 +33,11 @@ std::optional<std::string_view> value_in(std::string_view block, std::string_vie
 /// A file of /proc/PID; empty when the process is gone, a zombie (its environment), or not ours.
 std::string proc_file(const std::string& pid, const char* file) {
   const int fd = ::open(("/proc/" + pid + "/" + file).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)  // what cannot be seen may live
+      throw system_error("cannot look at the processes of this node", errno);
+    return {};
+  }
   const files::Fd held(fd);
   std::string block;
   char buffer[1 << 14];
@@ -39,10 +45,17 @@ std::string proc_file(const std::string& pid, const char* file) {
   return block;
 }
 
+/// "STATE PARENT ..." of "PID (NAME) STATE PARENT ...", where NAME may be anything; empty when it is gone.
+std::string state_of(int pid) {
+  const std::string facts = proc_file(std::to_string(pid), "stat");
+  const auto name_end = facts.rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= facts.size() ? "" : facts.substr(name_end + 2);
+}
+
 /// Calls `found` with pid and environment of every process of this user but this one, until it says false.
 template <class Found>
 void each_process(Found found) {
-  for (const auto& name : files::list("/proc")) {
+  for (const auto& name : files::list_or_fail("/proc")) {
     int pid = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (error != std::errc{} || end != name.data() + name.size() || pid == ::getpid()) continue;
@@ -54,22 +67,50 @@ void each_process(Found found) {
 
 }  // namespace
 
-std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node) {
-  std::vector<RunProcess> out;
+int parent_of(int pid) {
+  const std::string facts = state_of(pid);
+  int parent = -1;
+  if (facts.size() > 2) std::from_chars(facts.data() + 2, facts.data() + facts.size(), parent);
+  return parent;
+}
+
+std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian) {
+  std::map<int, RunProcess> ours;
+  std::map<int, int> others;  // and their parents
   each_process([&](int pid, const std::string& block) {
-    RunProcess p;
-    p.pid = pid;
     const auto dir = value_in(block, "HOLDFAST_RUN_DIR"), where = value_in(block, "HOLDFAST_NODE"),
                attempt = value_in(block, "HOLDFAST_ATTEMPT");
-    if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) return true;
+    if (!dir || !where || !attempt || *dir != run.path.string() || *where != node) {
+      if (!state_of(pid).starts_with("Z")) others[pid] = parent_of(pid);
+      return true;
+    }
+    RunProcess& p = ours[pid];
     std::from_chars(attempt->data(), attempt->data() + attempt->size(), p.attempt);
     if (const auto rank = value_in(block, "HOLDFAST_RANK"))
       std::from_chars(rank->data(), rank->data() + rank->size(), p.rank);
+    return true;
+  });
+  // A process that has been killed has no environment any more while it is still leaving.
+  for (bool found = true; found;) {
+    found = false;
+    for (auto at = others.begin(); at != others.end();) {
+      const auto parent = ours.find(at->second);
+      if (parent == ours.end() && (guardian <= 0 || at->second != guardian)) {
+        ++at;
+        continue;
+      }
+      ours[at->first] = parent == ours.end() ? RunProcess{} : parent->second;
+      at = others.erase(at);
+      found = true;
+    }
+  }
+  std::vector<RunProcess> out;
+  for (auto& [pid, p] : ours) {
+    p.pid = pid;
     p.name = proc_file(std::to_string(pid), "comm");
     if (!p.name.empty()) p.name.pop_back();  // its newline
     out.push_back(p);
-    return true;
-  });
+  }
   return out;
 }
 
@@ -83,19 +124,10 @@ bool lives_here(const RunDir& run) {
   return lives;
 }
 
-int parent_of(int pid) {
-  // "PID (NAME) STATE PARENT ...", and NAME may be anything.
-  const std::string facts = proc_file(std::to_string(pid), "stat");
-  const std::size_t state = facts.rfind(')') + 2;  // 1 without a ')'
-  int parent = -1;
-  if (state + 2 < facts.size())
-    std::from_chars(facts.data() + state + 2, facts.data() + facts.size(), parent);
-  return parent;
-}
-
-int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix) {
+int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix,
+               int guardian) {
   int found = 0;
-  for (const auto& p : processes_of(run, node)) {
+  for (const auto& p : processes_of(run, node, guardian)) {
     if (p.attempt >= attempt) continue;
     ++found;
     ::kill(p.pid, p.name == pmix_program ? to_pmix : signal);

@@ -1,6 +1,6 @@
 #pragma once
-// Fencing on a node: processes of older attempts are found by their environment and killed, whoever started
-// them.
+// Fencing on a node: processes of older attempts are found and killed, whoever started them. All throw Error
+// where this process has no file descriptor or memory left to look.
 #include <string>
 #include <vector>
 
@@ -14,15 +14,17 @@ struct RunProcess {
   std::string name;  ///< as the kernel shows it: at most 15 characters
 };
 
-/// Live processes of this user that carry this run's HOLDFAST_RUN_DIR, HOLDFAST_NODE and an attempt, from
-/// /proc.
-std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node);
+/// Live processes of this user but this one, from /proc: those that carry this run's HOLDFAST_RUN_DIR,
+/// HOLDFAST_NODE and an attempt, and all that they have started, whatever its environment is. `guardian`: of
+/// this process; its other children, whose parents have ended, belong to attempt 0, older than any. 0: none.
+std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node, int guardian = 0);
 /// Is there a process of the run, of any node and attempt?
 bool lives_here(const RunDir& run);
 /// The parent of a process; -1: there is no such process.
 int parent_of(int pid);
 /// Sends `signal` to every process of an attempt below `attempt`, and `to_pmix` to PMIx servers; returns how
 /// many there were. At pmix_end_signal() a PMIx server removes what ranks have left; 0 is no signal.
-int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix);
+int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix,
+               int guardian = 0);
 
 }  // namespace holdfast::launcher

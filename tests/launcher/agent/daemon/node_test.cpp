@@ -211,6 +211,30 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   EXPECT_EQ(ended_by(third), SIGTERM);
 }
 
+TEST_F(OldProcesses, WithWhatTheyHaveStarted) {
+  const std::string dir = "HOLDFAST_RUN_DIR=" + run_.path.string();
+  Command command;
+  command.argv = {"/bin/sh", "-c", "env -i sleep 100 & wait"};
+  command.environment = {
+      {dir, "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1", "HOLDFAST_RANK=3", "PATH=/usr/bin:/bin"}};
+  started_.push_back(spawn(command));
+  const pid_t stranger = sleeper({});
+  std::vector<RunProcess> found;
+  for (const auto deadline = Deadline::in(5s); found.size() < 2; found = processes_of(run_, "n1"))
+    ASSERT_FALSE(deadline.passed());
+  for (const auto& p : found) {
+    EXPECT_EQ(p.attempt, 1);
+    EXPECT_EQ(p.rank, 3);
+  }
+  const auto with_orphans = processes_of(run_, "n1", ::getpid());  // as if this were the guardian
+  ASSERT_EQ(with_orphans.size(), 3u);
+  for (const auto& p : with_orphans) EXPECT_EQ(p.attempt, p.pid == stranger ? 0 : 1);
+  EXPECT_EQ(kill_older(run_, "n1", 2, SIGKILL, SIGKILL), 2);
+  for (const auto deadline = Deadline::in(5s); !processes_of(run_, "n1").empty();)
+    ASSERT_FALSE(deadline.passed());
+  EXPECT_TRUE(lives(stranger));
+}
+
 TEST_F(OldProcesses, ADeadOneThatNobodyHasWaitedForIsGone) {
   const pid_t pid =
       sleeper({"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
