@@ -21,6 +21,7 @@ struct OutputPattern {
 constexpr std::array table{
     // Before the system error that is its reason.
     OutputPattern{"cannot be read now", "checkpoint_unreadable"},
+    OutputPattern{"cannot create a process", "node_limit"},
     OutputPattern{"uncorrectable ecc error", "ecc_uncorrected"},
     OutputPattern{"eccuncorrectable", "ecc_uncorrected"},
     OutputPattern{"uncorrectable nvlink", "nvlink_error"},

@@ -72,13 +72,20 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return out;
 }
 
+/// Where any program would have failed, the machine is short of something (`cannot create a process`, which
+/// the diagnosis of ranks knows), not the program wrong.
+Error not_started(const std::string& program, int error) {
+  const bool machine = error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE;
+  return system_error((machine ? "cannot create a process for " : "cannot start ") + program, error);
+}
+
 pid_t spawn(const Command& command, Streams streams) {
   expects(!command.argv.empty(), "a command has a program");
   const auto argv = pointers(command.argv);
   std::vector<char*> environment;
   if (command.environment) environment = pointers(*command.environment);
   int report[2];
-  if (::pipe2(report, O_CLOEXEC) != 0) throw system_error("cannot create a pipe", errno);
+  if (::pipe2(report, O_CLOEXEC) != 0) throw not_started(command.argv[0], errno);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0)
@@ -87,14 +94,14 @@ pid_t spawn(const Command& command, Streams streams) {
   const int fork_error = errno;
   ::close(report[1]);
   const files::Fd reader(report[0]);
-  if (pid < 0) throw system_error("cannot start " + command.argv[0], fork_error);
+  if (pid < 0) throw not_started(command.argv[0], fork_error);
   int error = 0;
   ssize_t n = 0;
   do n = ::read(reader.get(), &error, sizeof error);
   while (n < 0 && errno == EINTR);
   if (n == sizeof error) {
     ::waitpid(pid, nullptr, 0);
-    throw system_error("cannot start " + command.argv[0], error);
+    throw not_started(command.argv[0], error);
   }
   return pid;
 }

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(tmp_full pmix_killed scratch_swept recipes bare_srun own_allocation other_layouts)
+all_cases=(tmp_full pmix_killed scratch_swept no_descriptors recipes bare_srun own_allocation other_layouts)
 
 case_tmp_full() {
   # On the leader's node, a spare, and on a node with ranks: nothing of the start of ranks is kept there.
@@ -25,6 +25,19 @@ case_tmp_full() {
 fill_tmp() {
   on "$1" bash -c \
     'mount -t tmpfs -o size=64k,nr_inodes=8,mode=1777 full /tmp && { n=0; while touch /tmp/$((n++)); do :; done 2>/dev/null; true; }'
+}
+
+case_no_descriptors() {
+  # An agent that can open nothing starts no rank and cannot tell what runs on its node, which is to blame for that.
+  start_held no_descriptors
+  mid_run 10
+  local node
+  node=$(nth 1)
+  check "the agent of $node may open no file any more" mini exec --node "$node" prlimit --nofile=4:4 --pid "$(on "$node" pgrep -f '^[^ ]*holdfast agent .*--serve')"
+  on "$(nth 2)" pkill -KILL -o -x holdfast-train
+  check "training goes on" soon 120 training "$run" 2
+  ends_like_the_undisturbed
+  check "a spare has its slot" lacks "$(placement "$run")" "$node"
 }
 
 case_pmix_killed() {

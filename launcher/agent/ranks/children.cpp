@@ -1,5 +1,6 @@
 #include "launcher/agent/ranks/children.hpp"
 
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,8 +31,11 @@ pid_t Children::start(const Command& command, std::function<void(int)> ended) {
     while (waited < 0 && errno == EINTR);
     ended(waited == pid ? exit_status(status) : -1);
   };
-  if (!open(pid, reap)) throw system_error("cannot watch process " + std::to_string(pid), errno);
-  return pid;
+  if (open(pid, reap)) return pid;
+  const int error = errno;
+  ::kill(pid, SIGKILL);  // nobody would hear of its end
+  ::waitpid(pid, nullptr, 0);
+  throw system_error("cannot create a process for " + command.argv[0], error);
 }
 
 void Children::watch(pid_t pid, std::function<void()> ended) {

@@ -155,6 +155,9 @@ void memory_and_space(std::vector<Labelled>& out) {
                     by(3, "rank failed", program)));
   out.push_back(one("host memory", 3, 134, "terminate called after throwing an instance of 'std::bad_alloc'",
                     {}, by(3, "host_memory_full", program)));
+  out.push_back(one("no file descriptor for a rank", 5, 127,
+                    "cannot create a process for /opt/holdfast/bin/holdfast-train (Too many open files)", {},
+                    by(5, "node_limit", node)));
   out.push_back(one("no space on the shared file system", 0, 1,
                     "there is no room for a checkpoint in /lustre/run/checkpoints (No space left on device)",
                     {}, {-1, -1, "no_space", shared, false}));
