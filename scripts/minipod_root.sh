@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make a system with another release of SLURM, for `minipod up --root DIR`: Debian's own packages in a folder.
 #   scripts/minipod_root.sh RELEASE DIR
-# RELEASE: bookworm (SLURM 22.05), trixie (24.11) or sid (26.05 or newer). As root; takes minutes and some 800 MB.
+# RELEASE: bookworm (SLURM 22.05), trixie (24.11) or sid (26.05 or newer). As root; takes minutes and some 1.2 GB.
 # What is installed is written to DIR/slurm-release.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,7 +22,7 @@ command -v debootstrap >/dev/null || die "debootstrap is missing. Run scripts/se
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m1 -E '/debian/?$' || true)
 mirror=${mirror:-http://deb.debian.org/debian}
 
-packages=(bash bindfs iproute2 jq munge openmpi-bin procps psmisc slurm-client slurmctld slurmd util-linux xxd)
+packages=(bash bindfs iproute2 jq mariadb-server munge openmpi-bin procps psmisc slurm-client slurmctld slurmd slurmdbd util-linux xxd)
 step "Debian $release in $dir"
 debootstrap --variant=minbase "$release" "$dir" "$mirror" >"$dir.log" 2>&1 || die "debootstrap failed (see $dir.log)"
 printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d" # install, but start nothing

@@ -19,6 +19,7 @@ all="dgx[001-${name#dgx}]"
 cores=$((gpus > 8 ? 2 * gpus : 16)) sockets=2
 memory=65536
 tracking=(ProctrackType=proctrack/linuxproc TaskPlugin=task/none)
+accounting=(JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none)
 extra=()
 case $profile in
   cgroup) # cores are real ones then, which all nodes share
@@ -26,8 +27,14 @@ case $profile in
     cores=$(nproc) sockets=1
     ;;
   reserved) node_conf=${node_conf:+$node_conf,}CPUs=$((2 * cores)),ThreadsPerCore=2,CoreSpecCount=2,MemSpecLimit=4096 ;;
+  private) extra=(JobContainerType=job_container/tmpfs PrologFlags=Contain) ;;
   prolog) extra=(Prolog=/etc/slurm/prolog.sh PrologFlags=Alloc) ;;
   limited) extra=(SlurmctldParameters=rl_enable) ;;
+  accounting)
+    accounting=(JobAcctGatherType=jobacct_gather/linux AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=login
+      "AccountingStorageEnforce=associations,qos")
+    extra=(PreemptType=preempt/qos PreemptMode=REQUEUE)
+    ;;
 esac
 
 slurm_conf() {
@@ -48,16 +55,13 @@ SlurmctldTimeout=120
 ReturnToService=2
 JobRequeue=1
 MpiDefault=none
-# No accounting database: a container has none.
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 # The nodes are configured larger than the machine.
 SlurmdParameters=config_overrides
 TopologyPlugin=topology/tree
 CONF
-  printf '%s\n' "${tracking[@]}" "${extra[@]}"
+  printf '%s\n' "${tracking[@]}" "${accounting[@]}" "${extra[@]}"
   local gres=''
   if ((gpus > 0)); then
     echo "GresTypes=gpu"
@@ -88,6 +92,25 @@ gres_conf() {
 
 mpi_conf() {
   echo "PMIxCliTmpDirBase=/dev/shm"
+}
+
+# The base is on the node's own disk. What a job has in /tmp is in DIR/nodes/NAME/jobs while it runs.
+job_container_conf() {
+  printf '%s\n' AutoBasePath=true BasePath=/run/slurmd/jobs
+}
+
+slurmdbd_conf() {
+  cat <<'CONF'
+DbdHost=login
+SlurmUser=slurm
+AuthType=auth/munge
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=accounting
+PidFile=/run/accounting/slurmdbd.pid
+LogFile=/run/accounting/slurmdbd.log
+CONF
 }
 
 # The plug-in is named so that slurmd does not search the mounts.
@@ -127,6 +150,10 @@ topology_conf >"$etc/slurm/topology.conf"
 gres_conf >"$etc/slurm/gres.conf"
 mpi_conf >"$etc/slurm/mpi.conf"
 cgroup_conf >"$etc/slurm/cgroup.conf"
+[[ $profile != private ]] || job_container_conf >"$etc/slurm/job_container.conf"
+if [[ $profile == accounting ]]; then
+  (umask 077; slurmdbd_conf >"$etc/slurm/slurmdbd.conf") # slurmdbd refuses a file that others can read
+fi
 if [[ $profile == prolog ]]; then
   prolog_script >"$etc/slurm/prolog.sh"
   chmod 0755 "$etc/slurm/prolog.sh"

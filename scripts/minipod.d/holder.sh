@@ -51,10 +51,11 @@ build_root() {
   [[ $profile != cgroup ]] || build_cgroups "$new/sys/fs/cgroup"
   mount -t tmpfs -o mode=755 tmpfs "$new/run"
   mount -t tmpfs -o mode=1777 tmpfs "$new/tmp"
-  mkdir "$new"/run/{lock,minipod,munge,slurmctld}
+  mkdir "$new"/run/{lock,minipod,munge,slurmctld,accounting}
   mount --bind "$keep" "$new/run/minipod"
-  # slurmctld is not root and DIR may be closed to it.
+  # slurmctld and the database are not root and DIR may be closed to them.
   mount --bind "$keep/slurmctld" "$new/run/slurmctld"
+  mount --bind "$keep/accounting" "$new/run/accounting"
   mount --bind "$keep/shared" "$new/shared"
 
   build_dev "$new/dev"

@@ -31,10 +31,11 @@ wait_until() {
 bring_up() {
   start_network
   start_munged
-  choose_mpi
+  choose_plugins
   chown slurm: "$pod/slurmctld"
   chown holdfast: /shared/home
   chmod 0755 /shared /shared/opt /shared/home
+  [[ ${profile-} != accounting ]] || start_accounting
   start_slurmctld
   local i
   for ((i = 1; i <= nodes; i++)); do
@@ -69,11 +70,38 @@ start_munged() {
     die "munged does not answer"
 }
 
-choose_mpi() {
+choose_plugins() {
   local conf=$pod/etc/slurm/slurm.conf
   ! srun --mpi=list 2>&1 | grep -qw pmix ||
     sed -i 's/^MpiDefault=.*/MpiDefault=pmix/' "$conf"
+  # Its name from 25.11 on.
+  [[ $(slurmctld -V | sed -E 's/.* ([0-9]+)\.([0-9]+).*/\1\2/') -lt 2511 ]] ||
+    sed -i 's|^JobContainerType=job_container/|NamespaceType=namespace/|' "$conf"
 }
+
+# A database server, slurmdbd, and in it the users and two qualities of service: `low`, which is the default, and
+# `high`, whose jobs end those of `low` after the grace time.
+start_accounting() {
+  local at=/run/accounting
+  chown slurm: "$at" "$pod/etc/slurm/slurmdbd.conf"
+  install -d -o mysql "$at/mysql" /run/mysqld /run/mariadbd # where the socket is, in older and newer releases
+  mariadb-install-db --no-defaults --user=mysql --datadir="$at/mysql" --skip-test-db >"$pod/log/mariadb.log" 2>&1 ||
+    die "the database cannot be made (see $(<"$pod/etc/dir")/log/mariadb.log)"
+  setsid mariadbd --no-defaults --user=mysql --datadir="$at/mysql" --skip-networking \
+    --innodb-buffer-pool-size=64M --innodb-log-file-size=32M --innodb-lock-wait-timeout=900 </dev/null >>"$pod/log/mariadb.log" 2>&1 &
+  wait_until 20 mariadb-admin --no-defaults ping >/dev/null 2>&1 || die "mariadbd does not answer (see $(<"$pod/etc/dir")/log/mariadb.log)"
+  # slurmdbd would make the database, too; with MariaDB 11.8.9 (Debian 13) it then ends with "Number of columns ... (=0)".
+  mariadb --no-defaults <<<"CREATE DATABASE accounting; CREATE USER slurm@localhost IDENTIFIED VIA unix_socket;
+    GRANT ALL ON accounting.* TO slurm@localhost"
+  setsid slurmdbd -D </dev/null >"$pod/log/slurmdbd.log" 2>&1 &
+  wait_until 60 account show cluster || die "slurmdbd does not answer (see $(<"$pod/etc/dir")/log/slurmdbd.log)"
+  account add cluster minipod
+  account add qos low GraceTime=30
+  account add qos high Preempt=low Priority=1000
+  account add account users Description=users Organization=minipod
+  account add user holdfast,intruder Account=users QOS=low,high DefaultQOS=low
+}
+account() { sacctmgr --immediate --quiet "$@" >/dev/null 2>>"$pod/log/sacctmgr.log"; }
 
 slurmctld_pid() { pgrep -o -x slurmctld; }
 
@@ -93,10 +121,30 @@ answers_or_dead() {
 }
 
 start_node() {
+  local make=(unshare --net --uts --mount --ipc --pid --fork --kill-child)
+  if [[ ${profile-} == private ]]; then
+    choose_processor
+    make=(taskset -c "$processor" "${make[@]}" taskset -c "$(taskset -cp $$ | sed 's/.*: //')")
+  fi
   mkdir -p "$pod/nodes/$1"
-  setsid unshare --mount bash "$pod/lib/storage.sh" "$pod/nodes/$1" \
-    unshare --net --uts --mount --ipc --pid --fork --kill-child \
+  setsid unshare --mount bash "$pod/lib/storage.sh" "$pod/nodes/$1" "${make[@]}" \
     bash "$pod/lib/node.sh" "$1" </dev/null >>"$pod/nodes/$1/node.log" 2>&1 &
+}
+
+# job_container/tmpfs mounts the mount namespace of a job, as a file, in that of the node. Linux allows it only if the job's
+# has a higher number. Since 6.18 each processor numbers on its own, so the node's must be made on the one whose numbers are lowest.
+choose_processor() {
+  local other all
+  all=$(nproc --all) processor=''
+  for ((other = 0; other < all; other++)); do
+    taskset -c "$other" true 2>/dev/null || continue # not one of ours
+    [[ -n $processor ]] && holds_namespace "$processor" "$other" || processor=$other
+  done
+}
+holds_namespace() {
+  # shellcheck disable=SC2016 # for the inner shell
+  taskset -c "$1" unshare --mount bash -c \
+    'mount -n -t tmpfs none /mnt && touch /mnt/held && taskset -c "$0" unshare --mount=/mnt/held true' "$2" 2>/dev/null
 }
 
 all_idle() {

@@ -270,4 +270,31 @@ check "the machine's files are as they were" equal "$(machine_files)" "$files_be
 check "down --purge deletes the files" mini down --purge
 check "they are gone" not test -e "$dir"
 
+# ---------------------------------------------------------------- profiles --
+
+check "up --profile private" mini up --nodes 2 --profile private
+shares() { # a script and steps in its job
+  local look='ls /tmp/mine /dev/shm/mine'
+  mini exec sbatch -W -N2 -o private.out --wrap "srun --overlap touch /tmp/mine /dev/shm/mine; srun --overlap $look; $look" >/dev/null
+  equal "$(sort "$home/private.out" | uniq -c | paste -sd' ' | tr -s ' ')" " 3 /dev/shm/mine 3 /tmp/mine"
+}
+check "the steps of a job share its /tmp and /dev/shm" shares
+check "other jobs see nothing of them" not mini exec srun -N2 ls /tmp/mine /dev/shm/mine
+check "nor does the node" not on dgx001 ls /tmp/mine /dev/shm/mine
+check "a revived node makes private folders, too" mini kill-node dgx001
+check "it is revived" mini revive-node dgx001
+check "it is idle" soon 60 state_is dgx001 idle
+check "it takes a job" equal "$(mini exec srun -w dgx001 -n1 hostname)" dgx001
+mini down --purge
+if command -v mariadbd >/dev/null; then
+  check "up --profile accounting" mini up --nodes 1 --profile accounting
+  mini exec srun -n1 true
+  listed() { holds "$(mini exec sacct -n -P -o JobName,QOS,State)" "true|low|COMPLETED"; }
+  check "sacct lists the job" soon 30 listed
+  check "down" mini down --purge
+  check "no namespace of the node is left" equal "$(lsns -n -r -t uts -o NS | wc -l)" 1
+else
+  check "a profile names the packages that it lacks" holds "$(mini up --nodes 1 --profile accounting 2>&1)" mariadb-server
+fi
+
 conclude
