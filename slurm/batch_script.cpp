@@ -66,8 +66,10 @@ struct Owned {
 };
 constexpr const char* array_why =
     "a run directory belongs to one job: in a script of your own, 'holdfast run JOB.toml --set run.dir=...'";
+constexpr const char* requeue_why =
+    "the script asks for it; with 'expedite', SLURM would hold every job that ends with an error";
 /// Options that conflict with those of Holdfast.
-constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active nodes and spares"},
+constexpr std::array<Owned, 25> owned = {{{"--nodes", "Holdfast counts active nodes and spares"},
                                           {"-N", "Holdfast counts active nodes and spares"},
                                           {"--ntasks", "Holdfast starts the ranks"},
                                           {"-n", "Holdfast starts the ranks"},
@@ -81,6 +83,7 @@ constexpr std::array<Owned, 24> owned = {{{"--nodes", "Holdfast counts active no
                                           {"--job-name", "it is the run's name"},
                                           {"-J", "it is the run's name"},
                                           {"--no-requeue", "a job that loses its first node must come back"},
+                                          {"--requeue", requeue_why},
                                           {"--oversubscribe", "Holdfast needs whole nodes"},
                                           {"-s", "Holdfast needs whole nodes"},
                                           {"--array", array_why},

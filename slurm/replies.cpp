@@ -10,6 +10,8 @@
 namespace holdfast::slurm {
 namespace {
 
+constexpr const char* tested_releases = "22.05, 24.11 and 26.05";
+
 [[noreturn]] void fail(const char* tool, std::string_view text) {
   throw Error(Exit::runtime, std::string("the reply of ") + tool + " cannot be read",
               "it says '" + std::string(text.substr(0, 200)) + "'",
@@ -84,10 +86,11 @@ std::string version_warning(std::string_view version) {
   const int release = *year * 100 + *month;
   const std::string name(version);
   if (release < 2011)
-    return "SLURM " + name +
-           " has no overlapping steps; Holdfast needs 20.11 or newer and is tested with 22.05";
-  if (release < 2205)
-    return "SLURM " + name + " is older than 22.05, the release that Holdfast is tested with";
+    return "SLURM " + name + " has no overlapping steps; Holdfast needs 20.11 or newer and is tested with " +
+           tested_releases;
+  if (release < 2205 || release > 2605)
+    return "SLURM " + name + (release < 2205 ? " is older" : " is newer") +
+           " than what Holdfast is tested with: " + tested_releases;
   return {};
 }
 

@@ -137,10 +137,12 @@ std::vector<NodeShape> read_shapes(std::string_view out) {
 std::vector<ScalableUnit> read_topology(std::string_view out) {
   std::vector<ScalableUnit> units;
   for (const auto line : split(out, '\n')) {
-    const auto block = value_of(line, "BlockName"), leaf = value_of(line, "SwitchName");
-    if (!block && (!leaf || value_of(line, "Level") != "0")) continue;
+    std::optional<std::string_view> name;
+    for (const auto* kind : {"SwitchName", "BlockName", "RingName", "TorusName"})
+      if (!name) name = value_of(line, kind);
+    if (!name || value_of(line, "Level").value_or("0") != "0") continue;  // switches above the leaves
     auto nodes = names_in(value_of(line, "Nodes").value_or(""));
-    if (!nodes.empty()) units.push_back({std::string(block ? *block : *leaf), std::move(nodes)});
+    if (!nodes.empty()) units.push_back({std::string(*name), std::move(nodes)});
   }
   return units;
 }

@@ -31,7 +31,8 @@ struct NodeShape {
   }
 };
 
-/// Nodes that are near each other: a leaf switch of topology/tree, a block of topology/block.
+/// Nodes that are near each other: a leaf switch of topology/tree, a block of topology/block, a ring or a
+/// torus.
 struct ScalableUnit {
   std::string name;
   std::vector<std::string> nodes;

@@ -41,8 +41,8 @@ class FakeTools {
     return "\n" + files::read_text(folder_ / (tool + ".env"));
   }
 
-  static std::string captured(const std::string& name) {
-    return files::read_text(HOLDFAST_SOURCE_DIR "/tests/slurm/captured/22.05/" + name);
+  static std::string captured(const std::string& name, const std::string& release = "22.05") {
+    return files::read_text(HOLDFAST_SOURCE_DIR "/tests/slurm/captured/" + release + "/" + name);
   }
 
  private:

@@ -217,6 +217,8 @@ TEST(Replies, tell_version_and_ping) {
   EXPECT_EQ(version_warning("25.11.1"), "");
   EXPECT_NE(version_warning("19.05.5"), "");
   EXPECT_NE(version_warning("21.08.8"), "");
+  EXPECT_EQ(version_warning("26.05.5"), "");
+  EXPECT_NE(version_warning("26.11.0"), "") << "nobody has tried it";
   EXPECT_NE(version_warning(""), "");
   EXPECT_TRUE(read_ping(test::FakeTools::captured("ping_up.txt")));
   EXPECT_FALSE(read_ping(test::FakeTools::captured("ping_down.txt")));
