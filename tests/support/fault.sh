@@ -89,6 +89,7 @@ undisturbed_run() {
   ends_as "done" 0
   undisturbed=$(result undisturbed .state_digest)
   undisturbed_loss=$(result undisturbed .final_loss)
+  echo "# state digest $undisturbed"
   check "the undisturbed run needed one attempt" equal "$(result undisturbed '.attempts | length')" 1
   check "its checkpoints are sound" mini exec holdfast ckpt verify /shared/home/undisturbed
   every_step_once

@@ -7,8 +7,13 @@ home=$dir/shared/home # /shared/home for the cluster
 
 mini() { timeout 120 "$pod" "$@"; }
 
-# install_programs HOLDFAST TRAIN TOOL: into the PATH of the cluster's user.
+# install_programs HOLDFAST TRAIN TOOL: into the PATH of the cluster's user. HOLDFAST_TEST_BUNDLE, an archive of scripts/bundle.sh,
+# takes their place on a cluster whose system (`minipod up --root`) has not got their libraries.
 install_programs() {
+  if [[ -n ${HOLDFAST_TEST_BUNDLE-} ]]; then
+    tar -xzf "$HOLDFAST_TEST_BUNDLE" -C "$dir/shared/opt"
+    return
+  fi
   local bin=$dir/shared/opt/holdfast/bin share=$dir/shared/opt/holdfast/share/holdfast
   mkdir -p "$bin" "$share"
   install -s -m 0755 "$@" "$(dirname "$1")/holdfast-pmix" "$bin/"
