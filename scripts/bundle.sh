@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pack what a build made into one archive that runs on any x86-64 Linux with glibc >= 2.36: programs, their libraries,
-# Open MPI and the configs. CUDA's own libraries are left to the machine that has the GPU, unless they are asked for.
+# Pack what a build made into one archive that runs on any x86-64 Linux: programs, their libraries, Open MPI, the C library and
+# the configs. CUDA's own libraries are left to the machine that has the GPU, unless they are asked for.
 #
 #   scripts/bundle.sh BUILD OUT.tar.gz [--with-cuda-libs] [--with-tests]
 #
@@ -11,6 +11,9 @@
 #
 # Unpack it anywhere, on a file system that all nodes see, and run bin/holdfast; or name it in slurm.bundle: then the job
 # brings it to its nodes.
+#
+# What is in bin/ starts the programs in libexec/ (src/bundle/start.cpp): with the C library of the machine, or with that in
+# lib/glibc where it is newer.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=scripts/common.sh
@@ -35,26 +38,32 @@ Run: cmake --preset gpu && cmake --build --preset gpu && scripts/bundle.sh build
   done
   [[ ! -e $build/tests/gpu/gpu_nccl ]] || gpu_programs+=(gpu_nccl)
 fi
-for tool in file patchelf; do
-  command -v "$tool" >/dev/null || die "$tool is missing. Run scripts/setup.sh $tool?"
-done
+command -v file >/dev/null || die "file is missing. Run scripts/setup.sh file?"
+start=$build/src/bundle/bundle-start
+[[ -e $start ]] || die "$given has no $start. Build it: cmake --build $given?"
 
 work=$(mktemp -d /tmp/hf-bundle-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 root=$work/holdfast
 mkdir -p "$root"
 cmake --install "$build" --prefix "$root" --strip >/dev/null
+mkdir "$root/libexec"
+for program in "$root"/bin/*; do
+  mv "$program" "$root/libexec/"
+  install -s "$start" "$program"
+done
 if [[ $tests == yes ]]; then
-  mkdir -p "$root/tests"
-  cp "${gpu_programs[@]/#/$build/tests/gpu/}" "$build/tests/train/make_tokens" "$root/tests/"
+  mkdir "$root/tests"
+  cp "${gpu_programs[@]/#/$build/tests/gpu/}" "$build/tests/train/make_tokens" "$root/libexec/"
+  cp -L /usr/bin/mpirun "$root/libexec/" # for several ranks on one machine without a cluster
+  for program in "${gpu_programs[@]}" make_tokens mpirun; do install -s "$start" "$root/tests/$program"; done
   cp "$here"/gpu_check.{sh,md} "$here"/bench/train_{cpu,gpu}_torch.py "$root/tests/"
 fi
 
-# Open MPI where its OPAL_PREFIX expects it (src/base/bundle.cpp).
+# Open MPI where its OPAL_PREFIX expects it (src/base/bundle.cpp). Agents start ranks without mpirun.
 debian=lib/x86_64-linux-gnu
 plugins=$debian/openmpi/lib/openmpi3 pmix=$debian/pmix2/lib/pmix
 mkdir -p "$root/$plugins" "$root/$pmix" "$root/share/openmpi"
-cp -L /usr/bin/mpirun /usr/bin/orted "$root/bin/"
 cp -L "/usr/$plugins"/mca_*.so "$root/$plugins/"
 cp -L "/usr/$pmix"/*.so "$root/$pmix/"
 cp -L /usr/share/openmpi/*.txt "$root/share/openmpi/"
@@ -66,11 +75,16 @@ rm -f "$root/$plugins"/mca_{btl_openib,btl_usnic,mtl_psm,mtl_psm2,common_ofi,mtl
 mkdir -p "$root/lib/ucx"
 cp -L /usr/$debian/ucx/libuct_*.so.0 "$root/lib/ucx/"
 
-# What the machine itself must have: the C library, and the drivers of GPU and network.
-system='^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcuda|libnvidia-.*|libibverbs|librdmacm|libmlx5|libnl-.*|libslurm.*)\.so'
+# The C library, all of it: drivers of the machine ask for parts that were separate once. It looks for plug-ins of the name
+# service where the machine has them.
+mkdir -p "$root/lib/glibc"
+cp -L /$debian/{ld-linux-x86-64.so.2,lib{c,m,mvec,dl,rt,pthread,resolv,util,anl}.so.*,libnss_{compat,dns,files}.so.2} "$root/lib/glibc/"
+
+# What the machine itself must have: the drivers of GPU and network.
+system='^(ld-linux-x86-64|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|libcuda|libnvidia-.*|libibverbs|librdmacm|libmlx5|libnl-.*|libslurm.*)\.so'
 cuda='^(libcudart|libcublas|libcublasLt|libcudnn.*|libnccl|libnvrtc.*|libnvJitLink)\.so'
 mkdir -p "$root/lib"
-objects() { find "$root" -type f \( -name '*.so*' -o -path "$root/bin/*" -o -path "$root/tests/*" \) -print; }
+objects() { find "$root" -type f \( -name '*.so*' -o -path "$root/libexec/*" \) -not -path "$root/lib/glibc/*" -print; }
 # ldd follows everything, so one pass over what we made is enough.
 declare -A needed=()
 while read -r object; do
@@ -91,12 +105,10 @@ for name in "${!needed[@]}"; do
   [[ ${needed[$name]} == "$root"/* ]] || cp -L "${needed[$name]}" "$root/lib/$name"
 done
 
-# Each object finds the libraries from where it lies.
 while read -r object; do
   file -b "$object" | grep -q '^ELF' || continue
   chmod u+w "$object"
   strip --strip-unneeded "$object" 2>/dev/null || true
-  patchelf --set-rpath "\$ORIGIN/$(realpath --relative-to="$(dirname "$object")" "$root/lib")" "$object"
 done < <(objects)
 git -C "$here" rev-parse HEAD >"$root/share/holdfast/bundle" 2>/dev/null || echo unknown >"$root/share/holdfast/bundle"
 

@@ -88,9 +88,12 @@ library_folders() {
 lacking() {
   local object
   {
-    for object in "$tests"/gpu_* "$root/lib/holdfast/libholdfast-cuda.so" "$root/bin/holdfast-train"; do
-      [[ -f $object ]] && LD_LIBRARY_PATH=$libraries ldd "$object" 2>/dev/null
+    # A program of a bundle finds its own loader: ldd does not know of it.
+    for object in "$tests"/gpu_* "$root/bin/holdfast-train"; do
+      [[ -f $object ]] && LD_LIBRARY_PATH=$libraries LD_TRACE_LOADED_OBJECTS=1 "$object" 2>/dev/null
     done
+    object=$root/lib/holdfast/libholdfast-cuda.so
+    [[ -f $object ]] && LD_LIBRARY_PATH=$libraries ldd "$object" 2>/dev/null
     ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2 ' || echo 'libnccl.so.2 => not found'
   } | awk '/=> not found/ {print $1}' | sort -u
 }
@@ -145,8 +148,9 @@ note() {
 
 # Our programs, in an environment of their own.
 ours() {
-  env LD_LIBRARY_PATH="$libraries" PATH="$root/bin:$PATH" OPAL_PREFIX="$root" PMIX_PREFIX="$root/lib/x86_64-linux-gnu/pmix2" \
-    PMIX_MCA_pcompress_base_silence_warning=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
+  local pmix=$root/lib/x86_64-linux-gnu/pmix2
+  env LD_LIBRARY_PATH="$libraries" PATH="$root/tests:$PATH" OPAL_PREFIX="$root" PMIX_PREFIX="$pmix" \
+    PMIX_PKGLIBDIR="$pmix/lib/pmix" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
 }
 never() { false; }
 # limited SECONDS LOG DONE COMMAND...: runs it until it ends or DONE, asked now and then, is true. Its exit code; 0 when DONE

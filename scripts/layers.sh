@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # folder: what it may include. A row names only rows above it, so nothing can turn round.
 table='
 src/base:
+src/bundle: src/base
 src/flight: src/base
 src/nvml: src/base
 src/config: src/base

@@ -14,7 +14,7 @@ source "$here/common.sh"
 
 packages=(
   # tools to build and check
-  ca-certificates ccache clang-format cmake file g++ git jq ninja-build patchelf pkg-config shellcheck
+  ca-certificates ccache clang-format cmake file g++ git jq ninja-build pkg-config shellcheck
   # libraries (cmake/Dependencies.cmake)
   libasio-dev libcli11-dev libfmt-dev libhdf5-dev libisal-dev libopenblas-openmp-dev libopenmpi-dev libpmix-dev
   libsentencepiece-dev libsimdjson-dev libsodium-dev libspdlog-dev libtomlplusplus-dev libucx-dev libutf8proc-dev libxxhash-dev libzstd-dev

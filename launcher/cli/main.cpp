@@ -2,12 +2,10 @@
 #include <iostream>
 
 #include "launcher/cli/verbs.hpp"
-#include "src/base/bundle.hpp"
 #include "src/base/error.hpp"
 
 int main(int argc, char** argv) {
   using namespace holdfast;
-  announce_bundle();
   try {
     return launcher::run_command_line({argv + 1, argv + argc});
   } catch (const Error& e) {

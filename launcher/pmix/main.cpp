@@ -60,7 +60,7 @@ int serve(int argc, char** argv) {
 }  // namespace holdfast::launcher
 
 int main(int argc, char** argv) {
-  holdfast::announce_bundle();
+  holdfast::use_mpi_of_bundle();
   try {
     return holdfast::launcher::serve(argc, argv);
   } catch (const holdfast::Error& error) {

@@ -1,37 +1,38 @@
 #include "src/base/bundle.hpp"
 
+#include <sys/auxv.h>
+
 #include "src/base/env.hpp"
 
 namespace holdfast {
 namespace fs = std::filesystem;
 
-std::optional<fs::path> bundle_root() {
+fs::path program_path() {
   std::error_code none;
-  const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  if (program.empty()) return std::nullopt;
-  const fs::path root = program.parent_path().parent_path();
+  fs::path program = fs::read_symlink("/proc/self/exe", none);
+  if (!program.empty()) return program;
+  const auto* started_as = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));  // there is no /proc
+  return started_as ? fs::absolute(started_as, none) : fs::path();
+}
+
+std::optional<fs::path> bundle_root() {
+  const fs::path root = program_path().parent_path().parent_path();
+  std::error_code none;
   if (!fs::exists(root / "share/holdfast/bundle", none)) return std::nullopt;
   return root;
 }
 
-void announce_bundle() {
+void use_mpi_of_bundle() {
   const auto root = bundle_root();
   if (!root) return;
-  const auto say = [](const char* name, const fs::path& path) {
-    if (!env::get(name)) env::set(name, path.string());
-  };
-  // Agents run a copy of this program, which finds no library beside itself.
-  const auto begin_with = [](const char* name, const fs::path& path) {
-    const std::string others = env::get_or(name, "");
-    if (!(others + ":").starts_with(path.string() + ":"))
-      env::set(name, others.empty() ? path.string() : path.string() + ":" + others);
-  };
-  begin_with("PATH", *root / "bin");
-  begin_with("LD_LIBRARY_PATH", *root / "lib");
-  say("OPAL_PREFIX", *root);
-  say("PMIX_PREFIX", *root / "lib/x86_64-linux-gnu/pmix2");
-  // PMIx 4.2 looks for its compression in the old place whatever it is told; it works without.
-  say("PMIX_MCA_pcompress_base_silence_warning", "1");
+  const fs::path lib = *root / "lib/x86_64-linux-gnu";
+  env::set("OPAL_PREFIX", root->string());
+  env::set("OMPI_MCA_mca_base_component_path", (lib / "openmpi/lib/openmpi3").string());
+  env::set("PMIX_PREFIX", (lib / "pmix2").string());
+  env::set("PMIX_PKGLIBDIR", (lib / "pmix2/lib/pmix").string());  // Debian's does not follow from the prefix
+  // The settings of other versions are in files of the machine and of the user.
+  env::set("OMPI_MCA_mca_base_param_files", "none");
+  env::set("PMIX_MCA_mca_base_param_files", "none");
 }
 
 }  // namespace holdfast

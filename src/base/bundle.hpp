@@ -6,11 +6,15 @@
 
 namespace holdfast {
 
+/// The absolute path of this program. In a bundle, of what starts it (src/bundle); empty: it is not known.
+std::filesystem::path program_path();
+
 /// The folder that holds bin/ and lib/, when this program lies in a bundle.
 std::optional<std::filesystem::path> bundle_root();
 
-/// In a bundle: says where programs, libraries and Open MPI are, in the environment of this program and of
-/// all that it starts. Before MPI is initialised, and before there are threads.
-void announce_bundle();
+/// In a bundle: MPI and PMIx in this program find their parts in it, and there alone, whatever the machine,
+/// its configuration files or the user's environment know of others. Before MPI is initialised, and before
+/// there are threads. Programs of another MPI must not inherit this.
+void use_mpi_of_bundle();
 
 }  // namespace holdfast

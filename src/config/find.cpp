@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -17,8 +18,7 @@ namespace {
 std::vector<fs::path> folders(const std::string& kind) {
   std::vector<fs::path> out;
   if (const auto chosen = env::get("HOLDFAST_CONFIGS")) out.push_back(fs::path(*chosen) / kind);
-  std::error_code none;
-  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  const fs::path program = program_path();
   if (program.empty()) return out;
   const fs::path beside = program.parent_path();
   out.push_back((beside / "../share/holdfast/configs" / kind).lexically_normal());

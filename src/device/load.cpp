@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* module_name = "libholdfast-cuda.so";
 
 std::unique_ptr<Device> open_cuda(const DeviceOptions& options) {
-  const auto places = module_places(fs::read_symlink("/proc/self/exe"));
+  const auto places = module_places(program_path());
   std::string looked;
   for (const auto& place : places) {
     if (fs::exists(place)) return open_module(place, options);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317 # check and soon call most functions
-# Test the relocatable bundle: bundle_test.sh BUILD. A run whose nodes have nothing of Holdfast and cannot see Open MPI's
-# packages, brought by slurm.bundle, ends in the same bits as a run of the installed programs.
+# Test the relocatable bundle: bundle_test.sh BUILD. A run whose nodes have nothing of Holdfast, brought by slurm.bundle, ends in
+# the same bits as a run of the installed programs; so does one from shared storage that loses a node. The machine's C library
+# says that it is an old one, so that they take that of the bundle.
 # Speaks TAP; exits 77 when there is no SLURM here to test with.
 
 set -uo pipefail
@@ -11,6 +12,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/tap.sh
 source "$source/tests/support/tap.sh"
 need_cluster "$build/launcher/holdfast"
+[[ -n ${BUNDLE_TEST_MOUNTS-} ]] || BUNDLE_TEST_MOUNTS=own exec unshare --mount --propagation private "$0" "$@"
 
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/bundle-test.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
@@ -25,11 +27,28 @@ check "it is smaller than 40 MB" test "$(stat -c %s "$archive")" -lt 40000000
 mkdir "$dir/unpacked"
 tar -xzf "$archive" -C "$dir/unpacked"
 bundle=$dir/unpacked/holdfast
-foreign() { # objects that find a library of theirs outside of the bundle, the C library's, CUDA's and the network's apart
-  find "$bundle/bin" "$bundle/lib" -type f -print0 | xargs -0 ldd 2>/dev/null | grep -- '=>' | grep -v "$dir/unpacked" |
-    grep -vE '^\s*(libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libcu.*|libnccl|libnv.*|libibverbs|librdmacm|libmlx5|libnl-.*)\.so'
+libraries() { LD_TRACE_LOADED_OBJECTS=1 "$bundle/bin/holdfast-train" 2>&1; }
+foreign() { # libraries that are found outside of the bundle, or nowhere; the C library's, CUDA's and the network's apart
+  {
+    for program in "$bundle"/bin/*; do LD_TRACE_LOADED_OBJECTS=1 "$program"; done
+    find "$bundle/lib" -type f -not -path '*/glibc/*' -print0 | LD_LIBRARY_PATH=$bundle/lib xargs -0 ldd
+  } 2>/dev/null | grep -- '=>' | grep -v "$dir/unpacked" |
+    grep -vE '^\s*(libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|libcu.*|libnccl|libnv.*|libibverbs|librdmacm|libmlx5|libnl-.*)\.so'
 }
 check "its objects find their libraries in it" equal "$(foreign)" ""
+ln -s unpacked/holdfast/bin/holdfast "$dir/link"
+mkdir "$dir/links"
+ln -s ../link "$dir/links/link"
+check "a program of it starts through links" holds "$("$dir/links/link" --version)" holdfast
+check "and by a relative path" holds "$(cd "$bundle/bin" && ./holdfast --version)" holdfast
+check "it takes the machine's C library where that is as new" holds "$(libraries)" "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6"
+LC_ALL=C sed 's/release version 2\.[0-9][0-9]/release version 2.28/' /lib64/ld-linux-x86-64.so.2 >"$dir/loader"
+chmod 0755 "$dir/loader"
+mount --bind "$dir/loader" "$(realpath /lib64/ld-linux-x86-64.so.2)"
+check "and its own where the machine's is older" holds "$(libraries)" "/unpacked/holdfast/bin/../lib/glibc/libc.so.6"
+mv "$bundle/lib/glibc" "$bundle/lib/glibc.gone"
+check "half of a bundle says what is missing" holds "$("$bundle/bin/holdfast" --version 2>&1)" "holdfast: a part is missing ($bundle"
+mv "$bundle/lib/glibc.gone" "$bundle/lib/glibc"
 if [[ -e $build/tests/gpu/gpu_kernels ]]; then
   check "one with the tests of GPUs can be made, too" "$source/scripts/bundle.sh" "$build" "$dir/gpu.tar.gz" --with-tests
   mkdir "$dir/gpu"
@@ -44,7 +63,9 @@ if [[ -e $build/tests/gpu/gpu_kernels ]]; then
   rm -rf "$dir/gpu" "$dir/gpu.tar.gz"
 fi
 
-mini up --nodes 2 || { echo "Bail out! no minipod"; exit 1; }
+storage=() # a server for /shared on each node: nobody takes it for a disk of the node
+[[ ! -c /dev/fuse ]] || storage=(--storage fuse)
+mini up --nodes 3 "${storage[@]}" || { echo "Bail out! no minipod"; exit 1; }
 install_programs "$build"/{launcher/holdfast,src/train/holdfast-train,src/tools/cli/holdfast-tool}
 make_tokens
 two_nodes=(--set cluster.nodes=2 --set cluster.spares=0)
@@ -62,5 +83,29 @@ check "in the same bits" equal "$(result bundled .state_digest)" "$(result plain
 gone() { test ! -e "/tmp/holdfast-$job" && mini exec test ! -e "/tmp/holdfast-$job"; }
 check "and leaves nothing on the nodes" soon 60 gone
 over bundled || show_record bundled
+
+# From shared storage: agents copy it into the memory of their nodes.
+cp -r "$bundle" "$dir/shared/opt/bundle"
+on_shared() { # its job names its own programs
+  copy_job
+  mini exec --chdir /shared/home /shared/opt/bundle/bin/holdfast submit job.toml --parsable --set data.tokens=/shared/home/tokens.bin \
+    --set run.dir=/shared/home/copied --set run.name=copied "${test_sets[@]}" --set cluster.spares=1 --set drill.allowed=true && hold copied
+}
+# Settings that another MPI and PMIx would start with, and these would not.
+mkdir "$home/.openmpi" "$home/.pmix"
+echo 'pml = another' >"$home/.openmpi/mca-params.conf"
+echo 'gds = another' >"$home/.pmix/mca-params.conf"
+chown -R 61000 "$home/.openmpi" "$home/.pmix"
+on_shared >/dev/null
+check "a run of a bundle on shared storage trains" soon 120 training copied 1
+[[ -z ${storage-} ]] || check "from copies in the memory of its nodes" soon 30 grep -qsE 'run from [0-9]+ copies in' "$home"/copied/logs/agent-*.log
+named() { mini exec pgrep -x holdfast-pmix && mini exec pgrep -x holdfast-train; }
+check "the kernel knows its programs by their names" named
+mini kill-node "$(placement copied | tail -n 1)"
+check "it goes on when a node is lost" soon 120 training copied 2
+let_go copied
+check "it ends" soon 240 over copied
+check "in the same bits, too" equal "$(result copied .state_digest)" "$(result plain .state_digest)"
+over copied || show_record copied
 
 conclude

@@ -10,7 +10,7 @@
 
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/pmix/pmix_program.hpp"
-#include "src/base/env.hpp"
+#include "src/base/bundle.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -51,8 +51,22 @@ std::vector<fs::path> libraries_of(const fs::path& object) {
   return out;
 }
 
+/// All of a bundle but what no rank and no agent needs: MPI, PMIx and UCX look for plug-ins in it.
+std::vector<fs::path> parts_of_bundle(const fs::path& root) {
+  std::vector<fs::path> parts;
+  for (fs::recursive_directory_iterator at(root), end; at != end; ++at) {
+    const fs::path below = at->path().lexically_relative(root);
+    if (below == "tests" || below == "share/holdfast/configs")
+      at.disable_recursion_pending();
+    else if (at->is_regular_file() && below.filename() != "holdfast-tool")
+      parts.push_back(below);
+  }
+  return parts;
+}
+
 /// Files of an installation that ranks and agents need, by their path below its root.
 std::vector<fs::path> parts_of(const fs::path& root, const fs::path& program) {
+  if (bundle_root()) return parts_of_bundle(root);
   std::vector<fs::path> parts = {program.lexically_relative(root)};
   const auto add = [&](const fs::path& file) {
     const fs::path below = file.lexically_normal().lexically_relative(root);
@@ -104,10 +118,6 @@ fs::path make_resident(const Scratch& scratch, const RunDir& run) {
     log::warn("programs run from shared storage and will wait for it: {}", error.what());
     return program;
   }
-  // A bundle has told the loader where its libraries are.
-  const std::string lib = (root / "lib").string(), paths = env::get_or("LD_LIBRARY_PATH", "");
-  if ((paths + ":").starts_with(lib + ":"))
-    env::set("LD_LIBRARY_PATH", (scratch.programs() / "lib").string() + ":" + paths);
   return scratch.programs() / program.lexically_relative(root);
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "src/base/bundle.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -16,7 +17,7 @@ constexpr const char* installed = "HOLDFAST_PROGRAM";
 }
 
 fs::path this_program() {
-  const fs::path running = fs::read_symlink("/proc/self/exe");
+  const fs::path running = program_path();
   // A copy in the node's memory may have been removed since it was started.
   return files::is_there(running) ? running : fs::path(env::get_or(installed, running.string()));
 }

@@ -149,7 +149,7 @@ int run(const Arguments& arguments, comm::MpiSession& session) {
 }  // namespace holdfast::train
 
 int main(int argc, char** argv) {
-  holdfast::announce_bundle();
+  holdfast::use_mpi_of_bundle();
   holdfast::train::Arguments arguments;
   CLI::App app(
       "One rank of a training run. Start it with holdfast submit, or by itself: srun -n8 holdfast-train "
