@@ -7,10 +7,10 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 
 dir=$1
-# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...] [profile=NAME]
+# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...] [profile=NAME] [spank=FILE]
 read -r -a shape <"$dir/shape"
 declare -i nodes gpus su slurmd_timeout
-node_conf='' profile=plain
+node_conf='' profile=plain spank=''
 declare "${shape[@]}"
 
 etc=$dir/etc
@@ -157,6 +157,10 @@ fi
 if [[ $profile == prolog ]]; then
   prolog_script >"$etc/slurm/prolog.sh"
   chmod 0755 "$etc/slurm/prolog.sh"
+fi
+if [[ -n $spank ]]; then
+  install -m 0644 "$spank" "$etc/slurm/spank.so"
+  echo "required /etc/slurm/spank.so" >"$etc/slurm/plugstack.conf"
 fi
 address_files
 echo "$dir" >"$etc/dir"
