@@ -21,12 +21,16 @@ bool has_tools(const std::string& folder) {
 
 }  // namespace
 
-void find_tools() {
+bool find_tools() {
   std::istringstream path(env::get_or("PATH", ""));
   std::string folder;
   while (std::getline(path, folder, ':'))
-    if (folder.starts_with('/') && has_tools(folder)) return env::set(tools_variable, folder);
+    if (folder.starts_with('/') && has_tools(folder)) {
+      env::set(tools_variable, folder);
+      return true;
+    }
   env::set(tools_variable, "");  // one that was inherited is of another node
+  return false;
 }
 
 std::string tool_path(const std::string& name) {

@@ -6,8 +6,9 @@
 namespace holdfast::slurm {
 
 /// Looks for the tools in PATH, once: this process and those that it starts then run them from where they
-/// are. To be called before storage may hang. Where they are not in one folder, PATH is searched each time.
-void find_tools();
+/// are. To be called before storage may hang. Where they are not in one folder, PATH is searched each time:
+/// then it returns false.
+bool find_tools();
 /// Path of a tool; its name, where find_tools() has not found it.
 std::string tool_path(const std::string& name);
 

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <deque>
 
@@ -16,6 +18,7 @@
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
 #include "slurm/tools.hpp"
 #include "src/base/clock.hpp"
@@ -30,10 +33,26 @@ namespace {
 
 constexpr int restarts_per_minute = 10;
 volatile pid_t serving = 0;
+// Of this process, the nearest first: slurmstepd is one of them. Between the two an image's runtime may
+// stand.
+std::array<pid_t, 16> ancestors{};
+
+void find_ancestors() {
+  pid_t pid = ::getppid();
+  for (pid_t& ancestor : ancestors) {
+    ancestor = pid;
+    pid = pid > 1 ? parent_of(pid) : 0;
+  }
+}
+
+/// 0 is who sends from outside of this process's pid namespace.
+bool is_slurms(int signal, pid_t from) {
+  return signal == SIGTERM &&
+         (from == 0 || std::find(ancestors.begin(), ancestors.end(), from) != ancestors.end());
+}
 
 void pass_on(int signal, siginfo_t* from, void*) {
-  const bool slurms = signal == SIGTERM && from->si_pid == ::getppid();  // from slurmstepd
-  if (serving > 0) ::kill(serving, slurms ? slurms_sigterm() : signal);
+  if (serving > 0) ::kill(serving, is_slurms(signal, from->si_pid) ? slurms_sigterm() : signal);
 }
 
 /// Goes on as the copy of this program in the node's memory.
@@ -69,6 +88,7 @@ void record_orphan(const Scratch& scratch, pid_t pid, int status) {
 
 int guard(const RunDir& run, const std::string& node) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  find_ancestors();
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCONT}) {
     struct sigaction action {};
     action.sa_sigaction = pass_on;
@@ -79,9 +99,14 @@ int guard(const RunDir& run, const std::string& node) {
   make_scratch(scratch);
   // The locks are held between two agents too.
   const files::Fd claim = hold_scratch(scratch), alone = hold_node(scratch);
-  slurm::find_tools();
+  const bool reaches_slurm = slurm::find_tools();
   run_resident(scratch, run, node);
   log_to_memory(scratch, run, node);
+  if (!reaches_slurm)
+    log::warn(
+        "SLURM's tools are not in PATH here: if the batch host is lost, nobody queues the job again or ends "
+        "it, "
+        "and of two agents the one that is left cannot lead");
   if (!lock_all_pages())
     log::info(
         "the limit of locked memory (ulimit -l) is not unlimited: the agent may wait for the node's swap "

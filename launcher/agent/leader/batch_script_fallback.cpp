@@ -51,23 +51,24 @@ void BatchScriptFallback::is_lost() {
 void BatchScriptFallback::ask() {
   if (over_ || std::exchange(asking_, true)) return;
   queries_.ask(
-      [cluster = cluster_, job = job_]() -> std::optional<double> {
+      [cluster = cluster_, job = job_]() -> Answer {
         try {
           const auto now = cluster->job(job);
-          return runs(now) ? now->end_time : std::nullopt;
+          return {runs(now) ? now->end_time : std::nullopt, ""};
         } catch (const Error& error) {
-          log::warn("the end of job {} is unknown: {}", job, error.what());
-          return std::nullopt;
+          return {std::nullopt, error.what()};
         }
       },
-      [this](std::optional<double> end) { answered(end); });
+      [this](const Answer& answer) { answered(answer); });
 }
 
-void BatchScriptFallback::answered(std::optional<double> end) {
+void BatchScriptFallback::answered(const Answer& answer) {
   asking_ = false;
+  if (answer.trouble != std::exchange(trouble_, answer.trouble) && !answer.trouble.empty())
+    log::warn("the end of job {} is unknown: {}", job_, answer.trouble);
   if (over_) return;
   const double wait =
-      next_query_s(end ? std::optional(*end - unix_seconds()) : std::nullopt, notice_s_, lost_);
+      next_query_s(answer.end ? std::optional(*answer.end - unix_seconds()) : std::nullopt, notice_s_, lost_);
   if (wait <= 0) {
     over_ = true;
     return time_is_short_();

@@ -30,13 +30,18 @@ class BatchScriptFallback {
 
  private:
   void ask();
-  void answered(std::optional<double> end);
+  struct Answer {
+    std::optional<double> end;  ///< of the job; nothing: it has none, or it is unknown
+    std::string trouble;
+  };
+  void answered(const Answer& answer);
   control::Loop& loop_;
   std::shared_ptr<slurm::Cluster> cluster_;
   slurm::JobId job_;
   double notice_s_;
   std::function<void()> time_is_short_;
   control::Loop::Handle timer_;
+  std::string trouble_;  ///< that was logged last
   bool lost_ = false, over_ = false, asking_ = false;
   // SLURM may take seconds to answer, and heartbeats must not wait for it.
   control::Worker queries_, last_request_;
