@@ -84,6 +84,7 @@ struct StepRequest {
   std::filesystem::path output;  ///< stdout and stderr of the step, opened (appended to) by the node itself
   int gpus = 0;                  ///< that the job has on each node; 0: those that it asked for by number
   std::string name = "agent";    ///< of the step, shown by squeue -s
+  std::vector<std::string> options;  ///< further ones of srun
 };
 
 class Cluster {

@@ -10,7 +10,8 @@ namespace {
 constexpr std::string_view node_format = "--format=%N|%T|%o|%E";
 
 std::vector<std::string> without_place(std::vector<std::string> prefixes) {
-  prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"});
+  // PYXIS_CONTAINER_IMAGE would put the batch script into an image, where no step can be started.
+  prefixes.insert(prefixes.begin(), {"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PYXIS_CONTAINER_"});
   std::vector<std::string> environment = env::without(prefixes);
   if (const auto conf = env::get("SLURM_CONF")) environment.push_back("SLURM_CONF=" + *conf);
   // PMIX_MCA_* of the caller are settings and do not belong to a step.
@@ -127,8 +128,11 @@ std::vector<std::string> step_argv(const StepRequest& request) {
     argv.push_back("--output=" + pattern);
     argv.push_back("--error=" + pattern);
   }
+  argv.insert(argv.end(), request.options.begin(), request.options.end());
   argv.insert(argv.end(), request.command.begin(), request.command.end());
   return argv;
 }
+
+std::vector<std::string> step_help_argv() { return {"srun", "--help"}; }
 
 }  // namespace holdfast::slurm

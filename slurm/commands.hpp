@@ -15,7 +15,8 @@ namespace holdfast::slurm {
 /// (SLURM_CONF stays), times in Unix seconds, messages in English.
 std::vector<std::string> tool_environment();
 /// The environment for sbatch, which passes it to the job: ours without the variables of an enclosing job
-/// (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step). SBATCH_* stays: sites set accounts with it.
+/// (SLURM_*, except SLURM_CONF, and PMI*, PMIX_* of a step) and without PYXIS_CONTAINER_*, for what
+/// [container] is there. SBATCH_* stays: sites set accounts with it.
 std::vector<std::string> job_environment();
 /// The environment for srun, which passes it to the step: the same without SRUN_*, which would change the
 /// resources of the step (SRUN_CPUS_PER_TASK).
@@ -37,6 +38,7 @@ std::vector<std::string> exclude_argv(JobId id, const std::vector<std::string>& 
 /// scontrol: for administrators
 std::vector<std::string> drain_argv(const std::string& node, const std::string& reason);
 std::vector<std::string> step_argv(const StepRequest& request);  ///< srun
+std::vector<std::string> step_help_argv();                       ///< srun: its options, those of plug-ins too
 
 /// A file name as sbatch and srun read it: '%' begins a replacement unless it is doubled.
 std::string file_pattern(const std::filesystem::path& path);

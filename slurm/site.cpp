@@ -187,6 +187,12 @@ std::string gpu_model_in(std::string_view gres) {
   return {};
 }
 
+void need_step_option(const std::string& option, const std::string& plugin, milliseconds limit) {
+  if (answer(step_help_argv(), limit).find(option) == std::string::npos)
+    throw Error(Exit::usage, "no step can be started with " + option, "srun does not know it",
+                "Has this cluster " + plugin + "?");
+}
+
 std::vector<std::string> mpi_plugins(milliseconds limit) {
   const Finished done = ask({"srun", "--mpi=list"}, limit);
   return read_mpi_plugins(done.out + "\n" + done.err);

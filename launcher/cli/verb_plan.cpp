@@ -4,8 +4,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/job/container.hpp"
 #include "launcher/job/rank_inputs.hpp"
 #include "launcher/job/run_dir_setup.hpp"
 #include "launcher/job/run_history.hpp"
@@ -26,6 +28,7 @@ struct PlanOptions {
 
 void print_plan(const PlanOptions& options) {
   auto config = options.job.load().config;
+  take_container_options(config);
   const auto facts = config::load_cluster(config.cluster.file);
   const auto model = config::model_of(config);
   config::check(config, model);
@@ -37,6 +40,7 @@ void print_plan(const PlanOptions& options) {
   Plan plan = make_plan(config, model, facts, nodes, std::nullopt);
   check_model(run, model);
   check_checkpoint(run, config, model);
+  for (auto& warning : check_image(config, run, this_program())) plan.warnings.push_back(std::move(warning));
   for (const Error& absent : check_rank_inputs(config, model))
     plan.warnings.push_back(fmt::format("submit would refuse the job: {}", absent.what()));
   if (options.json) {

@@ -6,6 +6,7 @@
 
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/job/container.hpp"
 #include "launcher/job/preparation.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "slurm/batch_script.hpp"
@@ -50,6 +51,7 @@ slurm::JobId submit(const Preparation& prepared, slurm::Cluster& cluster) {
   cluster.ping();
   if (const std::string doubt = slurm::version_warning(cluster.version()); !doubt.empty())
     log::warn("{}", doubt);
+  check_runtime(prepared.files.config.container, false);
   create_folders(prepared.run);
   RunDirClaim claim(prepared.run, cluster);
   // Again, now that the directory is claimed: another submit may have written there since.

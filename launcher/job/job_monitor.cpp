@@ -11,6 +11,7 @@
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/job/container.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"
@@ -37,7 +38,8 @@ constexpr Millis steps_limit{10000};                      // for the other steps
 constexpr Millis probe_tick{500}, probe_limit{3000};      // for probes of the agents
 constexpr Millis answering_period{5000};                  // between probes of an agent that answers
 constexpr Millis silent_period{1000};                     // between probes of one that does not
-constexpr double shared_start_s = 120;  // then a node without an agent gets a step of its own
+constexpr double shared_start_s = 120;  // then, or after supervise.start_s, a node without an agent gets a
+                                        // step of its own
 constexpr double reach_s = 10;          // an agent that answered within this time counts as reached
 constexpr std::chrono::seconds cut_off_limit{300};
 constexpr Millis drain_poll{200}, same_signal{2000};
@@ -109,15 +111,18 @@ void write_plan(const RunDir& run, const Plan& plan) {
 class JobMonitor {
  public:
   JobMonitor(const RunDir& run, slurm::Cluster& cluster, const slurm::JobEnv& env, const Roster& roster,
-             std::map<std::string, int> gpus, int drain_s, Millis shutdown_limit)
+             std::map<std::string, int> gpus, const config::RunConfig& config,
+             std::vector<std::string> mounts, Millis shutdown_limit)
       : run_(run),
         cluster_(cluster),
         env_(env),
         job_(roster.job),
         gpus_(std::move(gpus)),
+        config_(config),
+        mounts_(std::move(mounts)),
         secret_(control::read_secret(run.secret())),
         children_(loop_),
-        drain_s_(drain_s),
+        drain_s_(config.checkpoint.drain_s),
         shutdown_limit_(shutdown_limit) {
     for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
   }
@@ -216,7 +221,8 @@ class JobMonitor {
   /// A step that nodes share may need long for some of them: a Prolog, a node that does not answer.
   bool wants_new_step(const std::string& node, const Step& step) const {
     const bool may_still_start = shares_step(node) && !step.watch.heard_since_start() &&
-                                 steady_seconds() - step.watch.started_at() < shared_start_s;
+                                 steady_seconds() - step.watch.started_at() <
+                                     std::max<double>(shared_start_s, config_.supervise.start_s);
     return !may_still_start && step.watch.wants_new_step(steady_seconds());
   }
   bool shares_step(const std::string& node) const {
@@ -330,6 +336,7 @@ class JobMonitor {
     request.command = {this_program().string(), "agent", run_.path.string()};
     request.output = agent_log(run_, nodes.size() == 1 ? nodes.front() : std::string(slurm::node_in_path));
     request.gpus = gpus_on(nodes.front());
+    run_in_image(request, config_, mounts_);
     for (const auto& node : nodes) steps_[node].watch.started(steady_seconds());
     if (nodes.size() > 1) shared_steps_[nodes.front()].nodes = nodes;
     try {
@@ -421,6 +428,8 @@ class JobMonitor {
   slurm::JobEnv env_;
   std::string job_;
   std::map<std::string, int> gpus_;  ///< that the job has on each node
+  config::RunConfig config_;
+  std::vector<std::string> mounts_;  ///< of the image, where there is one
   control::Key secret_;
   control::Loop loop_;
   control::Worker reader_{loop_};
@@ -480,8 +489,9 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
       own_trainer(config.rank)
           ? steps_limit
           : std::max(steps_limit, Millis(std::chrono::seconds(config.checkpoint.drain_s)) + same_signal);
-  JobMonitor monitor(run, cluster, env, roster, gpus_of(cluster, env.job), config.checkpoint.drain_s,
-                     shutdown_limit);
+  check_runtime(config.container, true);
+  JobMonitor monitor(run, cluster, env, roster, gpus_of(cluster, env.job), config,
+                     mounts_of(config, facts, run, this_program()), shutdown_limit);
   const int code = monitor.run();
   try {
     print_admin_lines(run, roster.job);

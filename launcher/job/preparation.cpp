@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/agent/ranks/programs.hpp"
+#include "launcher/job/container.hpp"
 #include "launcher/job/job_script.hpp"
 #include "launcher/job/run_history.hpp"
 #include "launcher/job/run_owner.hpp"
@@ -18,6 +19,7 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
   Preparation out;
   const auto extra = slurm::joined(sbatch);
   config.slurm.extra.insert(config.slurm.extra.end(), extra.begin(), extra.end());
+  take_container_options(config);
 
   out.files.facts = config::load_cluster(config.cluster.file);
   out.files.model = config::model_of(config);
@@ -33,6 +35,8 @@ Preparation prepare(config::RunConfig config, const std::vector<std::string>& sb
 
   const auto nodes = hypothetical_nodes(out.files.facts, config.cluster.nodes, config.cluster.spares);
   out.plan = make_plan(config, out.files.model, out.files.facts, nodes, std::nullopt);
+  for (auto& warning : check_image(config, out.run, this_program()))
+    out.plan.warnings.push_back(std::move(warning));
   const auto job = batch_job(config, out.files.facts, out.run, this_program());
   out.submission = {out.run.script(), slurm::submit_arguments(job)};
   out.files.plan = to_json(out.plan).dump(2) + "\n";

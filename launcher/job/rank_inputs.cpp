@@ -92,7 +92,7 @@ void check_program(const config::Rank& rank, std::vector<Error>& absent) {
 
 std::vector<Error> check_rank_inputs(const config::RunConfig& config, const config::ModelShape& model) {
   std::vector<Error> absent;
-  check_program(config.rank, absent);
+  if (config.container.image.empty()) check_program(config.rank, absent);  // else it lies in the image
   if (!config::own_trainer(config.rank)) return absent;  // another program checks its own files
   check_tokens(config, model, absent);
   check_weights(config, absent);

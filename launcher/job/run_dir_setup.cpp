@@ -76,6 +76,9 @@ config::RunConfig with_absolute_paths(config::RunConfig config, const RunDir& ru
   make_absolute(config.data.tokens), make_absolute(config.data.validation);
   make_absolute(config.slurm.bundle);
   make_absolute(config.model.weights), make_absolute(config.lora.weights);
+  // Other names than paths are those of a registry.
+  if (auto& image = config.container.image; image.starts_with('.') || fs::is_regular_file(image))
+    make_absolute(image);
   if (config.run.resume != "auto" && config.run.resume != "none") make_absolute(config.run.resume);
   if (!config.rank.command.empty() && config.rank.command.front().find('/') != std::string::npos)
     make_absolute(config.rank.command.front());

@@ -176,6 +176,7 @@ Plan make_plan(const RunConfig& given, const config::ModelShape& model, const Cl
   plan.job = config.run.name;
   plan.cluster = facts.name;
   plan.model = model.name;
+  plan.image = config.container.image;
   plan.hypothetical = !batch_host;
   plan.strategy = config.shard.strategy;
   plan.precision = config.precision;

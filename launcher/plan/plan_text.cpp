@@ -184,6 +184,9 @@ std::string to_text(const Plan& p) {
   if (p.hypothetical)
     out += "  (a hypothesis: SLURM picks the nodes, and the leader plans again with those)\n";
   out += device_table(p) + "\n";
+  if (!p.image.empty())
+    out +=
+        paragraph("image", {printable(p.image) + ": agents and ranks run in it, the batch script does not"});
   out += paragraph("model", {grouped_text(p.parameters) + " parameters, " + precision(p.precision)});
   out += paragraph("sharding", sharding(p));
   const std::int64_t tokens = std::int64_t{p.global_batch} * p.sequence;

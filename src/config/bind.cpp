@@ -112,6 +112,16 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("slurm.bundle", &C::slurm, &Slurm::bundle, "bundle to bring to nodes that have nothing of Holdfast");
   t.add("slurm.extra", &C::slurm, &Slurm::extra, "further sbatch arguments, one per element");
 
+  t.add("container.image", &C::container, &Container::image, "image in which the agents and ranks run");
+  t.add("container.runtime", &C::container, &Container::runtime, "what puts the agents into the image");
+  t.add("container.mounts", &C::container, &Container::mounts,
+        "what else the image shows of the node, SOURCE[:TARGET[:FLAGS]]");
+  t.add("container.writable", &C::container, &Container::writable, "the image's own folders can be written");
+  t.add("container.workdir", &C::container, &Container::workdir,
+        "working directory in the image; empty: the run directory");
+  t.add("container.extra", &C::container, &Container::extra,
+        "further options of srun (pyxis) or of apptainer exec, one per element");
+
   t.add("rank.command", &C::rank, &Rank::command, "program of a rank and its arguments; no shell reads it");
   t.add("rank.launch", &C::rank, &Rank::launch,
         "do agents serve PMIx to it? mpi: yes; direct: no; auto: if it is holdfast-train",

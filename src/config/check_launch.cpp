@@ -1,7 +1,9 @@
 // Rules about who runs and who watches.
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
+#include <string_view>
 
 #include "src/config/check_parts.hpp"
 #include "src/config/load.hpp"
@@ -44,6 +46,44 @@ void check_shrinking(const RunConfig& c) {
            "0 means that the run never shrinks", "How many active nodes are the fewest that make sense?");
 }
 
+void check_mount(const std::string& mount) {
+  const auto bad = [&](const char* why) {
+    refuse("container.mounts holds '" + mount + "', which cannot be mounted", why,
+           "Write \"/source\", \"/source:/target\" or \"/source:/target:ro\"?");
+  };
+  if (mount.find(',') != std::string::npos) bad("a comma begins the next mount");
+  const auto colon = mount.find(':');
+  if (!mount.starts_with('/') || (colon != std::string::npos && mount[colon + 1] != '/'))
+    bad("source and target are absolute paths");
+}
+
+/// Options of pyxis that a setting stands for.
+void check_pyxis_option(const std::string& option) {
+  constexpr std::array<std::array<std::string_view, 2>, 5> settings = {{{"--container-image", "image"},
+                                                                        {"--container-mounts", "mounts"},
+                                                                        {"--container-writable", "writable"},
+                                                                        {"--container-readonly", "writable"},
+                                                                        {"--container-workdir", "workdir"}}};
+  for (const auto& [name, setting] : settings)
+    if (option.substr(0, option.find('=')) == name)
+      refuse("container.extra holds " + std::string(name), "there is a setting for it",
+             fmt::format("Set container.{}?", setting));
+  if (!option.starts_with("--"))
+    refuse("container.extra holds '" + option + "', which is no option of srun", "it does not begin with --",
+           "Write \"--option=value\"?");
+}
+
+void check_container(const Container& c) {
+  if (c.image.empty() && c != Container())
+    refuse("[container] says how an image is used, and names none", "container.image is empty",
+           "Set container.image?");
+  for (const auto& mount : c.mounts) check_mount(mount);
+  if (!c.workdir.empty() && !c.workdir.starts_with('/'))
+    refuse("container.workdir is not an absolute path", "'" + c.workdir + "'", "");
+  if (c.runtime == ContainerRuntime::pyxis)
+    for (const auto& option : c.extra) check_pyxis_option(option);
+}
+
 void check_rank(const Rank& r) {
   if (r.command.empty() || r.command.front().empty())
     refuse("rank.command is empty", "a rank needs a program", "Leave it out for holdfast-train?");
@@ -64,6 +104,7 @@ void check_launch(const RunConfig& config) {
   check_cluster(config.cluster);
   check_supervise(config.supervise);
   check_shrinking(config);
+  check_container(config.container);
   check_rank(config.rank);
 }
 

@@ -91,6 +91,12 @@ const std::vector<std::string>& names_of<WhenShort>() {
   return names;
 }
 
+template <>
+const std::vector<std::string>& names_of<ContainerRuntime>() {
+  static const std::vector<std::string> names = {"pyxis", "apptainer"};
+  return names;
+}
+
 template <class Choice>
 const std::string& name_of(Choice choice) {
   return names_of<Choice>().at(as_size(choice));
@@ -120,6 +126,7 @@ template const std::string& name_of(ReadBack);
 template const std::string& name_of(Partner);
 template const std::string& name_of(WhenShort);
 template const std::string& name_of(OnStraggler);
+template const std::string& name_of(ContainerRuntime);
 template std::optional<Strategy> choice_called(const std::string&);
 template std::optional<Precision> choice_called(const std::string&);
 template std::optional<Products> choice_called(const std::string&);
@@ -136,5 +143,6 @@ template std::optional<ReadBack> choice_called(const std::string&);
 template std::optional<Partner> choice_called(const std::string&);
 template std::optional<WhenShort> choice_called(const std::string&);
 template std::optional<OnStraggler> choice_called(const std::string&);
+template std::optional<ContainerRuntime> choice_called(const std::string&);
 
 }  // namespace holdfast::config

@@ -29,6 +29,8 @@ enum class OnStraggler { report, substitute };
 /// Spares have run out: shrink by a replica or go back into the queue, whichever `plan` says costs less; or
 /// always the one, where it is possible; or end with Exit::out_of_spares.
 enum class WhenShort { automatic, shrink, requeue, stop };
+/// What puts the step of the agents into an image.
+enum class ContainerRuntime { pyxis, apptainer };
 
 /// [run]
 struct Run {
@@ -57,6 +59,17 @@ struct Slurm {
   std::string
       bundle;  ///< archive made by scripts/bundle.sh that the job brings to its nodes; "": Holdfast is there
   bool operator==(const Slurm&) const = default;
+};
+
+/// [container]: the agents, and with them the ranks, run in an image; the batch script does not
+struct Container {
+  std::string image;  ///< as the runtime names it; "": agents run on the node itself
+  ContainerRuntime runtime = ContainerRuntime::pyxis;
+  std::vector<std::string> mounts;  ///< "SOURCE[:TARGET[:FLAGS]]", beside what Holdfast mounts itself
+  bool writable = false;            ///< the image's own folders, for as long as an agent runs
+  std::string workdir;              ///< working directory in the image; "": the run directory
+  std::vector<std::string> extra;   ///< further options: of srun with pyxis, of `apptainer exec`
+  bool operator==(const Container&) const = default;
 };
 
 /// [rank]
@@ -278,6 +291,7 @@ struct RunConfig {
   Run run;
   Cluster cluster;
   Slurm slurm;
+  Container container;
   Rank rank;
   Supervise supervise;
   Model model;

@@ -51,6 +51,33 @@ TEST(Check, SaysWhatIsWrongAndWhatToDo) {
        [](auto& c, auto&) {
          c.rank.environment = {"A=", "=x"};
        }},
+      {"[container] says how an image is used, and names none",
+       [](auto& c, auto&) { c.container.writable = true; }},
+      {"container.mounts holds '/a,/b', which cannot be mounted",
+       [](auto& c, auto&) {
+         c.container.image = "x";
+         c.container.mounts = {"/a,/b"};
+       }},
+      {"container.mounts holds '/a:b', which cannot be mounted",
+       [](auto& c, auto&) {
+         c.container.image = "x";
+         c.container.mounts = {"/a", "/a:b"};
+       }},
+      {"container.workdir is not an absolute path",
+       [](auto& c, auto&) {
+         c.container.image = "x";
+         c.container.workdir = "w";
+       }},
+      {"container.extra holds --container-image (there is a setting for it). Set container.image?",
+       [](auto& c, auto&) {
+         c.container.image = "x";
+         c.container.extra = {"--container-image=y"};
+       }},
+      {"container.extra holds 'x', which is no option of srun",
+       [](auto& c, auto&) {
+         c.container.image = "x";
+         c.container.extra = {"x"};
+       }},
       {"shard.group does not divide the number of ranks (2 nodes x 2 ranks = 4 ranks, group 3)",
        [](auto& c, auto&) { c.shard.group = 3; }},
       {"shard.group must not be negative", [](auto& c, auto&) { c.shard.group = -2; }},

@@ -107,7 +107,7 @@ TEST(BatchScript, joins_options_with_their_values) {
 TEST(BatchScript, refuses_options_that_are_its_own) {
   for (const char* word : {"--nodes=3", "-N3", "-N", "--output=x", "-ox", "--out=x", "--array=1-3", "-a1",
                            "--wrap=x", "--wait", "-W", "--chdir=/", "--job-name=x", "--test-only",
-                           "--no-requeue", "--requeue=expedite", "--clusters=x"})
+                           "--no-requeue", "--requeue=expedite", "--clusters=x", "--container=x"})
     EXPECT_THROW(joined({word}), Error) << word;
   for (const char* word : {"--nodelist=a", "--exclude=a", "--wait-all-nodes=1", "--error-free", "--comment=x",
                            "-xdgx1", "--exclusive=user", "--container-image=a"})

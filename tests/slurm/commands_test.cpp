@@ -18,13 +18,14 @@ TEST(Commands, start_one_step_that_shares_no_fate) {
   request.command = {"/opt/hold fast", "agent", "$(touch /tmp/evaluated)"};
   request.output = "/run/100%/agent-dgx002.log";
   request.gpus = 8;
+  request.options = {"--container-image=a b"};
   EXPECT_THAT(step_argv(request),
               ElementsAre("srun", "--jobid=17", "--nodelist=dgx002", "--nodes=1", "--ntasks=1",
                           "--ntasks-per-node=1", "--overlap", "--no-kill", "--kill-on-bad-exit=0", "--wait=0",
                           "--mem=0", "--cpu-bind=none", "--mpi=none", "--export=ALL", "--input=none",
                           "--quiet", "--job-name=agent", "--gres=gpu:8", "--open-mode=append",
                           "--output=/run/100%%/agent-dgx002.log", "--error=/run/100%%/agent-dgx002.log",
-                          "/opt/hold fast", "agent", "$(touch /tmp/evaluated)"));
+                          "--container-image=a b", "/opt/hold fast", "agent", "$(touch /tmp/evaluated)"));
 }
 
 TEST(Commands, start_one_step_on_many_nodes) {
@@ -74,7 +75,7 @@ TEST(Commands, submit_a_script_by_its_absolute_path) {
 
 TEST(Commands, keep_the_users_habits_out_of_the_tools) {
   for (const char* name : {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME",
-                           "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD"})
+                           "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "PYXIS_CONTAINER_IMAGE"})
     env::set(name, "habit");
   for (const char* name : {"SLURM_CONF", "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST"})
     env::set(name, "kept");
@@ -84,8 +85,9 @@ TEST(Commands, keep_the_users_habits_out_of_the_tools) {
   EXPECT_THAT(step, Not(Contains("SRUN_CPUS_PER_TASK=1")));
   for (const auto& environment : {tools, job, step}) {
     for (const auto& entry : environment) EXPECT_THAT(entry, Not(::testing::HasSubstr("SLURM_JOB_ID")));
-    for (const char* gone : {"SLURM_JOB_ID=habit", "SLURM_TIME_FORMAT=habit", "SLURM_CLUSTERS=habit",
-                             "SLURMD_NODENAME=habit", "PMIX_RANK=habit", "PMI_FD=habit"})
+    for (const char* gone :
+         {"SLURM_JOB_ID=habit", "SLURM_TIME_FORMAT=habit", "SLURM_CLUSTERS=habit", "SLURMD_NODENAME=habit",
+          "PMIX_RANK=habit", "PMI_FD=habit", "PYXIS_CONTAINER_IMAGE=habit"})
       EXPECT_THAT(environment, Not(Contains(gone)));
     for (const char* kept :
          {"SLURM_CONF=kept", "SBATCH_ACCOUNT=kept", "PMIX_MCA_gds=kept", "HOME_OF_TEST=kept"})
@@ -94,9 +96,10 @@ TEST(Commands, keep_the_users_habits_out_of_the_tools) {
   EXPECT_THAT(tools, Not(Contains("SQUEUE_FORMAT=habit")));
   EXPECT_THAT(tools, Contains("SLURM_TIME_FORMAT=%s"));
   EXPECT_THAT(job, Not(Contains("LC_ALL=C"))) << "the job speaks the user's language";
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME",
-                           "SQUEUE_FORMAT", "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "SLURM_CONF",
-                           "SBATCH_ACCOUNT", "PMIX_MCA_gds", "HOME_OF_TEST", "SRUN_CPUS_PER_TASK"})
+  for (const char* name :
+       {"SLURM_JOB_ID", "SLURM_TIME_FORMAT", "SLURM_CLUSTERS", "SLURMD_NODENAME", "SQUEUE_FORMAT",
+        "SINFO_FORMAT", "PMIX_RANK", "PMI_FD", "PYXIS_CONTAINER_IMAGE", "SLURM_CONF", "SBATCH_ACCOUNT",
+        "PMIX_MCA_gds", "HOME_OF_TEST", "SRUN_CPUS_PER_TASK"})
     ::unsetenv(name);
 }
 

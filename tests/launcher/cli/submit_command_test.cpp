@@ -79,6 +79,33 @@ TEST_F(SubmitCommand, tells_people_what_to_do_next) {
               HasSubstr("holdfast status '" + scratch.path().string() + "/runs/it'\\''s $(a) run'"));
 }
 
+TEST_F(SubmitCommand, an_image_is_for_the_agents_and_not_for_the_batch_script) {
+  const std::vector<std::string> flags = {"--", "--container-image", "ubuntu:24.04",
+                                          "--container-mounts=/home:/home"};
+  tools.answer("srun", "Usage: srun [OPTIONS(0)...]\n");
+  const auto refused = submit(flags);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(
+      refused.err,
+      HasSubstr(
+          "no step can be started with --container-image (srun does not know it). Has this cluster pyxis?"));
+  EXPECT_FALSE(fs::exists(run.path));
+  tools.answer("srun", "      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH\n");
+  const auto done = submit(flags);
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(tools.calls(), Not(HasSubstr("--container")));
+  const auto container = config::load(run.config()).config.container;
+  EXPECT_EQ(container.image, "ubuntu:24.04");
+  EXPECT_THAT(container.mounts, ::testing::ElementsAre("/home:/home"));
+}
+
+TEST_F(SubmitCommand, the_plan_shows_the_image) {
+  const auto done = call("plan", {"--set", "container.image=ubuntu:24.04"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("image       ubuntu:24.04: agents and ranks run in it"));
+  EXPECT_THAT(call("plan", {"--set", "container.writable=true"}).err, HasSubstr("container.image is empty"));
+}
+
 TEST_F(SubmitCommand, a_live_job_keeps_its_directory) {
   ASSERT_EQ(submit({}).status, 0);
   const auto again = submit({});
