@@ -22,7 +22,7 @@ packages=(
   # tests
   hdf5-tools libgmock-dev libgtest-dev python3-h5py
   # a cluster on one machine (scripts/minipod)
-  bindfs iproute2 munge openmpi-bin procps psmisc slurm-client slurmctld slurmd util-linux
+  bindfs iproute2 libslurm-dev munge openmpi-bin procps psmisc slurm-client slurmctld slurmd util-linux
 )
 services=(munge slurmctld slurmd)
 
