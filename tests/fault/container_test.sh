@@ -18,7 +18,8 @@ pod_end() { rm -rf "$parts"; }
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(pyxis apptainer cancel)
+run_limit=120
+all_cases=(pyxis apptainer tools cancel)
 
 bundle() {
   "$source/scripts/bundle.sh" "$(dirname "${programs[0]}")/.." "$parts/bundle.tar.gz" && tar -xzf "$parts/bundle.tar.gz" -C "$dir/shared/opt"
@@ -89,6 +90,20 @@ case_apptainer() {
   on "$(nth 1)" pkill -KILL -f '^[^ ]*holdfast agent .*--serve'
   mini kill-node "$node"
   ends_like_the_undisturbed
+  mini revive-node "$node"
+}
+
+case_tools() {
+  # With SLURM's tools in the image a leader ends the job in place of a batch script that is lost.
+  local mounts='"/etc/slurm", "/run/munge", "/usr/lib/x86_64-linux-gnu"' tool node
+  for tool in squeue scontrol srun sinfo scancel; do mounts+=", \"/usr/bin/$tool\""; done
+  start_held tools --set container.image=/shared/home/image --set "container.mounts=[$mounts]"
+  trains_to 10
+  node=$(mini exec scontrol show job "$job" | sed -n 's/.*BatchHost=//p')
+  mini kill-node "$node"
+  check "$run: another leads" soon 60 test -e "$home/$run/term/0002"
+  ends_like_the_undisturbed 0
+  check "$run: nothing is missing" equal "$(grep -h "SLURM's tools" "$home/$run/logs/"agent-*.log)" ""
   mini revive-node "$node"
 }
 

@@ -75,7 +75,7 @@ static int bind_listed(const char *list) {
 }
 
 // `strict`: as enroot, nothing in /dev is executed, and /tmp is empty. Needs CAP_SYS_ADMIN over the mounts.
-static int enter_image(const char *image, const char *mounts, int writable, int strict, const char *overlay_options) {
+static int change_root(const char *image, const char *mounts, int writable, int strict, const char *overlay_options) {
   char options[3 * PATH_MAX];
   if (unshare(CLONE_NEWNS) != 0) return failed("unshare", "mounts");
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return failed("make private", "/");
@@ -101,6 +101,13 @@ static int enter_image(const char *image, const char *mounts, int writable, int 
   if (syscall(SYS_pivot_root, ".", ".") != 0) return failed("pivot_root", NEW_ROOT);
   if (umount2(".", MNT_DETACH) != 0) return failed("umount", "the node's root");
   return chdir("/") == 0 ? 0 : failed("chdir", "/");
+}
+
+static int enter_image(const char *image, const char *mounts, int writable, int strict, const char *overlay_options) {
+  const mode_t mask = umask(022);  // that of the job may close the folders that are made here
+  const int result = change_root(image, mounts, writable, strict, overlay_options);
+  umask(mask);
+  return result;
 }
 
 #endif
