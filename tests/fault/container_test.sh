@@ -95,7 +95,7 @@ case_apptainer() {
 
 case_tools() {
   # With SLURM's tools in the image a leader ends the job in place of a batch script that is lost.
-  local mounts='"/etc/slurm", "/run/munge", "/usr/lib/x86_64-linux-gnu"' tool node
+  local mounts='"/etc/slurm", "/etc/passwd:/etc/passwd:ro", "/run/munge", "/usr/lib/x86_64-linux-gnu"' tool node
   for tool in squeue scontrol srun sinfo scancel; do mounts+=", \"/usr/bin/$tool\""; done
   start_held tools --set container.image=/shared/home/image --set "container.mounts=[$mounts]"
   trains_to 10

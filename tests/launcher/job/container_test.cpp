@@ -131,13 +131,13 @@ TEST_F(InImage, sbatchs_flags_become_settings) {
   EXPECT_THAT(config.container.extra, ElementsAre("--no-container-mount-home", "--container-name=x"));
   config.container.runtime = ContainerRuntime::apptainer;
   config.slurm.extra = {"--container-image=x"};
-  EXPECT_THAT(refusal_of([&] { take_container_options(config); }).what,
+  EXPECT_THAT(refusal_of([&] { take_container_options(config); }).text,
               HasSubstr("it is an option of pyxis"));
 }
 
 TEST_F(InImage, an_installation_that_would_hide_the_image_is_refused) {
   const RunDir run{config.run.dir};
-  EXPECT_THAT(refusal_of([&] { check_image(config, run, "/usr/bin/holdfast"); }).what,
+  EXPECT_THAT(refusal_of([&] { check_image(config, run, "/usr/bin/holdfast"); }).text,
               HasSubstr("/usr would hide the image's own /usr"));
   EXPECT_THAT(check_image(config, run, program), Contains(HasSubstr("no bundle")));
   file("apps/holdfast/share/holdfast/bundle");
@@ -150,9 +150,9 @@ TEST_F(InImage, an_installation_that_would_hide_the_image_is_refused) {
 
 TEST_F(InImage, a_path_that_mounts_cannot_name_is_refused) {
   const RunDir run{"/runs/a,b"};
-  EXPECT_THAT(refusal_of([&] { check_image(config, run, program); }).what, HasSubstr("a comma or a colon"));
+  EXPECT_THAT(refusal_of([&] { check_image(config, run, program); }).text, HasSubstr("a comma or a colon"));
   config.data.tokens = "/data/a:b";
-  EXPECT_THAT(refusal_of([&] { check_image(config, {"/runs/a"}, program); }).what,
+  EXPECT_THAT(refusal_of([&] { check_image(config, {"/runs/a"}, program); }).text,
               HasSubstr("a token file cannot be mounted into the image: /data/a:b"));
 }
 

@@ -470,7 +470,7 @@ TEST(Plan, DamagedJsonIsAnError) {
     return std::string("accepted");
   };
   EXPECT_THAT(says([](auto& j) { j["schema_version"] = 99; }),
-              HasSubstr("schema version 99 (this program reads 9)"));
+              HasSubstr("schema version 99 (this program reads 10)"));
   EXPECT_THAT(says([](auto& j) { j = 3; }), HasSubstr("the plan cannot be read"));
   EXPECT_THAT(says([](auto& j) { j["ranks"].erase(0); }), HasSubstr("contradicts itself"));
   EXPECT_THAT(says([](auto& j) { j["shard"]["strategy"] = "x"; }), HasSubstr("unknown strategy"));
