@@ -104,9 +104,8 @@ int guard(const RunDir& run, const std::string& node) {
   log_to_memory(scratch, run, node);
   if (!reaches_slurm)
     log::warn(
-        "SLURM's tools are not in PATH here: if the batch host is lost, nobody queues the job again or ends "
-        "it, "
-        "and of two agents the one that is left cannot lead");
+        "SLURM's tools are not in PATH here: nobody queues the job again or ends it when the batch host "
+        "is lost, and of two agents the one that is left cannot lead");
   if (!lock_all_pages())
     log::info(
         "the limit of locked memory (ulimit -l) is not unlimited: the agent may wait for the node's swap "
