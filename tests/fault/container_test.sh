@@ -29,7 +29,8 @@ make_apptainer "$dir/shared/opt/holdfast/bin/apptainer"
 make_image "$home/image"
 mkdir "$home/extra"
 echo "shown" >"$home/extra/file"
-chown -R 61000:61000 "$home/image" "$home/extra"
+cp "$parts/bundle.tar.gz" "$home/"
+chown -R 61000:61000 "$home"/{image,extra,bundle.tar.gz}
 
 # in_image NODE: every process of Holdfast there is in the image but the job monitor, which is on the batch host alone.
 # Prints them, with their programs.
@@ -109,7 +110,8 @@ case_tools() {
 
 case_cancel() {
   # slurmstepd's SIGTERM reaches every process of a step: the agents must know it for that one, although a runtime stands
-  # between, and not ask the ranks again.
+  # between, and not ask the ranks again. And Holdfast is what the job has unpacked in /tmp of its nodes; the image has
+  # another /tmp.
   # shellcheck disable=SC2016 # for the image's shell
   printf '%s\n' 'cd "$HOLDFAST_RUN_DIR"' 'trap "echo once >>asked-$RANK; sleep 2; exit 0" TERM' 'touch "up-$RANK"' \
     'while :; do sleep 0.1; done' >"$home/extra/asked.sh"
@@ -117,8 +119,9 @@ case_cancel() {
   for runtime in pyxis apptainer; do
     start "cancel_$runtime" --set "container.runtime=$runtime" --set container.image=/shared/home/image \
       --set 'container.mounts=["/shared/home/extra:/extra:ro"]' --set 'rank.command=["sh", "/extra/asked.sh"]' \
-      --set supervise.stop_s=1
-    check "$run: ranks are up" soon 60 all_up
+      --set supervise.stop_s=1 --set slurm.bundle=/shared/home/bundle.tar.gz
+    check "$run: ranks are up" soon 120 all_up
+    check "$run: agents of the job's bundle" holds "$(in_image "$(nth 1)")" "/tmp/holdfast-$job/holdfast/bin/holdfast agent"
     mini exec scancel "$job"
     ends_as drained 75
     check "$run: each rank was asked once" equal "$(cat "$home/$run"/asked-*)" $'once\nonce\nonce\nonce'
