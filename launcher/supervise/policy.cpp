@@ -29,8 +29,8 @@ constexpr std::array table = {
               [](const PolicyFacts& f) { return f.no_progress; }, PolicyAction::stop, code(Exit::no_requeue)},
     PolicyRow{"a checkpoint still cannot be read", [](const PolicyFacts& f) { return f.later; },
               PolicyAction::requeue, code(Exit::transient)},
-    PolicyRow{"the restarts are used up", [](const PolicyFacts& f) { return f.restarts_used; },
-              PolicyAction::stop, code(Exit::runtime)},
+    PolicyRow{"attempt after attempt fails, and no checkpoint is saved",
+              [](const PolicyFacts& f) { return f.restarts_used; }, PolicyAction::stop, code(Exit::runtime)},
     PolicyRow{"the infrastructure ends attempt after attempt before a new step",
               [](const PolicyFacts& f) { return f.setbacks_used; }, PolicyAction::stop,
               code(Exit::transient)},
@@ -111,8 +111,9 @@ RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situ
     outcome.why = fmt::format("{} attempts in a row {}; last: {}", s.state.no_progress,
                               in_common(s, "brought neither a new step nor a checkpoint"), failure.evidence);
   } else if (facts.restarts_used) {
-    outcome.why = fmt::format("supervise.max_restarts = {} is used up; last: {}", s.limits.max_restarts,
-                              failure.evidence);
+    outcome.why =
+        fmt::format("{} attempts have failed since the newest checkpoint (supervise.max_restarts); last: {}",
+                    s.state.restarts, failure.evidence);
   } else if (facts.setbacks_used) {
     outcome.status = "requeued";
     outcome.why = fmt::format("the infrastructure ended {} attempts in a row before a new step; last: {}",
@@ -234,9 +235,7 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   facts.later = failure.later;
   facts.same_step = s.state.same_step_count >= s.limits.max_same_step;
   facts.no_progress = s.state.no_progress >= s.limits.max_without_checkpoint;
-  const auto untried = std::count_if(s.state.attempts.begin(), s.state.attempts.end(),
-                                     [](const AttemptRecord& a) { return a.untried; });
-  facts.restarts_used = static_cast<int>(s.state.attempts.size()) - untried >= s.limits.max_restarts;
+  facts.restarts_used = s.state.restarts >= s.limits.max_restarts;
   facts.setbacks_used = by_infrastructure(failure) && s.state.setbacks >= max_setbacks;
   facts.short_of_nodes = std::any_of(s.placement.begin(), s.placement.end(), lost);
   facts.when_short = s.limits.when_short;

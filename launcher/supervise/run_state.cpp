@@ -12,6 +12,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t durable_kept = 256;  // steps that are remembered; a run keeps a handful of them on disk
+// A program that reports no progress has made some when its ranks have run so long.
+constexpr double moved_on_s = 600;
 
 AttemptRecord* attempt(RunState& state, const json& e) {
   const int number = e.value("attempt", 0);
@@ -47,7 +49,7 @@ void elected(RunState& s, const json& e) {
   // Who submits a stopped run again has changed something: it is tried again.
   if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
-  s.setbacks = 0;
+  s.setbacks = s.restarts = 0;
   s.pace.clear();  // other nodes, and perhaps other settings
   s.evicting.clear();
   s.evicting_since.reset();
@@ -121,10 +123,11 @@ void ended(RunState& s, const json& e) {
   a->evidence = evidence_of(e);
   a->advice = e.value("advice", "");
   a->last_step = std::max(a->last_step, e.value("step", std::int64_t{0}));
-  a->untried = e.value("untried", false);
   a->reports = e.value("reports", true);
   a->ran_s = e.value("ran_s", 0.0);
   const bool assumed = e.value("progress_assumed", false);
+  if (!a->reports && a->ran_s >= moved_on_s) s.restarts = 0;
+  if (e.value("restart", false)) ++s.restarts;
   if (a->cause == "finished" || !e.value("healthy", false) || assumed) {
     s.same_step_count = 0;
     s.same_step = -1;
@@ -151,6 +154,7 @@ void checkpoint(RunState& s, const json& e, bool durable) {
   // A checkpoint that an attempt wrote after its state may have become wrong is not used, even if it is
   // sound.
   if (!durable || (s.trusted_step >= 0 && number <= s.tainted_attempt && step > s.trusted_step)) return;
+  if (step > s.durable_step) s.restarts = 0;
   s.durable_step = std::max(s.durable_step, step);
   s.durable.insert(step);
   if (s.durable.size() > durable_kept) s.durable.erase(s.durable.begin());

@@ -25,7 +25,6 @@ struct AttemptRecord {
   int rank = -1;          ///< the culprit
   bool reports = true;    ///< its ranks reported their progress; if not, `last_step` is unknown
   double ran_s = 0;       ///< if not: from the start of all ranks to its end
-  bool untried = false;   ///< a node was lost before the ranks were up: no limit counts it
   double detected_s = 0;  ///< from the culprit's last sign of life to the decision ...
   double decided_s = 0;   ///< ... and the part of it since the first report of the failure
   std::vector<std::string> evidence;  ///< what the decision rests on, most important first
@@ -80,6 +79,7 @@ struct RunState {
   int tainted_attempt = 0;     ///< it and those before it wrote state that is not trusted
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
+  int restarts = 0;            ///< attempts of this job that failed since the newest durable step
   int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
   std::map<std::string, KnownPace> pace;         ///< of this job; by phase, and "step" for whole steps
   std::map<std::int64_t, bool> commit_outcomes;  ///< of the last attempt's checkpoints: durable or dropped

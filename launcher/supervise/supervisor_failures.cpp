@@ -111,6 +111,7 @@ void Supervisor::fail(Failure failure) {
                 {"counts", !untried && !setback && failure.kind != Kind::leader_changed &&
                                failure.kind != Kind::evicted},
                 {"untried", untried},
+                {"restart", !untried && failure.kind != Kind::evicted},
                 {"setback", setback},
                 {"detected_s", heard ? now_ - pending_since_ : failure.silent_s},
                 {"decided_s", decided},

@@ -49,7 +49,7 @@ const std::vector<TableCase>& cases() {
       {"still cannot be read",
        facts([](PolicyFacts& f) { f.later = f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
        PolicyAction::requeue, 75},
-      {"restarts are used up",
+      {"no checkpoint is saved",
        facts([](PolicyFacts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
        PolicyAction::stop, 1},
       {"infrastructure ends attempt after attempt",

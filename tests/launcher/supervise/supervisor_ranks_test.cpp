@@ -173,6 +173,7 @@ TEST(Supervisor, LostNodesDoNotCountAsTheSameStep) {
 TEST(Supervisor, RestartsUsedUp) {
   Shape setup;
   setup.limits.max_restarts = 2;
+  setup.checkpoint_every = 1000;
   FakeCluster c(setup);
   ASSERT_TRUE(c.training(1));
   c.end_rank(0, 1);
@@ -181,7 +182,50 @@ TEST(Supervisor, RestartsUsedUp) {
   c.end_rank(0, 1);
   c.run(2);
   EXPECT_EQ(c.exit_code, 1);
-  EXPECT_THAT(std::string(c.result()["why"]), HasSubstr("supervise.max_restarts = 2 is used up"));
+  EXPECT_THAT(std::string(c.result()["why"]),
+              HasSubstr("2 attempts have failed since the newest checkpoint"));
+}
+
+/// The limit bounds what a run may fail without moving on, not how long it lives.
+TEST(Supervisor, RestartsAreForgottenWhenTheRunMovesOn) {
+  RunState state;
+  const auto event = [&](nlohmann::json e) { apply_event(state, e); };
+  int number = 0;
+  const auto fails = [&](nlohmann::json more) {
+    event({{"event", "attempt_planned"}, {"attempt", ++number}});
+    nlohmann::json ended = {
+        {"event", "attempt_ended"}, {"attempt", number}, {"cause", "rank failed"}, {"restart", true}};
+    ended.update(more);
+    event(ended);
+  };
+  event({{"event", "leader_elected"}, {"node", "n0"}, {"job", "17.0"}, {"term", 1}});
+  fails({}), fails({});
+  EXPECT_EQ(state.restarts, 2);
+  fails({{"restart", false}, {"cause", "evicted"}});
+  EXPECT_EQ(state.restarts, 2) << "what ends on order is no failure";
+  event({{"event", "checkpoint_durable"}, {"step", 10}, {"attempt", number}});
+  EXPECT_EQ(state.restarts, 0);
+  fails({});
+  event({{"event", "checkpoint_durable"}, {"step", 10}, {"attempt", number}});
+  EXPECT_EQ(state.restarts, 1) << "the same step again";
+  event({{"event", "leader_elected"}, {"node", "n0"}, {"job", "18.0"}, {"term", 2}});
+  EXPECT_EQ(state.restarts, 0) << "another job";
+  fails({}), fails({{"reports", false}, {"ran_s", 30.0}});
+  EXPECT_EQ(state.restarts, 2);
+  fails({{"reports", false}, {"ran_s", 700.0}});
+  EXPECT_EQ(state.restarts, 1) << "a program that ran for long before it failed";
+}
+
+/// The time limit, preemption or a requeue end a run's job again and again: none of it is a failure.
+TEST(Supervisor, DrainsAreNoRestarts) {
+  Shape setup;
+  setup.limits.max_restarts = 2;
+  FakeCluster c(setup);
+  ASSERT_TRUE(c.training(1));
+  c.leader->drain({true, "the time limit is near"});
+  c.run(10);
+  EXPECT_EQ(c.exit_code, 75);
+  EXPECT_EQ(c.leader->state().restarts, 0);
 }
 
 TEST(Supervisor, RanksOfOneNodeDoNotStart) {
