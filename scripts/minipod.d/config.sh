@@ -7,11 +7,12 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/net.sh"
 
 dir=$1
-# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...] [profile=NAME] [spank=FILE]
+# nodes=N gpus=G su=N slurmd_timeout=S [node_conf=KEY=VALUE,...] [profile=NAME] [ipv6=yes] [spank=FILE]
 read -r -a shape <"$dir/shape"
 declare -i nodes gpus su slurmd_timeout
-node_conf='' profile=plain spank=''
+node_conf='' profile=plain ipv6='' spank=''
 declare "${shape[@]}"
+[[ -z $ipv6 ]] || use_ipv6
 
 etc=$dir/etc
 name_of "$nodes"
@@ -21,19 +22,20 @@ memory=65536
 tracking=(ProctrackType=proctrack/linuxproc TaskPlugin=task/none)
 accounting=(JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none)
 extra=()
+[[ -z $ipv6 ]] || extra+=(CommunicationParameters=EnableIPv6,DisableIPv4)
 case $profile in
   cgroup) # cores are real ones then, which all nodes share
     tracking=(ProctrackType=proctrack/cgroup "TaskPlugin=task/cgroup,task/affinity")
     cores=$(nproc) sockets=1
     ;;
   reserved) node_conf=${node_conf:+$node_conf,}CPUs=$((2 * cores)),ThreadsPerCore=2,CoreSpecCount=2,MemSpecLimit=4096 ;;
-  private) extra=(JobContainerType=job_container/tmpfs PrologFlags=Contain) ;;
-  prolog) extra=(Prolog=/etc/slurm/prolog.sh PrologFlags=Alloc) ;;
-  limited) extra=(SlurmctldParameters=rl_enable) ;;
+  private) extra+=(JobContainerType=job_container/tmpfs PrologFlags=Contain) ;;
+  prolog) extra+=(Prolog=/etc/slurm/prolog.sh PrologFlags=Alloc) ;;
+  limited) extra+=(SlurmctldParameters=rl_enable) ;;
   accounting)
     accounting=(JobAcctGatherType=jobacct_gather/linux AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=login
       "AccountingStorageEnforce=associations,qos")
-    extra=(PreemptType=preempt/qos PreemptMode=REQUEUE)
+    extra+=(PreemptType=preempt/qos PreemptMode=REQUEUE)
     ;;
 esac
 
@@ -130,6 +132,7 @@ address_files() {
   local i
   {
     echo "127.0.0.1 localhost"
+    [[ -z $ipv6 ]] || echo "::1 localhost"
     echo "$login_addr login"
   } >"$etc/hosts"
   : >"$etc/neighbours"

@@ -9,7 +9,8 @@ source /run/minipod/lib/net.sh
 pod=/run/minipod
 read -r -a shape <"$pod/shape"
 declare -i nodes
-declare "${shape[@]}"
+declare ipv6='' "${shape[@]}"
+[[ -z $ipv6 ]] || use_ipv6
 
 die() {
   printf 'minipod: %s\n' "$*" >&2
@@ -50,11 +51,11 @@ bring_up() {
 }
 
 start_network() {
-  echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || true
+  switch_ipv6
   ip -batch - <<BATCH
 link set lo up
 link add br0 address $login_mac type bridge forward_delay 0
-addr add $login_addr/$prefix dev br0
+addr add $login_addr/$prefix dev br0${ipv6:+ nodad}
 link set br0 up
 BATCH
   sed 's/dev eth0/dev br0/' "$pod/etc/neighbours" | ip -batch -

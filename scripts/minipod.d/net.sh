@@ -16,6 +16,22 @@ mac_of() {
 }
 port_of() { port=v${1#dgx}; }
 
+# After up --ipv6.
+use_ipv6() {
+  login_addr=fd77::1 prefix=64
+  addr_of() { printf -v addr 'fd77::1:%x' "$1"; }
+}
+
+# Of the interfaces to come. An address outlives that its link is down, as one of IPv4 does.
+switch_ipv6() {
+  if [[ -z $ipv6 ]]; then
+    echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || true
+  else
+    echo 0 >/proc/sys/net/ipv6/conf/default/disable_ipv6
+    echo 1 >/proc/sys/net/ipv6/conf/default/keep_addr_on_down
+  fi
+}
+
 # A new cpuset takes no process before it has processors and memory.
 copy_cpuset() {
   cat "$1/../cpuset.cpus" >"$1/cpuset.cpus"

@@ -8,7 +8,8 @@ source /run/minipod/lib/net.sh
 
 name=$1
 read -r -a shape </run/minipod/shape
-declare profile=plain "${shape[@]}"
+declare profile=plain ipv6='' "${shape[@]}"
+[[ -z $ipv6 ]] || use_ipv6
 index=$((10#${name#dgx}))
 home=/run/minipod/nodes/$name
 addr_of "$index"
@@ -19,11 +20,11 @@ port_of "$name"
 read -r pid _ </proc/self/stat
 echo "$name" >/proc/sys/kernel/hostname
 
-echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || true
+switch_ipv6
 ip -batch - <<BATCH
 link set lo up
 link add eth0 address $mac type veth peer name $port netns /proc/1/ns/net
-addr add $addr/$prefix dev eth0
+addr add $addr/$prefix dev eth0${ipv6:+ nodad}
 link set eth0 up
 BATCH
 ip -batch /run/minipod/etc/neighbours
