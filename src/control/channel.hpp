@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "src/control/loop.hpp"
 #include "src/control/secret.hpp"
@@ -13,8 +14,12 @@
 namespace holdfast::control {
 
 struct TcpAddress {
-  std::string host;  ///< an address or a name; a listener with an empty host listens on every interface
+  /// An IP address or a name. A listener with an empty host listens on every interface, by IPv6 and by IPv4.
+  std::string host;
   int port = 0;
+  int ports = 1;  ///< dial: whom we look for listens on one of so many, from `port` on
+  std::vector<std::string> addresses =
+      {};  ///< dial: IP addresses of the host, tried before its name is looked up
 };
 using Address = std::variant<TcpAddress, std::filesystem::path>;
 std::string to_text(const Address& address);
@@ -36,9 +41,15 @@ class Channel {
 using ChannelPtr = std::shared_ptr<Channel>;
 
 /// Connects within `limit`, else calls closed(why). The channel lives as long as the caller holds it; no
-/// handler is called after that.
+/// handler is called after that. Of several addresses and ports the first is taken where the other end knows
+/// the secret (dial.cpp); it is the first to be tried the next time.
 ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
                 Channel::Handlers handlers);
+
+/// Of closed(why): no address and no port of the host was left where the other end may still be.
+bool nobody_listens(const std::string& why);
+/// The whole of it where all refused the connection.
+std::string refusal();
 
 class Listener {
  public:

@@ -1,6 +1,6 @@
 #pragma once
 // The event loop: timers, readable descriptors, signals, posted work. A thin wrapper of Asio, so that only
-// loop.cpp and channel.cpp include it.
+// loop.cpp and what makes connections include it.
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -33,7 +33,7 @@ class Loop {
   /// Calls for every signal; the argument is the signal's number.
   [[nodiscard]] Handle on_signals(std::initializer_list<int> signals, std::function<void(int)> work);
 
-  struct Inside;  ///< Asio's context, for channel.cpp
+  struct Inside;  ///< Asio's context, for connections
   Inside& inside() { return *inside_; }
 
  private:

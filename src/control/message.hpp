@@ -174,13 +174,14 @@ struct Clear {
 };
 struct Cleared {
   int attempt = 0;
+  int free_port = 0;  ///< on which a program could listen on this node just now; 0: none was found
 };
 /// Ranks are sent at most this many of the durable steps: the newest ones.
 inline constexpr std::size_t max_durable_steps = 64;
 /// Leader to agent: start the ranks of this slot. It may come again, and is then no news.
 struct StartRanks {
   int term = 0, attempt = 0, slot = 0, ranks_per_node = 0, master_port = 0;
-  std::string master;
+  std::string master;                            ///< address of slot 0's node
   std::vector<std::string> nodes;                ///< by slot
   std::int64_t trusted_step = -1;                ///< newest state that may be restored (RankEnv)
   std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist (RankEnv)

@@ -278,7 +278,10 @@ void fields(auto& f, Is<Clear> auto& m) {
 
 template <>
 inline constexpr const char* name_on_wire<Cleared> = "cleared";
-void fields(auto& f, Is<Cleared> auto& m) { f("attempt", m.attempt, a_count); }
+void fields(auto& f, Is<Cleared> auto& m) {
+  f("attempt", m.attempt, a_count);
+  f("free_port", m.free_port, Range{0, 65535});
+}
 
 template <>
 inline constexpr const char* name_on_wire<StartRanks> = "start_ranks";

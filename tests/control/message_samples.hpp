@@ -75,7 +75,7 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
        R"({"m":"beat","node":"dgx002","attempt":2,"ranks":[{"rank":4,"attempt":2,"step":17,"phase":"forward","compute_us":0,"moves":0},{"rank":5,"attempt":2,"step":17,"phase":"data","compute_us":0,"moves":0}]})"},
       {LeaderBeat{3}, R"({"m":"leader_beat","term":3})"},
       {Clear{3, 2}, R"({"m":"clear","term":3,"attempt":2})"},
-      {Cleared{2}, R"({"m":"cleared","attempt":2})"},
+      {Cleared{2, 29502}, R"({"m":"cleared","attempt":2,"free_port":29502})"},
       {StartRanks{3, 2, 1, 8, 29501, "10.0.0.1", {"dgx001", "dgx004"}, -1, {400, 350}},
        R"({"m":"start_ranks","term":3,"attempt":2,"slot":1,"ranks_per_node":8,"master_port":29501,"master":"10.0.0.1","nodes":["dgx001","dgx004"],"trusted_step":-1,"durable_steps":[400,350]})"},
       {PmixRank{5, 2, {"PMIX_RANK=5"}},

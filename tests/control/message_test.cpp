@@ -169,7 +169,7 @@ const std::map<std::string, std::map<std::string, Field>>& fields() {
       {"beat", {{"node", text(256)}, {"attempt", count}, {"ranks", list(4096)}}},
       {"leader_beat", {{"term", count}}},
       {"clear", {{"term", count}, {"attempt", count}}},
-      {"cleared", {{"attempt", count}}},
+      {"cleared", {{"attempt", count}, {"free_port", number(0, 65535)}}},
       {"start_ranks",
        {{"term", count},
         {"attempt", count},
