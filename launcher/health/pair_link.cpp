@@ -202,27 +202,37 @@ std::string text_of(const sockaddr* address) {
                                                                                                  : "";
 }
 
-/// Calls `take(name, address)` for every IPv4 address of this node.
+bool is_link_local(const sockaddr* address) {
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+/// Calls `take(name, address)` for every IPv4 address of this node, and then for those of IPv6.
 template <class Take>
 void each_address(const Take& take) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> held(list, &::freeifaddrs);
-  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next)
-    if (at->ifa_addr != nullptr && at->ifa_addr->sa_family == AF_INET)
-      take(std::string(at->ifa_name), text_of(at->ifa_addr));
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next)
+      if (at->ifa_addr != nullptr && at->ifa_addr->sa_family == family && !is_link_local(at->ifa_addr))
+        take(std::string(at->ifa_name), text_of(at->ifa_addr));
 }
 
 }  // namespace
 
-LinkPort::LinkPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  socklen_t size = sizeof any;
+LinkPort::LinkPort() : fd_(::socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
+  const bool six = static_cast<bool>(fd_);
+  if (!six) fd_ = files::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int both = 0;
+  if (six) ::setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof both);
+  sockaddr_in6 any{};  // large enough for IPv4; the port has the same place
+  any.sin6_family = six ? AF_INET6 : AF_INET;
+  socklen_t size = six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   if (!fd_ || ::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&any), size) != 0 ||
       ::listen(fd_.get(), 16) != 0 || ::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&any), &size) != 0)
     throw system_error("cannot open a port for the network check", errno);
-  port_ = ntohs(any.sin_port);
+  port_ = ntohs(any.sin6_port);
 }
 
 std::string LinkPort::serve(const control::Key& secret, Millis limit) const {

@@ -37,7 +37,7 @@ class LinkPort {
 LinkResult measure_link(const std::string& host, int port, const control::Key& secret,
                         const LinkPlan& plan = {});
 
-/// This node's IPv4 address on an interface; "" when it has none.
+/// This node's address on an interface, of IPv4 if it has one; "" when it has none.
 std::string address_on(const std::string& interface);
 /// The interface through which a host is reached, by the routing table; "" when it cannot be resolved.
 std::string interface_towards(const std::string& host);
