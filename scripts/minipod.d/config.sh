@@ -22,7 +22,7 @@ memory=65536
 tracking=(ProctrackType=proctrack/linuxproc TaskPlugin=task/none)
 accounting=(JobAcctGatherType=jobacct_gather/none AccountingStorageType=accounting_storage/none)
 extra=()
-[[ -z $ipv6 ]] || extra+=(CommunicationParameters=EnableIPv6,DisableIPv4)
+[[ -z $ipv6 ]] || extra+=("CommunicationParameters=EnableIPv6,DisableIPv4")
 case $profile in
   cgroup) # cores are real ones then, which all nodes share
     tracking=(ProctrackType=proctrack/cgroup "TaskPlugin=task/cgroup,task/affinity")

@@ -1,6 +1,6 @@
 # Names and addresses, in one place. Sourced, never run.
 # shellcheck shell=bash
-# shellcheck disable=SC2034  # used by the scripts that source it
+# shellcheck disable=SC2034,SC2317  # used by the scripts that source it
 
 login_addr=10.77.0.1
 login_mac=02:00:0a:4d:00:01

@@ -191,7 +191,7 @@ TEST(Supervisor, RestartsAreForgottenWhenTheRunMovesOn) {
   RunState state;
   const auto event = [&](nlohmann::json e) { apply_event(state, e); };
   int number = 0;
-  const auto fails = [&](nlohmann::json more) {
+  const auto fails = [&](const nlohmann::json& more = nlohmann::json::object()) {
     event({{"event", "attempt_planned"}, {"attempt", ++number}});
     nlohmann::json ended = {
         {"event", "attempt_ended"}, {"attempt", number}, {"cause", "rank failed"}, {"restart", true}};
@@ -199,18 +199,20 @@ TEST(Supervisor, RestartsAreForgottenWhenTheRunMovesOn) {
     event(ended);
   };
   event({{"event", "leader_elected"}, {"node", "n0"}, {"job", "17.0"}, {"term", 1}});
-  fails({}), fails({});
+  fails();
+  fails();
   EXPECT_EQ(state.restarts, 2);
   fails({{"restart", false}, {"cause", "evicted"}});
   EXPECT_EQ(state.restarts, 2) << "what ends on order is no failure";
   event({{"event", "checkpoint_durable"}, {"step", 10}, {"attempt", number}});
   EXPECT_EQ(state.restarts, 0);
-  fails({});
+  fails();
   event({{"event", "checkpoint_durable"}, {"step", 10}, {"attempt", number}});
   EXPECT_EQ(state.restarts, 1) << "the same step again";
   event({{"event", "leader_elected"}, {"node", "n0"}, {"job", "18.0"}, {"term", 2}});
   EXPECT_EQ(state.restarts, 0) << "another job";
-  fails({}), fails({{"reports", false}, {"ran_s", 30.0}});
+  fails();
+  fails({{"reports", false}, {"ran_s", 30.0}});
   EXPECT_EQ(state.restarts, 2);
   fails({{"reports", false}, {"ran_s", 700.0}});
   EXPECT_EQ(state.restarts, 1) << "a program that ran for long before it failed";
