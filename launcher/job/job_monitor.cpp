@@ -3,19 +3,19 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/signs/signs.hpp"
 #include "launcher/job/container.hpp"
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/job/step_watch.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/supervise/agent_ports.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "slurm/hostlist.hpp"
@@ -27,6 +27,7 @@
 #include "src/config/load.hpp"
 #include "src/control/channel.hpp"
 #include "src/control/message.hpp"
+#include "src/control/names.hpp"
 #include "src/control/worker.hpp"
 
 namespace holdfast::launcher {
@@ -43,7 +44,7 @@ constexpr double shared_start_s = 120;  // then, or after supervise.start_s, a n
 constexpr double reach_s = 10;          // an agent that answered within this time counts as reached
 constexpr std::chrono::seconds cut_off_limit{300};
 constexpr Millis drain_poll{200}, same_signal{2000};
-constexpr int port_base = 20000, port_span = 20000;
+constexpr Millis names_limit{5000};  // to look up the names of all nodes
 
 /// The nodes of the job as SLURM reports them now; if it does not answer, those of the job's start (the
 /// variables may be stale, but a node where no agent can be started counts as lost).
@@ -71,7 +72,25 @@ std::map<std::string, int> gpus_of(slurm::Cluster& cluster, slurm::JobId job) {
   }
 }
 
-Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port) {
+/// The IP addresses of nodes that SLURM knows by a name: a node that cannot resolve the name of another uses
+/// them.
+void look_up_names(Roster& roster) {
+  std::vector<std::string> names;
+  for (const auto& node : roster.nodes)
+    if (!control::is_ip_address(node.address)) names.push_back(node.address);
+  auto found = control::look_up_all(names, names_limit);
+  for (auto& node : roster.nodes) {
+    const auto here = found.find(node.address);
+    if (here == found.end()) continue;
+    if (!here->second.why.empty())
+      log::warn("the address of node {}: {}; the other nodes have to know it", node.name, here->second.why);
+    node.ip_addresses = std::move(here->second.addresses);
+  }
+}
+
+/// `port`: of supervise.port; 0: one that is free of other uses on this machine.
+Roster make_roster(const Plan& plan, slurm::Cluster& cluster, slurm::JobId job, int port) {
+  if (port == 0) port = first_port(job, taken_ports());
   std::vector<std::string> names;
   for (const auto& node : plan.nodes) names.push_back(node.name);
   std::map<std::string, std::string> addresses;
@@ -87,12 +106,20 @@ Roster make_roster(const Plan& plan, slurm::Cluster& cluster, int port) {
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const auto& node = plan.nodes[i];
     const auto known = addresses.find(node.name);
-    roster.nodes.push_back(
-        {node.name, known == addresses.end() ? node.name : known->second, port, node.scalable_unit});
+    roster.nodes.push_back({node.name, known == addresses.end() ? node.name : known->second, port,
+                            node.scalable_unit, 0, std::min(ports_per_agent, highest_port - port + 1)});
     if (node.slot >= 0) roster.first_placement[node.slot] = static_cast<int>(i);
     if (node.batch_host) roster.batch_host = static_cast<int>(i);
   }
+  look_up_names(roster);
   return roster;
+}
+
+/// Of a log; "" when it cannot be read.
+std::string last_line(const files::fs::path& log) {
+  std::string text = log_tail(log);
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
 }
 
 void write_plan(const RunDir& run, const Plan& plan) {
@@ -124,7 +151,7 @@ class JobMonitor {
         children_(loop_),
         drain_s_(config.checkpoint.drain_s),
         shutdown_limit_(shutdown_limit) {
-    for (const auto& node : roster.nodes) steps_[node.name].address = {node.address, node.port};
+    for (const auto& node : roster.nodes) steps_[node.name].address = node.agent();
   }
 
   /// Has SLURM, or the user who runs this by hand, told the job to end?
@@ -148,6 +175,7 @@ class JobMonitor {
     control::ChannelPtr channel;
     Clock::time_point next_probe;
     StepWatch watch;
+    std::string trouble;  ///< why its agent was not reached last
   };
 
   /// SIGUSR1: the time limit is near. SIGTERM: the job is cancelled, requeued or preempted. In both cases the
@@ -266,19 +294,26 @@ class JobMonitor {
         if (step.channel == over) step.channel.reset();
       });
     };
-    step.channel =
-        control::dial(loop_, step.address, secret_, probe_limit,
-                      {[this, &step, done] {
-                         step.pause = first_pause;
-                         if (drain_) request_drain(*step.channel);
-                         step.channel->close();
-                         done(StepWatch::Probe::answers);
-                       },
-                       nullptr,
-                       [done](const std::string& why) {
-                         static const std::string refused = std::generic_category().message(ECONNREFUSED);
-                         done(why == refused ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
-                       }});
+    step.channel = control::dial(
+        loop_, step.address, secret_, probe_limit,
+        {[this, &step, done] {
+           step.pause = first_pause;
+           step.trouble.clear();
+           if (drain_) request_drain(*step.channel);
+           step.channel->close();
+           done(StepWatch::Probe::answers);
+         },
+         nullptr,
+         [this, &step, done](const std::string& why) {
+           note_trouble(step, why);
+           done(control::nobody_listens(why) ? StepWatch::Probe::refuses : StepWatch::Probe::silent);
+         }});
+  }
+
+  /// That nobody listens is usual while agents start.
+  static void note_trouble(Step& step, const std::string& why) {
+    if (std::exchange(step.trouble, why) == why || why == control::refusal()) return;
+    log::warn("no connection to the agent at {}: {}", control::to_text(step.address), why);
   }
 
   /// Every agent that gets it tells the leader, and the next leader too.
@@ -402,8 +437,11 @@ class JobMonitor {
   void start_later(const std::string& node, int status) {
     Step& step = steps_[node];
     if (ending_ || step.pid > 0 || step.again) return;  // SLURM starts nothing any more in a job that ends
-    log::warn("the agent step on {} ended with {}; starting it again in {} ms", node, status,
-              step.pause.count());
+    reader_.ask([log = agent_log(run_, node)] { return last_line(log); },
+                [node, status, pause = step.pause](const std::string& said) {
+                  log::warn("the agent step on {} ended with {}; starting it again in {} ms{}", node, status,
+                            pause.count(), said.empty() ? "" : "; its log ends with: " + said);
+                });
     step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
       Step& now = steps_[node];
       const auto keep = std::move(now.again);
@@ -473,17 +511,16 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   const Plan plan = make_plan(config, model, facts, here.nodes, here.batch_host);
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
   write_plan(run, plan);
-  const int port =
-      config.supervise.port > 0 ? config.supervise.port : port_base + static_cast<int>(env.job % port_span);
-  Roster roster = make_roster(plan, cluster, port);
+  Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
   const auto past = histories(ledger, roster);
   for (auto& node : roster.nodes)
     if (const auto known = past.find(node.name); known != past.end())
       node.past_failures = known->second.past_failures();
   files::replace_atomically(run.nodes(), to_json_text(roster));
-  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on port {}", env.job, plan.active,
-            plan.spares, plan.world(), port);
+  log::info("job {}: {} active nodes, {} spares, {} ranks; agents on a port from {} to {}", env.job,
+            plan.active, plan.spares, plan.world(), roster.nodes.front().port,
+            roster.nodes.front().port + roster.nodes.front().ports - 1);
   // Children of another program's ranks may still save when the ranks have ended.
   const Millis shutdown_limit =
       own_trainer(config.rank)

@@ -15,7 +15,9 @@ std::string to_json_text(const Roster& roster) {
   for (const auto& n : roster.nodes)
     nodes.push_back({{"name", n.name},
                      {"address", n.address},
+                     {"ip_addresses", n.ip_addresses},
                      {"port", n.port},
+                     {"ports", n.ports},
                      {"scalable_unit", n.scalable_unit},
                      {"past_failures", n.past_failures}});
   return json{{"schema_version", 1},
@@ -37,7 +39,8 @@ Roster read_roster(const RunDir& run) {
     for (const auto& n : j.at("nodes"))
       roster.nodes.push_back({n.at("name").get<std::string>(), n.at("address").get<std::string>(),
                               n.at("port").get<int>(), n.at("scalable_unit").get<std::string>(),
-                              n.value("past_failures", 0)});
+                              n.value("past_failures", 0), n.at("ports").get<int>(),
+                              n.at("ip_addresses").get<std::vector<std::string>>()});
     roster.first_placement = j.at("placement").get<std::vector<int>>();
     roster.candidates = j.at("candidates").get<std::vector<int>>();
     roster.batch_host = j.at("batch_host").get<int>();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/base/run_dir.hpp"
+#include "src/control/channel.hpp"
 
 namespace holdfast::launcher {
 
@@ -11,10 +12,17 @@ struct Roster {
   std::string job;  ///< job id and restart count: different for each allocation
   struct Node {
     std::string name;
-    std::string address;  ///< host name or IP address under which other nodes reach its agent
-    int port = 0;
+    std::string address;        ///< host name or IP address under which other nodes reach its agent
+    int port = 0;               ///< the first that its agent tries
     std::string scalable_unit;  ///< for the choice of a spare
     int past_failures = 0;      ///< in earlier jobs, from the ledger
+    int ports = 1;              ///< its agent listens on one of so many, from `port` on
+    std::vector<std::string> ip_addresses =
+        {};  ///< of `address`, if that is a name, as the batch host knows it
+
+    /// What programs on other nodes connect to: no name, where its address is known.
+    const std::string& for_programs() const { return ip_addresses.empty() ? address : ip_addresses.front(); }
+    control::TcpAddress agent() const { return {address, port, ports, ip_addresses}; }
   };
   std::vector<Node> nodes;
   std::vector<int> first_placement;  ///< slot -> node, as planned

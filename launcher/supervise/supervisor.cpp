@@ -108,6 +108,7 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
 }
 
 void Supervisor::agent_gone(int n) { nodes_[n].connected = false; }
+void Supervisor::agent_unreached(int n, const std::string& why) { nodes_[n].unreached = why; }
 
 void Supervisor::take_progress(const control::Beat& beat, int node) {
   if (beat.attempt != attempt()) return;

@@ -99,6 +99,7 @@ class Supervisor {
 
   void agent_here(int node, const control::Beat& beat);  ///< a heartbeat, also the first one
   void agent_gone(int node);  ///< the connection broke; only silence makes the node lost
+  void agent_unreached(int node, const std::string& why);  ///< the last reason why there is no connection
   void cleared(int node, int attempt);
   void rank_started(int node, const control::RankStarted& what);
   void rank_exited(int node, const control::RankExited& what);
@@ -137,6 +138,7 @@ class Supervisor {
     double last_beat = -1;  ///< -1: never heard in this term
     int cleared = 0;        ///< older attempts have ended there
     int attempt = 0;
+    std::string unreached;       ///< why there was no connection last
     control::NodeHealth health;  ///< the newest
     double health_at = -1;       ///< -1: none yet
   };

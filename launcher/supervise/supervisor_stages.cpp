@@ -107,7 +107,8 @@ void Supervisor::lose_silent_nodes() {
       const double patience = took_over ? 1e-3 * limits_.node_silence_ms : limits_.start_s;
       if (now_ - began_ > patience)
         silent_node(n, now_ - began_,
-                    fmt::format("no agent has answered on {} for {:.1f} s", name(n), now_ - began_));
+                    fmt::format("no agent has answered on {} for {:.1f} s{}", name(n), now_ - began_,
+                                node.unreached.empty() ? "" : ": " + node.unreached));
     }
   }
   if (first) fail(std::move(*first));

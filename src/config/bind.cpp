@@ -148,7 +148,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "report it, or substitute its node");
   t.add("supervise.stop_s", &C::supervise, &Supervise::stop_s,
         "ranks asked to end get so long before SIGKILL", at_least(0));
-  t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts, "attempts in all", at_least(0));
+  t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts,
+        "attempts of a job that may fail between two checkpoints", at_least(0));
   t.add("supervise.max_same_step", &C::supervise, &Supervise::max_same_step,
         "attempts that may fail at one step on healthy nodes", at_least(1));
   t.add("supervise.max_without_checkpoint", &C::supervise, &Supervise::max_without_checkpoint,
@@ -166,7 +167,8 @@ std::vector<Setting<RunConfig>> make_run_settings() {
         "seconds between checks of idle spares; 0: none", at_least(0));
   t.add("supervise.ledger", &C::supervise, &Supervise::ledger,
         "folder where failures of nodes are kept across jobs; empty: the cluster file's, or none");
-  t.add("supervise.port", &C::supervise, &Supervise::port, "TCP port of the agents; 0: from the job id",
+  t.add("supervise.port", &C::supervise, &Supervise::port,
+        "the first of 8 TCP ports of which an agent takes one that is free; 0: from the job id",
         between(0, 65535));
 
   t.add("model.file", &C::model, &Model::file,

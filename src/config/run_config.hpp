@@ -94,7 +94,7 @@ struct Supervise {
   double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
   OnStraggler on_straggler = OnStraggler::report;
   int stop_s = 10;         ///< ranks asked to end get so long before SIGKILL
-  int max_restarts = 100;  ///< attempts in all
+  int max_restarts = 100;  ///< attempts of a job that may fail between two checkpoints
   int max_same_step =
       3;  ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
   int max_without_checkpoint =
@@ -107,7 +107,7 @@ struct Supervise {
   int check_spares_s = 60;                      ///< seconds between checks of idle spares; 0: none
   std::string
       ledger;    ///< folder where failures of nodes are kept across jobs; "": the cluster file's, or none
-  int port = 0;  ///< agents' TCP port; 0: derived from the job id
+  int port = 0;  ///< the first of the agents' TCP ports; 0: derived from the job id
   bool operator==(const Supervise&) const = default;
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# shellcheck disable=SC2317,SC2119 # check and soon call most functions
+# shellcheck disable=SC2317,SC2119,SC2016 # check and soon call most functions; programs of others
 # The ways to start a run.
 # starts_test.sh HOLDFAST TRAIN TOOL [CASE...]; see tests/support/fault.sh.
 set -uo pipefail
@@ -7,7 +7,74 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(tmp_full pmix_killed scratch_swept no_descriptors recipes bare_srun own_allocation other_layouts)
+all_cases=(port_taken no_port name_missing tmp_full pmix_killed scratch_swept no_descriptors recipes bare_srun own_allocation other_layouts)
+
+case_port_taken() {
+  # On three nodes another program holds the first port of the agents: it says nothing, or something else, or refuses to read.
+  listen_on dgx001 21000 'sleep'
+  listen_on dgx002 21000 'print {$_[0]} "HTTP/1.1 400 Bad Request\r\n\r\n"'
+  listen_on dgx003 21000 'print {$_[0]} "\0" x 100000'
+  start_held port_taken --set supervise.port=21000
+  mid_run 10
+  local node
+  node=$(nth 1)
+  on "$node" pkill -KILL -f -- '--serve'
+  check "another agent of $node is there" soon 30 agents_are "$node" 1
+  mini kill-node "$(nth 2)"
+  check "training goes on" soon 120 training "$run" 2
+  ends_like_the_undisturbed
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
+  check "no other node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | unique | length')" 1
+  check "an agent says who has its port" holds "$(cat "$home/$run"/logs/agent-*.log)" "listening on port 21001; taken: 21000: "
+  mini heal
+  for node in dgx001 dgx002 dgx003; do on "$node" pkill -f perl.stranger; done
+}
+# listen_on NODE PORT WHAT: as another user; WHAT, in Perl, is done with each connection, which stays open.
+listen_on() {
+  on "$1" setpriv --reuid=61001 --regid=61001 --clear-groups perl -MIO::Socket::INET -e 'if (fork) { exit }
+    $0 = "perl.stranger"; open STDIN, "</dev/null"; open STDOUT, ">/dev/null"; open STDERR, ">/dev/null";
+    my ($port, $what) = @ARGV;
+    my $s = IO::Socket::INET->new(LocalPort => $port, Listen => 8, ReuseAddr => 1) or exit 1;
+    my $do = eval "sub { $what }" or die; my @open;
+    $SIG{PIPE} = "IGNORE";
+    while (my $c = $s->accept) { $c->autoflush; push @open, $c; $do->($c) }' "$2" "$3"
+}
+agents_are() { (($(on "$1" pgrep -c -f -- '--serve') == $2)); }
+
+case_no_port() {
+  # All ports of the agent of a node are taken: a spare gets its slot, and the reason is on record.
+  local port
+  for port in {21000..21007}; do listen_on dgx001 "$port" 'print {$_[0]} "no\n"'; done
+  start no_port --set supervise.port=21000 --set supervise.start_s=15
+  check "dgx001 is lost" soon 90 lost_node dgx001
+  check "because others have its ports" holds "$(events "$run" | jq -rs 'map(select(.event == "node_lost")) | first.evidence')" \
+    "what listens there is no agent of this run"
+  check "its agent says whose they are" holds "$(cat "$home/$run/logs/agent-dgx001.log")" \
+    "no port is free for the agent on dgx001 (21000: a process of intruder, 21001: "
+  ends_as "done" 0
+  check "$run: the same bits" equal "$(result "$run" .state_digest)" "$undisturbed"
+  on dgx001 pkill -f perl.stranger
+}
+lost_node() { events "$run" | jq -es --arg n "$1" 'any(.event == "node_lost" and .node == $n)' >/dev/null; }
+
+case_name_missing() {
+  # Nodes cannot resolve the name of another one: the address that the batch host knows serves.
+  local node
+  for node in dgx002 dgx003 dgx004; do hide_names "$node"; done
+  start_held name_missing
+  mid_run 10
+  mini kill-node "$(nth 2)"
+  check "training goes on" soon 120 training "$run" 2
+  ends_like_the_undisturbed
+  check "no other node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | unique | length')" 1
+  mini heal
+  for node in dgx002 dgx003 dgx004; do on "$node" umount /etc/hosts || true; done
+}
+# hide_names NODE: it knows its own name, that of the login host and no other.
+hide_names() {
+  # shellcheck disable=SC2016 # for the node's shell
+  on "$1" bash -c 'grep -E " (localhost|login|$0)$" /etc/hosts >/tmp/hosts && mount --bind /tmp/hosts /etc/hosts' "$1"
+}
 
 case_tmp_full() {
   # On the leader's node, a spare, and on a node with ranks: nothing of the start of ranks is kept there.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "launcher/agent/daemon/agent_port.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
 #include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
@@ -79,7 +80,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
     throw Error(Exit::usage, "this node is not part of the run",
                 node_ + " is not in " + run_.nodes().string());
   const auto accept_any = [this](ChannelPtr channel) { accept(std::move(channel)); };
-  tcp_ = std::make_unique<Listener>(loop_, TcpAddress{"", roster_.nodes[index_].port}, secret_, accept_any);
+  tcp_ = listen_for_agents(loop_, run_, roster_.nodes[index_], secret_, accept_any);
   open_scratch();
   sweep_node(scratch_);
   adopt_what_runs();

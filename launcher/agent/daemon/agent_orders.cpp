@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "launcher/agent/daemon/agent.hpp"
+#include "launcher/agent/daemon/agent_port.hpp"
 #include "launcher/agent/daemon/inject.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
@@ -94,7 +95,7 @@ void Agent::clear_on() {
   const int to_pmix = clear_limit_.passed() ? SIGKILL : pmix_end_signal();
   if (end_older(clearing_, SIGKILL, to_pmix) && leaving_.empty()) {
     remove_flight_records(run_.path, clearing_);  // the leader needs them no more
-    return tell_leader(Cleared{clearing_});
+    return tell_leader(Cleared{clearing_, find_free_port(master_port_base + clearing_ % 1000)});
   }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
 }

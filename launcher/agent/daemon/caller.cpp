@@ -29,7 +29,7 @@ Answered ask(const Roster::Node& node, const Key& secret, const Message& questio
   Answered out;
   ChannelPtr channel;
   const auto end = loop.after(limit, [&] { loop.stop(); });
-  channel = dial(loop, TcpAddress{node.address, node.port}, secret, limit,
+  channel = dial(loop, node.agent(), secret, limit,
                  {[&] {
                     Hello hello;
                     hello.role = Hello::Role::caller;

@@ -32,6 +32,7 @@ namespace holdfast::launcher {
 namespace {
 
 constexpr int restarts_per_minute = 10;
+constexpr Millis last_logs_limit{5000};  // for shared storage to take them
 volatile pid_t serving = 0;
 // Of this process, the nearest first: slurmstepd is one of them. Between the two an image's runtime may
 // stand.
@@ -73,6 +74,18 @@ void log_to_memory(const Scratch& scratch, const RunDir& run, const std::string&
       files::open(spooled(scratch, run, agent_log(run, node)), O_WRONLY | O_CREAT | O_APPEND);
   ::dup2(log.get(), STDOUT_FILENO);
   ::dup2(log.get(), STDERR_FILENO);
+}
+
+/// What the last agent said reaches the run directory all the same.
+void copy_last_logs(const Scratch& scratch, const RunDir& run) {
+  control::Loop loop;
+  LogSpool spool(loop, scratch, run);
+  spool.copy();
+  const auto done = loop.every(Millis(20), [&] {
+    if (spool.empty()) loop.stop();
+  });
+  const auto limit = loop.after(last_logs_limit, [&] { loop.stop(); });
+  loop.run();
 }
 
 /// Records how a process ended, for the next agent.
@@ -128,7 +141,10 @@ int guard(const RunDir& run, const std::string& node) {
       if (ended > 0 && ended != serving) record_orphan(scratch, ended, status);
     }
     serving = 0;
-    if (!WIFSIGNALED(status)) return exit_status(status);
+    if (!WIFSIGNALED(status)) {
+      if (status != 0) copy_last_logs(scratch, run);
+      return exit_status(status);
+    }
     while (!starts.empty() && Clock::now() - starts.front() > std::chrono::minutes(1)) starts.pop_front();
     if (static_cast<int>(starts.size()) >= restarts_per_minute)
       throw Error(Exit::runtime, "the agent has died too often",

@@ -21,7 +21,7 @@ Election::Election(Loop& loop, const Roster& roster, const Key& secret, int self
     const auto& node = roster.nodes[n];
     auto& channel = channels_[n];
     // Its own agent too: it may have heard a leader since the timer ran out.
-    channel = dial(loop, TcpAddress{node.address, node.port}, secret, election_limit,
+    channel = dial(loop, node.agent(), secret, election_limit,
                    {[this, n] {
                       channels_[n]->send(encode(Hello{Hello::Role::candidate, own_, term_}));
                     },

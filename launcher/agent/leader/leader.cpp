@@ -130,7 +130,7 @@ void Leader::resign(const std::string& why) {
 void Leader::connect(int n) {
   Connection& connection = connections_[n];
   connection.greeted = connection.storage_gone = false;
-  connection.channel = dial(loop_, TcpAddress{node(n).address, node(n).port}, secret_, dial_limit,
+  connection.channel = dial(loop_, node(n).agent(), secret_, dial_limit,
                             {[this, n] { greet(n); },
                              [this, n](std::string_view text) {
                                std::string why;
@@ -139,7 +139,7 @@ void Leader::connect(int n) {
                                  return log::warn("a message of {} was refused: {}", node(n).name, why);
                                take(n, std::move(*message));
                              },
-                             [this, n](const std::string&) { connection_lost(n); }});
+                             [this, n](const std::string& why) { connection_lost(n, why); }});
 }
 
 /// An agent that was restarted or cut off meanwhile does not know what was ordered.
@@ -155,9 +155,10 @@ void Leader::greet(int n) {
   if (ordered_.finish) send(n, Finish{*ordered_.finish});
 }
 
-void Leader::connection_lost(int n) {
+void Leader::connection_lost(int n, const std::string& why) {
   Connection& connection = connections_[n];
   if (connection.greeted) supervisor_.agent_gone(n);
+  supervisor_.agent_unreached(n, why);
   connection.greeted = false;
   connection.channel.reset();
   const bool given_up = supervisor_.state().lost.contains(node(n).name);
@@ -173,7 +174,10 @@ void Leader::take(int n, AgentToLeader message) {
                    connections_[n].greeted = true;
                    supervisor_.agent_here(n, m);
                  },
-                 [&](const Cleared& m) { supervisor_.cleared(n, m.attempt); },
+                 [&](const Cleared& m) {
+                   connections_[n].free_port = m.free_port;
+                   supervisor_.cleared(n, m.attempt);
+                 },
                  [&](const RankStarted& m) { supervisor_.rank_started(n, m); },
                  [&](const RankRestored& m) { supervisor_.rank_restored(m); },
                  [&](NodeVotes& m) { coordinator_->take(n, std::move(m)); },

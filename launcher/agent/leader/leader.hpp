@@ -43,6 +43,7 @@ class Leader {
     bool greeted = false;       ///< the agent has answered our hello
     bool storage_gone = false;  ///< it says that shared storage does not answer it
     Clock::time_point next_dial;
+    int free_port = 0;  ///< on which a program could listen there when it was cleared
   };
   /// What has been ordered so far. The supervisor may be ahead of it: its newest decisions are being written.
   struct Ordered {
@@ -58,7 +59,7 @@ class Leader {
   void connect(int node);
   void greet(int node);
   void take(int node, control::AgentToLeader message);
-  void connection_lost(int node);
+  void connection_lost(int node, const std::string& why);
   void take_fence(int node, control::PmixFence fence);
   void ask_node_of(int node, control::PmixQuestion question);
   void take_signs(int node, const control::NodeSigns& signs);

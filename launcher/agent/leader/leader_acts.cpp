@@ -13,8 +13,6 @@ namespace holdfast::launcher {
 using namespace control;
 
 namespace {
-constexpr int master_port_base = 29500;  // torch's default; one port further per attempt
-
 std::string text_of(const nlohmann::json& event) {
   return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -124,8 +122,8 @@ void Leader::launch(const Launch& what) {
                    what.attempt,
                    0,
                    roster_.ranks_per_node,
-                   master_port_base + what.attempt % 1000,
-                   node(what.placement.front()).address,
+                   connections_[what.placement.front()].free_port,
+                   node(what.placement.front()).for_programs(),
                    {},
                    what.trusted_step,
                    what.durable_steps};
