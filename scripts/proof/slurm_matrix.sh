@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # SLURM's releases x ways to set it up: in each cell a minipod of its own, and the fault tests' quickest cases on it. The bits
 # of all runs of all cells must be the same, and every case must end as its test says.
-#   scripts/proof/slurm_matrix.sh BUILD ROOTS [--full] [--logs DIR] [RELEASE/PROFILE...]
+#   scripts/proof/slurm_matrix.sh BUILD ROOTS [--full] [--cases "TEST CASE..."] [--logs DIR] [RELEASE/PROFILE...]
 # BUILD: a build folder. ROOTS: a folder with systems that scripts/minipod_root.sh makes; those that are missing are made there,
 # but for that of this machine's own SLURM. --full: in 22.05/plain, 22.05/cgroup and 26.05/plain also `holdfast drill full`, 48 faults,
-# about two hours each. RELEASE/PROFILE: only these cells, such as 24.11/private. As root; 10 minutes a cell on two cores, a cell
-# that fails is repeated once. Prints a table, and a last line RESULT with it as JSON.
+# about two hours each. --cases: instead of the ten, such as "losses node_killed". RELEASE/PROFILE: only these cells, such as
+# 24.11/private. As root; about five minutes a cell on two cores, but those with a Prolog. A cell that fails is repeated once.
+# Prints a table, and a last line RESULT with it as JSON.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=scripts/common.sh
 source "$source/scripts/common.sh"
-usage="usage: scripts/proof/slurm_matrix.sh BUILD ROOTS [--full] [--logs DIR] [RELEASE/PROFILE...]"
+usage="usage: scripts/proof/slurm_matrix.sh BUILD ROOTS [--full] [--cases \"TEST CASE...\"] [--logs DIR] [RELEASE/PROFILE...]"
 [[ $# -ge 2 && -f $1/CMakeCache.txt ]] || die "$usage"
 build=$(realpath "$1") roots=$(realpath -m "$2")
 shift 2
 logs=$roots/logs full=no cells=()
+# The ten quickest: a node, a rank, a leader, the batch host or the controller is lost; ends by order and by errors.
+cases=("losses node_killed rank_killed leader_killed batch_host_killed slurmctld_down"
+  "ends drained script_lost crash_loop cannot_start user_error")
 while (($#)); do
   case $1 in
     --full) full=yes ;;
+    --cases) cases=("${2?$usage}"); shift ;;
     --logs) logs=$(realpath -m "${2?$usage}"); shift ;;
     */*) cells+=("$1") ;;
     *) die "$usage" ;;
@@ -41,11 +46,7 @@ for cell in "${cells[@]}"; do
 done
 
 programs=("$build"/{launcher/holdfast,src/train/holdfast-train,src/tools/cli/holdfast-tool})
-own=$(sinfo --version 2>/dev/null | sed -E 's/.* ([0-9]+\.[0-9]+).*/\1/') || true
-# The ten quickest: losses of a node, a rank, a leader; a full /tmp; ends by order and by error; a program of another's.
-cases=("losses node_killed rank_killed leader_killed" "checkpoints newest_checkpoint_damaged" "ends drained crash_loop cannot_start"
-  "programs any_program crashes" "starts tmp_full")
-
+own=$(PATH=$PATH:/usr/sbin slurmctld -V 2>/dev/null | sed -E 's/.* ([0-9]+\.[0-9]+).*/\1/') || true
 # versions ROOT: of the packages that matter; "": of the machine.
 versions() {
   # shellcheck disable=SC2016 # for dpkg
