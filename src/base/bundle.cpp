@@ -30,6 +30,9 @@ void use_mpi_of_bundle() {
   env::set("OMPI_MCA_mca_base_component_path", (lib / "openmpi/lib/openmpi3").string());
   env::set("PMIX_PREFIX", (lib / "pmix2").string());
   env::set("PMIX_PKGLIBDIR", (lib / "pmix2/lib/pmix").string());  // Debian's does not follow from the prefix
+  env::set("OMPI_MCA_ess_singleton_isolated", "1");  // a rank by itself would start a daemon of mpirun
+  // Plug-ins that need what the machine does not have (verbs, libnl) are left out without a word.
+  if (const char* name = "OMPI_MCA_mca_base_component_show_load_errors"; !env::get(name)) env::set(name, "0");
   // The settings of other versions are in files of the machine and of the user.
   env::set("OMPI_MCA_mca_base_param_files", "none");
   env::set("PMIX_MCA_mca_base_param_files", "none");
