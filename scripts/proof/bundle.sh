@@ -33,7 +33,7 @@ check() {
 }
 # The folder is in the same place within a system: the ranks meet mpirun there.
 work=$(mktemp -d /tmp/holdfast-proof-XXXXXX)
-trap 'umount -l "$systems"/*/{sys,proc,dev,"$work"} 2>/dev/null; rm -rf "$work" "$systems"/*/"$work"' EXIT
+trap 'umount -l "$systems"/*/{sys,proc,dev,"$work"} 2>/dev/null || true; rm -rf "$work" "$systems"/*/"$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
 # shellcheck disable=SC2016 # for apt
