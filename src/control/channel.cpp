@@ -12,6 +12,8 @@
 namespace holdfast::control {
 namespace {
 
+constexpr Millis accept_pause{50};
+
 Socket::endpoint_type listening(const Address& address) {
   if (const auto* path = std::get_if<std::filesystem::path>(&address))
     return asio::local::stream_protocol::endpoint(path->string());
@@ -35,24 +37,30 @@ std::string to_text(const Address& address) {
 
 struct Listener::State : std::enable_shared_from_this<Listener::State> {
   State(asio::io_context& c, const Key& s, std::function<void(ChannelPtr)> a)
-      : context(c), acceptor(c), secret(s), accepted(std::move(a)) {}
+      : context(c), acceptor(c), pause(c), secret(s), accepted(std::move(a)) {}
   void accept() {
     acceptor.async_accept([weak = weak_from_this()](std::error_code error, Socket socket) {
       const auto self = weak.lock();
       if (!self || error == asio::error::operation_aborted) return;
-      if (!error) {
-        auto channel = std::make_shared<SocketChannel>(self->context, Session::End::server, self->secret);
-        channel->socket() = std::move(socket);
-        // Owned here until the other end is authenticated, then by the function that accepts it.
-        channel->handle({[self, channel]() {
-                           auto proved = held(channel);
-                           channel->handle({});
-                           if (self->accepted) self->accepted(std::move(proved));
-                         },
-                         nullptr, nullptr});
-        channel->connected();
-      }
+      if (error) return self->accept_later();
+      auto channel = std::make_shared<SocketChannel>(self->context, Session::End::server, self->secret);
+      channel->socket() = std::move(socket);
+      // Owned here until the other end is authenticated, then by the function that accepts it.
+      channel->handle({[self, channel]() {
+                         auto proved = held(channel);
+                         channel->handle({});
+                         if (self->accepted) self->accepted(std::move(proved));
+                       },
+                       nullptr, nullptr});
+      channel->connected();
       self->accept();
+    });
+  }
+  /// Without a file descriptor for it, a connection goes on to wait, and accepting it to fail at once.
+  void accept_later() {
+    pause.expires_after(accept_pause);
+    pause.async_wait([weak = weak_from_this()](std::error_code error) {
+      if (const auto self = weak.lock(); self && !error) self->accept();
     });
   }
   /// `both`: of IPv6 and of IPv4.
@@ -70,6 +78,7 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
 
   asio::io_context& context;
   asio::basic_socket_acceptor<asio::generic::stream_protocol> acceptor;
+  asio::steady_timer pause;
   Key secret;
   std::function<void(ChannelPtr)> accepted;
   std::filesystem::path path;

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+
+#include <ctime>
 
 #include "src/base/error.hpp"
 #include "src/control/session.hpp"
@@ -79,6 +82,53 @@ class ChannelTest : public testing::TestWithParam<bool> {
 };
 INSTANTIATE_TEST_SUITE_P(Over, ChannelTest, testing::Bool(),
                          [](const auto& p) { return p.param ? "UnixSocket" : "Tcp"; });
+
+/// Until it ends, this process can open no file.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ListenerTest, WithoutDescriptorsItWaitsForOne) {
+  const test::Folder folder;
+  LoopThread loop;
+  const Address address = folder.path / "a.sock";
+  int accepted = 0;
+  ChannelPtr client;
+  auto listener = loop.call([&] {
+    return std::make_unique<Listener>(loop.loop, address, shared_secret, [&](ChannelPtr) { ++accepted; });
+  });
+  const auto busy = [&] {
+    return loop.call([] {
+      timespec used{};
+      ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+      return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+    });
+  };
+  const files::Fd waiting(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un to{AF_UNIX, {}};
+  std::get<std::filesystem::path>(address).string().copy(to.sun_path, sizeof to.sun_path - 1);
+  {
+    const NoDescriptors here;
+    ASSERT_EQ(::connect(waiting.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+    const auto begin = busy();
+    std::this_thread::sleep_for(500ms);
+    EXPECT_LT(busy() - begin, 30ms) << "of its processor, though it can do nothing";
+  }
+  loop.call([&] { client = control::dial(loop.loop, address, shared_secret, 2s, {}); });
+  EXPECT_TRUE(loop.until([&] { return accepted == 1; }));
+  loop.call([&] { client.reset(), listener.reset(); });
+}
 
 TEST_P(ChannelTest, WordsArriveWholeAndInOrder) {
   connect();
