@@ -84,6 +84,7 @@ constexpr std::array<Owned, 26> owned = {
      {"--job-name", "it is the run's name"},
      {"-J", "it is the run's name"},
      {"--no-requeue", "a job that loses its first node must come back"},
+     {"--requeue", requeue_why},
      {"--oversubscribe", "Holdfast needs whole nodes"},
      {"-s", "Holdfast needs whole nodes"},
      {"--array", array_why},
