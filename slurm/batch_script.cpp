@@ -45,7 +45,7 @@ done
 for try in 1 2 3 4 5 6 7 8 9 10; do
   [ $code -eq 75 ] && [ -z "$stop" ] || break
   scontrol requeue "$SLURM_JOB_ID" && exec sleep 60
-  sleep 30
+  [ -n "$stop" ] || sleep 30
 done
 exit $code
 )";

@@ -10,6 +10,7 @@
 
 #include "slurm/commands.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "tests/slurm/fake_tools.hpp"
@@ -215,6 +216,18 @@ TEST_F(BatchScriptRun, requeues_on_a_transient_failure) {
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_EQ(starts(), 1);
+}
+
+TEST_F(BatchScriptRun, ends_at_once_when_the_job_is_requeued_already) {
+  // SLURM's order to end comes while the script asks for what its run has asked for: no node must be held.
+  holdfast("exit 75");
+  files::replace_atomically(folder / "scontrol", "#!/bin/bash\nkill -TERM $PPID\nexit 1\n", 0700);
+  const std::string path = *env::get("PATH");
+  env::set("PATH", folder.string() + ":" + path);
+  const auto begin = Clock::now();
+  EXPECT_EQ(run_script().status, 75);
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(25));
+  env::set("PATH", path);
 }
 
 TEST_F(BatchScriptRun, passes_signals_on_and_returns_the_exit_code) {
