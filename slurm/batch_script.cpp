@@ -44,6 +44,8 @@ done
 # back into the queue, for other nodes; where it could not:
 for try in 1 2 3 4 5 6 7 8 9 10; do
   [ $code -eq 75 ] && [ -z "$stop" ] || break
+  # A preempted job is requeued by SLURM (24.05 and newer), or `holdfast run` has done it.
+  case $(squeue -h -j "$SLURM_JOB_ID" -O PreemptTime) in [1-9]*) break ;; esac
   scontrol requeue "$SLURM_JOB_ID" && exec sleep 60
   [ -n "$stop" ] || sleep 30
 done

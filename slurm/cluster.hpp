@@ -118,6 +118,11 @@ class Cluster {
   /// Ends the job's steps and script (this process too, if it is one of them) and queues it again.
   virtual void requeue(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
 
+  /// True when SLURM itself requeues the job at its end, for it is being preempted (24.05 and newer). A
+  /// requeue by hand would leave the job marked: SLURM would requeue it at its next end, too, even with exit
+  /// code 0.
+  virtual bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
+
   /// Throws Error (usage) when SLURM does not know the job.
   virtual OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit = default_limit) = 0;
   /// Replaces the job's list of excluded nodes. Only a pending job can be changed; a requeued job is pending.

@@ -134,6 +134,12 @@ void ClusterCli::cancel(JobId id, milliseconds limit) {
   if (done.status != 0 && !says_unknown_job(done.err)) refuse(fmt::format("cannot cancel job {}", id), done);
 }
 
+bool ClusterCli::requeues_at_its_end(JobId id, milliseconds limit) {
+  const Finished done = call(preemption_argv(id), limit);
+  if (done.status != 0) refuse(fmt::format("cannot ask SLURM whether job {} is preempted", id), done);
+  return requeues_preempted_jobs(version(limit)) && read_preempted(done.out);
+}
+
 void ClusterCli::requeue(JobId id, milliseconds limit) {
   const Finished done = call(requeue_argv(id), limit);
   if (done.status == 0 || says_already_pending(done.err)) return;

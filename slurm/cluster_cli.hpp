@@ -18,6 +18,7 @@ class ClusterCli : public Cluster {
   std::map<std::string, int> gpus(JobId id, std::chrono::milliseconds limit) override;
   void cancel(JobId id, std::chrono::milliseconds limit) override;
   void requeue(JobId id, std::chrono::milliseconds limit) override;
+  bool requeues_at_its_end(JobId id, std::chrono::milliseconds limit) override;
   OtherNodes other_nodes(JobId id, std::chrono::milliseconds limit) override;
   void exclude(JobId id, const std::vector<std::string>& nodes, std::chrono::milliseconds limit) override;
   Command step_command(const StepRequest& request) const override;

@@ -70,6 +70,10 @@ std::vector<std::string> nodes_argv(const std::vector<std::string>& names) {
 
 std::vector<std::string> cancel_argv(JobId id) { return {"scancel", std::to_string(id)}; }
 
+std::vector<std::string> preemption_argv(JobId id) {
+  return {"squeue", "--noheader", "--all", "--jobs=" + std::to_string(id), "--Format=PreemptTime:32"};
+}
+
 std::vector<std::string> requeue_argv(JobId id) { return {"scontrol", "requeue", std::to_string(id)}; }
 
 std::vector<std::string> job_constraints_argv(JobId id) {

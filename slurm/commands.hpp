@@ -30,6 +30,8 @@ std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and thei
 std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///< sinfo
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
+/// When SLURM began to preempt the job: seconds, or N/A.
+std::vector<std::string> preemption_argv(JobId id);
 std::vector<std::string> job_constraints_argv(JobId id);  ///< squeue: see read_job_constraints
 /// sinfo: the nodes of one partition, in the format of nodes_argv
 std::vector<std::string> partition_argv(const std::string& partition);

@@ -121,6 +121,10 @@ class FakeCluster : public Cluster {
     job.nodes.clear();
     job.batch_host.clear();
   }
+  bool requeues_at_its_end(JobId, std::chrono::milliseconds) override {
+    need_controller();
+    return false;
+  }
   OtherNodes other_nodes(JobId id, std::chrono::milliseconds) override {
     need_controller();
     return {excluded[id], {nodes_}};

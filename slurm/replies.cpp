@@ -47,6 +47,14 @@ bool has_any(std::string_view text, const std::array<std::string_view, N>& parts
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return has(text, part); });
 }
 
+/// "24.11.5" -> 2411; 0 when it is no version.
+int release_of(std::string_view version) {
+  const auto dot = version.find('.');
+  const auto year = number<int>(version.substr(0, dot));
+  const auto month = dot == std::string_view::npos ? std::nullopt : number<int>(version.substr(dot + 1, 2));
+  return year && month ? *year * 100 + *month : 0;
+}
+
 /// SLURM writes "None", "(null)" and "n/a" for nothing.
 std::string or_empty(std::string_view word) {
   return word == "None" || word == "none" || word == "(null)" || word == "n/a" || word == "N/A"
@@ -79,11 +87,8 @@ std::string read_version(std::string_view out) {
 }
 
 std::string version_warning(std::string_view version) {
-  const auto dot = version.find('.');
-  const auto year = number<int>(version.substr(0, dot));
-  const auto month = dot == std::string_view::npos ? std::nullopt : number<int>(version.substr(dot + 1, 2));
-  if (!year || !month) return "this SLURM does not say its version; Holdfast expects 22.05 or newer";
-  const int release = *year * 100 + *month;
+  const int release = release_of(version);
+  if (release == 0) return "this SLURM does not say its version; Holdfast expects 22.05 or newer";
   const std::string name(version);
   if (release < 2011)
     return "SLURM " + name + " has no overlapping steps; Holdfast needs 20.11 or newer and is tested with " +
@@ -92,6 +97,13 @@ std::string version_warning(std::string_view version) {
     return "SLURM " + name + (release < 2205 ? " is older" : " is newer") +
            " than what Holdfast is tested with: " + tested_releases;
   return {};
+}
+
+bool requeues_preempted_jobs(std::string_view version) { return release_of(version) >= 2405; }
+
+bool read_preempted(std::string_view out) {
+  out = trimmed(out);
+  return !out.empty() && out.front() >= '1' && out.front() <= '9';
 }
 
 bool read_ping(std::string_view out) { return has(out, " is UP"); }

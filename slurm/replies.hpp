@@ -18,6 +18,11 @@ std::string read_version(std::string_view out);
 /// work.
 std::string version_warning(std::string_view version);
 
+/// True of releases that requeue a job which ends after it was told that it is preempted: 24.05 and newer.
+bool requeues_preempted_jobs(std::string_view version);
+/// The reply of preemption_argv(): a time, or "N/A".
+bool read_preempted(std::string_view out);
+
 /// True when a controller answers. Several may be listed; one that is up is enough.
 bool read_ping(std::string_view out);
 /// "17" or "17;cluster"; Error (runtime) on anything else.

@@ -536,7 +536,10 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
       if (env.in_batch_script()) {
         // SLURM ends a job that it requeues: this process must live until it has set the nodes to exclude.
         ::signal(SIGTERM, SIG_IGN);
-        requeue_job(run, cluster, env.job, roster, ledger);
+        if (cluster.requeues_at_its_end(env.job))
+          log::info("SLURM preempts job {}, and puts it back into the queue itself", env.job);
+        else
+          requeue_job(run, cluster, env.job, roster, ledger);
       } else {
         log::warn("the run can be continued: 'holdfast run {}' in this or another allocation",
                   run.path.string());

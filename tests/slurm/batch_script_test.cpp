@@ -208,14 +208,21 @@ TEST_F(BatchScriptRun, requeues_on_a_transient_failure) {
   holdfast("exit 75");
   // After a requeue the script becomes a sleep, which SLURM ends.
   const pid_t pid = spawn(command({script("/run dir").string()}, folder));
-  for (int i = 0; i < 2000 && tools.calls().find("]") == std::string::npos; ++i)
+  for (int i = 0; i < 2000 && tools.calls().find("17\n]\n") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(tools.calls(), "[ scontrol\nrequeue\n17\n]\n");
+  EXPECT_EQ(tools.calls(), "[ squeue\n-h\n-j\n17\n-O\nPreemptTime\n]\n[ scontrol\nrequeue\n17\n]\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   ::kill(pid, SIGTERM);
   int status = 0;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_EQ(starts(), 1);
+}
+
+TEST_F(BatchScriptRun, leaves_a_preempted_job_to_slurm) {
+  holdfast("exit 75");
+  tools.answer("squeue", "2026-11-24T14:19:17\n");
+  EXPECT_EQ(run_script().status, 75);
+  EXPECT_EQ(tools.calls().find("scontrol"), std::string::npos);
 }
 
 TEST_F(BatchScriptRun, ends_at_once_when_the_job_is_requeued_already) {

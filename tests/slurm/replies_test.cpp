@@ -209,6 +209,16 @@ TEST(Replies, sort_error_texts) {
   EXPECT_EQ(complaint(""), "it said nothing");
 }
 
+TEST(Replies, tell_a_preempted_job) {
+  EXPECT_TRUE(read_preempted("1795530012\n"));
+  for (const char* none : {"", "\n", "N/A                 \n", "None", "0"})
+    EXPECT_FALSE(read_preempted(none)) << none;
+  EXPECT_FALSE(requeues_preempted_jobs("22.05.8"));
+  EXPECT_FALSE(requeues_preempted_jobs(""));
+  EXPECT_TRUE(requeues_preempted_jobs("24.05.0-rc1"));
+  EXPECT_TRUE(requeues_preempted_jobs("26.05.5"));
+}
+
 TEST(Replies, tell_version_and_ping) {
   EXPECT_EQ(read_version(test::FakeTools::captured("version.txt")), "22.05.8");
   EXPECT_EQ(read_version("slurm 24.11.0-rc1"), "24.11.0-rc1");
