@@ -55,7 +55,7 @@ launcher/pmix: src/control src/base
 launcher/agent/ranks: launcher/pmix launcher/supervise src/control src/config src/flight src/base
 launcher/agent/leader: launcher/agent/ranks launcher/supervise slurm checkpoint/index src/control src/config src/base
 launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
-launcher/job: launcher/agent/ranks launcher/supervise launcher/plan slurm checkpoint/index src/data src/control src/config src/base
+launcher/job: launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/plan slurm checkpoint/index src/data src/control src/config src/base
 launcher/drill: launcher/supervise slurm src/config src/base
 launcher/cli: launcher/health launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/plan slurm src/control src/config src/base
 '
