@@ -86,9 +86,10 @@ start_accounting() {
   local at=/run/accounting
   chown slurm: "$at" "$pod/etc/slurm/slurmdbd.conf"
   install -d -o mysql "$at/mysql" /run/mysqld /run/mariadbd # where the socket is, in older and newer releases
-  mariadb-install-db --no-defaults --user=mysql --datadir="$at/mysql" --skip-test-db >"$pod/log/mariadb.log" 2>&1 ||
+  # TMPDIR may be a folder of the machine that is not here.
+  env -u TMPDIR mariadb-install-db --no-defaults --user=mysql --datadir="$at/mysql" --skip-test-db >"$pod/log/mariadb.log" 2>&1 ||
     die "the database cannot be made (see $(<"$pod/etc/dir")/log/mariadb.log)"
-  setsid mariadbd --no-defaults --user=mysql --datadir="$at/mysql" --skip-networking \
+  setsid env -u TMPDIR mariadbd --no-defaults --user=mysql --datadir="$at/mysql" --skip-networking \
     --innodb-buffer-pool-size=64M --innodb-log-file-size=32M --innodb-lock-wait-timeout=900 </dev/null >>"$pod/log/mariadb.log" 2>&1 &
   wait_until 20 mariadb-admin --no-defaults ping >/dev/null 2>&1 || die "mariadbd does not answer (see $(<"$pod/etc/dir")/log/mariadb.log)"
   # slurmdbd would make the database, too; with MariaDB 11.8.9 (Debian 13) it then ends with "Number of columns ... (=0)".

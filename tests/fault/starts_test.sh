@@ -45,7 +45,7 @@ case_no_port() {
   # All ports of the agent of a node are taken: a spare gets its slot, and the reason is on record.
   local port
   for port in {21000..21007}; do listen_on dgx001 "$port" 'print {$_[0]} "no\n"'; done
-  start no_port --set supervise.port=21000 --set supervise.start_s=15
+  start_held no_port --set supervise.port=21000 --set supervise.start_s=15
   check "dgx001 is lost" soon 90 lost_node dgx001
   check "because others have its ports" holds "$(events "$run" | jq -rs 'map(select(.event == "node_lost")) | first.evidence')" \
     "what listens there is no agent of this run"

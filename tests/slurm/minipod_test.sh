@@ -213,9 +213,10 @@ check "the job has shrunk" equal \
 check "revive-node" mini revive-node dgx004
 check "a revived node is idle" soon 60 state_is dgx004 idle
 check "its local disk is there, its memory is not" not on dgx004 test -e /dev/shm/$mine
-touch "$dir/then"
 check "it takes a step" equal \
   "$(mini exec srun -w dgx004 -n1 hostname)" "dgx004"
+check "and is idle again" soon 60 state_is dgx004 idle
+touch "$dir/then" # else the saved state may have that step
 
 saved() { [[ $dir/slurmctld/state/job_state -nt $dir/then ]]; }
 check "slurmctld has saved what it learned" soon 60 saved
