@@ -26,7 +26,7 @@ run=votes bin=/shared/opt/holdfast/bin
 job=$(submit $run --set "cluster.nodes=$nodes" --set cluster.spares=0 --set "cluster.ranks_per_node=$ranks_per_node" \
   --set "rank.command=[\"$bin/vote_rank\", \"/shared/home/payloads\"]" --set "train.global_batch=$ranks" --set "train.lanes=$nodes" \
   --set supervise.start_s=300)
-event_seen() { events $run | jq -e --arg e "$1" --argjson n "$2" 'select(.event == $e and (.attempt == $n or .step == $n))' >/dev/null; }
+event_seen() { events $run | jq -es --arg e "$1" --argjson n "$2" 'any(.event == $e and (.attempt == $n or .step == $n))' >/dev/null; }
 decided() { event_seen checkpoint_durable "$1" || event_seen checkpoint_dropped "$1"; }
 all_heard() { (($(cat "$home/$run"/logs/attempt-*/rank-*.log 2>/dev/null | jq -cR --argjson s "$1" 'fromjson? | select(.step == $s)' | wc -l) >= ranks)); }
 soon 400 event_seen placement_verified 1 || { show_record $run; exit 1; }

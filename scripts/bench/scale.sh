@@ -4,6 +4,7 @@
 # Placeholders make no steps: a run goes on when all ranks are up where they were planned. With MPI_RANKS, the program of that
 # name of the tests, they are ranks of MPI, and `ready_s` is until all have started MPI and added up their numbers. As root.
 #   scripts/bench/scale.sh HOLDFAST TRAIN TOOL [KILLS=5] [ACTIVE=124] [SPARES=3] [RANKS_PER_NODE=8] [MPI_RANKS]
+# HOLDFAST_TEST_POD and HOLDFAST_TEST_BUNDLE as for the fault tests: words for `minipod up`, and a bundle for another system.
 # Ends with one line RESULT {json}.
 set -euo pipefail
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -20,7 +21,8 @@ trap '"$pod" down --purge 2>/dev/null; rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM HUP
 
 begin=$(date +%s.%N)
-mini up --nodes $((active + spares))
+# shellcheck disable=SC2086 # words
+mini up --nodes $((active + spares)) ${HOLDFAST_TEST_POD-}
 up_s=$(jq -n "$(date +%s.%N) - $begin")
 install_programs "${programs[@]}" ${mpi_ranks:+"$mpi_ranks"}
 rank=(--set 'rank.command=["sleep", "100000"]')
@@ -32,7 +34,7 @@ submitted=$(date +%s.%N)
 job=$(submit $run --set "cluster.nodes=$active" --set "cluster.spares=$spares" --set "cluster.ranks_per_node=$ranks_per_node" \
   "${rank[@]}" --set "train.global_batch=$((active * ranks_per_node))" --set "train.lanes=$active" --set supervise.start_s=120 \
   --set supervise.max_restarts=100000 --set supervise.max_node_failures=100000 --set supervise.max_without_checkpoint=100000)
-event_seen() { events $run | jq -e --arg e "$1" --argjson a "$2" 'select(.event == $e and .attempt == $a)' >/dev/null; }
+event_seen() { events $run | jq -es --arg e "$1" --argjson a "$2" 'any(.event == $e and .attempt == $a)' >/dev/null; }
 attempt() { events $run | jq -s 'map(select(.event == "placement_verified").attempt) | max'; }
 # ready ATTEMPT: when all MPI ranks of an attempt were there, Unix seconds; null for placeholders.
 ready() {

@@ -121,7 +121,7 @@ case_restore_hangs() {
   came_back_from 2 shared
   mini revive-node "$node"
 }
-restoring() { events "$run" | jq -e 'select(.event == "attempt_started" and .attempt == 2)' >/dev/null; }
+restoring() { events "$run" | jq -es 'any(.event == "attempt_started" and .attempt == 2)' >/dev/null; }
 
 # In the middle of saves, one after the other: the next ones wait for ten seconds, once, and are then dropped.
 case_save_hangs() {
