@@ -163,6 +163,9 @@ END
   touch "$home/$run/crash"
   check "another attempt" soon 60 ranks_up 2
   check "only what belongs to it lives" equal "$(on "$node" pgrep -c -f 'sleep 7654')" "$per_node"
+  kill_agent "$node"
+  sleep 3 # the leader greets the agent after it
+  check "and goes on with another agent" equal "$(on "$node" pgrep -c -f 'sleep 7654')" "$per_node"
   touch "$home/$run/go"
   ends_as "done" 0
   check "and ends with the run" equal "$(on "$node" pgrep -c -f 'sleep 7654')" 0

@@ -135,6 +135,9 @@ class Agent {
   control::Worker reader_;  ///< reads the logs of ranks that have ended
   int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
   Deadline clear_limit_ = Deadline::in(Millis(0));
+  /// Orphans are of older attempts. A leader repeats Clear to an agent that was replaced: they are of this
+  /// one.
+  bool clear_orphans_ = false;
   std::set<pid_t> leaving_;                      ///< ranks of older attempts that this agent has started
   std::optional<control::StartRanks> starting_;  ///< the ranks of this attempt, ...
   /// ... and of those that speak MPI the variables from their PMIx server.

@@ -70,7 +70,7 @@ void Agent::from_leader(const LeaderToAgent& message) {
 void Agent::clear(int attempt) {
   const auto fence = leadership_.admit(attempt);
   if (fence == LeadershipState::Fence::refuse) return;  // a late message of an older attempt
-  if (fence == LeadershipState::Fence::newer) forget_drain();
+  if (fence == LeadershipState::Fence::newer) forget_drain(), clear_orphans_ = true;
   for (const auto& [number, rank] : ranks_)
     if (rank.attempt < attempt && rank.started && !rank.ended) leaving_.insert(rank.pid);
   ranks_.forget_older(attempt);
@@ -93,7 +93,8 @@ void Agent::clear_on() {
   std::erase_if(leaving_, [this](pid_t pid) { return !children_.awaits(pid); });
   for (const pid_t pid : leaving_) ::kill(pid, SIGKILL);
   const int to_pmix = clear_limit_.passed() ? SIGKILL : pmix_end_signal();
-  if (end_older(clearing_, SIGKILL, to_pmix) && leaving_.empty()) {
+  if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) && leaving_.empty()) {
+    clear_orphans_ = false;
     remove_flight_records(run_.path, clearing_);  // the leader needs them no more
     return tell_leader(Cleared{clearing_, find_free_port(master_port_base + clearing_ % 1000)});
   }
