@@ -70,7 +70,10 @@ void Agent::from_leader(const LeaderToAgent& message) {
 void Agent::clear(int attempt) {
   const auto fence = leadership_.admit(attempt);
   if (fence == LeadershipState::Fence::refuse) return;  // a late message of an older attempt
-  if (fence == LeadershipState::Fence::newer) forget_drain(), clear_orphans_ = true;
+  if (fence == LeadershipState::Fence::newer) {
+    forget_drain();
+    clear_orphans_ = true;
+  }
   for (const auto& [number, rank] : ranks_)
     if (rank.attempt < attempt && rank.started && !rank.ended) leaving_.insert(rank.pid);
   ranks_.forget_older(attempt);
