@@ -61,6 +61,9 @@ void Supervisor::check_hang() {
   }
   const auto limit = overdue(still, pace_);
   if (!limit) return hang_.reset();
+  // What the ranks of a silent node do is not known. It will be heard again, or be lost within
+  // node_silence_ms.
+  if (!std::all_of(placement_.begin(), placement_.end(), [this](int n) { return fresh(n); })) return;
   const Culprit culprit = who_hangs(still, *limit);
   const int node = node_of_rank(culprit.rank);
   if (!hang_ || hang_->rank != culprit.rank) {

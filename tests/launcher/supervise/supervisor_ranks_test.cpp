@@ -290,6 +290,22 @@ TEST(Supervisor, HungRankIsNamedAndNotThoseWhoWaitForIt) {
   EXPECT_GT(ended["detected_s"], 599);
 }
 
+/// A site may allow long silences. What the ranks of a silent node do is not known, and they are not accused.
+TEST(Supervisor, RanksOfASilentNodeAreNotTakenForHung) {
+  Shape shape;
+  shape.limits.node_silence_ms = 20000;
+  FakeCluster c(shape);
+  ASSERT_TRUE(c.training(1));
+  c.run(60);  // a step's usual time is known
+  c.kill(1);
+  c.run(19);
+  EXPECT_EQ(c.leader->attempt(), 1);
+  ASSERT_TRUE(c.training(2));
+  const json ended = c.last("attempt_ended");
+  EXPECT_EQ(ended["cause"], "node lost");
+  EXPECT_EQ(ended["node"], "n1");
+}
+
 /// The reports of the agents every second while rank 3 hangs and the others wait for it in a gather.
 void report_flights(FakeCluster& c, std::int64_t silent_ms = 0, int attempt = 1) {
   for (int rank = 0; rank < 6; ++rank) {
