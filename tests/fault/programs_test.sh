@@ -171,7 +171,6 @@ END
   check "and ends with the run" equal "$(on "$node" pgrep -c -f 'sleep 7654')" 0
 }
 event() { events "$run" | grep -q "\"event\":\"$1\""; }
-agent_of() { on "$1" pgrep -f '^[^ ]*holdfast agent .*--serve'; }
 # kill_agent NODE: kills its worker process; the guardian starts another one.
 kill_agent() {
   local before

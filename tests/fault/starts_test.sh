@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(port_taken no_port name_missing tmp_full pmix_killed scratch_swept no_descriptors recipes bare_srun own_allocation other_layouts)
+all_cases=(port_taken no_port steps_refused name_missing tmp_full pmix_killed scratch_swept no_descriptors recipes bare_srun own_allocation other_layouts)
 
 case_port_taken() {
   # On three nodes another program holds the first port of the agents: it says nothing, or something else, or refuses to read.
@@ -18,9 +18,11 @@ case_port_taken() {
   start_held port_taken --set supervise.port=21000 --set supervise.node_silence_ms=8000
   mid_run 10
   local node
+  on "$(nth 1)" kill -KILL "$(agent_of "$(nth 1)")"
   mini kill-node "$(nth 2)"
   check "training goes on" soon 120 training "$run" 2
   ends_like_the_undisturbed
+  check "two attempts" equal "$(result "$run" '.attempts | length')" 2
   check "no other node was lost" equal "$(events "$run" | jq -rs 'map(select(.event == "node_lost").node) | unique | length')" 1
   check "an agent says who has its port" holds "$(cat "$home/$run"/logs/agent-*.log)" "listening on port 21001; taken: 21000: "
   mini heal
@@ -52,6 +54,23 @@ case_no_port() {
   on dgx001 pkill -f perl.stranger
 }
 lost_node() { events "$run" | jq -es --arg n "$1" 'any(.event == "node_lost" and .node == $n)' >/dev/null; }
+
+case_steps_refused() {
+  # The job has had all the steps that the site allows: the end says so, in SLURM's words, and does not wait for agents.
+  local status=0 said
+  echo MaxStepCount=1 >>"$dir/etc/slurm/slurm.conf"
+  mini exec --root scontrol reconfigure
+  soon 180 all_idle
+  copy_job
+  # shellcheck disable=SC2016 # for the shell in the allocation
+  said=$(mini exec --chdir /shared/home salloc -N 2 --exclusive --no-kill sh -c 'srun -N 1 true; exec holdfast run "$@"' sh \
+    job.toml -N 1 --spares 1 --set data.tokens=/shared/home/tokens.bin --set run.dir=steps_refused "${test_sets[@]}" 2>&1) || status=$?
+  check "the run can be continued elsewhere" equal "$status" 75
+  check "because SLURM refuses steps" holds "$said" "SLURM refuses every step: srun: error: "
+  check "in its own words" holds "$said" "Step limit reached for this job"
+  sed -i '/^MaxStepCount/d' "$dir/etc/slurm/slurm.conf"
+  mini exec --root scontrol reconfigure
+}
 
 case_name_missing() {
   # Nodes cannot resolve the name of another one: the address that the batch host knows serves.

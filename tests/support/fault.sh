@@ -36,6 +36,7 @@ start_by() {
 }
 on() { local node=$1; shift; mini exec --root --node "$node" --chdir / "$@"; }
 nth() { placement "$run" | sed -n "$1p"; }
+agent_of() { on "$1" pgrep -f '^[^ ]*holdfast agent .*--serve'; }
 
 # ends_as STATUS EXIT_CODE: waits for the end of the run; releases it first, if it was held.
 ends_as() {

@@ -1,0 +1,229 @@
+#include "launcher/job/agent_steps.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "launcher/agent/ranks/programs.hpp"
+#include "launcher/agent/ranks/rank_start.hpp"
+#include "launcher/agent/signs/signs.hpp"
+#include "slurm/hostlist.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+constexpr Millis first_pause{500}, longest_pause{15000};  // before an agent step is started again
+constexpr Millis trial_limit{30000};                      // of a trial step
+
+/// Of a text; "" when there is none.
+std::string last_line_of(std::string text) {
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+AgentSteps::AgentSteps(control::Loop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks)
+    : cluster_(cluster), setup_(std::move(setup)), hooks_(std::move(hooks)), loop_(loop), children_(loop) {
+  for (const auto& node : setup_.nodes) steps_[node].pause = first_pause;
+}
+
+void AgentSteps::start_all() {
+  std::map<int, std::vector<std::string>> alike;
+  for (const auto& [node, step] : steps_) alike[gpus_on(node)].push_back(node);
+  for (const auto& [gpus, nodes] : alike) start(nodes);
+}
+
+void AgentSteps::probed(const std::string& node, StepWatch::Probe what) {
+  Step& step = steps_.at(node);
+  step.watch.probed(what, steady_seconds());
+  if (what != StepWatch::Probe::answers) return;
+  step.pause = first_pause;
+  heard_ = true;
+  refused_since_.reset();
+}
+
+bool AgentSteps::start_missing() {
+  bool others = false;
+  for (auto& [node, step] : steps_) {
+    if (!wants_new_step(node, step)) continue;
+    const bool has_step = step.pid > 0 || shares_step(node);
+    if (!has_step) renew(node, step);
+    others = others || has_step;
+  }
+  return others;
+}
+
+void AgentSteps::renew(const std::function<bool(const std::string& node)>& spared) {
+  for (auto& [node, step] : steps_)
+    if ((step.pid > 0 || shares_step(node)) && !spared(node) && wants_new_step(node, step)) renew(node, step);
+}
+
+void AgentSteps::stop() {
+  stopped_ = true;
+  starts_ = false;
+  for (auto& [node, step] : steps_) step.again.reset();
+  for (auto& [first, step] : shared_steps_) step.again.reset();
+  if (none_is_left()) hooks_.none_left();
+}
+
+void AgentSteps::terminate() {
+  for (const auto& [node, step] : steps_)
+    if (step.pid > 0) ::kill(step.pid, SIGTERM);
+  for (const auto& [first, step] : shared_steps_)
+    if (step.pid > 0) ::kill(step.pid, SIGTERM);
+}
+
+/// A step that nodes share may need long for some of them: a Prolog, a node that does not answer.
+bool AgentSteps::wants_new_step(const std::string& node, const Step& step) const {
+  const bool may_still_start = shares_step(node) && !step.watch.heard_since_start() &&
+                               steady_seconds() - step.watch.started_at() < setup_.patience_s;
+  return !may_still_start && step.watch.wants_new_step(steady_seconds());
+}
+
+bool AgentSteps::shares_step(const std::string& node) const {
+  return std::any_of(shared_steps_.begin(), shared_steps_.end(), [&](const auto& shared) {
+    const auto& nodes = shared.second.nodes;
+    return shared.second.pid > 0 && std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  });
+}
+
+/// The old srun may wait for ever for a node that was lost.
+void AgentSteps::renew(const std::string& node, Step& step) {
+  if (!starts_) return;
+  if (step.watch.came_back()) {
+    log::info("{} is back", node);
+    step.pause = first_pause;
+  }
+  step.watch.started(steady_seconds());  // even if it fails: not again at once
+  if (step.pid > 0) {
+    ::kill(step.pid, SIGKILL);  // its end starts the next one
+  } else if (!step.again || step.pause == first_pause) {
+    step.again.reset();
+    start({node});
+  }
+}
+
+int AgentSteps::gpus_on(const std::string& node) const {
+  const auto here = setup_.gpus.find(node);
+  return here == setup_.gpus.end() ? 0 : here->second;
+}
+
+slurm::StepRequest AgentSteps::request(const std::vector<std::string>& nodes) const {
+  slurm::StepRequest request;
+  request.job = setup_.job;
+  request.nodes = nodes;
+  request.gpus = gpus_on(nodes.front());
+  return request;
+}
+
+void AgentSteps::start(const std::vector<std::string>& nodes) {
+  slurm::StepRequest step = request(nodes);
+  step.command = {this_program().string(), "agent", setup_.run.path.string()};
+  step.output = agent_log(setup_.run, nodes.size() == 1 ? nodes.front() : std::string(slurm::node_in_path));
+  setup_.into_image(step);
+  for (const auto& node : nodes) steps_[node].watch.started(steady_seconds());
+  if (nodes.size() > 1) shared_steps_[nodes.front()].nodes = nodes;
+  try {
+    pid_of(nodes) = children_.start(cluster_.step_command(step),
+                                    [this, nodes](int status) { ended(nodes, status); });
+  } catch (const Error& error) {
+    log::warn("the agent step on {} cannot be started: {}", slurm::compress(nodes), error.what());
+    ended(nodes, static_cast<int>(Exit::runtime));
+  }
+}
+
+/// Of the step on these nodes.
+pid_t& AgentSteps::pid_of(const std::vector<std::string>& nodes) {
+  return nodes.size() == 1 ? steps_[nodes.front()].pid : shared_steps_[nodes.front()].pid;
+}
+
+/// The exit code of srun means little; the event log tells whether the run is over.
+void AgentSteps::ended(const std::vector<std::string>& nodes, int status) {
+  pid_of(nodes) = 0;
+  if (stopped_) {
+    if (none_is_left()) hooks_.none_left();
+    return;
+  }
+  hooks_.unless_over([this, nodes, status] {
+    if (!starts_) return;
+    if (!heard_) try_step();
+    if (nodes.size() == 1)
+      start_later(nodes.front(), status);
+    else
+      split_later(nodes, status);
+  });
+}
+
+void AgentSteps::split_later(const std::vector<std::string>& nodes, int status) {
+  log::warn("the step of agents on {} ended with {}; starting it again in halves", slurm::compress(nodes),
+            status);
+  shared_steps_[nodes.front()].again = loop_.after(first_pause, [this, nodes, ended = steady_seconds()] {
+    const auto keep = std::move(shared_steps_[nodes.front()].again);
+    std::vector<std::string> missing;
+    for (const auto& node : nodes)
+      if (const Step& now = steps_[node];
+          now.pid == 0 && !now.again &&
+          !now.watch.reached_within(steady_seconds() - ended, steady_seconds()))
+        missing.push_back(node);
+    const auto middle = missing.begin() + std::ssize(missing) / 2;
+    for (const auto& half : {std::vector(missing.begin(), middle), std::vector(middle, missing.end())})
+      if (!half.empty()) start(half);
+  });
+}
+
+void AgentSteps::start_later(const std::string& node, int status) {
+  Step& step = steps_[node];
+  if (step.pid > 0 || step.again) return;
+  logs_.ask([log = agent_log(setup_.run, node)] { return last_line_of(log_tail(log)); },
+              [node, status, pause = step.pause](const std::string& said) {
+                log::warn("the agent step on {} ended with {}; starting it again in {} ms{}", node, status,
+                          pause.count(), said.empty() ? "" : "; its log ends with: " + said);
+              });
+  step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
+    Step& now = steps_[node];
+    const auto keep = std::move(now.again);
+    // The agent of an earlier step may have answered meanwhile.
+    if (!now.watch.reached_within(steady_seconds() - ended, steady_seconds())) start({node});
+  });
+  step.pause = std::min(step.pause * 2, longest_pause);
+}
+
+bool AgentSteps::none_is_left() const {
+  const auto over = [](const auto& s) { return s.second.pid == 0; };
+  return std::all_of(steps_.begin(), steps_.end(), over) &&
+         std::all_of(shared_steps_.begin(), shared_steps_.end(), over);
+}
+
+/// The steps of agents write to the agents' logs on the nodes; what srun says of a step that never was, only its
+/// own error stream has.
+void AgentSteps::try_step() {
+  if (trials_.busy_for()) return;
+  slurm::StepRequest step = request({setup_.trial_node});
+  step.name = "trial";
+  step.command = {"true"};
+  setup_.into_image(step);
+  trials_.ask([command = cluster_.step_command(step)]() -> Finished {
+    try {
+      return holdfast::run(command, trial_limit);
+    } catch (const Error& error) {
+      return {static_cast<int>(Exit::runtime), false, "", error.what()};
+    }
+  },
+              [this](const Finished& trial) { tried(trial); });
+}
+
+void AgentSteps::tried(const Finished& trial) {
+  if (stopped_ || heard_) return;
+  if (trial.timed_out || trial.status == 0) return refused_since_.reset();
+  const std::string words = last_line_of(trial.err);
+  const std::string why = words.empty() ? "it ended with " + std::to_string(trial.status) : words;
+  log::error("SLURM refuses a trial step on {}: {}", setup_.trial_node, why);
+  if (!refused_since_) refused_since_ = steady_seconds();
+  if (steady_seconds() - *refused_since_ >= setup_.refusal_s) hooks_.refused(why);
+}
+
+}  // namespace holdfast::launcher

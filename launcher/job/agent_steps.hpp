@@ -1,0 +1,109 @@
+#pragma once
+// The SLURM steps in which the agents of a job run. At first nodes of equal GPUs share one: a controller that limits
+// the requests of a user starts hundreds of agents as quickly as one. A node whose agent is missing later gets a step
+// of its own.
+//
+//   what ends or is missed                        what follows
+//   a step that nodes share                       the nodes without an agent, in two halves: a node that SLURM cannot
+//                                                 reach makes it refuse a step on all of them
+//   a node's own step                             another one, after a pause that doubles
+//   a node wants a step (step_watch.hpp)          its own step is killed if there is one, and another one starts
+//   a step, and no agent has ever answered        a trial step on the batch host, whose error is SLURM's reason;
+//                                                 `refused` when SLURM has refused trials for a minute
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/ranks/children.hpp"
+#include "launcher/job/step_watch.hpp"
+#include "slurm/cluster.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/control/loop.hpp"
+#include "src/control/worker.hpp"
+
+namespace holdfast::launcher {
+
+class AgentSteps {
+ public:
+  struct Setup {
+    RunDir run;
+    slurm::JobId job = 0;
+    std::string trial_node;           ///< the batch host, where there is one
+    std::vector<std::string> nodes;   ///< with an agent each
+    std::map<std::string, int> gpus;  ///< that the job has on each node; a node may be absent
+    std::function<void(slurm::StepRequest&)> into_image;  ///< puts a step into the image of the settings
+    double patience_s = 0;   ///< with a step that nodes share, until an agent has to answer
+    double refusal_s = 60;   ///< trial steps are refused so long before `refused` is called
+  };
+  struct Hooks {
+    /// A step has ended: calls `then` when the run is not over.
+    std::function<void(std::function<void()> then)> unless_over;
+    /// SLURM refuses every step; `why` in its own words.
+    std::function<void(const std::string& why)> refused;
+    /// After stop(): the last step has ended.
+    std::function<void()> none_left;
+  };
+  AgentSteps(control::Loop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks);
+
+  void start_all();
+  /// The result of a probe of a node's agent.
+  void probed(const std::string& node, StepWatch::Probe what);
+  const StepWatch& watch(const std::string& node) const { return steps_.at(node).watch; }
+  /// A step of its own tells by its end that its agent is gone; of one that nodes share only a probe tells.
+  bool has_own_step(const std::string& node) const { return steps_.at(node).pid > 0; }
+
+  /// Starts steps for nodes that want one and have none. Returns true when others want one although their step has
+  /// not ended: renew() would kill it, and the ranks in it.
+  bool start_missing();
+  /// The same for nodes whose step has not ended, those of `spared` apart.
+  void renew(const std::function<bool(const std::string& node)>& spared);
+  /// No step is started any more: SLURM starts nothing in a job that ends.
+  void start_no_more() { starts_ = false; }
+  /// The run is over: nothing is started, and `none_left` is called, at once or later.
+  void stop();
+  /// SIGTERM to every srun.
+  void terminate();
+
+ private:
+  struct Step {
+    pid_t pid = 0;
+    Millis pause;
+    control::Loop::Handle again;
+    StepWatch watch;
+  };
+  struct SharedStep {
+    std::vector<std::string> nodes;
+    pid_t pid = 0;
+    control::Loop::Handle again;
+  };
+
+  bool wants_new_step(const std::string& node, const Step& step) const;
+  bool shares_step(const std::string& node) const;
+  void renew(const std::string& node, Step& step);
+  int gpus_on(const std::string& node) const;
+  slurm::StepRequest request(const std::vector<std::string>& nodes) const;
+  void start(const std::vector<std::string>& nodes);
+  pid_t& pid_of(const std::vector<std::string>& nodes);
+  void ended(const std::vector<std::string>& nodes, int status);
+  void split_later(const std::vector<std::string>& nodes, int status);
+  void start_later(const std::string& node, int status);
+  bool none_is_left() const;
+  void try_step();
+  void tried(const Finished& trial);
+
+  slurm::Cluster& cluster_;
+  Setup setup_;
+  Hooks hooks_;
+  control::Loop& loop_;
+  control::Worker logs_{loop_}, trials_{loop_};
+  Children children_;
+  std::map<std::string, Step> steps_;              ///< by node
+  std::map<std::string, SharedStep> shared_steps_;  ///< by the first of its nodes
+  bool starts_ = true, stopped_ = false;
+  bool heard_ = false;                  ///< an agent has answered
+  std::optional<double> refused_since_;  ///< trial steps are refused, seconds of a steady clock
+};
+
+}  // namespace holdfast::launcher

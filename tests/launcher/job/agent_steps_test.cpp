@@ -1,0 +1,124 @@
+#include "launcher/job/agent_steps.hpp"
+
+#include <gmock/gmock.h>
+
+#include "slurm/fake_cluster.hpp"
+#include "src/base/run_dir.hpp"
+#include "tests/config/scratch.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Nodes = std::vector<std::string>;
+
+/// Runs shell commands as steps: one as every agent, one as every trial.
+class ShellCluster : public slurm::FakeCluster {
+ public:
+  ShellCluster(std::string agent, std::string trial)
+      : FakeCluster("n[1-4]"), agent_(std::move(agent)), trial_(std::move(trial)) {}
+  Command step_command(const slurm::StepRequest& request) const override {
+    const bool is_trial = request.name == "trial";
+    if (!is_trial) started.push_back(request.nodes);
+    Command command;
+    command.argv = {"sh", "-c", is_trial ? trial_ : agent_};
+    return command;
+  }
+  mutable std::vector<Nodes> started;
+
+ private:
+  std::string agent_, trial_;
+};
+
+class AgentStepsTest : public ::testing::Test {
+ protected:
+  AgentSteps& steps(ShellCluster& cluster, const Nodes& nodes) {
+    AgentSteps::Setup setup;
+    setup.run = RunDir{scratch.path()};
+    setup.job = 7;
+    setup.trial_node = "n1";
+    setup.nodes = nodes;
+    setup.into_image = [](slurm::StepRequest&) {};
+    setup.refusal_s = 0.2;
+    made.emplace(loop, cluster, std::move(setup),
+                 AgentSteps::Hooks{[](const std::function<void()>& then) { then(); },
+                                   [this](const std::string& why) {
+                                     refused = why;
+                                     loop.stop();
+                                   },
+                                   [this] {
+                                     none_left = true;
+                                     loop.stop();
+                                   }});
+    made->start_all();
+    return *made;
+  }
+  /// At most 20 s.
+  void run_until(const std::function<bool()>& enough) {
+    const auto look = loop.every(Millis(20), [&] {
+      if (enough()) loop.stop();
+    });
+    const auto limit = loop.after(Millis(20000), [this] { loop.stop(); });
+    loop.run();
+  }
+
+  test::Scratch scratch;
+  control::Loop loop;
+  std::optional<AgentSteps> made;
+  std::string refused;
+  bool none_left = false;
+};
+
+TEST_F(AgentStepsTest, StepsThatAreRefusedForLongAreToldInSlurmsWords) {
+  ShellCluster cluster("exit 1", "echo 'srun: error: Step limit reached for this job' >&2; exit 1");
+  steps(cluster, {"n1"});
+  run_until([this] { return !refused.empty(); });
+  EXPECT_THAT(refused, HasSubstr("Step limit reached for this job"));
+}
+
+TEST_F(AgentStepsTest, AgentsThatFailInStepsThatSlurmStartsAreNotRefused) {
+  ShellCluster cluster("exit 1", "true");
+  steps(cluster, {"n1"});
+  run_until([&] { return cluster.started.size() >= 3; });
+  EXPECT_EQ(refused, "");
+  EXPECT_THAT(cluster.started, ElementsAre(Nodes{"n1"}, Nodes{"n1"}, Nodes{"n1"}));
+}
+
+TEST_F(AgentStepsTest, NothingIsTriedOnceAnAgentHasAnswered) {
+  ShellCluster cluster("exit 1", "exit 1");
+  steps(cluster, {"n1"}).probed("n1", StepWatch::Probe::answers);
+  run_until([&] { return cluster.started.size() >= 3; });
+  EXPECT_EQ(refused, "");
+}
+
+TEST_F(AgentStepsTest, NodesOfAStepThatEndedAreStartedInHalves) {
+  ShellCluster cluster("sleep 0.1; exit 1", "true");
+  steps(cluster, {"n1", "n2", "n3", "n4"});
+  run_until([&] { return cluster.started.size() >= 3; });
+  EXPECT_THAT(cluster.started, ElementsAre(Nodes{"n1", "n2", "n3", "n4"}, Nodes{"n1", "n2"}, Nodes{"n3", "n4"}));
+}
+
+TEST_F(AgentStepsTest, StopsWhenTheLastStepHasEnded) {
+  ShellCluster cluster("exec sleep 60", "true");
+  auto& running = steps(cluster, {"n1", "n2"});
+  loop.post([&] {
+    running.stop();
+    EXPECT_FALSE(none_left);
+    running.terminate();
+  });
+  run_until([] { return false; });
+  EXPECT_TRUE(none_left);
+  EXPECT_EQ(cluster.started.size(), 1U);
+}
+
+TEST_F(AgentStepsTest, NothingIsStartedInAJobThatEnds) {
+  ShellCluster cluster("exit 1", "true");
+  steps(cluster, {"n1"}).start_no_more();
+  const auto pause = loop.after(Millis(1500), [this] { loop.stop(); });
+  loop.run();
+  EXPECT_EQ(cluster.started.size(), 1U);
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
