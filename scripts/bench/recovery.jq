@@ -6,7 +6,7 @@
 #   launch_s         there                                  all ranks are up, where they were planned
 #   restore_s        there                                  the state is back
 #   first_step_s     there                                  the first new step
-# A fault that ends no attempt (the leader's process): takeover_s is the new leader's adoption of what runs, gap_s the
+# A fault that ends no attempt (the leader's process, the node of a leader without ranks): takeover_s is the new leader's adoption of what runs, gap_s the
 # longest pause between two steps in the ten seconds after it.
 def seconds: (.[0:19] + "Z" | fromdateiso8601) + ("0" + (.[19:-1] // "") | tonumber);
 def at(p): sort | if length == 0 then null else .[([(length * p | ceil) - 1, 0] | max)] end;
@@ -17,7 +17,7 @@ def row($k):
   [$events[] | select(.run == $k.run and .unix >= $k.unix)] as $after
   | def first_of(f): [$after[] | select(f)] | first;
   first_of(.event == "attempt_ended") as $ended
-  | if ($k.fault == "kill-leader") then
+  | if ($k.fault | IN("kill-leader", "kill-leader-spare")) then
       [$metrics[] | select(.run == $k.run) | .time | seconds | select(. >= $k.unix - 1 and . <= $k.unix + 10)] as $t
       | {fault: $k.fault, node: $k.node, detect_s: (first_of(.event == "leader_elected").unix - $k.unix),
          takeover_s: (first_of(.event == "attempt_adopted").unix - $k.unix),

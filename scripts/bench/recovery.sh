@@ -4,7 +4,8 @@
 #   node         an active node that does not lead loses power; it comes back as a spare
 #   rank         SIGKILL for one rank
 #   leader       SIGKILL for the process that leads
-#   leader_node  the node that leads, which is the batch host, loses power: one job each, as it takes the script along
+#   leader_spare the node that leads, a spare and the batch host, loses power: one job each, as it takes the script along
+#   leader_slot  a node that leads and has ranks loses power; one job each
 # As root: scripts/bench/recovery.sh HOLDFAST TRAIN TOOL [REPETITIONS=10] [FAULT...]
 # Ends with one line RESULT {json}: p50 and p99 of the whole and of its parts (recovery.jq), seconds.
 set -euo pipefail
@@ -12,7 +13,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 programs=("$(realpath "$1")" "$(realpath "$2")" "$(realpath "$3")")
 repetitions=${4:-10}
 faults=("${@:5}")
-((${#faults[@]})) || faults=(node rank leader leader_node)
+((${#faults[@]})) || faults=(node rank leader leader_spare leader_slot)
 HOLDFAST_MINIPOD_DIR=$(mktemp -d /var/tmp/hf-bench.XXXXXX)
 export HOLDFAST_MINIPOD_DIR
 # shellcheck source=tests/support/tap.sh
@@ -28,11 +29,11 @@ install_programs "${programs[@]}"
 make_tokens
 : >"$broken"
 
-begin() { # RUN: a job that trains
+begin() { # RUN ARGUMENT...: a job that trains
   run=$1
   soon 180 all_idle
   job=$(submit "$run" --set train.steps=1000000 --set checkpoint.every=100 --set supervise.max_restarts=100000 \
-    --set supervise.max_node_failures=100000 --set supervise.max_without_checkpoint=100000)
+    --set supervise.max_node_failures=100000 --set supervise.max_without_checkpoint=100000 "${@:2}")
   soon 120 training "$run" 1
 }
 end() {
@@ -81,15 +82,37 @@ break_leader() {
   sleep 10 # the pauses of its steps are looked at for so long
 }
 
+break_leader_spare() {
+  local before
+  before=$(adoptions)
+  power_off "$(leader_of "$run")" kill-leader-spare
+  soon 60 adopted_since "$before" || show_record "$run"
+  sleep 10
+}
+break_leader_slot() {
+  power_off "$(leader_of "$run")" kill-leader-slot
+  next_attempt 2
+}
+leads_in_a_slot() { placement "$run" | grep -qx "$(leader_of "$run")"; }
+# The spare that leads is away until a node with ranks leads; it is back as a spare then.
+lead_in_a_slot() {
+  local spare
+  spare=$(leader_of "$run")
+  mini freeze-node "$spare"
+  soon 30 leads_in_a_slot || show_record "$run"
+  mini thaw-node "$spare"
+  soon 60 returned "$spare" || show_record "$run"
+}
+
 for fault in "${faults[@]}"; do
-  if [[ $fault == leader_node ]]; then
+  if [[ $fault == leader_* ]]; then
     for ((k = 1; k <= repetitions; ++k)); do
-      begin "leader_node_$k"
+      begin "${fault}_$k" --spares 1
+      [[ $fault == leader_spare ]] || lead_in_a_slot
       steps_on 30
       any_moment
       node=$(leader_of "$run")
-      power_off "$node" kill-leader-node
-      next_attempt 2
+      "break_$fault"
       echo "$fault $k of $repetitions: $node"
       end
       mini revive-node "$node"
