@@ -128,8 +128,8 @@ void AgentSteps::start(const std::vector<std::string>& nodes) {
   for (const auto& node : nodes) steps_[node].watch.started(steady_seconds());
   if (nodes.size() > 1) shared_steps_[nodes.front()].nodes = nodes;
   try {
-    pid_of(nodes) = children_.start(cluster_.step_command(step),
-                                    [this, nodes](int status) { ended(nodes, status); });
+    pid_of(nodes) =
+        children_.start(cluster_.step_command(step), [this, nodes](int status) { ended(nodes, status); });
   } catch (const Error& error) {
     log::warn("the agent step on {} cannot be started: {}", slurm::compress(nodes), error.what());
     ended(nodes, static_cast<int>(Exit::runtime));
@@ -166,8 +166,7 @@ void AgentSteps::split_later(const std::vector<std::string>& nodes, int status) 
     std::vector<std::string> missing;
     for (const auto& node : nodes)
       if (const Step& now = steps_[node];
-          now.pid == 0 && !now.again &&
-          !now.watch.reached_within(steady_seconds() - ended, steady_seconds()))
+          now.pid == 0 && !now.again && !now.watch.reached_within(steady_seconds() - ended, steady_seconds()))
         missing.push_back(node);
     const auto middle = missing.begin() + std::ssize(missing) / 2;
     for (const auto& half : {std::vector(missing.begin(), middle), std::vector(middle, missing.end())})
@@ -179,10 +178,10 @@ void AgentSteps::start_later(const std::string& node, int status) {
   Step& step = steps_[node];
   if (step.pid > 0 || step.again) return;
   logs_.ask([log = agent_log(setup_.run, node)] { return last_line_of(log_tail(log)); },
-              [node, status, pause = step.pause](const std::string& said) {
-                log::warn("the agent step on {} ended with {}; starting it again in {} ms{}", node, status,
-                          pause.count(), said.empty() ? "" : "; its log ends with: " + said);
-              });
+            [node, status, pause = step.pause](const std::string& said) {
+              log::warn("the agent step on {} ended with {}; starting it again in {} ms{}", node, status,
+                        pause.count(), said.empty() ? "" : "; its log ends with: " + said);
+            });
   step.again = loop_.after(step.pause, [this, node, ended = steady_seconds()] {
     Step& now = steps_[node];
     const auto keep = std::move(now.again);
@@ -198,22 +197,23 @@ bool AgentSteps::none_is_left() const {
          std::all_of(shared_steps_.begin(), shared_steps_.end(), over);
 }
 
-/// The steps of agents write to the agents' logs on the nodes; what srun says of a step that never was, only its
-/// own error stream has.
+/// The steps of agents write to the agents' logs on the nodes; what srun says of a step that never was, only
+/// its own error stream has.
 void AgentSteps::try_step() {
   if (trials_.busy_for()) return;
   slurm::StepRequest step = request({setup_.trial_node});
   step.name = "trial";
   step.command = {"true"};
   setup_.into_image(step);
-  trials_.ask([command = cluster_.step_command(step)]() -> Finished {
-    try {
-      return holdfast::run(command, trial_limit);
-    } catch (const Error& error) {
-      return {static_cast<int>(Exit::runtime), false, "", error.what()};
-    }
-  },
-              [this](const Finished& trial) { tried(trial); });
+  trials_.ask(
+      [command = cluster_.step_command(step)]() -> Finished {
+        try {
+          return holdfast::run(command, trial_limit);
+        } catch (const Error& error) {
+          return {static_cast<int>(Exit::runtime), false, "", error.what()};
+        }
+      },
+      [this](const Finished& trial) { tried(trial); });
 }
 
 void AgentSteps::tried(const Finished& trial) {

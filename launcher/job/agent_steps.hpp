@@ -1,14 +1,16 @@
 #pragma once
-// The SLURM steps in which the agents of a job run. At first nodes of equal GPUs share one: a controller that limits
-// the requests of a user starts hundreds of agents as quickly as one. A node whose agent is missing later gets a step
-// of its own.
+// The SLURM steps in which the agents of a job run. At first nodes of equal GPUs share one: a controller that
+// limits the requests of a user starts hundreds of agents as quickly as one. A node whose agent is missing
+// later gets a step of its own.
 //
 //   what ends or is missed                        what follows
-//   a step that nodes share                       the nodes without an agent, in two halves: a node that SLURM cannot
+//   a step that nodes share                       the nodes without an agent, in two halves: a node that
+//   SLURM cannot
 //                                                 reach makes it refuse a step on all of them
 //   a node's own step                             another one, after a pause that doubles
-//   a node wants a step (step_watch.hpp)          its own step is killed if there is one, and another one starts
-//   a step, and no agent has ever answered        a trial step on the batch host, whose error is SLURM's reason;
+//   a node wants a step (step_watch.hpp)          its own step is killed if there is one, and another one
+//   starts a step, and no agent has ever answered        a trial step on the batch host, whose error is
+//   SLURM's reason;
 //                                                 `refused` when SLURM has refused trials for a minute
 #include <functional>
 #include <map>
@@ -34,8 +36,8 @@ class AgentSteps {
     std::vector<std::string> nodes;   ///< with an agent each
     std::map<std::string, int> gpus;  ///< that the job has on each node; a node may be absent
     std::function<void(slurm::StepRequest&)> into_image;  ///< puts a step into the image of the settings
-    double patience_s = 0;   ///< with a step that nodes share, until an agent has to answer
-    double refusal_s = 60;   ///< trial steps are refused so long before `refused` is called
+    double patience_s = 0;  ///< with a step that nodes share, until an agent has to answer
+    double refusal_s = 60;  ///< trial steps are refused so long before `refused` is called
   };
   struct Hooks {
     /// A step has ended: calls `then` when the run is not over.
@@ -54,8 +56,8 @@ class AgentSteps {
   /// A step of its own tells by its end that its agent is gone; of one that nodes share only a probe tells.
   bool has_own_step(const std::string& node) const { return steps_.at(node).pid > 0; }
 
-  /// Starts steps for nodes that want one and have none. Returns true when others want one although their step has
-  /// not ended: renew() would kill it, and the ranks in it.
+  /// Starts steps for nodes that want one and have none. Returns true when others want one although their
+  /// step has not ended: renew() would kill it, and the ranks in it.
   bool start_missing();
   /// The same for nodes whose step has not ended, those of `spared` apart.
   void renew(const std::function<bool(const std::string& node)>& spared);
@@ -99,10 +101,10 @@ class AgentSteps {
   control::Loop& loop_;
   control::Worker logs_{loop_}, trials_{loop_};
   Children children_;
-  std::map<std::string, Step> steps_;              ///< by node
+  std::map<std::string, Step> steps_;               ///< by node
   std::map<std::string, SharedStep> shared_steps_;  ///< by the first of its nodes
   bool starts_ = true, stopped_ = false;
-  bool heard_ = false;                  ///< an agent has answered
+  bool heard_ = false;                   ///< an agent has answered
   std::optional<double> refused_since_;  ///< trial steps are refused, seconds of a steady clock
 };
 

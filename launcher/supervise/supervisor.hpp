@@ -94,6 +94,8 @@ class Supervisor {
   Supervisor(Roster roster, config::Supervise limits, int drain_s, int term, RunState state, double now,
              double unix_now, RunFacts facts = {});
 
+  /// When the node of the leader before was last heard, by this node, which followed it. To be told at once.
+  void last_leader_heard(int node, double at);
   /// Sets the time of all that is reported next.
   void at(double now);
 
@@ -135,8 +137,9 @@ class Supervisor {
  private:
   struct Node {
     bool connected = false;
-    double last_beat = -1;  ///< -1: never heard in this term
-    int cleared = 0;        ///< older attempts have ended there
+    double last_beat = -1;               ///< -1: never heard in this term
+    std::optional<double> heard_before;  ///< in the term before, by this node
+    int cleared = 0;                     ///< older attempts have ended there
     int attempt = 0;
     std::string unreached;       ///< why there was no connection last
     control::NodeHealth health;  ///< the newest

@@ -69,9 +69,13 @@ void Supervisor::at(double now) {
   now_ = now;
   if (gap_s <= suspended_gap_s) return;
   resumed_at_ = now;
-  for (auto& node : nodes_)
+  for (auto& node : nodes_) {
     if (node.last_beat >= 0) node.last_beat += gap_s;
+    if (node.heard_before) *node.heard_before += gap_s;
+  }
 }
+
+void Supervisor::last_leader_heard(int node, double at) { nodes_[node].heard_before = at; }
 
 /// Messages that came while this process was suspended have not been read yet: that time counts for no
 /// deadline.
@@ -103,11 +107,14 @@ void Supervisor::lose_silent_nodes() {
         silent_node(n, silent, fmt::format("no heartbeat of {} for {:.1f} s", name(n), silent));
     } else {
       // Never heard in this term: at the first start agents may be slow, after a takeover they run already.
+      // The silence of the leader before began in its term; its agent has two heartbeats to answer in this
+      // one.
       const bool took_over = state_.attempted() && state_.job_term != term_;
       const double patience = took_over ? 1e-3 * limits_.node_silence_ms : limits_.start_s;
-      if (now_ - began_ > patience)
-        silent_node(n, now_ - began_,
-                    fmt::format("no agent has answered on {} for {:.1f} s{}", name(n), now_ - began_,
+      const double silent = now_ - node.heard_before.value_or(began_);
+      if (silent > patience && now_ - began_ > 2e-3 * limits_.heartbeat_ms)
+        silent_node(n, silent,
+                    fmt::format("no agent has answered on {} for {:.1f} s{}", name(n), silent,
                                 node.unreached.empty() ? "" : ": " + node.unreached));
     }
   }
@@ -150,14 +157,23 @@ void Supervisor::check_gathering() {
   if (try_adopt()) return;
   if (state_.attempt_live()) {
     // Ranks may be reconnecting to a restarted agent: they get time, less of it when every agent is
-    // connected.
+    // connected, and none when they would be there in vain.
     bool all_here = true;
     for (int n = 0; n < static_cast<int>(nodes_.size()); ++n) all_here = all_here && (lost(n) || fresh(n));
-    if (now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms) return;
-    if (pending_ && !lost_is_placed()) return fail(diagnosed());
+    const auto gone = std::find_if(placement_.begin(), placement_.end(), [this](int n) { return lost(n); });
+    const bool in_vain = all_here && gone != placement_.end();
+    if (!in_vain && now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms) return;
+    if (pending_ && gone == placement_.end()) return fail(diagnosed());
     Failure failure;
-    failure.kind = Failure::Kind::leader_changed;
-    failure.evidence = "the new leader has not found all ranks of the attempt";
+    if (gone == placement_.end()) {
+      failure.kind = Failure::Kind::leader_changed;
+      failure.evidence = "the new leader has not found all ranks of the attempt";
+    } else {
+      failure.kind = Failure::Kind::node_lost;
+      failure.node = *gone;
+      failure.evidence = name(*gone) + " was lost when the leader changed";
+      failure.silent_s = now_ - nodes_[*gone].heard_before.value_or(began_);
+    }
     return fail(std::move(failure));
   }
   plan_first();

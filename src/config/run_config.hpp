@@ -85,7 +85,7 @@ struct Rank {
 struct Supervise {
   int heartbeat_ms = 200;        ///< agents and ranks report this often
   int node_silence_ms = 2000;    ///< an agent silent for so long is lost, and its node with it
-  int leader_silence_ms = 2000;  ///< a leader silent for so long is succeeded by the next agent in line
+  int leader_silence_ms = 1500;  ///< a leader silent for so long is succeeded by the next agent in line
   int start_s = 60;              ///< every rank must have called home this long after its attempt began
   int step_s =
       600;  ///< a rank that is alive but shows no progress for so long is hung, until its pace is known

@@ -19,9 +19,7 @@ case_drained() {
   check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
   check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
   check "back in the queue" soon 60 queued
-  # (SLURM delays a requeued job by two minutes, and refuses to change that while its nodes remember the job)
-  check "it may start now" soon 60 starts_now
-  check "the next job trains" soon 120 training "$run" 2
+  check "the next job trains" soon 120 trains_again
   # Cancelled: SLURM signals every process of the job. The same, but the job is not requeued: it continues when it is submitted again.
   rm "$home/$run/result.json"
   mini exec scancel "$job"
@@ -36,7 +34,6 @@ case_drained() {
   echo "# $run: $(result "$run" '.attempts | length') attempts (3 where SLURM's signal reaches the guardians alone)"
   every_step_once
 }
-starts_now() { mini exec scontrol update "JobId=$job" StartTime=now; }
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
 
 # loses NODE: the run has no spare and ends without this node; the requeued job excludes it.
@@ -47,8 +44,9 @@ loses() {
   check "$run: back in the queue, without $1" soon 30 excludes "$1"
 }
 excludes() { equal "$(mini exec scontrol show job "$job" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p')" "$1"; }
-# Once its nodes have forgotten the job, SLURM starts it again, or delays it by two minutes.
-trains_again() { training "$run" 2 || { starts_now; false; }; }
+# SLURM delays a requeued job by two minutes, refuses to change that while its nodes remember the job, and delays it anew
+# when they have forgotten it.
+trains_again() { training "$run" 2 || { mini exec scontrol update "JobId=$job" StartTime=now; false; }; }
 
 case_requeued() {
   # A node is lost, and there is no spare: the next job of the run continues on other nodes.

@@ -29,17 +29,27 @@ Supervisor supervisor_of(World& world, int term, int node) {
   world.storage.write(term, std::move(elected));
   return world.supervisor(term, std::move(state));
 }
+/// Of the event log, before this leader's election is written.
+Leader::Before leader_before(const World& world) {
+  RunState state;
+  const auto events = world.storage.events();
+  for (const auto& event : events) apply_event(state, event);
+  return {world.roster.node_called(state.leader), last_read(events)["term"]};
+}
 }  // namespace
 
-Leader::Leader(World& world, const ProcessPtr& process, int term)
+Leader::Leader(World& world, const ProcessPtr& process, int term, LeadershipState::Heard heard)
     : world_(world),
       process_(process),
       term_(term),
+      before_(leader_before(world)),
       supervisor_(supervisor_of(world, term, process->node)),
       links_(as_size(world.node_count())),
       heard_(links_.size()),
       out_(supervisor_.state().lost) {
   world_.say(fmt::format("{} leads, term {}", world_.name(process->node), term));
+  if (before_.node >= 0 && before_.node != process->node && heard.at >= 0 && heard.term == before_.term)
+    supervisor_.last_leader_heard(before_.node, heard.at);
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
   ordered_.drain = state.asked_of_ranks();

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/agent/leader/leadership_state.hpp"
 #include "launcher/supervise/supervisor.hpp"
 #include "tests/sim/network.hpp"
 
@@ -20,7 +21,11 @@ class World;
 
 class Leader {
  public:
-  Leader(World& world, const ProcessPtr& process, int term);
+  struct Before {
+    int node = -1, term = 0;
+  };
+  /// `heard`: what this node heard last of an earlier leader.
+  Leader(World& world, const ProcessPtr& process, int term, launcher::LeadershipState::Heard heard);
   ~Leader();
   int term() const { return term_; }
   const launcher::Supervisor& supervisor() const { return supervisor_; }
@@ -83,6 +88,7 @@ class Leader {
   World& world_;
   ProcessPtr process_;
   int term_;
+  Before before_;
   launcher::Supervisor supervisor_;
   std::vector<AgentLink> links_;
   std::vector<double> heard_;  ///< when a node's last beat came; 0: never

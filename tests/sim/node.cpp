@@ -340,7 +340,7 @@ void Agent::lead(int term) {
   world_.when_storage_answers(process, [this, begins, term] {
     if (!begins()) return;
     if (!world_.storage.reachable(node_.number())) return leadership.resigned(world_.timeline.now);
-    leading = std::make_unique<Leader>(world_, process, term);
+    leading = std::make_unique<Leader>(world_, process, term, leadership.last_heard());
   });
 }
 

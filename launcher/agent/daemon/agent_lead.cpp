@@ -140,7 +140,7 @@ void Agent::lead_with(int term, TermStart start) {
   try {
     leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
                                         std::make_shared<slurm::ClusterCli>(), term, index_, std::move(start),
-                                        [this](const std::string& why) {
+                                        leadership_.last_heard(), [this](const std::string& why) {
                                           loop_.post([this, why] {
                                             log::warn("no longer leading: {}", why);
                                             leading_.reset();

@@ -37,9 +37,12 @@ bool leads_still(const RunDir& run, int term) {
 }  // namespace
 
 TermStart start_term(const RunDir& run, const Roster& roster, int term, int self) {
-  TermStart out{std::make_shared<Journal>(run, term), {}};
+  TermStart out;
+  out.journal = std::make_shared<Journal>(run, term);
   const auto events = read_events(run, term);
   for (const auto& event : events) apply_event(out.state, event);
+  out.last_leader = out.state.leader;
+  out.last_term = last_read(events)["term"];
   const nlohmann::json elected = out.journal->write({{"event", "leader_elected"},
                                                      {"node", roster.nodes[self].name},
                                                      {"pid", ::getpid()},
@@ -51,7 +54,7 @@ TermStart start_term(const RunDir& run, const Roster& roster, int term, int self
 
 Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& config, const Key& secret,
                std::shared_ptr<slurm::Cluster> cluster, int term, int self, TermStart start,
-               std::function<void(const std::string&)> resigned)
+               LeadershipState::Heard heard, std::function<void(const std::string&)> resigned)
     : loop_(loop),
       run_(std::move(run)),
       roster_(std::move(roster)),
@@ -93,6 +96,9 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
             act();
           },
           [this](int n, const CommitOutcome& outcome) { send(n, outcome); }});
+  const int before = roster_.node_called(start.last_leader);
+  if (before >= 0 && before != self && heard.at >= 0 && heard.term == start.last_term)
+    supervisor_.last_leader_heard(before, heard.at);
   const RunState& state = supervisor_.state();
   ordered_.attempt = supervisor_.attempt();
   ordered_.drain = state.asked_of_ranks();

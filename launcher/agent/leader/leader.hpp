@@ -10,6 +10,7 @@
 #include "launcher/agent/leader/commit_coordinator.hpp"
 #include "launcher/agent/leader/fence_hub.hpp"
 #include "launcher/agent/leader/journal_writer.hpp"
+#include "launcher/agent/leader/leadership_state.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "launcher/supervise/supervisor.hpp"
@@ -22,6 +23,8 @@ namespace holdfast::launcher {
 struct TermStart {
   std::shared_ptr<Journal> journal;  ///< of its term
   RunState state;                    ///< replayed from the event log; its own election is the last event
+  std::string last_leader;           ///< the node of the leader before, ...
+  int last_term = 0;                 ///< ... and its term; 0: there was none
 };
 /// Records that node `self` leads in `term`, which it has taken. May wait long for the run directory, so it
 /// must not be called in a loop's thread. Throws Error.
@@ -29,11 +32,12 @@ TermStart start_term(const RunDir& run, const Roster& roster, int term, int self
 
 class Leader {
  public:
-  /// Leads in `term`, from `start`. `resigned` is called once, and then this object must be destroyed. While
-  /// the run directory does not answer, for two minutes at most, decisions wait and everything else goes on.
+  /// Leads in `term`, from `start`; `heard`: what this node heard last of an earlier leader. `resigned` is
+  /// called once, and then this object must be destroyed. While the run directory does not answer, for two
+  /// minutes at most, decisions wait and everything else goes on.
   Leader(control::Loop& loop, RunDir run, Roster roster, const config::RunConfig& config,
          const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int term, int self,
-         TermStart start, std::function<void(const std::string& why)> resigned);
+         TermStart start, LeadershipState::Heard heard, std::function<void(const std::string& why)> resigned);
   ~Leader();
   int term() const { return term_; }
 

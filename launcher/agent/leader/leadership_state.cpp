@@ -11,13 +11,16 @@ bool LeadershipState::accept_leader(int term, double now) {
   if (term < term_) return false;
   if (term > term_) leading_ = false;
   term_ = term;
-  heard_ = now;
+  leader_spoke(now);
   connected_ = true;
   in_election_ = false;
   return true;
 }
 
-void LeadershipState::leader_spoke(double now) { heard_ = now; }
+void LeadershipState::leader_spoke(double now) {
+  heard_ = now;
+  if (!leading_) last_heard_ = {term_, now};
+}
 void LeadershipState::leader_lost() { connected_ = false; }
 
 control::Answer LeadershipState::answer(int term, double now) const {

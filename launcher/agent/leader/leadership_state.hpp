@@ -32,6 +32,12 @@ class LeadershipState {
   int term() const { return term_; }
   int attempt() const { return attempt_; }
   bool leads() const { return leading_; }
+  /// The last word of a leader other than this node.
+  struct Heard {
+    int term = 0;    ///< of that leader
+    double at = -1;  ///< -1: none was ever heard
+  };
+  Heard last_heard() const { return last_heard_; }
 
   /// May the sender of this hello lead this node? Never with a lower term. Else the leader was heard at
   /// `now`, and this node's own leadership or election of a lower term is over.
@@ -63,7 +69,8 @@ class LeadershipState {
   int place_;
   Limits limits_;
   int term_, attempt_;
-  double heard_;
+  double heard_;  ///< the last sign of a leader, or when this node began to wait for one
+  Heard last_heard_;
   bool connected_ = false, leading_ = false, in_election_ = false;
 };
 

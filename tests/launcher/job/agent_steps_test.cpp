@@ -96,7 +96,8 @@ TEST_F(AgentStepsTest, NodesOfAStepThatEndedAreStartedInHalves) {
   ShellCluster cluster("sleep 0.1; exit 1", "true");
   steps(cluster, {"n1", "n2", "n3", "n4"});
   run_until([&] { return cluster.started.size() >= 3; });
-  EXPECT_THAT(cluster.started, ElementsAre(Nodes{"n1", "n2", "n3", "n4"}, Nodes{"n1", "n2"}, Nodes{"n3", "n4"}));
+  EXPECT_THAT(cluster.started,
+              ElementsAre(Nodes{"n1", "n2", "n3", "n4"}, Nodes{"n1", "n2"}, Nodes{"n3", "n4"}));
 }
 
 TEST_F(AgentStepsTest, StopsWhenTheLastStepHasEnded) {

@@ -55,6 +55,35 @@ TEST(Supervisor, NextLeaderAdoptsALiveAttempt) {
   EXPECT_EQ(c.result()["final_step"], 60);
 }
 
+/// The node of the leader before has been silent in its own term already: it is lost when all of it is too
+/// long.
+TEST(Supervisor, SilenceOfTheLeaderBeforeCountsAcrossTheTakeover) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  const double died = c.now;
+  c.kill(0);
+  c.run(1.5);
+  c.new_leader(4);
+  c.leader->last_leader_heard(0, died);
+  ASSERT_TRUE(c.training(2));
+  EXPECT_EQ(c.last("attempt_ended")["node"], "n0");
+  const double lost = double(c.last("node_lost")["unix"]) - FakeCluster::unix_offset;
+  EXPECT_NEAR(lost - died, 2, 0.2);
+  EXPECT_NEAR(double(c.last("attempt_ended")["unix"]) - FakeCluster::unix_offset, lost, 0.2);
+}
+
+TEST(Supervisor, ALeaderBeforeThatOnlyLostItsOfficeIsNotLost) {
+  FakeCluster c;
+  ASSERT_TRUE(c.training(1));
+  const double deposed = c.now;
+  c.run(3);
+  c.new_leader(4);
+  c.leader->last_leader_heard(0, deposed);
+  c.run(5);
+  EXPECT_TRUE(c.all("node_lost").empty());
+  EXPECT_EQ(c.leader->attempt(), 1);
+}
+
 TEST(Supervisor, AHangBeforeATakeoverIsFoundByTheNextLeader) {
   FakeCluster c;
   c.hung_phase = control::Phase::forward;

@@ -99,7 +99,7 @@ class LeaderTest : public testing::Test {
     loop.call([&] {
       ASSERT_TRUE(take_term(run, term, "n2"));
       leader = std::make_unique<Leader>(loop.loop, run, roster, config, secret, cluster, term, 2,
-                                        start_term(run, roster, term, 2),
+                                        start_term(run, roster, term, 2), LeadershipState::Heard{},
                                         [this](const std::string& why) { resigned = why; });
     });
   }

@@ -47,6 +47,21 @@ TEST(LeadershipState, FollowsTheHighestTerm) {
   EXPECT_TRUE(a.should_start_election(12));
 }
 
+TEST(LeadershipState, RemembersTheLastWordOfAnotherLeader) {
+  LeadershipState a = agent(0, 3);
+  EXPECT_LT(a.last_heard().at, 0) << "none was heard";
+  a.accept_leader(4, 1);
+  a.leader_spoke(2.5);
+  EXPECT_EQ(a.last_heard().term, 4);
+  EXPECT_EQ(a.last_heard().at, 2.5);
+  a.begin_election(4, 4);
+  a.election_over(true, 5, 5);
+  a.accept_leader(5, 5.1);  // its own
+  a.leader_spoke(5.2);
+  EXPECT_EQ(a.last_heard().term, 4);
+  EXPECT_EQ(a.last_heard().at, 2.5);
+}
+
 TEST(LeadershipState, AnswersCandidates) {
   LeadershipState a = agent(-1, 3);
   EXPECT_TRUE(a.answer(4, 0.5).grant) << "it follows nobody";
