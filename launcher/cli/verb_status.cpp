@@ -29,10 +29,7 @@ StatusFacts gather(const RunDir& run) {
   facts.name = config.run.name;
   facts.steps = config.train.steps;
   facts.own_trainer = own_trainer(config.rank);
-  for (const auto& event : read_events(run)) {
-    apply_event(facts.state, event);
-    if (event.value("event", "") == "leader_elected") facts.leader = event.value("node", "");
-  }
+  facts.state = replay(run);
   facts.term = highest_valid_term(run);
   if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
   facts.last_step = last_line(run.metrics());

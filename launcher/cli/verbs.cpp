@@ -10,10 +10,10 @@ namespace holdfast::launcher {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
-      {"plan", add_plan},         {"submit", add_submit}, {"run", add_run},     {"status", add_status},
-      {"ctl", add_ctl},           {"doctor", add_doctor}, {"init", add_init},   {"drill", add_drill},
-      {"inject", add_inject},     {"config", add_config}, {"ckpt", add_ckpt},   {"data", add_data},
-      {"generate", add_generate}, {"eval", add_eval},     {"agent", add_agent},
+      {"plan", add_plan},     {"submit", add_submit},     {"run", add_run},       {"status", add_status},
+      {"events", add_events}, {"ctl", add_ctl},           {"doctor", add_doctor}, {"init", add_init},
+      {"drill", add_drill},   {"inject", add_inject},     {"config", add_config}, {"ckpt", add_ckpt},
+      {"data", add_data},     {"generate", add_generate}, {"eval", add_eval},     {"agent", add_agent},
   };
   return table;
 }

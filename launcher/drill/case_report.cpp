@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "src/base/error.hpp"
@@ -11,40 +10,48 @@
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
 constexpr double clock_grain_s = 0.05;  ///< an event and an injection of the same moment
 /// At most so long after an injection comes the event that shows it. A hang takes longest, also when the
 /// leader is lost too.
 constexpr double effect_limit_s = 15;
 constexpr double never = std::numeric_limits<double>::infinity();
-constexpr std::array trouble_events = {"rank_exited",       "node_lost", "node_suspected", "node_evicted",
-                                       "silent_corruption", "drain",     "leader_elected", "straggler"};
 
-std::string name_of(const json& e) { return e.value("event", ""); }
+double time_of(const LogEntry& e) { return e.envelope.unix; }
+
+template <class... Kinds>
+bool is(const LogEntry& e) {
+  return (std::holds_alternative<Kinds>(e.event) || ...);
+}
 
 /// The first event that `fits`, in [from, until).
 template <class Fits>
-const json* first(const RunView& view, double from, double until, Fits fits) {
+const LogEntry* first(const RunView& view, double from, double until, Fits fits) {
   for (const auto& e : view.events)
     if (time_of(e) >= from && time_of(e) < until && fits(e)) return &e;
   return nullptr;
 }
-const json* first_called(const RunView& view, double from, double until, std::string_view name) {
-  return first(view, from, until, [&](const json& e) { return name_of(e) == name; });
+template <class Kind>
+const LogEntry* first(const RunView& view, double from, double until) {
+  return first(view, from, until, is<Kind>);
 }
 /// The last one before `until`.
-const json* last(const RunView& view, double from, double until, std::string_view name) {
-  const json* found = nullptr;
+template <class Kind>
+const LogEntry* last(const RunView& view, double from, double until) {
+  const LogEntry* found = nullptr;
   for (const auto& e : view.events)
-    if (time_of(e) >= from && time_of(e) <= until && name_of(e) == name) found = &e;
+    if (time_of(e) >= from && time_of(e) <= until && is<Kind>(e)) found = &e;
   return found;
 }
 
-bool ends_badly(const json& e) { return name_of(e) == "attempt_ended" && e.value("cause", "") != "finished"; }
+bool ends_badly(const LogEntry& e) {
+  const auto* ended = std::get_if<events::AttemptEnded>(&e.event);
+  return ended && ended->cause != "finished";
+}
 
-bool is_trouble(const json& e) {
-  if (name_of(e) == "attempt_ended") return ends_badly(e);
-  return std::find(trouble_events.begin(), trouble_events.end(), name_of(e)) != trouble_events.end();
+bool is_trouble(const LogEntry& e) {
+  return ends_badly(e) ||
+         is<events::RankExited, events::NodeLost, events::NodeSuspected, events::NodeEvicted,
+            events::SilentCorruption, events::Drain, events::LeaderElected, events::Straggler>(e);
 }
 
 /// Until when events are effects of this injection: until the next one, unless that came in the same
@@ -52,7 +59,7 @@ bool is_trouble(const json& e) {
 double horizon(const CaseRecord& record, std::size_t i) {
   const double at = record.injected[i].at;
   for (std::size_t j = i + 1; j < record.injected.size(); ++j)
-    if (first_called(record.last, at, record.injected[j].at, "first_step")) return record.injected[j].at;
+    if (first<events::FirstStep>(record.last, at, record.injected[j].at)) return record.injected[j].at;
   return never;
 }
 
@@ -74,8 +81,8 @@ bool attempt_lives_at(const RunView& view, double at) {
   bool lives = false;
   for (const auto& e : view.events) {
     if (time_of(e) >= at) break;
-    if (name_of(e) == "attempt_planned") lives = true;
-    if (name_of(e) == "attempt_ended") lives = false;
+    if (is<events::AttemptPlanned>(e)) lives = true;
+    if (is<events::AttemptEnded>(e)) lives = false;
   }
   return lives;
 }
@@ -88,17 +95,19 @@ double attempt_until(const CaseRecord& record, std::size_t i) {
   return std::min(until, own_until(record, i));
 }
 
-bool contains(const json& list, const std::string& node) {
-  return list.is_array() && std::find(list.begin(), list.end(), json(node)) != list.end();
-}
-
 /// Newest durable checkpoint before the moment; -1: none.
 std::int64_t durable_at(const RunView& view, double at) {
   std::int64_t newest = -1;
   for (const auto& e : view.events)
-    if (time_of(e) < at && name_of(e) == "checkpoint_durable")
-      newest = std::max(newest, e.value("step", std::int64_t{-1}));
+    if (const auto* durable = std::get_if<events::CheckpointDurable>(&e.event); durable && time_of(e) < at)
+      newest = std::max(newest, durable->step);
   return newest;
+}
+
+/// State that was saved, and not a fresh start.
+bool restores_state(const LogEntry& e) {
+  const auto* restored = std::get_if<events::Restored>(&e.event);
+  return restored && restored->step > 0;
 }
 
 /// Does the event log show the expected record?
@@ -107,39 +116,45 @@ bool has_expected_record(const CaseRecord& record, std::size_t i) {
   const RunView& view = record.last;
   const double from = s.at - clock_grain_s;
   const std::string node = s.what.nodes.empty() ? "" : s.what.nodes.front();
-  const auto lost = [&](const json& e) { return name_of(e) == "node_lost" && e.value("node", "") == node; };
-  const auto came_back = [&](const json& e) {
-    return name_of(e) == "restored" && e.value("step", std::int64_t{0}) > 0;
+  const auto lost = [&](const LogEntry& e) {
+    const auto* what = std::get_if<events::NodeLost>(&e.event);
+    return what && what->node == node;
+  };
+  const auto came_back = [&]() -> const events::Restored* {
+    const LogEntry* back = first(view, from, never, restores_state);
+    return back ? &std::get<events::Restored>(back->event) : nullptr;
   };
   switch (s.what.fault->record) {
     case ExpectedRecord::none:
       return true;
     case ExpectedRecord::dropped:
-      return first_called(view, from, never, "checkpoint_dropped");
+      return first<events::CheckpointDropped>(view, from, never);
     case ExpectedRecord::kept: {
-      const json* asked = first_called(view, from, never, "drain");
-      return asked && first(view, time_of(*asked), never, [&](const json& e) {
-               return name_of(e) == "checkpoint_durable" &&
-                      e.value("step", std::int64_t{-1}) >= asked->value("step", std::int64_t{0});
+      const LogEntry* asked = first<events::Drain>(view, from, never);
+      return asked && first(view, time_of(*asked), never, [&](const LogEntry& e) {
+               const auto* durable = std::get_if<events::CheckpointDurable>(&e.event);
+               return durable && durable->step >= std::get<events::Drain>(asked->event).step;
              });
     }
     case ExpectedRecord::passed_over: {
       const std::int64_t newest = durable_at(view, s.at);
-      const json* back = first(view, from, never, came_back);
-      return back && back->value("step", std::int64_t{0}) < newest;
+      const auto* back = came_back();
+      return back && back->step < newest;
     }
     case ExpectedRecord::fetched: {
-      const json* back = first(view, from, never, came_back);
-      return back && back->value("level", "") != "local";
+      const auto* back = came_back();
+      return back && back->level != "local";
     }
     case ExpectedRecord::lost:
       return first(view, from, never, lost);
     case ExpectedRecord::any_reaction:
-      return first(view, from, own_until(record, i),
-                   [&](const json& e) { return lost(e) || ends_badly(e) || name_of(e) == "leader_elected"; });
+      return first(view, from, own_until(record, i), [&](const LogEntry& e) {
+        return lost(e) || ends_badly(e) || is<events::LeaderElected>(e);
+      });
     case ExpectedRecord::accused:
-      return first(view, from, never, [&](const json& e) {
-        return name_of(e) == "silent_corruption" && contains(e.value("nodes", json::array()), node);
+      return first(view, from, never, [&](const LogEntry& e) {
+        const auto* found = std::get_if<events::SilentCorruption>(&e.event);
+        return found && std::find(found->nodes.begin(), found->nodes.end(), node) != found->nodes.end();
       });
   }
   return true;
@@ -155,27 +170,27 @@ std::string missing_effect(const CaseRecord& record, std::size_t i) {
     case ExpectedEffect::none:
       return "";
     case ExpectedEffect::takeover:
-      return first_called(view, from, sole_until(record, i), "leader_elected")
+      return first<events::LeaderElected>(view, from, sole_until(record, i))
                  ? ""
                  : fmt::format("after {} nobody took over", name);
     case ExpectedEffect::drain:
-      return first_called(view, from, sole_until(record, i), "drain")
+      return first<events::Drain>(view, from, sole_until(record, i))
                  ? ""
                  : fmt::format("after {} no drain was recorded", name);
     case ExpectedEffect::hold:
-      return first_called(view, from, horizon(record, i), "paused")
+      return first<events::Paused>(view, from, horizon(record, i))
                  ? ""
                  : fmt::format("after {} the run did not hold", name);
     case ExpectedEffect::attempt:
       break;
   }
-  const json* ended = first(view, from, attempt_until(record, i), ends_badly);
+  const LogEntry* ended = first(view, from, attempt_until(record, i), ends_badly);
   if (!ended) return fmt::format("{} had no effect: no attempt ended after it", name);
   // With no step done there is nothing to restore.
   if (s.step == 0 || record.plan.exit_code != 0) return "";
-  const json* back = first(view, time_of(*ended), never,
-                           [](const json& e) { return name_of(e) == "restored" && e.value("step", 0) > 0; });
-  return back ? "" : fmt::format("after {} no saved state was restored", name);
+  return first(view, time_of(*ended), never, restores_state)
+             ? ""
+             : fmt::format("after {} no saved state was restored", name);
 }
 
 }  // namespace
@@ -227,22 +242,22 @@ std::vector<std::string> differences_of(const CaseRecord& record, const Baseline
 RecoveryTimes recovery_times(const Injected& injected, double next_at, const RunView& view) {
   RecoveryTimes times;
   const double at = injected.at;
-  const auto after = [](const json* e, double before) {
+  const auto after = [](const LogEntry* e, double before) {
     return e ? std::optional(time_of(*e) - before) : std::nullopt;
   };
-  const json* noticed = first(view, at - clock_grain_s, next_at, is_trouble);
+  const LogEntry* noticed = first(view, at - clock_grain_s, next_at, is_trouble);
   times.detect = after(noticed, at);
   if (injected.what.fault->effect == ExpectedEffect::takeover)
-    times.total = after(first_called(view, at, next_at, "leader_elected"), at);
-  const json* ended = first(view, at - clock_grain_s, next_at, ends_badly);
+    times.total = after(first<events::LeaderElected>(view, at, next_at), at);
+  const LogEntry* ended = first(view, at - clock_grain_s, next_at, ends_badly);
   if (!ended) return times;
-  const json* step = first_called(view, time_of(*ended), never, "first_step");
+  const LogEntry* step = first<events::FirstStep>(view, time_of(*ended), never);
   if (!step || !noticed) return times;
   // Of several attempts in one recovery the last one succeeded.
   const double until = time_of(*step);
-  const json* planned = last(view, time_of(*ended), until, "attempt_planned");
-  const json* up = last(view, time_of(*ended), until, "placement_verified");
-  const json* back = last(view, time_of(*ended), until, "restored");
+  const LogEntry* planned = last<events::AttemptPlanned>(view, time_of(*ended), until);
+  const LogEntry* up = last<events::PlacementVerified>(view, time_of(*ended), until);
+  const LogEntry* back = last<events::Restored>(view, time_of(*ended), until);
   if (planned) times.decide = after(planned, time_of(*noticed));
   if (planned && up) times.launch = after(up, time_of(*planned));
   if (up && back) times.restore = after(back, time_of(*up));

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "launcher/record/events.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
@@ -146,13 +147,14 @@ DrillCase read_case(const config::Document& document, int element, const DrillPl
 
 const std::vector<DrillPhase>& phases() {
   static const std::vector<DrillPhase> table = {
-      {"planned", "attempt_planned"},       // a placement is chosen, and old ranks are being ended
-      {"starting", "attempt_started"},      // ranks are being started
-      {"restoring", "placement_verified"},  // all ranks are up and load their state
-      {"restored", "restored"},             // the ranks have their state
-      {"recovered", "first_step"},          // the ranks train again
-      {"led", "leader_elected"},            // a leader has taken over
-      {"saving", ""},                       // a checkpoint is being written
+      {"planned",
+       events::AttemptPlanned::about.kind},  // a placement is chosen, and old ranks are being ended
+      {"starting", events::AttemptStarted::about.kind},      // ranks are being started
+      {"restoring", events::PlacementVerified::about.kind},  // all ranks are up and load their state
+      {"restored", events::Restored::about.kind},            // the ranks have their state
+      {"recovered", events::FirstStep::about.kind},          // the ranks train again
+      {"led", events::LeaderElected::about.kind},            // a leader has taken over
+      {"saving", ""},                                        // a checkpoint is being written
   };
   return table;
 }

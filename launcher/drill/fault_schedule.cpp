@@ -8,13 +8,12 @@
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
 constexpr double quiet_s = 3;  ///< soak: after a fault that changes nothing, until the next one
 
-/// An event of this name later than `since`.
-bool happened(const RunView& view, std::string_view name, double since) {
+/// An event of this kind later than `since`.
+bool happened(const RunView& view, std::string_view kind, double since) {
   return std::any_of(view.events.begin(), view.events.end(),
-                     [&](const json& e) { return e.value("event", "") == name && time_of(e) > since; });
+                     [&](const LogEntry& e) { return kind_of(e.event) == kind && e.envelope.unix > since; });
 }
 
 const std::vector<std::string>& placement_of(const RunView& view) {
@@ -47,14 +46,14 @@ std::vector<std::string> candidates(Target target, const RunView& view,
         fits = in(placed, name) && name != batch_host;
         break;
       case Target::spare:
-        fits =
-            !in(placed, name) && !view.state.lost.contains(name) && name != batch_host && name != view.leader;
+        fits = !in(placed, name) && !view.state.lost.contains(name) && name != batch_host &&
+               name != view.state.leader;
         break;
       case Target::promoted:
         fits = in(placed, name) && !before.empty() && !in(before, name);
         break;
       case Target::leader:
-        fits = name == view.leader;
+        fits = name == view.state.leader;
         break;
       case Target::batch_host:
         fits = name == batch_host;
@@ -102,9 +101,11 @@ bool FaultSchedule::recovered(const RunView& view) const {
   if (injected_.empty()) return view.step > 0;
   const Injected& last = injected_.back();
   if (!view.state.attempt_live() || !view.state.attempts.back().first_step_at) return false;
-  if (last.what.fault->effect == ExpectedEffect::takeover && !happened(view, "leader_elected", last.at))
+  if (last.what.fault->effect == ExpectedEffect::takeover &&
+      !happened(view, events::LeaderElected::about.kind, last.at))
     return false;
-  if (last.what.fault->effect == ExpectedEffect::attempt) return happened(view, "first_step", last.at);
+  if (last.what.fault->effect == ExpectedEffect::attempt)
+    return happened(view, events::FirstStep::about.kind, last.at);
   return view.now > last.at + last.what.seconds + quiet_s;
 }
 
@@ -135,8 +136,9 @@ bool FaultSchedule::is_due(const PlannedFault& planned, const RunView& view) {
     }
     case When::Kind::after:
       if (!injected_.empty()) return view.now >= since + when.seconds;
-      return std::any_of(view.events.begin(), view.events.end(), [&](const json& e) {
-        return e.value("event", "") == "first_step" && view.now >= time_of(e) + when.seconds;
+      return std::any_of(view.events.begin(), view.events.end(), [&](const LogEntry& e) {
+        return std::holds_alternative<events::FirstStep>(e.event) &&
+               view.now >= e.envelope.unix + when.seconds;
       });
     case When::Kind::phase:
       if (when.phase == "saving") return view.saving;

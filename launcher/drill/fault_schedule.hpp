@@ -3,7 +3,6 @@
 // written. Pure: a view of the run goes in, injections come out. The same seed and the same run give the same
 // choices.
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,16 +13,12 @@
 
 namespace holdfast::launcher {
 
-/// When an event was written: Unix seconds, 0 where it does not say.
-inline double time_of(const nlohmann::json& event) { return event.value("unix", 0.0); }
-
 /// What can be seen of a run from outside.
 struct RunView {
   double now = 0;  ///< Unix seconds
-  std::vector<nlohmann::json> events;
+  std::vector<LogEntry> events;
   RunState state;  ///< replayed from them
   std::optional<Roster> roster;
-  std::string leader;     ///< node; "": none yet
   std::int64_t step = 0;  ///< of the last whole line of the metrics
   bool saving = false;    ///< a checkpoint is being written
 };

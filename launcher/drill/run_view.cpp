@@ -42,10 +42,7 @@ RunView read_run_view(const RunDir& run) {
   RunView view;
   view.now = unix_seconds();
   view.events = read_events(run);
-  for (const auto& event : view.events) {
-    apply_event(view.state, event);
-    if (event.value("event", "") == "leader_elected") view.leader = event.value("node", "");
-  }
+  for (const auto& entry : view.events) apply(view.state, entry);
   // The file is replaced atomically at the start of each job.
   if (fs::exists(run.nodes())) view.roster = read_roster(run);
   view.step = newest_step(run.metrics());

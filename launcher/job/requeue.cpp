@@ -1,7 +1,6 @@
 #include "launcher/job/requeue.hpp"
 
 #include <future>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -47,9 +46,10 @@ std::map<std::string, NodeHistory> histories(const std::string& folder, const Ro
 void print_admin_lines(const RunDir& run, const std::string& job) {
   std::set<std::string> lines;
   bool ours = false;
-  for (const auto& event : read_events(run)) {
-    if (event.value("event", "") == "leader_elected") ours = event.value("job", "") == job;
-    if (const std::string line = ours ? event.value("admin", "") : ""; !line.empty()) lines.insert(line);
+  for (const auto& entry : read_events(run)) {
+    if (const auto* elected = std::get_if<events::LeaderElected>(&entry.event)) ours = elected->job == job;
+    const auto* ended = std::get_if<events::AttemptEnded>(&entry.event);
+    if (ours && ended && !ended->admin.empty()) lines.insert(ended->admin);
   }
   for (const auto& line : lines) log::warn("for your administrator: {}", line);
 }

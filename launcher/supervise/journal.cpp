@@ -48,6 +48,24 @@ bool is_renounced(const RunDir& run, int term) {
   const auto text = json::parse(files::read_text(run.terms() / four_digits(term)), nullptr, false);
   return text.is_object() && text.value("renounced", false);
 }
+
+std::vector<LogEntry> entries_in(const files::fs::path& file) {
+  std::vector<LogEntry> entries;
+  const std::string text = files::read_text(file);
+  int line = 0;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    ++line;
+    const json object = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (!object.is_object()) continue;
+    try {
+      entries.push_back(entry_from_json(object));
+    } catch (const Error& error) {
+      throw Error(error.exit(), file.string() + " is malformed in line " + std::to_string(line), error.why());
+    }
+  }
+  return entries;
+}
 }  // namespace
 
 int highest_term(const RunDir& run) {
@@ -78,11 +96,14 @@ Journal::Journal(const RunDir& run, int term)
   good_ = static_cast<std::uint64_t>(std::max<off_t>(0, ::lseek(fd_.get(), 0, SEEK_END)));
 }
 
-json Journal::completed(json event) {
-  const double now = unix_seconds();
-  event["schema_version"] = 1, event["term"] = term_, event["seq"] = ++seq_,
-  event["unix"] = event.value("unix", now), event["time"] = utc_iso8601(event["unix"].get<double>());
-  return event;
+LogEntry Journal::completed(LogEntry entry) {
+  Envelope& envelope = entry.envelope;
+  if (envelope.unix == 0) envelope.unix = unix_seconds();
+  envelope.schema_version = 1;
+  envelope.term = term_;
+  envelope.seq = ++seq_;
+  envelope.time = utc_iso8601(envelope.unix);
+  return entry;
 }
 
 void Journal::append(const std::string& lines) {
@@ -98,17 +119,18 @@ void Journal::append(const std::string& lines) {
   good_ += lines.size();
 }
 
-json Journal::write(json event) {
-  event = completed(std::move(event));
-  append(event.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
-  return event;
+LogEntry Journal::write(Event event, double unix) {
+  LogEntry entry{{}, std::move(event)};
+  entry.envelope.unix = unix;
+  entry = completed(std::move(entry));
+  append(line_of(entry) + "\n");
+  return entry;
 }
 
-void Journal::write_all(const std::vector<json>& events) {
+void Journal::write_all(const std::vector<LogEntry>& entries) {
   const int before = seq_;
   std::string lines;
-  for (const auto& event : events)
-    lines += completed(event).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  for (const auto& entry : entries) lines += line_of(completed(entry)) + "\n";
   try {
     append(lines);
   } catch (const Error&) {
@@ -117,28 +139,19 @@ void Journal::write_all(const std::vector<json>& events) {
   }
 }
 
-std::vector<json> read_events(const RunDir& run, int own_term) {
-  std::vector<std::vector<json>> terms;
+std::vector<LogEntry> read_events(const RunDir& run, int own_term) {
+  std::vector<std::vector<LogEntry>> terms;
   const auto names = files::list_or_fail(run.events());
   if (own_term > 0 && !std::binary_search(names.begin(), names.end(), file_of(own_term)))
     throw Error(Exit::transient, "the event log cannot be read",
                 "this leader's own file is not in its folder");
-  for (const auto& name : names) {
-    auto& events = terms.emplace_back();
-    const std::string text = files::read_text(run.events() / name);
-    for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
-         begin = end + 1) {
-      json event = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                               text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-      if (event.is_object()) events.push_back(std::move(event));
-    }
-  }
+  for (const auto& name : names) terms.push_back(entries_in(run.events() / name));
   return valid_events(std::move(terms));
 }
 
 RunState replay(const RunDir& run) {
   RunState state;
-  for (const auto& event : read_events(run)) apply_event(state, event);
+  for (const auto& entry : read_events(run)) apply(state, entry);
   return state;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // The event log: events/NNNN.jsonl, one file per term, one writer, one line per decision, synced before the
 // decision is acted upon. And term/NNNN, the files by which a leader takes a term.
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -25,15 +24,16 @@ class Journal {
  public:
   /// Opens this term's file for appending.
   Journal(const RunDir& run, int term);
-  /// Completes the event with schema_version, term, seq, time and (unless it has one) unix, writes it and
-  /// syncs. Returns what was written.
-  nlohmann::json write(nlohmann::json event);
-  /// Several events at once, with one sync. After an Error none of them counts: the next call removes the
-  /// part that was written, and readers of the file leave out a torn last line.
-  void write_all(const std::vector<nlohmann::json>& events);
+  /// Gives the event its envelope, writes it and syncs. Returns what was written. `unix`: when it was
+  /// decided; 0: now.
+  LogEntry write(Event event, double unix = 0);
+  /// Several events at once, with one sync. Of their envelopes only `unix` is taken (0: now). After an Error
+  /// none of them counts: the next call removes the part that was written, and readers of the file leave out
+  /// a torn last line.
+  void write_all(const std::vector<LogEntry>& entries);
 
  private:
-  nlohmann::json completed(nlohmann::json event);
+  LogEntry completed(LogEntry entry);
   void append(const std::string& lines);
   files::fs::path path_;
   files::Fd fd_;
@@ -44,11 +44,11 @@ class Journal {
 };
 
 /// All events of all terms in order. A torn last line of a file (its writer died) is left out, and so are
-/// events that were written after the next leader had read the log (valid_events.hpp). `own_term`: of a
-/// leader that has just opened its file; a listing without that file may lack other files too. Throws Error
-/// when the folder or a file cannot be read: a leader that took that for an empty log would make all earlier
-/// events void.
-std::vector<nlohmann::json> read_events(const RunDir& run, int own_term = 0);
+/// lines that are no JSON object and events that were written after the next leader had read the log
+/// (valid_events.hpp). `own_term`: of a leader that has just opened its file; a listing without that file may
+/// lack other files too. Throws Error when the folder or a file cannot be read: a leader that took that for
+/// an empty log would make all earlier events void. Also when an event is malformed; it names the line.
+std::vector<LogEntry> read_events(const RunDir& run, int own_term = 0);
 RunState replay(const RunDir& run);
 
 }  // namespace holdfast::launcher

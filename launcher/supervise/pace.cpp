@@ -113,15 +113,15 @@ void Pace::each(Self& self, Visit visit) {
   visit("step", self.steps_);
 }
 
-std::map<std::string, KnownPace> Pace::known() const {
-  std::map<std::string, KnownPace> out;
+std::map<std::string, events::KnownPace> Pace::known() const {
+  std::map<std::string, events::KnownPace> out;
   each(*this, [&](const char* name, const Learned& l) {
     if (known(l)) out[name] = {l.longest, l.longest_young};
   });
   return out;
 }
 
-bool Pace::is_news(const std::map<std::string, KnownPace>& recorded) const {
+bool Pace::is_news(const std::map<std::string, events::KnownPace>& recorded) const {
   const auto differs = [&](double is, double was) {
     const double right = std::min(rule(is), static_cast<double>(limits_.step_s)),
                  then = std::min(rule(was), static_cast<double>(limits_.step_s));
@@ -137,7 +137,7 @@ bool Pace::is_news(const std::map<std::string, KnownPace>& recorded) const {
   return false;
 }
 
-void Pace::recall(const std::map<std::string, KnownPace>& recorded) {
+void Pace::recall(const std::map<std::string, events::KnownPace>& recorded) {
   each(*this, [&](const char* name, Learned& l) {
     const auto found = recorded.find(name);
     if (found != recorded.end()) l = {enough_, 0, found->second.longest, found->second.first};

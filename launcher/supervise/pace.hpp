@@ -38,12 +38,12 @@ class Pace {
   void new_attempt();
 
   /// All known times, for later leaders: by the name of the phase, and "step" for whole steps.
-  std::map<std::string, KnownPace> known() const;
+  std::map<std::string, events::KnownPace> known() const;
   /// Whole steps are known, and a leader that knows only `recorded` would set other deadlines: it would not
   /// know a phase, or its deadline would be too short by a fifth or too long by half.
-  bool is_news(const std::map<std::string, KnownPace>& recorded) const;
+  bool is_news(const std::map<std::string, events::KnownPace>& recorded) const;
   /// Takes over the times that an earlier leader has recorded.
-  void recall(const std::map<std::string, KnownPace>& recorded);
+  void recall(const std::map<std::string, events::KnownPace>& recorded);
   /// The attempt is past its first rounds, under an earlier leader.
   void settled();
 

@@ -1,26 +1,15 @@
 #include "launcher/supervise/run_state.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "src/base/error.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 namespace {
-using nlohmann::json;
-
 constexpr std::size_t durable_kept = 256;  // steps that are remembered; a run keeps a handful of them on disk
 // A program that reports no progress has made some when its ranks have run so long.
 constexpr double moved_on_s = 600;
-
-AttemptRecord* attempt(RunState& state, const json& e) {
-  const int number = e.value("attempt", 0);
-  for (auto& a : state.attempts)
-    if (a.number == number) return &a;
-  return nullptr;
-}
 
 /// Did this attempt bring the run forward? `assumed`: it is not known, and the attempt ran long enough for
 /// it.
@@ -30,22 +19,109 @@ void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_be
   s.no_progress = forward ? 0 : s.no_progress + 1;
 }
 
-void elected(RunState& s, const json& e) {
-  if (s.began_at == 0) s.began_at = e.value("unix", 0.0);
-  s.leader = e.value("node", "");
-  const std::string job = e.value("job", "");
-  if (job == s.job) return;
+/// One function for each event, and none for all others: an event without one does not compile.
+class Fold {
+ public:
+  Fold(RunState& state, const Envelope& at) : s(state), at_(at) {}
+
+  void operator()(const events::LeaderElected& e) const;
+  void operator()(const events::SharedReturned&) const {}
+  void operator()(const events::AttemptPlanned& e) const;
+  void operator()(const events::AttemptStarted&) const {}
+  void operator()(const events::PlacementVerified& e) const {
+    if (auto* a = attempt(e.attempt)) a->launched_s = at_.unix - a->planned_at;
+  }
+  void operator()(const events::AttemptAdopted&) const {}
+  void operator()(const events::Restored& e) const;
+  void operator()(const events::FirstStep& e) const;
+  void operator()(const events::RankExited&) const {}
+  void operator()(const events::AttemptEnded& e) const;
+  void operator()(const events::FinalState& e) const {
+    s.final_state = control::FinalState{e.step, e.tokens, e.loss, e.state_digest};
+  }
+  void operator()(const events::NodeLost& e) const {
+    s.lost.insert(e.node);
+    left(e.node);
+  }
+  void operator()(const events::NodeReturned& e) const {
+    s.lost.erase(e.node);
+    s.suspects.insert(e.node);
+  }
+  void operator()(const events::NodeSuspected& e) const { s.suspects.insert(e.node); }
+  void operator()(const events::EvictionOrdered& e) const {
+    s.evicting[e.node] = e.reason;
+    if (!s.evicting_since) s.evicting_since = at_.unix;
+  }
+  void operator()(const events::NodeEvicted& e) const {
+    s.lost.insert(e.node);
+    s.evicted.insert(e.node);
+    left(e.node);
+  }
+  void operator()(const events::SparePromoted&) const {}
+  void operator()(const events::RunShrunk&) const {}
+  void operator()(const events::RunGrown&) const {}
+  void operator()(const events::SpareHealth& e) const {
+    if (e.fitness == "warning" || e.fitness == "critical")
+      s.unfit[e.node] = e.fitness + ": " + e.evidence;
+    else
+      s.unfit.erase(e.node);
+  }
+  void operator()(const events::Straggler&) const {}
+  void operator()(const events::PaceKnown& e) const {
+    for (const auto& [phase, known] : e.phases) s.pace[phase] = known;
+  }
+  void operator()(const events::SilentCorruption& e) const;
+  void operator()(const events::CheckpointDurable& e) const;
+  void operator()(const events::CheckpointDropped& e) const {
+    decided(e.attempt, e.step, false);
+    ++s.dropped;
+    s.dropped_why = e.note;
+  }
+  void operator()(const events::CheckpointsRemoved& e) const {
+    for (const std::int64_t step : e.steps) s.durable.erase(step);
+  }
+  void operator()(const events::Paused&) const { s.paused = true; }
+  void operator()(const events::Resumed&) const { s.paused = false; }
+  void operator()(const events::Drain& e) const;
+  void operator()(const events::RunFinished& e) const {
+    s.outcome = RunOutcome{e.exit_code, e.status, e.why, at_.unix, e.exclude, at_.term};
+  }
+  void operator()(const UnknownEvent&) const {}
+
+ private:
+  AttemptRecord* attempt(int number) const {
+    for (auto& a : s.attempts)
+      if (a.number == number) return &a;
+    return nullptr;
+  }
+  /// The node need not leave any more.
+  void left(const std::string& node) const {
+    s.evicting.erase(node);
+    if (s.evicting.empty()) s.evicting_since.reset();
+  }
+  void decided(int number, std::int64_t step, bool durable) const {
+    if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
+  }
+
+  RunState& s;
+  const Envelope& at_;
+};
+
+void Fold::operator()(const events::LeaderElected& e) const {
+  if (s.began_at == 0) s.began_at = at_.unix;
+  s.leader = e.node;
+  if (e.job == s.job) return;
   // A new allocation (a requeue, or the run submitted again): other nodes, and an earlier outcome no longer
   // binds.
-  s.job = job;
+  s.job = e.job;
   if (s.attempt_live()) {
     // Its ranks ended with their allocation; nothing has recorded how far they came.
     auto& last = s.attempts.back();
-    last.ended_at = e.value("unix", 0.0);
+    last.ended_at = at_.unix;
     last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
-  s.job_term = e.value("term", 0);
+  s.job_term = at_.term;
   // Who submits a stopped run again has changed something: it is tried again.
   if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
   s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
@@ -59,28 +135,22 @@ void elected(RunState& s, const json& e) {
   s.same_step = -1;
 }
 
-void planned(RunState& s, const json& e) {
+void Fold::operator()(const events::AttemptPlanned& e) const {
   AttemptRecord a;
-  a.number = e.value("attempt", 0);
-  a.term = e.value("term", 0);
-  a.placement = e.value("placement", std::vector<std::string>{});
-  a.planned_at = e.value("unix", 0.0);
+  a.number = e.attempt;
+  a.term = at_.term;
+  a.placement = e.placement;
+  a.planned_at = at_.unix;
   a.durable_before = s.durable_step;
   s.attempts.push_back(std::move(a));
   s.commit_outcomes.clear();
 }
 
-void placed(RunState& s, const json& e) {
-  auto* a = attempt(s, e);
-  if (a) a->launched_s = e.value("unix", 0.0) - a->planned_at;
-}
-
-void restored(RunState& s, const json& e) {
-  auto* a = attempt(s, e);
+void Fold::operator()(const events::Restored& e) const {
+  auto* a = attempt(e.attempt);
   if (!a) return;
-  a->restored = control::Restored{e.value("step", std::int64_t{0}), e.value("level", ""),
-                                  e.value("digest", ""), e.value("note", "")};
-  a->restored_s = std::max(0.0, e.value("unix", 0.0) - a->planned_at - a->launched_s.value_or(0));
+  a->restored = control::Restored{e.step, e.level, e.digest, e.note};
+  a->restored_s = std::max(0.0, at_.unix - a->planned_at - a->launched_s.value_or(0));
   // An attempt that ended before it had any state did no steps; the steps that are repeated now are of the
   // attempt before it.
   auto* before = a;
@@ -90,10 +160,10 @@ void restored(RunState& s, const json& e) {
     before->lost_steps = std::max<std::int64_t>(0, before->last_step - a->restored->step);
 }
 
-void first_step(RunState& s, const json& e) {
-  auto* a = attempt(s, e);
+void Fold::operator()(const events::FirstStep& e) const {
+  auto* a = attempt(e.attempt);
   if (!a) return;
-  a->first_step_at = e.value("unix", 0.0);
+  a->first_step_at = at_.unix;
   s.setbacks = 0;
   a->first_step_s = std::max(
       0.0, *a->first_step_at - a->planned_at - a->launched_s.value_or(0) - a->restored_s.value_or(0));
@@ -103,32 +173,23 @@ void first_step(RunState& s, const json& e) {
     before->recovered_s = *a->first_step_at - *before->ended_at;
 }
 
-/// "evidence" is a list; older versions wrote one text.
-std::vector<std::string> evidence_of(const json& e) {
-  const auto it = e.find("evidence");
-  if (it == e.end()) return {};
-  if (it->is_string()) return {it->get<std::string>()};
-  return it->is_array() ? it->get<std::vector<std::string>>() : std::vector<std::string>{};
-}
-
-void ended(RunState& s, const json& e) {
-  auto* a = attempt(s, e);
+void Fold::operator()(const events::AttemptEnded& e) const {
+  auto* a = attempt(e.attempt);
   if (!a) return;
-  a->ended_at = e.value("unix", 0.0);
-  a->cause = e.value("cause", "");
-  a->node = e.value("node", "");
-  a->rank = e.value("rank", -1);
-  a->detected_s = e.value("detected_s", 0.0);
-  a->decided_s = e.value("decided_s", 0.0);
-  a->evidence = evidence_of(e);
-  a->advice = e.value("advice", "");
-  a->last_step = std::max(a->last_step, e.value("step", std::int64_t{0}));
-  a->reports = e.value("reports", true);
-  a->ran_s = e.value("ran_s", 0.0);
-  const bool assumed = e.value("progress_assumed", false);
+  a->ended_at = at_.unix;
+  a->cause = e.cause;
+  a->node = e.node;
+  a->rank = e.rank;
+  a->detected_s = e.detected_s;
+  a->decided_s = e.decided_s;
+  a->evidence = e.evidence;
+  a->advice = e.advice;
+  a->last_step = std::max(a->last_step, e.step);
+  a->reports = e.reports;
+  a->ran_s = e.ran_s;
   if (!a->reports && a->ran_s >= moved_on_s) s.restarts = 0;
-  if (e.value("restart", false)) ++s.restarts;
-  if (a->cause == "finished" || !e.value("healthy", false) || assumed) {
+  if (e.restart) ++s.restarts;
+  if (a->cause == "finished" || !e.healthy || e.progress_assumed) {
     s.same_step_count = 0;
     s.same_step = -1;
   } else if (s.same_step == a->last_step) {
@@ -137,68 +198,47 @@ void ended(RunState& s, const json& e) {
     s.same_step = a->last_step;
     s.same_step_count = 1;
   }
-  if (e.value("setback", false))
+  if (e.setback)
     ++s.setbacks;
-  else if (e.value("counts", true))
+  else if (e.counts)
     s.setbacks = 0;
-  if (e.value("counts", true)) count_progress(s, *a, a->durable_before, assumed);
-  if (!a->node.empty() && e.value("blamed", false)) ++s.failures[a->node];
+  if (e.counts) count_progress(s, *a, a->durable_before, e.progress_assumed);
+  if (!a->node.empty() && e.blamed) ++s.failures[a->node];
 }
 
-void checkpoint(RunState& s, const json& e, bool durable) {
-  const auto step = e.value("step", std::int64_t{-1});
-  const int number = e.value("attempt", 0);
-  if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
-  s.dropped = durable ? 0 : s.dropped + 1;
-  s.dropped_why = durable ? "" : e.value("note", "");
+void Fold::operator()(const events::CheckpointDurable& e) const {
+  decided(e.attempt, e.step, true);
+  s.dropped = 0;
+  s.dropped_why.clear();
   // A checkpoint that an attempt wrote after its state may have become wrong is not used, even if it is
   // sound.
-  if (!durable || (s.trusted_step >= 0 && number <= s.tainted_attempt && step > s.trusted_step)) return;
-  if (step > s.durable_step) s.restarts = 0;
-  s.durable_step = std::max(s.durable_step, step);
-  s.durable.insert(step);
+  if (s.trusted_step >= 0 && e.attempt <= s.tainted_attempt && e.step > s.trusted_step) return;
+  if (e.step > s.durable_step) s.restarts = 0;
+  s.durable_step = std::max(s.durable_step, e.step);
+  s.durable.insert(e.step);
   if (s.durable.size() > durable_kept) s.durable.erase(s.durable.begin());
-  if (s.drain && !s.drain->what.stop && step >= s.drain->step) s.drain.reset();
+  if (s.drain && !s.drain->what.stop && e.step >= s.drain->step) s.drain.reset();
   if (s.trusted_step < 0) return;
-  s.trusted_step = std::max(s.trusted_step, step);
+  s.trusted_step = std::max(s.trusted_step, e.step);
   if (s.trusted_step >= s.tainted_step)
     s.trusted_step = s.tainted_step = -1;  // newer than all checkpoints that are in doubt
 }
 
-void removed(RunState& s, const json& e) {
-  for (const std::int64_t step : e.value("steps", std::vector<std::int64_t>{})) s.durable.erase(step);
-}
-
-void drain(RunState& s, const json& e) {
-  const bool stop = e.value("stop", false), for_good = e.value("for_good", false);
+void Fold::operator()(const events::Drain& e) const {
   if (s.drain && s.drain->what.stop) {
-    s.drain->for_good = s.drain->for_good || for_good;
+    s.drain->for_good = s.drain->for_good || e.for_good;
     return;
   }
-  if (s.drain && !stop) return;
-  s.drain = RunState::Draining{
-      {stop, e.value("reason", "")}, e.value("unix", 0.0), e.value("step", std::int64_t{0}), for_good};
+  if (s.drain && !e.stop) return;
+  s.drain = RunState::Draining{{e.stop, e.reason}, at_.unix, e.step, e.for_good};
 }
 
-void corrupted(RunState& s, const json& e) {
-  s.trusted_step = e.value("trusted_step", std::int64_t{0});
-  s.tainted_step = std::max(s.tainted_step, e.value("step", std::int64_t{0}));
-  s.tainted_attempt = e.value("attempt", 0);
+void Fold::operator()(const events::SilentCorruption& e) const {
+  s.trusted_step = e.trusted_step;
+  s.tainted_step = std::max(s.tainted_step, e.step);
+  s.tainted_attempt = e.attempt;
   s.durable.erase(s.durable.upper_bound(s.trusted_step), s.durable.end());
   s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
-}
-
-void learned(RunState& s, const json& e) {
-  const auto phases = e.find("phases");
-  if (phases == e.end() || !phases->is_object()) return;
-  for (const auto& [phase, known] : phases->items())
-    if (known.is_object()) s.pace[phase] = {known.value("longest_s", 0.0), known.value("first_s", 0.0)};
-}
-
-void evicted(RunState& s, const std::string& node) {
-  s.lost.insert(node), s.evicted.insert(node);
-  s.evicting.erase(node);
-  if (s.evicting.empty()) s.evicting_since.reset();
 }
 
 }  // namespace
@@ -233,65 +273,6 @@ std::vector<std::int64_t> newest_durable(const RunState& state) {
   return steps;
 }
 
-void apply_event(RunState& s, const json& e) {
-  const std::string what = e.value("event", ""), node = e.value("node", "");
-  if (what == "leader_elected") {
-    elected(s, e);
-  } else if (what == "attempt_planned") {
-    planned(s, e);
-  } else if (what == "placement_verified") {
-    placed(s, e);
-  } else if (what == "restored") {
-    restored(s, e);
-  } else if (what == "first_step") {
-    first_step(s, e);
-  } else if (what == "attempt_ended") {
-    ended(s, e);
-  } else if (what == "node_lost") {
-    s.lost.insert(node);
-    s.evicting.erase(node);
-    if (s.evicting.empty()) s.evicting_since.reset();
-  } else if (what == "node_evicted") {
-    evicted(s, node);
-  } else if (what == "eviction_ordered") {
-    s.evicting[node] = e.value("reason", "");
-    if (!s.evicting_since) s.evicting_since = e.value("unix", 0.0);
-  } else if (what == "node_suspected") {
-    s.suspects.insert(node);
-  } else if (what == "node_returned") {
-    s.lost.erase(node);
-    s.suspects.insert(node);
-  } else if (what == "checkpoint_durable" || what == "checkpoint_dropped") {
-    checkpoint(s, e, what == "checkpoint_durable");
-  } else if (what == "checkpoints_removed") {
-    removed(s, e);
-  } else if (what == "drain") {
-    drain(s, e);
-  } else if (what == "spare_health") {
-    const std::string fitness = e.value("fitness", "");
-    if (fitness == "warning" || fitness == "critical")
-      s.unfit[node] = fitness + ": " + e.value("evidence", "");
-    else
-      s.unfit.erase(node);
-  } else if (what == "pace") {
-    learned(s, e);
-  } else if (what == "paused" || what == "resumed") {
-    s.paused = what == "paused";
-  } else if (what == "silent_corruption") {
-    corrupted(s, e);
-  } else if (what == "final_state") {
-    const json& loss = e.contains("loss") ? e["loss"] : json();
-    s.final_state = control::FinalState{e.value("step", std::int64_t{0}), e.value("tokens", std::int64_t{0}),
-                                        loss.is_number() ? loss.get<double>() : std::nan(""),
-                                        e.value("state_digest", "")};
-  } else if (what == "run_finished") {
-    s.outcome = RunOutcome{e.value("exit_code", 1),
-                           e.value("status", ""),
-                           e.value("why", ""),
-                           e.value("unix", 0.0),
-                           e.value("exclude", std::vector<std::string>{}),
-                           e.value("term", 0)};
-  }
-}
+void apply(RunState& state, const LogEntry& entry) { std::visit(Fold(state, entry.envelope), entry.event); }
 
 }  // namespace holdfast::launcher

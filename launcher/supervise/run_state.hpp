@@ -3,12 +3,12 @@
 // records, so a new leader that replays the log knows exactly what the old one knew.
 #include <cstdint>
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "launcher/record/events.hpp"
 #include "src/control/rank_link.hpp"
 
 namespace holdfast::launcher {
@@ -37,13 +37,6 @@ struct AttemptRecord {
   std::optional<control::Restored> restored;  ///< where its state came from
   std::int64_t last_step = 0;                 ///< optimizer steps done when it ended
   std::int64_t durable_before = -1;           ///< newest durable step when it was planned
-};
-
-/// How long a phase takes, in seconds (Pace).
-struct KnownPace {
-  double longest = 0;  ///< of the last rounds
-  double first = 0;    ///< the longest of any attempt's first rounds
-  bool operator==(const KnownPace&) const = default;
 };
 
 /// How a run or its allocation ended.
@@ -81,10 +74,10 @@ struct RunState {
   int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
   int restarts = 0;            ///< attempts of this job that failed since the newest durable step
   int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
-  std::map<std::string, KnownPace> pace;         ///< of this job; by phase, and "step" for whole steps
-  std::map<std::int64_t, bool> commit_outcomes;  ///< of the last attempt's checkpoints: durable or dropped
-  std::int64_t same_step = -1;                   ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;                       ///< ... and how many in a row ended there
+  std::map<std::string, events::KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
+  std::map<std::int64_t, bool> commit_outcomes;   ///< of the last attempt's checkpoints: durable or dropped
+  std::int64_t same_step = -1;                    ///< where the last attempt on healthy nodes ended ...
+  int same_step_count = 0;                        ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
   /// A drain that is not done yet: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.
@@ -111,8 +104,8 @@ struct RunState {
 /// Steps that have a durable checkpoint, newest first; at most max_durable_steps.
 std::vector<std::int64_t> newest_durable(const RunState& state);
 
-/// Applies one event. Unknown events are ignored: a newer version may have written them.
-void apply_event(RunState& state, const nlohmann::json& event);
+/// Applies one event. An unknown one changes nothing: a newer version may have written it.
+void apply(RunState& state, const LogEntry& entry);
 
 /// result.json (contract 1): result.cpp.
 nlohmann::json result_of(const RunState& state);

@@ -114,7 +114,7 @@ std::string status_text(const StatusFacts& f) {
   for (const auto& [node, why] : s.unfit) text += fmt::format("unfit       {} {}\n", node, why);
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
-  if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.leader, f.term);
+  if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.state.leader, f.term);
   text += s.durable_step >= 0 ? fmt::format("checkpoint  step {} (the newest durable one)\n", s.durable_step)
           : saves_unseen(f)   ? "checkpoint  what the program saves is not known to Holdfast\n"
                               : "checkpoint  none yet\n";
@@ -135,7 +135,7 @@ json status_json(const StatusFacts& f) {
   j["paused"] = f.state.paused;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);
-  j["leader"] = f.leader, j["term"] = f.term;
+  j["leader"] = f.state.leader, j["term"] = f.term;
   j["last_step"] = f.last_step ? *f.last_step : json(nullptr);
   return j;
 }

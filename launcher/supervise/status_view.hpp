@@ -15,7 +15,6 @@ struct StatusFacts {
   std::int64_t steps = 0;  ///< train.steps
   RunState state;
   int term = 0;
-  std::string leader;                       ///< node of the highest term
   std::optional<Roster> roster;             ///< absent: `holdfast run` has not started yet
   std::optional<nlohmann::json> last_step;  ///< last whole line of metrics.jsonl
   bool own_trainer = true;                  ///< the ranks are holdfast-train

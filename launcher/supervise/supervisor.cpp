@@ -8,8 +8,6 @@
 
 namespace holdfast::launcher {
 
-using nlohmann::json;
-
 const char* name_of(Stage stage) {
   switch (stage) {
     case Stage::gathering:
@@ -58,10 +56,12 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
   pace_.recall(state_.pace);
 }
 
-void Supervisor::record(json event) {
-  event["unix"] = now_ + unix_offset_;
-  apply_event(state_, event);
-  actions_.push_back(Record{std::move(event)});
+void Supervisor::record(Event event) {
+  LogEntry entry{{}, std::move(event)};
+  entry.envelope.term = term_;
+  entry.envelope.unix = now_ + unix_offset_;
+  apply(state_, entry);
+  actions_.push_back(Record{std::move(entry)});
 }
 
 std::vector<Action> Supervisor::take_actions() { return std::exchange(actions_, {}); }
@@ -143,7 +143,7 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
   auto& live = state_.attempts.back();
   if (!live.restored || ranks_.front().step <= live.restored->step) return;
   stepped_ = true;
-  record({{"event", "first_step"}, {"attempt", live.number}, {"step", ranks_.front().step}});
+  record(events::FirstStep{live.number, ranks_.front().step});
 }
 
 void Supervisor::cleared(int n, int attempt) {
@@ -154,11 +154,9 @@ void Supervisor::cleared(int n, int attempt) {
   if (state_.evicted.contains(name(n)) ||
       (failures != state_.failures.end() && failures->second >= limits_.max_node_failures))
     return;
-  record(
-      {{"event", "node_returned"},
-       {"node", name(n)},
-       {"evidence",
-        "its agent answers and has ended its old ranks: the node is a spare again, used after all others"}});
+  record(events::NodeReturned{
+      name(n),
+      "its agent answers and has ended its old ranks: the node is a spare again, used after all others"});
 }
 
 void Supervisor::rank_started(int node, const control::RankStarted& what) {
@@ -190,12 +188,7 @@ void Supervisor::rank_exited(int node, const control::RankExited& what) {
     return;
   }
   // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
-  if (!pending_ && !signalled())
-    record({{"event", "rank_exited"},
-            {"attempt", what.attempt},
-            {"rank", what.rank},
-            {"node", name(node)},
-            {"status", what.status}});
+  if (!pending_ && !signalled()) record(events::RankExited{what.attempt, what.rank, name(node), what.status});
   take_end({what.rank, node, what.status, "", now_});
 }
 
@@ -203,23 +196,16 @@ void Supervisor::rank_finished(const control::RankFinished& what) {
   if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
   auto& rank = ranks_[what.rank];
   if (std::exchange(rank.finished, true) || !what.state) return;
-  record({{"event", "final_state"},
-          {"step", what.state->step},
-          {"tokens", what.state->tokens},
-          {"loss", what.state->loss},
-          {"state_digest", what.state->state_digest}});
+  const auto& state = *what.state;
+  record(events::FinalState{state.step, state.tokens, state.loss, state.state_digest});
 }
 
 void Supervisor::rank_restored(const control::RankRestored& what) {
   if (what.attempt != attempt() || what.rank != 0 || !state_.attempt_live() ||
       state_.attempts.back().restored)
     return;
-  record({{"event", "restored"},
-          {"attempt", what.attempt},
-          {"step", what.from.step},
-          {"level", what.from.level},
-          {"digest", what.from.digest},
-          {"note", what.from.note}});
+  const auto& from = what.from;
+  record(events::Restored{what.attempt, from.step, from.level, from.digest, from.note});
 }
 
 void Supervisor::rank_flight(int node, const control::RankFlight& what) {
@@ -231,17 +217,17 @@ void Supervisor::rank_flight(int node, const control::RankFlight& what) {
 }
 
 void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note) {
-  record({{"event", outcome.durable ? "checkpoint_durable" : "checkpoint_dropped"},
-          {"attempt", outcome.attempt},
-          {"step", outcome.step},
-          {"note", note}});
+  if (outcome.durable)
+    record(events::CheckpointDurable{outcome.attempt, outcome.step, note});
+  else
+    record(events::CheckpointDropped{outcome.attempt, outcome.step, note});
   if (!outcome.durable || outcome.attempt != attempt()) return;
   // A vote shows that its rank has done this step, and may arrive before the heartbeat that says so.
   for (auto& rank : ranks_) rank.step = std::max(rank.step, outcome.step);
 }
 
 void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
-  record({{"event", "checkpoints_removed"}, {"attempt", attempt()}, {"steps", steps}});
+  record(events::CheckpointsRemoved{attempt(), steps});
 }
 
 /// Keeps how it ended, for the diagnosis when there is nothing more to wait for (diagnosed()).

@@ -25,7 +25,6 @@
 // clang-format on
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "launcher/diagnose/diagnosis.hpp"
@@ -45,8 +44,7 @@ const char* name_of(Stage stage);
 /// An action of the supervisor. They are carried out in order; a Record must be on disk before the next one
 /// begins.
 struct Record {
-  explicit Record(nlohmann::json e) : event(std::move(e)) {}  // explicit: json converts from nearly anything
-  nlohmann::json event;
+  LogEntry entry;  ///< complete but for its number
 };
 struct ClearAll {
   int attempt;
@@ -166,7 +164,7 @@ class Supervisor {
   };
 
   // supervisor.cpp
-  void record(nlohmann::json event);
+  void record(Event event);
   void take_progress(const control::Beat& beat, int node);
   void take_end(RankEnd end);
   void suspect_failure(Failure failure);
@@ -218,7 +216,7 @@ class Supervisor {
   bool saves_are_known() const;
   std::string unseen_end() const;
   void check_signalled();
-  void tell_progress(nlohmann::json& ended) const;
+  void tell_progress(events::AttemptEnded& ended) const;
   std::string why_ranks_cannot(const char* what) const;
 
   // supervisor_drain.cpp

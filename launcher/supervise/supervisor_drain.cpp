@@ -16,12 +16,7 @@ void Supervisor::drain(const control::Drain& asked, bool for_good) {
   if (stage_ == Stage::over || state_.outcome) return;
   const bool known = state_.drain && (state_.drain->what.stop || !asked.stop);
   if (known && (!for_good || state_.drain->for_good)) return;
-  record({{"event", "drain"},
-          {"attempt", attempt()},
-          {"step", highest_step()},
-          {"stop", asked.stop},
-          {"for_good", for_good},
-          {"reason", asked.reason}});
+  record(events::Drain{attempt(), highest_step(), asked.stop, for_good, asked.reason});
   if (known) return;
   if (asked.stop && !worth_saving()) return finish(drained());
   // Ranks that are not being started yet are told at their start.
@@ -59,10 +54,10 @@ bool Supervisor::worth_saving() const {
 void Supervisor::evict(int n, const std::string& reason) {
   if (lost(n) || state_.evicting.contains(name(n)) || stage_ == Stage::over) return;
   if (slot_of(n) < 0 || !state_.attempt_live()) {
-    record({{"event", "node_evicted"}, {"node", name(n)}, {"evidence", reason}});
+    record(events::NodeEvicted{name(n), reason});
     return;
   }
-  record({{"event", "eviction_ordered"}, {"node", name(n)}, {"attempt", attempt()}, {"reason", reason}});
+  record(events::EvictionOrdered{name(n), reason, attempt()});
   if (stopping() || pending_ || stage_ == Stage::gathering)
     return;  // the next attempt does without the node anyway
   // Ranks that have no state yet have nothing to save, where that is known.

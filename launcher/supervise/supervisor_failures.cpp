@@ -10,7 +10,6 @@
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
 using Kind = Failure::Kind;
 
 constexpr double signs_life_s = 600;
@@ -99,26 +98,25 @@ void Supervisor::fail(Failure failure) {
     for (auto s = signs_.rbegin(); s != signs_.rend() && evidence.size() <= seen_signs; ++s)
       if (s->node == failure.node)
         evidence.push_back(fmt::format("{:.1f} s before: {} {}", now_ - s->at, s->sign.kind, s->sign.text));
-  json ended = {{"event", "attempt_ended"},
-                {"attempt", attempt()},
-                {"cause", failure.cause.empty() ? name_of(failure.kind) : failure.cause},
-                {"node", failure.node < 0 ? "" : name(failure.node)},
-                {"rank", failure.rank},
-                {"step", highest_step()},
-                {"healthy", on_healthy_nodes(failure)},
-                {"blamed", blames_node(failure)},
-                {"blame", name_of(blame_of(failure))},
-                {"counts", !untried && !setback && failure.kind != Kind::leader_changed &&
-                               failure.kind != Kind::evicted},
-                {"untried", untried},
-                {"restart", !untried && failure.kind != Kind::evicted},
-                {"setback", setback},
-                {"detected_s", heard ? now_ - pending_since_ : failure.silent_s},
-                {"decided_s", decided},
-                {"evidence", evidence}};
+  events::AttemptEnded ended{
+      .attempt = attempt(),
+      .step = highest_step(),
+      .cause = failure.cause.empty() ? name_of(failure.kind) : failure.cause,
+      .node = failure.node < 0 ? "" : name(failure.node),
+      .rank = failure.rank,
+      .healthy = on_healthy_nodes(failure),
+      .blamed = blames_node(failure),
+      .blame = name_of(blame_of(failure)),
+      .counts = !untried && !setback && failure.kind != Kind::leader_changed && failure.kind != Kind::evicted,
+      .untried = untried,
+      .restart = !untried && failure.kind != Kind::evicted,
+      .setback = setback,
+      .detected_s = heard ? now_ - pending_since_ : failure.silent_s,
+      .decided_s = decided,
+      .evidence = std::move(evidence),
+      .advice = failure.advice,
+      .gpu = failure.gpu};
   tell_progress(ended);
-  if (!failure.advice.empty()) ended["advice"] = failure.advice;
-  if (!failure.gpu.empty()) ended["gpu"] = failure.gpu;
   record(std::move(ended));
   pending_.reset(), hang_.reset();
   update_nodes(failure);
@@ -133,23 +131,20 @@ void Supervisor::fail(Failure failure) {
 /// Records which nodes are evicted and which are suspects after this failure.
 void Supervisor::update_nodes(const Failure& failure) {
   const auto evict_now = [&](int n, const std::string& why) {
-    if (!state_.evicted.contains(name(n)))
-      record({{"event", "node_evicted"}, {"node", name(n)}, {"evidence", why}});
+    if (!state_.evicted.contains(name(n))) record(events::NodeEvicted{name(n), why});
   };
   for (const int n : failure.ended_nodes) evict_now(n, failure.evidence);
   if (failure.ends_node && failure.node >= 0) evict_now(failure.node, failure.evidence);
   const auto leaving = state_.evicting;
-  for (const auto& [node, why] : leaving)
-    record({{"event", "node_evicted"}, {"node", node}, {"evidence", why}});
+  for (const auto& [node, why] : leaving) record(events::NodeEvicted{node, why});
   if (failure.node < 0 || lost(failure.node) || state_.suspects.contains(name(failure.node))) return;
   const auto failures = state_.failures.find(name(failure.node));
   const bool often = failures != state_.failures.end() && failures->second >= limits_.max_node_failures;
   if (failure.kind != Kind::start_failed && failure.blame != Blame::node && !often) return;
-  record({{"event", "node_suspected"},
-          {"node", name(failure.node)},
-          {"evidence", often ? fmt::format("{} attempts have ended by {}; the last: {}", failures->second,
-                                           name(failure.node), failure.evidence)
-                             : failure.evidence}});
+  record(events::NodeSuspected{
+      name(failure.node), often ? fmt::format("{} attempts have ended by {}; the last: {}", failures->second,
+                                              name(failure.node), failure.evidence)
+                                : failure.evidence});
   if (limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{failure.node}});
 }
 
@@ -161,27 +156,17 @@ void Supervisor::carry_out(Decision decision, const Failure& failure) {
     decision.stop = drained();
   if (decision.stop) return finish(*decision.stop);
   if (decision.answer == PolicyAction::requeue && !stopping())
-    record({{"event", "drain"},
-            {"attempt", attempt()},
-            {"step", highest_step()},
-            {"stop", true},
-            {"reason", failure.evidence + "; no spare node is left"}});
+    record(
+        events::Drain{attempt(), highest_step(), true, false, failure.evidence + "; no spare node is left"});
   for (const Promotion& p : decision.promotions) {
     if (slot_of(p.to) >= 0) continue;  // the node only moves to another slot
-    record({{"event", "spare_promoted"},
-            {"slot", p.slot},
-            {"from", p.from < 0 ? json(nullptr) : json(name(p.from))},
-            {"to", name(p.to)},
-            {"scalable_unit", roster_.nodes[p.to].scalable_unit}});
+    record(events::SparePromoted{p.slot, p.from < 0 ? std::nullopt : std::optional(name(p.from)), name(p.to),
+                                 roster_.nodes[p.to].scalable_unit});
   }
-  if (decision.placement.size() != placement_.size())
-    record({{"event", decision.placement.size() < placement_.size() ? "run_shrunk" : "run_grown"},
-            {"nodes", decision.placement.size()},
-            {"planned", roster_.slots()},
-            {"slowdown", facts_.shrinking.together > 0
-                             ? slowdown(facts_.shrinking, static_cast<int>(decision.placement.size()))
-                             : 1.0},
-            {"evidence", decision.because}});
+  const int before = static_cast<int>(placement_.size()), after = static_cast<int>(decision.placement.size());
+  const double slower = facts_.shrinking.together > 0 ? slowdown(facts_.shrinking, after) : 1.0;
+  if (after < before) record(events::RunShrunk{after, roster_.slots(), slower, decision.because});
+  if (after > before) record(events::RunGrown{after, roster_.slots(), slower, decision.because});
   auto placement = decision.placement;
   begin_attempt(std::move(placement), decision);
 }
@@ -217,20 +202,12 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
       fmt::format("the comparison of {} came out unequal after step {}{}{}{}", what.check, what.step,
                   names.empty() ? "" : fmt::format(" on {}", fmt::join(names, ", ")),
                   what.why.empty() ? "" : ": ", what.why);
-  record({{"event", "silent_corruption"},
-          {"attempt", attempt()},
-          {"check", what.check},
-          {"right_until", what.step},
-          {"step", std::max(highest_step(), what.step)},
-          {"accused", what.accused},
-          {"nodes", names},
-          {"trusted_step", trusted_before(what)},
-          {"evidence", evidence}});
+  record(events::SilentCorruption{attempt(), std::max(highest_step(), what.step), what.check, what.step,
+                                  what.accused, names, trusted_before(what), evidence});
   if (nodes.size() == 1)
-    record({{"event", "node_evicted"}, {"node", names.front()}, {"evidence", evidence}});
+    record(events::NodeEvicted{names.front(), evidence});
   else
-    for (const auto& node : names)
-      record({{"event", "node_suspected"}, {"node", node}, {"evidence", evidence}});
+    for (const auto& node : names) record(events::NodeSuspected{node, evidence});
   Failure failure;
   failure.kind = Kind::corrupted;
   failure.evidence = evidence;
@@ -249,21 +226,14 @@ std::int64_t Supervisor::trusted_before(const control::RankDoubt& what) const {
 
 void Supervisor::finish(RunOutcome outcome) {
   if (state_.attempt_live()) {
-    json ended = {{"event", "attempt_ended"},
-                  {"attempt", attempt()},
-                  {"cause", outcome.status},
-                  {"step", highest_step()},
-                  {"counts", false}};
+    events::AttemptEnded ended{
+        .attempt = attempt(), .step = highest_step(), .cause = outcome.status, .counts = false};
     tell_progress(ended);
     record(std::move(ended));
   }
-  json event = {{"event", "run_finished"},
-                {"exit_code", outcome.exit_code},
-                {"status", outcome.status},
-                {"why", outcome.why},
-                {"term", term_}};
-  if (outcome.exit_code == static_cast<int>(Exit::transient)) event["exclude"] = to_exclude(state_);
-  record(std::move(event));
+  events::RunFinished finished{outcome.exit_code, outcome.status, outcome.why, {}};
+  if (outcome.exit_code == static_cast<int>(Exit::transient)) finished.exclude = to_exclude(state_);
+  record(std::move(finished));
   stage_ = Stage::over;
   actions_.push_back(FinishRun{outcome.exit_code});
 }

@@ -11,8 +11,6 @@
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
-
 constexpr double flight_life_s = 3;  // how long a report counts; one comes every second
 constexpr double stacks_limit_s = 2;
 constexpr double between_paces_s = 10;                    // between two records of the pace
@@ -88,10 +86,7 @@ void Supervisor::check_hang() {
 void Supervisor::record_pace() {
   if (now_ - pace_at_ < between_paces_s || !pace_.is_news(state_.pace)) return;
   pace_at_ = now_;
-  json phases = json::object();
-  for (const auto& [phase, known] : pace_.known())
-    phases[phase] = {{"longest_s", known.longest}, {"first_s", known.first}};
-  record({{"event", "pace"}, {"attempt", attempt()}, {"phases", std::move(phases)}});
+  record(events::PaceKnown{attempt(), pace_.known()});
 }
 
 void Supervisor::stacks(int node, const control::Stacks& what) {
@@ -105,12 +100,7 @@ void Supervisor::check_stragglers() {
     const int node = node_of_rank(slow->rank);
     const std::string evidence = fmt::format("rank {} on {} computes {:.2f} times as long as the median rank",
                                              slow->rank, name(node), slow->ratio);
-    record({{"event", "straggler"},
-            {"attempt", attempt()},
-            {"rank", slow->rank},
-            {"node", name(node)},
-            {"ratio", slow->ratio},
-            {"evidence", evidence}});
+    record(events::Straggler{attempt(), slow->rank, name(node), slow->ratio, evidence});
     if (limits_.on_straggler == config::OnStraggler::substitute && has_spare_for(node)) evict(node, evidence);
     if (stage_ != Stage::running) return;
   }

@@ -48,12 +48,12 @@ control::OrderTaken Supervisor::order(const control::Order& what) {
       if (state_.paused) return taken("the run is paused");
       if (stopping()) return refused("the run is ending");
       if (!ranks_follow()) return refused(why_ranks_cannot("hold"));
-      record({{"event", "paused"}, {"attempt", attempt()}, {"step", highest_step()}, {"reason", by}});
+      record(events::Paused{attempt(), highest_step(), by});
       if (ranks_hear()) tell_ranks();
       return taken("the ranks hold after this step");
     case Verb::resume:
       if (!state_.paused) return taken("the run is not paused");
-      record({{"event", "resumed"}, {"attempt", attempt()}, {"step", highest_step()}, {"reason", by}});
+      record(events::Resumed{attempt(), highest_step(), by});
       actions_.push_back(
           PauseRanks{false});  // at any stage: else agents would hold the ranks of the next attempt
       return taken("the ranks go on");

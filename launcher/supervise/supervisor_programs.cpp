@@ -63,13 +63,13 @@ std::string Supervisor::unseen_end() const {
 
 /// Adds to the event of the end of an attempt what is assumed of its progress, where the program reported
 /// none.
-void Supervisor::tell_progress(nlohmann::json& ended) const {
+void Supervisor::tell_progress(events::AttemptEnded& ended) const {
   if (reports() || !state_.attempt_live()) return;
   const AttemptRecord& live = state_.attempts.back();
   const double ran = live.launched_s ? now_ + unix_offset_ - live.planned_at - *live.launched_s : 0;
-  ended["reports"] = false;
-  ended["ran_s"] = ran;
-  ended["progress_assumed"] = live.launched_s && ran >= limits_.assumed_progress_s;
+  ended.reports = false;
+  ended.ran_s = ran;
+  ended.progress_assumed = live.launched_s && ran >= limits_.assumed_progress_s;
 }
 
 std::string Supervisor::why_ranks_cannot(const char* what) const {

@@ -70,12 +70,7 @@ void Supervisor::node_health(int n, const control::NodeHealth& what) {
   node.health = what;
   node.health_at = now_;
   if (!news || stage_ == Stage::over) return;
-  record({{"event", "spare_health"},
-          {"node", name(n)},
-          {"spare", slot_of(n) < 0},
-          {"fitness", name_of(what.fitness)},
-          {"numerics", what.numerics},
-          {"evidence", what.why}});
+  record(events::SpareHealth{name(n), slot_of(n) < 0, name_of(what.fitness), what.numerics, what.why});
 }
 
 /// Has spares checked periodically.

@@ -12,7 +12,6 @@
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
 // An agent that cannot end its old ranks in this time is lost.
 constexpr double clear_limit_s = 15;
 // A leader without a majority for so long resigns: other agents, or SLURM, may go on without it.
@@ -128,11 +127,7 @@ void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
 /// Records the loss. Returns the failure of the attempt; nothing when the attempt goes on.
 std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::string& evidence) {
   const int slot = slot_of(n);
-  record({{"event", "node_lost"},
-          {"node", name(n)},
-          {"slot", slot < 0 ? json(nullptr) : json(slot)},
-          {"silent_s", silent_s},
-          {"evidence", evidence}});
+  record(events::NodeLost{name(n), slot < 0 ? std::nullopt : std::optional(slot), silent_s, evidence});
   nodes_[n].last_beat = -1;
   nodes_[n].cleared = 0;
   // Without its batch script the job may be ended by SLURM, and the local levels with it.
@@ -185,7 +180,7 @@ bool Supervisor::try_adopt() {
   const bool whole =
       std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.started || r.exited_well; });
   if (!whole) return false;
-  record({{"event", "attempt_adopted"}, {"attempt", attempt()}, {"step", highest_step()}});
+  record(events::AttemptAdopted{attempt(), highest_step()});
   const auto& live = state_.attempts.back();
   stepped_ = live.first_step_at.has_value();
   if (live.restored && highest_step() >= live.restored->step + Pace::first_rounds) pace_.settled();
@@ -230,11 +225,8 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
   for (const int n : placement_) names.push_back(name(n));
   const double wait_s = wait_after(state_.setbacks);
   launch_at_ = now_ + wait_s;
-  json planned = {
-      {"event", "attempt_planned"}, {"attempt", attempt() + 1},           {"term", term_},
-      {"placement", names},         {"answer", name_of(decision.answer)}, {"because", decision.because}};
-  if (wait_s > 0) planned["wait_s"] = wait_s;
-  record(std::move(planned));
+  record(events::AttemptPlanned{attempt() + 1, std::move(names), name_of(decision.answer), decision.because,
+                                wait_s});
   ranks_.assign(world(), RankNow{});
   pending_.reset(), ends_.clear(), hang_.reset();
   pace_.new_attempt();
@@ -255,7 +247,7 @@ void Supervisor::check_clearing() {
     return;
   }
   if (now_ < launch_at_) return;
-  record({{"event", "attempt_started"}, {"attempt", attempt()}});
+  record(events::AttemptStarted{attempt()});
   stage_ = Stage::starting;
   stage_since_ = now_;
   order_waits_ = true;
@@ -274,7 +266,7 @@ void Supervisor::check_starting() {
     ++missing_count;
   }
   if (missing < 0) {
-    record({{"event", "placement_verified"}, {"attempt", attempt()}, {"ranks", world()}});
+    record(events::PlacementVerified{attempt(), world()});
     stage_ = Stage::running;
     stage_since_ = now_;
     for (auto& rank : ranks_) rank.moved_at = rank.stepped_at = rank.seen_at = now_;
@@ -297,10 +289,8 @@ void Supervisor::check_starting() {
 void Supervisor::check_running() {
   if (signalled()) return check_signalled();
   if (std::all_of(ranks_.begin(), ranks_.end(), [](const RankNow& r) { return r.exited_well; })) {
-    record({{"event", "attempt_ended"},
-            {"attempt", attempt()},
-            {"cause", "finished"},
-            {"step", state_.final_state ? state_.final_state->step : highest_step()}});
+    const std::int64_t step = state_.final_state ? state_.final_state->step : highest_step();
+    record(events::AttemptEnded{.attempt = attempt(), .step = step, .cause = "finished"});
     return finish({0, "done", "", 0});
   }
   if (pending_) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "launcher/supervise/supervisor.hpp"
+#include "tests/launcher/record/log_entry.hpp"
 
 namespace holdfast::launcher::test {
 
@@ -164,7 +165,7 @@ class FakeCluster {
   // Leadership.
   RunState replayed() const {
     RunState state;
-    for (const auto& event : events) apply_event(state, event);
+    for (const auto& event : events) apply(state, entry(event));
     return state;
   }
   void lose_leader() {
@@ -178,11 +179,10 @@ class FakeCluster {
   void new_leader(int node) {
     lose_leader();
     leader_node = node;
-    write({{"event", "leader_elected"},
-           {"node", roster.nodes[node].name},
-           {"job", roster.job},
-           {"term", ++term},
-           {"unix", now + unix_offset}});
+    LogEntry elected{{}, events::LeaderElected{roster.nodes[node].name, roster.job, 1, {}}};
+    elected.envelope.term = ++term;
+    elected.envelope.unix = now + unix_offset;
+    write(elected);
     leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, term, replayed(), now,
                                           now + unix_offset, setup.facts);
   }
@@ -209,7 +209,7 @@ class FakeCluster {
   json result() const { return result_of(replayed()); }
 
  private:
-  void write(const json& event) { events.push_back(json::parse(event.dump())); }
+  void write(const LogEntry& entry) { events.push_back(json::parse(line_of(entry))); }
 
   void tick() {
     now += tick_s;
@@ -279,7 +279,7 @@ class FakeCluster {
         if (actions_left == 0) return lose_leader();
         if (actions_left > 0) --actions_left;
         if (const auto* record = std::get_if<Record>(&action)) {
-          write(record->event);
+          write(record->entry);
         } else if (const auto* order = std::get_if<ClearAll>(&action)) {
           for (int n = 0; n < static_cast<int>(agents.size()); ++n)
             if (agent(n).reachable() && agent(n).connected) clear(n, order->attempt);

@@ -9,32 +9,28 @@ namespace holdfast::sim {
 
 using namespace control;
 using namespace launcher;
-using nlohmann::json;
 
 namespace {
 constexpr double tick_s = 0.1, dial_limit_s = 2, redial_s = 0.2, lost_redial_s = 1, stuck_batch_s = 2,
                  retry_s = 0.5, patience_s = 120, vote_limit_s = 20, renounce_limit_s = 2, gives_way_s = 4;
 
 Supervisor supervisor_of(World& world, int term, int node) {
-  const auto events = world.storage.events();
+  const auto entries = world.storage.events();
   RunState state;
-  for (const auto& event : events) apply_event(state, event);
-  json elected = {{"event", "leader_elected"},
-                  {"node", world.name(node)},
-                  {"job", world.roster.job},
-                  {"after", last_read(events)},
-                  {"term", term},
-                  {"unix", world.timeline.now}};
-  apply_event(state, elected);
+  for (const auto& entry : entries) apply(state, entry);
+  LogEntry elected{{}, events::LeaderElected{world.name(node), world.roster.job, 1, last_read(entries)}};
+  elected.envelope.term = term;
+  elected.envelope.unix = world.timeline.now;
+  apply(state, elected);
   world.storage.write(term, std::move(elected));
   return world.supervisor(term, std::move(state));
 }
 /// Of the event log, before this leader's election is written.
 Leader::Before leader_before(const World& world) {
   RunState state;
-  const auto events = world.storage.events();
-  for (const auto& event : events) apply_event(state, event);
-  return {world.roster.node_called(state.leader), last_read(events)["term"]};
+  const auto entries = world.storage.events();
+  for (const auto& entry : entries) apply(state, entry);
+  return {world.roster.node_called(state.leader), last_read(entries).term};
 }
 }  // namespace
 
@@ -252,7 +248,7 @@ bool Leader::storage_answers_others() const {
 void Leader::act(std::function<void()> then) {
   if (over()) return;
   for (auto& action : supervisor_.take_actions()) {
-    if (const auto* record = std::get_if<Record>(&action)) check(record->event);
+    if (const auto* record = std::get_if<Record>(&action)) check(record->entry.event);
     steps_.emplace_back(std::move(action));
   }
   check_placement();
@@ -261,23 +257,25 @@ void Leader::act(std::function<void()> then) {
 }
 
 /// Checks that the leader has heard what a decision requires.
-void Leader::check(const json& event) {
-  const auto what = event["event"].get<std::string>();
-  if (what == "node_lost") {
+void Leader::check(const Event& event) {
+  if (const auto* lost = std::get_if<events::NodeLost>(&event)) {
     int voters = 0, reached = 0;
     for (int n = 0; n < world_.node_count(); ++n) {
-      const bool itself = world_.name(n) == event["node"];
+      const bool itself = world_.name(n) == lost->node;
       if (out_.contains(world_.name(n)) && !itself) continue;
       ++voters;
       reached += heard_[n] > 0 && world_.timeline.now - heard_[n] <= 1e-3 * world_.limits.node_silence_ms;
     }
     world_.expect(2 * reached >= voters, "a leader that reaches fewer than half declares no node lost");
-  } else if (what == "spare_promoted") {
-    const int to = world_.roster.node_called(event["to"]);
+    out_.insert(lost->node);
+  } else if (const auto* promoted = std::get_if<events::SparePromoted>(&event)) {
+    const int to = world_.roster.node_called(promoted->to);
     world_.expect(heard_[to] > 0, "a spare that was never heard of gets no slot");
+  } else if (const auto* evicted = std::get_if<events::NodeEvicted>(&event)) {
+    out_.insert(evicted->node);
+  } else if (const auto* returned = std::get_if<events::NodeReturned>(&event)) {
+    out_.erase(returned->node);
   }
-  if (what == "node_lost" || what == "node_evicted") out_.insert(event["node"].get<std::string>());
-  if (what == "node_returned") out_.erase(event["node"].get<std::string>());
 }
 
 void Leader::check_placement() {
@@ -297,8 +295,8 @@ void Leader::write_next_batch() {
     const auto* action = std::get_if<Action>(&steps_[batch.steps]);
     if (!action) continue;
     if (const auto* record = std::get_if<Record>(action)) {
-      if (batch.events.size() < batch.steps) break;
-      batch.events.push_back(record->event);
+      if (batch.entries.size() < batch.steps) break;
+      batch.entries.push_back(record->entry);
     } else if (std::holds_alternative<Launch>(*action) || std::holds_alternative<FinishRun>(*action)) {
       if (std::exchange(files, true)) break;
       if (std::holds_alternative<FinishRun>(*action)) batch.result = result_of(supervisor_.state());
@@ -330,17 +328,17 @@ void Leader::write_batch() {
     // The write that hangs happens, even if this leader resigns meanwhile: then its lines are void.
     const std::weak_ptr<bool> alive = alive_;
     return world_.when_storage_answers(process_,
-                                       [this, &storage, alive, term = term_, events = batch_->events] {
+                                       [this, &storage, alive, term = term_, entries = batch_->entries] {
                                          if (const auto there = alive.lock(); there && *there)
                                            return append_batch();
-                                         for (const auto& event : events) storage.write(term, event);
+                                         for (const auto& entry : entries) storage.write(term, entry);
                                        });
   }
   if (world_.interrupted(process_)) {
     if (process_->alive) return later(0, [this] { append_batch(); });
     // It died in the write: this many lines are complete, the last one is torn.
-    const int lines = world_.random.below(static_cast<int>(batch_->events.size()) + 1);
-    for (int i = 0; i < lines; ++i) storage.write(term_, batch_->events[i]);
+    const int lines = world_.random.below(static_cast<int>(batch_->entries.size()) + 1);
+    for (int i = 0; i < lines; ++i) storage.write(term_, batch_->entries[i]);
     return;
   }
   append_batch();
@@ -356,13 +354,13 @@ bool Leader::replaced() {
 }
 
 void Leader::append_batch() {
-  for (auto& event : batch_->events) {
-    world_.say(fmt::format("term {}: {}", term_, event.dump()));
-    if (event["event"] == "silent_corruption" && world_.storage.highest() == term_)
-      world_.doubted(event["trusted_step"], event["step"]);
-    world_.storage.write(term_, std::move(event));
+  for (auto& entry : batch_->entries) {
+    world_.say(fmt::format("term {}: {}", term_, line_of(entry.event)));
+    const auto* doubt = std::get_if<events::SilentCorruption>(&entry.event);
+    if (doubt && world_.storage.highest() == term_) world_.doubted(doubt->trusted_step, doubt->step);
+    world_.storage.write(term_, std::move(entry));
   }
-  batch_->events.clear();
+  batch_->entries.clear();
   if (world_.bug != Bug::act_unchecked && replaced()) return;
   const auto files = [this] {
     if (batch_->result) world_.result_written(term_, *batch_->result);

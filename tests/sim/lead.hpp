@@ -48,7 +48,7 @@ class Leader {
   };
   using Step = std::variant<launcher::Action, std::function<void()>>;
   struct Batch {
-    std::vector<nlohmann::json> events;
+    std::vector<launcher::LogEntry> entries;
     std::optional<nlohmann::json> result;
     std::size_t steps = 0;
     double since = 0;
@@ -71,7 +71,7 @@ class Leader {
   void carry_out();
   void carry_out(const launcher::Action& action);
   void launch(const launcher::Launch& what);
-  void check(const nlohmann::json& event);
+  void check(const launcher::Event& event);
   void check_placement();
   void send(int node, const control::Message& message);
   void send_all(const control::Message& message);

@@ -17,10 +17,10 @@ a minority names nodes lost     | launcher/supervise/supervisor.cpp          | s
 spares that were never heard of | launcher/supervise/supervisor_failures.cpp | s/RunState state = without_unheard_nodes();/RunState state = state_;/
 adopts with a lost node         | launcher/supervise/supervisor_stages.cpp   | s/ || lost_is_placed()) return false;/) return false;/
 starts before the old has ended | launcher/supervise/supervisor_stages.cpp   | s/cleared >= attempt()) continue;/cleared >= attempt() - 1) continue;/
-attempts are not counted on     | launcher/supervise/supervisor_stages.cpp   | s/{"attempt", attempt() + 1}/{"attempt", std::max(1, attempt())}/
+attempts are not counted on     | launcher/supervise/supervisor_stages.cpp   | s/AttemptPlanned{attempt() + 1,/AttemptPlanned{std::max(1, attempt()),/
 state in doubt is trusted       | launcher/supervise/supervisor_stages.cpp   | s/placement_, state_.trusted_step,/placement_, -1,/
 failed starts end the run       | launcher/supervise/policy.cpp              | s/return !by_infrastructure(f) && f.blame/return f.blame/
-lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = after->value.*;/term = seq = INT32_MAX;/
+lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
 '
 mapfile -t objects < <(find "$build/tests/sim/CMakeFiles/sim_test.dir" -name '*.o')
 mapfile -t libraries < <(find "$build" -name 'libholdfast_*.a' ! -name '*fuzz*' ! -path '*cuda*' ! -path '*gpu*')

@@ -33,20 +33,21 @@ struct SharedStorage {
     return 0;
   }
 
-  std::map<int, std::vector<nlohmann::json>> journals;
-  void write(int term, nlohmann::json event) {
+  std::map<int, std::vector<launcher::LogEntry>> journals;
+  void write(int term, launcher::LogEntry entry) {
     auto& lines = journals[term];
-    event["term"] = term, event["seq"] = lines.size() + 1;
-    lines.push_back(std::move(event));
+    entry.envelope.term = term;
+    entry.envelope.seq = static_cast<int>(lines.size()) + 1;
+    lines.push_back(std::move(entry));
   }
-  std::vector<nlohmann::json> events() const {
-    std::vector<std::vector<nlohmann::json>> files;
+  std::vector<launcher::LogEntry> events() const {
+    std::vector<std::vector<launcher::LogEntry>> files;
     for (const auto& [term, lines] : journals) files.push_back(lines);
     return launcher::valid_events(std::move(files));
   }
   launcher::RunState replay() const {
     launcher::RunState state;
-    for (const auto& event : events()) launcher::apply_event(state, event);
+    for (const auto& entry : events()) launcher::apply(state, entry);
     return state;
   }
 

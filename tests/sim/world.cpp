@@ -208,9 +208,9 @@ void World::launched(const Launch& what, int term, const RunState& state) {
     expect(k.number != key.number, fmt::format("attempt {} is launched once", what.attempt));
   launched_.insert(key);
   bool planned = false;
-  for (const auto& event : storage.journals[term])
-    planned = planned ||
-              (event.value("event", "") == "attempt_planned" && event.value("attempt", 0) == what.attempt);
+  for (const auto& entry : storage.journals[term])
+    if (const auto* plan = std::get_if<events::AttemptPlanned>(&entry.event))
+      planned = planned || plan->attempt == what.attempt;
   expect(planned, fmt::format("attempt {} is recorded before it is launched", what.attempt));
   expect(std::set(what.placement.begin(), what.placement.end()).size() == what.placement.size(),
          "one slot for a node");
@@ -272,13 +272,12 @@ void World::check_end() {
   expect(!only_hangs_ || (code == 0 && state.lost.empty() && launched_.size() == 1),
          "storage that hangs costs no attempt and no node");
   bool not_started = false;
-  for (const auto& event : storage.events()) {
-    const std::string what = event.value("event", "");
-    if (what == "attempt_ended") not_started = event.value("cause", "") == "ranks did not start";
-    if (what == "checkpoint_durable")
-      expect(ever_committed_.contains(event["step"].get<std::int64_t>()),
-             "a checkpoint recorded as durable is durable on disk");
-    coverage.adopted += what == "attempt_adopted";
+  for (const auto& entry : storage.events()) {
+    if (const auto* ended = std::get_if<events::AttemptEnded>(&entry.event))
+      not_started = ended->cause == "ranks did not start";
+    if (const auto* durable = std::get_if<events::CheckpointDurable>(&entry.event))
+      expect(ever_committed_.contains(durable->step), "a checkpoint recorded as durable is durable on disk");
+    coverage.adopted += std::holds_alternative<events::AttemptAdopted>(entry.event);
   }
   expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
          "failed starts do not end the run finally");

@@ -55,8 +55,8 @@ void JournalWriter::write() {
         };
         try {
           if (const auto trouble = replaced()) return *trouble;
-          if (!batch->events.empty()) journal->write_all(batch->events);
-          batch->events.clear();  // when the rest fails, they are not written twice
+          if (!batch->entries.empty()) journal->write_all(batch->entries);
+          batch->entries.clear();  // when the rest fails, they are not written twice
           // This process may have been stopped between the check and the write. Only when no higher term
           // exists after the write will the next leader have read the events; else they are void
           // (valid_events.hpp), and must not be acted upon.
@@ -79,13 +79,12 @@ void JournalWriter::tried(const Tried& result) {
   if (!result.error && !result.higher) {
     if (waits() < worth_an_event) return end(std::nullopt);
     log::warn("the run directory is back after {}", duration_text(seconds(waits())));
-    const nlohmann::json back = {{"event", "shared_returned"},
-                                 {"gone_s", seconds(waits())},
-                                 {"evidence", last_error_.empty() ? "it did not answer" : last_error_}};
+    const events::SharedReturned back{seconds(waits()),
+                                      last_error_.empty() ? "it did not answer" : last_error_};
     // Recorded once it is over; the batch itself is on disk already, so nothing waits for this event.
     worker_.run([journal = journal_, back] {
       try {
-        journal->write_all({back});
+        journal->write(back);
       } catch (const std::exception&) {  // the run directory is gone again: the next batch records it
       }
     });

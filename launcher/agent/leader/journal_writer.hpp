@@ -2,7 +2,6 @@
 // Writes the decisions of a leader to the shared file system, in order, beside its event loop: heartbeats go
 // on while a disk syncs, or while the file system is gone for a minute.
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -15,8 +14,8 @@ class JournalWriter {
  public:
   /// On disk as a whole before any of it is acted upon.
   struct Batch {
-    std::vector<nlohmann::json> events;  ///< for the log
-    std::function<void()> result;        ///< writes it, after the events. It owns what it touches.
+    std::vector<LogEntry> entries;  ///< for the log
+    std::function<void()> result;   ///< writes it, after the events. It owns what it touches.
   };
   /// nothing: the batch is on disk. Else why the leader must resign: a higher term exists, or the file system
   /// has not answered for `patience`.

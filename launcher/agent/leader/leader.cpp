@@ -39,16 +39,13 @@ bool leads_still(const RunDir& run, int term) {
 TermStart start_term(const RunDir& run, const Roster& roster, int term, int self) {
   TermStart out;
   out.journal = std::make_shared<Journal>(run, term);
-  const auto events = read_events(run, term);
-  for (const auto& event : events) apply_event(out.state, event);
+  const auto entries = read_events(run, term);
+  for (const auto& entry : entries) apply(out.state, entry);
   out.last_leader = out.state.leader;
-  out.last_term = last_read(events)["term"];
-  const nlohmann::json elected = out.journal->write({{"event", "leader_elected"},
-                                                     {"node", roster.nodes[self].name},
-                                                     {"pid", ::getpid()},
-                                                     {"after", last_read(events)},
-                                                     {"job", roster.job}});
-  apply_event(out.state, elected);
+  out.last_term = last_read(entries).term;
+  const LogEntry elected = out.journal->write(
+      events::LeaderElected{roster.nodes[self].name, roster.job, ::getpid(), last_read(entries)});
+  apply(out.state, elected);
   return out;
 }
 

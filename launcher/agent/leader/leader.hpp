@@ -81,7 +81,7 @@ class Leader {
   void carry_out(std::size_t steps);
   void carry_out(const Action& action);
   void launch(const Launch& what);
-  void remember(const nlohmann::json& event);
+  void remember(const LogEntry& event);
   void keep_stacks(int node, const control::Stacks& what);
 
   control::Loop& loop_;

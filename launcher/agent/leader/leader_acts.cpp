@@ -12,19 +12,13 @@ namespace holdfast::launcher {
 
 using namespace control;
 
-namespace {
-std::string text_of(const nlohmann::json& event) {
-  return event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-}  // namespace
-
 /// Queues all that the supervisor has decided, and then `then`.
 void Leader::act(std::function<void()> then) {
   if (over_) return;
   for (auto& action : supervisor_.take_actions()) {
     if (auto* record = std::get_if<Record>(&action))
-      if (const std::string line = admin_line(record->event); !line.empty()) record->event["admin"] = line;
+      if (auto* ended = std::get_if<events::AttemptEnded>(&record->entry.event))
+        ended->admin = admin_line(*ended);
     steps_.emplace_back(std::move(action));
   }
   if (then) steps_.emplace_back(std::move(then));
@@ -41,8 +35,9 @@ void Leader::write_next_batch() {
     const auto* action = std::get_if<Action>(&steps_[count]);
     if (!action) continue;
     if (const auto* record = std::get_if<Record>(action)) {
-      if (batch.events.size() < count) break;  // it belongs to the next batch: the steps before it come first
-      batch.events.push_back(record->event);
+      if (batch.entries.size() < count)
+        break;  // it belongs to the next batch: the steps before it come first
+      batch.entries.push_back(record->entry);
     } else if (std::holds_alternative<FinishRun>(*action)) {
       if (batch.result) break;
       batch.result = [path = run_.result(), text = result_of(supervisor_.state()).dump(2) + "\n"] {
@@ -73,8 +68,8 @@ void Leader::carry_out(std::size_t count) {
 void Leader::carry_out(const Action& action) {
   std::visit(Overloaded{
                  [&](const Record& record) {
-                   log::info("{}", text_of(record.event));
-                   remember(record.event);
+                   log::info("{}", line_of(record.entry.event));
+                   remember(record.entry);
                  },
                  [&](const ClearAll& clear) {
                    ordered_.attempt = clear.attempt;
@@ -138,7 +133,7 @@ void Leader::launch(const Launch& what) {
 }
 
 /// Writes to the ledger, for other jobs. Failing to is only a warning.
-void Leader::remember(const nlohmann::json& event) {
+void Leader::remember(const LogEntry& event) {
   const auto& folder = config_.supervise.ledger;
   const auto entry = folder.empty() ? std::nullopt : ledger_entry(event, roster_.job);
   if (!entry) return;

@@ -1,29 +1,20 @@
 #include "launcher/agent/leader/node_record.hpp"
 
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "slurm/exclusion.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
-
-std::string first_evidence(const json& event) {
-  const auto found = event.find("evidence");
-  if (found == event.end()) return "";
-  if (found->is_string()) return *found;
-  return found->is_array() && !found->empty() && found->front().is_string() ? found->front() : "";
+std::string first_evidence(const events::AttemptEnded& e) {
+  return e.evidence.empty() ? "" : e.evidence.front();
 }
 
-bool ended_by_node(const json& event) {
-  return event.value("event", "") == "attempt_ended" && event.value("blamed", false) &&
-         !event.value("node", "").empty();
-}
+bool ended_by_node(const events::AttemptEnded& e) { return e.blamed && !e.node.empty(); }
 
 /// By a fault of the node, and not of the program there.
-bool by_hardware(const json& event) { return event.value("blame", "") == "node"; }
+bool by_hardware(const events::AttemptEnded& e) { return e.blame == "node"; }
 
 /// "... Xid 79 ..." or "... Xid (PCI:0000:3b:00): 79, ..." -> 79; 0: none.
 int xid_in(const std::string& text) {
@@ -39,26 +30,34 @@ int xid_in(const std::string& text) {
 
 }  // namespace
 
-std::optional<LedgerEntry> ledger_entry(const json& event, const std::string& job) {
-  // The loss of an active node is entered once: by the end of its attempt.
-  const bool idle =
-      event.value("event", "") == "node_lost" && event.contains("slot") && event["slot"].is_null();
-  if (!idle && !ended_by_node(event)) return std::nullopt;
+std::optional<LedgerEntry> ledger_entry(const LogEntry& event, const std::string& job) {
   LedgerEntry entry;
-  entry.time = event.value("unix", 0.0);
+  entry.time = event.envelope.unix;
   entry.job = job;
-  entry.node = event.value("node", "");
-  entry.cause = idle ? "node lost" : event.value("cause", "");
-  entry.evidence = first_evidence(event);
-  entry.hardware = idle || by_hardware(event);
+  // The loss of an active node is entered once: by the end of its attempt.
+  const auto* lost = std::get_if<events::NodeLost>(&event.event);
+  const auto* ended = std::get_if<events::AttemptEnded>(&event.event);
+  if (lost && !lost->slot) {
+    entry.node = lost->node;
+    entry.cause = "node lost";
+    entry.evidence = lost->evidence;
+    entry.hardware = true;
+  } else if (ended && ended_by_node(*ended)) {
+    entry.node = ended->node;
+    entry.cause = ended->cause;
+    entry.evidence = first_evidence(*ended);
+    entry.hardware = by_hardware(*ended);
+    entry.gpu = ended->gpu;
+  } else {
+    return std::nullopt;
+  }
   entry.xid = xid_in(entry.evidence);
-  entry.gpu = event.value("gpu", "");
   return entry;
 }
 
-std::string admin_line(const json& event) {
-  if (!ended_by_node(event) || !by_hardware(event)) return "";
-  return slurm::drain_line(event.value("node", ""), event.value("cause", "") + ": " + first_evidence(event));
+std::string admin_line(const events::AttemptEnded& ended) {
+  if (!ended_by_node(ended) || !by_hardware(ended)) return "";
+  return slurm::drain_line(ended.node, ended.cause + ": " + first_evidence(ended));
 }
 
 }  // namespace holdfast::launcher

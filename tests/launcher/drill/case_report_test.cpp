@@ -77,7 +77,7 @@ TEST(CaseReport, EveryDifferenceIsNamed) {
 TEST(CaseReport, AFreshStartIsNoRecovery) {
   CaseRecord o = node_killed();
   for (auto& event : o.last.events)
-    if (event["event"] == "restored") event["step"] = 0;
+    if (auto* restored = std::get_if<events::Restored>(&event.event)) restored->step = 0;
   EXPECT_THAT(differences_of(o, baseline), Contains(HasSubstr("no saved state was restored")));
   o.injected[0].step = 0;
   EXPECT_THAT(differences_of(o, baseline), IsEmpty()) << "there was nothing to restore";
@@ -201,7 +201,7 @@ TEST(CaseReport, TheRecordThatAFaultMustLeave) {
   const auto accuse = [&](const char* node) {
     CaseRecord out = o;
     out.last.events.push_back(
-        {{"event", "silent_corruption"}, {"unix", 112.0}, {"nodes", json::array({node})}});
+        test::entry({{"event", "silent_corruption"}, {"unix", 112.0}, {"nodes", json::array({node})}}));
     return differences_of(out, baseline);
   };
   EXPECT_THAT(accuse("n1"), IsEmpty());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/drill/fault_schedule.hpp"
+#include "tests/launcher/record/log_entry.hpp"
 
 namespace holdfast::launcher::test {
 
@@ -26,9 +27,8 @@ class SyntheticRun {
 
   RunView& event(double at, nlohmann::json event) {
     event["unix"] = at;
-    apply_event(view.state, event);
-    if (event["event"] == "leader_elected") view.leader = event["node"];
-    view.events.push_back(std::move(event));
+    view.events.push_back(entry(event));
+    apply(view.state, view.events.back());
     view.now = at;
     return view;
   }

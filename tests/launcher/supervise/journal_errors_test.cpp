@@ -7,14 +7,14 @@
 #include "launcher/supervise/journal.hpp"
 #include "src/base/error.hpp"
 #include "tests/control/loop_thread.hpp"
+#include "tests/launcher/record/log_entry.hpp"
 #include "tests/support/traced.hpp"
 
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
-using test::run_failing;
-using test::Traced;
+using holdfast::test::run_failing;
+using holdfast::test::Traced;
 
 constexpr int good = 0, unknown = 4, wrong = 5;
 
@@ -24,11 +24,11 @@ class JournalErrors : public testing::TestWithParam<int> {
     for (const auto& path : {run.terms(), run.events()}) files::fs::create_directories(path);
     for (int term = 1; term <= 3; ++term) {
       take_term(run, term, "n0");
-      Journal(run, term).write_all({{{"event", "leader_elected"}}, event(term)});
+      Journal(run, term).write_all({test::entry({{"event", "leader_elected"}}), event(term)});
     }
     renounce_term(run, 3, "n0");
   }
-  static json event(int number) { return {{"event", "note"}, {"number", number}}; }
+  static LogEntry event(int number) { return {{}, UnknownEvent{{{"event", "note"}, {"number", number}}}}; }
   /// Calls `body` with each of its calls failing; what it may end with besides `good` is `unknown`.
   void each_call(const std::function<int()>& body) {
     int at = 0, unsure = 0;
@@ -55,7 +55,7 @@ class JournalErrors : public testing::TestWithParam<int> {
   std::vector<int> numbers() const {
     std::vector<int> out;
     for (const auto& e : read_events(run))
-      if (e["event"] == "note") out.push_back(e["number"]);
+      if (kind_of(e.event) == "note") out.push_back(to_json(e)["number"]);
     return out;
   }
 

@@ -14,6 +14,7 @@
 #include "src/base/error.hpp"
 #include "tests/control/loop_thread.hpp"
 #include "tests/launcher/golden.hpp"
+#include "tests/launcher/record/log_entry.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -39,8 +40,8 @@ using JournalTest = RunFolder;
 
 TEST_F(JournalTest, CompletesWhatItWrites) {
   Journal journal(run, 3);
-  const json first = journal.write({{"event", "leader_elected"}, {"unix", 1700000000.25}});
-  const json second = journal.write({{"event", "node_lost"}, {"evidence", "a\nb\xff"}});
+  const json first = to_json(journal.write(events::LeaderElected{"n0", "7.0", 1, {}}, 1700000000.25));
+  const json second = to_json(journal.write(events::NodeLost{"n1", {}, 0, "a\nb\xff"}));
   EXPECT_EQ(first["term"], 3);
   EXPECT_EQ(first["seq"], 1);
   EXPECT_EQ(first["schema_version"], 1);
@@ -52,18 +53,23 @@ TEST_F(JournalTest, CompletesWhatItWrites) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
   const auto events = read_events(run);
   ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0], first);
-  EXPECT_EQ(events[1]["evidence"], "a\nb\xef\xbf\xbd");
+  EXPECT_EQ(to_json(events[0]), first);
+  EXPECT_EQ(to_json(events[1])["evidence"], "a\nb\xef\xbf\xbd");
 }
 
 TEST_F(JournalTest, FoldsAllTermsInOrder) {
   Journal(run, 2).write(
-      {{"event", "attempt_ended"}, {"attempt", 1}, {"cause", "node lost"}, {"node", "n1"}, {"step", 20}});
+      test::entry(
+          {{"event", "attempt_ended"}, {"attempt", 1}, {"cause", "node lost"}, {"node", "n1"}, {"step", 20}})
+          .event);
   Journal(run, 10).write(
-      {{"event", "attempt_planned"}, {"attempt", 2}, {"term", 10}, {"placement", {"n0", "n2"}}});
+      test::entry({{"event", "attempt_planned"}, {"attempt", 2}, {"term", 10}, {"placement", {"n0", "n2"}}})
+          .event);
   Journal first(run, 1);
-  first.write({{"event", "leader_elected"}, {"job", "7.0"}, {"unix", 100.0}});
-  first.write({{"event", "attempt_planned"}, {"attempt", 1}, {"term", 1}, {"placement", {"n0", "n1"}}});
+  first.write(events::LeaderElected{"n0", "7.0", 1, {}}, 100.0);
+  first.write(
+      test::entry({{"event", "attempt_planned"}, {"attempt", 1}, {"term", 1}, {"placement", {"n0", "n1"}}})
+          .event);
   const RunState state = replay(run);
   EXPECT_EQ(state.job, "7.0");
   EXPECT_EQ(state.began_at, 100.0);
@@ -75,23 +81,24 @@ TEST_F(JournalTest, FoldsAllTermsInOrder) {
 }
 
 TEST_F(JournalTest, TornAndDamagedLinesAreLeftOut) {
-  put(run.events() / "0001.jsonl",
-      "{\"event\":\"node_lost\",\"node\":\"n1\"}\n{\"event\":\"node_lost\",\"node\":\"n2\"");
-  put(run.events() / "0002.jsonl",
-      "{\"event\":\"node_lost\",\"node\":\"n3\"}\nnot json\n[1]\n\n{\"event\":\"of a later "
-      "version\"}\n");
+  const auto lost = [](const char* node) {
+    return line_of(test::entry({{"event", "node_lost"}, {"node", node}}));
+  };
+  put(run.events() / "0001.jsonl", lost("n1") + "\n" + lost("n2"));
+  put(run.events() / "0002.jsonl", lost("n3") + "\nnot json\n[1]\n\n{\"event\":\"of a later version\"}\n");
   put(run.events() / "0003.jsonl", "");
-  put(run.events() / "0004.jsonl", "{\"event\":\"node_lost\",\"node\":\"n4\"}\n{\"eve");
+  put(run.events() / "0004.jsonl", lost("n4") + "\n{\"eve");
   EXPECT_THAT(replay(run).lost, ElementsAre("n1", "n3", "n4"))
       << "what has no end of line was never acted upon";
 }
 
 TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
-  Journal(run, 1).write({{"event", "final_state"},
-                         {"step", 5},
-                         {"tokens", 500},
-                         {"loss", std::nan("")},
-                         {"state_digest", "ab"}});
+  Journal(run, 1).write(test::entry({{"event", "final_state"},
+                                     {"step", 5},
+                                     {"tokens", 500},
+                                     {"loss", std::nan("")},
+                                     {"state_digest", "ab"}})
+                            .event);
   const RunState state = replay(run);
   ASSERT_TRUE(state.final_state);
   EXPECT_TRUE(std::isnan(state.final_state->loss));
@@ -209,12 +216,12 @@ TEST_F(RosterTest, DamageIsNamed) {
 
 RunState story(const std::vector<json>& events) {
   RunState state;
-  for (const auto& event : events) apply_event(state, event);
+  for (const auto& event : events) apply(state, test::entry(event));
   return state;
 }
 
 std::vector<json> a_loss() {
-  return {{{"event", "leader_elected"}, {"job", "7.1"}, {"unix", 1000.0}},
+  return {{{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "7.1"}, {"unix", 1000.0}},
           {{"event", "attempt_planned"},
            {"attempt", 1},
            {"term", 1},
@@ -241,11 +248,10 @@ std::vector<json> a_loss() {
 }
 
 TEST(StatusGolden, Texts) {
-  StatusFacts facts{"quickstart", 100, {}, 0, "", {}, {}};
+  StatusFacts facts{"quickstart", 100, {}, 0, {}, {}};
   std::string text = status_text(facts);
   facts.roster = example();
   facts.term = 1;
-  facts.leader = "dgx002";
   facts.state = story(a_loss());
   facts.last_step = json{{"step", 57}, {"loss", 3.14159}, {"tokens_per_s", 1234.5}};
   text += "\n" + status_text(facts);
@@ -287,7 +293,7 @@ TEST(StatusGolden, Texts) {
 }
 
 TEST(Status, JsonHoldsTheResultAndMore) {
-  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, "dgx002", example(), {}};
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example(), {}};
   const json j = status_json(facts);
   const json result = result_of(facts.state);
   for (const auto& [key, value] : result.items()) EXPECT_EQ(j[key], value) << key;

@@ -270,7 +270,7 @@ TEST(Pace, ALoadedHourIsRecordedInFewLines) {
     LoadedHour hour(step_s, 1);
     Pace pace({}, 32);
     Stragglers stragglers({}, 32);
-    std::map<std::string, KnownPace> recorded;
+    std::map<std::string, events::KnownPace> recorded;
     int lines = 0;
     while (hour.now() < 3600) {
       const double before = hour.now();

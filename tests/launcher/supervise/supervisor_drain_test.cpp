@@ -221,7 +221,7 @@ TEST(Drain, StopIsMoreThanSave) {
 
 TEST(Drain, AnOlderCheckpointDoesNotSettleIt) {
   RunState state;
-  const auto apply = [&](json event) { apply_event(state, event); };
+  const auto apply = [&](const json& event) { launcher::apply(state, test::entry(event)); };
   apply({{"event", "attempt_planned"}, {"attempt", 1}});
   apply({{"event", "drain"}, {"stop", false}, {"reason", "x"}, {"step", 17}, {"unix", 5.0}});
   apply({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 10}});  // it was on its way

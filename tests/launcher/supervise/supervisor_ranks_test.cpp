@@ -189,7 +189,7 @@ TEST(Supervisor, RestartsUsedUp) {
 /// The limit bounds what a run may fail without moving on, not how long it lives.
 TEST(Supervisor, RestartsAreForgottenWhenTheRunMovesOn) {
   RunState state;
-  const auto event = [&](nlohmann::json e) { apply_event(state, e); };
+  const auto event = [&](const nlohmann::json& e) { apply(state, test::entry(e)); };
   int number = 0;
   const auto fails = [&](const nlohmann::json& more = nlohmann::json::object()) {
     event({{"event", "attempt_planned"}, {"attempt", ++number}});

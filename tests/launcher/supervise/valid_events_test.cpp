@@ -2,21 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/launcher/record/log_entry.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
-using nlohmann::json;
-
-json line(int term, int seq) { return {{"term", term}, {"seq", seq}}; }
-json elected(int term, int after_term, int after_seq) {
-  json e = line(term, 1);
-  e["after"] = {{"term", after_term}, {"seq", after_seq}};
-  return e;
+LogEntry line(int term, int seq) {
+  return test::entry({{"event", "first_step"}, {"term", term}, {"seq", seq}});
 }
-std::string kept(std::vector<std::vector<json>> files) {
+LogEntry elected(int term, int after_term, int after_seq) {
+  return test::entry({{"event", "leader_elected"},
+                      {"term", term},
+                      {"seq", 1},
+                      {"after", {{"term", after_term}, {"seq", after_seq}}}});
+}
+std::string kept(std::vector<std::vector<LogEntry>> files) {
   std::string text;
   for (const auto& e : valid_events(std::move(files)))
-    text += std::to_string(e["term"].get<int>()) + "." + std::to_string(e["seq"].get<int>()) + " ";
+    text += std::to_string(e.envelope.term) + "." + std::to_string(e.envelope.seq) + " ";
   return text;
 }
 
@@ -49,8 +52,8 @@ TEST(Succession, LinesOfBeforeTheRuleCount) {
 }
 
 TEST(Succession, ReadSoFar) {
-  EXPECT_EQ(last_read({}), json({{"term", 0}, {"seq", 0}}));
-  EXPECT_EQ(last_read({line(1, 1), line(3, 7)}), json({{"term", 3}, {"seq", 7}}));
+  EXPECT_EQ(last_read({}), (events::LastRead{0, 0}));
+  EXPECT_EQ(last_read({line(1, 1), line(3, 7)}), (events::LastRead{3, 7}));
 }
 
 }  // namespace

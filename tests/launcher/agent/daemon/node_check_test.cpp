@@ -18,6 +18,7 @@
 #include "src/base/error.hpp"
 #include "src/base/subprocess.hpp"
 #include "tests/control/loop_thread.hpp"
+#include "tests/launcher/record/log_entry.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -47,6 +48,10 @@ TEST(NodeHealth, TheProbesHashIsSixteenDigits) {
   EXPECT_EQ(read_probe(""), "");
 }
 
+std::string admin_line_of(const json& ended) {
+  return admin_line(std::get<events::AttemptEnded>(test::entry(ended).event));
+}
+
 TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
   const json ended = {{"event", "attempt_ended"},
                       {"blamed", true},
@@ -55,7 +60,7 @@ TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
                       {"cause", "gpu"},
                       {"unix", 100.0},
                       {"evidence", {"NVRM: Xid (PCI:0000:3b:00): 79, off the bus", "more"}}};
-  const auto entry = ledger_entry(ended, "7.0");
+  const auto entry = ledger_entry(test::entry(ended), "7.0");
   ASSERT_TRUE(entry);
   EXPECT_EQ(entry->node, "n1");
   EXPECT_EQ(entry->job, "7.0");
@@ -64,21 +69,21 @@ TEST(NodeRecord, ANodesFaultIsRememberedOnce) {
   EXPECT_TRUE(entry->hardware);
   auto innocent = ended;
   innocent["blamed"] = false;
-  EXPECT_FALSE(ledger_entry(innocent, "7.0"));
-  EXPECT_EQ(admin_line(innocent), "");
+  EXPECT_FALSE(ledger_entry(test::entry(innocent), "7.0"));
+  EXPECT_EQ(admin_line_of(innocent), "");
   // A node lost in training is named by the attempt, a lost spare only by this event.
   json lost = {{"event", "node_lost"}, {"node", "n2"}, {"slot", 3}, {"evidence", "no heartbeat"}};
-  EXPECT_FALSE(ledger_entry(lost, "7.0"));
+  EXPECT_FALSE(ledger_entry(test::entry(lost), "7.0"));
   lost["slot"] = nullptr;
-  EXPECT_EQ(ledger_entry(lost, "7.0")->cause, "node lost");
-  EXPECT_FALSE(ledger_entry({{"event", "first_step"}}, "7.0"));
+  EXPECT_EQ(ledger_entry(test::entry(lost), "7.0")->cause, "node lost");
+  EXPECT_FALSE(ledger_entry(test::entry({{"event", "first_step"}}), "7.0"));
 }
 
 TEST(NodeRecord, TheAdministratorsLineCanBePasted) {
   const json ended = {{"event", "attempt_ended"}, {"blamed", true},
                       {"blame", "node"},          {"node", "n1"},
                       {"cause", "gpu"},           {"evidence", {"it's\n\"gone\" $(rm -r /)"}}};
-  EXPECT_EQ(admin_line(ended),
+  EXPECT_EQ(admin_line_of(ended),
             "scontrol update nodename=n1 state=drain 'reason=holdfast: gpu: it s \"gone\" $(rm -r /)'");
 }
 

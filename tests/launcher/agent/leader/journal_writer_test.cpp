@@ -14,6 +14,12 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+std::vector<LogEntry> notes(const std::vector<std::string>& kinds) {
+  std::vector<LogEntry> out;
+  for (const auto& kind : kinds) out.push_back({{}, UnknownEvent{{{"event", kind}}}});
+  return out;
+}
+
 class JournalWriterTest : public testing::Test {
  protected:
   JournalWriterTest() : run{folder.path / "run"} {
@@ -43,7 +49,7 @@ class JournalWriterTest : public testing::Test {
   void show() { files::fs::rename(folder.path / "hidden", run.path); }
   std::vector<std::string> events() {
     std::vector<std::string> out;
-    for (const auto& event : read_events(run)) out.push_back(event["event"]);
+    for (const auto& event : read_events(run)) out.push_back(kind_of(event.event));
     return out;
   }
 
@@ -57,7 +63,7 @@ class JournalWriterTest : public testing::Test {
 
 TEST_F(JournalWriterTest, ABatchIsThereWhenItsActionsBegin) {
   open(Millis(1000));
-  put({{{{"event", "one"}}, {{"event", "two"}}}, [path = run.result(), events = run.events()] {
+  put({notes({"one", "two"}), [path = run.result(), events = run.events()] {
          // The events come first.
          files::replace_atomically(path, files::read_text(events / "0003.jsonl"));
        }});
@@ -70,7 +76,7 @@ TEST_F(JournalWriterTest, ABatchIsThereWhenItsActionsBegin) {
 TEST_F(JournalWriterTest, AHigherTermEndsItBeforeAnythingIsWritten) {
   open(Millis(1000));
   take_term(run, 4, "n1");
-  put({{{{"event", "one"}}}, nullptr});
+  put({notes({"one"}), nullptr});
   ASSERT_TRUE(ends());
   EXPECT_THAT(*done, HasSubstr("higher term"));
   EXPECT_TRUE(events().empty());
@@ -79,7 +85,7 @@ TEST_F(JournalWriterTest, AHigherTermEndsItBeforeAnythingIsWritten) {
 TEST_F(JournalWriterTest, ATermThatIsRenouncedEndsNothing) {
   open(Millis(60000));
   take_term(run, 4, "n1");
-  put({{{{"event", "one"}}}, nullptr});
+  put({notes({"one"}), nullptr});
   std::this_thread::sleep_for(Millis(300));
   EXPECT_TRUE(events().empty()) << "nothing is written while a higher term may have a leader";
   renounce_term(run, 4, "n1");
@@ -90,10 +96,10 @@ TEST_F(JournalWriterTest, ATermThatIsRenouncedEndsNothing) {
 
 TEST_F(JournalWriterTest, WaitsWhileTheRunDirectoryIsGone) {
   open(Millis(60000));
-  put({{{{"event", "before"}}}, nullptr});
+  put({notes({"before"}), nullptr});
   ASSERT_TRUE(ends());
   hide();
-  put({{{{"event", "during"}}}, nullptr});
+  put({notes({"during"}), nullptr});
   std::this_thread::sleep_for(Millis(300));
   loop.call([this] {
     writer->tick();
@@ -109,7 +115,7 @@ TEST_F(JournalWriterTest, WaitsWhileTheRunDirectoryIsGone) {
 TEST_F(JournalWriterTest, ResignsWhenItStaysGone) {
   open(Millis(700));
   hide();
-  put({{{{"event", "during"}}}, nullptr});
+  put({notes({"during"}), nullptr});
   ASSERT_TRUE(ends());
   EXPECT_THAT(*done, HasSubstr("term"));
   show();
@@ -132,7 +138,7 @@ TEST_F(JournalWriterTest, AHangEndsThePatienceToo) {
 TEST_F(JournalWriterTest, WhatFailsHalfWayIsWrittenOnce) {
   open(Millis(60000));
   auto tries = std::make_shared<int>(0);
-  put({{{{"event", "one"}}}, [tries] {
+  put({notes({"one"}), [tries] {
          if (++*tries == 1) throw Error(Exit::runtime, "the disk hiccups");
        }});
   ASSERT_TRUE(ends());

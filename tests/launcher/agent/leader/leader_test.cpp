@@ -10,6 +10,7 @@
 
 #include "slurm/fake_cluster.hpp"
 #include "tests/control/loop_thread.hpp"
+#include "tests/launcher/record/log_entry.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -107,7 +108,7 @@ class LeaderTest : public testing::Test {
   bool until_event(const std::string& kind, std::size_t count = 1) {
     return loop.until([&] {
       std::size_t found = 0;
-      for (const auto& event : read_events(run)) found += event["event"] == kind;
+      for (const auto& event : read_events(run)) found += kind_of(event.event) == kind;
       return found >= count;
     });
   }
@@ -178,11 +179,12 @@ TEST_F(LeaderTest, LostNodeIsReplaced) {
 
 TEST_F(LeaderTest, CommitOutcomeOfTheLastLeaderReachesEverybody) {
   Journal last(run, 1);
-  last.write({{"event", "leader_elected"}, {"job", "7.0"}});
-  last.write({{"event", "run_finished"},
-              {"exit_code", 93},
-              {"status", "failed"},
-              {"why", "the loss is not a number"}});
+  last.write(test::entry({{"event", "leader_elected"}, {"job", "7.0"}}).event);
+  last.write(test::entry({{"event", "run_finished"},
+                          {"exit_code", 93},
+                          {"status", "failed"},
+                          {"why", "the loss is not a number"}})
+                 .event);
   lead(2);
   EXPECT_TRUE(everybody_hears_finish(93));
   EXPECT_EQ(json::parse(files::read_text(run.result()))["exit_code"], 93);
@@ -281,7 +283,7 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
   const auto drains = [this] {
     std::vector<bool> stops;
     for (const auto& event : read_events(run))
-      if (event["event"] == "drain") stops.push_back(event["stop"]);
+      if (const auto* drain = std::get_if<events::Drain>(&event.event)) stops.push_back(drain->stop);
     return stops;
   };
   // To save, because the batch host was lost; to stop, because SLURM says that a minute is left.
@@ -295,9 +297,11 @@ TEST_F(LeaderTest, WithoutItsScriptTheJobIsPutBackByTheLeader) {
 
 TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
   Journal last(run, 1);
-  last.write({{"event", "leader_elected"}, {"job", "7.0"}});
-  last.write({{"event", "attempt_planned"}, {"attempt", 1}, {"placement", {"n0", "n1"}}, {"term", 1}});
-  last.write({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}});
+  last.write(test::entry({{"event", "leader_elected"}, {"job", "7.0"}}).event);
+  last.write(
+      test::entry({{"event", "attempt_planned"}, {"attempt", 1}, {"placement", {"n0", "n1"}}, {"term", 1}})
+          .event);
+  last.write(test::entry({{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 20}}).event);
   loop.call([this] {
     for (int n = 0; n < 2; ++n) agent(n).attempt = 1;
   });
@@ -318,7 +322,7 @@ TEST_F(LeaderTest, ARepeatedVoteIsAnsweredAndNotDecidedAgain) {
     EXPECT_TRUE(agent(2).all<CommitOutcome>().empty());
   });
   std::size_t decided = 0;
-  for (const auto& event : read_events(run)) decided += event["event"] == "checkpoint_durable";
+  for (const auto& event : read_events(run)) decided += kind_of(event.event) == "checkpoint_durable";
   EXPECT_EQ(decided, 1u);
 }
 
@@ -372,7 +376,7 @@ TEST_F(LeaderTest, WhileTheRunDirectoryIsGoneDecisionsWaitAndNothingElse) {
   ASSERT_TRUE(until_event("placement_verified", 2));
   std::set<std::string> lost;
   for (const auto& event : read_events(run))
-    if (event["event"] == "node_lost") lost.insert(event["node"]);
+    if (const auto* loss = std::get_if<events::NodeLost>(&event.event)) lost.insert(loss->node);
   EXPECT_TRUE(lost.empty()) << "nobody was to blame for it";
 }
 
