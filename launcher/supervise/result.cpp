@@ -10,11 +10,11 @@ using nlohmann::json;
 
 json or_null(const std::optional<double>& seconds) { return seconds ? json(*seconds) : json(nullptr); }
 
-/// Seconds of an attempt that moved the run forward: stepping, less the share of steps that were done again
-/// later.
+/// Seconds of an attempt that moved the run forward: stepping (not held on order, and not after the culprit's
+/// last sign of life), less the share of steps that were done again later.
 double productive_seconds(const AttemptRecord& a) {
   if (!a.first_step_at || !a.ended_at) return 0;
-  const double stepping = *a.ended_at - *a.first_step_at;
+  const double stepping = std::max(0.0, *a.ended_at - *a.first_step_at - a.paused_s - a.detected_s);
   const double done = static_cast<double>(a.last_step - (a.restored ? a.restored->step : 0));
   return done <= 0 ? 0 : stepping * std::max(0.0, 1.0 - static_cast<double>(a.lost_steps) / done);
 }

@@ -302,6 +302,31 @@ TEST(Result, NewAllocationForgetsTheOldNodes) {
   EXPECT_EQ(c.result()["status"], "running");
 }
 
+/// The nodes lose power, and the job runs again much later: that time is nobody's work.
+TEST(Result, GoodputLeavesOutTheGapBetweenJobs) {
+  FakeCluster c({.steps = 400});
+  ASSERT_TRUE(c.training(1));
+  c.run(10);
+  c.roster.job = "7.1";
+  for (int n = 0; n < 5; ++n) c.kill(n);
+  c.run(400);
+  for (int n = 0; n < 5; ++n) c.revive(n);
+  c.new_leader(3);
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 60));
+  const json result = c.result();
+  EXPECT_LT(result["goodput"], 0.12) << "some 40 s of steps in 450 s";
+  EXPECT_GT(result["goodput"], 0.05);
+}
+
+TEST(Result, GoodputLeavesOutHangs) {
+  FakeCluster c({.steps = 400});
+  ASSERT_TRUE(c.training(1));
+  c.rank(3).hangs = true;  // found after 600 s
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 2; }, 700));
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 60));
+  EXPECT_LT(c.result()["goodput"], 0.12);
+}
+
 TEST(Result, AttemptOfAnEndedAllocationIsOver) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));

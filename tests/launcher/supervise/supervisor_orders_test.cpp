@@ -93,6 +93,16 @@ TEST(Order, PauseHoldsTheRanksAndNobodyCallsItAHang) {
   EXPECT_EQ(c.all("resumed").size(), 1u);
 }
 
+TEST(Result, GoodputLeavesOutPauses) {
+  FakeCluster c({.steps = 200});
+  ASSERT_TRUE(c.training(1));
+  order(c, Verb::pause);
+  c.run(400);
+  order(c, Verb::resume);
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 60));
+  EXPECT_LT(c.result()["goodput"], 0.1) << "some 20 s of steps in 420 s";
+}
+
 TEST(Order, AStopEndsAPause) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
