@@ -72,7 +72,7 @@ TEST(Supervisor, SilenceOfTheLeaderBeforeCountsAcrossTheTakeover) {
   EXPECT_NEAR(double(c.last("attempt_ended")["unix"]) - FakeCluster::unix_offset, lost, 0.2);
 }
 
-TEST(Supervisor, ALeaderBeforeThatOnlyLostItsOfficeIsNotLost) {
+TEST(Supervisor, ALeaderThatWasReplacedIsNoLostNode) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
   const double deposed = c.now;
