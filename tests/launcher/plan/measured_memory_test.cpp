@@ -5,11 +5,15 @@
 // Counted are anonymous pages and those of shared memory (memfd, /dev/shm), each shared page once; what the
 // simulator pins is among them, the memory of the simulated GPU itself is not. The parts that are stated
 // upper bounds are left out: what a rank takes besides the parts that are computed is measured with a smaller
-// model, and taken off. Plan and measurement may differ by one percent, and by one huge page a rank: memory
-// is allocated in these, and of the two staging buffers of saves (2 MiB) a quick save touches one.
+// model, and taken off. Plan and measurement may differ by one percent, and by one staging buffer a rank: of
+// the two that saves have, a quick save touches one. The kernel gives no huge pages meanwhile: how many it
+// has to give, and so how much memory is taken that nobody touches, depends on what ran before.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <map>
@@ -20,6 +24,7 @@
 #include "launcher/plan/plan.hpp"
 #include "launcher/plan/topology.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/clock.hpp"
 #include "src/base/rank_env.hpp"
 #include "src/config/load.hpp"
 #include "tests/train/training_fixture.hpp"
@@ -51,7 +56,19 @@ std::int64_t host_bytes_of(const std::string& pid) {
   return bytes;
 }
 
-constexpr std::int64_t huge_page = 2 << 20;
+/// Of processor time that a process has used, by /proc/PID/stat (fields 14 and 15, proc(5)).
+std::int64_t ticks_of(const std::string& pid) {
+  std::ifstream stat("/proc/" + pid + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  std::istringstream after_name(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  for (int field = 3; field < 14; ++field) after_name >> text;
+  std::int64_t user = 0, system = 0;
+  after_name >> user >> system;
+  return user + system;
+}
+
+constexpr std::int64_t staging_buffer = 2 << 20;
 
 class MeasuredMemory : public train::TrainingFixture {
  protected:
@@ -64,6 +81,7 @@ class MeasuredMemory : public train::TrainingFixture {
 
   void SetUp() override {
     TrainingFixture::SetUp();
+    ASSERT_EQ(::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);  // children inherit it
     env::set("HOLDFAST_CUDA_MODULE", HOLDFAST_SIM_MODULE);
     env::set("HOLDFAST_SHARE_GPU", "1");
     env::set("OMPI_MCA_mpi_yield_when_idle", "1");
@@ -153,8 +171,19 @@ class MeasuredMemory : public train::TrainingFixture {
     return command;
   }
 
-  static std::int64_t host_bytes_of_ranks(const std::string& dir) {
-    std::int64_t out = 0;
+  struct Reading {
+    std::int64_t bytes = 0, ticks = 0;  // of host memory, and of processors that worked
+    Clock::time_point at = Clock::now();
+    /// Ranks that are held look now and then whether they still are.
+    bool idle_since(const Reading& last, int ranks) const {
+      const double worked =
+          static_cast<double>(ticks - last.ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+      return worked < 0.2 * ranks * std::chrono::duration<double>(at - last.at).count();
+    }
+  };
+
+  static Reading read_ranks(const std::string& dir) {
+    Reading out;
     for (const std::string& pid : files::list("/proc")) {
       if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
       std::ifstream file("/proc/" + pid + "/cmdline");
@@ -163,13 +192,14 @@ class MeasuredMemory : public train::TrainingFixture {
       if (program != HOLDFAST_TRAIN) continue;
       while (std::getline(file, argument, '\0') && argument != dir) continue;
       if (argument != dir) continue;
-      out += host_bytes_of(pid);
+      out.bytes += host_bytes_of(pid);
+      out.ticks += ticks_of(pid);
     }
     return out;
   }
 
   /// Of the ranks of a run that has saved and is held before its last step, so that all that is kept is
-  /// there, and nothing that a step or the simulator takes for a moment.
+  /// there, and nothing that a step, a save or the simulator takes for a moment: no rank works any more.
   std::int64_t measured(const config::RunConfig& config, const World& world) {
     const std::string name = "run" + std::to_string(runs_++), dir = path(name);
     const auto hold = std::filesystem::path(dir) / "hold";
@@ -184,13 +214,13 @@ class MeasuredMemory : public train::TrainingFixture {
       over = true;
     });
     const auto steps_before_the_last = as_size(config.train.steps - 1);
-    std::int64_t last = -1;
-    for (int equal = 0; !over && equal < 3;) {
+    Reading last;
+    for (int equal = 0; !over && equal < 5;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       if (std::filesystem::exists(path(name + "/metrics.jsonl")) &&
           metrics(name).size() >= steps_before_the_last) {
-        const std::int64_t now = host_bytes_of_ranks(dir);
-        equal = now == last ? equal + 1 : 0;
+        const Reading now = read_ranks(dir);
+        equal = now.bytes == last.bytes && now.idle_since(last, world.ranks()) ? equal + 1 : 0;
         last = now;
       }
     }
@@ -200,7 +230,7 @@ class MeasuredMemory : public train::TrainingFixture {
     std::filesystem::remove_all(dir);
     std::filesystem::remove_all(snapshots_);
     std::filesystem::create_directory(snapshots_);
-    return last;
+    return last.bytes;
   }
 
   /// What ranks of such a world take besides, by a smaller model.
@@ -237,7 +267,7 @@ class MeasuredMemory : public train::TrainingFixture {
                world.gpu ? "GPU" : "CPU", world.nodes, world.ranks_per_node, name, wanted, found,
                100 * (found / wanted - 1));
     std::fflush(stdout);
-    EXPECT_NEAR(found, wanted, 0.01 * wanted + megabytes(world.ranks() * huge_page))
+    EXPECT_NEAR(found, wanted, 0.01 * wanted + megabytes(world.ranks() * staging_buffer))
         << name << ::testing::PrintToString(host_memory_says(plan));
   }
 
