@@ -55,7 +55,7 @@ const std::vector<Fault>& faults() {
       {"local_dropped", "a node's local level is deleted", A, "drop_local", "", T::active, 0, K::none, false, 0, L::fetched},
       // --- the supervisors ---
       {"agent_killed", "an agent, by SIGKILL; its guardian starts another", A, "kill_agent", "", T::active, 0, K::none, false, 0},
-      {"agent_frozen", "an agent holds for a while; its ranks go on", A, "freeze_agent", "", T::active, 6, K::attempt, true, 0},
+      {"agent_frozen", "an agent holds for a while; its ranks go on", A, "freeze_agent", "", T::active, 20, K::none, false, 0},
       {"supervision_killed", "agent and guardian of a node, by SIGKILL; its ranks go on", M, "kill-agents", "", T::active, 0, K::none, false, 0, L::any_reaction},
       {"leader_killed", "the leader's process, by SIGKILL", A, "kill_agent", "", T::leader, 0, K::takeover, false, 0},
       {"leader_frozen", "the leader holds for a while, and wakes up replaced", A, "freeze_agent", "", T::leader, 8, K::takeover, false, 0},
@@ -63,7 +63,7 @@ const std::vector<Fault>& faults() {
       // --- a node ---
       {"node_killed", "a node's power goes", M, "kill-node", "", T::active, 0, K::attempt, true, 0},
       {"node_processes_killed", "every process of the run on a node, as a user can do it anywhere", A, "kill_node", "", T::active, 0, K::attempt, false, 0},
-      {"node_frozen", "a node holds, and wakes up replaced", M, "freeze-node", "thaw-node", T::active, 10, K::attempt, true, 0},
+      {"node_frozen", "a node holds, and wakes up replaced", M, "freeze-node", "thaw-node", T::active, 15, K::attempt, true, 0},
       {"node_cut", "a node is cut off for good: link and shared files", M, "cut-link", "", T::active, 0, K::attempt, true, 0},
       {"node_cut_healed", "a node is cut off, and comes back replaced", M, "cut-link", "heal-link", T::active, 10, K::attempt, true, 0},
       {"link_flaps", "a link goes for less than the patience", M, "cut-link", "heal-link", T::active, 0.5, K::none, false, 0},

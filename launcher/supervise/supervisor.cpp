@@ -109,6 +109,7 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
 
 void Supervisor::agent_gone(int n) { nodes_[n].connected = false; }
 void Supervisor::agent_unreached(int n, const std::string& why) { nodes_[n].unreached = why; }
+void Supervisor::kernel_answered(int n, double at) { nodes_[n].kernel_answered = at; }
 
 void Supervisor::take_progress(const control::Beat& beat, int node) {
   if (beat.attempt != attempt()) return;
@@ -138,12 +139,22 @@ void Supervisor::take_progress(const control::Beat& beat, int node) {
     rank.seen_at = now_;
     rank.reported =
         rank.reported || seen.step >= 0 || seen.phase != control::Phase::starting || seen.moves > 0;
+    ranks_came_to(rank.step);
   }
   if (stage_ == Stage::gathering || stepped_ || !state_.attempt_live()) return;
   auto& live = state_.attempts.back();
   if (!live.restored || ranks_.front().step <= live.restored->step) return;
   stepped_ = true;
   record(events::FirstStep{live.number, ranks_.front().step});
+}
+
+/// A step needs all ranks, and each of them began it after the step before was done somewhere. What a
+/// heartbeat says may be as old as the time between two.
+void Supervisor::ranks_came_to(std::int64_t step) {
+  if (!facts_.own_trainer || step <= newest_step_) return;
+  if (newest_step_ >= 0) all_took_part_ = newest_step_at_ - 1e-3 * limits_.heartbeat_ms;
+  newest_step_ = step;
+  newest_step_at_ = now_;
 }
 
 void Supervisor::cleared(int n, int attempt) {

@@ -29,6 +29,7 @@
 
 #include "launcher/diagnose/diagnosis.hpp"
 #include "launcher/plan/shrink.hpp"
+#include "launcher/supervise/life_signs.hpp"
 #include "launcher/supervise/pace.hpp"
 #include "launcher/supervise/policy.hpp"
 #include "launcher/supervise/roster.hpp"
@@ -100,6 +101,7 @@ class Supervisor {
   void agent_here(int node, const control::Beat& beat);  ///< a heartbeat, also the first one
   void agent_gone(int node);  ///< the connection broke; only silence makes the node lost
   void agent_unreached(int node, const std::string& why);  ///< the last reason why there is no connection
+  void kernel_answered(int node, double at);  ///< it acknowledged what it was sent, its agent or not
   void cleared(int node, int attempt);
   void rank_started(int node, const control::RankStarted& what);
   void rank_exited(int node, const control::RankExited& what);
@@ -135,7 +137,8 @@ class Supervisor {
  private:
   struct Node {
     bool connected = false;
-    double last_beat = -1;               ///< -1: never heard in this term
+    double last_beat = -1;  ///< -1: never heard in this term
+    double kernel_answered = LifeSigns::never;
     std::optional<double> heard_before;  ///< in the term before, by this node
     int cleared = 0;                     ///< older attempts have ended there
     int attempt = 0;
@@ -178,6 +181,8 @@ class Supervisor {
   int node_of_rank(int rank) const { return placement_[rank / roster_.ranks_per_node]; }
   const std::string& name(int node) const { return roster_.nodes[node].name; }
   std::int64_t highest_step() const;
+  void ranks_came_to(std::int64_t step);
+  LifeSigns signs_of(int node) const;
 
   // supervisor_stages.cpp
   void begin_attempt(std::vector<int> placement, const Decision& decision);
@@ -262,10 +267,13 @@ class Supervisor {
   std::vector<SeenSign> signs_;     ///< of the last minutes
   std::optional<Hang> hang_;
   double pending_since_ = 0, tick_at_ = -1, next_check_;
-  double launch_at_ = 0;      ///< no launch before, after starts that failed
-  double pace_at_ = 0;        ///< when the pace was last recorded
-  double resumed_at_ = -1e9;  ///< when this process was last found to have been suspended
-  bool stepped_ = false;      ///< the attempt's first new step has been seen
+  double launch_at_ = 0;                     ///< no launch before, after starts that failed
+  double pace_at_ = 0;                       ///< when the pace was last recorded
+  double resumed_at_ = -1e9;                 ///< when this process was last found to have been suspended
+  bool stepped_ = false;                     ///< the attempt's first new step has been seen
+  std::int64_t newest_step_ = -1;            ///< that a rank of the attempt has reported, ...
+  double newest_step_at_ = 0;                ///< ... and when it came
+  double all_took_part_ = LifeSigns::never;  ///< then all ranks lived: they were needed for a later step
   std::vector<Action> actions_;
 };
 

@@ -100,24 +100,35 @@ void Supervisor::lose_silent_nodes() {
   for (int n = 0; n < static_cast<int>(nodes_.size()) && stage_ != Stage::over; ++n) {
     const auto& node = nodes_[n];
     if (lost(n)) continue;
+    const LifeSigns signs = signs_of(n);
+    const double silent = now_ - signs.agent;
     if (node.last_beat >= 0) {
-      const double silent = now_ - node.last_beat;
-      if (silent > limits_.node_silence_ms * 1e-3)
-        silent_node(n, silent, fmt::format("no heartbeat of {} for {:.1f} s", name(n), silent));
+      if (is_lost(signs, now_, 1e-3 * limits_.node_silence_ms))
+        silent_node(n, silent,
+                    fmt::format("no heartbeat of {} for {:.1f} s{}", name(n), silent, says_of(signs, now_)));
     } else {
       // Never heard in this term: at the first start agents may be slow, after a takeover they run already.
       // The silence of the leader before began in its term; its agent has two heartbeats to answer in this
       // one.
       const bool took_over = state_.attempted() && state_.job_term != term_;
       const double patience = took_over ? 1e-3 * limits_.node_silence_ms : limits_.start_s;
-      const double silent = now_ - node.heard_before.value_or(began_);
-      if (silent > patience && now_ - began_ > 2e-3 * limits_.heartbeat_ms)
+      if (is_lost(signs, now_, patience) && now_ - began_ > 2e-3 * limits_.heartbeat_ms)
         silent_node(n, silent,
-                    fmt::format("no agent has answered on {} for {:.1f} s{}", name(n), silent,
-                                node.unreached.empty() ? "" : ": " + node.unreached));
+                    fmt::format("no agent has answered on {} for {:.1f} s{}{}", name(n), silent,
+                                node.unreached.empty() ? "" : ": " + node.unreached, says_of(signs, now_)));
     }
   }
   if (first) fail(std::move(*first));
+}
+
+/// When ranks fail, the kernel of a silent node does not speak for it: the others may have noticed its end.
+LifeSigns Supervisor::signs_of(int n) const {
+  const auto& node = nodes_[n];
+  LifeSigns signs;
+  signs.agent = node.last_beat >= 0 ? node.last_beat : node.heard_before.value_or(began_);
+  if (slot_of(n) >= 0) signs.ranks = all_took_part_;
+  if (!pending_) signs.kernel = node.kernel_answered;
+  return signs;
 }
 
 void Supervisor::lose(int n, double silent_s, const std::string& evidence) {
@@ -129,6 +140,7 @@ std::optional<Failure> Supervisor::name_lost(int n, double silent_s, const std::
   const int slot = slot_of(n);
   record(events::NodeLost{name(n), slot < 0 ? std::nullopt : std::optional(slot), silent_s, evidence});
   nodes_[n].last_beat = -1;
+  nodes_[n].kernel_answered = LifeSigns::never;
   nodes_[n].cleared = 0;
   // Without its batch script the job may be ended by SLURM, and the local levels with it.
   if (n == roster_.batch_host) drain({false, "the batch host was lost"});
@@ -232,6 +244,8 @@ void Supervisor::begin_attempt(std::vector<int> placement, const Decision& decis
   pace_.new_attempt();
   stragglers_ = Stragglers(limits_, world());
   stepped_ = false;
+  newest_step_ = -1;
+  all_took_part_ = LifeSigns::never;
   stage_ = Stage::clearing;
   stage_since_ = now_;
   order_waits_ = true;

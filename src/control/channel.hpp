@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,6 +38,9 @@ class Channel {
   /// Sends the queued messages, then closes. No handler is called afterwards.
   virtual void close() = 0;
   virtual bool open() const = 0;
+  /// Over TCP: seconds since the kernel of the other end last acknowledged anything. It is asked once a
+  /// second, and answers while no process there reads. Nothing while not connected.
+  virtual std::optional<double> unacknowledged_s() const { return std::nullopt; }
 };
 using ChannelPtr = std::shared_ptr<Channel>;
 

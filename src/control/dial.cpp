@@ -65,6 +65,13 @@ class DialedChannel final : public Channel, public std::enable_shared_from_this<
     if (winner_) winner_->close();
   }
   bool open() const override { return winner_ && winner_->open(); }
+  std::optional<double> unacknowledged_s() const override {
+    if (winner_) return winner_->unacknowledged_s();
+    std::optional<double> least;
+    for (const auto& one : tries_)
+      if (const auto s = one.channel->unacknowledged_s(); s && (!least || *s < *least)) least = s;
+    return least;
+  }
 
  private:
   struct Try {

@@ -23,6 +23,15 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
 
   void handle(Handlers handlers) override { handlers_ = std::move(handlers); }
   bool open() const override { return session_.established() && !closed_; }
+  std::optional<double> unacknowledged_s() const override {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    const bool known = connected_ && !closed_ &&
+                       ::getsockopt(const_cast<Socket&>(socket_).native_handle(), IPPROTO_TCP, TCP_INFO,
+                                    &info, &size) == 0 &&
+                       info.tcpi_state == TCP_ESTABLISHED;
+    return known ? std::optional(1e-3 * info.tcpi_last_ack_recv) : std::nullopt;
+  }
 
   void send(std::string_view json) override {
     if (closed_ || closing_) return;
@@ -63,11 +72,21 @@ class SocketChannel final : public Channel, public std::enable_shared_from_this<
 
   void connected() {
     connected_ = true;
-    const int one = 1;
-    ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    set_tcp(TCP_NODELAY, 1);
+    set_tcp(TCP_THIN_LINEAR_TIMEOUTS, 1);  // after a short cut the next attempt to send is near
+    set_tcp(TCP_KEEPIDLE, 1);  // while nothing is sent, the other end's kernel is asked each second ...
+    set_tcp(TCP_KEEPINTVL, 1);
+    set_tcp(TCP_KEEPCNT, 127);  // ... and may be silent: the most there can be (tcp(7))
+    std::error_code ignored;
+    socket_.set_option(asio::socket_base::keep_alive(true), ignored);
     start_timer(handshake_limit, "no handshake within 5 s");
     if (auto line = session_.opening()) write_line(*line);
     read();
+  }
+
+  /// Without effect on a Unix socket.
+  void set_tcp(int option, int value) {
+    ::setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
   }
 
   void fail(const std::string& why) {

@@ -173,6 +173,34 @@ TEST_F(DialTest, ASilentOneMayBeASlowAgent) {
   EXPECT_EQ(closed, "no handshake within 5 s");
 }
 
+/// A stopped process: its kernel accepts and acknowledges.
+TEST_F(DialTest, TheKernelOfOneThatDoesNotReadIsHeard) {
+  const Stranger mute(first, "");
+  loop.call([&] { channel = control::dial(loop.loop, node, dial_secret, 2s, {}); });
+  const auto silent_s = [&] {
+    std::optional<double> out;
+    loop.call([&] { out = channel->unacknowledged_s(); });
+    return out;
+  };
+  ASSERT_TRUE(loop.until([&] { return channel->unacknowledged_s().has_value(); }));
+  const auto until = Clock::now() + 4s;
+  double longest = 0;
+  while (Clock::now() < until) {
+    std::this_thread::sleep_for(50ms);
+    const auto now = silent_s();
+    ASSERT_TRUE(now);
+    longest = std::max(longest, *now);
+  }
+  EXPECT_LT(longest, 2.5) << "it is asked each second";
+  EXPECT_GT(longest, 0.5);
+}
+
+TEST_F(DialTest, NobodysKernelSaysNothing) {
+  dial(node);
+  ASSERT_TRUE(closed);
+  loop.call([&] { EXPECT_EQ(channel->unacknowledged_s(), std::nullopt); });
+}
+
 TEST_F(DialTest, AnAgentThatMovedIsFoundAtOnce) {
   listen(first + 2);
   dial(node);

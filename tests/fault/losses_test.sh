@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed batch_host_killed slurmctld_down out_of_spares)
+all_cases=(node_killed partner_killed adapters rank_killed rank_stuck stuck_before_takeover leader_killed agents_stopped batch_host_killed slurmctld_down out_of_spares)
 
 case_node_killed() {
   # Its replica has the same state; the shared level has no checkpoint.
@@ -142,6 +142,38 @@ case_leader_killed() {
   check "it was adopted once" equal "$(events "$run" | jq -rs 'map(select(.event == "attempt_adopted")) | length')" 1
 }
 adopted() { events "$run" | jq -es 'any(.event == "attempt_adopted")'; }
+
+case_agents_stopped() {
+  # An agent stands still, and the ranks of its node train. While steps are fast they speak for it, while they are slow its kernel
+  # does, until another agent is there. Then the leader: the next one waits for the ranks of its node.
+  start_held agents_stopped --set cluster.spares=0
+  mid_run 10
+  local node seconds leader
+  leader=$(leader_of "$run")
+  node=$(placement "$run" | grep -vxm 1 "$leader")
+  for seconds in 1 2 5; do
+    stop_agent "$node" "$seconds"
+  done
+  hold "$run" 3
+  stop_agent "$node" 20
+  hold "$run"
+  check "$run: the agent was replaced" at_least "$(grep -c 'the agent is replaced' "$home/$run/logs/agent-$node.log")" 1
+  check "$run: no node was lost" never node_lost
+  stop_agent "$leader" 20
+  check "$run: another led" test -e "$home/$run/term/0002"
+  check "$run: the ranks were adopted" soon 60 adopted
+  ends_like_the_undisturbed 0
+  check "$run: no node was lost by the next leader either" never node_lost
+  check "$run: training was not disturbed" equal "$(result "$run" '.attempts | length')" 1
+}
+stop_agent() { # NODE SECONDS
+  local agent
+  agent=$(agent_of "$1")
+  on "$1" kill -STOP "$agent"
+  sleep "$2"
+  on "$1" kill -CONT "$agent" 2>/dev/null # it may have been replaced
+}
+never() { events "$run" | jq -es "all(.event != \"$1\")"; }
 
 case_batch_host_killed() {
   # The batch script and the leader are lost with it, and no rank: training does not stop, and saves its state on the shared

@@ -62,6 +62,8 @@ class FakeCluster {
   };
   struct Agent {
     bool up = true, linked = true;      ///< the node lives; its link works
+    bool speaks = true;                 ///< its loop runs; its ranks go on without it
+    bool kernel_answers = true;         ///< what is sent to it is acknowledged while it does not speak
     bool clears = true, starts = true;  ///< what it does when it is told
     bool connected = false;             ///< to the leader of the moment
     bool dumps = true;                  ///< it says what a rank's stacks are when it is asked
@@ -238,6 +240,10 @@ class FakeCluster {
     for (int n = 0; n < static_cast<int>(agents.size()); ++n) {
       Agent& a = agent(n);
       if (!a.reachable()) continue;
+      if (!a.speaks) {
+        if (a.kernel_answers) leader->kernel_answered(n, now);
+        continue;
+      }
       if (!a.connected) {
         a.connected = true;
         a.next_beat = now + (n % 4) * 0.25e-3 * setup.limits.heartbeat_ms -

@@ -27,6 +27,7 @@ constexpr Millis leave_poll{20};
 constexpr Millis flush_time{300};  // for messages that are still on their way to another node
 constexpr Millis logs_patience{5000};
 constexpr Millis watch_period{100};
+constexpr Millis alive_period{500};
 constexpr Millis signs_period{1000};
 // SLURM signals every process of a step: the guardian, which passes it on, and this one.
 constexpr Millis same_signal{2000};
@@ -84,6 +85,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
   open_scratch();
   sweep_node(scratch_);
   adopt_what_runs();
+  alive_timer_ = loop_.every(alive_period, [this] { tell_guardian(guardian_); });
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
     tell_leader(beat());
     for (const auto& flight : flights_.report(ranks_, leadership_.attempt(), Clock::now()))
@@ -189,7 +191,8 @@ bool Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
 void Agent::leave(int code, bool at_once) {
   if (leave_timer_) return;
   exit_code_ = code;
-  beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
+  tell_guardian(guardian_, true);  // to remove what it leaves may take long
+  alive_timer_.reset(), beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
   election_.reset();
   // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
   const bool asked = asked_at_ && !at_once;

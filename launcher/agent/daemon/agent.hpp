@@ -164,8 +164,8 @@ class Agent {
   std::string trouble_;              ///< the last failure to read the run directory; "": none
 
   std::unique_ptr<control::Listener> tcp_, local_;
-  control::Loop::Handle beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_, leave_timer_,
-      drain_timer_, ask_timer_, injected_;
+  control::Loop::Handle alive_timer_, beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_,
+      leave_timer_, drain_timer_, ask_timer_, injected_;
   std::map<control::Channel*, std::shared_ptr<Peer>> peers_;
   int exit_code_ = 0;
 };

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <deque>
+#include <optional>
 
 #include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
@@ -20,6 +21,7 @@
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
+#include "launcher/supervise/life_signs.hpp"
 #include "slurm/tools.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/error.hpp"
@@ -43,6 +45,60 @@ void find_ancestors() {
   for (pid_t& ancestor : ancestors) {
     ancestor = pid;
     pid = pid > 1 ? parent_of(pid) : 0;
+  }
+}
+
+/// Records how a process ended, for the next agent.
+void record_orphan(const Scratch& scratch, pid_t pid, int status) {
+  try {
+    keep_rank_end(scratch, pid, exit_status(status));
+  } catch (const Error& error) {
+    log::warn("the end of process {} cannot be recorded: {}", pid, error.what());
+  }
+}
+
+int liveness() { return SIGRTMIN + 1; }
+
+/// Whether the serving agent's loop runs, by what it tells. Time in which this process did not run either
+/// does not count.
+class LoopWatch {
+ public:
+  void told(bool over) { heard_ = over ? std::nullopt : std::optional(Clock::now()); }
+  void looked() {
+    const auto now = Clock::now();
+    if (heard_ && now - looked_ > 2 * between_looks) *heard_ += now - looked_;
+    looked_ = now;
+  }
+  bool stands_still() const {
+    return heard_ && Clock::now() - *heard_ > std::chrono::duration<double>(stuck_agent_s);
+  }
+
+  static constexpr std::chrono::milliseconds between_looks{500};
+
+ private:
+  std::optional<Clock::time_point> heard_;  ///< nothing: not heard yet, or it ends
+  Clock::time_point looked_ = Clock::now();
+};
+
+/// Waits until the process ends, and ends it when its loop stands still. Orphans of earlier agents are reaped
+/// too. Returns its wait status.
+int wait_for_agent(const Scratch& scratch, pid_t agent, const sigset_t& awaited) {
+  LoopWatch watch;
+  for (;;) {
+    int status = 0;
+    for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (ended == agent) return status;
+      record_orphan(scratch, ended, status);
+    }
+    siginfo_t what{};
+    constexpr timespec pause{0, std::chrono::nanoseconds(LoopWatch::between_looks).count()};
+    const int signal = ::sigtimedwait(&awaited, &what, &pause);
+    watch.looked();
+    if (signal == liveness() && what.si_pid == agent) watch.told(what.si_value.sival_int != 0);
+    if (!watch.stands_still()) continue;
+    log::warn("the agent's loop has stood still for {} s: the agent is replaced", stuck_agent_s);
+    ::kill(agent, SIGKILL);
+    watch.told(true);
   }
 }
 
@@ -88,15 +144,6 @@ void copy_last_logs(const Scratch& scratch, const RunDir& run) {
   loop.run();
 }
 
-/// Records how a process ended, for the next agent.
-void record_orphan(const Scratch& scratch, pid_t pid, int status) {
-  try {
-    keep_rank_end(scratch, pid, exit_status(status));
-  } catch (const Error& error) {
-    log::warn("the end of process {} cannot be recorded: {}", pid, error.what());
-  }
-}
-
 }  // namespace
 
 int guard(const RunDir& run, const std::string& node) {
@@ -108,6 +155,10 @@ int guard(const RunDir& run, const std::string& node) {
     action.sa_flags = SA_RESTART | SA_SIGINFO;
     ::sigaction(signal, &action, nullptr);
   }
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  for (const int signal : {SIGCHLD, liveness()}) sigaddset(&awaited, signal);
+  sigprocmask(SIG_BLOCK, &awaited, nullptr);
   const Scratch scratch = scratch_of(run, node);
   make_scratch(scratch);
   // The locks are held between two agents too.
@@ -134,12 +185,7 @@ int guard(const RunDir& run, const std::string& node) {
                      {},
                      false});
     starts.push_back(Clock::now());
-    int status = 0;
-    for (pid_t ended = 0; ended != serving;) {  // orphans of earlier agents are reaped here too
-      ended = ::waitpid(-1, &status, 0);
-      if (ended < 0 && errno != EINTR) throw system_error("cannot wait for the agent", errno);
-      if (ended > 0 && ended != serving) record_orphan(scratch, ended, status);
-    }
+    const int status = wait_for_agent(scratch, serving, awaited);
     serving = 0;
     if (!WIFSIGNALED(status)) {
       if (status != 0) copy_last_logs(scratch, run);
@@ -151,6 +197,12 @@ int guard(const RunDir& run, const std::string& node) {
                   "signal " + std::to_string(WTERMSIG(status)) + ", ten times in a minute");
     log::warn("the agent was ended by signal {}; starting another", WTERMSIG(status));
   }
+}
+
+void tell_guardian(pid_t guardian, bool over) {
+  sigval value{};
+  value.sival_int = over;
+  ::sigqueue(guardian, liveness(), value);
 }
 
 void die_with_guardian() {

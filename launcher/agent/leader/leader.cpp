@@ -278,6 +278,12 @@ void Leader::tick() {
   // time between two ticks.
   if (over_ || journal_writer_.waits() > stuck_batch) return;
   supervisor_.at(steady_seconds());
+  for (int n = 0; n < static_cast<int>(connections_.size()); ++n) {
+    const auto& channel = connections_[n].channel;
+    if (!channel || supervisor_.hears(n)) continue;
+    if (const auto silent_s = channel->unacknowledged_s())
+      supervisor_.kernel_answered(n, steady_seconds() - *silent_s);
+  }
   supervisor_.tick();
   if (script_is_lost() && supervisor_.stage() != Stage::over) script_.is_lost();
   act();
