@@ -17,17 +17,24 @@ endfunction()
 # Tests are compiled for one run: what they test is optimised in full, they are not. That is a quarter of their time to compile.
 set(holdfast_test_options $<$<NOT:$<CONFIG:Debug>>:-O1>)
 
+# Sanitizers slow a test down, ThreadSanitizer up to fifteen times.
+set(holdfast_test_patience 1)
+if(HOLDFAST_SANITIZE)
+  set(holdfast_test_patience 10)
+endif()
+
 # holdfast_test(NAME SOURCES ... LINKS ... LABELS unit): one GoogleTest program; each case is its own ctest.
 function(holdfast_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${holdfast_test_patience}")
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${holdfast_test_options})
   target_compile_definitions(${name} PRIVATE HOLDFAST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
 # holdfast_mpi_test(NAME NP 1 2 4 SOURCES ... LINKS ...): the same program on several world sizes (own main, see
@@ -37,6 +44,7 @@ function(holdfast_mpi_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * ${holdfast_test_patience}")
   add_executable(${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/mpi_main.cpp)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} holdfast_options GTest::gmock GTest::gtest MPI::MPI_CXX)
   target_compile_options(${name} PRIVATE ${holdfast_test_options})
