@@ -19,7 +19,7 @@ case_drained() {
   check "$run: exit code 75" equal "$(result "$run" .exit_code)" 75
   check "nothing newer than its last checkpoint" equal "$(result "$run" .durable_step)" "$(result "$run" '.attempts[0].last_step')"
   check "back in the queue" soon 60 queued
-  check "the next job trains" soon 120 trains_again
+  check "the next job trains" soon 240 trains_again
   # Cancelled: SLURM signals every process of the job. The same, but the job is not requeued: it continues when it is submitted again.
   rm "$home/$run/result.json"
   mini exec scancel "$job"
@@ -56,7 +56,7 @@ case_requeued() {
   lost=$(nth 2)
   loses "$lost"
   mini revive-node "$lost"
-  check "$run: the next job trains" soon 120 trains_again
+  check "$run: the next job trains" soon 240 trains_again
   check "$run: not on $lost" equal "$(placement "$run" | grep -c "$lost")" 0
   mini exec scancel "$job"
   check "$run: has left the queue" soon 60 job_gone "$job"
