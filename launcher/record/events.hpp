@@ -71,6 +71,7 @@ struct LeaderElected {
   std::string node, job;
   int pid = 0;
   std::optional<LastRead> after;
+  int nodes = 0;
 
   static constexpr auto fields = std::tuple(
       required("node", &LeaderElected::node, "where it runs"),
@@ -79,7 +80,27 @@ struct LeaderElected {
                "new job: nodes, drains and the outcome of the last one are forgotten"),
       expected("pid", &LeaderElected::pid, "of its agent"),
       if_set("after", &LeaderElected::after,
-             "the last event that it has read: `term` and `seq` (integers), both 0 for none"));
+             "the last event that it has read: `term` and `seq` (integers), both 0 for none"),
+      expected("nodes", &LeaderElected::nodes, "in the allocation, spares among them", "nodes"));
+};
+
+/// A setting that is not what it was in the job before, in TOML spelling.
+struct SettingChange {
+  std::string before, now;
+
+  static constexpr auto fields = std::tuple(required("before", &SettingChange::before, "in TOML spelling"),
+                                            required("now", &SettingChange::now, "in TOML spelling"));
+  bool operator==(const SettingChange&) const = default;
+};
+
+struct SettingsChanged {
+  static constexpr About about{"settings_changed", Chapter::leaders,
+                               "the job runs with other settings than the job before it"};
+  std::map<std::string, SettingChange> settings;
+
+  static constexpr auto fields = std::tuple(
+      required("settings", &SettingsChanged::settings,
+               "by `table.key`: `before` and `now`, text in TOML spelling. `config/` has the files"));
 };
 
 struct SharedReturned {
@@ -493,15 +514,15 @@ struct UnknownEvent {
   nlohmann::json json;
 };
 
-using Event =
-    std::variant<events::LeaderElected, events::SharedReturned, events::AttemptPlanned,
-                 events::AttemptStarted, events::PlacementVerified, events::AttemptAdopted, events::Restored,
-                 events::FirstStep, events::RankExited, events::AttemptEnded, events::FinalState,
-                 events::NodeLost, events::NodeReturned, events::NodeSuspected, events::EvictionOrdered,
-                 events::NodeEvicted, events::SparePromoted, events::RunShrunk, events::RunGrown,
-                 events::SpareHealth, events::Straggler, events::PaceKnown, events::SilentCorruption,
-                 events::CheckpointDurable, events::CheckpointDropped, events::CheckpointsRemoved,
-                 events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
+using Event = std::variant<events::LeaderElected, events::SettingsChanged, events::SharedReturned,
+                           events::AttemptPlanned, events::AttemptStarted, events::PlacementVerified,
+                           events::AttemptAdopted, events::Restored, events::FirstStep, events::RankExited,
+                           events::AttemptEnded, events::FinalState, events::NodeLost, events::NodeReturned,
+                           events::NodeSuspected, events::EvictionOrdered, events::NodeEvicted,
+                           events::SparePromoted, events::RunShrunk, events::RunGrown, events::SpareHealth,
+                           events::Straggler, events::PaceKnown, events::SilentCorruption,
+                           events::CheckpointDurable, events::CheckpointDropped, events::CheckpointsRemoved,
+                           events::Paused, events::Resumed, events::Drain, events::RunFinished, UnknownEvent>;
 
 /// A line of the event log.
 struct LogEntry {

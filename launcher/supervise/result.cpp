@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -10,22 +9,11 @@ using nlohmann::json;
 
 json or_null(const std::optional<double>& seconds) { return seconds ? json(*seconds) : json(nullptr); }
 
-/// Seconds of an attempt that moved the run forward: stepping (not held on order, and not after the culprit's
-/// last sign of life), less the share of steps that were done again later.
-double productive_seconds(const AttemptRecord& a) {
-  if (!a.first_step_at || !a.ended_at) return 0;
-  const double stepping = std::max(0.0, *a.ended_at - *a.first_step_at - a.paused_s - a.detected_s);
-  const double done = static_cast<double>(a.last_step - (a.restored ? a.restored->step : 0));
-  return done <= 0 ? 0 : stepping * std::max(0.0, 1.0 - static_cast<double>(a.lost_steps) / done);
-}
-
 }  // namespace
 
 json result_of(const RunState& s) {
   json attempts = json::array();
-  double productive = 0;
   for (const auto& a : s.attempts) {
-    productive += productive_seconds(a);
     json from = nullptr;
     if (a.restored)
       from = {{"step", a.restored->step},
@@ -49,7 +37,9 @@ json result_of(const RunState& s) {
                         {"last_step", a.reports ? json(a.last_step) : json(nullptr)},
                         {"placement", a.placement}});
   }
-  const double wall = s.outcome ? s.outcome->at - s.began_at : 0;
+  json time;
+  for (int use = 0; use < static_cast<int>(TimeUse::count_); ++use)
+    time[name_of(static_cast<TimeUse>(use))] = s.time.of(static_cast<TimeUse>(use));
   json result = {{"schema_version", 1},
                  {"status", s.outcome ? s.outcome->status : "running"},
                  {"exit_code", s.outcome ? json(s.outcome->exit_code) : json(nullptr)},
@@ -58,8 +48,10 @@ json result_of(const RunState& s) {
                  {"exclude", s.outcome ? s.outcome->exclude : std::vector<std::string>{}},
                  {"attempts", attempts},
                  {"durable_step", s.durable_step},
-                 {"wall_s", wall},
-                 {"goodput", wall > 0 ? productive / wall : 0.0},
+                 {"wall_s", s.time.total()},
+                 {"time_s", std::move(time)},
+                 {"goodput", s.time.goodput()},
+                 {"goodput_of_nodes", s.time.goodput_of_nodes()},
                  {"final_step", nullptr},
                  {"final_loss", nullptr},
                  {"state_digest", nullptr},

@@ -25,6 +25,7 @@ class Fold {
   Fold(RunState& state, const Envelope& at) : s(state), at_(at) {}
 
   void operator()(const events::LeaderElected& e) const;
+  void operator()(const events::SettingsChanged&) const {}
   void operator()(const events::SharedReturned&) const {}
   void operator()(const events::AttemptPlanned& e) const;
   void operator()(const events::AttemptStarted&) const {}
@@ -80,14 +81,8 @@ class Fold {
   void operator()(const events::CheckpointsRemoved& e) const {
     for (const std::int64_t step : e.steps) s.durable.erase(step);
   }
-  void operator()(const events::Paused&) const {
-    s.paused = true;
-    s.paused_at = at_.unix;
-  }
-  void operator()(const events::Resumed&) const {
-    count_pause();
-    s.paused = false;
-  }
+  void operator()(const events::Paused&) const { s.paused = true; }
+  void operator()(const events::Resumed&) const { s.paused = false; }
   void operator()(const events::Drain& e) const;
   void operator()(const events::RunFinished& e) const {
     s.outcome = RunOutcome{e.exit_code, e.status, e.why, at_.unix, e.exclude, at_.term};
@@ -99,11 +94,6 @@ class Fold {
     for (auto& a : s.attempts)
       if (a.number == number) return &a;
     return nullptr;
-  }
-  /// To the live attempt's time, up to now.
-  void count_pause() const {
-    if (s.paused && s.attempt_live()) s.attempts.back().paused_s += at_.unix - s.paused_at;
-    s.paused_at = at_.unix;
   }
   /// The node need not leave any more.
   void left(const std::string& node) const {
@@ -129,7 +119,6 @@ void Fold::operator()(const events::LeaderElected& e) const {
     // Its ranks ended with their allocation; nothing has recorded when, or how far they came.
     auto& last = s.attempts.back();
     last.ended_at = s.last_at;
-    if (s.paused) last.paused_s += s.last_at - s.paused_at;
     last.cause = "allocation ended";
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
@@ -176,7 +165,6 @@ void Fold::operator()(const events::FirstStep& e) const {
   auto* a = attempt(e.attempt);
   if (!a) return;
   a->first_step_at = at_.unix;
-  s.paused_at = at_.unix;  // what was held before is no step
   s.setbacks = 0;
   a->first_step_s = std::max(
       0.0, *a->first_step_at - a->planned_at - a->launched_s.value_or(0) - a->restored_s.value_or(0));
@@ -189,7 +177,6 @@ void Fold::operator()(const events::FirstStep& e) const {
 void Fold::operator()(const events::AttemptEnded& e) const {
   auto* a = attempt(e.attempt);
   if (!a) return;
-  count_pause();
   a->ended_at = at_.unix;
   a->cause = e.cause;
   a->node = e.node;
@@ -289,6 +276,7 @@ std::vector<std::int64_t> newest_durable(const RunState& state) {
 
 void apply(RunState& state, const LogEntry& entry) {
   std::visit(Fold(state, entry.envelope), entry.event);
+  state.time.take(entry);
   state.last_at = entry.envelope.unix;
 }
 

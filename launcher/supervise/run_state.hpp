@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/record/events.hpp"
+#include "launcher/supervise/time_account.hpp"
 #include "src/control/rank_link.hpp"
 
 namespace holdfast::launcher {
@@ -27,7 +28,6 @@ struct AttemptRecord {
   double ran_s = 0;       ///< if not: from the start of all ranks to its end
   double detected_s = 0;  ///< from the culprit's last sign of life to the decision ...
   double decided_s = 0;   ///< ... and the part of it since the first report of the failure
-  double paused_s = 0;    ///< that its ranks held on order
   std::vector<std::string> evidence;  ///< what the decision rests on, most important first
   std::string advice;                 ///< for the user or the administrator
   std::optional<double> recovered_s;  ///< from that decision to the run's next new step
@@ -55,6 +55,7 @@ struct RunState {
   std::string job;     ///< allocation: job id and restart count
   int job_term = 0;    ///< the first of this allocation
   std::string leader;  ///< the newest leader's node
+  TimeAccount time;
   std::vector<AttemptRecord> attempts;
   std::set<std::string> lost;      ///< nodes that may not be used
   std::set<std::string> suspects;  ///< nodes that were lost once and came back, or failed twice: used last
@@ -64,7 +65,6 @@ struct RunState {
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
   std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and the warning
   bool paused = false;                          ///< by an order
-  double paused_at = 0;                         ///< if so: Unix seconds
   std::int64_t durable_step = -1;
   std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
   int dropped = 0;                 ///< saves that failed or were skipped since the newest durable one ...

@@ -12,7 +12,9 @@ namespace holdfast {
 struct RunDir {
   std::filesystem::path path;
 
-  std::filesystem::path config() const { return path / "config.toml"; }    ///< resolved settings
+  std::filesystem::path config() const { return path / "config.toml"; }  ///< resolved settings
+  /// NNNN.toml: the settings of each job of the run, by its first term.
+  std::filesystem::path configs() const { return path / "config"; }
   std::filesystem::path model() const { return path / "model.toml"; }      ///< resolved model file
   std::filesystem::path cluster() const { return path / "cluster.toml"; }  ///< resolved cluster file
   std::filesystem::path plan() const { return path / "plan.json"; }  ///< hypothetical and real placement

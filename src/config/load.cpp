@@ -292,6 +292,15 @@ std::string to_toml(const RunConfig& config) {
   return out;
 }
 
+std::vector<SettingChange> changed_settings(const RunConfig& before, const RunConfig& now) {
+  std::vector<SettingChange> out;
+  for (const auto& setting : run_settings()) {
+    const Value was = setting.get(before), is = setting.get(now);
+    if (was != is) out.push_back({setting.name(), spell(was), spell(is)});
+  }
+  return out;
+}
+
 std::string to_toml(const ModelShape& shape) {
   std::string out = "# The shape of the run's model, as it was read at submission.\n";
   write(out, model_settings(), shape);

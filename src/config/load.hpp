@@ -45,6 +45,12 @@ std::string to_toml(const ModelShape& shape);
 std::string to_toml(const AdapterFacts& facts);
 std::string to_toml(const ClusterFacts& facts);
 
+struct SettingChange {
+  std::string key, before, now;  ///< "table.key"; values in TOML spelling
+};
+/// The settings that are not the same, in the order of files.
+std::vector<SettingChange> changed_settings(const RunConfig& before, const RunConfig& now);
+
 /// The ranks are ours, holdfast-train. What another program computes, [train] does not say.
 bool own_trainer(const Rank& rank);
 

@@ -181,7 +181,9 @@ class FakeCluster {
   void new_leader(int node) {
     lose_leader();
     leader_node = node;
-    LogEntry elected{{}, events::LeaderElected{roster.nodes[node].name, roster.job, 1, {}}};
+    LogEntry elected{{},
+                     events::LeaderElected{
+                         roster.nodes[node].name, roster.job, 1, {}, static_cast<int>(roster.nodes.size())}};
     elected.envelope.term = ++term;
     elected.envelope.unix = now + unix_offset;
     write(elected);

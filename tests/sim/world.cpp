@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "src/base/error.hpp"
@@ -271,6 +272,10 @@ void World::check_end() {
   expect(state.outcome && state.outcome->exit_code == code, "the event log ends with the result");
   expect(!only_hangs_ || (code == 0 && state.lost.empty() && launched_.size() == 1),
          "storage that hangs costs no attempt and no node");
+  double spent = 0;
+  for (const auto& [use, seconds] : result["time_s"].items()) spent += seconds.get<double>();
+  const double wall = result["wall_s"];
+  expect(std::abs(spent - wall) <= 1e-6 * wall, "every second of the run has one use");
   bool not_started = false;
   for (const auto& entry : storage.events()) {
     if (const auto* ended = std::get_if<events::AttemptEnded>(&entry.event))

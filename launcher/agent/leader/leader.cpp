@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "launcher/agent/leader/job_settings.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/supervise/valid_events.hpp"
 #include "slurm/batch_script.hpp"
@@ -43,9 +44,14 @@ TermStart start_term(const RunDir& run, const Roster& roster, int term, int self
   for (const auto& entry : entries) apply(out.state, entry);
   out.last_leader = out.state.leader;
   out.last_term = last_read(entries).term;
-  const LogEntry elected = out.journal->write(
-      events::LeaderElected{roster.nodes[self].name, roster.job, ::getpid(), last_read(entries)});
+  const LogEntry elected =
+      out.journal->write(events::LeaderElected{roster.nodes[self].name, roster.job, ::getpid(),
+                                               last_read(entries), static_cast<int>(roster.nodes.size())});
   apply(out.state, elected);
+  if (const JobSettings settings(run, out.state.job_term); settings.are_new()) {
+    if (auto changed = settings.changed()) apply(out.state, out.journal->write(std::move(*changed)));
+    settings.keep();
+  }
   return out;
 }
 

@@ -63,6 +63,7 @@ class Chaos {
       ASSERT_GE(a["detected_s"], 0);
     }
     check_lost_steps(result);
+    check_time(result);
   }
 
   int exit_code() const { return *cluster_.exit_code; }
@@ -252,6 +253,18 @@ class Chaos {
       ASSERT_GE(event["unix"], last_time_);
       last_time_ = event["unix"];
     }
+  }
+
+  void check_time(const json& result) {
+    double sum = 0;
+    for (const auto& [use, seconds] : result["time_s"].items()) {
+      sum += seconds.get<double>();
+      ASSERT_GE(seconds, -1e-5) << use << result["time_s"];
+    }
+    const double wall =
+        cluster_.events.back()["unix"].get<double>() - cluster_.events.front()["unix"].get<double>();
+    ASSERT_NEAR(sum, wall, 1e-3) << result["time_s"];
+    ASSERT_NEAR(result["wall_s"], wall, 1e-3);
   }
 
   /// Steps that were executed more than once, counted from the log independently.

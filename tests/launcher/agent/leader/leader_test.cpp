@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "slurm/fake_cluster.hpp"
+#include "src/base/files.hpp"
+#include "src/config/load.hpp"
 #include "tests/control/loop_thread.hpp"
 #include "tests/launcher/record/log_entry.hpp"
 
@@ -18,6 +20,7 @@ namespace {
 using namespace control;
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 /// An agent that carries out orders at once. Used in the loop's thread only.
 class FakeAgent {
@@ -79,6 +82,7 @@ class LeaderTest : public testing::Test {
   LeaderTest() : run{folder.path} {
     for (const auto& path : {run.terms(), run.events(), run.checkpoints(), run.logs()})
       files::fs::create_directories(path);
+    write_settings(100);
     config.rank.command = {"some-program"};
     config.supervise.heartbeat_ms = 50;
     config.supervise.node_silence_ms = 1500;
@@ -95,6 +99,11 @@ class LeaderTest : public testing::Test {
   ~LeaderTest() override {
     loop.call([this] { leader.reset(), agents.clear(); });
     loop.end();
+  }
+  void write_settings(int steps) const {
+    config::RunConfig settings;
+    settings.train.steps = steps;
+    files::replace_atomically(run.config(), config::to_toml(settings));
   }
   void lead(int term) {
     loop.call([&] {
@@ -175,6 +184,34 @@ TEST_F(LeaderTest, LostNodeIsReplaced) {
     EXPECT_EQ(start[0].slot, 1);
     EXPECT_EQ(start[0].attempt, 2);
   });
+}
+
+TEST_F(LeaderTest, EachJobKeepsItsSettingsAndNamesWhatIsNew) {
+  const auto start = [&](int term, const std::string& job) {
+    roster.job = job;
+    ASSERT_TRUE(take_term(run, term, "n2"));
+    start_term(run, roster, term, 2);
+  };
+  const auto changes = [&] {
+    std::vector<events::SettingsChanged> out;
+    for (const auto& entry : read_events(run))
+      if (const auto* change = std::get_if<events::SettingsChanged>(&entry.event)) out.push_back(*change);
+    return out;
+  };
+  start(1, "7.0");
+  start(2, "7.0");
+  start(3, "7.1");
+  EXPECT_TRUE(changes().empty()) << "the first job, a takeover, the same again";
+  write_settings(200);
+  start(4, "8.0");
+  ASSERT_EQ(changes().size(), 1u);
+  const std::map<std::string, events::SettingChange> wanted = {{"train.steps", {"100", "200"}}};
+  EXPECT_EQ(changes()[0].settings, wanted);
+  start(5, "8.0");
+  EXPECT_EQ(changes().size(), 1u);
+  EXPECT_THAT(files::list(run.configs()), UnorderedElementsAre("0001.toml", "0003.toml", "0004.toml"));
+  EXPECT_EQ(config::load(run.configs() / "0003.toml").config.train.steps, 100);
+  EXPECT_EQ(config::load(run.configs() / "0004.toml").config.train.steps, 200);
 }
 
 TEST_F(LeaderTest, CommitOutcomeOfTheLastLeaderReachesEverybody) {
