@@ -13,7 +13,9 @@
 namespace holdfast::launcher {
 
 JobSettings::JobSettings(const RunDir& run, int job_term) : run_(run), job_term_(job_term) {
-  files::fs::create_directories(run_.configs());
+  std::error_code error;
+  files::fs::create_directories(run_.configs(), error);
+  if (error) throw Error(Exit::transient, "cannot create " + run_.configs().string(), error.message());
   for (const std::string& name : files::list_or_fail(run_.configs())) {
     int term = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), term);
