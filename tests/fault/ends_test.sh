@@ -44,9 +44,6 @@ loses() {
   check "$run: back in the queue, without $1" soon 30 excludes "$1"
 }
 excludes() { equal "$(mini exec scontrol show job "$job" | sed -n 's/.* ExcNodeList=\([^ ]*\).*/\1/p')" "$1"; }
-# SLURM delays a requeued job by two minutes, refuses to change that while its nodes remember the job, and delays it anew
-# when they have forgotten it.
-trains_again() { training "$run" 2 || { mini exec scontrol update "JobId=$job" StartTime=now; false; }; }
 
 case_requeued() {
   # A node is lost, and there is no spare: the next job of the run continues on other nodes.

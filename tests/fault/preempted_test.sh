@@ -29,8 +29,7 @@ case_preempted() {
   check "the other job got its nodes" soon 60 accounts_hold "$urgent|high|COMPLETED"
   check "the run is back in the queue" soon 60 queued
   rm "$home/$run/result.json"
-  check "it may start now" soon 60 starts_now
-  check "the next job trains" soon 120 training "$run" 2
+  check "the next job trains" soon 240 trains_again
   max_lost=0 ends_like_the_undisturbed
   check "sacct knows both jobs of the run" soon 30 accounts_hold "$job|low|COMPLETED"
   mini exec sacct -n -P -D -X -o JobID,QOS,State,ExitCode | sed 's/^/# /'
@@ -42,6 +41,5 @@ save_took() {
 }
 accounts_hold() { holds "$(mini exec sacct -n -P -D -X -o JobID,QOS,State)" "$1"; }
 queued() { [[ $(mini exec squeue -h -j "$job" -o %T) == PENDING ]]; }
-starts_now() { mini exec scontrol update "JobId=$job" StartTime=now; }
 
 run_cases "$@"

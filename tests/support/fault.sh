@@ -80,6 +80,10 @@ mid_run() { # STEP: a durable checkpoint and that many steps
   check "$run: has a durable checkpoint" soon 60 durable "$run" 10
 }
 
+# SLURM delays a requeued job by two minutes, refuses to change that while its nodes remember the job, and delays it anew
+# when they have forgotten it.
+trains_again() { training "$run" 2 || { mini exec scontrol update "JobId=$job" StartTime=now; false; }; }
+
 every_step_once() {
   check "$run: metrics: one line per step" \
     equal "$(jq -s --argjson n "$test_steps" '[.[].step] == [range(1; $n + 1)]' "$home/$run/metrics.jsonl")" true
