@@ -6,8 +6,8 @@
 namespace holdfast::launcher {
 
 const char* name_of(TimeUse use) {
-  constexpr std::array names = {"queue",  "gather", "clear",  "launch", "restore", "productive", "redone",
-                                "shrunk", "paused", "hung",   "detect", "decide",  "end"};
+  constexpr std::array names = {"queue",  "gather", "clear", "launch", "restore", "productive", "redone",
+                                "shrunk", "paused", "hung",  "detect", "decide",  "end"};
   static_assert(names.size() == as_size(TimeUse::count_));
   return names[as_size(use)];
 }

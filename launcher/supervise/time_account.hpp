@@ -36,8 +36,8 @@ class TimeAccount {
   /// Seconds. They add up to `total`.
   double of(TimeUse use) const { return seconds_[as_size(use)]; }
   double total() const { return last_ - began_; }
-  /// Goodput: the share of the total, and of the node time that SLURM had allocated, that was productive. 0: not
-  /// known.
+  /// Goodput: the share of the total, and of the node time that SLURM had allocated, that was productive. 0:
+  /// not known.
   double goodput() const;
   double goodput_of_nodes() const;
 
@@ -63,8 +63,8 @@ class TimeAccount {
   bool paused_ = false;  ///< by an order; ranks that step obey
   double slowdown_ = 1;  ///< of the world, since the run has shrunk
   std::int64_t restored_ = -1;
-  Stretch stretch_;        ///< of the attempt that steps, ...
-  Stretch durable_part_;   ///< ... and as it was at its newest durable checkpoint
+  Stretch stretch_;       ///< of the attempt that steps, ...
+  Stretch durable_part_;  ///< ... and as it was at its newest durable checkpoint
   std::vector<Stretch> stretches_;
   int nodes_ = 0, slots_ = 0;  ///< of the allocation; of the run as it was planned
   double node_seconds_ = 0;    ///< allocated

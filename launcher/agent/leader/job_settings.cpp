@@ -31,8 +31,8 @@ std::optional<events::SettingsChanged> JobSettings::changed() const {
   if (kept_ == 0) return std::nullopt;
   events::SettingsChanged out;
   try {
-    for (const auto& change : config::changed_settings(config::load(file_of(kept_)).config,
-                                                       config::load(run_.config()).config))
+    for (const auto& change :
+         config::changed_settings(config::load(file_of(kept_)).config, config::load(run_.config()).config))
       out.settings[change.key] = {change.before, change.now};
   } catch (const Error& error) {
     log::warn("the settings of the job before cannot be compared: {}", error.what());

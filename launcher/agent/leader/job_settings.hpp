@@ -15,8 +15,8 @@ class JobSettings {
   JobSettings(const RunDir& run, int job_term);
   /// No leader has kept them yet.
   bool are_new() const { return kept_ < job_term_; }
-  /// What is not as in the job before. Nothing: there was none, or nothing is different, or this version cannot
-  /// read its settings.
+  /// What is not as in the job before. Nothing: there was none, or nothing is different, or this version
+  /// cannot read its settings.
   std::optional<events::SettingsChanged> changed() const;
   void keep() const;
 

@@ -20,6 +20,7 @@
 #include <sstream>
 #include <thread>
 
+#include "checkpoint/index/catalog.hpp"
 #include "launcher/plan/host_memory.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/plan/topology.hpp"
@@ -68,6 +69,18 @@ std::int64_t ticks_of(const std::string& pid) {
   return user + system;
 }
 
+/// One of its threads waits for a disk: state D (proc(5)).
+bool waits_for_disk(const std::string& pid) {
+  for (const std::string& thread : files::list("/proc/" + pid + "/task")) {
+    std::ifstream stat("/proc/" + pid + "/task/" + thread + "/stat");
+    std::string text;
+    std::getline(stat, text);
+    const auto name_ends = text.rfind(") ");
+    if (name_ends != std::string::npos && text[name_ends + 2] == 'D') return true;
+  }
+  return false;
+}
+
 constexpr std::int64_t staging_buffer = 2 << 20;
 
 class MeasuredMemory : public train::TrainingFixture {
@@ -108,7 +121,7 @@ class MeasuredMemory : public train::TrainingFixture {
                 "cluster.nodes=" + std::to_string(world.nodes),
                 "cluster.ranks_per_node=" + std::to_string(world.ranks_per_node),
                 std::string("train.device=") + (world.gpu ? "cuda" : "cpu"),
-                "train.steps=2",
+                "train.steps=3",
                 "train.sequence=16",
                 "train.global_batch=4",
                 "train.micro_batch=1",
@@ -173,12 +186,13 @@ class MeasuredMemory : public train::TrainingFixture {
 
   struct Reading {
     std::int64_t bytes = 0, ticks = 0;  // of host memory, and of processors that worked
+    bool disk = false;                  ///< a rank waits for it
     Clock::time_point at = Clock::now();
     /// Ranks that are held look now and then whether they still are.
     bool idle_since(const Reading& last, int ranks) const {
       const double worked =
           static_cast<double>(ticks - last.ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-      return worked < 0.2 * ranks * std::chrono::duration<double>(at - last.at).count();
+      return !disk && worked < 0.2 * ranks * std::chrono::duration<double>(at - last.at).count();
     }
   };
 
@@ -194,8 +208,17 @@ class MeasuredMemory : public train::TrainingFixture {
       if (argument != dir) continue;
       out.bytes += host_bytes_of(pid);
       out.ticks += ticks_of(pid);
+      out.disk = out.disk || waits_for_disk(pid);
     }
     return out;
+  }
+
+  /// A save is written out at the same time as the step after it is done.
+  static bool committed(const std::filesystem::path& checkpoints) {
+    const auto steps = files::list(checkpoints);
+    return std::any_of(steps.begin(), steps.end(), [&](const std::string& step) {
+      return std::filesystem::exists(checkpoints / step / checkpoint::manifest_file_name);
+    });
   }
 
   /// Of the ranks of a run that has saved and is held before its last step, so that all that is kept is
@@ -218,7 +241,7 @@ class MeasuredMemory : public train::TrainingFixture {
     for (int equal = 0; !over && equal < 5;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       if (std::filesystem::exists(path(name + "/metrics.jsonl")) &&
-          metrics(name).size() >= steps_before_the_last) {
+          metrics(name).size() >= steps_before_the_last && committed(path(name + "/checkpoints"))) {
         const Reading now = read_ranks(dir);
         equal = now.bytes == last.bytes && now.idle_since(last, world.ranks()) ? equal + 1 : 0;
         last = now;
@@ -310,7 +333,7 @@ TEST_F(MeasuredMemory, OfRanksOnTheCpuIsAsPlanned) {
 /// Smaller, since the simulator is slow.
 TEST_F(MeasuredMemory, OfRanksOnTheSimulatedGpuIsAsPlanned) {
   write_model("model", 1, 512, 1408);
-  write_model("smaller", 1, 256, 704);  // the simulator has as many operations to remember
+  write_model("smaller", 1, 384, 1056);  // as many operations to remember, and saves that fill their buffers
   every_strategy_and_level(true);
 }
 
