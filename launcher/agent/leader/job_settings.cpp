@@ -18,8 +18,8 @@ JobSettings::JobSettings(const RunDir& run, int job_term) : run_(run), job_term_
   if (error) throw Error(Exit::transient, "cannot create " + run_.configs().string(), error.message());
   for (const std::string& name : files::list_or_fail(run_.configs())) {
     int term = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), term);
-    if (error == std::errc() && std::string_view(end) == ".toml") kept_ = std::max(kept_, term);
+    const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), term);
+    if (wrong == std::errc() && std::string_view(end) == ".toml") kept_ = std::max(kept_, term);
   }
 }
 
