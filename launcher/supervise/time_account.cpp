@@ -75,13 +75,13 @@ void TimeAccount::take(const LogEntry& entry) {
     go_on_as(TimeUse::queue);
   }
   spend(now - last_);
+  if (now_ != TimeUse::queue) node_seconds_ += (now - last_) * nodes_;
   last_ = now;
   std::visit(Taking{*this}, entry.event);
 }
 
 void TimeAccount::spend(double seconds) {
   since_ += seconds;
-  if (now_ != TimeUse::queue) node_seconds_ += seconds * nodes_;
   if (now_ != TimeUse::productive) {
     part(now_) += seconds;
     return;
@@ -93,7 +93,7 @@ void TimeAccount::spend(double seconds) {
   stretch_.shrunk += seconds - at_full_size;
 }
 
-/// What a step was taken for until now is kept: a later attempt may do it again.
+/// When an attempt ends, its steps and their time are kept: a later attempt may do them again.
 void TimeAccount::go_on_as(TimeUse use) {
   const bool stepped = now_ == TimeUse::productive || now_ == TimeUse::paused;
   const bool steps = use == TimeUse::productive || use == TimeUse::paused;
@@ -110,7 +110,6 @@ void TimeAccount::move_to(TimeUse use, double seconds) {
   const double moved = std::clamp(seconds, 0.0, std::max(0.0, since_));
   spend(-moved);
   part(use) += moved;
-  if (now_ != TimeUse::queue) node_seconds_ += moved * nodes_;
 }
 
 /// An attempt begins again after `step`: what others did beyond it is done twice.
