@@ -21,6 +21,7 @@ command -v debootstrap >/dev/null || die "debootstrap is missing. Run scripts/se
 # shellcheck disable=SC2016 # for apt
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -m1 -E '/debian/?$' || true)
 mirror=${mirror:-http://deb.debian.org/debian}
+mkdir -p "$(dirname "$dir")"
 
 packages=(bash bindfs iproute2 jq mariadb-server munge openmpi-bin procps psmisc slurm-client slurmctld slurmd slurmdbd util-linux xxd)
 step "Debian $release in $dir"
