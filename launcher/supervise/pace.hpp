@@ -87,6 +87,7 @@ class Stragglers {
   /// A rank that has been far above the median for many steps in a row, and slower than noise explains.
   /// Reported once, until it has been near the median again.
   std::optional<Straggler> take();
+  bool any() const { return !found_.empty(); }  ///< there is one to be taken
 
  private:
   struct Own {

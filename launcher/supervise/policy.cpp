@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "launcher/supervise/placement.hpp"
 #include "src/base/error.hpp"
@@ -221,6 +222,25 @@ std::span<const PolicyRow> policy_table() { return table; }
 
 const PolicyRow& row_for(const PolicyFacts& facts) {
   return *std::find_if(table.begin(), table.end(), [&](const PolicyRow& row) { return row.holds(facts); });
+}
+
+double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, std::int64_t step,
+                  double unix_now) {
+  if (!state.attempted() || shrinking.steps <= 0) return -1;
+  const auto& last = state.attempts.back();
+  if (!last.first_step_at || !last.restored) return -1;
+  const std::int64_t reached = std::max(step, last.last_step);
+  const double steps = static_cast<double>(reached - last.restored->step - 1);
+  if (steps < 1) return -1;
+  double each = (last.ended_at.value_or(unix_now) - *last.first_step_at) / steps;
+  if (shrinking.together > 0) each /= slowdown(shrinking, nodes);
+  return static_cast<double>(std::max<std::int64_t>(0, shrinking.steps - reached)) * each / 3600;
+}
+
+config::Supervise without_failure_limits(config::Supervise limits) {
+  limits.max_restarts = limits.max_same_step = limits.max_without_checkpoint =
+      std::numeric_limits<int>::max();
+  return limits;
 }
 
 std::vector<std::string> to_exclude(const RunState& state) {

@@ -119,6 +119,13 @@ struct Decision {
   std::vector<Promotion> promotions;  ///< slots that have another node now
 };
 
+/// Hours of training at full size that are left, from the step times of the last attempt, on `nodes`, which
+/// has come to `step`; negative: not known.
+double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, std::int64_t step,
+                  double unix_now);
+/// The settings without the limits on failures, for attempts that end on order.
+config::Supervise without_failure_limits(config::Supervise limits);
+
 /// Nodes that the next job should not get: those that were lost or evicted.
 std::vector<std::string> to_exclude(const RunState& state);
 

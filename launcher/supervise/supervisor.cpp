@@ -4,269 +4,287 @@
 
 #include <algorithm>
 
-#include "src/base/error.hpp"
+#include "launcher/supervise/attempt_plan.hpp"
+#include "launcher/supervise/drain.hpp"
 
 namespace holdfast::launcher {
+namespace {
 
-const char* name_of(Stage stage) {
-  switch (stage) {
-    case Stage::gathering:
-      return "gathering";
-    case Stage::clearing:
-      return "clearing";
-    case Stage::starting:
-      return "starting";
-    case Stage::running:
-      return "running";
-    case Stage::over:
-      return "over";
-  }
-  return "";
+// An agent that cannot end its old ranks in this time is lost.
+constexpr double clear_limit_s = 15;
+// A leader without a majority for so long resigns: other agents, or SLURM, may go on without it.
+constexpr double minority_limit_s = 120;
+// Agents send heartbeats several times a second, the own one too. If none at all came for so long, this
+// process was suspended, and the messages of that time have not been read yet.
+constexpr double suspended_gap_s = 1;
+
+std::vector<std::string> names_of(const Roster& roster) {
+  std::vector<std::string> names;
+  for (const auto& node : roster.nodes) names.push_back(node.name);
+  return names;
 }
+
+}  // namespace
 
 RunFacts run_facts_of(const config::RunConfig& resolved) { return {shrinking_of(resolved)}; }
 
 Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int term, RunState state,
-                       double now, double unix_now, RunFacts facts)
+                       double now, double unix_now, RunFacts facts, const StageTable& table)
     : roster_(std::move(roster)),
       limits_(limits),
       facts_(facts),
       drain_s_(drain_s),
       term_(term),
+      table_(table),
       state_(std::move(state)),
       now_(now),
       unix_offset_(unix_now - now),
-      began_(now),
       stage_since_(now),
-      nodes_(roster_.nodes.size()),
-      placement_(roster_.first_placement),
-      pace_(limits_, roster_.world()),
-      stragglers_(limits_, roster_.world()),
-      next_check_(now) {
-  // The placement of the last attempt, if all of its nodes are in this allocation. A smaller placement is
-  // kept only in the allocation that had lost nodes.
-  if (!state_.attempts.empty() &&
-      (state_.attempted() ? state_.attempts.back().placement.size() <= placement_.size()
-                          : state_.attempts.back().placement.size() == placement_.size())) {
-    std::vector<int> last;
-    for (const auto& node : state_.attempts.back().placement) last.push_back(roster_.node_called(node));
-    if (!last.empty() && std::find(last.begin(), last.end(), -1) == last.end()) placement_ = last;
-  }
-  ranks_.resize(world());
-  pace_.recall(state_.pace);
-}
-
-void Supervisor::record(Event event) {
-  LogEntry entry{{}, std::move(event)};
-  entry.envelope.term = term_;
-  entry.envelope.unix = now_ + unix_offset_;
-  apply(state_, entry);
-  actions_.push_back(Record{std::move(entry)});
-}
+      nodes_(names_of(roster_), limits_, now),
+      attempt_(roster_.ranks_per_node, facts_.own_trainer, 1e-3 * limits_.heartbeat_ms,
+               placement_to_begin_with(roster_, state_)),
+      failures_(names_of(roster_)),
+      hangs_(limits_, roster_.world(), state_.pace),
+      checks_(roster_.nodes.size(), limits_.check_spares_s, now) {}
 
 std::vector<Action> Supervisor::take_actions() { return std::exchange(actions_, {}); }
 
-int Supervisor::slot_of(int node) const {
-  const auto it = std::find(placement_.begin(), placement_.end(), node);
-  return it == placement_.end() ? -1 : static_cast<int>(it - placement_.begin());
+void Supervisor::at(double now) {
+  const double gap_s = now - now_;
+  now_ = now;
+  if (gap_s > suspended_gap_s) nodes_.suspended(gap_s, now);
 }
 
-/// Counts agents heard within half of the silence after which a node is lost: of nodes that are cut off
-/// together, none must be declared lost while the others still count as reached because their last heartbeats
-/// came a little later. After a suspension of this process no agent has been heard yet.
-bool Supervisor::majority() const {
-  if (now_ - resumed_at_ < 0.5e-3 * limits_.node_silence_ms) return false;
-  int voters = 0, reached = 0;
-  for (std::size_t n = 0; n < nodes_.size(); ++n) {
-    if (lost(static_cast<int>(n))) continue;
-    ++voters;
-    reached += nodes_[n].last_beat >= 0 && tick_at_ - nodes_[n].last_beat <= 0.5e-3 * limits_.node_silence_ms;
+void Supervisor::ordered() {
+  if (std::exchange(order_waits_, false)) stage_since_ = now_;
+}
+
+void Supervisor::tick() {
+  if (const double gap_s = now_ - tick_at_; tick_at_ >= 0 && gap_s > suspended_gap_s) {
+    stage_since_ = std::min(stage_since_ + gap_s, now_);
+    nodes_.extend_deadlines(gap_s, now_);
+    attempt_.extend_deadlines(gap_s, now_);
+    failures_.extend_deadlines(gap_s, now_);
+    hangs_.extend_deadlines(gap_s, now_);
   }
-  return 2 * reached >= voters;
-}
-
-bool Supervisor::fresh(int n) const {
-  const auto& node = nodes_[n];
-  return node.connected && node.last_beat >= 0 && now_ - node.last_beat <= 3e-3 * limits_.heartbeat_ms;
-}
-
-std::int64_t Supervisor::highest_step() const {
-  std::int64_t highest =
-      state_.attempt_live() && state_.attempts.back().restored ? state_.attempts.back().restored->step : 0;
-  for (const auto& rank : ranks_) highest = std::max(highest, rank.step);
-  return highest;
-}
-
-// --- reports of agents and ranks (time-outs are in supervisor_stages.cpp) ---
-
-void Supervisor::agent_here(int n, const control::Beat& beat) {
-  auto& node = nodes_[n];
-  node.connected = true;
-  node.last_beat = now_;
-  node.attempt = beat.attempt;
-  take_progress(beat, n);
-}
-
-void Supervisor::agent_gone(int n) { nodes_[n].connected = false; }
-void Supervisor::agent_unreached(int n, const std::string& why) { nodes_[n].unreached = why; }
-void Supervisor::kernel_answered(int n, double at) { nodes_[n].kernel_answered = at; }
-
-void Supervisor::take_progress(const control::Beat& beat, int node) {
-  if (beat.attempt != attempt()) return;
-  for (const auto& seen : beat.ranks) {
-    if (seen.attempt != attempt() || seen.rank < 0 || seen.rank >= world() || node_of_rank(seen.rank) != node)
-      continue;
-    auto& rank = ranks_[seen.rank];
-    if (rank.step >= 0 && seen.step < 0 && seen.phase == control::Phase::starting) {
-      rank.seen_at = now_;  // its agent was replaced and has not heard from it yet: no progress
-      continue;
-    }
-    if (seen.step > rank.step || seen.phase == control::Phase::paused) {
-      if (seen.step > rank.step && rank.step >= 0 && stage_ == Stage::running)
-        pace_.stepped(now_ - rank.stepped_at);
-      rank.stepped_at = now_;
-    }
-    if (!rank.started || rank.step != seen.step || rank.phase != seen.phase || rank.moves != seen.moves) {
-      if (rank.started && stage_ == Stage::running) pace_.left(rank.phase, now_ - rank.moved_at);
-      rank.moved_at = now_;
-    }
-    if (seen.compute_us > 0)
-      stragglers_.computed(seen.rank, seen.step, 1e-6 * static_cast<double>(seen.compute_us));
-    rank.started = true;
-    rank.step = std::max(rank.step, seen.step);
-    rank.phase = seen.phase;
-    rank.moves = seen.moves;
-    rank.seen_at = now_;
-    rank.reported =
-        rank.reported || seen.step >= 0 || seen.phase != control::Phase::starting || seen.moves > 0;
-    ranks_came_to(rank.step);
+  tick_at_ = now_;
+  for (const StageRow& row : table_) {
+    if (!row.stages.contains(stage_)) continue;
+    const auto failure = found(row.trigger);
+    if (!failure) continue;
+    carry_out(row, *failure);
+    if (!row.goes_on) return;
   }
-  if (stage_ == Stage::gathering || stepped_ || !state_.attempt_live()) return;
-  auto& live = state_.attempts.back();
-  if (!live.restored || ranks_.front().step <= live.restored->step) return;
-  stepped_ = true;
-  record(events::FirstStep{live.number, ranks_.front().step});
 }
 
-/// A step needs all ranks, and each of them began it after the step before was done somewhere. What a
-/// heartbeat says may be as old as the time between two.
-void Supervisor::ranks_came_to(std::int64_t step) {
-  if (!facts_.own_trainer || step <= newest_step_) return;
-  if (newest_step_ >= 0) all_took_part_ = newest_step_at_ - 1e-3 * limits_.heartbeat_ms;
-  newest_step_ = step;
-  newest_step_at_ = now_;
-}
-
-void Supervisor::cleared(int n, int attempt) {
-  auto& node = nodes_[n];
-  node.cleared = std::max(node.cleared, attempt);
-  if (!lost(n) || node.cleared < this->attempt() || stage_ == Stage::over) return;
-  const auto failures = state_.failures.find(name(n));
-  if (state_.evicted.contains(name(n)) ||
-      (failures != state_.failures.end() && failures->second >= limits_.max_node_failures))
-    return;
-  record(events::NodeReturned{
-      name(n),
-      "its agent answers and has ended its old ranks: the node is a spare again, used after all others"});
-}
-
-void Supervisor::rank_started(int node, const control::RankStarted& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
-  if (node_of_rank(what.rank) != node) {
-    Failure failure;
-    failure.kind = Failure::Kind::misplaced;
-    failure.node = node;
-    failure.rank = what.rank;
-    failure.evidence =
-        fmt::format("rank {} runs on {} and not on {}", what.rank, name(node), name(node_of_rank(what.rank)));
-    suspect_failure(std::move(failure));
-    return;
+/// Is it so now? With the failure that it is; of what is no failure, an empty one.
+std::optional<Failure> Supervisor::found(Trigger trigger) {
+  const auto when = [](bool holds) { return holds ? std::optional(Failure{}) : std::nullopt; };
+  const auto all_placed = [this](auto holds) {
+    return std::all_of(placement().begin(), placement().end(), holds);
+  };
+  switch (trigger) {
+    case Trigger::drain_overdue:
+      return when(stopping() && unix_now() >= state_.drain->at + drain_s_);
+    case Trigger::eviction_overdue:
+      if (!state_.evicting_since || stopping() || failures_.pending() ||
+          unix_now() < *state_.evicting_since + drain_s_)
+        return std::nullopt;
+      return eviction(
+          state_, roster_,
+          fmt::format("the ranks have not {} within {} s", attempt_.follows() ? "saved" : "ended", drain_s_));
+    case Trigger::nodes_silent:
+      return when(nodes_.count_majority(state_.lost, now_) && !silent_nodes().empty());
+    case Trigger::minority_lasts:
+      return when(nodes_.minority_s(now_) > minority_limit_s);
+    case Trigger::checks_due:
+      return when(checks_.due(now_));
+    case Trigger::outcome_known:
+      return when(state_.outcome.has_value());
+    case Trigger::agents_awaited:
+      return when(!all_placed([this](int n) { return lost(n) || nodes_.connected(n); }));
+    case Trigger::attempt_whole:  // the end of a node that is already lost would never be noticed
+      return when(state_.attempt_live() && lost_in_placement() < 0 && attempt_.whole());
+    case Trigger::attempt_broken:
+      return broken_attempt();
+    case Trigger::nothing_runs:
+      return when(!state_.attempt_live());
+    case Trigger::node_not_cleared:
+      return uncleared_node();
+    case Trigger::all_cleared:
+      return when(now_ >= launch_at_ &&
+                  all_placed([this](int n) { return nodes_.has_cleared(n, attempt()); }));
+    case Trigger::signalled_ended:
+      return when(signalled() && stopping() && attempt_.unended() == 0);
+    case Trigger::signalled_left:
+      if (!signalled() || stopping() || attempt_.unended() > 0) return std::nullopt;
+      return eviction(state_, roster_, "the ranks have ended");
+    case Trigger::signalled_run:
+      return when(signalled());
+    case Trigger::all_done:
+      return when(attempt_.all_exited_well());
+    case Trigger::failure_clear:
+      if (!failures_.pending() || !nodes_.all_heard_since(placement(), failures_.pending_since()))
+        return std::nullopt;
+      return failures_.diagnosed(placement());
+    case Trigger::failure_waits:
+      return when(failures_.pending());
+    case Trigger::all_started:
+      return when(!attempt_.missing());
+    case Trigger::start_overdue:
+      return overdue_start();
+    case Trigger::rank_vanished:
+      return when(attempt_.vanished(nodes_.fresh_nodes(now_), now_).has_value());
+    case Trigger::rank_hung:
+      return hang();
+    case Trigger::pace_learned:
+      return when(hangs_.pace_is_news(state_.pace, now_));
+    case Trigger::rank_slow:
+      return when(hangs_.any_straggler());
+    default:
+      return std::nullopt;  // it is reported
   }
-  ranks_[what.rank].started = true;
 }
 
-void Supervisor::rank_failed(int node, const control::RankFailed& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
-  take_end({what.rank, node, what.exit_code, what.why, now_});
-}
-
-void Supervisor::rank_exited(int node, const control::RankExited& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
-  auto& rank = ranks_[what.rank];
-  rank.ended = true;
-  if (what.status == 0) {
-    rank.exited_well = true;
-    return;
-  }
-  // Only the first one: when a node is lost, every other rank ends too, and each event waits for the disk.
-  if (!pending_ && !signalled()) record(events::RankExited{what.attempt, what.rank, name(node), what.status});
-  take_end({what.rank, node, what.status, "", now_});
-}
-
-void Supervisor::rank_finished(const control::RankFinished& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world()) return;
-  auto& rank = ranks_[what.rank];
-  if (std::exchange(rank.finished, true) || !what.state) return;
-  const auto& state = *what.state;
-  record(events::FinalState{state.step, state.tokens, state.loss, state.state_digest});
-}
-
-void Supervisor::rank_restored(const control::RankRestored& what) {
-  if (what.attempt != attempt() || what.rank != 0 || !state_.attempt_live() ||
-      state_.attempts.back().restored)
-    return;
-  const auto& from = what.from;
-  record(events::Restored{what.attempt, from.step, from.level, from.digest, from.note});
-}
-
-void Supervisor::rank_flight(int node, const control::RankFlight& what) {
-  if (what.attempt != attempt() || what.rank < 0 || what.rank >= world() || node_of_rank(what.rank) != node)
-    return;
-  auto& rank = ranks_[what.rank];
-  rank.flight = what;
-  rank.flight_at = now_;
-}
-
-void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note) {
-  if (outcome.durable)
-    record(events::CheckpointDurable{outcome.attempt, outcome.step, note});
-  else
-    record(events::CheckpointDropped{outcome.attempt, outcome.step, note});
-  if (!outcome.durable || outcome.attempt != attempt()) return;
-  // A vote shows that its rank has done this step, and may arrive before the heartbeat that says so.
-  for (auto& rank : ranks_) rank.step = std::max(rank.step, outcome.step);
-}
-
-void Supervisor::checkpoints_removed(const std::vector<std::int64_t>& steps) {
-  record(events::CheckpointsRemoved{attempt(), steps});
-}
-
-/// Keeps how it ended, for the diagnosis when there is nothing more to wait for (diagnosed()).
-void Supervisor::take_end(RankEnd end) {
-  const auto same =
-      std::find_if(ends_.begin(), ends_.end(), [&](const RankEnd& e) { return e.rank == end.rank; });
-  if (same == ends_.end()) ends_.push_back(end);
+/// Ranks may be reconnecting to a restarted agent: they get time, less of it when every agent is connected,
+/// and none when they would be there in vain.
+std::optional<Failure> Supervisor::broken_attempt() const {
+  if (!state_.attempt_live()) return std::nullopt;
+  bool all_here = true;
+  for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n)
+    all_here = all_here && (lost(n) || nodes_.fresh(n, now_));
+  const int gone = lost_in_placement();
+  const bool in_vain = all_here && gone >= 0;
+  if (!in_vain && now_ - stage_since_ < (all_here ? 1e-3 : 2e-3) * limits_.node_silence_ms)
+    return std::nullopt;
+  if (failures_.pending() && gone < 0) return failures_.diagnosed(placement());
   Failure failure;
-  failure.kind = Failure::Kind::rank_exited;
-  failure.node = end.node;
-  failure.rank = end.rank;
-  failure.status = end.status;
-  suspect_failure(std::move(failure));
+  failure.kind = gone < 0 ? Failure::Kind::leader_changed : Failure::Kind::node_lost;
+  failure.node = gone;
+  failure.evidence = gone < 0 ? "the new leader has not found all ranks of the attempt"
+                              : name(gone) + " was lost when the leader changed";
+  if (gone >= 0) failure.silent_s = nodes_.waited_s(gone, now_);
+  return failure;
 }
 
-/// The failure waits a moment, because the end of a rank may be the first effect of the loss of its node.
-void Supervisor::suspect_failure(Failure failure) {
-  const bool watching = stage_ == Stage::starting || stage_ == Stage::running ||
-                        (stage_ == Stage::gathering && state_.attempt_live());
-  if (!watching || signalled()) return;  // check_signalled() handles ranks that got a signal
-  const bool asked =
-      failure.kind == Failure::Kind::rank_exited && failure.status == static_cast<int>(Exit::transient);
-  // The ranks did what they were told: save, and end.
-  if (asked && stopping()) return finish(drained());
-  if (asked && !state_.evicting.empty()) return fail(eviction(""));
-  if (pending_) return;
-  pending_since_ = now_;
-  pending_ = std::move(failure);
+std::optional<Failure> Supervisor::uncleared_node() const {
+  const auto slow = std::find_if(placement().begin(), placement().end(),
+                                 [this](int n) { return !nodes_.has_cleared(n, attempt()); });
+  if (slow == placement().end() || order_waits_ || now_ - stage_since_ <= clear_limit_s ||
+      !nodes_.majority(state_.lost, now_))
+    return std::nullopt;
+  Failure failure;
+  failure.node = *slow;
+  failure.silent_s = now_ - stage_since_;
+  failure.evidence = fmt::format("{} could not end its old ranks within {} s", name(*slow), clear_limit_s);
+  return failure;
+}
+
+std::optional<Failure> Supervisor::overdue_start() const {
+  const auto missing = attempt_.missing();
+  if (!missing || order_waits_ || now_ - stage_since_ <= limits_.start_s) return std::nullopt;
+  const int node = attempt_.node_of(missing->first);
+  Failure failure;
+  failure.kind = Failure::Kind::start_failed;
+  // A node is to blame only when the ranks of the others came up.
+  failure.node = missing->one_node && placement().size() > 1 ? node : -1;
+  failure.rank = missing->first;
+  failure.evidence = fmt::format("{} of {} ranks did not start within {} s, the first is rank {} on {}",
+                                 missing->count, world(), limits_.start_s, missing->first, name(node));
+  failure.silent_s = now_ - stage_since_;
+  return failure;
+}
+
+std::optional<Failure> Supervisor::hang() {
+  // Ranks that hold on order, and those that wait for them, are not hung; when they go on, their time starts
+  // anew.
+  if (state_.hold_ranks() && attempt_.any_holds()) {
+    attempt_.hold(now_);
+    hangs_.forget();
+    return std::nullopt;
+  }
+  const bool all_heard =
+      std::all_of(placement().begin(), placement().end(), [this](int n) { return nodes_.fresh(n, now_); });
+  const auto finding =
+      hangs_.check(attempt_.still_ranks(state_.attempts.back().restored.has_value(), now_), all_heard, now_);
+  if (finding.dump >= 0) actions_.push_back(DumpRank{attempt_.node_of(finding.dump), finding.dump});
+  if (!finding.hang) return std::nullopt;
+  const int node = attempt_.node_of(finding.hang->rank);
+  return failure_of(*finding.hang, node, name(node));
+}
+
+void Supervisor::carry_out(const StageRow& row, const Failure& failure) {
+  switch (row.effect) {
+    case Effect::wait:
+      break;
+    case Effect::end_attempt:
+      end_attempt(failure);
+      break;
+    case Effect::keep_failure:
+      failures_.suspect(failure, now_);
+      break;
+    case Effect::keep_vanished:
+      take_end(*attempt_.vanished(nodes_.fresh_nodes(now_), now_));
+      break;
+    case Effect::finish_drained:
+      finish(drained());
+      break;
+    case Effect::finish_done:
+      record(events::AttemptEnded{.attempt = attempt(),
+                                  .step = state_.final_state ? state_.final_state->step : highest_step(),
+                                  .cause = "finished"});
+      finish({0, "done", "", 0});
+      break;
+    case Effect::tell_outcome:
+      actions_.push_back(FinishRun{state_.outcome->exit_code});
+      break;
+    case Effect::resign:
+      actions_.push_back(Resign{"fewer than half of the agents answer"});
+      break;
+    case Effect::lose_nodes:
+      lose(failure.node < 0 ? silent_nodes()
+                            : std::vector{SilentNode{failure.node, failure.silent_s, failure.evidence}});
+      break;
+    case Effect::take_node_back:
+      record(events::NodeReturned{name(failure.node),
+                                  "its agent answers and has ended its old ranks: the node is a spare again, "
+                                  "used after all others"});
+      break;
+    case Effect::check_spares:
+      if (auto nodes = checks_.begin(roster_, state_.lost, placement(), nodes_.fresh_nodes(now_),
+                                     stage_ == Stage::clearing, now_);
+          !nodes.empty())
+        actions_.push_back(CheckNodes{std::move(nodes)});
+      break;
+    case Effect::adopt:
+      adopt();
+      break;
+    case Effect::plan_first:
+      plan_first();
+      break;
+    case Effect::launch:
+      launch();
+      break;
+    case Effect::confirm_start:
+      record(events::PlacementVerified{attempt(), world()});
+      attempt_.watch(now_);
+      break;
+    case Effect::record_pace:
+      record(events::PaceKnown{attempt(), hangs_.known_pace(now_)});
+      break;
+    case Effect::record_slow_ranks:
+      record_slow_ranks();
+      break;
+    case Effect::tell_ranks:
+      tell_ranks();
+      break;
+  }
+  if (row.next) enter(*row.next);
+}
+
+void Supervisor::enter(Stage stage) {
+  stage_ = stage;
+  stage_since_ = now_;
 }
 
 }  // namespace holdfast::launcher

@@ -13,12 +13,12 @@ trap 'rm -rf "$work"' EXIT
 mutations='
 half of the agents, less one    | launcher/agent/leader/election_count.cpp          | s/2 \* granted >= voters/2 * granted + 2 >= voters/
 terms fenced one too low        | launcher/agent/leader/leadership_state.cpp        | s/if (term < term_) return false;/if (term < term_ - 1) return false;/
-a minority names nodes lost     | launcher/supervise/supervisor.cpp          | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
-spares that were never heard of | launcher/supervise/supervisor_failures.cpp | s/RunState state = without_unheard_nodes();/RunState state = state_;/
-adopts with a lost node         | launcher/supervise/supervisor_stages.cpp   | s/ || lost_is_placed()) return false;/) return false;/
-starts before the old has ended | launcher/supervise/supervisor_stages.cpp   | s/cleared >= attempt()) continue;/cleared >= attempt() - 1) continue;/
-attempts are not counted on     | launcher/supervise/supervisor_stages.cpp   | s/AttemptPlanned{attempt() + 1,/AttemptPlanned{std::max(1, attempt()),/
-state in doubt is trusted       | launcher/supervise/supervisor_stages.cpp   | s/placement_, state_.trusted_step,/placement_, -1,/
+a minority names nodes lost     | launcher/supervise/node_watch.cpp          | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
+spares that were never heard of | launcher/supervise/supervisor_effects.cpp  | s/RunState state = without_unheard_nodes();/RunState state = state_;/
+adopts with a lost node         | launcher/supervise/supervisor.cpp          | s/ && lost_in_placement() < 0 && attempt_.whole()/ \&\& attempt_.whole()/
+starts before the old has ended | launcher/supervise/supervisor.cpp          | s/has_cleared(n, attempt())/has_cleared(n, attempt() - 1)/
+attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s/placement(), attempt() + 1,/placement(), std::max(1, attempt()),/
+state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/placement(), state_.trusted_step,/placement(), -1,/
 failed starts end the run       | launcher/supervise/policy.cpp              | s/return !by_infrastructure(f) && f.blame/return f.blame/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
 '

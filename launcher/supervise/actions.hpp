@@ -1,0 +1,48 @@
+#pragma once
+// What the supervisor wants to be done. The leader carries actions out in their order; a Record must be on
+// disk before the next one begins.
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "launcher/record/events.hpp"
+#include "src/control/rank_link.hpp"
+
+namespace holdfast::launcher {
+
+struct Record {
+  LogEntry entry;  ///< complete but for its number
+};
+struct ClearAll {
+  int attempt;
+};  ///< to every agent that can be reached
+struct Launch {
+  int attempt;
+  std::vector<int> placement;  ///< slot -> node; the run may have shrunk: world = size * ranks_per_node
+  /// >= 0: start from a checkpoint, of this step or before; -1: from any state.
+  std::int64_t trusted_step = -1;
+  std::vector<std::int64_t> durable_steps = {};  ///< checkpoints that must exist, newest first
+};
+struct TellRanks {
+  control::Drain what;
+};  ///< to every agent, for the ranks of the attempt
+struct PauseRanks {
+  bool on;
+};  ///< to every agent, for the ranks of the attempt
+struct DumpRank {
+  int node, rank;
+};  ///< to this agent: what is the rank doing? Answered by stacks()
+struct CheckNodes {
+  std::vector<int> nodes;
+};  ///< to these agents: answered by node_health()
+struct FinishRun {
+  int exit_code;
+};  ///< to every agent, after result.json
+struct Resign {
+  std::string why;
+};  ///< this leader gives up
+using Action =
+    std::variant<Record, ClearAll, Launch, TellRanks, PauseRanks, DumpRank, CheckNodes, FinishRun, Resign>;
+
+}  // namespace holdfast::launcher

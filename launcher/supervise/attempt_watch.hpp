@@ -1,0 +1,121 @@
+#pragma once
+// The ranks of the attempt as their agents report them: where they are, which have started and ended, and how
+// far they have come. Pure.
+//
+// The ranks may run another program than holdfast-train, which reports its progress and follows orders.
+// Another program may do so too. Of one that does not, neither progress nor saved state is known, and only
+// signals reach it:
+//
+// clang-format off
+//   question                           our trainer, or ranks that report        ranks that have not reported
+//   did the attempt bring it forward?  steps and checkpoints say                yes when all ranks ran for supervise.assumed_progress_s
+//   told to save, to hold, to evict    they follow                              refused: the ranks would not know
+//   told to end                        they save, and end with 75               SIGTERM; obeyed when all have ended, or drain_s
+//   what was lost?                     steps since the durable one              not known
+// clang-format on
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "launcher/diagnose/diagnosis.hpp"
+#include "launcher/supervise/hang.hpp"
+#include "launcher/supervise/life_signs.hpp"
+#include "src/control/message.hpp"
+
+namespace holdfast::launcher {
+
+/// What a heartbeat says of a rank, compared with the one before.
+struct RankMove {
+  int rank = -1;
+  std::int64_t step = -1;
+  std::optional<double> step_s = {};  ///< it has come to another step: after so long
+  std::optional<double> left_s = {};  ///< it has left `left`: after so long
+  control::Phase left = control::Phase::starting;
+  double compute_s = 0;  ///< of its own work in the step; 0: not reported
+};
+
+/// All times are in seconds of one clock. Ranks in arguments are of the attempt's world (has()).
+class AttemptWatch {
+ public:
+  /// `heartbeat_s`: between two heartbeats. `placement`: slot -> node, to begin with.
+  AttemptWatch(int ranks_per_node, bool own_trainer, double heartbeat_s, std::vector<int> placement);
+  /// Another attempt: nothing is known of its ranks.
+  void begin(std::vector<int> placement);
+
+  const std::vector<int>& placement() const { return placement_; }
+  int world() const { return static_cast<int>(ranks_.size()); }
+  bool has(int rank) const { return rank >= 0 && rank < world(); }
+  int node_of(int rank) const { return placement_[rank / ranks_per_node_]; }
+  bool has_on(int rank, int node) const { return has(rank) && node_of(rank) == node; }
+  int slot_of(int node) const;  ///< -1: it has none
+
+  // reports
+  std::vector<RankMove> heartbeat(int node, const control::Beat& beat, double now);
+  void started(int rank) { ranks_[rank].started = true; }
+  void ended(int rank, bool well);
+  bool finished(int rank);  ///< false: that is known
+  void flight(const control::RankFlight& what, double now);
+  /// A checkpoint of this step is durable: every rank has done it, and a heartbeat may say so later.
+  void saved(std::int64_t step);
+
+  // time
+  void watch(double now);  ///< all ranks are up: the time of each begins
+  void adopt(double now);  ///< the same under a new leader, which has heard some of them before
+  void hold(double now);   ///< ranks hold on order: their time begins when they go on
+  void extend_deadlines(double seconds, double now);
+
+  // findings
+  bool all_started() const { return !missing(); }
+  /// Ranks that have not started, or nothing.
+  struct Missing {
+    int count = 0, first = -1;
+    bool one_node = true;  ///< all of them are on the first one's
+  };
+  std::optional<Missing> missing() const;
+  bool whole() const;            ///< every rank runs, or has ended with 0
+  bool all_exited_well() const;  ///< every rank has ended with 0
+  int unended() const;           ///< ranks whose process has not ended
+  bool any_holds() const;        ///< a rank says that it holds
+  /// A rank that its agent, though `fresh`, has not reported for too long.
+  std::optional<RankEnd> vanished(const std::vector<bool>& fresh, double now) const;
+  std::int64_t highest_step() const;
+  std::int64_t step_of(int rank) const { return ranks_[rank].step; }
+  bool reports() const;  ///< is the progress of this attempt known?
+  bool follows() const;  ///< do its ranks follow the orders that their agents pass on?
+  /// When all ranks lived at last: a step needs all of them.
+  double all_took_part_at() const { return all_took_part_; }
+  /// Ranks that train. A rank of which nothing was ever heard is among them once the state is `restored`. What
+  /// is returned points to reports that are kept here.
+  std::vector<StillRank> still_ranks(bool restored, double now) const;
+
+ private:
+  struct Rank {
+    bool started = false, finished = false, exited_well = false;
+    bool ended = false;     ///< its process has ended, in any way
+    bool reported = false;  ///< it has reported progress
+    std::int64_t step = -1;
+    control::Phase phase = control::Phase::starting;
+    std::int64_t moves = 0;                     ///< phases begun, as it counts them
+    double moved_at = 0;                        ///< when it last began a phase, ...
+    double stepped_at = 0;                      ///< ... and a step
+    double seen_at = 0;                         ///< when its agent last reported it as alive
+    std::optional<control::RankFlight> flight;  ///< the last report, ...
+    double flight_at = 0;                       ///< and when it came
+    /// It runs and has not done its last step.
+    bool trains() const { return started && !finished && !exited_well; }
+    /// It has a step or a phase, as its agent knows it now.
+    bool placed() const { return step >= 0 || phase != control::Phase::starting; }
+  };
+  void ranks_came_to(std::int64_t step, double now);
+
+  int ranks_per_node_;
+  bool own_trainer_;
+  double heartbeat_s_;
+  std::vector<int> placement_;
+  std::vector<Rank> ranks_;
+  std::int64_t newest_step_ = -1;  ///< that a rank has reported, ...
+  double newest_step_at_ = 0;      ///< ... and when it came
+  double all_took_part_ = LifeSigns::never;
+};
+
+}  // namespace holdfast::launcher

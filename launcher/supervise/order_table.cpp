@@ -1,0 +1,84 @@
+#include "launcher/supervise/order_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace holdfast::launcher {
+namespace {
+
+using Verb = control::Order::Verb;
+using Facts = OrderFacts;
+
+constexpr Stages before_end = {Stage::gathering, Stage::clearing, Stage::starting, Stage::running};
+constexpr Stages at_end = {Stage::over};
+constexpr Stages always = {Stage::gathering, Stage::clearing, Stage::starting, Stage::running, Stage::over};
+constexpr bool taken = true, refused = false;
+
+bool otherwise(const Facts&) { return true; }
+
+std::string unfollowed(Verb order, int drain_s) {
+  return fmt::format(
+      "the program does not report to its agents and would not get the order to {}; stop sends it SIGTERM "
+      "and gives it {} s",
+      order == Verb::save    ? "save"
+      : order == Verb::pause ? "hold"
+                             : "save and leave",
+      drain_s);
+}
+
+}  // namespace
+
+// clang-format off
+const OrderTable& order_table() {
+  static const OrderTable table = {
+    // order        stages      when                                                             answer   deed              in words
+    {Verb::spares,  always,     otherwise,                                                       taken,   Deed::list_nodes, ""},
+    {std::nullopt,  at_end,     otherwise,                                                       refused, Deed::nothing,    "the run is over"},
+
+    {Verb::save,    before_end, [](const Facts& f) { return !f.attempt_live; },                  refused, Deed::nothing,    "no ranks train"},
+    {Verb::save,    before_end, [](const Facts& f) { return !f.follows; },                       refused, Deed::nothing,    "{unfollowed}"},
+    {Verb::save,    before_end, [](const Facts& f) { return f.asked; },                          taken,   Deed::nothing,    "a save is under way"},
+    {Verb::save,    before_end, [](const Facts& f) { return f.saved; },                          taken,   Deed::nothing,    "the state of step {step} is saved"},
+    {Verb::save,    before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::save,       "the state is saved when the run goes on: it is paused"},
+    {Verb::save,    before_end, otherwise,                                                       taken,   Deed::save,       "the state is saved after this step"},
+
+    {Verb::stop,    before_end, [](const Facts& f) { return !f.stopping && !f.worth_saving; },   taken,   Deed::stop,       "the run has ended: there was nothing to save"},
+    {Verb::stop,    before_end, [](const Facts& f) { return !f.follows; },                       taken,   Deed::stop,       "the ranks get SIGTERM and {drain_s} s to save (checkpoint.drain_s), then the run ends"},
+    {Verb::stop,    before_end, otherwise,                                                       taken,   Deed::stop,       "the state is saved after this step, and the run ends"},
+
+    {Verb::pause,   before_end, [](const Facts& f) { return f.paused; },                         taken,   Deed::nothing,    "the run is paused"},
+    {Verb::pause,   before_end, [](const Facts& f) { return f.stopping; },                       refused, Deed::nothing,    "the run is ending"},
+    {Verb::pause,   before_end, [](const Facts& f) { return !f.follows; },                       refused, Deed::nothing,    "{unfollowed}"},
+    {Verb::pause,   before_end, otherwise,                                                       taken,   Deed::hold,       "the ranks hold after this step"},
+
+    {Verb::resume,  before_end, [](const Facts& f) { return !f.paused; },                        taken,   Deed::nothing,    "the run is not paused"},
+    {Verb::resume,  before_end, otherwise,                                                       taken,   Deed::let_go,     "the ranks go on"},
+
+    {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::none; },      refused, Deed::nothing,    "the job has no node {node}"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::gone; },      taken,   Deed::nothing,    "{node} is lost or evicted already"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::leaving; },   taken,   Deed::nothing,    "{node} is leaving already"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.role == Facts::Role::spare; },     taken,   Deed::evict,      "{node} is no spare any more"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.attempt_live && !f.follows; },     refused, Deed::nothing,    "{unfollowed}"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::stop; },     refused, Deed::nothing,    "nothing could take the slot of {node} ({because}), and the run would end: use stop?"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::shrink; },   taken,   Deed::evict,      "{node} leaves when the state is saved; the run goes on, smaller"},
+    {Verb::evict,   before_end, [](const Facts& f) { return f.then == PolicyAction::requeue; },  taken,   Deed::evict,      "{node} leaves when the state is saved; there is no spare, so the run goes back into the queue without it"},
+    {Verb::evict,   before_end, otherwise,                                                       taken,   Deed::evict,      "{node} leaves when the state is saved; a spare takes its slot"},
+  };
+  return table;
+}
+// clang-format on
+
+OrderAnswer answer_to(Verb order, const OrderFacts& facts, const OrderTable& table) {
+  const auto row = std::find_if(table.begin(), table.end(), [&](const OrderRow& r) {
+    return r.order.value_or(order) == order && r.stages.contains(facts.stage) && r.holds(facts);
+  });
+  if (row == table.end()) return {};
+  return {row->taken, row->deed,
+          fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node),
+                      fmt::arg("step", facts.durable_step), fmt::arg("drain_s", facts.drain_s),
+                      fmt::arg("because", facts.because),
+                      fmt::arg("unfollowed", unfollowed(order, facts.drain_s)))};
+}
+
+}  // namespace holdfast::launcher

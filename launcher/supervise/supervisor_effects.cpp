@@ -1,0 +1,237 @@
+// What the supervisor does, and what its parts and the record say together.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/supervise/attempt_end.hpp"
+#include "launcher/supervise/attempt_plan.hpp"
+#include "launcher/supervise/drain.hpp"
+#include "launcher/supervise/supervisor.hpp"
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+
+void Supervisor::record(Event event) {
+  LogEntry entry{{}, std::move(event)};
+  entry.envelope.term = term_;
+  entry.envelope.unix = unix_now();
+  apply(state_, entry);
+  actions_.push_back(Record{std::move(entry)});
+}
+
+/// With what is assumed of its progress, where the program reported none.
+void Supervisor::record_end(events::AttemptEnded ended) {
+  if (!attempt_.reports())
+    assume_progress(ended, state_.attempts.back(), unix_now(), limits_.assumed_progress_s);
+  record(std::move(ended));
+}
+
+void Supervisor::end_attempt(const Failure& failure) {
+  using Kind = Failure::Kind;
+  EndFacts facts{state_, roster_, highest_step(), unix_now()};
+  facts.begun = stage_ != Stage::clearing && stage_ != Stage::starting;
+  if (failures_.pending() && failure.kind != Kind::node_lost && failure.kind != Kind::leader_changed) {
+    facts.reported_s = facts.decided_s = now_ - failures_.pending_since();
+  } else if (const auto since = hangs_.since(); since && failure.kind == Kind::rank_hung) {
+    facts.decided_s = now_ - *since;
+  }
+  if (!failures_.any_end() && failure.node >= 0) facts.signs = failures_.last_signs(failure.node, now_);
+  record_end(end_by(failure, facts));
+  failures_.decided();
+  hangs_.forget();
+  for (auto& event : nodes_after(failure, state_, roster_, limits_.max_node_failures)) {
+    const bool suspected = std::holds_alternative<events::NodeSuspected>(event);
+    record(std::move(event));
+    if (suspected && limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{failure.node}});
+  }
+  if (stopping() && !worth_saving()) return finish(drained());
+  const RunState state = without_unheard_nodes();
+  const config::Supervise limits =
+      failure.kind == Kind::evicted ? without_failure_limits(limits_) : limits_;  // it was ordered
+  const auto known = views();
+  begin_attempt(decide({roster_, limits, facts_.shrinking, state, placement(), known, hours_left()}, failure,
+                       worth_saving()),
+                failure);
+}
+
+void Supervisor::plan_first() {
+  Failure absent;
+  absent.kind = Failure::Kind::node_lost;
+  absent.evidence = "more nodes are lost than there are spares";
+  const RunState state = without_unheard_nodes();
+  const config::Supervise limits = without_failure_limits(limits_);
+  const auto known = views();
+  Decision decision =
+      decide({roster_, limits, facts_.shrinking, state, placement(), known, -1}, absent, false);
+  // Agents may not have connected yet: a slot goes to a node that was heard, and time decides about the
+  // others.
+  const bool whole = !decision.stop && decision.placement.size() == placement().size();
+  for (int n = 0; n < static_cast<int>(roster_.nodes.size()) && !whole; ++n)
+    if (!lost(n) && !nodes_.heard(n)) return;
+  begin_attempt(std::move(decision), absent);
+}
+
+void Supervisor::begin_attempt(Decision decision, const Failure& why) {
+  // While the run stops, a lack of nodes is left to the next job.
+  if (stopping() && decision.stop &&
+      (decision.stop->exit_code == static_cast<int>(Exit::out_of_spares) ||
+       decision.stop->exit_code == static_cast<int>(Exit::transient)))
+    decision.stop = drained();
+  if (decision.stop) return finish(*decision.stop);
+  if (decision.answer == PolicyAction::requeue && !stopping())
+    record(events::Drain{attempt(), highest_step(), true, false, why.evidence + "; no spare node is left"});
+  for (auto& event :
+       plan_events(decision, placement(), attempt() + 1, roster_, state_, facts_.shrinking))
+    record(std::move(event));
+  launch_at_ = now_ + wait_after(state_.setbacks);
+  attempt_.begin(std::move(decision.placement));
+  failures_.new_attempt();
+  hangs_.new_attempt(world());
+  enter(Stage::clearing);
+  order_waits_ = true;
+  actions_.push_back(ClearAll{attempt()});
+}
+
+void Supervisor::finish(const RunOutcome& outcome) {
+  if (state_.attempt_live()) record_end(end_with_run(outcome.status, attempt(), highest_step()));
+  events::RunFinished finished{outcome.exit_code, outcome.status, outcome.why, {}};
+  if (outcome.exit_code == static_cast<int>(Exit::transient)) finished.exclude = to_exclude(state_);
+  record(std::move(finished));
+  enter(Stage::over);
+  actions_.push_back(FinishRun{outcome.exit_code});
+}
+
+/// When a switch fails, many nodes are lost at once. All of them are recorded before anything is decided, so
+/// that they end one attempt only and no slot goes to a node that is lost too.
+void Supervisor::lose(const std::vector<SilentNode>& nodes) {
+  std::optional<Failure> first;
+  for (const auto& [n, silent_s, evidence] : nodes) {
+    const int slot = attempt_.slot_of(n);
+    record(events::NodeLost{name(n), slot < 0 ? std::nullopt : std::optional(slot), silent_s, evidence});
+    nodes_.forget(n);
+    // Without its batch script the job may be ended by SLURM, and the local levels with it.
+    if (n == roster_.batch_host) ask_to_drain({false, "the batch host was lost"}, false);
+    if (slot < 0 || first) continue;
+    first.emplace();
+    first->kind = Failure::Kind::node_lost;
+    first->node = n;
+    first->evidence = evidence;
+    first->silent_s = silent_s;
+  }
+  if (first) report(Trigger::node_lost, *first);
+}
+
+void Supervisor::adopt() {
+  record(events::AttemptAdopted{attempt(), highest_step()});
+  const auto& live = state_.attempts.back();
+  if (live.restored && highest_step() >= live.restored->step + Pace::first_rounds) hangs_.settled();
+  attempt_.adopt(now_);
+  // The ranks may not know the orders that were recorded last.
+  if (!state_.hold_ranks()) actions_.push_back(PauseRanks{false});
+  tell_ranks();
+}
+
+void Supervisor::launch() {
+  record(events::AttemptStarted{attempt()});
+  order_waits_ = true;
+  actions_.push_back(Launch{attempt(), placement(), state_.trusted_step, newest_durable(state_)});
+  tell_ranks();
+}
+
+void Supervisor::record_slow_ranks() {
+  while (const auto slow = hangs_.take_straggler()) {
+    const int node = attempt_.node_of(slow->rank);
+    const std::string evidence = fmt::format("rank {} on {} computes {:.2f} times as long as the median rank",
+                                             slow->rank, name(node), slow->ratio);
+    record(events::Straggler{attempt(), slow->rank, name(node), slow->ratio, evidence});
+    if (limits_.on_straggler == config::OnStraggler::substitute && has_spare_for(node)) evict(node, evidence);
+    if (stage_ != Stage::running) return;
+  }
+}
+
+void Supervisor::tell_ranks() {
+  if (const auto asked = state_.asked_of_ranks()) {
+    if (state_.paused && asked->stop) actions_.push_back(PauseRanks{false});
+    actions_.push_back(TellRanks{*asked});
+  }
+  if (state_.hold_ranks()) actions_.push_back(PauseRanks{true});
+}
+
+// --- what is known ---
+
+int Supervisor::lost_in_placement() const {
+  const auto gone =
+      std::find_if(placement().begin(), placement().end(), [this](int n) { return lost(n); });
+  return gone == placement().end() ? -1 : *gone;
+}
+
+bool Supervisor::ranks_hear() const {
+  return stage_ == Stage::starting || stage_ == Stage::running ||
+         (stage_ == Stage::gathering && state_.attempt_live());
+}
+
+/// Have ranks been told to end that only signals reach?
+bool Supervisor::signalled() const {
+  if (attempt_.follows() || !ranks_hear()) return false;
+  const auto asked = state_.asked_of_ranks();
+  // They have not been told to leave a node when the attempt was about to end anyway (evict()).
+  return asked && asked->stop && (stopping() || !failures_.pending());
+}
+
+bool Supervisor::worth_saving() const {
+  // Only the live ranks of another program know what they could save.
+  return (!facts_.own_trainer && state_.attempt_live() && ranks_hear()) || launcher::worth_saving(state_);
+}
+
+std::int64_t Supervisor::highest_step() const {
+  const auto* live = state_.attempt_live() ? &state_.attempts.back() : nullptr;
+  return std::max<std::int64_t>(live && live->restored ? live->restored->step : 0, attempt_.highest_step());
+}
+
+double Supervisor::hours_left() const {
+  return launcher::hours_left(state_, facts_.shrinking, static_cast<int>(placement().size()), highest_step(),
+                              unix_now());
+}
+
+RunOutcome Supervisor::drained() const {
+  std::optional<std::string> unseen;
+  if (!saves_are_known(state_, facts_.own_trainer))
+    unseen = state_.attempt_live() && signalled()
+                 ? end_after_signal(attempt_.unended(), world(), unix_now() - state_.drain->at)
+                 : "";
+  return launcher::drained(state_, highest_step(), unseen);
+}
+
+/// The state for the choice of a spare: a node that has never been heard counts as lost, one whose heartbeat
+/// is late comes last (NodeView::fresh). When a switch fails, a node and the spare beside it are lost
+/// together, and the spare may have been heard one heartbeat later.
+RunState Supervisor::without_unheard_nodes() const {
+  RunState state = state_;
+  for (int n = 0; n < static_cast<int>(roster_.nodes.size()); ++n)
+    if (!nodes_.heard(n)) state.lost.insert(name(n));
+  return state;
+}
+
+std::vector<NodeView> Supervisor::views() const {
+  return checks_.views(placement(), nodes_.fresh_nodes(now_));
+}
+
+bool Supervisor::has_spare_for(int node) const {
+  const RunState state = without_unheard_nodes();
+  const auto known = views();
+  const int spare = best_spare(roster_, state, placement(), node, known);
+  return spare >= 0 && known[spare].fresh && !state.suspects.contains(name(spare));
+}
+
+/// When ranks fail, the kernel of a silent node does not show that it lives: the others may have noticed its
+/// end.
+std::vector<SilentNode> Supervisor::silent_nodes() const {
+  return nodes_.silent_nodes({.lost = state_.lost,
+                              .placement = placement(),
+                              .ranks = attempt_.all_took_part_at(),
+                              .kernels_count = !failures_.pending(),
+                              .took_over = state_.attempted() && state_.job_term != term_},
+                             now_);
+}
+
+}  // namespace holdfast::launcher
