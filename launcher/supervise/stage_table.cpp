@@ -18,13 +18,13 @@ constexpr bool goes_on = true;
 const StageTable& stage_table() {
   static const StageTable table = {
     // stage      what is found                       what follows                  next stage
+    {{gathering}, Trigger::outcome_known,             Effect::tell_outcome,         over},
     {any,         Trigger::drain_overdue,             Effect::finish_drained},
     {planned,     Trigger::eviction_overdue,          Effect::end_attempt,          {}, goes_on},
     {any,         Trigger::nodes_silent,              Effect::lose_nodes,           {}, goes_on},
     {planned,     Trigger::minority_lasts,            Effect::resign,               over},
     {planned,     Trigger::checks_due,                Effect::check_spares,         {}, goes_on},
 
-    {{gathering}, Trigger::outcome_known,             Effect::tell_outcome,         over},
     {{gathering}, Trigger::agents_awaited,            Effect::wait},
     {{gathering}, Trigger::attempt_whole,             Effect::adopt,                running},
     {{gathering}, Trigger::attempt_broken,            Effect::end_attempt},

@@ -26,16 +26,16 @@ class Stages {
 
 enum class Trigger {
   // Looked for at every tick.
+  outcome_known,     ///< the last leader recorded the end, and may not have told the agents
   drain_overdue,     ///< the time of a run that was told to end is over
   eviction_overdue,  ///< the time of ranks that were told to save and leave a node is over
-  nodes_silent,      ///< nothing has shown for too long that some nodes live, and half of the agents are heard
-  minority_lasts,    ///< fewer than half of the agents have been heard for long
-  checks_due,        ///< spares are to be checked
-  outcome_known,     ///< the last leader recorded the end, and may not have told the agents
-  agents_awaited,    ///< a node with a slot is not connected
-  attempt_whole,     ///< every rank of a live attempt is there, and none of its nodes is lost
-  attempt_broken,    ///< ranks of a live attempt did not come, or a node of it is lost
-  nothing_runs,      ///< no attempt is live
+  nodes_silent,    ///< nothing has shown for too long that some nodes live, and half of the agents are heard
+  minority_lasts,  ///< fewer than half of the agents have been heard for long
+  checks_due,      ///< spares are to be checked
+  agents_awaited,  ///< a node with a slot is not connected
+  attempt_whole,   ///< every rank of a live attempt is there, and none of its nodes is lost
+  attempt_broken,  ///< ranks of a live attempt did not come, or a node of it is lost
+  nothing_runs,    ///< no attempt is live
   node_not_cleared,  ///< a node could not end its old ranks in time
   all_cleared,       ///< no rank of an older attempt is left, and the wait after a setback is over
   signalled_ended,   ///< the ranks got SIGTERM, and all have ended: ...
@@ -51,22 +51,22 @@ enum class Trigger {
   pace_learned,      ///< the next leader would not know it
   rank_slow,         ///< a rank computes much longer than the others
   // Reported.
-  node_lost,         ///< one with a slot
-  node_back,         ///< a lost node has ended its old ranks
-  rank_failed,       ///< a rank ended with an error, or runs on a wrong node
-  ended_to_stop,     ///< a rank has saved and ended, as the run was told
-  ended_to_leave,    ///< the same, for a node that leaves
-  orders_changed,    ///< a drain or a pause was ordered
-  no_state_to_save,  ///< the run is to end, and its nodes hold nothing that the shared level has not
-  node_leaves,       ///< a node with ranks is to leave
-  empty_node_leaves, ///< the same, before its ranks have any state
-  state_doubted,     ///< a comparison that must be equal was not
+  node_lost,          ///< one with a slot
+  node_back,          ///< a lost node has ended its old ranks
+  rank_failed,        ///< a rank ended with an error, or runs on a wrong node
+  ended_to_stop,      ///< a rank has saved and ended, as the run was told
+  ended_to_leave,     ///< the same, for a node that leaves
+  orders_changed,     ///< a drain or a pause was ordered
+  no_state_to_save,   ///< the run is to end, and its nodes hold nothing that the shared level has not
+  node_leaves,        ///< a node with ranks is to leave
+  empty_node_leaves,  ///< the same, before its ranks have any state
+  state_doubted,      ///< a comparison that must be equal was not
 };
 
 enum class Effect {
-  wait,         ///< nothing else is looked for
-  end_attempt,  ///< with a failure: the policy decides whether another one follows
-  keep_failure, ///< it may be a symptom of the loss of a node: it is diagnosed later
+  wait,          ///< nothing else is looked for
+  end_attempt,   ///< with a failure: the policy decides whether another one follows
+  keep_failure,  ///< it may be a symptom of the loss of a node: it is diagnosed later
   keep_vanished,
   finish_drained,
   finish_done,

@@ -240,6 +240,22 @@ TEST(Supervisor, NextLeaderTellsTheOutcomeThatTheLastOneWrote) {
   EXPECT_EQ(c.all("run_finished").size(), 1u);
 }
 
+/// The run was told to end, and did its last step meanwhile. It has no second end when that time is over.
+TEST(Supervisor, AnOutcomeOnRecordIsTheOnlyOne) {
+  FakeCluster c({.drain_s = 5});
+  ASSERT_TRUE(c.training(1));
+  c.setup.steps = 0;  // the next one is the last
+  c.tell(0, [](Supervisor& s) { s.drain(test::sigterm); });
+  ASSERT_TRUE(c.until([&] { return c.exit_code.has_value(); }, 20));
+  ASSERT_EQ(c.exit_code, 0);
+  c.run(6);
+  c.exit_code.reset();
+  c.new_leader(4);
+  c.run(0.1);
+  EXPECT_EQ(c.exit_code, 0);
+  EXPECT_EQ(c.all("run_finished").size(), 1u);
+}
+
 TEST(Supervisor, StoppedLeaderNamesNobodyDead) {
   FakeCluster c;
   ASSERT_TRUE(c.training(1));
