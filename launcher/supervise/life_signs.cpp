@@ -10,9 +10,9 @@ bool is_lost(const LifeSigns& signs, double now, double patience_s) {
   const double agent_s = now - signs.agent, ranks_s = now - signs.ranks, kernel_s = now - signs.kernel;
   if (agent_s <= patience_s) return false;
   if (agent_s > unattended_node_s) return true;
-  const bool ranks_speak = ranks_s <= patience_s;
-  const bool kernel_speaks = kernel_s <= patience_s && std::min(agent_s, ranks_s) <= stuck_node_s;
-  return !ranks_speak && !kernel_speaks;
+  const bool ranks_live = ranks_s <= patience_s;
+  const bool kernel_lives = kernel_s <= patience_s && std::min(agent_s, ranks_s) <= stuck_node_s;
+  return !ranks_live && !kernel_lives;
 }
 
 std::string says_of(const LifeSigns& signs, double now) {

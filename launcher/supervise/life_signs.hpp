@@ -1,11 +1,13 @@
 #pragma once
-// Whether a node is lost. The silence of its agent opens the case; what else speaks for the node decides it.
+// Whether a node is lost. Its agent is silent; what else shows that the node lives?
 //
 //   its agent   sends heartbeats
 //   its ranks   took part in a step that others have done: in a synchronous job none can be left behind
 //   its kernel  acknowledges what the leader sends, though the agent does not read it (TCP)
 //
-// The kernel alone speaks for the node only as long as another agent may need to come (guardian.cpp). Pure.
+// The kernel alone is a sign only as long as another agent may need to come (guardian.cpp). A step shows that
+// the ranks lived when it began, and only once it is over: of steps that take longer than the silence that is
+// allowed, that sign is always too old, and the kernel alone counts. Pure.
 #include <limits>
 #include <string>
 
@@ -18,7 +20,7 @@ inline constexpr double stuck_node_s = 2 * stuck_agent_s;
 /// Without an agent ranks train, but their saves are not committed.
 inline constexpr double unattended_node_s = 60;
 
-/// When something last spoke for a node, in seconds of one clock.
+/// When something last showed that a node lives, in seconds of one clock.
 struct LifeSigns {
   static constexpr double never = -std::numeric_limits<double>::infinity();
   double agent = never;  ///< or since when its first heartbeat is waited for
@@ -26,9 +28,9 @@ struct LifeSigns {
   double kernel = never;
 };
 
-/// Nothing has spoken for the node for `patience_s`.
+/// Nothing has shown for `patience_s` that the node lives.
 bool is_lost(const LifeSigns& signs, double now, double patience_s);
-/// What else has spoken for it since its agent did, for the evidence.
+/// What else was seen of it since its agent was heard, for the evidence.
 std::string says_of(const LifeSigns& signs, double now);
 
 }  // namespace holdfast::launcher

@@ -24,6 +24,7 @@ struct Shape {
   bool local = false;                   ///< a local level at every step: an attempt that ends loses none
   std::vector<std::string> units = {};  ///< of the nodes; all "A" when empty
   RunFacts facts = {};
+  StageTable stages = stage_table();
 };
 
 /// Nodes n0, n1, ...: the active ones first. The first spare is the batch host; it has the first leader.
@@ -62,8 +63,8 @@ class FakeCluster {
   };
   struct Agent {
     bool up = true, linked = true;      ///< the node lives; its link works
-    bool speaks = true;                 ///< its loop runs; its ranks go on without it
-    bool kernel_answers = true;         ///< what is sent to it is acknowledged while it does not speak
+    bool beats = true;                  ///< its loop runs; its ranks go on without it
+    bool kernel_answers = true;         ///< what is sent to it is acknowledged while its loop stands
     bool clears = true, starts = true;  ///< what it does when it is told
     bool connected = false;             ///< to the leader of the moment
     bool dumps = true;                  ///< it says what a rank's stacks are when it is asked
@@ -188,7 +189,7 @@ class FakeCluster {
     elected.envelope.unix = now + unix_offset;
     write(elected);
     leader = std::make_unique<Supervisor>(roster, setup.limits, setup.drain_s, term, replayed(), now,
-                                          now + unix_offset, setup.facts);
+                                          now + unix_offset, setup.facts, setup.stages);
   }
 
   // The event log.
@@ -242,7 +243,7 @@ class FakeCluster {
     for (int n = 0; n < static_cast<int>(agents.size()); ++n) {
       Agent& a = agent(n);
       if (!a.reachable()) continue;
-      if (!a.speaks) {
+      if (!a.beats) {
         if (a.kernel_answers) leader->kernel_answered(n, now);
         continue;
       }
@@ -313,6 +314,7 @@ class FakeCluster {
           actions_left = -1;
         } else if (const auto* resignation = std::get_if<Resign>(&action)) {
           resigned = resignation->why;
+          if (leader->stage() != Stage::over) throw std::logic_error("who resigns decides no more");
           return lose_leader();
         }
       }

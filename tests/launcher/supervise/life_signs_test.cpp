@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// When something spoke last, in seconds before now.
+/// When each sign was seen last, in seconds before now.
 struct Ages {
   double agent, ranks = -LifeSigns::never, kernel = -LifeSigns::never;
 };
@@ -22,21 +22,26 @@ bool lost_with(const Ages& ages, double patience_s = 2) {
 
 TEST(LifeSigns, AnAgentThatWasHeardIsEnough) {
   EXPECT_FALSE(lost_with({2}));
-  EXPECT_TRUE(lost_with({2.1})) << "nothing else speaks for the node";
+  EXPECT_TRUE(lost_with({2.1})) << "nothing else shows that the node lives";
 }
 
-TEST(LifeSigns, RanksSpeakForANodeUntilItHasBeenUnattendedForTooLong) {
+TEST(LifeSigns, RanksShowThatANodeLivesUntilItHasBeenUnattendedForTooLong) {
   EXPECT_FALSE(lost_with({.agent = 20, .ranks = 2}));
   EXPECT_TRUE(lost_with({.agent = 20, .ranks = 2.1}));
   EXPECT_FALSE(lost_with({.agent = unattended_node_s, .ranks = 0}));
   EXPECT_TRUE(lost_with({.agent = unattended_node_s + 0.1, .ranks = 0}));
 }
 
-TEST(LifeSigns, AKernelSpeaksForANodeUntilItsAgentShouldHaveBeenReplaced) {
+TEST(LifeSigns, AKernelShowsThatANodeLivesUntilItsAgentShouldHaveBeenReplaced) {
   EXPECT_FALSE(lost_with({.agent = stuck_node_s, .kernel = 2}));
   EXPECT_TRUE(lost_with({.agent = stuck_node_s, .kernel = 2.1}));
   EXPECT_TRUE(lost_with({.agent = stuck_node_s + 0.1, .kernel = 0}));
   EXPECT_FALSE(lost_with({.agent = 20, .ranks = stuck_node_s, .kernel = 0})) << "its ranks were seen since";
+}
+
+TEST(LifeSigns, AStepLongerThanTheSilenceProvesNothing) {
+  EXPECT_TRUE(lost_with({.agent = 2.1, .ranks = 2.1})) << "the newest step that is over began before that";
+  EXPECT_FALSE(lost_with({.agent = 2.1, .ranks = 2.1, .kernel = 0.5}));
 }
 
 TEST(LifeSigns, LongPatienceIsNotShortened) {
@@ -44,7 +49,7 @@ TEST(LifeSigns, LongPatienceIsNotShortened) {
   EXPECT_FALSE(lost_with({299}, 300));
 }
 
-TEST(LifeSigns, TheEvidenceNamesWhatSpokeAfterTheAgent) {
+TEST(LifeSigns, TheEvidenceNamesWhatWasSeenAfterTheAgent) {
   const auto text = says_of(signs_before({9, 8.5, 0.25}), any_moment);
   EXPECT_THAT(text, HasSubstr("its ranks took part in a step 8.5 s ago"));
   EXPECT_THAT(text, HasSubstr("its kernel has answered 0.2 s ago"));
