@@ -18,8 +18,8 @@ constexpr std::size_t seen_signs = 5;  // recorded beside a failure that needs n
 
 events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
   const AttemptRecord& live = facts.state.attempts.back();
-  const bool setback = by_infrastructure(failure) && !live.first_step_at &&
-                       facts.unix_now - live.planned_at < settled_s;
+  const bool setback =
+      by_infrastructure(failure) && !live.first_step_at && facts.unix_now - live.planned_at < settled_s;
   // Nodes of one switch fall silent one after the other. The last ones end the attempt that followed the loss
   // of the first ones, before it has really begun.
   const bool untried = failure.kind == Kind::node_lost && !facts.begun;
@@ -75,10 +75,10 @@ std::vector<Event> nodes_after(const Failure& failure, const RunState& state, co
   const auto failures = state.failures.find(culprit);
   const bool often = failures != state.failures.end() && failures->second >= max_node_failures;
   if (failure.kind == Kind::start_failed || failure.blame == Blame::node || often)
-    out.push_back(events::NodeSuspected{
-        culprit, often ? fmt::format("{} attempts have ended by {}; the last: {}", failures->second, culprit,
-                                     failure.evidence)
-                       : failure.evidence});
+    out.push_back(
+        events::NodeSuspected{culprit, often ? fmt::format("{} attempts have ended by {}; the last: {}",
+                                                           failures->second, culprit, failure.evidence)
+                                             : failure.evidence});
   return out;
 }
 

@@ -19,7 +19,7 @@ struct EndFacts {
   bool begun = true;  ///< false: its ranks were not all up
   /// Since the failure was first reported; nothing: it was not, and Failure::silent_s counts.
   std::optional<double> reported_s = {};
-  double decided_s = 0;             ///< the part of that in which the diagnosis waited
+  double decided_s = 0;                 ///< the part of that in which the diagnosis waited
   std::vector<std::string> signs = {};  ///< further evidence, of the culprit's node
 };
 events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts);

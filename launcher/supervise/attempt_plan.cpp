@@ -15,8 +15,9 @@ std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& s
   return std::find(last.begin(), last.end(), -1) == last.end() ? last : roster.first_placement;
 }
 
-std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before, int attempt,
-                               const Roster& roster, const RunState& state, const Shrinking& shrinking) {
+std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before,
+                               int attempt, const Roster& roster, const RunState& state,
+                               const Shrinking& shrinking) {
   std::vector<Event> out;
   const auto name = [&](int node) { return roster.nodes[node].name; };
   for (const Promotion& p : decision.promotions) {

@@ -12,7 +12,8 @@ namespace holdfast::launcher {
 std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& state);
 
 /// The events of the plan: spares that take slots, another size, the attempt itself.
-std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before, int attempt,
-                               const Roster& roster, const RunState& state, const Shrinking& shrinking);
+std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before,
+                               int attempt, const Roster& roster, const RunState& state,
+                               const Shrinking& shrinking);
 
 }  // namespace holdfast::launcher

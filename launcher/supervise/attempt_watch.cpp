@@ -125,8 +125,7 @@ std::optional<AttemptWatch::Missing> AttemptWatch::missing() const {
 }
 
 bool AttemptWatch::whole() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const Rank& r) { return r.started || r.exited_well; });
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.started || r.exited_well; });
 }
 
 bool AttemptWatch::all_exited_well() const {
@@ -158,13 +157,11 @@ std::int64_t AttemptWatch::highest_step() const {
 }
 
 bool AttemptWatch::reports() const {
-  return own_trainer_ ||
-         std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
+  return own_trainer_ || std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
 }
 
 bool AttemptWatch::follows() const {
-  return own_trainer_ ||
-         std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
+  return own_trainer_ || std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.reported; });
 }
 
 std::vector<StillRank> AttemptWatch::still_ranks(bool restored, double now) const {

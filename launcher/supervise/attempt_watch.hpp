@@ -84,8 +84,8 @@ class AttemptWatch {
   bool follows() const;  ///< do its ranks follow the orders that their agents pass on?
   /// When all ranks lived at last: a step needs all of them.
   double all_took_part_at() const { return all_took_part_; }
-  /// Ranks that train. A rank of which nothing was ever heard is among them once the state is `restored`. What
-  /// is returned points to reports that are kept here.
+  /// Ranks that train. A rank of which nothing was ever heard is among them once the state is `restored`.
+  /// What is returned points to reports that are kept here.
   std::vector<StillRank> still_ranks(bool restored, double now) const;
 
  private:

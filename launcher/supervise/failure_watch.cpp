@@ -83,8 +83,7 @@ Failure FailureWatch::diagnosed(const std::vector<int>& placement) const {
             std::any_of(ends_.begin(), ends_.end(),
                         [](const RankEnd& e) { return e.status == static_cast<int>(Exit::transient); });
   f.lost_peers = d.kind == "peer_lost";
-  if (f.evidence.empty())
-    f.evidence = fmt::format("{} on {}", name_of(f.kind), names_[ends_.front().node]);
+  if (f.evidence.empty()) f.evidence = fmt::format("{} on {}", name_of(f.kind), names_[ends_.front().node]);
   return f;
 }
 

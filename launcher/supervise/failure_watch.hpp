@@ -32,7 +32,8 @@ class FailureWatch {
   void suspect(Failure failure, double now);
   bool pending() const { return pending_.has_value(); }
   double pending_since() const { return pending_since_; }
-  /// The failure that waits, with its culprit. Signs of nodes outside of `placement` (spares) explain nothing.
+  /// The failure that waits, with its culprit. Signs of nodes outside of `placement` (spares) explain
+  /// nothing.
   Failure diagnosed(const std::vector<int>& placement) const;
 
   void decided() { pending_.reset(); }  ///< the attempt has ended
@@ -41,8 +42,8 @@ class FailureWatch {
 
  private:
   std::vector<std::string> names_;
-  std::vector<SeenSign> signs_;     ///< of the last minutes
-  std::vector<RankEnd> ends_;       ///< of the attempt, in the order of their reports
+  std::vector<SeenSign> signs_;  ///< of the last minutes
+  std::vector<RankEnd> ends_;    ///< of the attempt, in the order of their reports
   std::optional<Failure> pending_;
   double pending_since_ = 0;
 };

@@ -29,11 +29,10 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
   failure.kind = Failure::Kind::rank_hung;
   failure.node = node;
   failure.rank = hang.rank;
-  failure.evidence = hang.why.empty()
-                         ? fmt::format("rank {} on {} has shown no progress for {:.3g} s", hang.rank, name,
-                                       hang.overdue_s)
-                         : fmt::format("rank {} on {} holds up the others for {:.3g} s: {}", hang.rank, name,
-                                       hang.overdue_s, hang.why);
+  failure.evidence = hang.why.empty() ? fmt::format("rank {} on {} has shown no progress for {:.3g} s",
+                                                    hang.rank, name, hang.overdue_s)
+                                      : fmt::format("rank {} on {} holds up the others for {:.3g} s: {}",
+                                                    hang.rank, name, hang.overdue_s, hang.why);
   failure.silent_s = hang.still_s;
   failure.seen = first_lines(hang.stacks);
   return failure;

@@ -61,9 +61,8 @@ std::optional<double> NodeWatch::age_s(int n, double now) const {
 }
 
 bool NodeWatch::all_heard_since(const std::vector<int>& nodes, double since) const {
-  return std::all_of(nodes.begin(), nodes.end(), [&](int n) {
-    return nodes_[n].connected && nodes_[n].last_beat > since + in_flight_s;
-  });
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [&](int n) { return nodes_[n].connected && nodes_[n].last_beat > since + in_flight_s; });
 }
 
 bool NodeWatch::majority(const Names& lost, double now) const {
@@ -100,9 +99,9 @@ std::vector<SilentNode> NodeWatch::silent_nodes(const Witness& witness, double n
     const double silent = now - signs.agent;
     if (node.last_beat >= 0) {
       if (is_lost(signs, now, silence_s))
-        out.push_back({n, silent,
-                       fmt::format("no heartbeat of {} for {:.1f} s{}", names_[n], silent,
-                                   says_of(signs, now))});
+        out.push_back(
+            {n, silent,
+             fmt::format("no heartbeat of {} for {:.1f} s{}", names_[n], silent, says_of(signs, now))});
       continue;
     }
     // Never heard in this term: at the first start agents may be slow, after a takeover they run already. The

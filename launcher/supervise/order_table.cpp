@@ -74,11 +74,11 @@ OrderAnswer answer_to(Verb order, const OrderFacts& facts, const OrderTable& tab
     return r.order.value_or(order) == order && r.stages.contains(facts.stage) && r.holds(facts);
   });
   if (row == table.end()) return {};
-  return {row->taken, row->deed,
-          fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node),
-                      fmt::arg("step", facts.durable_step), fmt::arg("drain_s", facts.drain_s),
-                      fmt::arg("because", facts.because),
-                      fmt::arg("unfollowed", unfollowed(order, facts.drain_s)))};
+  return {
+      row->taken, row->deed,
+      fmt::format(fmt::runtime(row->says), fmt::arg("node", facts.node), fmt::arg("step", facts.durable_step),
+                  fmt::arg("drain_s", facts.drain_s), fmt::arg("because", facts.because),
+                  fmt::arg("unfollowed", unfollowed(order, facts.drain_s)))};
 }
 
 }  // namespace holdfast::launcher

@@ -15,19 +15,19 @@ namespace holdfast::launcher {
 struct OrderFacts {
   Stage stage = Stage::gathering;  ///< over: also when only the record says so
   bool attempt_live = false;
-  bool follows = true;          ///< the ranks follow orders (attempt_watch.hpp)
-  bool asked = false;           ///< they have been told to save already
-  bool saved = false;           ///< all that they have done is durable
-  bool paused = false;          ///< by an order
-  bool stopping = false;        ///< the run was told to end
-  bool worth_saving = true;     ///< the nodes hold state that the shared level has not
+  bool follows = true;       ///< the ranks follow orders (attempt_watch.hpp)
+  bool asked = false;        ///< they have been told to save already
+  bool saved = false;        ///< all that they have done is durable
+  bool paused = false;       ///< by an order
+  bool stopping = false;     ///< the run was told to end
+  bool worth_saving = true;  ///< the nodes hold state that the shared level has not
   std::int64_t durable_step = 0;
   int drain_s = 0;
   /// Of an eviction: the node, what it is now, and what the policy would do without it.
-  std::string node;
+  std::string node = {};
   enum class Role { none, gone, leaving, spare, active } role = Role::none;
   PolicyAction then = PolicyAction::substitute;
-  std::string because;
+  std::string because = {};
 };
 
 /// What is done beside the answer. `let_go`: the ranks go on after a pause.

@@ -24,9 +24,9 @@ Corruption judge(const control::RankDoubt& what, const std::vector<int>& accused
                   names.empty() ? "" : fmt::format(" on {}", fmt::join(names, ", ")),
                   what.why.empty() ? "" : ": ", what.why);
   Corruption out;
-  out.events.push_back(events::SilentCorruption{what.attempt, std::max(step, what.step), what.check, what.step,
-                                                what.accused, names, trusted_before(what.step, state),
-                                                evidence});
+  out.events.push_back(events::SilentCorruption{what.attempt, std::max(step, what.step), what.check,
+                                                what.step, what.accused, names,
+                                                trusted_before(what.step, state), evidence});
   const bool one = accused.size() == 1;
   for (const auto& node : names)
     out.events.push_back(one ? Event(events::NodeEvicted{node, evidence})

@@ -38,8 +38,7 @@ std::vector<NodeView> SpareChecks::views(const std::vector<int>& placement,
   }
   const auto most = std::max_element(votes.begin(), votes.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  const bool known =
-      numerics_placed(placement) || (most != votes.end() && 2 * most->second > all_votes);
+  const bool known = numerics_placed(placement) || (most != votes.end() && 2 * most->second > all_votes);
   std::vector<NodeView> out;
   for (int n = 0; n < count; ++n) {
     const auto& health = nodes_[n].newest;

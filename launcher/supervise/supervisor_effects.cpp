@@ -80,8 +80,7 @@ void Supervisor::begin_attempt(Decision decision, const Failure& why) {
   if (decision.stop) return finish(*decision.stop);
   if (decision.answer == PolicyAction::requeue && !stopping())
     record(events::Drain{attempt(), highest_step(), true, false, why.evidence + "; no spare node is left"});
-  for (auto& event :
-       plan_events(decision, placement(), attempt() + 1, roster_, state_, facts_.shrinking))
+  for (auto& event : plan_events(decision, placement(), attempt() + 1, roster_, state_, facts_.shrinking))
     record(std::move(event));
   launch_at_ = now_ + wait_after(state_.setbacks);
   attempt_.begin(std::move(decision.placement));
@@ -160,8 +159,7 @@ void Supervisor::tell_ranks() {
 // --- what is known ---
 
 int Supervisor::lost_in_placement() const {
-  const auto gone =
-      std::find_if(placement().begin(), placement().end(), [this](int n) { return lost(n); });
+  const auto gone = std::find_if(placement().begin(), placement().end(), [this](int n) { return lost(n); });
   return gone == placement().end() ? -1 : *gone;
 }
 

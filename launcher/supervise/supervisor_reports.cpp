@@ -55,8 +55,8 @@ void Supervisor::node_signs(int n, const control::NodeSigns& what) {
 
 void Supervisor::node_health(int n, const control::NodeHealth& what) {
   if (checks_.take(n, what) && stage_ != Stage::over)
-    record(
-        events::SpareHealth{name(n), attempt_.slot_of(n) < 0, name_of(what.fitness), what.numerics, what.why});
+    record(events::SpareHealth{name(n), attempt_.slot_of(n) < 0, name_of(what.fitness), what.numerics,
+                               what.why});
 }
 
 // --- ranks ---
@@ -113,7 +113,8 @@ void Supervisor::suspect(const Failure& failure) {
 
 void Supervisor::rank_finished(const control::RankFinished& what) {
   if (!is_of_attempt(what.attempt, what.rank) || !attempt_.finished(what.rank) || !what.state) return;
-  record(events::FinalState{what.state->step, what.state->tokens, what.state->loss, what.state->state_digest});
+  record(
+      events::FinalState{what.state->step, what.state->tokens, what.state->loss, what.state->state_digest});
 }
 
 void Supervisor::rank_restored(const control::RankRestored& what) {
@@ -133,13 +134,11 @@ void Supervisor::stacks(int node, const control::Stacks& what) {
 }
 
 void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
-  if (what.attempt != attempt() || !state_.attempt_live() ||
-      !row_of(table_, stage_, Trigger::state_doubted))
+  if (what.attempt != attempt() || !state_.attempt_live() || !row_of(table_, stage_, Trigger::state_doubted))
     return;
   std::vector<int> nodes;
   for (const int rank : what.accused)
-    if (attempt_.has(rank) &&
-        std::find(nodes.begin(), nodes.end(), attempt_.node_of(rank)) == nodes.end())
+    if (attempt_.has(rank) && std::find(nodes.begin(), nodes.end(), attempt_.node_of(rank)) == nodes.end())
       nodes.push_back(attempt_.node_of(rank));
   Corruption found = judge(what, nodes, highest_step(), state_, roster_);
   for (auto& event : found.events) record(std::move(event));
@@ -201,11 +200,11 @@ OrderFacts Supervisor::facts_for(const control::Order& what) const {
   facts.drain_s = drain_s_;
   facts.node = what.node;
   const int n = roster_.node_called(what.node);
-  facts.role = n < 0                                  ? Role::none
-               : lost(n)                              ? Role::gone
-               : state_.evicting.contains(what.node)  ? Role::leaving
-               : attempt_.slot_of(n) < 0              ? Role::spare
-                                                      : Role::active;
+  facts.role = n < 0                                 ? Role::none
+               : lost(n)                             ? Role::gone
+               : state_.evicting.contains(what.node) ? Role::leaving
+               : attempt_.slot_of(n) < 0             ? Role::spare
+                                                     : Role::active;
   if (facts.role != Role::active) return facts;
   Failure leaves;
   leaves.kind = Failure::Kind::evicted;

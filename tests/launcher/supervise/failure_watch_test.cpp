@@ -1,0 +1,87 @@
+#include "launcher/supervise/failure_watch.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace holdfast::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+control::NodeSigns xid(std::int64_t age_ms) {
+  return {{{"xid", -1, 79, age_ms, "GPU 0 has fallen off the bus"}}};
+}
+Failure rank_failure(int node, int rank) {
+  Failure failure;
+  failure.node = node;
+  failure.rank = rank;
+  return failure;
+}
+
+TEST(FailureWatch, TheFirstFailureWaitsAndTheFirstEndOfARankCounts) {
+  FailureWatch watch({"n0", "n1"});
+  EXPECT_FALSE(watch.pending());
+  watch.take_end({3, 1, 1, "its own words", 10});
+  watch.take_end({3, 1, 137, "", 11});
+  watch.suspect(rank_failure(1, 3), 10);
+  watch.suspect(rank_failure(0, 0), 12);
+  EXPECT_TRUE(watch.pending());
+  EXPECT_EQ(watch.pending_since(), 10);
+  const Failure failure = watch.diagnosed({0, 1});
+  EXPECT_EQ(failure.rank, 3);
+  EXPECT_EQ(failure.status, 1);
+  EXPECT_FALSE(failure.evidence.empty());
+  watch.extend_deadlines(30, 35);
+  EXPECT_EQ(watch.pending_since(), 35) << "not in the future";
+  watch.decided();
+  EXPECT_FALSE(watch.pending());
+  EXPECT_TRUE(watch.any_end());
+  watch.new_attempt();
+  EXPECT_FALSE(watch.any_end());
+}
+
+TEST(FailureWatch, SignsOfSparesExplainNothing) {
+  for (const bool placed : {true, false}) {
+    FailureWatch watch({"n0", "n1"});
+    watch.take_signs(1, xid(0), 9);
+    watch.take_end({0, 0, 1, "", 10});
+    watch.suspect(rank_failure(0, 0), 10);
+    const Failure failure = watch.diagnosed(placed ? std::vector{0, 1} : std::vector{0});
+    EXPECT_EQ(failure.node, placed ? 1 : 0);
+    EXPECT_EQ(failure.ends_node, placed);
+  }
+}
+
+TEST(FailureWatch, AFailureThatIsNoEndOfARankNeedsNoDiagnosis) {
+  FailureWatch watch({"n0", "n1"});
+  watch.take_signs(1, xid(0), 9);
+  Failure misplaced = rank_failure(0, 0);
+  misplaced.kind = Failure::Kind::misplaced;
+  watch.suspect(misplaced, 10);
+  EXPECT_EQ(watch.diagnosed({0, 1}).node, 0);
+}
+
+TEST(FailureWatch, NewSignsOfBrokenHardwareEndANodeBeforeItsRanksEnd) {
+  FailureWatch watch({"n0", "n1"});
+  EXPECT_TRUE(watch.take_signs(1, xid(60000), 100));
+  EXPECT_FALSE(watch.take_signs(1, xid(60001), 100)) << "an agent repeats what is old";
+  ASSERT_TRUE(watch.ends_node(1));
+  EXPECT_THAT(*watch.ends_node(1), HasSubstr("n1"));
+  EXPECT_FALSE(watch.ends_node(0));
+  watch.take_signs(0, {{{"link_down", -1, 0, 0, "mlx5_0"}}}, 100);
+  EXPECT_FALSE(watch.ends_node(0)) << "a link may come back";
+}
+
+TEST(FailureWatch, TheLastSignsAreToldAndOldOnesForgotten) {
+  FailureWatch watch({"n0", "n1"});
+  for (int i = 0; i < 7; ++i) watch.take_signs(1, {{{"xid", -1, 79, 0, std::to_string(i)}}}, 100 + i);
+  watch.take_signs(0, xid(0), 110);
+  EXPECT_EQ(watch.last_signs(1, 106).size(), 5u);
+  EXPECT_EQ(watch.last_signs(1, 108).front(), "2.0 s before: xid 6");
+  watch.take_signs(0, xid(0), 705);
+  EXPECT_THAT(watch.last_signs(1, 706), ElementsAre("600.0 s before: xid 6", "601.0 s before: xid 5"));
+}
+
+}  // namespace
+}  // namespace holdfast::launcher

@@ -1,0 +1,37 @@
+#include "launcher/supervise/silent_corruption.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/supervise/run_with_attempt.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SilentCorruption : public testing::Test, protected test::RunWithAttempt {};
+
+TEST_F(SilentCorruption, AfterAnUnequalComparisonOlderStateIsTrusted) {
+  state.durable = {10, 20, 30};
+  const control::RankDoubt doubt{0, 1, 25, {2}, "replicas", "digests differ"};
+  const Corruption one = judge(doubt, {1}, 31, state, roster);
+  ASSERT_THAT(test::kinds_of(one.events), ElementsAre("silent_corruption", "node_evicted"));
+  const auto event = std::get<events::SilentCorruption>(one.events.front());
+  EXPECT_EQ(event.trusted_step, 20);
+  EXPECT_EQ(event.step, 31);
+  EXPECT_EQ(one.failure.node, 1);
+  EXPECT_EQ(one.failure.blame, Blame::node);
+  EXPECT_THAT(one.failure.evidence, HasSubstr("unequal after step 25 on n1: digests differ"));
+  const Corruption two = judge(doubt, {0, 1}, 31, state, roster);
+  EXPECT_THAT(test::kinds_of(two.events), ElementsAre("silent_corruption", "node_suspected", "node_suspected"));
+  EXPECT_EQ(two.failure.node, -1);
+  state.durable.clear();
+  EXPECT_EQ(std::get<events::SilentCorruption>(judge(doubt, {}, 31, state, roster).events.front()).trusted_step,
+            0)
+      << "it begins again";
+}
+
+}  // namespace
+}  // namespace holdfast::launcher
