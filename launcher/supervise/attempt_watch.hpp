@@ -24,16 +24,6 @@
 
 namespace holdfast::launcher {
 
-/// What a heartbeat says of a rank, compared with the one before.
-struct RankMove {
-  int rank = -1;
-  std::int64_t step = -1;
-  std::optional<double> step_s = {};  ///< it has come to another step: after so long
-  std::optional<double> left_s = {};  ///< it has left `left`: after so long
-  control::Phase left = control::Phase::starting;
-  double compute_s = 0;  ///< of its own work in the step; 0: not reported
-};
-
 /// All times are in seconds of one clock. Ranks in arguments are of the attempt's world (has()).
 class AttemptWatch {
  public:

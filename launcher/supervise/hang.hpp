@@ -1,5 +1,6 @@
 #pragma once
-// No rank makes progress: which rank holds the others up? Pure.
+// How ranks move, as their heartbeats tell; and when none makes progress: which rank holds the others up?
+// Pure.
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,16 @@ struct StillRank {
   double still_s = 0;                           ///< since it last moved
   const control::RankFlight* flight = nullptr;  ///< its newest report, if that is recent enough
   bool unheard = false;                         ///< its agent lives, and has never heard from it
+};
+
+/// What a heartbeat says of a rank, compared with the one before.
+struct RankMove {
+  int rank = -1;
+  std::int64_t step = -1;
+  std::optional<double> step_s = {};  ///< it has come to another step: after so long
+  std::optional<double> left_s = {};  ///< it has left `left`: after so long
+  control::Phase left = control::Phase::starting;
+  double compute_s = 0;  ///< of its own work in the step; 0: not reported
 };
 
 struct Culprit {

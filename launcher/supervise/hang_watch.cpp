@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "launcher/supervise/hang.hpp"
 #include "src/base/text.hpp"
 
 namespace holdfast::launcher {

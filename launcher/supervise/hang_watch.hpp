@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/supervise/attempt_watch.hpp"
+#include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/pace.hpp"
 #include "launcher/supervise/policy.hpp"
 

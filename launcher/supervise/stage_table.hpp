@@ -38,9 +38,9 @@ enum class Trigger {
   nothing_runs,    ///< no attempt is live
   node_not_cleared,  ///< a node could not end its old ranks in time
   all_cleared,       ///< no rank of an older attempt is left, and the wait after a setback is over
-  signalled_ended,   ///< the ranks got SIGTERM, and all have ended: ...
-  signalled_left,    ///< ... for the end of the run; ... of the attempt
-  signalled_run,     ///< some of them have not ended
+  signalled_ended,   ///< the ranks got SIGTERM because the run is to end, and all have ended
+  signalled_left,    ///< the same, because a node is to leave
+  signalled_run,     ///< ranks got SIGTERM, and some have not ended
   all_done,          ///< every rank has ended with 0
   failure_clear,     ///< a rank has failed, and every node was heard since: no loss of a node is the cause
   failure_waits,     ///< a rank has failed, and some nodes have not been heard since

@@ -4,12 +4,14 @@
 // (policy.cpp). Beside the record it keeps nothing but its stage. What must be remembered of nodes, ranks and
 // failures is kept by parts, which know nothing of each other: they are told what they need, and answer.
 //
-//   node_watch      agents: heartbeats, silence, majority      attempt_end, attempt_plan  what is recorded of
-//   them attempt_watch   ranks: starts, steps, ends                 drain                      saves,
-//   evictions, the end failure_watch   a failure until its diagnosis; signs       silent_corruption what is
-//   not trusted hang_watch      pace, hangs, slow ranks                    node_list                  the
-//   answer to `ctl spares` spare_checks    fitness and numerics of nodes
-//
+// clang-format off
+//   keeps           what                                        says                         of what
+//   node_watch      agents: heartbeats, silence, majority       attempt_end, attempt_plan    what is recorded of an attempt
+//   attempt_watch   ranks: starts, steps, ends                  drain                        saves, evictions, the end of a run
+//   failure_watch   a failure until its diagnosis; signs        silent_corruption            what is not trusted any more
+//   hang_watch      pace, hangs, slow ranks                     node_list                    all nodes, for `ctl spares`
+//   spare_checks    fitness and numerics of nodes
+// clang-format on
 // Pure: no clock, no socket, no file.
 #include "launcher/plan/shrink.hpp"
 #include "launcher/supervise/actions.hpp"

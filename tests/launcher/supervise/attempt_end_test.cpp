@@ -43,7 +43,8 @@ TEST_F(AttemptEnd, EachKindOfEndCountsForItsLimits) {
   EXPECT_EQ(counts(end(failed(EndKind::node_lost), false)), "untried");
   EXPECT_EQ(counts(end(failed(EndKind::rank_exited), false)), "progress restart ");
   EXPECT_EQ(counts(end(failed(EndKind::start_failed))), "restart setback ");
-  EXPECT_EQ(counts(end(failed(EndKind::start_failed), true, 1600)), "progress restart ") << "it has lived long";
+  EXPECT_EQ(counts(end(failed(EndKind::start_failed), true, 1600)), "progress restart ")
+      << "it has lived long";
   state.attempts.back().first_step_at = 1005;
   EXPECT_EQ(counts(end(failed(EndKind::start_failed))), "progress restart ");
   EXPECT_EQ(counts(end(failed(EndKind::leader_changed))), "restart ");
@@ -82,10 +83,12 @@ TEST_F(AttemptEnd, WhoIsToBlameIsASuspectAndWhoseHardwareFailedIsOut) {
   broken.ended_nodes = {1, 2};
   EXPECT_THAT(test::kinds_of(after(broken)), ElementsAre("node_evicted", "node_evicted")) << "each once";
   state.failures["n1"] = 2;
-  EXPECT_THAT(test::kinds_of(after(failed(EndKind::rank_exited))), ElementsAre("node_suspected")) << "for the second time";
+  EXPECT_THAT(test::kinds_of(after(failed(EndKind::rank_exited))), ElementsAre("node_suspected"))
+      << "for the second time";
   state.suspects = {"n1"};
   EXPECT_THAT(after(failed(EndKind::rank_exited)), SizeIs(0));
-  state.suspects.clear(); state.lost = {"n1"};
+  state.suspects.clear();
+  state.lost = {"n1"};
   EXPECT_THAT(after(failed(EndKind::node_lost)), SizeIs(0));
 }
 

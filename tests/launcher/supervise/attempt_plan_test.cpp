@@ -25,7 +25,8 @@ TEST_F(AttemptPlan, APlanNamesSparesThatTakeSlotsAndItsSize) {
   EXPECT_EQ(planned.attempt, 2);
   EXPECT_THAT(planned.placement, ElementsAre("n0", "n4", "n1"));
   EXPECT_EQ(planned.wait_s, 4);
-  decision.placement = {0, 4}; decision.promotions.clear();
+  decision.placement = {0, 4};
+  decision.promotions.clear();
   EXPECT_THAT(test::kinds_of(plan_events(decision, {0, 4, 1}, 2, roster, state, {})),
               ElementsAre("run_shrunk", "attempt_planned"));
   EXPECT_THAT(test::kinds_of(plan_events(decision, {0}, 2, roster, state, {})),

@@ -15,14 +15,17 @@ class DrainState : public testing::Test, protected test::RunWithAttempt {};
 TEST_F(DrainState, StateIsWorthSavingWhileOnlyTheNodesHaveIt) {
   EXPECT_TRUE(worth_saving(state));
   auto& last = state.attempts.back();
-  last.ended_at = 1010; last.last_step = 17;
+  last.ended_at = 1010;
+  last.last_step = 17;
   state.durable_step = 17;
   EXPECT_FALSE(worth_saving(state));
   state.durable_step = 10;
   EXPECT_TRUE(worth_saving(state));
-  state.trusted_step = 10; state.tainted_attempt = 1;
+  state.trusted_step = 10;
+  state.tainted_attempt = 1;
   EXPECT_FALSE(worth_saving(state)) << "it may be wrong";
-  state.trusted_step = -1; last.restored.reset();
+  state.trusted_step = -1;
+  last.restored.reset();
   EXPECT_FALSE(worth_saving(state));
   EXPECT_FALSE(worth_saving({}));
 }

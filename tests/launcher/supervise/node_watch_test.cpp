@@ -23,7 +23,10 @@ class NodesWatched : public testing::Test {
     return out;
   }
   NodeWatch::Witness witness() const {
-    return {.lost = lost, .placement = placement, .ranks = ranks, .kernels_count = kernels_count,
+    return {.lost = lost,
+            .placement = placement,
+            .ranks = ranks,
+            .kernels_count = kernels_count,
             .took_over = took_over};
   }
 

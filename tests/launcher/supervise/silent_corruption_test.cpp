@@ -25,11 +25,12 @@ TEST_F(SilentCorruption, AfterAnUnequalComparisonOlderStateIsTrusted) {
   EXPECT_EQ(one.failure.blame, Blame::node);
   EXPECT_THAT(one.failure.evidence, HasSubstr("unequal after step 25 on n1: digests differ"));
   const Corruption two = judge(doubt, {0, 1}, 31, state, roster);
-  EXPECT_THAT(test::kinds_of(two.events), ElementsAre("silent_corruption", "node_suspected", "node_suspected"));
+  EXPECT_THAT(test::kinds_of(two.events),
+              ElementsAre("silent_corruption", "node_suspected", "node_suspected"));
   EXPECT_EQ(two.failure.node, -1);
   state.durable.clear();
-  EXPECT_EQ(std::get<events::SilentCorruption>(judge(doubt, {}, 31, state, roster).events.front()).trusted_step,
-            0)
+  EXPECT_EQ(
+      std::get<events::SilentCorruption>(judge(doubt, {}, 31, state, roster).events.front()).trusted_step, 0)
       << "it begins again";
 }
 

@@ -62,22 +62,23 @@ void last_ranks_start(FakeCluster& c) {
   if (!c.leader || !c.agent(2).up || c.stage() != Stage::starting) return;
   for (const int rank : {4, 5}) {
     c.agent(2).ranks[rank] = {.attempt = attempt_of(c)};
-    c.tell(2, [rank, attempt = attempt_of(c)](Supervisor& s) {
-      s.rank_started(2, {rank, attempt, 1});
-    });
+    c.tell(2, [rank, attempt = attempt_of(c)](Supervisor& s) { s.rank_started(2, {rank, attempt, 1}); });
   }
 }
 
 const Happening happenings[] = {
     {"nothing", [](FakeCluster&) {}, 70},
     {"a node dies", [](FakeCluster& c) { c.kill(2); }},
-    {"a spare dies and comes back", [](FakeCluster& c) { c.kill(4), c.run(2.6), c.revive(4), c.run(0.1), says_cleared(c, 4); }},
+    {"a spare dies and comes back",
+     [](FakeCluster& c) { c.kill(4), c.run(2.6), c.revive(4), c.run(0.1), says_cleared(c, 4); }},
     {"most agents are cut off", [](FakeCluster& c) { c.cut(0), c.cut(1), c.cut(2); }, 150},
     {"it is to stop", [](FakeCluster& c) { order_from_login(c, Verb::stop); }},
     {"it is to stop, and no rank saves",
      [](FakeCluster& c) { never_saves(c), order_from_login(c, Verb::stop); }},
     {"it is to stop, and a rank obeys",
-     [](FakeCluster& c) { never_saves(c), order_from_login(c, Verb::stop), c.run(0.1), rank_ends(c, 1, 75); }},
+     [](FakeCluster& c) {
+       never_saves(c), order_from_login(c, Verb::stop), c.run(0.1), rank_ends(c, 1, 75);
+     }},
     {"it is to stop, and all ranks end",
      [](FakeCluster& c) { order_from_login(c, Verb::stop), c.run(0.1), all_ranks_end(c, 143); }},
     {"a rank fails just before it is to stop",
@@ -91,11 +92,15 @@ const Happening happenings[] = {
      }},
     {"the hardware of a node fails",
      [](FakeCluster& c) {
-       c.tell(1, [](Supervisor& s) { s.node_signs(1, {{{"xid", -1, 79, 0, "GPU 0 has fallen off the bus"}}}); });
+       c.tell(1, [](Supervisor& s) {
+         s.node_signs(1, {{{"xid", -1, 79, 0, "GPU 0 has fallen off the bus"}}});
+       });
      }},
     {"the hardware of a node fails, and all ranks end",
      [](FakeCluster& c) {
-       c.tell(1, [](Supervisor& s) { s.node_signs(1, {{{"xid", -1, 79, 0, "GPU 0 has fallen off the bus"}}}); });
+       c.tell(1, [](Supervisor& s) {
+         s.node_signs(1, {{{"xid", -1, 79, 0, "GPU 0 has fallen off the bus"}}});
+       });
        c.run(0.1), all_ranks_end(c, 143);
      }},
     {"the state is to be saved", [](FakeCluster& c) { order_from_login(c, Verb::save); }},
@@ -136,14 +141,18 @@ const Holder holders[] = {
     {"gathering after a takeover", Stage::gathering,
      [](FakeCluster& c) {
        c.until(Stage::running), c.run(1.7);
-       c.agent(1).beats = false; c.new_leader(3); c.run(0.3);
+       c.agent(1).beats = false;
+       c.new_leader(3);
+       c.run(0.3);
      },
      [](FakeCluster& c) { c.agent(1).beats = true; }},
     {"gathering after a takeover, and it is to stop", Stage::gathering,
      [](FakeCluster& c) {
        c.until(Stage::running), c.run(1.7);
        never_saves(c), order_from_login(c, Verb::stop), c.run(2);
-       c.agent(1).beats = false; c.new_leader(3); c.run(0.3);
+       c.agent(1).beats = false;
+       c.new_leader(3);
+       c.run(0.3);
      },
      never_let_go},
     {"gathering after the end", Stage::gathering,
@@ -171,22 +180,27 @@ const Holder holders[] = {
        order_from_login(c, Verb::evict, "n1");
        c.until([&] { return !c.all("node_evicted").empty(); }, 10);
        while (!c.all("node_evicted").empty()) c.events.pop_back();
-       c.agent(0).clears = false; c.new_leader(3); c.run(1);
+       c.agent(0).clears = false;
+       c.new_leader(3);
+       c.run(1);
      },
      never_let_go},
     {"starting", Stage::starting, [](FakeCluster& c) { c.agent(2).starts = false, c.run(2); },
      last_ranks_start},
     {"starting, and the state is restored", Stage::starting,
      [](FakeCluster& c) {
-       c.agent(2).starts = false; c.run(2);
+       c.agent(2).starts = false;
+       c.run(2);
        c.tell(0, [](Supervisor& s) { s.rank_restored({0, 1, {0, "fresh", "00", ""}}); });
        c.run(0.1);
      },
      last_ranks_start},
     {"starting, with all the time there is", Stage::starting,
      [](FakeCluster& c) {
-       c.setup.limits.start_s = 100000; c.new_leader(3);
-       c.agent(2).starts = false; c.run(2);
+       c.setup.limits.start_s = 100000;
+       c.new_leader(3);
+       c.agent(2).starts = false;
+       c.run(2);
      },
      never_let_go},
     {"running", Stage::running, [](FakeCluster& c) { c.until(Stage::running), c.run(1.7); }, never_let_go},
