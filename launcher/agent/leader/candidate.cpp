@@ -1,10 +1,10 @@
-// The agent as a candidate: when it hears no leader, it asks the other agents, creates the file of the term,
-// and leads. The run directory is read beside the loop: a file system that hangs must not stop heartbeats.
-#include <nlohmann/json.hpp>
+#include "launcher/agent/leader/candidate.hpp"
 
-#include "launcher/agent/daemon/agent.hpp"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "launcher/supervise/journal.hpp"
-#include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
 #include "src/base/log.hpp"
@@ -42,10 +42,10 @@ RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
   return out;
 }
 
-/// `ask_slurm`: the only other agent cannot be reached. SLURM must answer, else this node is the one cut off.
-bool take(const RunDir& run, int term, const std::string& node, bool ask_slurm) {
+/// `slurm`: the only other agent cannot be reached. SLURM must answer, else this node is the one cut off.
+bool take(const RunDir& run, int term, const std::string& node, slurm::Cluster* slurm) {
   try {
-    if (ask_slurm) slurm::ClusterCli().ping(slurm_ping_limit);
+    if (slurm) slurm->ping(slurm_ping_limit);
     return take_term(run, term, node);
   } catch (const std::exception& error) {
     log::warn("term {} cannot be taken: {}", term, error.what());
@@ -53,10 +53,40 @@ bool take(const RunDir& run, int term, const std::string& node, bool ask_slurm) 
   }
 }
 
+LeadershipState first_leadership(int term, const Roster& roster, int node, const config::Supervise& limits,
+                                 double now) {
+  const auto place = std::find(roster.candidates.begin(), roster.candidates.end(), node);
+  LeadershipState::Limits patience;
+  patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
+  return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
+          patience, term, 0, now};
+}
+
 }  // namespace
 
-void Agent::watch_leader() {
-  if (reading_record_ || !leadership_.should_start_election(steady_seconds())) return;
+Candidate::Candidate(Loop& loop, RunDir run, const Roster& roster, const config::RunConfig& config,
+                     const Key& secret, std::shared_ptr<slurm::Cluster> cluster, int self, int term,
+                     std::function<void(int)> ended)
+    : loop_(loop),
+      run_(std::move(run)),
+      roster_(roster),
+      config_(config),
+      secret_(secret),
+      cluster_(std::move(cluster)),
+      self_(self),
+      ended_(std::move(ended)),
+      leadership_(first_leadership(term, roster, self, config.supervise, loop.steady_seconds())),
+      arbiter_(loop) {}
+
+bool Candidate::accept_leader(int term) {
+  if (!leadership_.accept_leader(term, loop_.steady_seconds())) return false;
+  if (!leadership_.leads()) leading_.reset(), beginning_.reset();
+  election_.reset();
+  return true;
+}
+
+void Candidate::watch() {
+  if (reading_record_ || !leadership_.should_start_election(loop_.steady_seconds())) return;
   reading_record_ = true;
   arbiter_.ask(
       [run = run_, roster = roster_] { return read_recorded_state(run, roster); },
@@ -65,38 +95,41 @@ void Agent::watch_leader() {
         if (recorded.trouble != std::exchange(trouble_, recorded.trouble) && !recorded.trouble.empty())
           log::warn("no election while the run directory does not answer: {}", recorded.trouble);
         if (!recorded.trouble.empty()) return;
-        if (leadership_.should_start_election(steady_seconds()))
+        if (leadership_.should_start_election(loop_.steady_seconds()))
           start_election(recorded.highest, recorded.taken, recorded.lost);
       });
 }
 
-void Agent::start_election(int highest, int taken, const std::vector<bool>& lost) {
+void Candidate::start_election(int highest, int taken, const std::vector<bool>& lost) {
   const int term = leadership_.begin_election(highest, taken);
   election_ = std::make_unique<Election>(
-      loop_, roster_, secret_, index_, term, lost, [this, term](ElectionCount::Outcome outcome) {
+      loop_, roster_, secret_, self_, term, lost, [this, term](ElectionCount::Outcome outcome) {
         if (outcome == ElectionCount::Outcome::lost)
           return arbiter_.ask([run = run_, roster = roster_] { return read_recorded_state(run, roster); },
                               [this](const RecordedState& recorded) {
                                 // The leader may have died while it told the agents so.
-                                if (recorded.ended) return leave(*recorded.ended);
+                                if (recorded.ended) return ended_(*recorded.ended);
                                 election_is_over(false, recorded.highest);
                               });
-        const bool ask_slurm = outcome == ElectionCount::Outcome::ask_slurm;
-        arbiter_.ask([run = run_, term, node = node_, ask_slurm] { return take(run, term, node, ask_slurm); },
-                     [this, term](bool won) { election_is_over(won, won ? term : 0); });
+        arbiter_.ask(
+            [run = run_, term, node = roster_.nodes[self_].name,
+             slurm = outcome == ElectionCount::Outcome::ask_slurm ? cluster_ : nullptr] {
+              return take(run, term, node, slurm.get());
+            },
+            [this, term](bool won) { election_is_over(won, won ? term : 0); });
       });
 }
 
-void Agent::election_is_over(bool won, int term) {
+void Candidate::election_is_over(bool won, int term) {
   election_.reset();
-  switch (leadership_.election_over(won, term, steady_seconds())) {
+  switch (leadership_.election_over(won, term, loop_.steady_seconds())) {
     case LeadershipState::After::leads:
       return lead(term);
     case LeadershipState::After::follows:
       return;
     case LeadershipState::After::renounces:
       log::warn("term {} was taken too late: another leader speaks", term);
-      return arbiter_.run([run = run_, term, node = node_] {
+      return arbiter_.run([run = run_, term, node = roster_.nodes[self_].name] {
         try {
           renounce_term(run, term, node);
         } catch (const std::exception& error) {  // the present leader will be replaced
@@ -106,7 +139,7 @@ void Agent::election_is_over(bool won, int term) {
   }
 }
 
-void Agent::lead(int term) {
+void Candidate::lead(int term) {
   log::info("leading, term {}", term);
   struct Begun {
     TermStart start;
@@ -115,9 +148,9 @@ void Agent::lead(int term) {
   // Until this node leads or gives up, it refuses the other candidates.
   beginning_ = loop_.after(begin_limit, [this] { cannot_lead("the run directory does not answer"); });
   arbiter_.ask(
-      [run = run_, roster = roster_, term, self = index_]() -> Begun {
+      [run = run_, roster = roster_, term, self = self_, unix_clock = loop_.unix_clock()]() -> Begun {
         try {
-          return {start_term(run, roster, term, self), ""};
+          return {start_term(run, roster, term, self, unix_clock), ""};
         } catch (const std::exception& error) {
           return {{}, error.what()};
         }
@@ -130,23 +163,23 @@ void Agent::lead(int term) {
       });
 }
 
-void Agent::cannot_lead(const std::string& why) {
+void Candidate::cannot_lead(const std::string& why) {
   const auto over = std::move(beginning_);
   log::error("cannot lead: {}", why);
-  leadership_.resigned(steady_seconds());
+  leadership_.resigned(loop_.steady_seconds());
 }
 
-void Agent::lead_with(int term, TermStart start) {
+void Candidate::lead_with(int term, TermStart start) {
   try {
-    leading_ = std::make_unique<Leader>(loop_, run_, roster_, config_, secret_,
-                                        std::make_shared<slurm::ClusterCli>(), term, index_, std::move(start),
-                                        leadership_.last_heard(), [this](const std::string& why) {
-                                          loop_.post([this, why] {
-                                            log::warn("no longer leading: {}", why);
-                                            leading_.reset();
-                                            leadership_.resigned(steady_seconds());
-                                          });
-                                        });
+    leading_ =
+        std::make_unique<Leader>(loop_, run_, roster_, config_, secret_, cluster_, term, self_,
+                                 std::move(start), leadership_.last_heard(), [this](const std::string& why) {
+                                   loop_.post([this, why] {
+                                     log::warn("no longer leading: {}", why);
+                                     leading_.reset();
+                                     leadership_.resigned(loop_.steady_seconds());
+                                   });
+                                 });
   } catch (const std::exception& error) {
     cannot_lead(error.what());
   }
