@@ -1,5 +1,7 @@
 #include "launcher/agent/leader/candidate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -88,16 +90,20 @@ bool Candidate::accept_leader(int term) {
 void Candidate::watch() {
   if (reading_record_ || !leadership_.should_start_election(loop_.steady_seconds())) return;
   reading_record_ = true;
-  arbiter_.ask(
-      [run = run_, roster = roster_] { return read_recorded_state(run, roster); },
-      [this](const RecordedState& recorded) {
-        reading_record_ = false;
-        if (recorded.trouble != std::exchange(trouble_, recorded.trouble) && !recorded.trouble.empty())
-          log::warn("no election while the run directory does not answer: {}", recorded.trouble);
-        if (!recorded.trouble.empty()) return;
-        if (leadership_.should_start_election(loop_.steady_seconds()))
-          start_election(recorded.highest, recorded.taken, recorded.lost);
-      });
+  arbiter_.ask([run = run_, roster = roster_] { return read_recorded_state(run, roster); },
+               [this](const RecordedState& recorded) {
+                 reading_record_ = false;
+                 std::string trouble = recorded.trouble;
+                 // An empty folder where the file system is not mounted, for example.
+                 if (trouble.empty() && recorded.taken < leadership_.term())
+                   trouble =
+                       fmt::format("{} does not show term {}", run_.terms().string(), leadership_.term());
+                 if (trouble != std::exchange(trouble_, trouble) && !trouble.empty())
+                   log::warn("no election while the run directory does not answer: {}", trouble);
+                 if (!trouble.empty()) return;
+                 if (leadership_.should_start_election(loop_.steady_seconds()))
+                   start_election(recorded.highest, recorded.taken, recorded.lost);
+               });
 }
 
 void Candidate::start_election(int highest, int taken, const std::vector<bool>& lost) {
