@@ -37,6 +37,8 @@ RecordedState read_recorded_state(const RunDir& run, const Roster& roster) {
     lost = replay(run).lost;
     if (files::fs::exists(run.result()))
       out.ended = code_of(nlohmann::json::parse(files::read_text(run.result())), roster.job, out.highest);
+    // A log that was not there any more would be an empty one.
+    if (highest_term(run) < out.taken) out.trouble = "the run directory has vanished";
   } catch (const std::exception& error) {
     out.trouble = error.what();
   }
