@@ -28,6 +28,7 @@ JournalWriter::JournalWriter(control::Loop& loop, RunDir run, int term, std::sha
       journal_(std::move(journal)),
       patience_(patience),
       renounce_limit_(renounce_limit),
+      unix_offset_(loop.unix_now() - loop.steady_seconds()),
       worker_(loop, journal_shutdown_limit) {}
 
 void JournalWriter::put(Batch batch, Done done) {
@@ -82,7 +83,7 @@ void JournalWriter::tried(const Tried& result) {
     const events::SharedReturned back{seconds(waits()),
                                       last_error_.empty() ? "it did not answer" : last_error_};
     // Recorded once it is over; the batch itself is on disk already, so nothing waits for this event.
-    worker_.run([journal = journal_, back, unix = loop_.unix_now()] {
+    worker_.run([journal = journal_, back, unix = loop_.steady_seconds() + unix_offset_] {
       try {
         journal->write(back, unix);
       } catch (const std::exception&) {  // the run directory is gone again: the next batch records it
