@@ -153,8 +153,13 @@ void World::fault() {
              void(here.ranks[random.below(static_cast<int>(here.ranks.size()))]->hung = true);
     case 16:
       return count("old processes cannot be ended"), void(here.clears = random.chance(0.5));
-    case 17:
-      return count("ranks cannot be started"), void(here.starts = random.chance(0.5));
+    case 17: {
+      count("ranks cannot be started");
+      const bool starts = random.chance(0.5), all = random.chance(0.5);
+      for (int i = 0; i < node_count(); ++i)
+        if (i == n || all) node(i).starts = starts;
+      return;
+    }
     case 18:
       return count("connections break"), network.reset_some(1 + random.below(4));
     case 19:
@@ -246,7 +251,9 @@ void World::mend() {
   heal();
   for (auto& n : nodes) {
     if (!ending_) n->power_on();
-    n->clears = n->starts = true;
+    n->clears = true;
+    // Starts may fail for longer: only then does it show that they never end the run for good.
+    timeline.after(random.chance(0.5) ? 0 : random.between(0, 40), [n = n.get()] { n->starts = true; });
     for (const auto& rank : n->ranks) {
       rank->hung = false;
       if (rank->process->stopped) go_on(rank->process);

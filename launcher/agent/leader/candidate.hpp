@@ -17,8 +17,8 @@ namespace holdfast::launcher {
 
 class Candidate {
  public:
-  /// Of node `self`, which knows `term` as the highest. `ended` is called when the run directory says that the
-  /// run is over, with its exit code. `config` and `roster` must outlive this.
+  /// Of node `self`, which knows `term` as the highest. `ended` is called when the run directory says that
+  /// the run is over, with its exit code. `config` and `roster` must outlive this.
   Candidate(control::Loop& loop, RunDir run, const Roster& roster, const config::RunConfig& config,
             const control::Key& secret, std::shared_ptr<slurm::Cluster> cluster, int self, int term,
             std::function<void(int exit_code)> ended);
