@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>  // renameat2
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -16,11 +17,16 @@
 namespace holdfast::checkpoint {
 namespace {
 
+/// Another leader, taken for dead, may be about to commit the same folder: neither ever sees a part of what
+/// the other one writes.
 void write_durably(const fs::path& path, const std::string& text) {
-  const files::Fd fd =
-      files::open(path, O_WRONLY | O_CREAT | O_TRUNC);  // an earlier leader may have left one
-  files::append_all(fd.get(), text, path);
-  files::sync(fd.get(), path);
+  fs::path aside = path;
+  aside += ".tmp-" + std::to_string(::getpid());
+  const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC);
+  files::append_all(fd.get(), text, aside);
+  files::sync(fd.get(), aside);
+  if (::rename(aside.c_str(), path.c_str()) != 0)
+    throw system_error("cannot rename " + aside.string(), errno);
 }
 
 void check_size(const fs::path& path, std::int64_t bytes) {

@@ -125,11 +125,23 @@ std::vector<std::int64_t> retain(const fs::path& checkpoints, const Retention& r
   const std::vector<Candidate> there = candidates(checkpoints, retention.keep);
   std::vector<std::int64_t> removed;
   std::vector<fs::path> trash;
+  // Ranks that start again from earlier state put later checkpoints away: then nothing rests on those.
+  const auto newest_are_there = [&] {
+    int kept = 0;
+    for (const Candidate& candidate : there) {
+      if (kept == retention.keep) break;
+      if (!candidate.sound()) continue;
+      if (!may_be_there(committed_path(checkpoints, candidate.step))) return false;
+      ++kept;
+    }
+    return true;
+  };
   for (const std::int64_t step : removable(checkpoints, retention, there)) {
     // First the trash, then a look for those who came in the meantime; they look the other way round
     // (lease.hpp), so that one of the two sees the other.
     const fs::path path = committed_path(checkpoints, step), aside = make_trash(checkpoints, step);
-    if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step)) {
+    if (may_be_there(pin_path(checkpoints, step)) || leased_steps(checkpoints).contains(step) ||
+        !newest_are_there()) {
       ::rmdir(aside.c_str());
       continue;
     }

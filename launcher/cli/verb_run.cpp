@@ -26,7 +26,7 @@ RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).
 int serve(const AgentOptions& options) {
   die_with_guardian();
   log::start("agent " + options.node);
-  control::Loop loop;
+  control::RealLoop loop;
   return Agent(loop, run_dir(options.dir), options.node, ::getppid()).serve();
 }
 

@@ -188,7 +188,7 @@ class Leader {
 
   const std::vector<std::string> asked_;
   const RoundsPlan plan_;
-  control::Loop loop_;
+  control::RealLoop loop_;
   std::unique_ptr<control::Listener> listener_;
   std::vector<control::ChannelPtr> unidentified_;
   std::map<std::string, Peer> peers_;
@@ -213,7 +213,7 @@ bool follow_rounds(const fs::path& folder, const std::string& node, const std::s
   const auto secret = control::read_secret(secret_file(folder));
   const auto place = parse(files::read_text(leader_file(folder)));
   const LinkPort port;
-  control::Loop loop;
+  control::RealLoop loop;
   bool ended = false;
   control::ChannelPtr channel;
   LinkPlan plan;

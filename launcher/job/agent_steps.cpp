@@ -26,7 +26,7 @@ std::string last_line_of(std::string text) {
 
 }  // namespace
 
-AgentSteps::AgentSteps(control::Loop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks)
+AgentSteps::AgentSteps(control::RealLoop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks)
     : cluster_(cluster), setup_(std::move(setup)), hooks_(std::move(hooks)), loop_(loop), children_(loop) {
   for (const auto& node : setup_.nodes) steps_[node].pause = first_pause;
 }

@@ -47,7 +47,7 @@ class AgentSteps {
     /// After stop(): the last step has ended.
     std::function<void()> none_left;
   };
-  AgentSteps(control::Loop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks);
+  AgentSteps(control::RealLoop& loop, slurm::Cluster& cluster, Setup setup, Hooks hooks);
 
   void start_all();
   /// The result of a probe of a node's agent.
@@ -98,7 +98,7 @@ class AgentSteps {
   slurm::Cluster& cluster_;
   Setup setup_;
   Hooks hooks_;
-  control::Loop& loop_;
+  control::RealLoop& loop_;
   control::Worker logs_{loop_}, trials_{loop_};
   Children children_;
   std::map<std::string, Step> steps_;               ///< by node

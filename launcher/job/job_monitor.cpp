@@ -243,7 +243,7 @@ class JobMonitor {
   RunDir run_;
   std::string job_;
   control::Key secret_;
-  control::Loop loop_;
+  control::RealLoop loop_;
   control::Worker reader_{loop_};
   std::optional<RunState> known_;  ///< what the event log said last
   AgentSteps steps_;

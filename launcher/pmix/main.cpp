@@ -44,7 +44,7 @@ int serve(int argc, char** argv) {
       "holdfast." + control::to_hex(control::mac(key, "pmix " + std::to_string(hello.attempt))).substr(0, 32);
   std::filesystem::create_directories(job.folder);
 
-  control::Loop loop;
+  control::RealLoop loop;
   const auto signals = loop.on_signals({pmix_end_signal()}, [&](int) { loop.stop(); });
   {
     const PmixRelay relay(loop, job, socket, key, hello);

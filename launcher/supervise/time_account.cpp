@@ -67,9 +67,11 @@ struct TimeAccount::Taking {
 };
 
 void TimeAccount::take(const LogEntry& entry) {
-  const double now = entry.envelope.unix;
-  if (began_ == 0) began_ = last_ = now;
+  if (began_ == 0) began_ = last_ = entry.envelope.unix;
   const auto* elected = std::get_if<events::LeaderElected>(&entry.event);
+  // A leader's clock may be behind that of the one before: time goes on from where it was.
+  if (elected) behind_ = std::max(0.0, last_ - entry.envelope.unix);
+  const double now = entry.envelope.unix + behind_;
   if (elected && elected->job != job_) {
     lose_unsaved();
     go_on_as(TimeUse::queue);

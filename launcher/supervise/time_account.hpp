@@ -57,6 +57,7 @@ class TimeAccount {
 
   std::array<double, as_size(TimeUse::count_)> seconds_{};
   double began_ = 0, last_ = 0;
+  double behind_ = 0;  ///< by how much the clock of the leader of the moment is
   std::string job_;
   TimeUse now_ = TimeUse::queue;
   double since_ = 0;     ///< seconds of `now_` without a break

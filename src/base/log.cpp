@@ -69,6 +69,20 @@ class BackgroundSink final : public spdlog::sinks::sink {
   std::int64_t dropped_ = 0;  ///< since it was said last
 };
 
+class TakerSink final : public spdlog::sinks::sink {
+ public:
+  explicit TakerSink(std::function<void(std::string_view)> taker) : taker_(std::move(taker)) {}
+  void log(const spdlog::details::log_msg& line) override {
+    taker_({line.payload.data(), line.payload.size()});
+  }
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+
+ private:
+  std::function<void(std::string_view)> taker_;
+};
+
 spdlog::sink_ptr stderr_sink() {
   if (::isatty(STDERR_FILENO) && !env::get("NO_COLOR"))
     return std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>();
@@ -99,6 +113,9 @@ void start(const std::string& speaker) {
 void start_in_background(const std::string& speaker) {
   current_speaker() = speaker;
   current() = make(speaker, std::make_shared<BackgroundSink>(stderr_sink()));
+}
+void start_for(std::function<void(std::string_view)> taker) {
+  current() = make("", std::make_shared<TakerSink>(std::move(taker)));
 }
 bool flush(Millis limit) {
   auto* const background = dynamic_cast<BackgroundSink*>(current()->sinks().front().get());

@@ -2,6 +2,7 @@
 // Talk for people, on stderr: time, level, who speaks. Decisions go to the event log, not here.
 #include <fmt/core.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ void start(const std::string& speaker);
 /// are written by a thread of their own. 1 MiB of them may wait; then lines are dropped, and a later line
 /// says how many. Whoever ends the process other than through main() calls flush() before.
 void start_in_background(const std::string& speaker);
+/// Every line goes to `taker` instead, from the thread that says it: for programs that simulate others.
+void start_for(std::function<void(std::string_view line)> taker);
 /// Waits until the lines so far are written; false when the limit came first. At once without a thread.
 bool flush(Millis limit);
 /// What start() was told, for a loaded module: it has a log of its own.

@@ -194,7 +194,7 @@ class AgentLink final : public RankLink {
 
   const RankEnv place_;
   const Key secret_;
-  Loop loop_;
+  RealLoop loop_;
   std::atomic<std::int64_t> step_{-1};
   std::atomic<Phase> phase_{Phase::starting};
   std::atomic<std::int64_t> compute_us_{0}, moves_{0};

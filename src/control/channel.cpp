@@ -84,7 +84,7 @@ struct Listener::State : std::enable_shared_from_this<Listener::State> {
   std::filesystem::path path;
 };
 
-Listener::Listener(Loop& loop, const Address& address, const Key& secret,
+Listener::Listener(RealLoop& loop, const Address& address, const Key& secret,
                    std::function<void(ChannelPtr)> accepted)
     : state_(std::make_shared<State>(loop.inside().context, secret, std::move(accepted))) {
   const auto* path = std::get_if<std::filesystem::path>(&address);

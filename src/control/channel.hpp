@@ -44,11 +44,19 @@ class Channel {
 };
 using ChannelPtr = std::shared_ptr<Channel>;
 
+struct Call {
+  Address address;
+  Key secret;
+  Millis limit;
+  Channel::Handlers handlers;
+};
 /// Connects within `limit`, else calls closed(why). The channel lives as long as the caller holds it; no
 /// handler is called after that. Of several addresses and ports the first is taken where the other end knows
 /// the secret (dial.cpp); it is the first to be tried the next time.
-ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
-                Channel::Handlers handlers);
+inline ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
+                       Channel::Handlers handlers) {
+  return loop.dial({address, secret, limit, std::move(handlers)});
+}
 
 /// Of closed(why): no address and no port of the host was left where the other end may still be.
 bool nobody_listens(const std::string& why);
@@ -58,7 +66,8 @@ std::string refusal();
 class Listener {
  public:
   /// Throws Error (transient) when the address is taken. A stale Unix socket file is replaced; mode 0600.
-  Listener(Loop& loop, const Address& address, const Key& secret, std::function<void(ChannelPtr)> accepted);
+  Listener(RealLoop& loop, const Address& address, const Key& secret,
+           std::function<void(ChannelPtr)> accepted);
   ~Listener();
 
  private:

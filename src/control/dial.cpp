@@ -23,7 +23,7 @@ constexpr Millis patience{250};  // with one port or address, before the next is
 
 class DialedChannel final : public Channel, public std::enable_shared_from_this<DialedChannel> {
  public:
-  DialedChannel(Loop& loop, const TcpAddress& to, const Key& secret, Handlers handlers)
+  DialedChannel(RealLoop& loop, const TcpAddress& to, const Key& secret, Handlers handlers)
       : loop_(loop), to_(to), secret_(secret), handlers_(std::move(handlers)) {
     for (int i = 0; i < to.ports; ++i) ports_.push_back(to.port + i);
     if (const auto known = answered().find({to.host, to.port}); known != answered().end()) {
@@ -204,7 +204,7 @@ class DialedChannel final : public Channel, public std::enable_shared_from_this<
     resolver_.reset();
   }
 
-  Loop& loop_;
+  RealLoop& loop_;
   TcpAddress to_;
   Key secret_;
   Handlers handlers_;
@@ -226,21 +226,20 @@ std::string refusal() { return std::make_error_code(std::errc::connection_refuse
 
 bool nobody_listens(const std::string& why) { return why.starts_with(refusal()); }
 
-ChannelPtr dial(Loop& loop, const Address& address, const Key& secret, Millis limit,
-                Channel::Handlers handlers) {
-  if (const auto* tcp = std::get_if<TcpAddress>(&address)) {
-    auto channel = std::make_shared<DialedChannel>(loop, *tcp, secret, std::move(handlers));
-    channel->begin(limit);
+ChannelPtr RealLoop::dial(Call call) {
+  if (const auto* tcp = std::get_if<TcpAddress>(&call.address)) {
+    auto channel = std::make_shared<DialedChannel>(*this, *tcp, call.secret, std::move(call.handlers));
+    channel->begin(call.limit);
     return channel;
   }
-  auto channel = std::make_shared<SocketChannel>(loop.inside().context, Session::End::client, secret);
-  channel->handle(std::move(handlers));
-  channel->start_timer(limit, "no connection in time");
+  auto channel = std::make_shared<SocketChannel>(inside().context, Session::End::client, call.secret);
+  channel->handle(std::move(call.handlers));
+  channel->start_timer(call.limit, "no connection in time");
   try {
     channel->connect(
-        asio::local::stream_protocol::endpoint(std::get<std::filesystem::path>(address).string()));
+        asio::local::stream_protocol::endpoint(std::get<std::filesystem::path>(call.address).string()));
   } catch (const std::exception& error) {  // the path of a socket is too long
-    loop.post([weak = std::weak_ptr(channel), why = std::string(error.what())] {
+    post([weak = std::weak_ptr(channel), why = std::string(error.what())] {
       if (const auto self = weak.lock()) self->fail(why);
     });
   }

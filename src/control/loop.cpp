@@ -22,10 +22,10 @@ double turn_clock() {
 }
 }  // namespace
 
-Loop::Loop() : inside_(std::make_unique<Inside>()) {}
-Loop::~Loop() = default;
+RealLoop::RealLoop() : inside_(std::make_unique<Inside>()) {}
+RealLoop::~RealLoop() = default;
 
-void Loop::run() {
+void RealLoop::run() {
   const auto guard = asio::make_work_guard(inside_->context);
   double begin = turn_clock();
   while (inside_->context.run_one() > 0) {  // waiting takes no processor time
@@ -34,9 +34,9 @@ void Loop::run() {
     begin = end;
   }
 }
-double Loop::longest_turn() { return std::exchange(inside_->longest_turn, 0); }
-void Loop::stop() { inside_->context.stop(); }
-void Loop::post(std::function<void()> work) { asio::post(inside_->context, std::move(work)); }
+double RealLoop::longest_turn() { return std::exchange(inside_->longest_turn, 0); }
+void RealLoop::stop() { inside_->context.stop(); }
+void RealLoop::post(std::function<void()> work) { asio::post(inside_->context, std::move(work)); }
 
 namespace {
 struct Ticker : std::enable_shared_from_this<Ticker> {
@@ -60,21 +60,21 @@ struct Ticker : std::enable_shared_from_this<Ticker> {
 };
 }  // namespace
 
-Loop::Handle Loop::after(Millis delay, std::function<void()> work) {
+Loop::Handle RealLoop::after(Millis delay, std::function<void()> work) {
   auto ticker = std::make_shared<Ticker>(inside_->context, delay, std::move(work));
   ticker->timer.expires_after(delay);
   ticker->wait(false);
   return ticker;
 }
 
-Loop::Handle Loop::every(Millis period, std::function<void()> work) {
+Loop::Handle RealLoop::every(Millis period, std::function<void()> work) {
   auto ticker = std::make_shared<Ticker>(inside_->context, period, std::move(work));
   ticker->timer.expires_after(period);
   ticker->wait(true);
   return ticker;
 }
 
-Loop::Handle Loop::when_readable(int fd, std::function<void()> work) {
+Loop::Handle RealLoop::when_readable(int fd, std::function<void()> work) {
   auto descriptor = std::make_shared<asio::posix::stream_descriptor>(inside_->context, fd);
   descriptor->async_wait(asio::posix::stream_descriptor::wait_read,
                          [weak = std::weak_ptr(descriptor), work = std::move(work)](std::error_code error) {
@@ -95,7 +95,7 @@ void wait_signal(const std::shared_ptr<asio::signal_set>& set,
 }
 }  // namespace
 
-Loop::Handle Loop::on_signals(std::initializer_list<int> signals, std::function<void(int)> work) {
+Loop::Handle RealLoop::on_signals(std::initializer_list<int> signals, std::function<void(int)> work) {
   auto set = std::make_shared<asio::signal_set>(inside_->context);
   for (const int s : signals) set->add(s);
   wait_signal(set, std::make_shared<std::function<void(int)>>(std::move(work)));

@@ -7,7 +7,7 @@
 #include "src/control/loop.hpp"
 
 namespace holdfast::control {
-struct Loop::Inside {
+struct RealLoop::Inside {
   asio::io_context context{1};
   double longest_turn = 0;  ///< s
   /// Address and port that have answered last, by the host and first port that were asked for.

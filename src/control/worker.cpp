@@ -6,9 +6,10 @@
 #include <thread>
 
 namespace holdfast::control {
+namespace {
 
 /// Shared by the owner and the thread: either may be the last to release it.
-struct Worker::State : std::enable_shared_from_this<Worker::State> {
+struct WorkState : std::enable_shared_from_this<WorkState> {
   struct Job {
     std::function<void()> work, then;
   };
@@ -45,39 +46,53 @@ struct Worker::State : std::enable_shared_from_this<Worker::State> {
   }
 };
 
-Worker::Worker(Loop& loop, Millis shutdown_limit, Rest rest)
-    : state_(std::make_shared<State>()), shutdown_limit_(shutdown_limit), rest_(rest) {
-  state_->loop = &loop;
-}
+class WorkThread final : public Loop::Thread {
+ public:
+  WorkThread(Loop& loop, Loop::ThreadEnd end) : state_(std::make_shared<WorkState>()), end_(end) {
+    state_->loop = &loop;
+  }
+  WorkThread(const WorkThread&) = delete;
+  WorkThread& operator=(const WorkThread&) = delete;
 
-Worker::~Worker() {
-  const auto latest = Clock::now() + shutdown_limit_;
-  std::unique_lock lock(state_->mutex);
-  if (rest_ == Rest::done)
-    state_->changed.wait_until(lock, latest, [this] { return state_->jobs.empty() && !state_->began; });
-  state_->loop = nullptr;
-  state_->jobs.clear();
-  state_->changed.notify_all();
-  if (!state_->thread.joinable()) return;
-  const bool idle = state_->changed.wait_until(lock, latest, [this] { return !state_->began; });
-  lock.unlock();
-  if (idle)
-    state_->thread.join();
-  else
-    state_->thread.detach();
-}
+  ~WorkThread() override {
+    const auto latest = Clock::now() + end_.limit;
+    std::unique_lock lock(state_->mutex);
+    if (end_.finishes)
+      state_->changed.wait_until(lock, latest, [this] { return state_->jobs.empty() && !state_->began; });
+    state_->loop = nullptr;
+    state_->jobs.clear();
+    state_->changed.notify_all();
+    if (!state_->thread.joinable()) return;
+    const bool idle = state_->changed.wait_until(lock, latest, [this] { return !state_->began; });
+    lock.unlock();
+    if (idle)
+      state_->thread.join();
+    else
+      state_->thread.detach();
+  }
 
-void Worker::run(std::function<void()> work, std::function<void()> then) {
-  const std::scoped_lock lock(state_->mutex);
-  state_->jobs.push_back({std::move(work), std::move(then)});
-  if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
-  state_->changed.notify_all();
-}
+  void run(std::function<void()> work, std::function<void()> then) override {
+    const std::scoped_lock lock(state_->mutex);
+    state_->jobs.push_back({std::move(work), std::move(then)});
+    if (!state_->thread.joinable()) state_->thread = std::thread([state = state_] { state->serve(); });
+    state_->changed.notify_all();
+  }
 
-std::optional<Millis> Worker::busy_for() const {
-  const std::scoped_lock lock(state_->mutex);
-  if (!state_->began) return std::nullopt;
-  return std::chrono::duration_cast<Millis>(Clock::now() - *state_->began);
+  std::optional<Millis> busy_for() const override {
+    const std::scoped_lock lock(state_->mutex);
+    if (!state_->began) return std::nullopt;
+    return std::chrono::duration_cast<Millis>(Clock::now() - *state_->began);
+  }
+
+ private:
+  std::shared_ptr<WorkState> state_;
+  Loop::ThreadEnd end_;
+};
+
+}  // namespace
+
+std::unique_ptr<Loop::Thread> RealLoop::thread(ThreadEnd end) {
+  return std::make_unique<WorkThread>(*this, end);
 }
 
 }  // namespace holdfast::control

@@ -19,14 +19,17 @@ class Worker {
 
   /// `shutdown_limit`: how long the destructor waits for work that has begun, or for all work with
   /// Rest::done.
-  explicit Worker(Loop& loop, Millis shutdown_limit = Millis(1000), Rest rest = Rest::dropped);
+  explicit Worker(Loop& loop, Millis shutdown_limit = Millis(1000), Rest rest = Rest::dropped)
+      : thread_(loop.thread({shutdown_limit, rest == Rest::done})) {}
   Worker(const Worker&) = delete;
   /// Work that has begun and does not end in time continues in a detached thread (it may wait forever), so
   /// `work` must own the data that it uses. No `then` is called after the destructor.
-  ~Worker();
+  ~Worker() = default;
 
   /// Runs `work` in the worker's thread, then `then` in the loop's. Neither may throw.
-  void run(std::function<void()> work, std::function<void()> then = nullptr);
+  void run(std::function<void()> work, std::function<void()> then = nullptr) {
+    thread_->run(std::move(work), std::move(then));
+  }
   /// The same for work with a result.
   template <class Work, class Then>
   void ask(Work work, Then then) {
@@ -36,13 +39,10 @@ class Worker {
         [result, then = std::move(then)]() mutable { then(std::move(**result)); });
   }
   /// How long the current work has taken so far; nothing when there is none.
-  std::optional<Millis> busy_for() const;
+  std::optional<Millis> busy_for() const { return thread_->busy_for(); }
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
-  Millis shutdown_limit_;
-  Rest rest_;
+  std::unique_ptr<Loop::Thread> thread_;
 };
 
 }  // namespace holdfast::control

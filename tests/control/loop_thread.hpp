@@ -64,7 +64,7 @@ class LoopThread {
   void settle() {
     for (int i = 0; i < 20; ++i) call([] {}), std::this_thread::sleep_for(Millis(1));
   }
-  Loop loop;
+  RealLoop loop;
 
  private:
   std::thread thread_;

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 /// The messages that an agent receives; the test sends its answers.
 struct FakeAgent {
-  FakeAgent(Loop& loop, const Address& address, const Key& secret)
+  FakeAgent(RealLoop& loop, const Address& address, const Key& secret)
       : listener(loop, address, secret, [this](ChannelPtr accepted) {
           channel = std::move(accepted);
           channel->handle({nullptr,

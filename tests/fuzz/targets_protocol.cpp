@@ -106,7 +106,7 @@ void try_session(std::string_view bytes) {
 /// Bytes on a socket; when the first one is odd, from somebody who knows the secret and seals its lines, all
 /// but the sixteenth.
 void try_channel(std::string_view bytes) {
-  static Loop loop;
+  static RealLoop loop;
   static const Key secret = key_of(7);
   static const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("holdfast-fuzz-" + std::to_string(::getpid()));

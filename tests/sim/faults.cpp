@@ -1,21 +1,50 @@
 // The faults of a schedule, and the repair of everything at its end.
 #include <fmt/format.h>
 
+#include <cerrno>
+
 #include "tests/sim/world.hpp"
 
 namespace holdfast::sim {
 
 using namespace control;
 
-bool World::interrupted(const ProcessPtr& process) {
-  if (interrupt_in_ < 0 || --interrupt_in_ >= 0) return false;
+void World::maybe_interrupt(const ProcessPtr& process, bool in_call) {
+  if (gone_ || process->term == 0 || !process->alive || interrupt_in_ < 0) return;
+  if ((interrupt_calls_ && !in_call) || --interrupt_in_ >= 0) return;
   if (interrupt_kills_) {
     say(fmt::format("the leader on {} dies in the midst of what it does", name(process->node)));
     node(process->node).agent_dies();
   } else {
     stop_process(process, random.between(0.5, 12));
   }
-  return true;
+}
+
+Fate World::fate_of_call(Work& work, Kind kind) {
+  const ProcessPtr& process = work.process;
+  const int n = process->node;
+  if (gone_ || !process->alive) return {EIO};
+  const Aside aside;
+  maybe_interrupt(process, true);
+  if (in_trouble_ && kind == Kind::write && work.strand && process->term > 0 && random.chance(0.05))
+    stop_process(process, random.between(0.5, 12));  // so that others write in between
+  if (!process->alive) return {EIO, random.chance(0.5), random.between(0, 1)};
+  if (process->stopped || (work.strand && random.chance(0.2)))
+    pass_time(work, random.chance(0.1) ? random.between(0, 2) : random.between(0, 0.05));
+  const bool waits =
+      !work.only_changes_wait || kind == Kind::change || kind == Kind::write || kind == Kind::sync;
+  while (work.strand && waits && !gone_ && process->alive && storage.takes(n, timeline.now) > 0)
+    pass_time(work, storage.takes(n, timeline.now));
+  if (gone_ || !process->alive) return {EIO};
+  if (!storage.reachable(n)) {
+    const int errors[] = {EIO, ESTALE, ENOTCONN, ETIMEDOUT};
+    return {storage.vanishes ? ENOENT : errors[random.below(4)]};
+  }
+  if (storage.errs_until[n] <= timeline.now || !random.chance(0.2)) return {};
+  ++coverage.faults["a call to storage fails"];
+  const bool writes = kind == Kind::write || kind == Kind::change;
+  const int errors[] = {EIO, ESTALE, EACCES, writes ? ENOSPC : EIO};
+  return {errors[random.below(4)], random.chance(0.3), random.between(0, 1)};
 }
 
 void World::stop_process(const ProcessPtr& process, double seconds) {
@@ -47,7 +76,7 @@ void World::heal() {
     for (int b = 0; b < node_count(); ++b)
       if (a != b) network.set_way(a, b, true);
   std::fill(storage.mounted.begin(), storage.mounted.end(), true);
-  std::fill(controller.begin(), controller.end(), true);
+  std::fill(slurm_s.begin(), slurm_s.end(), 0);
   network.flush(0.3);
 }
 
@@ -58,13 +87,13 @@ void World::fault() {
     say(fmt::format("FAULT {} ({})", what, name(n)));
   };
   Node& here = node(n);
-  switch (only_hangs_ ? 27 + random.below(4) : random.below(31)) {
+  switch (only_hangs_ ? 27 + random.below(4) : random.below(37)) {
     case 0:
       return count("node dies"), here.power_off();
     case 1:
       if (live_leader()) {
         for (int i = 0; i < node_count(); ++i)
-          if (auto* agent = live_agent(i); agent && agent->leading)
+          if (auto* agent = live_agent(i); agent && agent->leading())
             return count("leader's node dies"), node(i).power_off();
       }
       return;
@@ -77,7 +106,9 @@ void World::fault() {
       count("node is cut off");
       const bool all = random.chance(0.7);
       cut(n, true, true);
-      if (all) storage.mounted[n] = controller[n] = false;
+      if (!all) return;
+      storage.mounted[n] = false;
+      slurm_s[n] = 60;
       return;
     }
     case 5:
@@ -122,23 +153,30 @@ void World::fault() {
              void(here.ranks[random.below(static_cast<int>(here.ranks.size()))]->hung = true);
     case 16:
       return count("old processes cannot be ended"), void(here.clears = random.chance(0.5));
-    case 17:
-      return count("ranks cannot be started"), void(here.starts = random.chance(0.5));
+    case 17: {
+      count("ranks cannot be started");
+      const bool starts = random.chance(0.5), all = random.chance(0.5);
+      for (int i = 0; i < node_count(); ++i)
+        if (i == n || all) node(i).starts = starts;
+      return;
+    }
     case 18:
       return count("connections break"), network.reset_some(1 + random.below(4));
     case 19:
     case 20:
       count("leader is interrupted");
-      interrupt_in_ = random.below(12);
+      interrupt_in_ = random.below(40);
+      interrupt_calls_ = random.chance(0.7);
       interrupt_kills_ = random.chance(0.6);
       return;
     case 21:
       count("shared file system is gone");
       storage.up = false;
+      storage.vanishes = random.chance(0.3);
       return timeline.after(random.between(0.3, random.chance(0.2) ? 60 : 8), [this] { storage.up = true; });
     case 22:
       count("slurmctld is gone");
-      return std::fill(controller.begin(), controller.end(), random.chance(0.3));
+      return std::fill(slurm_s.begin(), slurm_s.end(), random.chance(0.3) ? 0 : random.between(0.1, 20));
     case 23:
       count("network is slow");
       network.slow(random.chance(0.5) ? 0.6 : 0.02);
@@ -154,14 +192,11 @@ void World::fault() {
       count("rank computes wrongly"), corrupted = true;
       return training->corrupt(*here.ranks[random.below(static_cast<int>(here.ranks.size()))]);
     case 25:
-      if (auto* leader = live_leader()) {
+      if (auto* agent = live_agent(n); agent && live_leader()) {
         const Order::Verb verbs[] = {Order::Verb::save,  Order::Verb::pause,  Order::Verb::resume,
                                      Order::Verb::evict, Order::Verb::spares, Order::Verb::stop};
-        const Order what{"1", verbs[random.below(random.chance(0.2) ? 6 : 5)], name(n), "somebody"};
-        for (int i = 0; i < node_count(); ++i)
-          if (auto* agent = live_agent(i);
-              agent && agent->leading.get() == leader && !agent->process->stopped)
-            return count("order"), void(run(agent->process, [agent, what] { agent->order(what); }));
+        const Order what{"1", verbs[random.below(random.chance(0.2) ? 6 : 5)], name(any()), "somebody"};
+        count("order"), run(agent->process, [agent, what] { agent->order(what); });
       }
       return;
     case 27:
@@ -174,21 +209,51 @@ void World::fault() {
       return hang_storage("a node", {n});
     case 30:
       for (int i = 0; i < node_count(); ++i)
-        if (auto* agent = live_agent(i); agent && agent->leading) return hang_storage("a leader", {i});
+        if (auto* agent = live_agent(i); agent && agent->leading()) return hang_storage("a leader", {i});
+      return;
+    case 31: {
+      count("storage errs");
+      const double until = timeline.now + random.between(0.3, 10);
+      if (random.chance(0.5)) std::fill(storage.errs_until.begin(), storage.errs_until.end(), until);
+      storage.errs_until[n] = until;
+      return;
+    }
+    case 32:
+      // Of what a leader records, its election alone is dated before it begins: that is one moment here.
+      if (auto* agent = live_agent(n); agent && agent->begins_to_lead()) return;
+      count("clock jumps");
+      clock_off[n] += random.between(-1, 1) * (random.chance(0.3) ? 4000 : 5);
+      return;
+    case 33:
+      return count("SLURM is wrong"), void(slurm_is_wrong = random.chance(0.7));
+    case 34:
+      return count("SLURM is late"), void(slurm_s[n] = random.between(0.1, 20));
+    case 35:
+      return count("link is slow"), network.slow_link(n, random.chance(0.7) ? random.between(0.1, 1.5) : 0);
+    case 36:
+      for (int i = 0; i < node_count(); ++i)
+        if (auto* agent = live_agent(i); agent && agent->leading())
+          return count("leader stops"), stop_process(agent->process, random.between(0.3, 40));
       return;
   }
 }
 
 void World::mend() {
   say("MENDED");
+  in_trouble_ = false;
   interrupt_in_ = -1;
   storage.up = true;  // calls that hang now return when they would have returned
   std::fill(storage.hung_until.begin(), storage.hung_until.end(), 0);
+  std::fill(storage.errs_until.begin(), storage.errs_until.end(), 0);
+  slurm_is_wrong = false;
   network.slow(0.02);
+  for (int n = 0; n < node_count(); ++n) network.slow_link(n, 0);
   heal();
   for (auto& n : nodes) {
     if (!ending_) n->power_on();
-    n->clears = n->starts = true;
+    n->clears = true;
+    // Starts may fail for longer: only then does it show that they never end the run for good.
+    timeline.after(random.chance(0.5) ? 0 : random.between(0, 40), [n = n.get()] { n->starts = true; });
     for (const auto& rank : n->ranks) {
       rank->hung = false;
       if (rank->process->stopped) go_on(rank->process);
@@ -198,10 +263,8 @@ void World::mend() {
   // After a pause order, resume is ordered until a leader has accepted it.
   every(timeline, std::make_shared<Process>(0), 2, 0.5, [this] {
     if (over()) return false;
-    if (auto* leader = live_leader(); leader && leader->supervisor().state().paused)
-      for (int i = 0; i < node_count(); ++i)
-        if (auto* agent = live_agent(i); agent && agent->leading.get() == leader)
-          agent->order({"2", Order::Verb::resume, "", "somebody"});
+    if (const auto* leader = live_leader(); leader && leader->supervisor().state().paused)
+      if (auto* agent = live_agent(any())) agent->order({"2", Order::Verb::resume, "", "somebody"});
     return true;
   });
 }

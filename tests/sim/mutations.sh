@@ -11,8 +11,12 @@ trap 'rm -rf "$work"' EXIT
 
 # name | file | sed expression
 mutations='
-half of the agents, less one    | launcher/agent/leader/election_count.cpp          | s/2 \* granted >= voters/2 * granted + 2 >= voters/
-terms fenced one too low        | launcher/agent/leader/leadership_state.cpp        | s/if (term < term_) return false;/if (term < term_ - 1) return false;/
+half of the agents, less one    | launcher/agent/leader/election_count.cpp   | s/2 \* granted >= voters/2 * granted + 2 >= voters/
+terms fenced one too low        | launcher/agent/leader/leadership_state.cpp | s/if (term < term_) return false;/if (term < term_ - 1) return false;/
+acts before it is on record     | launcher/agent/leader/leader_acts.cpp      | s/  writing_ = true;/  carry_out(std::exchange(count, 0)); writing_ = true;/
+acts though replaced meanwhile  | launcher/agent/leader/journal_writer.cpp   | /must not be acted upon/,/result()/ s/if (const auto trouble = replaced()) return .trouble;//
+commits though replaced         | launcher/agent/leader/leader.cpp           | s/return leads_still(run, term);/return leads_still(run, term) || true;/
+log is not cut after an error   | launcher/supervise/journal.cpp             | s/if (torn_) {/if (false) {/
 a minority names nodes lost     | launcher/supervise/node_watch.cpp          | s/return 2 \* reached >= voters;/return 2 * reached + 2 >= voters;/
 spares that were never heard of | launcher/supervise/supervisor_effects.cpp  | s/RunState state = without_unheard_nodes();/RunState state = state_;/
 adopts with a lost node         | launcher/supervise/supervisor.cpp          | s/ && lost_in_placement() < 0 && attempt_.whole()/ \&\& attempt_.whole()/
@@ -21,9 +25,10 @@ attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s
 state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/placement(), state_.trusted_step,/placement(), -1,/
 failed starts end the run       | launcher/supervise/policy.cpp              | s/return !by_infrastructure(f) && f.blame/return f.blame/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
+time runs backwards             | launcher/supervise/time_account.cpp        | s/if (elected) behind_ = .*;/;/
 '
-mapfile -t objects < <(find "$build/tests/sim/CMakeFiles/sim_test.dir" -name '*.o')
-mapfile -t libraries < <(find "$build" -name 'libholdfast_*.a' ! -name '*fuzz*' ! -path '*cuda*' ! -path '*gpu*')
+commands=$(ninja -C "$build" -t commands sim_test)
+link=$(tail -n1 <<<"$commands")
 status=0
 while IFS='|' read -r name file expression; do
   [[ $name ]] || continue
@@ -33,15 +38,15 @@ while IFS='|' read -r name file expression; do
     printf '%-34s NOT APPLIED to %s\n' "$name" "$file"; status=1; continue
   fi
   # A library that is compiled as one file is linked as a whole or not at all: compile all of it.
-  unity=$(grep -rlF --include='unity_*_cxx.cxx' "/$file\"" "$build/launcher" | head -n1) || unity=''
-  source=$work/mutated.cpp
+  source=$root/$file mutated=$work/mutated.cpp
+  unity=$(grep -rlF --include='unity_*_cxx.cxx' "/$file\"" "$build" | grep -v fuzz | head -n1) || unity=''
   if [[ $unity ]]; then
-    source=$work/unity.cpp
-    sed "s|\"[^\"]*/$file\"|\"$work/mutated.cpp\"|" "$unity" >"$source"
+    source=$unity mutated=$work/unity.cpp
+    sed "s|\"[^\"]*/$file\"|\"$work/mutated.cpp\"|" "$unity" >"$mutated"
   fi
-  "${CXX:-c++}" -std=c++20 -O1 -I"$root" -c "$source" -o "$work/mutated.o"
-  "${CXX:-c++}" -o "$work/sim_test" "${objects[@]}" "$work/mutated.o" -Wl,--start-group "${libraries[@]}" -Wl,--end-group \
-    -lgtest -lgtest_main -lfmt -lspdlog -ltomlplusplus -lsodium -lpthread
+  # The build's own commands, for this source and with its object before the libraries.
+  compile=$(grep -F -- " -c $source" <<<"$commands" | sed -E "s| -MD .* -c .*| -O1 -o $work/mutated.o -c $mutated|; s|^[^ ]*ccache ||")
+  (cd "$build" && eval "$compile" && eval "${link/ -o tests\/sim\/sim_test / -o $work/sim_test $work/mutated.o }")
   if found=$(HOLDFAST_SCHEDULES=$schedules "$work/sim_test" --gtest_filter='*NoSchedule*' 2>&1); then
     printf '%-34s NOT FOUND in %s schedules\n' "$name" "$schedules"; status=1
   else

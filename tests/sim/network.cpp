@@ -49,7 +49,8 @@ Network::Network(Timeline& timeline, Random& random, int nodes)
       random_(random),
       nodes_(nodes),
       blocked_(as_size(nodes * nodes)),
-      powered_(as_size(nodes), true) {}
+      powered_(as_size(nodes), true),
+      slow_links_(as_size(nodes)) {}
 
 Network::~Network() {
   for (const auto& weak : connections_)
@@ -65,19 +66,35 @@ bool Network::way(int from, int to) const {
   return powered_[from] && powered_[to] && (from == to || !blocked_[at(from, to)]);
 }
 
-double Network::delay() { return random_.between(0.0005, slow_); }
+double Network::delay(int one, int other) {
+  const double slowest = one == other ? 0.02 : std::max({slow_, slow_links_[one], slow_links_[other]});
+  return random_.between(0.0005, slowest);
+}
 
-void Network::schedule(const ConnectionPtr& c, int end, std::optional<control::Message> what) {
+double Network::unanswered_s(Connection& c, int end) const {
+  const int here = c.ends[end].process->node, there = c.ends[1 - end].process->node;
+  if (way(here, there) && way(there, here)) c.ends[end].answered = timeline_.now;
+  return timeline_.now - c.ends[end].answered;
+}
+
+bool Network::takes_calls(int from, int to) const {
+  if (!way(from, to) || !way(to, from)) return false;
+  const ProcessPtr server = listener(to);
+  return server && server->alive;
+}
+
+void Network::schedule(const ConnectionPtr& c, int end, Line what) {
   auto& to = c->ends[end];
-  to.last = std::max(to.last, timeline_.now + delay());
+  to.last = std::max(to.last, timeline_.now + delay(c->ends[0].process->node, c->ends[1].process->node));
   timeline_.at(to.last, [this, c, end, what = std::move(what)] { arrive(c, end, what); });
 }
 
-void Network::arrive(const ConnectionPtr& c, int end, std::optional<control::Message> what) {
+void Network::arrive(const ConnectionPtr& c, int end, Line what) {
   auto& to = c->ends[end];
   if (to.over || !to.process->alive) return;
   to.held.push_back(std::move(what));
   if (!way(c->ends[1 - end].process->node, to.process->node)) return;
+  to.answered = timeline_.now;
   for (auto& next : std::exchange(to.held, {}))
     run(to.process, [c, end, next = std::move(next)] {
       auto& here = c->ends[end];
@@ -92,7 +109,7 @@ void Network::arrive(const ConnectionPtr& c, int end, std::optional<control::Mes
     });
 }
 
-void Network::send(const ConnectionPtr& c, int from, std::optional<control::Message> what) {
+void Network::send(const ConnectionPtr& c, int from, Line what) {
   if (c->ends[from].over) return;
   schedule(c, 1 - from, std::move(what));
 }
@@ -100,7 +117,7 @@ void Network::send(const ConnectionPtr& c, int from, std::optional<control::Mess
 void Network::close(const ConnectionPtr& c, int end) {
   auto& here = c->ends[end];
   if (here.over) return;
-  schedule(c, 1 - end, std::nullopt);
+  schedule(c, 1 - end, nullptr);
   here.over = true;
   here.message = nullptr;
   here.closed = nullptr;
@@ -112,7 +129,7 @@ void Network::reset(const ConnectionPtr& c) {
     if (to.over) continue;
     to.message = nullptr;  // messages in flight are lost
     to.held.clear();
-    schedule(c, end, std::nullopt);
+    schedule(c, end, nullptr);
   }
 }
 
@@ -145,7 +162,7 @@ void Network::process_died(const ProcessPtr& process) {
     if (!c) continue;
     for (int end = 0; end < 2; ++end)
       if (c->ends[end].process == process) {
-        schedule(c, 1 - end, std::nullopt);
+        schedule(c, 1 - end, nullptr);
         c->ends[end].over = true;
         c->ends[end].message = nullptr;
         c->ends[end].closed = nullptr;
@@ -160,7 +177,7 @@ void Network::dial(const ProcessPtr& client, int to, double limit_s,
     if (!std::exchange(*settled, true)) run(client, failed);
   };
   timeline_.after(limit_s, fail);
-  timeline_.after(delay(), [this, client, to, settled, fail, opened = std::move(opened)] {
+  timeline_.after(delay(client->node, to), [this, client, to, settled, fail, opened = std::move(opened)] {
     if (!way(client->node, to) || !way(to, client->node)) return;
     const ProcessPtr server = listener(to);
     if (!server || !server->alive) return fail();
@@ -169,6 +186,7 @@ void Network::dial(const ProcessPtr& client, int to, double limit_s,
       const auto c = std::make_shared<Connection>();
       c->ends[0].process = client;
       c->ends[1].process = server;
+      c->ends[0].answered = c->ends[1].answered = timeline_.now;
       connections_.push_back(c);
       accept(to, c);
       run(client, [c, opened] { opened(c); });

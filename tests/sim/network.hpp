@@ -1,15 +1,15 @@
 #pragma once
-// Processes that can be stopped and killed, and connections between them: messages arrive in order, are lost
-// with a reset, and are held back while the network is cut (as in TCP), each direction by itself.
+// Processes that can be stopped and killed, and connections between them: lines of text arrive in order, are
+// lost with a reset, and are held back while the network is cut (as in TCP), each direction by itself.
 #include <array>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/base/as_size.hpp"
-#include "src/control/message.hpp"
 #include "tests/sim/timeline.hpp"
 
 namespace holdfast::sim {
@@ -18,6 +18,7 @@ namespace holdfast::sim {
 struct Process {
   explicit Process(int n) : node(n) {}
   int node;
+  int term = 0;  ///< the last that it has led
   bool alive = true, stopped = false;
   std::deque<std::function<void()>> waiting;
 };
@@ -30,14 +31,18 @@ void go_on(const ProcessPtr& process);  ///< after a stop: the waiting events ha
 void every(Timeline& timeline, const ProcessPtr& process, double period, double first,
            std::function<bool()> what);
 
+/// What is sent; null: the close.
+using Line = std::shared_ptr<const std::string>;
+
 struct Connection {
   struct End {
     ProcessPtr process;
-    std::function<void(const control::Message&)> message;
+    std::function<void(const std::string&)> message;
     std::function<void()> closed;
-    bool over = false;                                 ///< it has closed, or knows that the other has
-    double last = 0;                                   ///< when the last message to it arrives
-    std::deque<std::optional<control::Message>> held;  ///< held back by a cut; nothing: the close
+    bool over = false;      ///< it has closed, or knows that the other has
+    double last = 0;        ///< when the last line to it arrives
+    double answered = 0;    ///< when the other end's kernel was last known to answer
+    std::deque<Line> held;  ///< held back by a cut
   };
   std::array<End, 2> ends;  ///< client, server
 };
@@ -56,14 +61,20 @@ class Network {
   void power(int node, bool on) { powered_[node] = on; }
   /// After a cut has ended: messages held back arrive, or their connection is found broken.
   void flush(double broken_share);
-  void slow(double seconds) { slow_ = seconds; }  ///< the maximum delay of a message
+  void slow(double seconds) { slow_ = seconds; }  ///< the maximum delay of a line
+  void slow_link(int node, double seconds) { slow_links_[node] = seconds; }
 
-  void send(const ConnectionPtr& connection, int from_end, std::optional<control::Message> what);
+  void send(const ConnectionPtr& connection, int from_end, Line what);
   void close(const ConnectionPtr& connection, int end);
   void reset(const ConnectionPtr& connection);
   void reset_some(int count);
   /// The kernel of a live node resets the connections of a dead process.
   void process_died(const ProcessPtr& process);
+
+  /// Seconds since the kernel at the other end has answered.
+  double unanswered_s(Connection& connection, int end) const;
+  /// A process listens there, and its node answers this one.
+  bool takes_calls(int from, int to) const;
 
   std::function<ProcessPtr(int node)> listener;                ///< the agent's process, if there is one
   std::function<void(int node, const ConnectionPtr&)> accept;  ///< in that process
@@ -72,14 +83,15 @@ class Network {
 
  private:
   std::size_t at(int from, int to) const { return as_size(from * nodes_ + to); }
-  double delay();
-  void arrive(const ConnectionPtr& connection, int end, std::optional<control::Message> what);
-  void schedule(const ConnectionPtr& connection, int end, std::optional<control::Message> what);
+  double delay(int one, int other);
+  void arrive(const ConnectionPtr& connection, int end, Line what);
+  void schedule(const ConnectionPtr& connection, int end, Line what);
   Timeline& timeline_;
   Random& random_;
   int nodes_;
   double slow_ = 0.02;
   std::vector<bool> blocked_, powered_;
+  std::vector<double> slow_links_;  ///< by node
   std::vector<std::weak_ptr<Connection>> connections_;
 };
 

@@ -4,90 +4,68 @@
 
 #include <algorithm>
 
-#include "launcher/agent/leader/election_count.hpp"
 #include "src/base/as_size.hpp"
-#include "tests/sim/lead.hpp"
 #include "tests/sim/world.hpp"
 
 namespace holdfast::sim {
 
 using namespace control;
-using launcher::ElectionCount;
 using launcher::LeadershipState;
 
 namespace {
-constexpr double election_limit_s = 1, watch_s = 0.2, slurm_ping_s = 0.05, begin_limit_s = 20;
-
-LeadershipState leadership_of(const World& world, int node) {
-  const auto& order = world.roster.candidates;
-  const auto place = std::find(order.begin(), order.end(), node);
-  return {place == order.end() ? -1 : static_cast<int>(place - order.begin()),
-          {1e-3 * world.limits.leader_silence_ms, 0.5, 8},
-          world.storage.highest(),
-          0,
-          world.timeline.now};
+constexpr double watch_s = 0.2, look_s = 1, storage_patience_s = 2;
 }
-}  // namespace
-
-struct Agent::Election {
-  ElectionCount answers;
-  std::vector<bool> lost;
-  std::set<int> granted;
-  int term;
-  std::vector<ConnectionPtr> lines;
-  bool over = false;
-  /// An independent count: half of the nodes that are not lost.
-  bool fair() const {
-    return 2 * static_cast<int>(granted.size()) >=
-           static_cast<int>(std::count(lost.begin(), lost.end(), false));
-  }
-};
 
 Agent::Agent(World& world, Node& node)
     : process(std::make_shared<Process>(node.number())),
-      leadership(leadership_of(world, node.number())),
       world_(world),
-      node_(node) {
+      node_(node),
+      loop_(world, process),
+      candidate_(loop_, world.storage.run, world.roster, world.config, world.secret, world.slurm,
+                 node.number(), node.term > 0 ? node.term : world.storage.highest(),
+                 [this](int) { finish(); }),
+      leadership_(candidate_.leadership()) {
   for (const auto& rank : node.ranks)
-    if (rank->process->alive) leadership.admit(rank->attempt.number);
-  const double beat_s = 1e-3 * world.limits.heartbeat_ms;
-  every(world.timeline, process, beat_s, world.random.between(0, beat_s), [this] {
-    if (left) return false;
-    tell_leader(beat());
-    return true;
-  });
-  every(world.timeline, process, watch_s, world.random.between(0, watch_s), [this] {
-    if (left) return false;
-    watch_leader();
-    return true;
-  });
+    if (rank->process->alive) leadership_.admit(rank->attempt.number);
+  const double beat_s = 1e-3 * world.config.supervise.heartbeat_ms;
+  const auto often = [&](double period, std::function<void()> what) {
+    every(world.timeline, process, period, world.random.between(0, period), [this, what] {
+      if (!left) what();
+      return !left;
+    });
+  };
+  often(beat_s, [this] { tell_leader(beat()); });
+  often(watch_s, [this] { candidate_.watch(); });
+  often(look_s, [this] { look_at_storage(); });
 }
 
 Agent::~Agent() = default;
 
 void Agent::accept(const ConnectionPtr& c) {
-  c->ends[1].message = [this, weak = std::weak_ptr(c)](const Message& m) {
+  c->ends[1].message = [this, weak = std::weak_ptr(c)](const std::string& line) {
     const auto connection = weak.lock();
     if (!connection || left) return;
-    if (connection == leader_) return from_leader(m);
-    if (const auto* h = std::get_if<Hello>(&m)) hello(connection, *h);
+    std::string why;
+    if (connection != leader_) {
+      if (const auto h = decode<Hello>(line, why)) hello(connection, *h);
+    } else if (const auto m = decode<LeaderToAgent>(line, why)) {
+      from_leader(*m);
+    } else {
+      world_.expect(false, "an agent understands its leader (" + why + ")");
+    }
   };
   c->ends[1].closed = [this, weak = std::weak_ptr(c)] {
-    if (leader_ && leader_ == weak.lock()) leader_.reset(), leadership.leader_lost();
+    if (leader_ && leader_ == weak.lock()) leader_.reset(), leadership_.leader_lost();
   };
 }
 
 void Agent::hello(const ConnectionPtr& c, const Hello& h) {
-  const double now = world_.timeline.now;
-  if (h.role == Hello::Role::candidate)
-    return world_.network.send(c, 1, Message(leadership.answer(h.term, now)));
+  if (h.role == Hello::Role::candidate) return send(c, leadership_.answer(h.term, world_.timeline.now));
   if (h.role != Hello::Role::leader) return;
-  const int before = leadership.term();
-  if (!leadership.accept_leader(h.term, now) && world_.bug != Bug::lower_leader)
-    return world_.network.close(c, 1);
+  const int before = leadership_.term();
+  if (!candidate_.accept_leader(h.term) && world_.bug != Bug::lower_leader) return world_.network.close(c, 1);
   world_.expect(h.term >= before, "an agent follows no leader of a lower term");
-  if (!leadership.leads() && leading) leading.reset();
-  election_.reset();
+  node_.term = h.term;
   if (leader_) world_.network.close(leader_, 1);
   leader_ = c;
   tell_leader(beat());
@@ -100,23 +78,41 @@ void Agent::hello(const ConnectionPtr& c, const Hello& h) {
     if (known.failed) tell_leader(*known.failed);
     if (known.exited) tell_leader(*known.exited);
   }
+  if (storage_silent_) tell_leader(NodeSigns{{{"shared_gone", -1, 0, 0, "shared"}}});
   if (drain_request_) tell_leader(*drain_request_);
 }
 
+void Agent::send(const ConnectionPtr& connection, const Message& message) {
+  world_.network.send(connection, 1, std::make_shared<const std::string>(encode(message)));
+}
+
 void Agent::tell_leader(const Message& message) {
-  if (leader_) world_.network.send(leader_, 1, message);
+  if (leader_) send(leader_, message);
 }
 
 Beat Agent::beat() const {
-  Beat b{world_.name(node_.number()), leadership.attempt(), {}};
+  Beat b{world_.name(node_.number()), leadership_.attempt(), {}};
   for (const auto& [number, known] : ranks_)
     if (known.rank->attempt.number == b.attempt && known.started && !known.ended)
       b.ranks.push_back({number, b.attempt, known.rank->step, known.rank->phase});
   return b;
 }
 
-void Agent::from_leader(const Message& message) {
-  leadership.leader_spoke(world_.timeline.now);
+/// A file system that does not answer blocks the thread that asks it.
+void Agent::look_at_storage() {
+  const double now = world_.timeline.now;
+  if (world_.storage.takes(node_.number(), now) <= 0)
+    storage_hangs_since_ = -1;
+  else if (storage_hangs_since_ < 0)
+    storage_hangs_since_ = now;
+  if (!leader_) return;
+  const bool silent = storage_hangs_since_ >= 0 && now - storage_hangs_since_ > storage_patience_s;
+  if (silent != std::exchange(storage_silent_, silent))
+    tell_leader(NodeSigns{{{silent ? "shared_gone" : "shared_back", -1, 0, 0, "shared"}}});
+}
+
+void Agent::from_leader(const LeaderToAgent& message) {
+  leadership_.leader_spoke(world_.timeline.now);
   if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
   if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
   if (const auto* outcome = std::get_if<CommitOutcome>(&message)) {
@@ -127,7 +123,7 @@ void Agent::from_leader(const Message& message) {
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_ = *drain;
     for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == leadership.attempt()) {
+      if (known.rank->attempt.number == leadership_.attempt()) {
         known.rank->drain_heard = true;
         known.rank->stop_heard = known.rank->stop_heard || drain->stop;
       }
@@ -147,14 +143,15 @@ void Agent::finish() {
   left = true;
   node_.clears = true;
   node_.kill_older(INT32_MAX);
-  leading.reset();
+  candidate_.give_up_election();
+  world_.agent_is_gone(*this);
   process->alive = false;
   world_.network.process_died(process);
   world_.agent_left();
 }
 
 void Agent::clear(int attempt) {
-  const auto fence = leadership.admit(attempt);
+  const auto fence = leadership_.admit(attempt);
   if (fence == LeadershipState::Fence::refuse) return;
   if (fence == LeadershipState::Fence::newer) drain_.reset();
   std::erase_if(ranks_, [&](const auto& r) { return r.second.rank->attempt.number < attempt; });
@@ -171,11 +168,11 @@ void Agent::clear_on() {
 /// A PMIx server comes first, and takes its time.
 void Agent::start_ranks(const StartRanks& order) {
   const AttemptKey key{order.attempt, order.term};
-  if (order.attempt != leadership.attempt() || !node_.starts || starting_ == order.attempt) return;
+  if (order.attempt != leadership_.attempt() || !node_.starts || starting_ == order.attempt) return;
   starting_ = order.attempt;
   world_.timeline.after(world_.random.between(0.02, 0.3), [this, p = process, key, order] {
     run(p, [this, key, order] {
-      if (key.number != leadership.attempt()) return;
+      if (key.number != leadership_.attempt()) return;
       for (int i = 0; i < order.ranks_per_node; ++i) {
         const int number = order.slot * order.ranks_per_node + i;
         // It may be one that an agent before this one has started.
@@ -194,8 +191,8 @@ void Agent::start_ranks(const StartRanks& order) {
 }
 
 void Agent::rank_is_here(const RankPtr& rank) {
-  const auto fence = leadership.admit(rank->attempt.number);
-  if (fence == LeadershipState::Fence::refuse) return void(node_.kill_older(leadership.attempt()));
+  const auto fence = leadership_.admit(rank->attempt.number);
+  if (fence == LeadershipState::Fence::refuse) return void(node_.kill_older(leadership_.attempt()));
   if (fence == LeadershipState::Fence::newer) drain_.reset();
   Known& known = ranks_[rank->rank];
   known = Known{rank, true, false, std::nullopt, std::nullopt};
@@ -236,114 +233,6 @@ void Agent::request_drain(const Drain& what) {
   tell_leader(*drain_request_);
 }
 
-OrderTaken Agent::order(const Order& what) {
-  if (leading) return leading->order(what);
-  return {what.id, false, "nobody leads here"};
-}
-
-// --- leadership ---
-
-void Agent::watch_leader() {
-  if (reading_record_ || !leadership.should_start_election(world_.timeline.now)) return;
-  reading_record_ = true;
-  world_.when_storage_answers(process, [this] {
-    reading_record_ = false;
-    if (!left && leadership.should_start_election(world_.timeline.now)) start_election();
-  });
-}
-
-void Agent::start_election() {
-  if (!world_.storage.reachable(node_.number())) return;
-  const int asked = leadership.begin_election(world_.storage.highest(), world_.storage.highest_taken());
-  const auto lost = world_.storage.replay().lost;
-  std::vector<bool> out;
-  for (const auto& n : world_.roster.nodes) out.push_back(lost.contains(n.name));
-  election_ = std::make_unique<Election>(
-      Election{ElectionCount(out), out, {}, asked, std::vector<ConnectionPtr>(out.size())});
-  const auto* const mine = election_.get();
-  for (int n = 0; n < world_.node_count(); ++n)
-    world_.network.dial(
-        process, n, election_limit_s,
-        [this, n, mine, asked](const ConnectionPtr& c) {
-          if (election_.get() != mine || election_->term != asked) return world_.network.close(c, 0);
-          election_->lines[n] = c;
-          c->ends[0].message = [this, n, mine, asked](const Message& m) {
-            if (election_.get() != mine || election_->term != asked || !std::holds_alternative<Answer>(m))
-              return;
-            const auto& answer = std::get<Answer>(m);
-            election_->answers.answered(n, answer);
-            if (answer.grant && !election_->lost[n]) election_->granted.insert(n);
-            count(false);
-          };
-          world_.network.send(c, 0,
-                              Message(Hello{Hello::Role::candidate, world_.name(node_.number()), asked}));
-        },
-        [] {});
-  world_.timeline.after(election_limit_s, [this, asked, p = process] {
-    run(p, [this, asked] {
-      if (election_ && election_->term == asked) count(true);
-    });
-  });
-}
-
-void Agent::count(bool last_call) {
-  if (!election_ || election_->over) return;
-  const auto outcome = election_->answers.outcome(last_call);
-  if (outcome == ElectionCount::Outcome::open) return;
-  election_->over = true;
-  bool elected = outcome != ElectionCount::Outcome::lost;
-  if (outcome == ElectionCount::Outcome::ask_slurm) elected = world_.controller[node_.number()];
-  // Meanwhile a leader may speak to this node again, which ends the election but not the call.
-  world_.when_storage_answers(process, [this, elected, term = election_->term, fair = election_->fair()] {
-    const bool won =
-        elected && world_.storage.reachable(node_.number()) && world_.storage.terms.insert(term).second;
-    world_.expect(!won || fair, "a leader has the votes of half of the agents");
-    if (won) world_.term_taken(term, node_.number());
-    world_.timeline.after(
-        0, [this, won, term, p = process] { run(p, [this, won, term] { election_is_over(won, term); }); });
-  });
-}
-
-void Agent::election_is_over(bool won, int term) {
-  if (left) return;
-  if (election_ && election_->term == term) {
-    for (const auto& c : election_->lines)
-      if (c) world_.network.close(c, 0);
-    election_.reset();
-  }
-  auto& storage = world_.storage;
-  const bool reachable = storage.reachable(node_.number());
-  if (!won && reachable && storage.result &&
-      launcher::code_of(storage.result->json, world_.roster.job, storage.highest()))
-    return finish();
-  const int highest = won ? term : reachable ? storage.highest() : 0;
-  switch (leadership.election_over(won, highest, world_.timeline.now)) {
-    case LeadershipState::After::leads:
-      return lead(term);
-    case LeadershipState::After::follows:
-      return;
-    case LeadershipState::After::renounces:
-      if (reachable) world_.say(fmt::format("term {} is renounced", term)), storage.renounced.insert(term);
-  }
-}
-
-void Agent::lead(int term) {
-  const auto begins = [this, term] {
-    return !left && !leading && leadership.leads() && leadership.term() == term;
-  };
-  if (world_.storage.takes(node_.number(), world_.timeline.now) > begin_limit_s)
-    return world_.timeline.after(begin_limit_s, [this, begins, p = process] {
-      run(p, [this, begins] {
-        if (begins()) leadership.resigned(world_.timeline.now);
-      });
-    });
-  world_.when_storage_answers(process, [this, begins, term] {
-    if (!begins()) return;
-    if (!world_.storage.reachable(node_.number())) return leadership.resigned(world_.timeline.now);
-    leading = std::make_unique<Leader>(world_, process, term, leadership.last_heard());
-  });
-}
-
 // --- the node ---
 
 void Node::start_agent() {
@@ -367,16 +256,11 @@ void Node::start_agent() {
 void Node::agent_dies() {
   if (!agent || !agent->process->alive) return;
   agent->process->alive = false;
-  bury_leader();
+  world_.agent_is_gone(*agent);
   world_.network.process_died(agent->process);
   world_.timeline.after(world_.random.between(0.2, 1), [this] {
     if (agent && !agent->left) start_agent();
   });
-}
-
-/// It may have died during its own work.
-void Node::bury_leader() {
-  world_.timeline.after(0, [dead = std::shared_ptr<Leader>(std::move(agent->leading))] {});
 }
 
 void Node::power_off() {
@@ -385,11 +269,12 @@ void Node::power_off() {
   world_.network.power(number_, false);
   if (agent) {
     agent->process->alive = false;
-    bury_leader();
+    world_.agent_is_gone(*agent);
   }
   for (const auto& rank : ranks) rank->process->alive = false;
   ranks.clear();
   local.clear();
+  term = 0;
 }
 
 void Node::power_on() {

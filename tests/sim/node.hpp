@@ -1,20 +1,20 @@
 #pragma once
-// A node: its memory, the processes on it, and its agent, which is modelled (sockets and processes) around
-// the production decisions (LeadershipState, ElectionCount, VoteMerger).
+// A node: its memory, the processes on it, and its agent, which is modelled around what production has for
+// the elections and the leader (Candidate) and for votes (VoteMerger).
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 
-#include "launcher/agent/leader/leadership_state.hpp"
+#include "launcher/agent/leader/candidate.hpp"
 #include "launcher/agent/ranks/vote_merger.hpp"
 #include "launcher/supervise/roster.hpp"
+#include "tests/sim/loop.hpp"
 #include "tests/sim/training.hpp"
 
 namespace holdfast::sim {
 
 class World;
-class Leader;
 
 /// One agent process.
 class Agent {
@@ -27,11 +27,11 @@ class Agent {
   void rank_says(const RankPtr& rank, const control::Message& what);
   void rank_ended(const RankPtr& rank, int status);
   void request_drain(const control::Drain& what);
-  control::OrderTaken order(const control::Order& what);
+  void order(const control::Order& what) { tell_leader(what); }
+  const launcher::Leader* leading() const { return candidate_.leading(); }
+  bool begins_to_lead() const { return leadership_.leads() && !leading(); }
 
   ProcessPtr process;
-  std::unique_ptr<Leader> leading;
-  launcher::LeadershipState leadership;
   bool left = false;  ///< it knows that the run is over
 
  private:
@@ -42,30 +42,29 @@ class Agent {
     std::optional<control::RankFailed> failed;
   };
   void hello(const ConnectionPtr& connection, const control::Hello& hello);
-  void from_leader(const control::Message& message);
+  void from_leader(const control::LeaderToAgent& message);
   void clear(int attempt);
   void clear_on();
   void start_ranks(const control::StartRanks& order);
   void tell_leader(const control::Message& message);
+  void send(const ConnectionPtr& connection, const control::Message& message);
   control::Beat beat() const;
-  void watch_leader();
-  void start_election();
-  struct Election;
-  void count(bool last_call);
-  void election_is_over(bool won, int term);
-  void lead(int term);
+  void look_at_storage();
   void finish();
 
   World& world_;
   Node& node_;
+  VirtualLoop loop_;
+  launcher::Candidate candidate_;
+  launcher::LeadershipState& leadership_;  ///< the candidate's
   ConnectionPtr leader_;
   std::map<int, Known> ranks_;
   launcher::VoteMerger votes_;
   int clearing_ = 0, starting_ = 0;  ///< attempts
   std::optional<control::Drain> drain_, drain_request_;
   bool paused_ = false;
-  std::unique_ptr<Election> election_;
-  bool reading_record_ = false;
+  double storage_hangs_since_ = -1;  ///< -1: it does not
+  bool storage_silent_ = false;      ///< that it is was said
 };
 
 class Node {
@@ -75,6 +74,7 @@ class Node {
 
   bool powered = true;
   bool clears = true, starts = true;  ///< its old processes can be ended; new ones can be started
+  int term = 0;                       ///< the last that an agent here has followed; 0: none
   std::unique_ptr<Agent> agent;
   std::vector<RankPtr> ranks;
   std::map<std::pair<int, int>, LocalCopy> local;
@@ -91,7 +91,6 @@ class Node {
   void rank_ended(const RankPtr& rank, int status);
 
  private:
-  void bury_leader();
   World& world_;
   int number_;
   std::vector<std::unique_ptr<Agent>> dead_;  ///< kept: their handlers may still be on the stack

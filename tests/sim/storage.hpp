@@ -1,66 +1,96 @@
 #pragma once
-// The shared file system, which alone decides conflicts: terms by O_EXCL, a journal per term, checkpoints,
-// the result. It can be gone (each call fails) or hang (each call waits, and then works).
+// The shared file system: a real folder, which production code reads and writes by its own calls. Work of a
+// simulated process (VirtualLoop::thread) makes them; calls.cpp stands before those of the C library, so that
+// each of them can fail, wait, or be the last of its process, and so that the invariants see what it does.
 #include <algorithm>
-#include <map>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <semaphore>
+#include <thread>
 #include <vector>
 
-#include "launcher/supervise/run_state.hpp"
-#include "launcher/supervise/valid_events.hpp"
+#include "launcher/supervise/journal.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/run_dir.hpp"
+#include "tests/sim/network.hpp"
 
 namespace holdfast::sim {
 
+class World;
+
 struct SharedStorage {
-  explicit SharedStorage(int nodes) : mounted(as_size(nodes), true), hung_until(as_size(nodes)) {}
+  explicit SharedStorage(int nodes);
+  ~SharedStorage();
+  SharedStorage(const SharedStorage&) = delete;
+  SharedStorage& operator=(const SharedStorage&) = delete;
+
+  RunDir run;
   bool up = true;
+  bool vanishes = false;  ///< where it is gone, there is an empty folder instead of it
   std::vector<bool> mounted;
   bool reachable(int node) const { return up && mounted[node]; }
 
-  std::vector<double> hung_until;  ///< by node
+  std::vector<double> hung_until, errs_until;  ///< by node
   /// A call that a node begins now returns after so many seconds.
   double takes(int node, double now) const { return std::max(0.0, hung_until[node] - now); }
   void hang(int node, double until) { hung_until[node] = std::max(hung_until[node], until); }
 
-  std::set<int> terms, renounced;
-  int highest_taken() const { return terms.empty() ? 0 : *terms.rbegin(); }
-  int highest() const {
-    for (auto term = terms.rbegin(); term != terms.rend(); ++term)
-      if (!renounced.contains(*term)) return *term;
-    return 0;
-  }
+  // As it is, whoever can reach it.
+  int highest() const { return launcher::highest_valid_term(run); }
+  int terms() const;
+  launcher::RunState replay() const { return launcher::replay(run); }
+  std::optional<nlohmann::json> result() const;
+};
 
-  std::map<int, std::vector<launcher::LogEntry>> journals;
-  void write(int term, launcher::LogEntry entry) {
-    auto& lines = journals[term];
-    entry.envelope.term = term;
-    entry.envelope.seq = static_cast<int>(lines.size()) + 1;
-    lines.push_back(std::move(entry));
-  }
-  std::vector<launcher::LogEntry> events() const {
-    std::vector<std::vector<launcher::LogEntry>> files;
-    for (const auto& [term, lines] : journals) files.push_back(lines);
-    return launcher::valid_events(std::move(files));
-  }
-  launcher::RunState replay() const {
-    launcher::RunState state;
-    for (const auto& entry : events()) launcher::apply(state, entry);
-    return state;
-  }
+/// Work in the midst of which time passes: a thread that runs only while the simulator waits for it.
+class Strand {
+ public:
+  explicit Strand(std::function<void()> work);
+  ~Strand() { thread_.join(); }
+  Strand(const Strand&) = delete;
+  Strand& operator=(const Strand&) = delete;
+  void go_on();  ///< returns when it waits or is done
+  void wait();   ///< by the work
+  bool done() const { return done_; }
 
-  struct Saved {
-    int term = 0, attempt = 0;
-    std::uint64_t digest = 0;
-  };
-  std::map<std::int64_t, Saved> checkpoints;  ///< committed
-  struct Result {
-    int term = 0;
-    nlohmann::json json;
-  };
-  std::optional<Result> result;
+ private:
+  std::binary_semaphore go_{0}, back_{0};
+  bool done_ = false;
+  std::thread thread_;
+};
+
+/// A piece of work of a process.
+struct Work : std::enable_shared_from_this<Work> {
+  Work(World& w, ProcessPtr p) : world(w), process(std::move(p)), term(process->term) {}
+  World& world;
+  ProcessPtr process;
+  int term;                        ///< that the process leads
+  bool led = false;                ///< its term was the highest at a moment of this work
+  bool only_changes_wait = false;  ///< for storage that hangs: what it reads is in its node's cache
+  std::unique_ptr<Strand> strand;  ///< null: no time passes
+  std::function<void()> done;
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+/// What makes calls now; null: the simulator itself.
+Work*& present_work();
+/// The simulator's own calls, in the midst of some work.
+struct Aside {
+  Aside() : work(std::exchange(present_work(), nullptr)) {}
+  ~Aside() { present_work() = work; }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+  Work* work;
+};
+
+enum class Kind { look, read, write, sync, change };
+/// What becomes of a call.
+struct Fate {
+  int error = 0;         ///< 0: it succeeds
+  bool happens = false;  ///< it fails, and happens all the same ...
+  double part = 1;       ///< ... so much of a write
 };
 
 }  // namespace holdfast::sim

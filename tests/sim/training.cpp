@@ -1,7 +1,11 @@
 #include "tests/sim/training.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "checkpoint/index/catalog.hpp"
+#include "checkpoint/index/vote.hpp"
 #include "tests/sim/node.hpp"
 
 namespace holdfast::sim {
@@ -14,6 +18,10 @@ std::uint64_t digest_after(std::int64_t step) {
   return digest;
 }
 std::string hex(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
+
+std::string shard_text(std::uint64_t digest, int term, int attempt) {
+  return fmt::format("{} {} {}", hex(digest), term, attempt);
+}
 
 Training::Training(Timeline& timeline, Random& random, Network& network, SharedStorage& storage,
                    Settings settings, Hooks hooks)
@@ -130,13 +138,14 @@ void Training::restore(AttemptKey key, Attempt& a) {
   std::uint64_t digest = digest_after(0);
   std::string level = "fresh";
   const bool readable = storage_.reachable(a.ranks.at(0)->node);
-  if (readable)
-    for (const auto& [step, saved] : storage_.checkpoints)
-      if (step > best && (a.trusted < 0 || step <= a.trusted)) {
-        best = step;
-        digest = saved.digest;
-        level = "shared";
-      }
+  const auto folder = storage_.run.checkpoints();
+  const auto saved = readable ? checkpoint::committed_steps(folder) : std::vector<std::int64_t>();
+  for (const std::int64_t step : saved)
+    if (step > best && (a.trusted < 0 || step <= a.trusted)) {
+      best = step;
+      digest = checkpoint::sound_manifest(checkpoint::committed_path(folder, step)).digests.front();
+      level = "shared";
+    }
   if (a.trusted < 0) {
     std::map<std::int64_t, std::map<int, std::uint64_t>> slots;
     for (const auto& [number, rank] : a.ranks)
@@ -153,7 +162,8 @@ void Training::restore(AttemptKey key, Attempt& a) {
   if (!readable && level == "fresh") return end(a.ranks.at(0), 1, false);
   if (a.trusted >= 0) {
     // Later state may be wrong: it must not be found again.
-    std::erase_if(storage_.checkpoints, [&](const auto& c) { return c.first > a.trusted; });
+    for (const std::int64_t step : saved)
+      if (step > a.trusted) std::filesystem::remove_all(checkpoint::committed_path(folder, step));
     for (const auto& [number, rank] : a.ranks) hooks_.node(rank->node).local.clear();
   }
   a.restored = true;
@@ -204,16 +214,44 @@ void Training::vote(AttemptKey key, Attempt& a) {
   compare(a);  // replicas compare before each vote
   if (a.doubted) return;
   if (!a.voted.insert(a.step).second) return;
-  const std::string payload = fmt::format("{} {} {}", hex(a.digest), key.number, key.term);
   for (auto& [number, rank] : a.ranks) {
-    const bool written = storage_.reachable(rank->node);
-    const RankVote vote{number, key.number, a.step, written, written ? payload : "no space"};
-    rank->votes[a.step] = vote;
     const double write_s = random_.between(0.01, 1.0) + storage_.takes(rank->node, timeline_.now);
-    timeline_.after(write_s, [this, rank = rank, vote] {
-      run(rank->process, [this, rank, vote] { hooks_.node(rank->node).rank_says(rank, vote); });
+    timeline_.after(write_s, [this, key, rank = rank, step = a.step, digest = a.digest] {
+      run(rank->process, [this, key, rank, step, digest] {
+        const RankVote vote = write_shard(*rank, attempts_[key], step, digest);
+        rank->votes[step] = vote;
+        hooks_.node(rank->node).rank_says(rank, vote);
+      });
     });
   }
+}
+
+/// One tensor, a slice for each rank. Its digest is the state's: rank 0 brings it, and the others nothing.
+RankVote Training::write_shard(const Rank& rank, const Attempt& a, std::int64_t step, std::uint64_t digest) {
+  using namespace checkpoint;
+  const Generation generation{rank.attempt.term, rank.attempt.number};
+  if (!storage_.reachable(rank.node)) return {rank.rank, generation.attempt, step, false, "no space"};
+  const int world = a.slots * a.per_node;
+  constexpr std::int64_t each = 8;
+  Manifest common;
+  common.generation = generation;
+  common.point.step = step;
+  common.facts.world = world;
+  common.tensors = {{"model/x", 1, each * world, DType::fp32}};
+  common.layout = {world, 1, {{1, each, each}}};
+  ShardInfo shard;
+  shard.file = shard_file_name(rank.rank);
+  shard.data_offset = page_bytes;
+  shard.payload_offset = page_bytes + head_bytes(1);
+  shard.bytes = shard.payload_offset + page_bytes;
+  shard.root = std::string(32, '0');
+  const auto folder = temporary_path(storage_.run.checkpoints(), step, generation);
+  std::filesystem::create_directory(folder);
+  const auto file = files::open(folder / shard.file, O_WRONLY | O_CREAT | O_TRUNC);
+  files::append_all(file.get(), shard_text(digest, generation.term, generation.attempt), folder);
+  if (::ftruncate(file.get(), shard.bytes) != 0) throw std::runtime_error("no memory for a shard file");
+  const std::vector<std::uint64_t> pieces{rank.rank == 0 ? digest : 0};
+  return {rank.rank, generation.attempt, step, true, vote_text(rank.rank, common, shard, pieces)};
 }
 
 void Training::finish(AttemptKey key, Attempt& a) {

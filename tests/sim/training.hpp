@@ -19,6 +19,8 @@ class Node;
 /// State digest after `step` optimizer steps.
 std::uint64_t digest_after(std::int64_t step);
 std::string hex(std::uint64_t digest);
+/// What each shard file of a checkpoint holds.
+std::string shard_text(std::uint64_t digest, int term, int attempt);
 
 struct AttemptKey {
   int number = 0, term = 0;
@@ -105,6 +107,7 @@ class Training {
   static void compare(Attempt& a);
   void keep_locally(const Attempt& a);
   void vote(AttemptKey key, Attempt& a);
+  control::RankVote write_shard(const Rank& rank, const Attempt& a, std::int64_t step, std::uint64_t digest);
   void finish(AttemptKey key, Attempt& a);
   void set_phase(Attempt& a, control::Phase phase);
 

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/load.hpp"
+#include "tests/sim/slurm.hpp"
 
 namespace holdfast::sim {
 
@@ -19,38 +22,43 @@ World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing)
       spares(random.below(8) == 0 ? 0 : 1 + random.below(3)),
       network(timeline, random, slots + spares),
       storage(slots + spares),
+      slurm(std::make_shared<Slurm>(*this)),
+      slurm_s(as_size(slots + spares)),
+      clock_off(as_size(slots + spares)),
       bug(b),
       coverage(c),
       tracing_(tracing) {
+  log::start_for([this](std::string_view line) { say("  " + std::string(line)); });
   set_up();
 }
 
-/// Events that are still queued own leaders, whose destructors read the storage.
 World::~World() {
   gone_ = true;
+  for (const auto& work : strands_)
+    while (!work->strand->done()) work->strand->go_on();
   nodes.clear();
   timeline = Timeline();
+  log::start_for([](std::string_view) {});
 }
 
 void World::set_up() {
   const int count = slots + spares;
   timeline.now = 1000;
-  controller.assign(count, true);
   roster.job = "7.0";
   roster.ranks_per_node = 1 + random.below(2);
   for (int n = 0; n < count; ++n)
-    roster.nodes.push_back({fmt::format("n{}", n), "", 0, random.below(2) ? "A" : "B"});
+    roster.nodes.push_back({fmt::format("n{}", n), fmt::format("n{}", n), 1, random.below(2) ? "A" : "B"});
   for (int n = 0; n < slots; ++n) roster.first_placement.push_back(n);
   for (int n = count - 1; n >= 0; --n) roster.candidates.push_back(n);
   roster.batch_host = count - 1;
+  auto& limits = config.supervise;
   limits.heartbeat_ms = 200;
   limits.node_silence_ms = limits.leader_silence_ms = 1000 + 500 * random.below(3);
   limits.start_s = 5;
   limits.step_s = 8;
   limits.max_restarts = 40;
   limits.check_spares_s = 5;
-  shrinks = random.chance(0.4);
-  if (shrinks)
+  if (random.chance(0.4))
     limits.min_nodes = 1,
     limits.when_short = random.chance(0.5) ? config::WhenShort::shrink : config::WhenShort::automatic;
   else if (random.chance(0.3))
@@ -59,6 +67,15 @@ void World::set_up() {
   settings.steps = 10 + random.below(30);
   settings.checkpoint_every = 2 + random.below(6);
   settings.step_s = random.between(0.2, 0.8);
+  config.cluster.nodes = slots;
+  config.cluster.spares = spares;
+  config.cluster.ranks_per_node = config.shard.group = roster.ranks_per_node;
+  config.train.steps = settings.steps;
+  config.train.global_batch = roster.world();
+  config.checkpoint.keep = 1 + random.below(3);
+  config.checkpoint.commit_s = 20;
+  config.checkpoint.drain_s = 10;
+  files::replace_atomically(storage.run.config(), config::to_toml(config));
   training = std::make_unique<Training>(
       timeline, random, network, storage, settings,
       Training::Hooks{[this](int n) -> Node& { return node(n); }, [this](const Rank& r) { rank_starts(r); },
@@ -72,18 +89,8 @@ void World::set_up() {
     timeline.after(random.between(0, 1.5), [this, n] { node(n).start_agent(); });
 }
 
-Supervisor World::supervisor(int term, RunState state) const {
-  RunFacts facts;
-  facts.shrinking.nodes = slots;
-  facts.shrinking.together = shrinks ? 1 : 0;
-  facts.shrinking.ranks_per_node = facts.shrinking.group = roster.ranks_per_node;
-  facts.shrinking.parts = slots;
-  facts.shrinking.steps = training->settings().steps;
-  return {roster, limits, drain_s, term, std::move(state), timeline.now, timeline.now, facts};
-}
-
 void World::say(const std::string& text) {
-  if (tracing_) trace_.push_back(fmt::format("{:9.3f} {}", timeline.now - 1000, text));
+  if (tracing_ && !gone_) trace_.push_back(fmt::format("{:9.3f} {}", timeline.now - 1000, text));
 }
 std::string World::trace() const {
   std::string out;
@@ -91,21 +98,13 @@ std::string World::trace() const {
   return out;
 }
 
-void World::expect(bool holds, const std::string& what) {
+void World::expect(bool holds, const std::string& what) const {
   if (!holds && broken_.empty()) broken_ = what;
-}
-
-void World::covered(Stage stage, const char* event) { ++coverage.pairs[{name_of(stage), event}]; }
-
-void World::when_storage_answers(const ProcessPtr& process, std::function<void()> what) {
-  const double wait = storage.takes(process->node, timeline.now);
-  if (wait == 0) return what();
-  timeline.after(wait, [process, what = std::move(what)] { run(process, what); });
 }
 
 void World::only_let_storage_hang() {
   only_hangs_ = true;
-  limits.step_s = 200;  // a rank that waits for storage to restore is not hung
+  config.supervise.step_s = 200;  // a rank that waits for storage to restore is not hung
 }
 
 void World::run_until(double end) {
@@ -118,7 +117,7 @@ void World::run_until(double end) {
 
 /// All agents were told, and all have left.
 bool World::over() const {
-  if (!storage.result) return false;
+  if (!result_there_) return false;
   for (const auto& n : nodes)
     if (n->powered && (!n->agent || n->agent->process->alive)) return false;
   return true;
@@ -128,6 +127,7 @@ void World::play() {
   const double trouble_s = random.between(3, 30);
   for (int allocation = 0;; ++allocation) {
     const double end = timeline.now + (allocation == 0 ? trouble_s : random.below(2) * 8.0);
+    in_trouble_ = !only_hangs_;
     while (timeline.now < end && !over()) {
       const double next = timeline.now + random.between(0.05, 2);
       timeline.at(next, [] {});
@@ -137,14 +137,14 @@ void World::play() {
     mend();
     run_until(timeline.now + 500);
     if (!over()) throw Broken{"after all is mended, the run comes to a stated end within 500 s"};
-    const int code = storage.result->json["exit_code"];
+    const int code = storage.result()->at("exit_code");
     ++coverage.exits[code];
     check_end();
     if (!broken_.empty()) throw Broken{broken_};
     if (code != static_cast<int>(Exit::transient) || allocation == 2) break;
     requeue();
   }
-  coverage.terms += static_cast<std::int64_t>(storage.terms.size());
+  coverage.terms += storage.terms();
   coverage.attempts += static_cast<std::int64_t>(launched_.size());
 }
 
@@ -153,8 +153,9 @@ void World::requeue() {
   ++allocation_;
   say("requeued");
   ending_ = false;
-  storage.result.reset();
+  result_there_ = false;
   roster.job = fmt::format("7.{}", allocation_);
+  slurm = std::make_shared<Slurm>(*this);
   for (auto& n : nodes) {
     n->power_off();
     n->agent.reset();
@@ -167,130 +168,61 @@ Agent* World::live_agent(int n) {
   auto& agent = node(n).agent;
   return agent && agent->process->alive ? agent.get() : nullptr;
 }
-Leader* World::live_leader() {
+const Leader* World::live_leader() {
   for (int n = node_count() - 1; n >= 0; --n)
-    if (auto* agent = live_agent(n); agent && agent->leading && agent->leading->term() == storage.highest())
-      return agent->leading.get();
+    if (auto* agent = live_agent(n);
+        agent && agent->leading() && agent->leading()->term() == storage.highest())
+      return agent->leading();
   return nullptr;
 }
 
-// --- invariants ---
+// --- work of processes ---
 
-void World::term_taken(int term, int n) {
-  say(fmt::format("{} takes term {}", name(n), term));
-  expect(term == storage.highest() || storage.highest() > term, "terms are counted");
+/// Of most work no time passes in the midst.
+bool World::takes_time(const ProcessPtr& process) {
+  const int n = process->node;
+  return storage.takes(n, timeline.now) > 0 || slurm_s[n] > 0 || (interrupt_in_ >= 0 && process->term > 0) ||
+         random.chance(process->term > 0 ? 0.2 : 0.05);
 }
 
-void World::rank_starts(const Rank& rank) {
-  for (const auto& other : node(rank.node).ranks) {
-    if (!other->process->alive) continue;
-    expect(other->attempt.number >= rank.attempt.number,
-           fmt::format("no older rank lives on {} when rank {} of attempt {} starts there", name(rank.node),
-                       rank.rank, rank.attempt.number));
-    expect(other->attempt.number != rank.attempt.number || other->attempt == rank.attempt,
-           fmt::format("attempt {} belongs to one term only", rank.attempt.number));
-    expect(other->attempt != rank.attempt || other->rank != rank.rank,
-           fmt::format("rank {} of attempt {} starts once", rank.rank, rank.attempt.number));
-  }
+void World::do_work(const ProcessPtr& process, std::function<void()> what, std::function<void()> done) {
+  const auto work = std::make_shared<Work>(*this, process);
+  const auto doing = [work = work.get(), what = std::move(what)] {
+    present_work() = work;
+    what();
+    present_work() = nullptr;
+  };
+  work->led = storage.highest() == work->term;
+  if (!takes_time(process)) return doing(), done();
+  work->only_changes_wait = random.chance(0.5);
+  work->done = std::move(done);
+  work->strand = std::make_unique<Strand>(doing);
+  strands_.push_back(work);
+  continue_work(work);
 }
 
-void World::restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level) {
-  say(fmt::format("attempt {} of term {} restores step {} ({})", key.number, key.term, step, level));
-  ++coverage.levels[level];
-  if (digest != digest_after(step)) ++coverage.levels["damaged, and nobody knows yet"];
-  for (const auto& [first, last] : doubted_)
-    expect(digest == digest_after(step) || step <= first || step > last,
-           fmt::format("attempt {} starts from state of step {} that is not in doubt", key.number, step));
+void World::continue_work(const WorkPtr& work) {
+  work->led = work->led || storage.highest() == work->term;
+  work->strand->go_on();
+  if (!work->strand->done()) return;
+  std::erase(strands_, work);
+  work->done();
 }
 
-void World::launched(const Launch& what, int term, const RunState& state) {
-  const AttemptKey key{what.attempt, term};
-  for (const auto& k : launched_)
-    expect(k.number != key.number, fmt::format("attempt {} is launched once", what.attempt));
-  launched_.insert(key);
-  bool planned = false;
-  for (const auto& entry : storage.journals[term])
-    if (const auto* plan = std::get_if<events::AttemptPlanned>(&entry.event))
-      planned = planned || plan->attempt == what.attempt;
-  expect(planned, fmt::format("attempt {} is recorded before it is launched", what.attempt));
-  expect(std::set(what.placement.begin(), what.placement.end()).size() == what.placement.size(),
-         "one slot for a node");
-  if (state.attempt_live() && state.attempts.back().number == what.attempt)
-    for (const int n : what.placement)
-      expect(!state.lost.contains(name(n)), name(n) + " is not lost when ranks are started on it");
-}
-
-void World::commit_begins(int term, int attempt) {
-  expect(storage.highest() == term, fmt::format("no commit (of attempt {}) from a lower term", attempt));
-}
-
-void World::committed(int term, AttemptKey key, std::int64_t step, const std::string& payload) {
-  say(fmt::format("step {} of attempt {} is committed by term {}", step, key.number, term));
-  ++coverage.commits;
-  coverage.voids += storage.highest() != term;
-  const std::uint64_t digest = std::stoull(payload, nullptr, 16);
-  expect(payload == fmt::format("{} {} {}", hex(digest), key.number, key.term),
-         fmt::format("step {}: the commit is of attempt {} only ({})", step, key.number, payload));
-  expect(corrupted || digest == digest_after(step),
-         fmt::format("step {}: the commit has the right digest", step));
-  ever_committed_.insert(step);
-  storage.checkpoints[step] = {key.term, key.number, digest};
-}
-
-void World::result_written(int term, const json& result) {
-  say(fmt::format("term {} writes the result: {}", term, result["status"].dump()));
-  coverage.voids += storage.highest() != term;
-  const RunState log = storage.replay();
-  expect(log.outcome && log.outcome->exit_code == result["exit_code"],
-         "the result is that of the valid event log");
-  storage.result = SharedStorage::Result{term, result};
-}
-
-void World::leader_is_gone(const Leader& leader) {
-  if (gone_ || !leader.settled() || storage.highest() != leader.term()) return;
-  const RunState log = storage.replay();
-  const RunState& mind = leader.supervisor().state();
-  expect(result_of(log) == result_of(mind) && log.lost == mind.lost && log.suspects == mind.suspects &&
-             log.durable_step == mind.durable_step && log.commit_outcomes == mind.commit_outcomes &&
-             log.setbacks == mind.setbacks && log.pace == mind.pace,
-         "the state of a leader is that of its event log");
-}
-
-void World::agent_left() {
-  expect(storage.result.has_value(), "the result is written before any agent is ended");
-  if (std::exchange(ending_, true)) return;
-  timeline.after(5, [this, allocation = allocation_] {
-    if (allocation != allocation_) return;
-    for (auto& n : nodes) n->power_off();
+void World::pass_time(Work& work, double seconds) {
+  if (!work.strand || gone_) return;
+  timeline.after(seconds, [this, work = work.shared_from_this()] {
+    run(work->process, [this, work] { continue_work(work); });
   });
+  work.strand->wait();
 }
 
-void World::check_end() {
-  const RunState state = storage.replay();
-  const json& result = storage.result->json;
-  const int code = result["exit_code"];
-  expect(state.outcome && state.outcome->exit_code == code, "the event log ends with the result");
-  expect(!only_hangs_ || (code == 0 && state.lost.empty() && launched_.size() == 1),
-         "storage that hangs costs no attempt and no node");
-  double spent = 0;
-  for (const auto& [use, seconds] : result["time_s"].items()) spent += seconds.get<double>();
-  const double wall = result["wall_s"];
-  expect(std::abs(spent - wall) <= 1e-6 * wall, "every second of the run has one use");
-  bool not_started = false;
-  for (const auto& entry : storage.events()) {
-    if (const auto* ended = std::get_if<events::AttemptEnded>(&entry.event))
-      not_started = ended->cause == "ranks did not start";
-    if (const auto* durable = std::get_if<events::CheckpointDurable>(&entry.event))
-      expect(ever_committed_.contains(durable->step), "a checkpoint recorded as durable is durable on disk");
-    coverage.adopted += std::holds_alternative<events::AttemptAdopted>(entry.event);
-  }
-  expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
-         "failed starts do not end the run finally");
-  if (code == 0 && result["status"] == "done") {
-    expect(result["final_step"] == training->settings().steps, "a run that is done has done all its steps");
-    expect(result["state_digest"] == hex(digest_after(training->settings().steps)),
-           "the final state is that of a run without faults");
-  }
+void World::ask_slurm(std::chrono::milliseconds limit) {
+  Work* const work = present_work();
+  if (!work) return;
+  const double takes_s = slurm_s[work->process->node], limit_s = 1e-3 * static_cast<double>(limit.count());
+  if (takes_s > 0) pass_time(*work, std::min(takes_s, limit_s));
+  if (takes_s > limit_s) throw Error(Exit::transient, "slurmctld does not answer");
 }
 
 }  // namespace holdfast::sim

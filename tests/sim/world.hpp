@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "slurm/cluster.hpp"
 #include "src/config/run_config.hpp"
-#include "tests/sim/lead.hpp"
 #include "tests/sim/network.hpp"
 #include "tests/sim/node.hpp"
 #include "tests/sim/storage.hpp"
@@ -17,17 +17,9 @@
 
 namespace holdfast::sim {
 
-/// Bugs that can be switched on, to test that the invariants find them. (Bugs in production code are put into
-/// copies of it: tests/sim/mutations.sh.)
-enum class Bug {
-  none,
-  commit_unchecked,
-  act_before_record,
-  act_unchecked,
-  old_votes,
-  cleared_early,
-  lower_leader
-};
+/// Bugs in what is modelled that can be switched on, to test that the invariants find them. (Bugs in
+/// production code are put into copies of it: tests/sim/mutations.sh.)
+enum class Bug { none, cleared_early, lower_leader };
 
 struct Broken {
   std::string what;
@@ -51,18 +43,20 @@ class World {
   void only_let_storage_hang();
   std::string trace() const;
 
-  // --- for nodes and leaders ---
+  // --- for nodes, and for the production code in them ---
   Timeline timeline;
   Random random;
   int slots, spares;
   Network network;
   SharedStorage storage;
   launcher::Roster roster;
-  config::Supervise limits;
-  int drain_s = 10;
-  bool shrinks = false;
-  bool corrupted = false;        ///< some rank has computed wrongly
-  std::vector<bool> controller;  ///< does slurmctld answer this node?
+  config::RunConfig config;
+  control::Key secret{};
+  std::shared_ptr<slurm::Cluster> slurm;
+  bool corrupted = false;         ///< some rank has computed wrongly
+  bool slurm_is_wrong = false;    ///< what it says of the job
+  std::vector<double> slurm_s;    ///< how long slurmctld takes to answer a node
+  std::vector<double> clock_off;  ///< seconds by which a node's clock is wrong
   Bug bug;
   std::unique_ptr<Training> training;
   std::vector<std::unique_ptr<Node>> nodes;
@@ -72,25 +66,33 @@ class World {
   int node_count() const { return static_cast<int>(nodes.size()); }
   const std::string& name(int n) const { return roster.nodes[n].name; }
   void say(const std::string& text);
-  void expect(bool holds, const std::string& what);
-  /// A chance for a leader to be stopped or to die between two actions; true when it has happened.
-  bool interrupted(const ProcessPtr& process);
-  launcher::Supervisor supervisor(int term, launcher::RunState state) const;
-  void covered(launcher::Stage stage, const char* event);
-  /// Calls `what` in a process when shared storage answers its node: now, unless it hangs.
-  void when_storage_answers(const ProcessPtr& process, std::function<void()> what);
+  void expect(bool holds, const std::string& what) const;
+  double unix_now(int n) const { return 1.7e9 + timeline.now + clock_off[n]; }
+  /// A chance for a leader to be stopped or to die between any two things that it does.
+  void maybe_interrupt(const ProcessPtr& process, bool in_call = false);
+  /// Does the work now, or while time passes, then calls `done`.
+  void do_work(const ProcessPtr& process, std::function<void()> work, std::function<void()> done);
+  void pass_time(Work& work, double seconds);
+  /// Returns when SLURM answers the node of the present work; throws Error when it does not.
+  void ask_slurm(std::chrono::milliseconds limit);
+  void job_is_ended();
+
+  // --- what is seen from outside: of calls to storage ... ---
+  Fate fate_of_call(Work& work, Kind kind);
+  void opened(Work& work, int fd, const char* path, int flags);
+  void has_read(Work& work);
+  void written(int fd, std::string_view text);
+  void cut_off(int fd);
+  void synced(Work& work, int fd);
+  void renamed(Work& work, const std::filesystem::path& from, const std::filesystem::path& to);
+  // ... and of the lines that a process sends and hears on its connections to agents
+  void sent(const ProcessPtr& process, const std::string& line);
+  void heard(const ProcessPtr& process, int from, const std::string& line);
 
   // --- invariants, called at the events that they concern ---
-  void term_taken(int term, int node);
   void rank_starts(const Rank& rank);
   void restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level);
-  void launched(const launcher::Launch& what, int term, const launcher::RunState& state);
-  void commit_begins(int term, int attempt);
-  void committed(int term, AttemptKey key, std::int64_t step, const std::string& payload);
-  void result_written(int term, const nlohmann::json& result);
-  void leader_is_gone(const Leader& leader);
-  /// It is recorded that the state of steps after `trusted`, up to `tainted`, may be wrong.
-  void doubted(std::int64_t trusted, std::int64_t tainted) { doubted_.emplace_back(trusted, tainted); }
+  void agent_is_gone(const Agent& agent);
   void agent_left();  ///< by order of the leader: soon the script notices, and SLURM ends the rest
 
  private:
@@ -105,21 +107,63 @@ class World {
   void cut(int n, bool in, bool out);
   void heal();
   Agent* live_agent(int n);
-  Leader* live_leader();
+  /// That of the highest term; null: none.
+  const launcher::Leader* live_leader();
+  void check_leader(const launcher::Leader& leader);
   void check_end();
+  bool takes_time(const ProcessPtr& process);
+  void continue_work(const WorkPtr& work);
+
+  // Invariants of what leaders do.
+  /// What a leader has on record, and what it has heard.
+  struct Term {
+    launcher::RunState state;
+    std::set<std::string> out;  ///< nodes lost or evicted by the decisions so far
+    double unix_offset = 0;     ///< of what it records, from virtual time
+    std::map<int, std::vector<double>> beats;
+  };
+  /// Of the elections that a node holds for a term.
+  struct Asked {
+    int term = 0;
+    std::set<std::string> lost;  ///< as it has read
+    std::set<int> granted;
+    bool won = false;
+  };
+  void answered(Asked& asked, int node, bool grant);
+  void term_taken(int term, int node);
+  void recorded(Work& work, int term, const launcher::LogEntry& entry);
+  void check_decision(const Term& term, const launcher::LogEntry& entry) const;
+  void launched(const control::StartRanks& order);
+  void committed(const Work& work, std::int64_t step);
+  void removed(std::int64_t step);
+  void result_written(const Work& work);
   int any() { return random.below(node_count()); }
 
   bool tracing_;
   std::vector<std::string> trace_;
   int allocation_ = 0;
   bool ending_ = false, gone_ = false, only_hangs_ = false;
-  std::string broken_;  ///< the invariant that does not hold: the schedule ends with this event
+  bool result_there_ = false;   ///< of this allocation
+  mutable std::string broken_;  ///< the invariant that does not hold: the schedule ends with this event
   std::set<AttemptKey> launched_;
+  std::set<AttemptKey> cleared_;                       ///< with the term of the leader that ordered it
+  std::map<AttemptKey, std::int64_t> durable_before_;  ///< of attempts that may start from any state
   std::set<std::int64_t> ever_committed_;
   std::vector<std::pair<std::int64_t, std::int64_t>> doubted_;
-  int interrupt_in_ = -1;
+  bool in_trouble_ = false;       ///< there are faults now
+  int interrupt_in_ = -1;         ///< after so many calls to storage and lines that are sent; -1: not
+  bool interrupt_calls_ = false;  ///< only calls to storage count
   bool interrupt_kills_ = false;
-  double trouble_until_ = 0;
+
+  std::map<int, Term> terms_;
+  std::map<int, Asked> asked_;
+  /// Of an open file of the event log.
+  struct OpenLog {
+    int term = 0;
+    std::string unsynced;
+  };
+  std::map<int, OpenLog> logs_;
+  std::vector<WorkPtr> strands_;
 };
 
 }  // namespace holdfast::sim

@@ -88,7 +88,7 @@ class Agent {
 
   RunDir run_;
   int world_, attempt_;
-  control::Loop loop_;
+  control::RealLoop loop_;
   std::vector<control::ChannelPtr> channels_;
   std::map<std::int64_t, checkpoint::Commit> commits_;
   control::Listener listener_{loop_, socket(), control::read_secret(run_.secret()),

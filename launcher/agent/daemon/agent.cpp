@@ -14,6 +14,7 @@
 #include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/pmix/pmix_program.hpp"
 #include "launcher/supervise/journal.hpp"
+#include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
 #include "src/config/load.hpp"
@@ -48,16 +49,9 @@ int known_term(const Scratch& scratch, const RunDir& run) {
   return term;
 }
 
-LeadershipState first_leadership(int term, const Roster& roster, int node, const config::Supervise& limits) {
-  const auto place = std::find(roster.candidates.begin(), roster.candidates.end(), node);
-  LeadershipState::Limits patience;
-  patience.leader_silence_s = 1e-3 * limits.leader_silence_ms;
-  return {place == roster.candidates.end() ? -1 : static_cast<int>(place - roster.candidates.begin()),
-          patience, term, 0, steady_seconds()};
-}
 }  // namespace
 
-Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
+Agent::Agent(RealLoop& loop, RunDir run, std::string node, pid_t guardian)
     : loop_(loop),
       run_(std::move(run)),
       node_(std::move(node)),
@@ -74,8 +68,9 @@ Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
       children_(loop),
       node_checker_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
       reader_(loop),
-      leadership_(first_leadership(known_term(scratch_, run_), roster_, index_, config_.supervise)),
-      arbiter_(loop) {
+      candidate_(loop, run_, roster_, config_, secret_, std::make_shared<slurm::ClusterCli>(), index_,
+                 known_term(scratch_, run_), [this](int code) { leave(code); }),
+      leadership_(candidate_.leadership()) {
   if (config_.supervise.ledger.empty()) config_.supervise.ledger = cluster_.ledger;
   if (index_ < 0)
     throw Error(Exit::usage, "this node is not part of the run",
@@ -88,7 +83,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
   alive_timer_ = loop_.every(alive_period, [this] { tell_guardian(guardian_); });
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
     tell_leader(beat());
-    for (const auto& flight : flights_.report(ranks_, leadership_.attempt(), Clock::now()))
+    for (const auto& flight : flights_.report(ranks_, leadership_.attempt(), loop_.now()))
       tell_leader(flight);
   });
   signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
@@ -96,7 +91,7 @@ Agent::Agent(Loop& loop, RunDir run, std::string node, pid_t guardian)
     if (!leader_) return;  // signs are kept until there is one
     for (const auto& part : messages_of(signs_->poll())) tell_leader(part);
   });
-  watch_timer_ = loop_.every(watch_period, [this] { watch_leader(); });
+  watch_timer_ = loop_.every(watch_period, [this] { candidate_.watch(); });
   signals_ = loop_.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [this](int signal) { signalled(signal); });
 }
 
@@ -155,7 +150,7 @@ void Agent::signalled(int signal) {
   slurm_signalled_step_ = slurm_signalled_step_ || signal == slurms_sigterm();
   signalled_directly_ = signalled_directly_ || signal == SIGTERM;
   if (signal == slurms_sigterm()) signal = SIGTERM;
-  const auto now = Clock::now();
+  const auto now = loop_.now();
   if (signalled_ && now - *signalled_ < same_signal) return;
   if (std::exchange(signalled_, now)) {
     log::info("signal {} again: ending this node's ranks", signal);
@@ -193,11 +188,11 @@ void Agent::leave(int code, bool at_once) {
   exit_code_ = code;
   tell_guardian(guardian_, true);  // to remove what it leaves may take long
   alive_timer_.reset(), beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
-  election_.reset();
+  candidate_.give_up_election();
   // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
   const bool asked = asked_at_ && !at_once;
   const Clock::time_point latest = asked ? *asked_at_ + std::chrono::seconds(config_.checkpoint.drain_s)
-                                         : Clock::now() + std::chrono::seconds(config_.supervise.stop_s);
+                                         : loop_.now() + std::chrono::seconds(config_.supervise.stop_s);
   // Ranks of our own trainer have saved what they could, and block SIGTERM.
   if (code != 0 && !asked) end_older(INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
@@ -208,7 +203,7 @@ void Agent::leave(int code, bool at_once) {
       wait_for_ranks = false;
       end_older(INT32_MAX, 0, pmix_end_signal());
     }
-    const bool late = Clock::now() >= latest;
+    const bool late = loop_.now() >= latest;
     const int signal = late ? SIGKILL : 0;
     if (!end_older(INT32_MAX, signal, signal) && !(late && cannot_look_)) return;
     if (!soonest.passed()) return;
@@ -294,7 +289,7 @@ void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {
 
 void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello) {
   const bool news = hello.term > leadership_.term();
-  if (!leadership_.accept_leader(hello.term, steady_seconds())) {
+  if (!candidate_.accept_leader(hello.term)) {
     peers_.erase(peer->channel.get());
     return peer->channel->close();
   }
@@ -302,8 +297,6 @@ void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello)
     log::info("{} leads, term {}", hello.node, hello.term);
     remember_term(scratch_, hello.term);
   }
-  if (!leadership_.leads()) leading_.reset(), beginning_.reset();
-  election_.reset();
   if (leader_) {
     peers_.erase(leader_.get());
     leader_->close();
@@ -318,7 +311,7 @@ void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello)
 }
 
 void Agent::answer_candidate(const ChannelPtr& channel, const Hello& hello) {
-  channel->send(encode(leadership_.answer(hello.term, steady_seconds())));
+  channel->send(encode(leadership_.answer(hello.term, loop_.steady_seconds())));
 }
 
 /// False: it belongs to an attempt that is over, and is ended.

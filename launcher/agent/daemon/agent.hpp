@@ -12,9 +12,7 @@
 #include <memory>
 
 #include "launcher/agent/daemon/node_check.hpp"
-#include "launcher/agent/leader/election.hpp"
-#include "launcher/agent/leader/leader.hpp"
-#include "launcher/agent/leader/leadership_state.hpp"
+#include "launcher/agent/leader/candidate.hpp"
 #include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
@@ -39,7 +37,7 @@ class Agent {
   /// Reads the run directory; throws Error when it is unusable or another agent of this run runs on the
   /// node.
   /// `guardian`: its pid; 0: there is none.
-  Agent(control::Loop& loop, RunDir run, std::string node, pid_t guardian = 0);
+  Agent(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian = 0);
   ~Agent();
   /// Runs until the leader sends Finish, and returns its code. SIGTERM and SIGINT ask the leader to drain and
   /// stop the run; a second signal, or the end of the drain's time, ends this agent alone (128 + signal).
@@ -103,15 +101,7 @@ class Agent {
   bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
   Command attempt_command(std::vector<std::string> argv, const control::StartRanks& order) const;
 
-  // agent_lead.cpp
-  void watch_leader();
-  void start_election(int highest, int taken, const std::vector<bool>& lost);
-  void election_is_over(bool won, int term);
-  void lead(int term);
-  void lead_with(int term, TermStart start);
-  void cannot_lead(const std::string& why);
-
-  control::Loop& loop_;
+  control::RealLoop& loop_;
   RunDir run_;
   std::string node_;
   Scratch scratch_;
@@ -154,14 +144,9 @@ class Agent {
   std::map<std::string, std::weak_ptr<Peer>> callers_;  ///< by the id of their order, which the leader has
   std::map<int, control::Loop::Handle> dumps_;          ///< of stacks, by rank
 
-  LeadershipState leadership_;  ///< the leader and attempt that this node accepts
+  Candidate candidate_;
+  LeadershipState& leadership_;  ///< the candidate's
   control::ChannelPtr leader_;
-  std::unique_ptr<Election> election_;
-  std::unique_ptr<Leader> leading_;
-  control::Worker arbiter_;  ///< reads and writes the run directory, which may hang
-  bool reading_record_ = false;
-  control::Loop::Handle beginning_;  ///< of a term: runs until the run directory has answered, or times out
-  std::string trouble_;              ///< the last failure to read the run directory; "": none
 
   std::unique_ptr<control::Listener> tcp_, local_;
   control::Loop::Handle alive_timer_, beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_,

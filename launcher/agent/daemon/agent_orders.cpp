@@ -34,7 +34,7 @@ Beat Agent::beat() const {
 // --- messages of the leader ---
 
 void Agent::from_leader(const LeaderToAgent& message) {
-  leadership_.leader_spoke(steady_seconds());
+  leadership_.leader_spoke(loop_.steady_seconds());
   std::visit(Overloaded{
                  [](const LeaderBeat&) {},
                  [&](const Clear& order) { clear(order.attempt); },

@@ -113,7 +113,7 @@ bool can_listen_on(int port) {
 
 }  // namespace
 
-std::unique_ptr<control::Listener> listen_for_agents(control::Loop& loop, const RunDir& run,
+std::unique_ptr<control::Listener> listen_for_agents(control::RealLoop& loop, const RunDir& run,
                                                      const Roster::Node& node, const control::Key& secret,
                                                      std::function<void(control::ChannelPtr)> accepted) {
   std::string why;

@@ -10,7 +10,7 @@ namespace holdfast::launcher {
 
 /// Throws Error (transient) when another agent of this run listens on one of them, or when all are taken; it
 /// says by whom.
-std::unique_ptr<control::Listener> listen_for_agents(control::Loop& loop, const RunDir& run,
+std::unique_ptr<control::Listener> listen_for_agents(control::RealLoop& loop, const RunDir& run,
                                                      const Roster::Node& node, const control::Key& secret,
                                                      std::function<void(control::ChannelPtr)> accepted);
 

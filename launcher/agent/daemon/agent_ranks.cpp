@@ -88,7 +88,7 @@ void Agent::await_end(int number, int attempt, const Deadline& limit) {
 /// SLURM signals every process of a step, it may do so at the same time, so it gets a moment to be first.
 void Agent::ask_ranks_to_end() {
   if (own_trainer(config_.rank)) return;
-  if (!asked_at_) asked_at_ = Clock::now();
+  if (!asked_at_) asked_at_ = loop_.now();
   ask_timer_ = loop_.after(slurm_first, [this] {
     for (auto& [number, rank] : ranks_) {
       if (rank.attempt != leadership_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
@@ -119,7 +119,7 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
   const auto taken = [&] { peer->channel->send(encode(Taken{})); };
   // The hello says who speaks; a message cannot speak for another rank.
   std::visit(Overloaded{
-                 [&](const RankProgress& m) { LocalRanks::take(*rank, m, Clock::now()); },
+                 [&](const RankProgress& m) { LocalRanks::take(*rank, m, loop_.now()); },
                  [&](const RankRestored& m) {
                    rank->restored = RankRestored{number, attempt, m.from};
                    tell_leader(*rank->restored);

@@ -25,7 +25,7 @@ struct Answered {
 };
 
 Answered ask(const Roster::Node& node, const Key& secret, const Message& question, Millis limit) {
-  Loop loop;
+  RealLoop loop;
   Answered out;
   ChannelPtr channel;
   const auto end = loop.after(limit, [&] { loop.stop(); });

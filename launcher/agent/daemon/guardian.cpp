@@ -134,7 +134,7 @@ void log_to_memory(const Scratch& scratch, const RunDir& run, const std::string&
 
 /// What the last agent said reaches the run directory all the same.
 void copy_last_logs(const Scratch& scratch, const RunDir& run) {
-  control::Loop loop;
+  control::RealLoop loop;
   LogSpool spool(loop, scratch, run);
   spool.copy();
   const auto done = loop.every(Millis(20), [&] {

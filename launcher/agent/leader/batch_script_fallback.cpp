@@ -67,8 +67,8 @@ void BatchScriptFallback::answered(const Answer& answer) {
   if (answer.trouble != std::exchange(trouble_, answer.trouble) && !answer.trouble.empty())
     log::warn("the end of job {} is unknown: {}", job_, answer.trouble);
   if (over_) return;
-  const double wait =
-      next_query_s(answer.end ? std::optional(*answer.end - unix_seconds()) : std::nullopt, notice_s_, lost_);
+  const double wait = next_query_s(answer.end ? std::optional(*answer.end - loop_.unix_now()) : std::nullopt,
+                                   notice_s_, lost_);
   if (wait <= 0) {
     over_ = true;
     return time_is_short_();

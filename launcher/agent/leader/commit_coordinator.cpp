@@ -45,7 +45,7 @@ void CommitCoordinator::take(int node, control::NodeVotes votes) {
     pending.commit = std::make_shared<checkpoint::Commit>(checkpoints_, step, generation_, world_);
     pending.answered.resize(as_size(world_));
     pending.missing = world_;
-    pending.first = Clock::now();
+    pending.first = loop_.now();
     pending.limit = loop_.after(vote_limit_, [this, step] {
       const auto late = pending_.find(step);
       if (late == pending_.end() || late->second.missing == 0) return;
@@ -67,7 +67,7 @@ void CommitCoordinator::take(int node, control::NodeVotes votes) {
       commit->add(votes.votes[i].rank, votes.votes[i].ok, std::string(payloads[i]));
   });
   if (pending.missing > 0) return;
-  pending.last = Clock::now();
+  pending.last = loop_.now();
   settle(step);
 }
 
@@ -110,7 +110,7 @@ void CommitCoordinator::conclude(std::int64_t step, int attempt, bool durable, c
     if (const auto settled = pending_.extract(step); settled && settled.mapped().missing == 0)
       log::info("checkpoint {}: all votes came in {:.3f} s, and it was decided {:.3f} s after the last", step,
                 std::chrono::duration<double>(settled.mapped().last - settled.mapped().first).count(),
-                seconds_since(settled.mapped().last));
+                std::chrono::duration<double>(loop_.now() - settled.mapped().last).count());
   }
   handlers_.decided(outcome, note);
   for (const auto& [next, pending] : pending_)

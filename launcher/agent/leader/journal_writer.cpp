@@ -28,19 +28,20 @@ JournalWriter::JournalWriter(control::Loop& loop, RunDir run, int term, std::sha
       journal_(std::move(journal)),
       patience_(patience),
       renounce_limit_(renounce_limit),
+      unix_offset_(loop.unix_now() - loop.steady_seconds()),
       worker_(loop, journal_shutdown_limit) {}
 
 void JournalWriter::put(Batch batch, Done done) {
   expects(!batch_, "the last batch is done");
   batch_ = std::make_shared<Batch>(std::move(batch));
   done_ = std::move(done);
-  since_ = Clock::now();
+  since_ = loop_.now();
   last_error_.clear();
   write();
 }
 
 Millis JournalWriter::waits() const {
-  return batch_ ? std::chrono::duration_cast<Millis>(Clock::now() - since_) : Millis(0);
+  return batch_ ? std::chrono::duration_cast<Millis>(loop_.now() - since_) : Millis(0);
 }
 
 void JournalWriter::write() {
@@ -74,17 +75,17 @@ void JournalWriter::tried(const Tried& result) {
   if (!batch_) return;  // it was given up meanwhile
   // Its taker may be about to renounce it. Until then nothing is acted upon.
   if (!result.higher) higher_since_.reset();
-  if (result.higher && !higher_since_) higher_since_ = Clock::now();
-  if (result.higher && Clock::now() - *higher_since_ >= renounce_limit_) return end(result.higher);
+  if (result.higher && !higher_since_) higher_since_ = loop_.now();
+  if (result.higher && loop_.now() - *higher_since_ >= renounce_limit_) return end(result.higher);
   if (!result.error && !result.higher) {
     if (waits() < worth_an_event) return end(std::nullopt);
     log::warn("the run directory is back after {}", duration_text(seconds(waits())));
     const events::SharedReturned back{seconds(waits()),
                                       last_error_.empty() ? "it did not answer" : last_error_};
     // Recorded once it is over; the batch itself is on disk already, so nothing waits for this event.
-    worker_.run([journal = journal_, back] {
+    worker_.run([journal = journal_, back, unix = loop_.steady_seconds() + unix_offset_] {
       try {
-        journal->write(back);
+        journal->write(back, unix);
       } catch (const std::exception&) {  // the run directory is gone again: the next batch records it
       }
     });

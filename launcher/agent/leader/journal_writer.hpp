@@ -46,6 +46,7 @@ class JournalWriter {
   int term_;
   std::shared_ptr<Journal> journal_;
   Millis patience_, renounce_limit_;
+  double unix_offset_;  ///< of the times in the log, from the monotonic clock: the same for the whole term
   std::shared_ptr<Batch> batch_;
   Done done_;
   Clock::time_point since_;

@@ -37,7 +37,8 @@ bool leads_still(const RunDir& run, int term) {
 }
 }  // namespace
 
-TermStart start_term(const RunDir& run, const Roster& roster, int term, int self) {
+TermStart start_term(const RunDir& run, const Roster& roster, int term, int self,
+                     const std::function<double()>& unix_now) {
   TermStart out;
   out.journal = std::make_shared<Journal>(run, term);
   const auto entries = read_events(run, term);
@@ -46,10 +47,12 @@ TermStart start_term(const RunDir& run, const Roster& roster, int term, int self
   out.last_term = last_read(entries).term;
   const LogEntry elected =
       out.journal->write(events::LeaderElected{roster.nodes[self].name, roster.job, ::getpid(),
-                                               last_read(entries), static_cast<int>(roster.nodes.size())});
+                                               last_read(entries), static_cast<int>(roster.nodes.size())},
+                         unix_now());
   apply(out.state, elected);
   if (const JobSettings settings(run, out.state.job_term); settings.are_new()) {
-    if (auto changed = settings.changed()) apply(out.state, out.journal->write(std::move(*changed)));
+    if (auto changed = settings.changed())
+      apply(out.state, out.journal->write(std::move(*changed), unix_now()));
     settings.keep();
   }
   return out;
@@ -68,11 +71,11 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       resigned_(std::move(resigned)),
       journal_(std::move(start.journal)),
       supervisor_(roster_, config_.supervise, config_.checkpoint.drain_s, term, std::move(start.state),
-                  steady_seconds(), unix_seconds(), facts_of(config_)),
+                  loop_.steady_seconds(), loop_.unix_now(), facts_of(config_)),
       script_(loop_, std::move(cluster), std::stoll(roster_.job),  // "JOB.RESTARTS" or "JOB.RESTARTS.TRY"
               slurm::notice_for(config_.checkpoint.drain_s),
               [this] {
-                supervisor_.at(steady_seconds());
+                supervisor_.at(loop_.steady_seconds());
                 supervisor_.drain({true, "the time limit is near"});
                 act();
               }),
@@ -86,7 +89,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
           [this](const CommitOutcome& outcome, const std::string& note) {
             log::info("the longest turn of the leader's loop since the last checkpoint took {:.1f} ms",
                       1000 * loop_.longest_turn());
-            supervisor_.at(steady_seconds());
+            supervisor_.at(loop_.steady_seconds());
             supervisor_.checkpoint_decided(outcome, note);
             act([this, outcome] {
               send_all(outcome);
@@ -94,7 +97,7 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
             });
           },
           [this](const std::vector<std::int64_t>& steps) {
-            supervisor_.at(steady_seconds());
+            supervisor_.at(loop_.steady_seconds());
             supervisor_.checkpoints_removed(steps);
             act();
           },
@@ -171,12 +174,12 @@ void Leader::connection_lost(int n, const std::string& why) {
   connection.greeted = false;
   connection.channel.reset();
   const bool given_up = supervisor_.state().lost.contains(node(n).name);
-  connection.next_dial = Clock::now() + (given_up ? lost_redial_pause : redial_pause);
+  connection.next_dial = loop_.now() + (given_up ? lost_redial_pause : redial_pause);
 }
 
 void Leader::take(int n, AgentToLeader message) {
   if (over_) return;
-  supervisor_.at(steady_seconds());
+  supervisor_.at(loop_.steady_seconds());
   std::function<void()> answer;  // once the consequences are on record
   std::visit(Overloaded{
                  [&](const Beat& m) {
@@ -268,13 +271,13 @@ void Leader::send_all(const Message& message) {
 void Leader::tick() {
   if (over_) return;
   for (int n = 0; n < static_cast<int>(connections_.size()); ++n)
-    if (!connections_[n].channel && Clock::now() >= connections_[n].next_dial) connect(n);
+    if (!connections_[n].channel && loop_.now() >= connections_[n].next_dial) connect(n);
   // While shared storage hangs for all nodes nobody can take over: this leader waits, and leads. When it
   // hangs for this node alone, another one can decide.
   const bool answers_others = storage_answers_others();
   if (answers_others && connections_[self_].storage_gone) {
-    if (!behind_others_since_) behind_others_since_ = Clock::now();
-    if (Clock::now() - *behind_others_since_ >= signs_spread)
+    if (!behind_others_since_) behind_others_since_ = loop_.now();
+    if (loop_.now() - *behind_others_since_ >= signs_spread)
       return resign("shared storage does not answer " + node(self_).name + ", and it answers other nodes");
   } else {
     behind_others_since_.reset();
@@ -283,12 +286,12 @@ void Leader::tick() {
   // Decisions cannot be carried out now, so no deadline of the supervisor may pass: it does not count the
   // time between two ticks.
   if (over_ || journal_writer_.waits() > stuck_batch) return;
-  supervisor_.at(steady_seconds());
+  supervisor_.at(loop_.steady_seconds());
   for (int n = 0; n < static_cast<int>(connections_.size()); ++n) {
     const auto& channel = connections_[n].channel;
     if (!channel || supervisor_.hears(n)) continue;
     if (const auto silent_s = channel->unacknowledged_s())
-      supervisor_.kernel_answered(n, steady_seconds() - *silent_s);
+      supervisor_.kernel_answered(n, loop_.steady_seconds() - *silent_s);
   }
   supervisor_.tick();
   if (script_is_lost() && supervisor_.stage() != Stage::over) script_.is_lost();

@@ -27,8 +27,9 @@ struct TermStart {
   int last_term = 0;                 ///< ... and its term; 0: there was none
 };
 /// Records that node `self` leads in `term`, which it has taken. May wait long for the run directory, so it
-/// must not be called in a loop's thread. Throws Error.
-TermStart start_term(const RunDir& run, const Roster& roster, int term, int self);
+/// must not be called in a loop's thread. `unix_now`: the time of what it records. Throws Error.
+TermStart start_term(const RunDir& run, const Roster& roster, int term, int self,
+                     const std::function<double()>& unix_now = unix_seconds);
 
 class Leader {
  public:
@@ -40,6 +41,9 @@ class Leader {
          TermStart start, LeadershipState::Heard heard, std::function<void(const std::string& why)> resigned);
   ~Leader();
   int term() const { return term_; }
+  /// For who watches: it may be ahead of what is on record, unless `settled`.
+  const Supervisor& supervisor() const { return supervisor_; }
+  bool settled() const { return steps_.empty() && !writing_; }
 
  private:
   struct Connection {

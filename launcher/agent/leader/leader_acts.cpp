@@ -77,7 +77,7 @@ void Leader::carry_out(const Action& action) {
                    ordered_.drain.reset();  // the next attempt is told anew
                    coordinator_->begin({term_, clear.attempt}, supervisor_.world());
                    send_all(Clear{term_, clear.attempt});
-                   supervisor_.at(steady_seconds());
+                   supervisor_.at(loop_.steady_seconds());
                    supervisor_.ordered();
                  },
                  [&](const Launch& start) { launch(start); },
@@ -128,7 +128,7 @@ void Leader::launch(const Launch& what) {
     ordered_.starts[n] = order;
     send(n, order);
   }
-  supervisor_.at(steady_seconds());
+  supervisor_.at(loop_.steady_seconds());
   supervisor_.ordered();
 }
 

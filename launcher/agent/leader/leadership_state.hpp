@@ -1,6 +1,5 @@
 #pragma once
-// What an agent knows about who leads and which attempt is alive, and what it therefore accepts. Pure: the
-// daemon (agent.cpp) and the simulator of the protocol act on the same answers.
+// What an agent knows about who leads and which attempt is alive, and what it therefore accepts. Pure.
 //
 //   event                       term                        leads   in an election   last heard of a leader
 //   hello of a leader, lower    -                           -       -                -          (refused)

@@ -11,7 +11,7 @@ namespace holdfast::launcher {
 
 class Children {
  public:
-  explicit Children(control::Loop& loop) : loop_(loop) {}
+  explicit Children(control::RealLoop& loop) : loop_(loop) {}
   /// Starts a child; `ended` gets its exit code or 128 + signal. Returns its pid; throws Error when it cannot
   /// start.
   pid_t start(const Command& command, std::function<void(int status)> ended);
@@ -23,7 +23,7 @@ class Children {
 
  private:
   bool open(pid_t pid, std::function<void()> ended);
-  control::Loop& loop_;
+  control::RealLoop& loop_;
   std::map<pid_t, control::Loop::Handle> watched_;
 };
 

@@ -64,7 +64,7 @@ class AgentStepsTest : public ::testing::Test {
   }
 
   test::Scratch scratch;
-  control::Loop loop;
+  control::RealLoop loop;
   std::optional<AgentSteps> made;
   std::string refused;
   bool none_left = false;

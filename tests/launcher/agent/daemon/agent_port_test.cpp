@@ -39,7 +39,7 @@ class AgentPortTest : public testing::Test {
     return listen_for_agents(loop_, {"/run"}, node_, {}, nullptr);
   }
 
-  control::Loop loop_;
+  control::RealLoop loop_;
   Roster::Node node_{"dgx001", "127.0.0.1", free_ports(3), "", 0, 3};
   std::vector<files::Fd> taken_;
 };

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 /// An agent that answers every caller with `answer`.
 class Clerk {
  public:
-  Clerk(Loop& loop, int port, const Key& secret, OrderTaken answer)
+  Clerk(RealLoop& loop, int port, const Key& secret, OrderTaken answer)
       : answer_(std::move(answer)),
         listener_(loop, TcpAddress{"127.0.0.1", port}, secret, [this](ChannelPtr channel) {
           line_ = std::move(channel);

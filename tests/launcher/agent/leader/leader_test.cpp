@@ -25,7 +25,7 @@ using testing::UnorderedElementsAre;
 /// An agent that carries out orders at once. Used in the loop's thread only.
 class FakeAgent {
  public:
-  FakeAgent(Loop& loop, Roster::Node node, const Key& secret)
+  FakeAgent(RealLoop& loop, Roster::Node node, const Key& secret)
       : node_(std::move(node)),
         listener_(loop, TcpAddress{"127.0.0.1", node_.port}, secret,
                   [this](ChannelPtr channel) {

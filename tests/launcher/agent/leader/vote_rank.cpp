@@ -77,7 +77,7 @@ class VoteRank {
 
   const RankEnv place_;
   const std::filesystem::path folder_;
-  Loop loop_;
+  RealLoop loop_;
   ChannelPtr channel_;
   Loop::Handle look_, vote_;
   int number_ = 1;

@@ -76,7 +76,7 @@ TEST_F(SignsTest, MemoryKillsOfBothVersions) {
 
 TEST_F(SignsTest, AKillIsClaimedByTheRankThatItTook) {
   put("memory.events", "oom_kill 0\n");
-  control::Loop loop;
+  control::RealLoop loop;
   Signs signs(loop, places());
   EXPECT_THAT(signs.at_exit(1, 137, ""), IsEmpty()) << "killed by somebody else";
   put("memory.events", "oom_kill 1\n");
@@ -90,7 +90,7 @@ TEST_F(SignsTest, AKillIsClaimedByTheRankThatItTook) {
 }
 
 TEST_F(SignsTest, LastWordsAreTheTellingLine) {
-  control::Loop loop;
+  control::RealLoop loop;
   Signs signs(loop, places());
   put("log",
       "epoch 1\nConnection reset by peer\nRuntimeError: CUDA error: uncorrectable ECC error "
@@ -229,7 +229,7 @@ TEST_F(SignsTest, FullIsWhatLeavesNoRoomToWorkWith) {
 }
 
 TEST_F(SignsTest, SlowSourcesAnswerThroughTheLoop) {
-  control::Loop loop;
+  control::RealLoop loop;
   Signs signs(loop, places());
   fs::rename(folder_ / "run", folder_ / "away");
   std::vector<Sign> seen;
