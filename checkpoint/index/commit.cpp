@@ -1,11 +1,12 @@
 #include "checkpoint/index/commit.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdio.h>  // renameat2
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
+#include <random>
 
 #include "checkpoint/index/catalog.hpp"
 #include "checkpoint/index/commit_record.hpp"
@@ -21,7 +22,7 @@ namespace {
 /// the other one writes.
 void write_durably(const fs::path& path, const std::string& text) {
   fs::path aside = path;
-  aside += ".tmp-" + std::to_string(::getpid());
+  aside += fmt::format(".tmp-{:08x}", std::random_device{}());
   const files::Fd fd = files::open(aside, O_WRONLY | O_CREAT | O_TRUNC);
   files::append_all(fd.get(), text, aside);
   files::sync(fd.get(), aside);
