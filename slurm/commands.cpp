@@ -43,8 +43,6 @@ std::string file_pattern(const std::filesystem::path& path) {
 
 std::vector<std::string> version_argv() { return {"sinfo", "--version"}; }
 
-std::vector<std::string> ping_argv() { return {"scontrol", "ping"}; }
-
 std::vector<std::string> submit_argv(const Submission& submission) {
   std::vector<std::string> argv = {"sbatch", "--parsable"};
   argv.insert(argv.end(), submission.arguments.begin(), submission.arguments.end());

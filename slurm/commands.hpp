@@ -23,7 +23,6 @@ std::vector<std::string> job_environment();
 std::vector<std::string> step_environment();
 
 std::vector<std::string> version_argv();                             ///< sinfo
-std::vector<std::string> ping_argv();                                ///< scontrol
 std::vector<std::string> submit_argv(const Submission& submission);  ///< sbatch
 std::vector<std::string> job_argv(JobId id);                         ///< squeue
 std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and their scripts

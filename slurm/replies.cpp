@@ -106,8 +106,6 @@ bool read_preempted(std::string_view out) {
   return !out.empty() && out.front() >= '1' && out.front() <= '9';
 }
 
-bool read_ping(std::string_view out) { return has(out, " is UP"); }
-
 JobId read_submitted(std::string_view out) {
   // A site's submit filter may print text first: the job id is the last line.
   const auto lines = lines_of(trimmed(out));

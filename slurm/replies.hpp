@@ -23,8 +23,6 @@ bool requeues_preempted_jobs(std::string_view version);
 /// The reply of preemption_argv(): a time, or "N/A".
 bool read_preempted(std::string_view out);
 
-/// True when a controller answers. Several may be listed; one that is up is enough.
-bool read_ping(std::string_view out);
 /// "17" or "17;cluster"; Error (runtime) on anything else.
 JobId read_submitted(std::string_view out);
 /// Nothing on an empty reply; Error (runtime) on one that cannot be read.

@@ -27,7 +27,6 @@ is() { [[ $(mini "${squeue[@]}" "--jobs=$1" --format=%T) == "$2" ]]; }
 becomes() { soon 60 is "$@" || { echo "job $1 does not become $2" >&2; exit 1; }; }
 
 keep version.txt sinfo --version
-keep ping_up.txt scontrol ping
 keep site_partitions.txt sinfo --noheader --all '--format=%P|%a|%l|%D|%N'
 keep site_nodes.txt sinfo --noheader --all --Node '--format=%N|%P|%X|%Y|%Z|%m|%G|%T'
 keep site_config.txt scontrol show config
@@ -86,7 +85,6 @@ says impossible sbatch -N0 /shared/home/job.sh
 says usage squeue -j 99
 says usage scontrol requeue 99
 "$pod" kill-slurmctld
-keep ping_down.txt scontrol ping
 says transient sbatch /shared/home/job.sh
 says transient squeue
 says transient sinfo

@@ -104,7 +104,7 @@ TEST(Replies, survive_random_text) {
       read_gpus("JobId=1 \n     Nodes=" + text + " CPU_IDs=0 GRES=gpu:" + text, 1);
     } catch (const Error&) {
     }
-    read_jobs_of_script(text, "a"), read_version(text), read_ping(text), complaint(text), gpus_in(text);
+    read_jobs_of_script(text, "a"), read_version(text), complaint(text), gpus_in(text);
   }
 }
 
@@ -230,9 +230,6 @@ TEST(Replies, tell_version_and_ping) {
   EXPECT_EQ(version_warning("26.05.5"), "");
   EXPECT_NE(version_warning("26.11.0"), "") << "nobody has tried it";
   EXPECT_NE(version_warning(""), "");
-  EXPECT_TRUE(read_ping(test::FakeTools::captured("ping_up.txt")));
-  EXPECT_FALSE(read_ping(test::FakeTools::captured("ping_down.txt")));
-  EXPECT_TRUE(read_ping("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n"));
 }
 
 }  // namespace

@@ -23,7 +23,6 @@ class SubmitCommand : public ::testing::Test {
  protected:
   SubmitCommand() {
     tools.answer("sinfo", test::FakeTools::captured("version.txt"));
-    tools.answer("scontrol", test::FakeTools::captured("ping_up.txt"));
     tools.answer("sbatch", test::FakeTools::captured("sbatch_parsable.txt"));
     tools.answer("squeue", "1|PENDING|None||n/a|N/A|quickstart\n");
   }
@@ -117,7 +116,8 @@ TEST_F(SubmitCommand, a_live_job_keeps_its_directory) {
 }
 
 TEST_F(SubmitCommand, without_slurmctld_nothing_is_touched) {
-  tools.answer("scontrol", test::FakeTools::captured("ping_down.txt"), "", 1);
+  tools.answer("squeue", "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n",
+               1);
   const auto done = submit({});
   EXPECT_EQ(done.status, 75);
   EXPECT_THAT(done.err, HasSubstr("Try again"));
