@@ -100,6 +100,9 @@ class NoDescriptors {
 };
 
 TEST(ListenerTest, WithoutDescriptorsItWaitsForOne) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer of the same preset needs descriptors to look at an object's type";
+#endif
   const test::Folder folder;
   LoopThread loop;
   const Address address = folder.path / "a.sock";
