@@ -68,6 +68,7 @@ holdfast_need(HDF5_FOUND libhdf5-dev "serial HDF5")
 if(HDF5_IS_PARALLEL)
   message(FATAL_ERROR "The HDF5 that was found is the MPI flavour (it is not thread-safe). Install the Debian package libhdf5-dev, or set HDF5_ROOT to the serial flavour?")
 endif()
+target_compile_definitions(HDF5::HDF5 INTERFACE H5_USE_110_API) # the calls of 1.10, whose names mean others since 1.12
 
 if(HOLDFAST_TESTS)
   find_package(GTest CONFIG QUIET)
