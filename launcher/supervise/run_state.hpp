@@ -74,13 +74,17 @@ struct RunState {
   std::int64_t trusted_step = -1, tainted_step = -1;
   int tainted_attempt = 0;     ///< it and those before it wrote state that is not trusted
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
-  int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
-  int restarts = 0;            ///< attempts of this job that failed since the newest durable step
-  int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
+  // What budgets (budget_table.hpp) have been spent. Those of the program are the run's: the next job goes on
+  // counting, unless the run was stopped and somebody has submitted it again.
+  int no_progress = 0;          ///< attempts in a row that brought neither a new step nor a durable one
+  int restarts = 0;             ///< attempts that failed since the newest durable step
+  std::int64_t same_step = -1;  ///< where the last attempt that the program ended has ended ...
+  std::string same_error;       ///< ... with this error ...
+  int same_step_count = 0;      ///< ... and how many in a row ended so
+  int setbacks = 0;             ///< attempts in a row that the infrastructure ended before a new step
+  double setback_s = 0;         ///< their starts and waits in this job
   std::map<std::string, events::KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
   std::map<std::int64_t, bool> commit_outcomes;   ///< of the last attempt's checkpoints: durable or dropped
-  std::int64_t same_step = -1;                    ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;                        ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
   /// A drain that is not done yet: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.
