@@ -39,8 +39,8 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
 }
 
 HangWatch::HangWatch(const config::Supervise& limits, int world,
-                     const std::map<std::string, events::KnownPace>& known)
-    : limits_(limits), pace_(limits, world), stragglers_(limits, world) {
+                     const std::map<std::string, events::KnownPace>& known, const RankWork& work)
+    : limits_(limits), pace_(limits, world, work), stragglers_(limits, world) {
   pace_.recall(known);
 }
 

@@ -28,8 +28,8 @@ Failure failure_of(const Hang& hang, int node, const std::string& name);
 /// All times are in seconds of one clock.
 class HangWatch {
  public:
-  HangWatch(const config::Supervise& limits, int world,
-            const std::map<std::string, events::KnownPace>& known);
+  HangWatch(const config::Supervise& limits, int world, const std::map<std::string, events::KnownPace>& known,
+            const RankWork& work = {});
 
   void moved(const RankMove& move);     ///< while all ranks run
   void computed(const RankMove& move);  ///< at any time

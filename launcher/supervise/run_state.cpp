@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/base/error.hpp"
-#include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -71,10 +70,8 @@ class Fold {
   void operator()(const events::RunShrunk&) const {}
   void operator()(const events::RunGrown&) const {}
   void operator()(const events::SpareHealth& e) const {
-    if (e.fitness == "warning" || e.fitness == "critical")
-      s.unfit[e.node] = e.fitness + ": " + e.evidence;
-    else
-      s.unfit.erase(e.node);
+    const auto fitness = control::fitness_called(e.fitness);
+    s.health[e.node] = {fitness.value_or(control::NodeHealth::Fitness::unknown), e.evidence, e.numerics};
   }
   void operator()(const events::Straggler&) const {}
   void operator()(const events::PaceKnown& e) const {
@@ -137,7 +134,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
     s.no_progress = s.restarts = s.same_step_count = 0;
     end_setbacks(s);
   }
-  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
+  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear();
   s.setback_s = 0;  // the time is each job's; its waits go on growing
   s.pace.clear();   // other nodes, and perhaps other settings
   s.evicting.clear();

@@ -10,7 +10,7 @@
 
 #include "launcher/record/events.hpp"
 #include "launcher/supervise/time_account.hpp"
-#include "src/control/rank_link.hpp"
+#include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 
@@ -63,8 +63,8 @@ struct RunState {
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
-  std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and the warning
-  bool paused = false;                          ///< by an order
+  std::map<std::string, control::NodeHealth> health;  ///< what checks have found of nodes of this job
+  bool paused = false;                                ///< by an order
   std::int64_t durable_step = -1;
   std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
   int dropped = 0;                 ///< saves that failed or were skipped since the newest durable one ...

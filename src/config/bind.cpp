@@ -139,7 +139,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.step_s", &C::supervise, &Supervise::step_s, "a rank without progress for so long is hung",
         at_least(1));
   t.add("supervise.hang_factor", &C::supervise, &Supervise::hang_factor,
-        "times what a phase has taken so far: then a rank is hung", at_least(1));
+        "times what a phase has taken so far, or is planned: then a rank is hung", at_least(1));
   t.add("supervise.hang_floor_s", &C::supervise, &Supervise::hang_floor_s, "... but not before so long",
         at_least(1));
   t.add("supervise.straggler_ratio", &C::supervise, &Supervise::straggler_ratio,

@@ -88,8 +88,8 @@ struct Supervise {
   int leader_silence_ms = 1500;  ///< a leader silent for so long is succeeded by the next agent in line
   int start_s = 60;              ///< every rank must have called home this long after its attempt began
   int step_s =
-      600;  ///< a rank that is alive but shows no progress for so long is hung, until its pace is known
-  double hang_factor = 3;        ///< then: for so many times what a phase has taken so far, ...
+      600;  ///< a rank that is alive but shows no progress for so long is hung, whatever is known of its pace
+  double hang_factor = 3;        ///< for so many times what a phase has taken so far, or is planned, ...
   int hang_floor_s = 5;          ///< ... or for so long, whichever is more
   double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
   OnStraggler on_straggler = OnStraggler::report;

@@ -79,8 +79,8 @@ TEST(Budgets, EachIsUsedUpAtItsLimitAndEndsTheRunAsItSays) {
   const Spent spent[] = {
       {"max_same_step", [](RunState& s) { s.same_step_count = 2; },
        [](RunState& s) { s.same_step_count = 3; }, 93, "3 attempts in a row ended at step"},
-      {"max_without_checkpoint", [](RunState& s) { s.no_progress = 3; }, [](RunState& s) { s.no_progress = 4; },
-       93, "4 attempts in a row brought neither"},
+      {"max_without_checkpoint", [](RunState& s) { s.no_progress = 3; },
+       [](RunState& s) { s.no_progress = 4; }, 93, "4 attempts in a row brought neither"},
       {"max_restarts", [](RunState& s) { s.restarts = 4; }, [](RunState& s) { s.restarts = 5; }, 1,
        "5 attempts have failed since the newest checkpoint"},
       {"max_node_failures", [](RunState& s) { s.failures["n1"] = 1; },
@@ -132,8 +132,9 @@ TEST(Budgets, TheManualShowsTheTable) {
   manual << std::ifstream(std::string(HOLDFAST_SOURCE_DIR) + "/docs/manual/failures.md").rdbuf();
   for (const BudgetRow& row : budget_table()) {
     const std::string limit = *row.limit ? fmt::format("`{}`", row.limit) : "";
-    EXPECT_THAT(manual.str(), HasSubstr(fmt::format("| {} | {} | {} | {} | {} |\n", name_of(row.kind),
-                                                    name_of(row.budget), limit, row.spent_by, row.exhausted)));
+    EXPECT_THAT(manual.str(),
+                HasSubstr(fmt::format("| {} | {} | {} | {} | {} |\n", name_of(row.kind), name_of(row.budget),
+                                      limit, row.spent_by, row.exhausted)));
   }
 }
 
@@ -211,7 +212,10 @@ TEST_F(Spending, TheInfrastructuresTimeEndsWithANewStepAndNotWithAnOldOne) {
   at += 7;
   event({{"event", "first_step"}, {"attempt", number}, {"step", 11}});
   at += 3600;
-  event({{"event", "attempt_ended"}, {"attempt", number}, {"cause", "no_space"}, {"step", 20},
+  event({{"event", "attempt_ended"},
+         {"attempt", number},
+         {"cause", "no_space"},
+         {"step", 20},
          {"kind", "infrastructure"}});
   EXPECT_EQ(state.setbacks, 1) << "step 30 had been done";
   EXPECT_EQ(state.setback_s, 7) << "the hour in which it trained is not the infrastructure's";
