@@ -13,6 +13,7 @@
 #include "launcher/job/requeue.hpp"
 #include "launcher/job/run_owner.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/plan/rank_work.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/roster.hpp"
 #include "slurm/job_env.hpp"
@@ -280,6 +281,7 @@ int monitor_job(const RunDir& run, slurm::Cluster& cluster) {
   for (const auto& warning : plan.warnings) log::warn("{}", warning);
   write_plan(run, plan);
   Roster roster = make_roster(plan, cluster, env.job, config.supervise.port);
+  roster.work = rank_work(plan, config, model, facts);
   roster.job = allocation_name(env.job, env.restarts, !env.in_batch_script(), replay(run));
   const auto past = histories(ledger, roster);
   for (auto& node : roster.nodes)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "launcher/plan/survival.hpp"
 #include "launcher/plan/topology.hpp"
 #include "launcher/plan/units.hpp"
+#include "slurm/batch_script.hpp"
 #include "src/base/error.hpp"
 #include "src/base/units.hpp"
 #include "src/config/load.hpp"
@@ -112,11 +114,25 @@ void refuse_activations(const Memory& memory, const ClusterFacts& facts) {
               "Set train.activation_checkpointing = \"full\", or train.micro_batch or train.sequence lower?");
 }
 
+/// The size of segments that sbatch is asked for; 0: it is not, or it is no number.
+int segment_of(const RunConfig& config) {
+  constexpr std::string_view option = "--segment=";
+  int size = 0;
+  for (const std::string& word : slurm::joined(config.slurm.extra))
+    if (word.starts_with(option))
+      std::from_chars(word.data() + option.size(), word.data() + word.size(), size);
+  return size;
+}
+
 void warn(Plan& plan, const RunConfig& config, const ClusterFacts& facts) {
   const auto say = [&](std::string text) { plan.warnings.push_back(std::move(text)); };
   if (plan.spares < config.cluster.spares)
     say(fmt::format("{} of {} spares: the allocation has {} nodes", plan.spares, config.cluster.spares,
                     plan.nodes.size()));
+  const int asked = config.cluster.nodes + config.cluster.spares;
+  if (const int segment = segment_of(config); segment > 0 && asked % segment != 0)
+    say(fmt::format("--segment={} does not divide the {} nodes of the job: with {} spares it does", segment,
+                    asked, config.cluster.spares + segment - asked % segment));
   std::map<std::string, int> spares_of, active_of;
   for (const auto& node : plan.nodes) {
     ++(node.slot < 0 ? spares_of : active_of)[node.scalable_unit];

@@ -203,15 +203,15 @@ struct RankExited {
 struct AttemptEnded {
   static constexpr About about{"attempt_ended", Chapter::attempts,
                                "with the diagnosis. Of an attempt that finished, or that the end of the run "
-                               "cut short, only `attempt`, "
-                               "`cause`, `step` and `counts` mean something"};
+                               "cut short, only `attempt`, `cause` and `step` mean something"};
   int attempt = 0;
   std::int64_t step = 0;
   std::string cause = {}, node = {};
   int rank = -1;
-  bool healthy = false, blamed = false;
+  int status = 0;
+  std::string kind = "planned";
+  bool blamed = false;
   std::string blame = {};
-  bool counts = true, untried = false, restart = false, setback = false;
   double detected_s = 0, decided_s = 0;
   std::vector<std::string> evidence = {};
   std::string advice = {}, gpu = {};
@@ -225,16 +225,13 @@ struct AttemptEnded {
       required("cause", &AttemptEnded::cause, "[causes](#causes)"),
       expected("node", &AttemptEnded::node, "that is to blame"),
       expected("rank", &AttemptEnded::rank, "that failed first; −1: none"),
-      expected("healthy", &AttemptEnded::healthy,
-               "the hardware did nothing wrong: counts for `max_same_step`"),
+      if_set("status", &AttemptEnded::status, "of that rank: exit code, or 128 + signal; −1: it vanished"),
+      expected("kind", &AttemptEnded::kind,
+               "`program`, `node`, `infrastructure` or `planned`: which "
+               "[budgets](manual/failures.md#budgets) it spends"),
       expected("blamed", &AttemptEnded::blamed, "counts against `node`, for `max_node_failures`"),
       expected("blame", &AttemptEnded::blame,
                "where the cause lies: `node`, `program`, `shared` or `nothing`"),
-      expected("counts", &AttemptEnded::counts, "counts for `max_without_checkpoint`"),
-      expected("untried", &AttemptEnded::untried,
-               "a node was lost before the ranks were up: counts for no limit"),
-      expected("restart", &AttemptEnded::restart, "counts for `max_restarts`"),
-      expected("setback", &AttemptEnded::setback, "the infrastructure ended it before a new step"),
       expected("detected_s", &AttemptEnded::detected_s, "as in `result.json`", "s"),
       expected("decided_s", &AttemptEnded::decided_s, "as in `result.json`", "s"),
       expected("evidence", &AttemptEnded::evidence, "first things first"),

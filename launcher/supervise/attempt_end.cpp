@@ -5,25 +5,19 @@
 #include <algorithm>
 #include <set>
 
+#include "launcher/supervise/budget_table.hpp"
+
 namespace holdfast::launcher {
 namespace {
 
 using Kind = Failure::Kind;
 
-// An attempt that has lived so long is not a setback, even of a program that does not report progress.
-constexpr double settled_s = 600;
 constexpr std::size_t seen_signs = 5;  // recorded beside a failure that needs no diagnosis
 
 }  // namespace
 
 events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
   const AttemptRecord& live = facts.state.attempts.back();
-  const bool setback =
-      by_infrastructure(failure) && !live.first_step_at && facts.unix_now - live.planned_at < settled_s;
-  // Nodes of one switch fall silent one after the other. The last ones end the attempt that followed the loss
-  // of the first ones, before it has really begun.
-  const bool untried = failure.kind == Kind::node_lost && !facts.begun;
-  const bool ordered = failure.kind == Kind::evicted;
   std::vector<std::string> evidence = {failure.evidence};
   evidence.insert(evidence.end(), failure.seen.begin(), failure.seen.end());
   for (auto sign = facts.signs.begin(); sign != facts.signs.end() && evidence.size() <= seen_signs; ++sign)
@@ -33,13 +27,10 @@ events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
           .cause = failure.cause.empty() ? name_of(failure.kind) : failure.cause,
           .node = failure.node < 0 ? "" : facts.roster.nodes[failure.node].name,
           .rank = failure.rank,
-          .healthy = on_healthy_nodes(failure),
+          .status = failure.status,
+          .kind = name_of(cause_kind_of(failure)),
           .blamed = blames_node(failure),
           .blame = name_of(blame_of(failure)),
-          .counts = !untried && !setback && !ordered && failure.kind != Kind::leader_changed,
-          .untried = untried,
-          .restart = !untried && !ordered,
-          .setback = setback,
           .detected_s = facts.reported_s.value_or(failure.silent_s),
           .decided_s = facts.decided_s,
           .evidence = std::move(evidence),
@@ -48,7 +39,7 @@ events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts) {
 }
 
 events::AttemptEnded end_with_run(const std::string& status, int attempt, std::int64_t step) {
-  return {.attempt = attempt, .step = step, .cause = status, .counts = false};
+  return {.attempt = attempt, .step = step, .cause = status};
 }
 
 void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double unix_now,
@@ -59,7 +50,7 @@ void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, dou
 }
 
 std::vector<Event> nodes_after(const Failure& failure, const RunState& state, const Roster& roster,
-                               int max_node_failures) {
+                               const config::Supervise& limits) {
   std::vector<Event> out;
   std::set<std::string> evicted = state.evicted;
   const auto evict = [&](const std::string& node, const std::string& why) {
@@ -72,13 +63,12 @@ std::vector<Event> nodes_after(const Failure& failure, const RunState& state, co
   if (failure.node < 0 || state.lost.contains(culprit) || evicted.contains(culprit) ||
       state.suspects.contains(culprit))
     return out;
-  const auto failures = state.failures.find(culprit);
-  const bool often = failures != state.failures.end() && failures->second >= max_node_failures;
+  const bool often = failed_too_often(culprit, state, limits);
   if (failure.kind == Kind::start_failed || failure.blame == Blame::node || often)
-    out.push_back(
-        events::NodeSuspected{culprit, often ? fmt::format("{} attempts have ended by {}; the last: {}",
-                                                           failures->second, culprit, failure.evidence)
-                                             : failure.evidence});
+    out.push_back(events::NodeSuspected{
+        culprit, often ? fmt::format("{} attempts have ended by {}; the last: {}", state.failures.at(culprit),
+                                     culprit, failure.evidence)
+                       : failure.evidence});
   return out;
 }
 

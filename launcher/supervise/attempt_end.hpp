@@ -1,5 +1,5 @@
 #pragma once
-// What is recorded when an attempt ends: its cause, which limits it counts for, and what follows for nodes.
+// What is recorded when an attempt ends: its cause, its kind (budget_table.hpp), and what follows for nodes.
 // What is done next is the policy's (policy.hpp). Pure.
 #include <optional>
 #include <string>
@@ -15,15 +15,13 @@ struct EndFacts {
   const RunState& state;  ///< its last attempt ends
   const Roster& roster;
   std::int64_t step = 0;  ///< that its ranks have come to
-  double unix_now = 0;
-  bool begun = true;  ///< false: its ranks were not all up
   /// Since the failure was first reported; nothing: it was not, and Failure::silent_s counts.
   std::optional<double> reported_s = {};
   double decided_s = 0;                 ///< the part of that in which the diagnosis waited
   std::vector<std::string> signs = {};  ///< further evidence, of the culprit's node
 };
 events::AttemptEnded end_by(const Failure& failure, const EndFacts& facts);
-/// The end of an attempt that the end of the run cuts short: it counts for no limit.
+/// The end of an attempt that the end of the run cuts short: it costs nothing.
 events::AttemptEnded end_with_run(const std::string& status, int attempt, std::int64_t step);
 /// The same, where its ranks have not reported their progress: what is assumed of it, from its time.
 void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, double unix_now,
@@ -31,6 +29,6 @@ void assume_progress(events::AttemptEnded& ended, const AttemptRecord& live, dou
 
 /// Which nodes are evicted and which are suspects after this failure, as events.
 std::vector<Event> nodes_after(const Failure& failure, const RunState& state, const Roster& roster,
-                               int max_node_failures);
+                               const config::Supervise& limits);
 
 }  // namespace holdfast::launcher

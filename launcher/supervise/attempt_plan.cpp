@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "launcher/supervise/budget_table.hpp"
+
 namespace holdfast::launcher {
 
 std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& state) {
@@ -14,6 +16,8 @@ std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& s
   for (const auto& node : names) last.push_back(roster.node_called(node));
   return std::find(last.begin(), last.end(), -1) == last.end() ? last : roster.first_placement;
 }
+
+double wait_before_next(const RunState& state) { return state.attempted() ? wait_after(state.setbacks) : 0; }
 
 std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before,
                                int attempt, const Roster& roster, const RunState& state,
@@ -34,7 +38,7 @@ std::vector<Event> plan_events(const Decision& decision, const std::vector<int>&
   std::vector<std::string> names;
   for (const int n : decision.placement) names.push_back(name(n));
   out.push_back(events::AttemptPlanned{attempt, std::move(names), name_of(decision.answer), decision.because,
-                                       wait_after(state.setbacks)});
+                                       wait_before_next(state)});
   return out;
 }
 

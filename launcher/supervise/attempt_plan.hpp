@@ -11,6 +11,9 @@ namespace holdfast::launcher {
 /// smaller placement is kept only in the allocation that had lost nodes.
 std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& state);
 
+/// Seconds that the next attempt waits. The first one of a job does not: the queue has been its wait.
+double wait_before_next(const RunState& state);
+
 /// The events of the plan: spares that take slots, another size, the attempt itself.
 std::vector<Event> plan_events(const Decision& decision, const std::vector<int>& placement_before,
                                int attempt, const Roster& roster, const RunState& state,

@@ -33,13 +33,14 @@ Failure failure_of(const Hang& hang, int node, const std::string& name) {
                                       : fmt::format("rank {} on {} holds up the others for {:.3g} s: {}",
                                                     hang.rank, name, hang.overdue_s, hang.why);
   failure.silent_s = hang.still_s;
+  failure.phase = hang.phase;
   failure.seen = first_lines(hang.stacks);
   return failure;
 }
 
 HangWatch::HangWatch(const config::Supervise& limits, int world,
-                     const std::map<std::string, events::KnownPace>& known)
-    : limits_(limits), pace_(limits, world), stragglers_(limits, world) {
+                     const std::map<std::string, events::KnownPace>& known, const RankWork& work)
+    : limits_(limits), pace_(limits, world, work), stragglers_(limits, world) {
   pace_.recall(known);
 }
 
@@ -69,9 +70,10 @@ HangWatch::Finding HangWatch::check(const std::vector<StillRank>& ranks, bool al
     found.dump = culprit.rank;
   }
   hang_->overdue_s = *limit;
-  hang_->still_s = std::find_if(ranks.begin(), ranks.end(), [&](const StillRank& r) {
-                     return r.rank == culprit.rank;
-                   })->still_s;
+  const auto rank =
+      std::find_if(ranks.begin(), ranks.end(), [&](const StillRank& r) { return r.rank == culprit.rank; });
+  hang_->still_s = rank->still_s;
+  hang_->phase = rank->phase;
   hang_->why = culprit.why;
   if (!hang_->stacks.empty() || now - hang_->since >= stacks_limit_s) found.hang = *hang_;
   return found;

@@ -15,11 +15,12 @@ namespace holdfast::launcher {
 /// The rank that holds the others up.
 struct Hang {
   int rank = -1;
-  double overdue_s = 0;  ///< the bound that has passed
-  double still_s = 0;    ///< since the rank moved
-  std::string why;       ///< the evidence against it; empty: only its phase
-  double since = 0;      ///< when a hang was found first
-  std::string stacks;    ///< of the rank, where its agent has answered
+  double overdue_s = 0;                            ///< the bound that has passed
+  double still_s = 0;                              ///< since the rank moved
+  std::string why;                                 ///< the evidence against it; empty: only its phase
+  double since = 0;                                ///< when a hang was found first
+  std::string stacks;                              ///< of the rank, where its agent has answered
+  control::Phase phase = control::Phase::forward;  ///< that the rank is in
 };
 /// The failure of the attempt; `node` of the rank, and its name.
 Failure failure_of(const Hang& hang, int node, const std::string& name);
@@ -27,8 +28,8 @@ Failure failure_of(const Hang& hang, int node, const std::string& name);
 /// All times are in seconds of one clock.
 class HangWatch {
  public:
-  HangWatch(const config::Supervise& limits, int world,
-            const std::map<std::string, events::KnownPace>& known);
+  HangWatch(const config::Supervise& limits, int world, const std::map<std::string, events::KnownPace>& known,
+            const RankWork& work = {});
 
   void moved(const RankMove& move);     ///< while all ranks run
   void computed(const RankMove& move);  ///< at any time

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launcher/supervise/first_bounds.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 
@@ -12,7 +13,6 @@ namespace {
 using control::Phase;
 
 constexpr double half_life = 100;                  // rounds after which a long one counts half
-constexpr double young_allowance = 2;              // for the first rounds of an attempt
 constexpr double too_short = 0.8, too_long = 1.5;  // of a recorded deadline, over the one that is known
 
 /// Phases of a step recur and can be learned. Others happen once in an attempt, and their time depends on the
@@ -60,8 +60,9 @@ double lower_median(std::vector<double>& values) {
 
 }  // namespace
 
-Pace::Pace(const config::Supervise& limits, int world)
+Pace::Pace(const config::Supervise& limits, int world, const RankWork& work)
     : limits_(limits),
+      work_(work),
       enough_(std::int64_t{first_rounds} * world),
       fade_(std::exp2(-1 / (half_life * world))) {
   expects(world >= 1, "the world has at least one rank");
@@ -86,13 +87,13 @@ void Pace::learn(Learned& l, double seconds) {
 }
 
 double Pace::deadline_s(Phase phase) const {
-  const double longest = limits_.step_s;
-  if (!is_learned(phase)) return longest;
+  if (!is_learned(phase)) return first_bound_s(phase, work_, limits_);
   const Learned* l = &phases_[index_of(phase)];
   if (!known(*l) && phase != Phase::checkpoint) l = &steps_;
-  if (!known(*l)) return longest;
+  if (!known(*l)) return first_bound_s(phase, work_, limits_);
   return std::min(
-      longest, young(*l) ? young_allowance * rule(std::max(l->longest, l->longest_young)) : rule(l->longest));
+      static_cast<double>(limits_.step_s),
+      young(*l) ? young_allowance * rule(std::max(l->longest, l->longest_young)) : rule(l->longest));
 }
 
 double Pace::rule(double seconds) const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/plan/rank_work.hpp"
 #include "launcher/supervise/hang.hpp"
 #include "launcher/supervise/run_state.hpp"
 #include "src/config/run_config.hpp"
@@ -20,9 +21,11 @@ class Pace {
  public:
   static constexpr int first_rounds = 3;  ///< of an attempt, which take longer than others
 
+  static constexpr double young_allowance = 2;  ///< for the first rounds of an attempt
+
   /// `world`: ranks whose phases are reported. How many reports make a phase known, and how fast old ones
-  /// fade, is counted in rounds of all ranks.
-  explicit Pace(const config::Supervise& limits, int world = 1);
+  /// fade, is counted in rounds of all ranks. `work` is what is planned, for phases that are not known.
+  explicit Pace(const config::Supervise& limits, int world = 1, const RankWork& work = {});
 
   /// A rank has left `phase` after `seconds`, as seen in heartbeats: shorter phases may be missed, and need
   /// not be known.
@@ -31,8 +34,8 @@ class Pace {
   void stepped(double seconds);
   /// Seconds after which a rank in `phase` is hung: max(hang_factor * longest time so far, hang_floor_s),
   /// never more than step_s. A phase of every step that has not been seen often enough may take as long as
-  /// whole steps took, and step_s while these are not known either. Twice as long at the beginning of an
-  /// attempt: caches are cold and connections are being made. Not used while ranks hold on order.
+  /// whole steps took, and first_bound_s while these are not known either. Twice as long at the beginning of
+  /// an attempt: caches are cold and connections are being made. Not used while ranks hold on order.
   double deadline_s(control::Phase phase) const;
   /// A new attempt, on other nodes: known times stay, unfinished phases do not count.
   void new_attempt();
@@ -62,6 +65,7 @@ class Pace {
   static void each(Self& self, Visit visit);
 
   config::Supervise limits_;
+  RankWork work_;
   std::int64_t enough_;  ///< times that make a phase known
   double fade_;          ///< of `longest`, each time
   std::array<Learned, 16> phases_{};

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 
+#include "launcher/supervise/budget_table.hpp"
 #include "launcher/supervise/placement.hpp"
 #include "src/base/error.hpp"
 
@@ -24,17 +23,10 @@ constexpr std::array table = {
               [](const PolicyFacts& f) { return f.final_code != 0; }, PolicyAction::stop, 0},
     PolicyRow{"another try would fail the same way on any node",
               [](const PolicyFacts& f) { return f.same_again; }, PolicyAction::stop, code(Exit::no_requeue)},
-    PolicyRow{"the same step fails again and again on healthy nodes",
-              [](const PolicyFacts& f) { return f.same_step; }, PolicyAction::stop, code(Exit::no_requeue)},
-    PolicyRow{"attempt after attempt brings neither a new step nor a checkpoint",
-              [](const PolicyFacts& f) { return f.no_progress; }, PolicyAction::stop, code(Exit::no_requeue)},
     PolicyRow{"a checkpoint still cannot be read", [](const PolicyFacts& f) { return f.later; },
               PolicyAction::requeue, code(Exit::transient)},
-    PolicyRow{"attempt after attempt fails, and no checkpoint is saved",
-              [](const PolicyFacts& f) { return f.restarts_used; }, PolicyAction::stop, code(Exit::runtime)},
-    PolicyRow{"the infrastructure ends attempt after attempt before a new step",
-              [](const PolicyFacts& f) { return f.setbacks_used; }, PolicyAction::stop,
-              code(Exit::transient)},
+    PolicyRow{"a budget of the cause is used up", [](const PolicyFacts& f) { return f.used_up != nullptr; },
+              PolicyAction::stop, 0},
     PolicyRow{"a suspect node, and a better one is available",
               [](const PolicyFacts& f) { return !f.short_of_nodes && f.suspect && f.better_node; },
               PolicyAction::substitute, 0},
@@ -78,17 +70,12 @@ std::optional<std::vector<int>> without_suspect(const Situation& s, const Failur
   return placement;
 }
 
-/// What the attempts that used up a budget have in common.
-std::string in_common(const Situation& s, const std::string& known) {
-  if (s.state.attempts.empty() || s.state.attempts.back().reports) return known;
-  return fmt::format("ended within {} s of their start (supervise.assumed_progress_s)",
-                     s.limits.assumed_progress_s);
-}
-
 RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situation& s,
                       const Failure& failure) {
   RunOutcome outcome;
-  outcome.exit_code = row.exit_code == 0 ? facts.final_code : row.exit_code;
+  outcome.exit_code = row.exit_code != 0      ? row.exit_code
+                      : facts.final_code != 0 ? facts.final_code
+                                              : facts.used_up->exit_code;
   outcome.status = "failed";
   outcome.why = failure.evidence;
   if (facts.final_code != 0) return outcome;
@@ -104,21 +91,9 @@ RunOutcome outcome_of(const PolicyRow& row, const PolicyFacts& facts, const Situ
     outcome.status = "out_of_spares", outcome.why += "; no spare node is left";
   } else if (facts.same_again) {
     outcome.why += "; another try would fail the same way on any node";
-  } else if (facts.same_step) {
-    outcome.why =
-        fmt::format("{} attempts in a row {} on healthy nodes; last: {}", s.state.same_step_count,
-                    in_common(s, fmt::format("ended at step {}", s.state.same_step)), failure.evidence);
-  } else if (facts.no_progress) {
-    outcome.why = fmt::format("{} attempts in a row {}; last: {}", s.state.no_progress,
-                              in_common(s, "brought neither a new step nor a checkpoint"), failure.evidence);
-  } else if (facts.restarts_used) {
-    outcome.why =
-        fmt::format("{} attempts have failed since the newest checkpoint (supervise.max_restarts); last: {}",
-                    s.state.restarts, failure.evidence);
-  } else if (facts.setbacks_used) {
-    outcome.status = "requeued";
-    outcome.why = fmt::format("the infrastructure ended {} attempts in a row before a new step; last: {}",
-                              s.state.setbacks, failure.evidence);
+  } else if (facts.used_up) {
+    if (outcome.exit_code == code(Exit::transient)) outcome.status = "requeued";
+    outcome.why = fmt::format("{}; last: {}", facts.used_up->says(s.state, s.limits), failure.evidence);
   }
   return outcome;
 }
@@ -161,33 +136,6 @@ const char* name_of(PolicyAction answer) {
       return "stop";
   }
   return "";
-}
-
-bool by_infrastructure(const Failure& f) {
-  switch (f.kind) {
-    case Kind::start_failed:
-    case Kind::misplaced:
-      return true;
-    case Kind::rank_exited:
-      return f.blame == Blame::node || f.blame == Blame::shared || f.lost_peers;
-    default:
-      return false;
-  }
-}
-
-bool on_healthy_nodes(const Failure& f) {
-  switch (f.kind) {
-    case Kind::node_lost:
-    case Kind::leader_changed:
-    case Kind::evicted:
-      return false;
-    default:
-      return !by_infrastructure(f) && f.blame != Blame::node && !f.ends_node;
-  }
-}
-
-double wait_after(int setbacks) {
-  return setbacks <= 0 ? 0 : std::min(60.0, std::ldexp(1.0, std::min(setbacks - 1, 10)));
 }
 
 Blame blame_of(const Failure& f) { return f.kind == Kind::node_lost ? Blame::node : f.blame; }
@@ -237,12 +185,6 @@ double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, 
   return static_cast<double>(std::max<std::int64_t>(0, shrinking.steps - reached)) * each / 3600;
 }
 
-config::Supervise without_failure_limits(config::Supervise limits) {
-  limits.max_restarts = limits.max_same_step = limits.max_without_checkpoint =
-      std::numeric_limits<int>::max();
-  return limits;
-}
-
 std::vector<std::string> to_exclude(const RunState& state) {
   return {state.lost.begin(), state.lost.end()};  // the evicted are among them
 }
@@ -253,19 +195,15 @@ Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {
   facts.final_code = final_code(failure);
   facts.same_again = failure.same_again;
   facts.later = failure.later;
-  facts.same_step = s.state.same_step_count >= s.limits.max_same_step;
-  facts.no_progress = s.state.no_progress >= s.limits.max_without_checkpoint;
-  facts.restarts_used = s.state.restarts >= s.limits.max_restarts;
-  facts.setbacks_used = by_infrastructure(failure) && s.state.setbacks >= max_setbacks;
+  facts.used_up = used_up(cause_kind_of(failure), s.state, s.limits);
   facts.short_of_nodes = std::any_of(s.placement.begin(), s.placement.end(), lost);
   facts.when_short = s.limits.when_short;
 
   const auto filled = fill(s.roster, s.state, s.placement, s.views);
   facts.spares_suffice = filled.has_value();
   const std::string culprit = failure.node < 0 ? "" : s.roster.nodes[failure.node].name;
-  const auto failures = s.state.failures.find(culprit);
   facts.suspect = failure.kind == Kind::start_failed || failure.blame == Blame::node ||
-                  (failures != s.state.failures.end() && failures->second >= s.limits.max_node_failures);
+                  failed_too_often(culprit, s.state, s.limits);
   const auto better = facts.suspect ? without_suspect(s, failure) : std::nullopt;
   facts.better_node = better.has_value();
   std::optional<std::vector<int>> smaller;

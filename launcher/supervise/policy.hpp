@@ -42,13 +42,9 @@ struct Failure {
   std::string gpu;                ///< UUID or PCI address, where the evidence names one
   std::vector<std::string> seen;  ///< further evidence
   bool lost_peers = false;        ///< rank_exited: ranks have lost each other, and no other cause is known
+  control::Phase phase = control::Phase::forward;  ///< rank_hung: the culprit's
 };
 const char* name_of(Failure::Kind kind);
-/// The attempt was ended by the start of ranks, the network, storage or a node, and not by the program. (The
-/// loss of a whole node has kinds of its own.)
-bool by_infrastructure(const Failure& failure);
-/// The hardware was sound: if the next attempt ends at the same step again, the program is the cause.
-bool on_healthy_nodes(const Failure& failure);
 /// Where the cause lies. A node that falls silent is to blame itself, without diagnosis.
 Blame blame_of(const Failure& failure);
 const char* name_of(Blame blame);
@@ -64,20 +60,19 @@ enum class PolicyAction {
 };
 const char* name_of(PolicyAction answer);
 
+struct BudgetRow;  // budget_table.hpp
+
 /// All facts that rows of the table ask for.
 struct PolicyFacts {
-  int final_code = 0;           ///< a rank ended with an exit code that would recur; 0: no
-  bool same_again = false;      ///< diagnosis: another try on any node fails the same way
-  bool same_step = false;       ///< max_same_step is reached
-  bool no_progress = false;     ///< max_without_checkpoint is reached
-  bool later = false;           ///< ranks have waited in vain for a checkpoint
-  bool restarts_used = false;   ///< max_restarts is reached
-  bool setbacks_used = false;   ///< max_setbacks is reached
-  bool short_of_nodes = false;  ///< a slot has lost its node
-  bool spares_suffice = false;  ///< a fit spare for each such slot
-  bool suspect = false;         ///< the culprit answers, but failed too often or is to blame
-  bool better_node = false;     ///< a fit spare that is no suspect could take the suspect's slot
-  bool can_shrink = false;      ///< whole replicas are left, on no fewer than min_nodes
+  int final_code = 0;                  ///< a rank ended with an exit code that would recur; 0: no
+  bool same_again = false;             ///< diagnosis: another try on any node fails the same way
+  bool later = false;                  ///< ranks have waited in vain for a checkpoint
+  const BudgetRow* used_up = nullptr;  ///< the budget of the cause that is used up
+  bool short_of_nodes = false;         ///< a slot has lost its node
+  bool spares_suffice = false;         ///< a fit spare for each such slot
+  bool suspect = false;                ///< the culprit answers, but failed too often or is to blame
+  bool better_node = false;            ///< a fit spare that is no suspect could take the suspect's slot
+  bool can_shrink = false;             ///< whole replicas are left, on no fewer than min_nodes
   Cheaper cheaper = Cheaper::requeue;
   config::WhenShort when_short = config::WhenShort::automatic;
 };
@@ -85,17 +80,11 @@ struct PolicyRow {
   const char* when;  ///< in words, for the event log
   bool (*holds)(const PolicyFacts&);
   PolicyAction answer;
-  int exit_code;  ///< of stop and requeue; 0: PolicyFacts::final_code
+  int exit_code;  ///< of stop and requeue; 0: PolicyFacts::final_code, or that of the budget
 };
 std::span<const PolicyRow> policy_table();
 /// The first row that holds; the last one always does.
 const PolicyRow& row_for(const PolicyFacts& facts);
-
-/// Attempts in a row that the infrastructure may end before a new step; then the run goes back into the
-/// queue.
-inline constexpr int max_setbacks = 10;
-/// Seconds to wait before the next attempt, after `setbacks` of them: 1, doubled each time, at most 60.
-double wait_after(int setbacks);
 
 /// What a decision depends on beside the failure.
 struct Situation {
@@ -123,9 +112,6 @@ struct Decision {
 /// has come to `step`; negative: not known.
 double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, std::int64_t step,
                   double unix_now);
-/// The settings without the limits on failures, for attempts that end on order.
-config::Supervise without_failure_limits(config::Supervise limits);
-
 /// Nodes that the next job should not get: those that were lost or evicted.
 std::vector<std::string> to_exclude(const RunState& state);
 

@@ -8,7 +8,37 @@
 namespace holdfast::launcher {
 namespace {
 using nlohmann::json;
+
+json to_json(const RankWork& w) {
+  return {{"restored_bytes", w.restored},
+          {"saved_bytes", w.saved},
+          {"token_bytes", w.tokens},
+          {"sent_bytes", w.sent},
+          {"state_bytes", w.state},
+          {"operations", w.operations},
+          {"peers", w.peers},
+          {"read_bytes_s", w.read_s},
+          {"write_bytes_s", w.written_s},
+          {"gpu", w.gpu},
+          {"patience_s", w.patience_s}};
 }
+
+RankWork work_from(const json& j) {
+  RankWork w;
+  j.at("restored_bytes").get_to(w.restored);
+  j.at("saved_bytes").get_to(w.saved);
+  j.at("token_bytes").get_to(w.tokens);
+  j.at("sent_bytes").get_to(w.sent);
+  j.at("state_bytes").get_to(w.state);
+  j.at("operations").get_to(w.operations);
+  j.at("peers").get_to(w.peers);
+  j.at("read_bytes_s").get_to(w.read_s);
+  j.at("write_bytes_s").get_to(w.written_s);
+  j.at("gpu").get_to(w.gpu);
+  j.at("patience_s").get_to(w.patience_s);
+  return w;
+}
+}  // namespace
 
 std::string to_json_text(const Roster& roster) {
   json nodes = json::array();
@@ -26,7 +56,8 @@ std::string to_json_text(const Roster& roster) {
               {"placement", roster.first_placement},
               {"candidates", roster.candidates},
               {"batch_host", roster.batch_host},
-              {"ranks_per_node", roster.ranks_per_node}}
+              {"ranks_per_node", roster.ranks_per_node},
+              {"work", to_json(roster.work)}}
              .dump(1) +
          "\n";
 }
@@ -45,6 +76,7 @@ Roster read_roster(const RunDir& run) {
     roster.candidates = j.at("candidates").get<std::vector<int>>();
     roster.batch_host = j.at("batch_host").get<int>();
     roster.ranks_per_node = j.at("ranks_per_node").get<int>();
+    roster.work = work_from(j.at("work"));
     const int count = static_cast<int>(roster.nodes.size());
     for (const int n : roster.first_placement)
       expects(n >= 0 && n < count, "a placement names nodes of the roster");

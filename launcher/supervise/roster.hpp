@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/plan/rank_work.hpp"
 #include "src/base/run_dir.hpp"
 #include "src/control/channel.hpp"
 
@@ -29,6 +30,7 @@ struct Roster {
   std::vector<int> candidates;       ///< nodes in the order in which they may lead
   int batch_host = -1;               ///< node that runs the batch script; -1: none of them
   int ranks_per_node = 1;
+  RankWork work = {};  ///< of each rank, as planned
 
   int slots() const { return static_cast<int>(first_placement.size()); }
   int world() const { return slots() * ranks_per_node; }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/base/error.hpp"
-#include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 namespace {
@@ -11,12 +10,21 @@ constexpr std::size_t durable_kept = 256;  // steps that are remembered; a run k
 // A program that reports no progress has made some when its ranks have run so long.
 constexpr double moved_on_s = 600;
 
-/// Did this attempt bring the run forward? `assumed`: it is not known, and the attempt ran long enough for
-/// it.
-void count_progress(RunState& s, const AttemptRecord& a, std::int64_t durable_before, bool assumed) {
-  const bool forward = assumed || a.last_step > s.best_step || s.durable_step > durable_before;
-  s.best_step = std::max(s.best_step, a.last_step);
-  s.no_progress = forward ? 0 : s.no_progress + 1;
+/// The infrastructure has done its part: the run has moved on.
+void end_setbacks(RunState& s) {
+  s.setbacks = 0;
+  s.setback_s = 0;
+}
+
+/// The program has ended an attempt. `forward`: the attempt has brought the run forward.
+void count_program(RunState& s, const AttemptRecord& a, const events::AttemptEnded& e, bool forward) {
+  ++s.restarts;
+  if (!forward) ++s.no_progress;
+  const std::string error = a.cause + " " + std::to_string(e.status);
+  const bool again = s.same_step == a.last_step && s.same_error == error;
+  s.same_step_count = e.progress_assumed ? 0 : again ? s.same_step_count + 1 : 1;
+  s.same_step = e.progress_assumed ? -1 : a.last_step;
+  s.same_error = error;
 }
 
 /// One function for each event, and none for all others: an event without one does not compile.
@@ -62,10 +70,8 @@ class Fold {
   void operator()(const events::RunShrunk&) const {}
   void operator()(const events::RunGrown&) const {}
   void operator()(const events::SpareHealth& e) const {
-    if (e.fitness == "warning" || e.fitness == "critical")
-      s.unfit[e.node] = e.fitness + ": " + e.evidence;
-    else
-      s.unfit.erase(e.node);
+    const auto fitness = control::fitness_called(e.fitness);
+    s.health[e.node] = {fitness.value_or(control::NodeHealth::Fitness::unknown), e.evidence, e.numerics};
   }
   void operator()(const events::Straggler&) const {}
   void operator()(const events::PaceKnown& e) const {
@@ -124,16 +130,17 @@ void Fold::operator()(const events::LeaderElected& e) const {
   }
   s.job_term = at_.term;
   // Who submits a stopped run again has changed something: it is tried again.
-  if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) s.no_progress = 0;
-  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.unfit.clear();
-  s.setbacks = s.restarts = 0;
-  s.pace.clear();  // other nodes, and perhaps other settings
+  if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) {
+    s.no_progress = s.restarts = s.same_step_count = 0;
+    end_setbacks(s);
+  }
+  s.lost.clear(), s.suspects.clear(), s.evicted.clear(), s.failures.clear(), s.health.clear();
+  s.setback_s = 0;  // the time is each job's; its waits go on growing
+  s.pace.clear();   // other nodes, and perhaps other settings
   s.evicting.clear();
   s.evicting_since.reset();
   s.paused = false;
   s.outcome.reset(), s.drain.reset();
-  s.same_step_count = 0;
-  s.same_step = -1;
 }
 
 void Fold::operator()(const events::AttemptPlanned& e) const {
@@ -165,7 +172,7 @@ void Fold::operator()(const events::FirstStep& e) const {
   auto* a = attempt(e.attempt);
   if (!a) return;
   a->first_step_at = at_.unix;
-  s.setbacks = 0;
+  if (e.step > s.best_step) end_setbacks(s);
   a->first_step_s = std::max(
       0.0, *a->first_step_at - a->planned_at - a->launched_s.value_or(0) - a->restored_s.value_or(0));
   // Of all attempts that ended since the last step: a second failure during a recovery prolongs the first
@@ -188,22 +195,18 @@ void Fold::operator()(const events::AttemptEnded& e) const {
   a->last_step = std::max(a->last_step, e.step);
   a->reports = e.reports;
   a->ran_s = e.ran_s;
-  if (!a->reports && a->ran_s >= moved_on_s) s.restarts = 0;
-  if (e.restart) ++s.restarts;
-  if (a->cause == "finished" || !e.healthy || e.progress_assumed) {
-    s.same_step_count = 0;
-    s.same_step = -1;
-  } else if (s.same_step == a->last_step) {
-    ++s.same_step_count;
-  } else {
-    s.same_step = a->last_step;
-    s.same_step_count = 1;
-  }
-  if (e.setback)
+  const bool long_run = !a->reports && a->ran_s >= moved_on_s;
+  if (long_run) s.restarts = 0;
+  const bool moved = a->last_step > s.best_step || s.durable_step > a->durable_before;
+  s.best_step = std::max(s.best_step, a->last_step);
+  if (moved || e.progress_assumed) s.no_progress = 0;
+  if (moved || long_run || e.kind == "program") end_setbacks(s);
+  if (e.kind == "program") {
+    count_program(s, *a, e, moved || e.progress_assumed);
+  } else if (e.kind == "infrastructure" && !moved && !long_run) {
     ++s.setbacks;
-  else if (e.counts)
-    s.setbacks = 0;
-  if (e.counts) count_progress(s, *a, a->durable_before, e.progress_assumed);
+    s.setback_s += std::max(0.0, a->first_step_at.value_or(at_.unix) - a->planned_at);
+  }
   if (!a->node.empty() && e.blamed) ++s.failures[a->node];
 }
 
@@ -214,7 +217,10 @@ void Fold::operator()(const events::CheckpointDurable& e) const {
   // A checkpoint that an attempt wrote after its state may have become wrong is not used, even if it is
   // sound.
   if (s.trusted_step >= 0 && e.attempt <= s.tainted_attempt && e.step > s.trusted_step) return;
-  if (e.step > s.durable_step) s.restarts = 0;
+  if (e.step > s.durable_step) {
+    s.restarts = 0;
+    end_setbacks(s);
+  }
   s.durable_step = std::max(s.durable_step, e.step);
   s.durable.insert(e.step);
   if (s.durable.size() > durable_kept) s.durable.erase(s.durable.begin());

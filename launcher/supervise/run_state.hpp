@@ -10,7 +10,7 @@
 
 #include "launcher/record/events.hpp"
 #include "launcher/supervise/time_account.hpp"
-#include "src/control/rank_link.hpp"
+#include "src/control/message.hpp"
 
 namespace holdfast::launcher {
 
@@ -63,8 +63,8 @@ struct RunState {
   std::map<std::string, std::string> evicting;  ///< nodes that leave once the ranks have saved, and why
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
-  std::map<std::string, std::string> unfit;     ///< nodes whose checks warn, and the warning
-  bool paused = false;                          ///< by an order
+  std::map<std::string, control::NodeHealth> health;  ///< what checks have found of nodes of this job
+  bool paused = false;                                ///< by an order
   std::int64_t durable_step = -1;
   std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed
   int dropped = 0;                 ///< saves that failed or were skipped since the newest durable one ...
@@ -74,13 +74,17 @@ struct RunState {
   std::int64_t trusted_step = -1, tainted_step = -1;
   int tainted_attempt = 0;     ///< it and those before it wrote state that is not trusted
   std::int64_t best_step = 0;  ///< highest that any attempt has come to
-  int no_progress = 0;         ///< attempts in a row that brought neither a new step nor a durable one
-  int restarts = 0;            ///< attempts of this job that failed since the newest durable step
-  int setbacks = 0;  ///< attempts of this job in a row that the infrastructure ended before a new step
+  // What budgets (budget_table.hpp) have been spent. Those of the program are the run's: the next job goes on
+  // counting, unless the run was stopped and somebody has submitted it again.
+  int no_progress = 0;          ///< attempts in a row that brought neither a new step nor a durable one
+  int restarts = 0;             ///< attempts that failed since the newest durable step
+  std::int64_t same_step = -1;  ///< where the last attempt that the program ended has ended ...
+  std::string same_error;       ///< ... with this error ...
+  int same_step_count = 0;      ///< ... and how many in a row ended so
+  int setbacks = 0;             ///< attempts in a row that the infrastructure ended before a new step
+  double setback_s = 0;         ///< their starts and waits in this job
   std::map<std::string, events::KnownPace> pace;  ///< of this job; by phase, and "step" for whole steps
   std::map<std::int64_t, bool> commit_outcomes;   ///< of the last attempt's checkpoints: durable or dropped
-  std::int64_t same_step = -1;                    ///< where the last attempt on healthy nodes ended ...
-  int same_step_count = 0;                        ///< ... and how many in a row ended there
   std::optional<control::FinalState> final_state;
   /// A drain that is not done yet: with `stop`, until the run is over; else until a checkpoint of `step` or
   /// later is durable.

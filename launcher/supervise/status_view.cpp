@@ -82,6 +82,16 @@ std::string in_words(const AttemptRecord& a) {
   return text + "\n";
 }
 
+/// Nodes whose checks warn, and the warning.
+std::map<std::string, std::string> unfit(const RunState& state) {
+  using Fitness = control::NodeHealth::Fitness;
+  std::map<std::string, std::string> out;
+  for (const auto& [node, health] : state.health)
+    if (health.fitness == Fitness::warning || health.fitness == Fitness::critical)
+      out[node] = fmt::format("{}: {}", name_of(health.fitness), health.why);
+  return out;
+}
+
 }  // namespace
 
 std::string status_text(const StatusFacts& f) {
@@ -111,7 +121,7 @@ std::string status_text(const StatusFacts& f) {
     text += fmt::format("evicted     {}\n", joined({s.evicted.begin(), s.evicted.end()}, ""));
   if (!s.suspects.empty())
     text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
-  for (const auto& [node, why] : s.unfit) text += fmt::format("unfit       {} {}\n", node, why);
+  for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
   if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.state.leader, f.term);
@@ -131,7 +141,7 @@ json status_json(const StatusFacts& f) {
   j["name"] = f.name, j["state"] = headline(f), j["steps"] = f.steps;
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
-  j["suspects"] = f.state.suspects, j["unfit"] = f.state.unfit, j["failures"] = f.state.failures;
+  j["suspects"] = f.state.suspects, j["unfit"] = unfit(f.state), j["failures"] = f.state.failures;
   j["paused"] = f.state.paused;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);

@@ -44,8 +44,11 @@ Supervisor::Supervisor(Roster roster, config::Supervise limits, int drain_s, int
       attempt_(roster_.ranks_per_node, facts_.own_trainer, 1e-3 * limits_.heartbeat_ms,
                placement_to_begin_with(roster_, state_)),
       failures_(names_of(roster_)),
-      hangs_(limits_, roster_.world(), state_.pace),
-      checks_(roster_.nodes.size(), limits_.check_spares_s, now) {}
+      hangs_(limits_, roster_.world(), state_.pace, roster_.work),
+      checks_(roster_.nodes.size(), limits_.check_spares_s, now) {
+  for (const auto& [node, found] : state_.health)
+    if (const int n = roster_.node_called(node); n >= 0) checks_.take(n, found);
+}
 
 std::vector<Action> Supervisor::take_actions() { return std::exchange(actions_, {}); }
 

@@ -1,8 +1,9 @@
 #pragma once
 // The life of a run: it is told what happened and when, and returns actions. What it does in which stage is a
 // table (stage_table.cpp), and so are the answers to orders (order_table.cpp) and what follows from a failure
-// (policy.cpp). Beside the record it keeps nothing but its stage. What must be remembered of nodes, ranks and
-// failures is kept by parts, which know nothing of each other: they are told what they need, and answer.
+// (policy.cpp, budget_table.cpp). Beside the record it keeps nothing but its stage. What must be remembered
+// of nodes, ranks and failures is kept by parts, which know nothing of each other: they are told what they
+// need, and answer.
 //
 // clang-format off
 //   keeps           what                                        says                         of what

@@ -28,8 +28,7 @@ void Supervisor::record_end(events::AttemptEnded ended) {
 
 void Supervisor::end_attempt(const Failure& failure) {
   using Kind = Failure::Kind;
-  EndFacts facts{state_, roster_, highest_step(), unix_now()};
-  facts.begun = stage_ != Stage::clearing && stage_ != Stage::starting;
+  EndFacts facts{state_, roster_, highest_step()};
   if (failures_.pending() && failure.kind != Kind::node_lost && failure.kind != Kind::leader_changed) {
     facts.reported_s = facts.decided_s = now_ - failures_.pending_since();
   } else if (const auto since = hangs_.since(); since && failure.kind == Kind::rank_hung) {
@@ -39,17 +38,15 @@ void Supervisor::end_attempt(const Failure& failure) {
   record_end(end_by(failure, facts));
   failures_.decided();
   hangs_.forget();
-  for (auto& event : nodes_after(failure, state_, roster_, limits_.max_node_failures)) {
+  for (auto& event : nodes_after(failure, state_, roster_, limits_)) {
     const bool suspected = std::holds_alternative<events::NodeSuspected>(event);
     record(std::move(event));
     if (suspected && limits_.check_spares_s > 0) actions_.push_back(CheckNodes{{failure.node}});
   }
   if (stopping() && !worth_saving()) return finish(drained());
   const RunState state = without_unheard_nodes();
-  const config::Supervise limits =
-      failure.kind == Kind::evicted ? without_failure_limits(limits_) : limits_;  // it was ordered
   const auto known = views();
-  begin_attempt(decide({roster_, limits, facts_.shrinking, state, placement(), known, hours_left()}, failure,
+  begin_attempt(decide({roster_, limits_, facts_.shrinking, state, placement(), known, hours_left()}, failure,
                        worth_saving()),
                 failure);
 }
@@ -59,10 +56,9 @@ void Supervisor::plan_first() {
   absent.kind = Failure::Kind::node_lost;
   absent.evidence = "more nodes are lost than there are spares";
   const RunState state = without_unheard_nodes();
-  const config::Supervise limits = without_failure_limits(limits_);
   const auto known = views();
   Decision decision =
-      decide({roster_, limits, facts_.shrinking, state, placement(), known, -1}, absent, false);
+      decide({roster_, limits_, facts_.shrinking, state, placement(), known, -1}, absent, false);
   // Agents may not have connected yet: a slot goes to a node that was heard, and time decides about the
   // others.
   const bool whole = !decision.stop && decision.placement.size() == placement().size();
@@ -80,9 +76,10 @@ void Supervisor::begin_attempt(Decision decision, const Failure& why) {
   if (decision.stop) return finish(*decision.stop);
   if (decision.answer == PolicyAction::requeue && !stopping())
     record(events::Drain{attempt(), highest_step(), true, false, why.evidence + "; no spare node is left"});
+  const double wait_s = wait_before_next(state_);
   for (auto& event : plan_events(decision, placement(), attempt() + 1, roster_, state_, facts_.shrinking))
     record(std::move(event));
-  launch_at_ = now_ + wait_after(state_.setbacks);
+  launch_at_ = now_ + wait_s;
   attempt_.begin(std::move(decision.placement));
   failures_.new_attempt();
   hangs_.new_attempt(world());

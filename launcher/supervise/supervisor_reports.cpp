@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "launcher/supervise/budget_table.hpp"
 #include "launcher/supervise/drain.hpp"
 #include "launcher/supervise/node_list.hpp"
 #include "launcher/supervise/silent_corruption.hpp"
@@ -39,8 +40,7 @@ void Supervisor::agent_here(int n, const control::Beat& beat) {
 void Supervisor::cleared(int n, int attempt) {
   nodes_.cleared(n, attempt);
   if (!lost(n) || state_.evicted.contains(name(n)) || !nodes_.has_cleared(n, this->attempt())) return;
-  const auto failures = state_.failures.find(name(n));
-  if (failures != state_.failures.end() && failures->second >= limits_.max_node_failures) return;
+  if (failed_too_often(name(n), state_, limits_)) return;
   Failure node;
   node.node = n;
   report(Trigger::node_back, node);
@@ -211,10 +211,9 @@ OrderFacts Supervisor::facts_for(const control::Order& what) const {
   leaves.node = n;
   RunState without = without_unheard_nodes();
   without.lost.insert(what.node);
-  const config::Supervise limits = without_failure_limits(limits_);
   const auto known = views();
   const Decision then =
-      decide({roster_, limits, facts_.shrinking, without, placement(), known, hours_left()}, leaves, false);
+      decide({roster_, limits_, facts_.shrinking, without, placement(), known, hours_left()}, leaves, false);
   facts.then = then.answer;
   facts.because = then.because;
   return facts;

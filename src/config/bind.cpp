@@ -139,7 +139,7 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.step_s", &C::supervise, &Supervise::step_s, "a rank without progress for so long is hung",
         at_least(1));
   t.add("supervise.hang_factor", &C::supervise, &Supervise::hang_factor,
-        "times what a phase has taken so far: then a rank is hung", at_least(1));
+        "times what a phase has taken so far, or is planned: then a rank is hung", at_least(1));
   t.add("supervise.hang_floor_s", &C::supervise, &Supervise::hang_floor_s, "... but not before so long",
         at_least(1));
   t.add("supervise.straggler_ratio", &C::supervise, &Supervise::straggler_ratio,
@@ -149,11 +149,14 @@ std::vector<Setting<RunConfig>> make_run_settings() {
   t.add("supervise.stop_s", &C::supervise, &Supervise::stop_s,
         "ranks asked to end get so long before SIGKILL", at_least(0));
   t.add("supervise.max_restarts", &C::supervise, &Supervise::max_restarts,
-        "attempts of a job that may fail between two checkpoints", at_least(0));
+        "attempts that the program may end between two checkpoints", at_least(0));
   t.add("supervise.max_same_step", &C::supervise, &Supervise::max_same_step,
-        "attempts that may fail at one step on healthy nodes", at_least(1));
+        "attempts in a row that the program may end at one step with one error", at_least(1));
   t.add("supervise.max_without_checkpoint", &C::supervise, &Supervise::max_without_checkpoint,
-        "attempts in a row that may bring the run no further", at_least(1));
+        "attempts in a row that the program may end without bringing the run further", at_least(1));
+  t.add("supervise.infrastructure_s", &C::supervise, &Supervise::infrastructure_s,
+        "the infrastructure may end attempts for so long; then the job goes back into the queue",
+        at_least(0));
   t.add("supervise.assumed_progress_s", &C::supervise, &Supervise::assumed_progress_s,
         "an attempt of a program that reports no progress, once it has run so long, counts as progress",
         at_least(0));

@@ -88,17 +88,18 @@ struct Supervise {
   int leader_silence_ms = 1500;  ///< a leader silent for so long is succeeded by the next agent in line
   int start_s = 60;              ///< every rank must have called home this long after its attempt began
   int step_s =
-      600;  ///< a rank that is alive but shows no progress for so long is hung, until its pace is known
-  double hang_factor = 3;        ///< then: for so many times what a phase has taken so far, ...
+      600;  ///< a rank that is alive but shows no progress for so long is hung, whatever is known of its pace
+  double hang_factor = 3;        ///< for so many times what a phase has taken so far, or is planned, ...
   int hang_floor_s = 5;          ///< ... or for so long, whichever is more
   double straggler_ratio = 1.5;  ///< own compute time of a step over the ranks' median that makes a straggler
   OnStraggler on_straggler = OnStraggler::report;
   int stop_s = 10;         ///< ranks asked to end get so long before SIGKILL
-  int max_restarts = 100;  ///< attempts of a job that may fail between two checkpoints
-  int max_same_step =
-      3;  ///< attempts that may end at the same step on healthy nodes before we stop (exit 93)
-  int max_without_checkpoint =
-      10;  ///< attempts in a row without a new durable step or any new step before we stop (exit 93)
+  int max_restarts = 100;  ///< attempts that the program may end between two checkpoints
+  int max_same_step = 3;  ///< attempts in a row that the program may end at one step with one error (exit 93)
+  int max_without_checkpoint = 10;  ///< attempts in a row that the program may end without a new step or a
+                                    ///< new durable one (exit 93)
+  int infrastructure_s =
+      600;  ///< the infrastructure may end attempts for so long before a new step (exit 75)
   int assumed_progress_s =
       10;  ///< an attempt whose program says nothing of its progress counts as a step forward after so long
   int max_node_failures = 2;  ///< a node that failed so often is not used again in this job

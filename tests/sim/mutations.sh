@@ -23,7 +23,7 @@ adopts with a lost node         | launcher/supervise/supervisor.cpp          | s
 starts before the old has ended | launcher/supervise/supervisor.cpp          | s/has_cleared(n, attempt())/has_cleared(n, attempt() - 1)/
 attempts are not counted on     | launcher/supervise/supervisor_effects.cpp  | s/placement(), attempt() + 1,/placement(), std::max(1, attempt()),/
 state in doubt is trusted       | launcher/supervise/supervisor_effects.cpp  | s/placement(), state_.trusted_step,/placement(), -1,/
-failed starts end the run       | launcher/supervise/policy.cpp              | s/return !by_infrastructure(f) && f.blame/return f.blame/
+failed starts end the run       | launcher/supervise/budget_table.cpp        | /case Kind::leader_changed:/,/return/ s/return CauseKind::infrastructure;/return CauseKind::program;/
 lines that came too late count  | launcher/supervise/valid_events.cpp        | s/term = first->after->term;/term = seq = INT32_MAX;/
 time runs backwards             | launcher/supervise/time_account.cpp        | s/if (elected) behind_ = .*;/;/
 '

@@ -57,6 +57,21 @@ TEST(Plan, QuickstartGolden) {
   test::expect_golden(to_text(inputs_of("quickstart").plan()), "plan_quickstart.txt");
 }
 
+TEST(Plan, SegmentsCountSparesToo) {
+  const auto warned = [](int spares, const char* option) {
+    return inputs_of("quickstart", {"cluster.spares=" + std::to_string(spares),
+                                    std::string("slurm.extra=[") + option + "]"})
+        .plan()
+        .warnings;
+  };
+  const auto segments =
+      Contains(HasSubstr("--segment=2 does not divide the 3 nodes of the job: with 2 spares"));
+  EXPECT_THAT(warned(1, "\"--segment=2\""), segments);
+  EXPECT_THAT(warned(1, "\"--segment\", \"2\""), segments);
+  EXPECT_THAT(warned(2, "\"--segment=2\""), testing::Not(Contains(HasSubstr("--segment"))));
+  EXPECT_THAT(warned(1, "\"--segment=x\""), testing::Not(Contains(HasSubstr("--segment"))));
+}
+
 TEST(Plan, NabuchodonosorGolden) {
   test::expect_golden(to_text(inputs_of("llama2-7b-nabuchodonosor").plan()), "plan_nabuchodonosor.txt");
 }

@@ -24,36 +24,23 @@ Failure failed(EndKind kind, int node = 1) {
 
 class AttemptEnd : public testing::Test, protected test::RunWithAttempt {
  protected:
-  events::AttemptEnded end(const Failure& failure, bool begun = true, double at = 1010) const {
-    EndFacts facts{state, roster, 17, at};
-    facts.begun = begun;
-    return end_by(failure, facts);
-  }
-  std::vector<Event> after(const Failure& failure) const { return nodes_after(failure, state, roster, 2); }
+  events::AttemptEnded end(const Failure& failure) const { return end_by(failure, {state, roster, 17}); }
+  std::vector<Event> after(const Failure& failure) const { return nodes_after(failure, state, roster, {}); }
 };
 
-TEST_F(AttemptEnd, EachKindOfEndCountsForItsLimits) {
-  const auto counts = [](const events::AttemptEnded& e) {
-    return std::string(e.counts ? "progress " : "") + (e.restart ? "restart " : "") +
-           (e.setback ? "setback " : "") + (e.untried ? "untried" : "");
-  };
-  EXPECT_EQ(counts(end(failed(EndKind::rank_exited))), "progress restart ");
-  EXPECT_EQ(counts(end(failed(EndKind::rank_hung))), "progress restart ");
-  EXPECT_EQ(counts(end(failed(EndKind::node_lost))), "progress restart ");
-  EXPECT_EQ(counts(end(failed(EndKind::node_lost), false)), "untried");
-  EXPECT_EQ(counts(end(failed(EndKind::rank_exited), false)), "progress restart ");
-  EXPECT_EQ(counts(end(failed(EndKind::start_failed))), "restart setback ");
-  EXPECT_EQ(counts(end(failed(EndKind::start_failed), true, 1600)), "progress restart ")
-      << "it has lived long";
-  state.attempts.back().first_step_at = 1005;
-  EXPECT_EQ(counts(end(failed(EndKind::start_failed))), "progress restart ");
-  EXPECT_EQ(counts(end(failed(EndKind::leader_changed))), "restart ");
-  EXPECT_EQ(counts(end(failed(EndKind::evicted))), "");
-  EXPECT_EQ(counts(end_with_run("drained", 1, 17)), "");
+TEST_F(AttemptEnd, TheEndHasItsKindOfCause) {
+  Failure crashed = failed(EndKind::rank_exited);
+  crashed.status = 139;
+  EXPECT_EQ(end(crashed).kind, "program");
+  EXPECT_EQ(end(crashed).status, 139);
+  EXPECT_EQ(end(failed(EndKind::node_lost)).kind, "node");
+  EXPECT_EQ(end(failed(EndKind::start_failed)).kind, "infrastructure");
+  EXPECT_EQ(end(failed(EndKind::evicted)).kind, "planned");
+  EXPECT_EQ(end_with_run("drained", 1, 17).kind, "planned");
 }
 
 TEST_F(AttemptEnd, TheEndTellsWhenItWasNoticedAndWhy) {
-  EndFacts facts{state, roster, 17, 1010};
+  EndFacts facts{state, roster, 17};
   facts.signs = {"a", "b", "c", "d", "e"};
   Failure failure = failed(EndKind::rank_hung);
   failure.seen = {"#0 wait"};

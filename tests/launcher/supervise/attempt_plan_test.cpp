@@ -25,6 +25,9 @@ TEST_F(AttemptPlan, APlanNamesSparesThatTakeSlotsAndItsSize) {
   EXPECT_EQ(planned.attempt, 2);
   EXPECT_THAT(planned.placement, ElementsAre("n0", "n4", "n1"));
   EXPECT_EQ(planned.wait_s, 4);
+  state.job_term = 2;
+  EXPECT_EQ(wait_before_next(state), 0) << "the first attempt of another job";
+  state.job_term = 1;
   decision.placement = {0, 4};
   decision.promotions.clear();
   EXPECT_THAT(test::kinds_of(plan_events(decision, {0, 4, 1}, 2, roster, state, {})),

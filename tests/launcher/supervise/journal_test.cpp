@@ -155,7 +155,18 @@ Roster example() {
           {0, 2},
           {1, 0, 2},
           1,
-          8};
+          8,
+          {.restored = 10,
+           .saved = 9,
+           .tokens = 8,
+           .sent = 7,
+           .state = 6,
+           .operations = 5.5,
+           .peers = 4,
+           .read_s = 3,
+           .written_s = 2,
+           .gpu = true,
+           .patience_s = 1}};
 }
 
 using RosterTest = RunFolder;
@@ -170,6 +181,7 @@ TEST_F(RosterTest, RoundTrip) {
   EXPECT_EQ(back.node_called("dgx00"), -1);
   EXPECT_EQ(back.nodes[1].address, "10.0.0.2");
   EXPECT_EQ(back.batch_host, 1);
+  EXPECT_EQ(back.work, example().work);
 }
 
 TEST_F(RosterTest, DamageIsNamed) {
@@ -201,6 +213,7 @@ TEST_F(RosterTest, DamageIsNamed) {
                                                                              {"/candidates/0", 7},
                                                                              {"/ranks_per_node", 0},
                                                                              {"/nodes/0/port", "x"},
+                                                                             {"/work/peers", "x"},
                                                                              {"/nodes/1", nullptr}}) {
     json bad = good;
     bad[json::json_pointer(path)] = value;

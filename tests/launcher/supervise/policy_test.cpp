@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "launcher/supervise/budget_table.hpp"
 #include "tests/launcher/fake_cluster.hpp"
 
 namespace holdfast::launcher {
@@ -42,19 +43,14 @@ const std::vector<TableCase>& cases() {
        PolicyAction::stop, 0},
       {"same way on any node", facts([](PolicyFacts& f) { f.same_again = f.spares_suffice = true; }),
        PolicyAction::stop, 93},
-      {"same step", facts([](PolicyFacts& f) { f.same_step = f.no_progress = true; }), PolicyAction::stop,
-       93},
-      {"neither a new step nor a checkpoint",
-       facts([](PolicyFacts& f) { f.no_progress = f.restarts_used = true; }), PolicyAction::stop, 93},
       {"still cannot be read",
-       facts([](PolicyFacts& f) { f.later = f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
+       facts([](PolicyFacts& f) { f.later = f.short_of_nodes = f.spares_suffice = true; }),
        PolicyAction::requeue, 75},
-      {"no checkpoint is saved",
-       facts([](PolicyFacts& f) { f.restarts_used = f.short_of_nodes = f.spares_suffice = true; }),
-       PolicyAction::stop, 1},
-      {"infrastructure ends attempt after attempt",
-       facts([](PolicyFacts& f) { f.setbacks_used = f.short_of_nodes = f.spares_suffice = true; }),
-       PolicyAction::stop, 75},
+      {"a budget of the cause is used up", facts([](PolicyFacts& f) {
+         f.used_up = &budget_table().front();
+         f.short_of_nodes = f.spares_suffice = true;
+       }),
+       PolicyAction::stop, 0},
       {"a better one is available",
        facts([](PolicyFacts& f) { f.suspect = f.better_node = f.spares_suffice = true; }),
        PolicyAction::substitute, 0},
@@ -164,39 +160,24 @@ TEST(Policy, FinalCodesAndBudgets) {
   config::Supervise limits;
   limits.max_without_checkpoint = 4;
   state.no_progress = 4;
-  const Failure lost = failure_of(Failure::Kind::node_lost, 1);
-  EXPECT_EQ(decided(two_units(), state, lost, limits).stop->exit_code, 93);
-  EXPECT_THAT(decided(two_units(), state, lost, limits).stop->why, testing::HasSubstr("4 attempts in a row"));
-}
-
-TEST(Policy, WhatTheInfrastructureEndsIsNotTheProgramsDoing) {
-  using Kind = Failure::Kind;
-  for (const Kind kind : {Kind::start_failed, Kind::misplaced})
-    EXPECT_TRUE(by_infrastructure(failure_of(kind, 1))) << name_of(kind);
-  Failure end = failure_of(Kind::rank_exited, 1, 1);
-  for (const Blame blame : {Blame::program, Blame::nothing}) {
-    end.blame = blame;
-    EXPECT_TRUE(on_healthy_nodes(end));
-  }
-  end.lost_peers = true;
-  EXPECT_FALSE(on_healthy_nodes(end));
-  for (const Blame blame : {Blame::shared, Blame::node}) {
-    end = failure_of(Kind::rank_exited, 1, 1);
-    end.blame = blame;
-    EXPECT_FALSE(on_healthy_nodes(end)) << name_of(blame);
-    EXPECT_TRUE(by_infrastructure(end)) << name_of(blame);
-  }
-  EXPECT_TRUE(on_healthy_nodes(failure_of(Kind::rank_hung, 1)));
-  RunState state;
-  state.setbacks = max_setbacks;
-  EXPECT_EQ(decided(two_units(), state, end).stop->exit_code, 75);
-  EXPECT_EQ(decided(two_units(), state, end).stop->status, "requeued");
-  EXPECT_FALSE(decided(two_units(), state, failure_of(Kind::node_lost, 1)).stop)
+  const Failure crashed = failure_of(Failure::Kind::rank_exited, 1, 1);
+  const RunOutcome outcome = *decided(two_units(), state, crashed, limits).stop;
+  EXPECT_EQ(outcome.exit_code, 93);
+  EXPECT_EQ(outcome.status, "failed");
+  EXPECT_THAT(outcome.why, testing::HasSubstr("4 attempts in a row"));
+  EXPECT_THAT(outcome.why, testing::HasSubstr("; last: evidence"));
+  for (const auto kind : {Failure::Kind::node_lost, Failure::Kind::evicted, Failure::Kind::start_failed})
+    EXPECT_FALSE(decided(two_units(), state, failure_of(kind, 1), limits).stop) << name_of(kind);
+  state.setbacks = 7;
+  state.setback_s = 600;
+  Failure storage = crashed;
+  storage.blame = Blame::shared;
+  const RunOutcome waited = *decided(two_units(), state, storage, limits).stop;
+  EXPECT_EQ(waited.exit_code, 75);
+  EXPECT_EQ(waited.status, "requeued");
+  EXPECT_THAT(waited.why, testing::HasSubstr("ended 7 attempts in a row before a new step, within 600 s"));
+  EXPECT_FALSE(decided(two_units(), state, failure_of(Failure::Kind::node_lost, 1), limits).stop)
       << "that costs a node, and comes to an end by itself";
-  EXPECT_EQ(wait_after(0), 0);
-  EXPECT_EQ(wait_after(1), 1);
-  EXPECT_EQ(wait_after(6), 32);
-  EXPECT_EQ(wait_after(1000), 60);
 }
 
 /// 6 nodes of 2 ranks in groups of 4: two nodes are a replica.

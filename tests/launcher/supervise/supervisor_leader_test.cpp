@@ -55,6 +55,43 @@ TEST(Supervisor, NextLeaderAdoptsALiveAttempt) {
   EXPECT_EQ(c.result()["final_step"], 60);
 }
 
+/// Fitness, numerics, suspicion, failures, budgets and pace: the next leader decides by them before it has
+/// found out anything by itself.
+TEST(Supervisor, TheNextLeaderKnowsWhatThisOneHasLearned) {
+  using Found = control::NodeHealth::Fitness;
+  FakeCluster c({.slots = 2, .spares = 4, .checkpoint_every = 1000000});
+  ASSERT_TRUE(c.training(1));
+  c.tell(2, [](Supervisor& s) { s.node_health(2, {Found::critical, "gpu.count: 7 of 8", "ab"}); });
+  c.tell(3, [](Supervisor& s) { s.node_health(3, {Found::ok, "", "cd"}); });
+  for (const int n : {0, 4, 5}) c.tell(n, [n](Supervisor& s) { s.node_health(n, {Found::ok, "", "ab"}); });
+  for (int attempt = 2; attempt <= 3; ++attempt) {
+    c.run(2);
+    c.end_rank(0, attempt == 2 ? 137 : 1);  // of which the first is counted against its node
+    ASSERT_TRUE(c.training(attempt));
+  }
+  c.kill(4);
+  c.run(5);
+  c.revive(4);
+  ASSERT_TRUE(c.until([&] { return c.leader->state().suspects.contains("n4"); }, 20));
+  const RunState before = c.leader->state();
+  ASSERT_TRUE(before.failures.contains("n0"));
+  ASSERT_TRUE(before.restarts > 0 && before.same_step_count > 0 && !before.pace.empty());
+  c.new_leader(1);
+  ASSERT_TRUE(c.until(Stage::running));
+  const RunState& after = c.leader->state();
+  EXPECT_EQ(after.failures, before.failures);
+  EXPECT_EQ(after.suspects, before.suspects);
+  EXPECT_EQ(after.pace, before.pace);
+  EXPECT_EQ(after.restarts, before.restarts);
+  EXPECT_EQ(after.same_step_count, before.same_step_count);
+  EXPECT_EQ(after.same_error, before.same_error);
+  EXPECT_EQ(after.no_progress, before.no_progress);
+  c.kill(0);
+  ASSERT_TRUE(c.until([&] { return c.leader->attempt() == 4; }, 20));
+  EXPECT_THAT(placement_of(c.last("attempt_planned")), ElementsAre("n5", "n1"))
+      << "n2 is unfit, n3 computes other bits, n4 is a suspect";
+}
+
 /// The node of the leader before has been silent in its own term already: it is lost when all of it is too
 /// long.
 TEST(Supervisor, SilenceOfTheLeaderBeforeCountsAcrossTheTakeover) {

@@ -258,7 +258,7 @@ TEST(Signs, TheCauseIsNamedAndNotItsVictims) {
   const json ended = c.all("attempt_ended")[0];
   EXPECT_EQ(ended["node"], "n2");
   EXPECT_EQ(ended["cause"], "gpu");
-  EXPECT_FALSE(ended["healthy"]);
+  EXPECT_EQ(ended["kind"], "node");
   EXPECT_GE(ended["evidence"].size(), 2u);
   EXPECT_THAT(std::string(ended["advice"]), HasSubstr("reboot"));
   EXPECT_TRUE(c.leader->state().evicted.contains("n2"));

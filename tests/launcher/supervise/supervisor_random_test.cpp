@@ -52,7 +52,14 @@ class Chaos {
     ASSERT_EQ(cluster_.replayed().suspects, cluster_.leader->state().suspects);
     ASSERT_EQ(cluster_.replayed().evicted, cluster_.leader->state().evicted);
     ASSERT_EQ(cluster_.replayed().failures, cluster_.leader->state().failures);
-    ASSERT_EQ(cluster_.replayed().setbacks, cluster_.leader->state().setbacks);
+    const RunState replayed = cluster_.replayed();
+    const RunState& mind = cluster_.leader->state();
+    ASSERT_EQ(replayed.setbacks, mind.setbacks);
+    ASSERT_NEAR(replayed.setback_s, mind.setback_s, 1e-3);
+    ASSERT_EQ(replayed.restarts, mind.restarts);
+    ASSERT_EQ(replayed.no_progress, mind.no_progress);
+    ASSERT_EQ(replayed.same_step_count, mind.same_step_count);
+    ASSERT_EQ(replayed.same_error, mind.same_error);
     ASSERT_TRUE(cluster_.replayed().pace == cluster_.leader->state().pace);
     ASSERT_EQ(cluster_.replayed().durable, cluster_.leader->state().durable);
     ASSERT_EQ(result["exit_code"], *cluster_.exit_code);

@@ -1,0 +1,51 @@
+#pragma once
+// How often, or for how long, a run may fail: a table with a row for each kind of cause and each of its
+// budgets. A failure spends the budgets of its own kind and of no other. Pure.
+#include <span>
+#include <string>
+
+#include "launcher/supervise/policy.hpp"
+#include "launcher/supervise/run_state.hpp"
+#include "src/config/run_config.hpp"
+
+namespace holdfast::launcher {
+
+/// What ended an attempt. The words are those of the event attempt_ended.
+enum class CauseKind {
+  program,         ///< the program itself, or nothing else explains it
+  node,            ///< a node that is lost, or whose hardware is broken: the attempt after it does without
+  infrastructure,  ///< the start of ranks, the network, the shared file system, SLURM, what a node lacks
+  planned          ///< an order, a drain, or the end of the run
+};
+const char* name_of(CauseKind kind);
+CauseKind cause_kind_of(const Failure& failure);
+
+enum class Budget {
+  count,    ///< of attempts or failures
+  time,     ///< in which attempts are tried again, with a wait that grows (wait_after)
+  nothing,  ///< it costs nothing
+};
+const char* name_of(Budget budget);
+
+struct BudgetRow {
+  CauseKind kind;
+  Budget budget;
+  const char* limit;      ///< of [supervise]; "": none
+  const char* spent_by;   ///< in words
+  const char* exhausted;  ///< what follows when it is used up, in words
+  int exit_code;          ///< that the run ends with then; 0: it goes on, and the policy chooses other nodes
+  /// Is it used up? `node`: the culprit's name, or "". Not set where nothing is spent.
+  bool (*used_up)(const RunState& state, const config::Supervise& limits, const std::string& node);
+  /// What has used it up, in words. Not set where the run goes on.
+  std::string (*says)(const RunState& state, const config::Supervise& limits);
+};
+std::span<const BudgetRow> budget_table();
+/// The first budget of this kind that is used up and ends the run; nothing: the run goes on.
+const BudgetRow* used_up(CauseKind kind, const RunState& state, const config::Supervise& limits);
+/// max_node_failures is reached: other nodes are taken, if there are any.
+bool failed_too_often(const std::string& node, const RunState& state, const config::Supervise& limits);
+
+/// Seconds to wait before the next attempt, after `setbacks` of them: 1, doubled each time, at most 60.
+double wait_after(int setbacks);
+
+}  // namespace holdfast::launcher
