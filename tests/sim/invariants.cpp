@@ -88,7 +88,8 @@ void World::renamed(Work& work, const fs::path& from, const fs::path& to) {
 
 // --- lines ---
 
-void World::sent(const ProcessPtr& process, const std::string& line) {
+void World::sent(Connection& connection, int end, const std::string& line) {
+  const ProcessPtr& process = connection.ends[end].process;
   const auto name = message_in(line);
   std::string why;
   if (name == "start_ranks") {

@@ -25,6 +25,8 @@ Agent::Agent(World& world, Node& node)
                  node.number(), node.term > 0 ? node.term : world.storage.highest(),
                  [this](int) { finish(); }),
       leadership_(candidate_.leadership()) {
+  door_ = std::make_shared<Network::Door>(process, [this](const ConnectionPtr& c) { accept(c); });
+  world.network.listen("", door_);
   for (const auto& rank : node.ranks)
     if (rank->process->alive) leadership_.admit(rank->attempt.number);
   const double beat_s = 1e-3 * world.config.supervise.heartbeat_ms;

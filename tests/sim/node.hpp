@@ -57,6 +57,7 @@ class Agent {
   VirtualLoop loop_;
   launcher::Candidate candidate_;
   launcher::LeadershipState& leadership_;  ///< the candidate's
+  std::shared_ptr<Network::Door> door_;
   ConnectionPtr leader_;
   std::map<int, Known> ranks_;
   launcher::VoteMerger votes_;

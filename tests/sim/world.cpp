@@ -83,8 +83,6 @@ void World::set_up() {
                              const std::string& level) { restored(k, step, digest, level); },
                       [this](const std::string& text) { say(text); }});
   for (int n = 0; n < count; ++n) nodes.push_back(std::make_unique<Node>(*this, n));
-  network.listener = [this](int n) { return node(n).agent ? node(n).agent->process : nullptr; };
-  network.accept = [this](int n, const ConnectionPtr& connection) { node(n).agent->accept(connection); };
   for (int n = 0; n < count; ++n)
     timeline.after(random.between(0, 1.5), [this, n] { node(n).start_agent(); });
 }

@@ -86,7 +86,7 @@ class World {
   void synced(Work& work, int fd);
   void renamed(Work& work, const std::filesystem::path& from, const std::filesystem::path& to);
   // ... and of the lines that a process sends and hears on its connections to agents
-  void sent(const ProcessPtr& process, const std::string& line);
+  void sent(Connection& connection, int end, const std::string& line);
   void heard(const ProcessPtr& process, int from, const std::string& line);
 
   // --- invariants, called at the events that they concern ---
