@@ -270,12 +270,11 @@ void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {
 }
 
 void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello) {
-  const bool news = hello.term > leadership_.term();
   if (!candidate_.accept_leader(hello.term)) {
     peers_.erase(peer->channel.get());
     return peer->channel->close();
   }
-  if (news) {
+  if (hello.term != std::exchange(followed_, hello.term)) {
     log::info("{} leads, term {}", hello.node, hello.term);
     remember_term(scratch_, hello.term);
   }

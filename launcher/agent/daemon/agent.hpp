@@ -152,6 +152,7 @@ class Agent {
   Candidate candidate_;
   LeadershipState& leadership_;  ///< the candidate's
   control::ChannelPtr leader_;
+  int followed_ = 0;  ///< the term of the last leader that this process has followed
 
   control::Loop::Handle tcp_, local_, alive_timer_, beat_timer_, signs_timer_, watch_timer_, clear_timer_,
       leave_timer_, drain_timer_, ask_timer_, injected_;
