@@ -1,7 +1,7 @@
 #include <unistd.h>
 
-#include "launcher/agent/daemon/agent.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
+#include "launcher/agent/daemon/serve.hpp"
 #include "launcher/cli/job_options.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/job/job_monitor.hpp"
@@ -23,11 +23,10 @@ struct AgentOptions {
 
 RunDir run_dir(const std::string& dir) { return {std::filesystem::absolute(dir).lexically_normal()}; }
 
-int serve(const AgentOptions& options) {
+int serve_node(const AgentOptions& options) {
   die_with_guardian();
   log::start("agent " + options.node);
-  control::RealLoop loop;
-  return Agent(loop, run_dir(options.dir), options.node, ::getppid()).serve();
+  return serve(run_dir(options.dir), options.node, ::getppid());
 }
 
 }  // namespace
@@ -70,7 +69,7 @@ void add_agent(CLI::App& app, int& exit_code) {
   verb->callback([options, &exit_code] {
     if (options->node.empty()) options->node = slurm::job_env().node;
     if (options->serve) {
-      exit_code = serve(*options);
+      exit_code = serve_node(*options);
     } else {
       log::start("guardian " + options->node);
       exit_code = guard(run_dir(options->dir), options->node);

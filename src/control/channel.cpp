@@ -106,6 +106,10 @@ Listener::Listener(RealLoop& loop, const Address& address, const Key& secret,
   state_->accept();
 }
 
+Loop::Handle RealLoop::listen(Port port) {
+  return std::make_shared<Listener>(*this, port.address, port.secret, std::move(port.accepted));
+}
+
 Listener::~Listener() {
   std::error_code ignored;
   state_->acceptor.close(ignored);

@@ -63,6 +63,14 @@ bool nobody_listens(const std::string& why);
 /// The whole of it where all refused the connection.
 std::string refusal();
 
+/// Where Loop::listen() accepts connections, whose other ends know the secret.
+struct Port {
+  Address address;
+  Key secret;
+  std::function<void(ChannelPtr)> accepted;
+};
+
+/// RealLoop's.
 class Listener {
  public:
   /// Throws Error (transient) when the address is taken. A stale Unix socket file is replaced; mode 0600.

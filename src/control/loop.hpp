@@ -13,6 +13,7 @@ namespace holdfast::control {
 
 class Channel;
 struct Call;
+struct Port;
 
 class Loop {
  public:
@@ -49,6 +50,8 @@ class Loop {
   virtual std::unique_ptr<Thread> thread(ThreadEnd end) = 0;
 
   virtual std::shared_ptr<Channel> dial(Call call) = 0;  ///< see dial() in channel.hpp
+  /// Until the handle is destroyed. Throws Error (transient) when the address is taken.
+  [[nodiscard]] virtual Handle listen(Port port) = 0;
 };
 
 class RealLoop final : public Loop {
@@ -70,6 +73,7 @@ class RealLoop final : public Loop {
   [[nodiscard]] Handle every(Millis period, std::function<void()> work) override;
   std::unique_ptr<Thread> thread(ThreadEnd end) override;
   std::shared_ptr<Channel> dial(Call call) override;
+  [[nodiscard]] Handle listen(Port port) override;
 
   /// Calls once, when `fd` becomes readable (a pidfd: when the process has ended). The loop then owns `fd`.
   [[nodiscard]] Handle when_readable(int fd, std::function<void()> work);

@@ -1,5 +1,5 @@
 // The calls about files that production code makes stand here before those of the C library, also for the C++
-// library: whoever does no simulated work is let through.
+// library. Whoever does no simulated work is let through, and so is what lies in the memory of a node.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -17,9 +17,18 @@
 namespace holdfast::sim {
 namespace {
 
-template <class Call>
-long called(Kind kind, Call call) {
+/// The work that asks shared storage for the file, if it does.
+Work* work_at(const char* path) {
   Work* const work = present_work();
+  return work && (path[0] != '/' || work->world.storage.holds(path)) ? work : nullptr;
+}
+Work* work_at(int fd) {
+  Work* const work = present_work();
+  return work && !work->world.in_memory(fd) ? work : nullptr;
+}
+
+template <class Call>
+long called(Work* work, Kind kind, Call call) {
   if (!work) return call();
   const Fate fate = work->world.fate_of_call(*work, kind);
   if (fate.error == 0) return call();
@@ -30,10 +39,12 @@ long called(Kind kind, Call call) {
 
 int open_file(int folder, const char* path, int flags, mode_t mode) {
   const bool changes = (flags & (O_CREAT | O_TRUNC)) != 0;
-  Work* const work = present_work();
+  Work* const work = folder == AT_FDCWD ? work_at(path) : work_at(folder);
   const auto real = [&] {
     const int fd = static_cast<int>(::syscall(SYS_openat, folder, path, flags, mode));
-    if (work && fd >= 0) work->world.opened(*work, fd, path, flags);
+    if (fd < 0) return fd;
+    if (work) work->world.opened(*work, fd, path, flags);
+    if (present_work()) present_work()->world.lies_in_memory(fd, !work);
     return fd;
   };
   if (!work) return real();
@@ -45,8 +56,8 @@ int open_file(int folder, const char* path, int flags, mode_t mode) {
 }
 
 int rename_file(const char* from, const char* to, unsigned flags) {
-  Work* const work = present_work();
-  return static_cast<int>(called(Kind::change, [&] {
+  Work* const work = work_at(to);
+  return static_cast<int>(called(work, Kind::change, [&] {
     const long result = ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, flags);
     if (work && result == 0) work->world.renamed(*work, from, to);
     return result;
@@ -78,22 +89,23 @@ int openat(int folder, const char* path, int flags, ...) {
   return holdfast::sim::open_file(folder, path, flags, mode);
 }
 int stat(const char* path, struct stat* to) noexcept {
-  return static_cast<int>(
-      called(Kind::look, [&] { return ::syscall(SYS_newfstatat, AT_FDCWD, path, to, 0); }));
+  return static_cast<int>(called(holdfast::sim::work_at(path), Kind::look,
+                                 [&] { return ::syscall(SYS_newfstatat, AT_FDCWD, path, to, 0); }));
 }
 int lstat(const char* path, struct stat* to) noexcept {
-  return static_cast<int>(
-      called(Kind::look, [&] { return ::syscall(SYS_newfstatat, AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW); }));
+  return static_cast<int>(called(holdfast::sim::work_at(path), Kind::look, [&] {
+    return ::syscall(SYS_newfstatat, AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW);
+  }));
 }
 ssize_t read(int fd, void* to, size_t bytes) {
-  holdfast::sim::Work* const work = holdfast::sim::present_work();
-  const ssize_t result = called(Kind::read, [&] { return ::syscall(SYS_read, fd, to, bytes); });
+  holdfast::sim::Work* const work = holdfast::sim::work_at(fd);
+  const ssize_t result = called(work, Kind::read, [&] { return ::syscall(SYS_read, fd, to, bytes); });
   if (work && work->strand) work->world.has_read(*work);
   return result;
 }
 ssize_t write(int fd, const void* from, size_t bytes) {
   using namespace holdfast::sim;
-  Work* const work = present_work();
+  Work* const work = work_at(fd);
   const auto real = [&](size_t count) {
     const ssize_t done = ::syscall(SYS_write, fd, from, count);
     if (work && done > 0) work->world.written(fd, {static_cast<const char*>(from), holdfast::as_size(done)});
@@ -107,26 +119,29 @@ ssize_t write(int fd, const void* from, size_t bytes) {
   return -1;
 }
 int fsync(int fd) {
-  holdfast::sim::Work* const work = holdfast::sim::present_work();
-  const int result = static_cast<int>(called(Kind::sync, [&] { return ::syscall(SYS_fsync, fd); }));
+  holdfast::sim::Work* const work = holdfast::sim::work_at(fd);
+  const int result = static_cast<int>(called(work, Kind::sync, [&] { return ::syscall(SYS_fsync, fd); }));
   if (work && result == 0) work->world.synced(*work, fd);
   return result;
 }
 int ftruncate(int fd, off_t size) noexcept {
-  holdfast::sim::Work* const work = holdfast::sim::present_work();
-  return static_cast<int>(called(Kind::change, [&] {
+  holdfast::sim::Work* const work = holdfast::sim::work_at(fd);
+  return static_cast<int>(called(work, Kind::change, [&] {
     if (work) work->world.cut_off(fd);
     return ::syscall(SYS_ftruncate, fd, size);
   }));
 }
 int mkdir(const char* path, mode_t mode) noexcept {
-  return static_cast<int>(called(Kind::change, [&] { return ::syscall(SYS_mkdirat, AT_FDCWD, path, mode); }));
+  return static_cast<int>(called(holdfast::sim::work_at(path), Kind::change,
+                                 [&] { return ::syscall(SYS_mkdirat, AT_FDCWD, path, mode); }));
 }
 int unlink(const char* path) noexcept {
-  return static_cast<int>(called(Kind::change, [&] { return ::syscall(SYS_unlinkat, AT_FDCWD, path, 0); }));
+  return static_cast<int>(called(holdfast::sim::work_at(path), Kind::change,
+                                 [&] { return ::syscall(SYS_unlinkat, AT_FDCWD, path, 0); }));
 }
 int unlinkat(int folder, const char* path, int flags) noexcept {
-  return static_cast<int>(called(Kind::change, [&] { return ::syscall(SYS_unlinkat, folder, path, flags); }));
+  return static_cast<int>(called(holdfast::sim::work_at(folder), Kind::change,
+                                 [&] { return ::syscall(SYS_unlinkat, folder, path, flags); }));
 }
 int rename(const char* from, const char* to) noexcept { return holdfast::sim::rename_file(from, to, 0); }
 int renameat2(int, const char* from, int, const char* to, unsigned flags) noexcept {

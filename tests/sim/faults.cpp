@@ -3,11 +3,13 @@
 
 #include <cerrno>
 
+#include "launcher/supervise/life_signs.hpp"
 #include "tests/sim/world.hpp"
 
 namespace holdfast::sim {
 
 using namespace control;
+using launcher::stuck_agent_s;
 
 void World::maybe_interrupt(const ProcessPtr& process, bool in_call) {
   if (gone_ || process->term == 0 || !process->alive || interrupt_in_ < 0) return;
@@ -56,6 +58,18 @@ void World::stop_process(const ProcessPtr& process, double seconds) {
   });
 }
 
+/// Its guardian may see that.
+void World::stop_agent(int n, double seconds) {
+  const ProcessPtr process = node(n).agent->process;
+  stop_process(process, seconds);
+  if (seconds < stuck_agent_s || random.chance(0.3)) return;
+  timeline.after(stuck_agent_s + random.between(0, 0.5), [this, n, process] {
+    if (node(n).agent->process != process || !process->alive || !process->stopped) return;
+    say(fmt::format("the agent on {} is replaced", name(n)));
+    node(n).agent_dies();
+  });
+}
+
 void World::hang_storage(const char* whose, const std::vector<int>& of) {
   const double seconds = random.between(0.3, random.chance(0.2) ? 60 : 8);
   ++coverage.faults[fmt::format("storage of {} hangs", whose)];
@@ -80,6 +94,11 @@ void World::heal() {
   network.flush(0.3);
 }
 
+/// Null: there is none.
+RankPtr World::one_of(const std::vector<RankPtr>& ranks) {
+  return ranks.empty() ? nullptr : ranks[as_size(random.below(static_cast<int>(ranks.size())))];
+}
+
 void World::fault() {
   const int n = any();
   const auto count = [this, n](const char* what) {
@@ -87,7 +106,7 @@ void World::fault() {
     say(fmt::format("FAULT {} ({})", what, name(n)));
   };
   Node& here = node(n);
-  switch (only_hangs_ ? 27 + random.below(4) : random.below(37)) {
+  switch (only_hangs_ ? 27 + random.below(4) : random.below(38)) {
     case 0:
       return count("node dies"), here.power_off();
     case 1:
@@ -130,34 +149,34 @@ void World::fault() {
     case 10:
       return count("agent dies"), here.agent_dies();
     case 11:
-      if (auto* agent = live_agent(n))
-        count("agent stops"), stop_process(agent->process, random.between(0.3, 15));
+      if (live_agent(n)) count("agent stops"), stop_agent(n, random.between(0.3, 15));
       return;
     case 12: {
       count("node stops");
       const double seconds = random.between(0.3, 15);
       if (auto* agent = live_agent(n)) stop_process(agent->process, seconds);
-      for (const auto& rank : here.ranks) stop_process(rank->process, seconds);
+      for (const auto& rank : here.ranks()) stop_process(rank->process, seconds);
       return;
     }
     case 13:
     case 14: {
-      if (here.ranks.empty()) return;
+      const auto rank = one_of(here.ranks());
+      if (!rank) return;
       const int statuses[] = {1, 1, 1, 137, 139, -1, 75, 134};
-      const auto rank = here.ranks[random.below(static_cast<int>(here.ranks.size()))];
-      return count("rank ends"), training->end(rank, statuses[random.below(8)], false);
+      return count("rank ends"), here.rank_ends(*rank, statuses[random.below(8)]);
     }
     case 15:
-      if (here.ranks.empty()) return;
-      return count("rank hangs"),
-             void(here.ranks[random.below(static_cast<int>(here.ranks.size()))]->hung = true);
+      if (const auto rank = one_of(here.ranks())) count("rank hangs"), rank->hung = true;
+      return;
     case 16:
-      return count("old processes cannot be ended"), void(here.clears = random.chance(0.5));
+      count("processes cannot be ended");
+      return random.chance(0.5) ? here.let_end() : void(here.clears = false);
     case 17: {
       count("ranks cannot be started");
-      const bool starts = random.chance(0.5), all = random.chance(0.5);
+      const bool all = random.chance(0.5);
+      const auto how = static_cast<Node::Starts>(random.below(3));
       for (int i = 0; i < node_count(); ++i)
-        if (i == n || all) node(i).starts = starts;
+        if (i == n || all) node(i).starts = how;
       return;
     }
     case 18:
@@ -182,21 +201,21 @@ void World::fault() {
       network.slow(random.chance(0.5) ? 0.6 : 0.02);
       return;
     case 24:
-      if (auto* agent = live_agent(n); agent && random.chance(0.3))
-        count("drain is asked for"), run(agent->process, [agent, stop = random.chance(0.3)] {
-          agent->request_drain({stop, stop ? "SIGTERM" : "somebody asked"});
-        });
+      if (live_agent(n) && random.chance(0.3))
+        count("drain is asked for"),
+            tell_agent(n, Hello::Role::job_monitor,
+                       random.chance(0.3) ? Drain{true, "SIGTERM"} : Drain{false, "somebody asked"});
       return;
     case 26:
-      if (here.ranks.empty()) return;
-      count("rank computes wrongly"), corrupted = true;
-      return training->corrupt(*here.ranks[random.below(static_cast<int>(here.ranks.size()))]);
+      if (const auto rank = one_of(here.ranks()))
+        count("rank computes wrongly"), corrupted = true, training->corrupt(*rank);
+      return;
     case 25:
-      if (auto* agent = live_agent(n); agent && live_leader()) {
+      if (live_agent(n) && live_leader()) {
         const Order::Verb verbs[] = {Order::Verb::save,  Order::Verb::pause,  Order::Verb::resume,
                                      Order::Verb::evict, Order::Verb::spares, Order::Verb::stop};
         const Order what{"1", verbs[random.below(random.chance(0.2) ? 6 : 5)], name(any()), "somebody"};
-        count("order"), run(agent->process, [agent, what] { agent->order(what); });
+        count("order"), tell_agent(n, Hello::Role::caller, what);
       }
       return;
     case 27:
@@ -230,10 +249,12 @@ void World::fault() {
       return count("SLURM is late"), void(slurm_s[n] = random.between(0.1, 20));
     case 35:
       return count("link is slow"), network.slow_link(n, random.chance(0.7) ? random.between(0.1, 1.5) : 0);
+    case 37:
+      return count("PMIx server ends"), here.pmix_ends(1);
     case 36:
       for (int i = 0; i < node_count(); ++i)
         if (auto* agent = live_agent(i); agent && agent->leading())
-          return count("leader stops"), stop_process(agent->process, random.between(0.3, 40));
+          return count("leader stops"), stop_agent(i, random.between(0.3, 40));
       return;
   }
 }
@@ -251,10 +272,11 @@ void World::mend() {
   heal();
   for (auto& n : nodes) {
     if (!ending_) n->power_on();
-    n->clears = true;
+    n->let_end();
     // Starts may fail for longer: only then does it show that they never end the run for good.
-    timeline.after(random.chance(0.5) ? 0 : random.between(0, 40), [n = n.get()] { n->starts = true; });
-    for (const auto& rank : n->ranks) {
+    timeline.after(random.chance(0.5) ? 0 : random.between(0, 40),
+                   [n = n.get()] { n->starts = Node::Starts::work; });
+    for (const auto& rank : n->ranks()) {
       rank->hung = false;
       if (rank->process->stopped) go_on(rank->process);
     }
@@ -264,7 +286,7 @@ void World::mend() {
   every(timeline, std::make_shared<Process>(0), 2, 0.5, [this] {
     if (over()) return false;
     if (const auto* leader = live_leader(); leader && leader->supervisor().state().paused)
-      if (auto* agent = live_agent(any())) agent->order({"2", Order::Verb::resume, "", "somebody"});
+      tell_agent(any(), Hello::Role::caller, Order{"2", Order::Verb::resume, "", "somebody"});
     return true;
   });
 }

@@ -42,6 +42,13 @@ std::string_view message_in(std::string_view line) {
 
 // --- calls to storage ---
 
+void World::lies_in_memory(int fd, bool so) {
+  if (so)
+    in_memory_.insert(fd);
+  else
+    in_memory_.erase(fd);
+}
+
 void World::opened(Work& work, int fd, const char* path, int flags) {
   logs_.erase(fd);
   const Aside aside;
@@ -88,9 +95,16 @@ void World::renamed(Work& work, const fs::path& from, const fs::path& to) {
 
 // --- lines ---
 
-void World::sent(const ProcessPtr& process, const std::string& line) {
+void World::sent(Connection& connection, int end, const std::string& line) {
+  const ProcessPtr& process = connection.ends[end].process;
   const auto name = message_in(line);
   std::string why;
+  if (end == 1) {
+    if (name != "beat") return;
+    expect(connection.term >= followed[process->node], "an agent follows no leader of a lower term");
+    followed[process->node] = connection.term;
+    return;
+  }
   if (name == "start_ranks") {
     launched(std::get<StartRanks>(*decode(line, why)));
   } else if (name == "clear") {
@@ -102,8 +116,9 @@ void World::sent(const ProcessPtr& process, const std::string& line) {
            fmt::format("attempt {} is in the valid event log when older ones are cleared", clear.attempt));
   } else if (name == "hello") {
     const auto hello = *decode<Hello>(line, why);
-    Asked& asked = asked_[process->node];
+    if (hello.role == Hello::Role::leader) connection.term = hello.term;
     if (hello.role != Hello::Role::candidate) return;
+    Asked& asked = asked_[process->node];
     if (asked.term != hello.term) asked = {hello.term, std::move(asked.lost), {}, false};
     asked.won = asked.won || asked.lost.size() >= roster.nodes.size();  // a new job: nobody is left to ask
   }
@@ -248,14 +263,13 @@ void World::check_leader(const Leader& leader) {
          "the state of a leader is that of its event log");
 }
 
-void World::agent_is_gone(const Agent& agent) {
+void World::agent_is_gone(const AgentProcess& agent) {
   const Aside aside;
   if (const auto* leader = agent.leading()) check_leader(*leader);
 }
 
 void World::rank_starts(const Rank& rank) {
-  for (const auto& other : node(rank.node).ranks) {
-    if (!other->process->alive) continue;
+  for (const auto& other : node(rank.node).ranks()) {
     expect(other->attempt.number >= rank.attempt.number,
            fmt::format("no older rank lives on {} when rank {} of attempt {} starts there", name(rank.node),
                        rank.rank, rank.attempt.number));

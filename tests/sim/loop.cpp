@@ -90,15 +90,15 @@ class VirtualThread final : public Loop::Thread {
 
 class VirtualChannel final : public Channel, public std::enable_shared_from_this<VirtualChannel> {
  public:
-  VirtualChannel(World& world, ProcessPtr process, int to, Handlers handlers)
-      : world_(world), process_(std::move(process)), to_(to), handlers_(std::move(handlers)) {}
+  VirtualChannel(World& world, ProcessPtr process, int end, int to, Handlers handlers)
+      : world_(world), process_(std::move(process)), end_(end), to_(to), handlers_(std::move(handlers)) {}
   VirtualChannel(const VirtualChannel&) = delete;
   VirtualChannel& operator=(const VirtualChannel&) = delete;
   ~VirtualChannel() override { VirtualChannel::close(); }
 
-  void dial(double limit_s) {
+  void dial(const std::string& door, double limit_s) {
     world_.network.dial(
-        process_, to_, limit_s,
+        process_, to_, door, limit_s,
         [weak = weak_from_this(), &world = world_](const ConnectionPtr& connection) {
           if (const auto self = weak.lock(); self && !self->over_)
             self->opened(connection);
@@ -113,35 +113,34 @@ class VirtualChannel final : public Channel, public std::enable_shared_from_this
   void send(std::string_view text) override {
     if (!open()) return;
     world_.maybe_interrupt(process_);
-    run(process_, [&world = world_, process = process_, connection = connection_,
+    run(process_, [&world = world_, connection = connection_, end = end_,
                    line = std::make_shared<const std::string>(text)] {
-      world.sent(process, *line);
-      world.network.send(connection, 0, line);
+      world.sent(*connection, end, *line);
+      world.network.send(connection, end, line);
     });
   }
   void close() override {
     over_ = true;
     handlers_ = {};
     if (!connection_) return;
-    run(process_, [&world = world_, connection = std::exchange(connection_, nullptr)] {
-      world.network.close(connection, 0);
+    run(process_, [&world = world_, end = end_, connection = std::exchange(connection_, nullptr)] {
+      world.network.close(connection, end);
     });
   }
-  bool open() const override { return connection_ && !connection_->ends[0].over; }
+  bool open() const override { return connection_ && !connection_->ends[end_].over; }
   std::optional<double> unacknowledged_s() const override {
-    if (connection_) return world_.network.unanswered_s(*connection_, 0);
+    if (connection_) return world_.network.unanswered_s(*connection_, end_);
     if (!over_ && world_.network.takes_calls(process_->node, to_)) return 0;
     return std::nullopt;
   }
 
- private:
   void opened(const ConnectionPtr& connection) {
     connection_ = connection;
-    auto& end = connection->ends[0];
+    auto& end = connection->ends[end_];
     end.message = [weak = weak_from_this()](const std::string& line) {
       const auto self = weak.lock();
       if (!self) return;
-      self->world_.heard(self->process_, self->to_, line);
+      if (self->end_ == 0) self->world_.heard(self->process_, self->to_, line);
       if (const auto message = self->handlers_.message) message(line);
     };
     end.closed = [weak = weak_from_this()] {
@@ -149,6 +148,8 @@ class VirtualChannel final : public Channel, public std::enable_shared_from_this
     };
     if (const auto opened = handlers_.opened) opened();
   }
+
+ private:
   void closed() {
     over_ = true;
     connection_.reset();
@@ -157,7 +158,7 @@ class VirtualChannel final : public Channel, public std::enable_shared_from_this
 
   World& world_;
   ProcessPtr process_;
-  int to_;
+  int end_, to_;  ///< end: 0 of the client, 1 of the server; to: the other's node
   Handlers handlers_;
   ConnectionPtr connection_;
   bool over_ = false;
@@ -196,9 +197,25 @@ std::unique_ptr<Loop::Thread> VirtualLoop::thread(ThreadEnd end) {
 
 ChannelPtr VirtualLoop::dial(Call call) {
   const int to = world_.roster.node_called(std::get<TcpAddress>(call.address).host);
-  auto channel = std::make_shared<VirtualChannel>(world_, process_, to, std::move(call.handlers));
-  channel->dial(seconds(call.limit));
+  auto channel = std::make_shared<VirtualChannel>(world_, process_, 0, to, std::move(call.handlers));
+  channel->dial("", seconds(call.limit));
   return channel;
+}
+
+Loop::Handle VirtualLoop::listen(Port port) {
+  const auto* path = std::get_if<std::filesystem::path>(&port.address);
+  auto door = std::make_shared<Network::Door>(
+      process_, [&world = world_, process = process_, accepted = std::move(port.accepted)](const auto& c) {
+        auto channel = std::make_shared<VirtualChannel>(world, process, 1, c->ends[0].process->node,
+                                                        Channel::Handlers{});
+        channel->opened(c);
+        accepted(std::move(channel));
+      });
+  world_.network.listen(path ? path->string() : "", door);
+  if (path) files::replace_atomically(*path, "");
+  return Handle(door.get(), [door, at = path ? *path : ""](void*) {
+    if (!at.empty() && door->process->alive) std::filesystem::remove(at);
+  });
 }
 
 }  // namespace holdfast::sim

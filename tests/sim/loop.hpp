@@ -21,6 +21,7 @@ class VirtualLoop final : public control::Loop {
   [[nodiscard]] Handle every(Millis period, std::function<void()> work) override;
   std::unique_ptr<Thread> thread(ThreadEnd end) override;
   control::ChannelPtr dial(control::Call call) override;
+  [[nodiscard]] Handle listen(control::Port port) override;
 
  private:
   World& world_;

@@ -79,8 +79,18 @@ double Network::unanswered_s(Connection& c, int end) const {
 
 bool Network::takes_calls(int from, int to) const {
   if (!way(from, to) || !way(to, from)) return false;
-  const ProcessPtr server = listener(to);
-  return server && server->alive;
+  return door(to, "") != nullptr;
+}
+
+/// Null: nobody listens there.
+std::shared_ptr<Network::Door> Network::door(int node, const std::string& name) const {
+  const auto known = doors_.find({node, name});
+  const auto door = known == doors_.end() ? nullptr : known->second.lock();
+  return door && door->process->alive ? door : nullptr;
+}
+
+void Network::listen(const std::string& name, const std::shared_ptr<Door>& door) {
+  doors_[{door->process->node, name}] = door;
 }
 
 void Network::schedule(const ConnectionPtr& c, int end, Line what) {
@@ -170,28 +180,29 @@ void Network::process_died(const ProcessPtr& process) {
   }
 }
 
-void Network::dial(const ProcessPtr& client, int to, double limit_s,
+void Network::dial(const ProcessPtr& client, int to, const std::string& name, double limit_s,
                    std::function<void(const ConnectionPtr&)> opened, std::function<void()> failed) {
   const auto settled = std::make_shared<bool>(false);
   const auto fail = [client, settled, failed = std::move(failed)] {
     if (!std::exchange(*settled, true)) run(client, failed);
   };
   timeline_.after(limit_s, fail);
-  timeline_.after(delay(client->node, to), [this, client, to, settled, fail, opened = std::move(opened)] {
-    if (!way(client->node, to) || !way(to, client->node)) return;
-    const ProcessPtr server = listener(to);
-    if (!server || !server->alive) return fail();
-    run(server, [this, client, to, server, settled, opened] {
-      if (!client->alive || std::exchange(*settled, true)) return;
-      const auto c = std::make_shared<Connection>();
-      c->ends[0].process = client;
-      c->ends[1].process = server;
-      c->ends[0].answered = c->ends[1].answered = timeline_.now;
-      connections_.push_back(c);
-      accept(to, c);
-      run(client, [c, opened] { opened(c); });
-    });
-  });
+  timeline_.after(delay(client->node, to),
+                  [this, client, to, name, settled, fail, opened = std::move(opened)] {
+                    if (!way(client->node, to) || !way(to, client->node)) return;
+                    const auto server = door(to, name);
+                    if (!server) return fail();
+                    run(server->process, [this, client, server, settled, opened] {
+                      if (!client->alive || std::exchange(*settled, true)) return;
+                      const auto c = std::make_shared<Connection>();
+                      c->ends[0].process = client;
+                      c->ends[1].process = server->process;
+                      c->ends[0].answered = c->ends[1].answered = timeline_.now;
+                      connections_.push_back(c);
+                      server->accept(c);
+                      run(client, [c, opened] { opened(c); });
+                    });
+                  });
 }
 
 }  // namespace holdfast::sim

@@ -4,6 +4,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,7 @@ struct Connection {
     std::deque<Line> held;  ///< held back by a cut
   };
   std::array<End, 2> ends;  ///< client, server
+  int term = 0;             ///< that its client has said it leads
 };
 using ConnectionPtr = std::shared_ptr<Connection>;
 
@@ -76,9 +78,13 @@ class Network {
   /// A process listens there, and its node answers this one.
   bool takes_calls(int from, int to) const;
 
-  std::function<ProcessPtr(int node)> listener;                ///< the agent's process, if there is one
-  std::function<void(int node, const ConnectionPtr&)> accept;  ///< in that process
-  void dial(const ProcessPtr& client, int to, double limit_s,
+  /// A port of TCP ("") or a Unix socket of a node: whoever listens there last has it.
+  struct Door {
+    ProcessPtr process;
+    std::function<void(const ConnectionPtr&)> accept;
+  };
+  void listen(const std::string& name, const std::shared_ptr<Door>& door);
+  void dial(const ProcessPtr& client, int to, const std::string& door, double limit_s,
             std::function<void(const ConnectionPtr&)> opened, std::function<void()> failed);
 
  private:
@@ -86,6 +92,7 @@ class Network {
   double delay(int one, int other);
   void arrive(const ConnectionPtr& connection, int end, Line what);
   void schedule(const ConnectionPtr& connection, int end, Line what);
+  std::shared_ptr<Door> door(int node, const std::string& name) const;
   Timeline& timeline_;
   Random& random_;
   int nodes_;
@@ -93,6 +100,7 @@ class Network {
   std::vector<bool> blocked_, powered_;
   std::vector<double> slow_links_;  ///< by node
   std::vector<std::weak_ptr<Connection>> connections_;
+  std::map<std::pair<int, std::string>, std::weak_ptr<Door>> doors_;  ///< by node and name
 };
 
 }  // namespace holdfast::sim

@@ -1,265 +1,107 @@
 #include "tests/sim/node.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
-#include <algorithm>
-
+#include "launcher/agent/ranks/rank_record.hpp"
+#include "launcher/pmix/pmix_program.hpp"
 #include "src/base/as_size.hpp"
+#include "src/base/error.hpp"
 #include "tests/sim/world.hpp"
 
 namespace holdfast::sim {
 
 using namespace control;
-using launcher::LeadershipState;
+using launcher::RunProcess;
 
 namespace {
-constexpr double watch_s = 0.2, look_s = 1, storage_patience_s = 2;
+
+std::string value_of(const Command& command, std::string_view name) {
+  for (const std::string_view entry : *command.environment)
+    if (entry.starts_with(name) && entry.substr(name.size()).starts_with('='))
+      return std::string(entry.substr(name.size() + 1));
+  return "";
+}
+int number_of(const Command& command, std::string_view name) { return std::stoi(value_of(command, name)); }
+
+std::string option_in(const std::vector<std::string>& argv, std::string_view name) {
+  const auto at = std::find(argv.begin(), argv.end(), name);
+  return at == argv.end() ? "" : *std::next(at);
 }
 
-Agent::Agent(World& world, Node& node)
-    : process(std::make_shared<Process>(node.number())),
-      world_(world),
-      node_(node),
-      loop_(world, process),
-      candidate_(loop_, world.storage.run, world.roster, world.config, world.secret, world.slurm,
-                 node.number(), node.term > 0 ? node.term : world.storage.highest(),
-                 [this](int) { finish(); }),
-      leadership_(candidate_.leadership()) {
-  for (const auto& rank : node.ranks)
-    if (rank->process->alive) leadership_.admit(rank->attempt.number);
-  const double beat_s = 1e-3 * world.config.supervise.heartbeat_ms;
-  const auto often = [&](double period, std::function<void()> what) {
-    every(world.timeline, process, period, world.random.between(0, period), [this, what] {
-      if (!left) what();
-      return !left;
-    });
-  };
-  often(beat_s, [this] { tell_leader(beat()); });
-  often(watch_s, [this] { candidate_.watch(); });
-  often(look_s, [this] { look_at_storage(); });
+RankEnv place_of(const Command& command, Bug bug) {
+  RankEnv at;
+  at.rank = number_of(command, "HOLDFAST_RANK");
+  at.world = number_of(command, "HOLDFAST_WORLD");
+  at.ranks_per_node = number_of(command, "HOLDFAST_RANKS_PER_NODE");
+  at.term = number_of(command, "HOLDFAST_TERM");
+  at.attempt = number_of(command, "HOLDFAST_ATTEMPT");
+  at.agent_socket = value_of(command, "HOLDFAST_AGENT_SOCKET");
+  if (bug != Bug::ranks_trust_all) at.trusted_step = number_of(command, "HOLDFAST_TRUSTED_STEP");
+  return at;
 }
 
-Agent::~Agent() = default;
+}  // namespace
 
-void Agent::accept(const ConnectionPtr& c) {
-  c->ends[1].message = [this, weak = std::weak_ptr(c)](const std::string& line) {
-    const auto connection = weak.lock();
-    if (!connection || left) return;
-    std::string why;
-    if (connection != leader_) {
-      if (const auto h = decode<Hello>(line, why)) hello(connection, *h);
-    } else if (const auto m = decode<LeaderToAgent>(line, why)) {
-      from_leader(*m);
-    } else {
-      world_.expect(false, "an agent understands its leader (" + why + ")");
-    }
-  };
-  c->ends[1].closed = [this, weak = std::weak_ptr(c)] {
-    if (leader_ && leader_ == weak.lock()) leader_.reset(), leadership_.leader_lost();
-  };
+AgentProcess::AgentProcess(World& world, int node)
+    : process(std::make_shared<Process>(node)), loop(world, process) {}
+
+void AgentProcess::begin(World& world, Node& node) {
+  const auto& name = world.name(node.number());
+  launcher::SignPlaces signs;
+  signs.shared = world.storage.run.path;
+  signs.touched = world.storage.run.logs() / ("agent-" + name + ".log");
+  signs.nvml.clear();
+  agent = std::make_unique<launcher::Agent>(
+      loop, node, world.slurm,
+      launcher::AgentInput{.run = world.storage.run,
+                           .scratch = {world.storage.memory_of(node.number()), name},
+                           .roster = world.roster,
+                           .config = world.config,
+                           .cluster = {},
+                           .secret = world.secret,
+                           .signs = signs},
+      [this, &world](int) {
+        left = true;
+        world.agent_is_gone(*this);
+        process->alive = false;
+        world.network.process_died(process);
+        world.agent_left();
+      });
 }
 
-void Agent::hello(const ConnectionPtr& c, const Hello& h) {
-  if (h.role == Hello::Role::candidate) return send(c, leadership_.answer(h.term, world_.timeline.now));
-  if (h.role != Hello::Role::leader) return;
-  const int before = leadership_.term();
-  if (!candidate_.accept_leader(h.term) && world_.bug != Bug::lower_leader) return world_.network.close(c, 1);
-  world_.expect(h.term >= before, "an agent follows no leader of a lower term");
-  node_.term = h.term;
-  if (leader_) world_.network.close(leader_, 1);
-  leader_ = c;
-  tell_leader(beat());
-  for (const auto& votes : votes_.all()) tell_leader(votes);
-  for (const auto& [number, known] : ranks_) {
-    const Rank& r = *known.rank;
-    if (known.started) tell_leader(RankStarted{number, r.attempt.number, 1});
-    if (r.restored) tell_leader(*r.restored);
-    if (r.finished) tell_leader(*r.finished);
-    if (known.failed) tell_leader(*known.failed);
-    if (known.exited) tell_leader(*known.exited);
-  }
-  if (storage_silent_) tell_leader(NodeSigns{{{"shared_gone", -1, 0, 0, "shared"}}});
-  if (drain_request_) tell_leader(*drain_request_);
-}
+Node::Node(World& world, int number)
+    : world_(world), number_(number), scratch_{world.storage.memory_of(number), world.name(number)} {}
 
-void Agent::send(const ConnectionPtr& connection, const Message& message) {
-  world_.network.send(connection, 1, std::make_shared<const std::string>(encode(message)));
-}
-
-void Agent::tell_leader(const Message& message) {
-  if (leader_) send(leader_, message);
-}
-
-Beat Agent::beat() const {
-  Beat b{world_.name(node_.number()), leadership_.attempt(), {}};
-  for (const auto& [number, known] : ranks_)
-    if (known.rank->attempt.number == b.attempt && known.started && !known.ended)
-      b.ranks.push_back({number, b.attempt, known.rank->step, known.rank->phase});
-  return b;
-}
-
-/// A file system that does not answer blocks the thread that asks it.
-void Agent::look_at_storage() {
-  const double now = world_.timeline.now;
-  if (world_.storage.takes(node_.number(), now) <= 0)
-    storage_hangs_since_ = -1;
-  else if (storage_hangs_since_ < 0)
-    storage_hangs_since_ = now;
-  if (!leader_) return;
-  const bool silent = storage_hangs_since_ >= 0 && now - storage_hangs_since_ > storage_patience_s;
-  if (silent != std::exchange(storage_silent_, silent))
-    tell_leader(NodeSigns{{{silent ? "shared_gone" : "shared_back", -1, 0, 0, "shared"}}});
-}
-
-void Agent::from_leader(const LeaderToAgent& message) {
-  leadership_.leader_spoke(world_.timeline.now);
-  if (const auto* order = std::get_if<Clear>(&message)) return clear(order->attempt);
-  if (const auto* order = std::get_if<StartRanks>(&message)) return start_ranks(*order);
-  if (const auto* outcome = std::get_if<CommitOutcome>(&message)) {
-    votes_.settled(outcome->attempt, outcome->step);
-    for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == outcome->attempt)
-        world_.training->commit_outcome(*known.rank, *outcome);
-  } else if (const auto* drain = std::get_if<Drain>(&message)) {
-    drain_ = *drain;
-    for (auto& [number, known] : ranks_)
-      if (known.rank->attempt.number == leadership_.attempt()) {
-        known.rank->drain_heard = true;
-        known.rank->stop_heard = known.rank->stop_heard || drain->stop;
-      }
-  } else if (const auto* pause = std::get_if<Pause>(&message)) {
-    paused_ = pause->on;
-    for (auto& [number, known] : ranks_) known.rank->pause_heard = paused_;
-  } else if (std::holds_alternative<CheckNode>(message)) {
-    tell_leader(NodeHealth{NodeHealth::Fitness::ok, "", ""});
-  } else if (const auto* dump = std::get_if<DumpStacks>(&message)) {
-    tell_leader(Stacks{dump->attempt, dump->rank, "#0"});
-  } else if (std::holds_alternative<Finish>(message)) {
-    finish();
-  }
-}
-
-void Agent::finish() {
-  left = true;
-  node_.clears = true;
-  node_.kill_older(INT32_MAX);
-  candidate_.give_up_election();
-  world_.agent_is_gone(*this);
-  process->alive = false;
-  world_.network.process_died(process);
-  world_.agent_left();
-}
-
-void Agent::clear(int attempt) {
-  const auto fence = leadership_.admit(attempt);
-  if (fence == LeadershipState::Fence::refuse) return;
-  if (fence == LeadershipState::Fence::newer) drain_.reset();
-  std::erase_if(ranks_, [&](const auto& r) { return r.second.rank->attempt.number < attempt; });
-  votes_.forget_older(attempt);
-  clearing_ = attempt;
-  clear_on();
-}
-
-void Agent::clear_on() {
-  if (node_.kill_older(clearing_) || world_.bug == Bug::cleared_early) return tell_leader(Cleared{clearing_});
-  world_.timeline.after(0.1, [this, p = process] { run(p, [this] { clear_on(); }); });
-}
-
-/// A PMIx server comes first, and takes its time.
-void Agent::start_ranks(const StartRanks& order) {
-  const AttemptKey key{order.attempt, order.term};
-  if (order.attempt != leadership_.attempt() || !node_.starts || starting_ == order.attempt) return;
-  starting_ = order.attempt;
-  world_.timeline.after(world_.random.between(0.02, 0.3), [this, p = process, key, order] {
-    run(p, [this, key, order] {
-      if (key.number != leadership_.attempt()) return;
-      for (int i = 0; i < order.ranks_per_node; ++i) {
-        const int number = order.slot * order.ranks_per_node + i;
-        // It may be one that an agent before this one has started.
-        if (std::any_of(node_.ranks.begin(), node_.ranks.end(), [&](const RankPtr& r) {
-              return r->rank == number && r->attempt.number == key.number;
-            }))
-          continue;
-        const auto rank =
-            world_.training->start(key, number, node_.number(), static_cast<int>(order.nodes.size()),
-                                   order.ranks_per_node, order.trusted_step);
-        node_.ranks.push_back(rank);
-        rank_is_here(rank);
-      }
-    });
-  });
-}
-
-void Agent::rank_is_here(const RankPtr& rank) {
-  const auto fence = leadership_.admit(rank->attempt.number);
-  if (fence == LeadershipState::Fence::refuse) return void(node_.kill_older(leadership_.attempt()));
-  if (fence == LeadershipState::Fence::newer) drain_.reset();
-  Known& known = ranks_[rank->rank];
-  known = Known{rank, true, false, std::nullopt, std::nullopt};
-  if (drain_) {
-    rank->drain_heard = true;
-    rank->stop_heard = drain_->stop;
-  }
-  rank->pause_heard = paused_;
-  tell_leader(RankStarted{rank->rank, rank->attempt.number, 1});
-}
-
-void Agent::rank_says(const RankPtr& rank, const Message& what) {
-  const auto it = ranks_.find(rank->rank);
-  if (it == ranks_.end() || it->second.rank != rank) return;
-  const auto* vote = std::get_if<RankVote>(&what);
-  if (!vote) return tell_leader(what);
-  const auto living = std::count_if(ranks_.begin(), ranks_.end(), [&](const auto& known) {
-    return known.second.rank->attempt.number == vote->attempt && !known.second.ended;
-  });
-  const auto tell = [this, attempt = vote->attempt, step = vote->step] {
-    for (const auto& votes : votes_.untold(attempt, step)) tell_leader(votes);
-  };
-  if (votes_.take(*vote, as_size(living))) return tell();
-  world_.timeline.after(1e-3 * static_cast<double>(launcher::vote_patience.count()),
-                        [this, p = process, tell] { run(p, tell); });
-}
-
-void Agent::rank_ended(const RankPtr& rank, int status) {
-  const auto it = ranks_.find(rank->rank);
-  if (it == ranks_.end() || it->second.rank != rank || it->second.ended) return;
-  it->second.ended = true;
-  it->second.exited = RankExited{rank->rank, rank->attempt.number, status};
-  tell_leader(*it->second.exited);
-}
-
-void Agent::request_drain(const Drain& what) {
-  if (!drain_request_ || !drain_request_->stop) drain_request_ = what;
-  tell_leader(*drain_request_);
-}
-
-// --- the node ---
+// --- the guardian ---
 
 void Node::start_agent() {
   if (!powered || (agent && agent->process->alive)) return;
   if (agent) dead_.push_back(std::move(agent));
-  agent = std::make_unique<Agent>(world_, *this);
-  // Ranks that are still alive connect again by themselves.
-  for (const auto& rank : ranks)
-    if (rank->process->alive)
-      world_.timeline.after(world_.random.between(0.05, 0.5), [this, rank] {
-        if (!agent || !agent->process->alive || !rank->process->alive) return;
-        run(agent->process, [this, rank] {
-          if (!rank->process->alive) return;
-          agent->rank_is_here(rank);
-          for (const auto& [step, vote] : rank->votes) agent->rank_says(rank, vote);
-          if (rank->last_word) rank_would_end(rank);
-        });
-      });
+  agent = std::make_unique<AgentProcess>(world_, number_);
+  agent->begin(world_, *this);
 }
 
 void Node::agent_dies() {
   if (!agent || !agent->process->alive) return;
-  agent->process->alive = false;
   world_.agent_is_gone(*agent);
+  agent->process->alive = false;
   world_.network.process_died(agent->process);
+  watched_.clear();
+  for (const auto& [pid, child] : children_)
+    if (child.status) guardian_waits(pid);
   world_.timeline.after(world_.random.between(0.2, 1), [this] {
     if (agent && !agent->left) start_agent();
+  });
+}
+
+/// It records how a child of an earlier agent has ended.
+void Node::guardian_waits(pid_t pid) {
+  world_.timeline.after(world_.random.between(0, 0.02), [this, pid] {
+    const auto child = children_.find(pid);
+    if (child == children_.end()) return;
+    launcher::keep_rank_end(scratch_, pid, *child->second.status);
+    children_.erase(child);
   });
 }
 
@@ -268,54 +110,173 @@ void Node::power_off() {
   powered = false;
   world_.network.power(number_, false);
   if (agent) {
-    agent->process->alive = false;
     world_.agent_is_gone(*agent);
+    agent->process->alive = false;
   }
-  for (const auto& rank : ranks) rank->process->alive = false;
-  ranks.clear();
+  for (const auto& [pid, child] : children_) child.process->alive = false;
+  children_.clear();
+  watched_.clear();
   local.clear();
-  term = 0;
+  std::filesystem::remove_all(scratch_.folder);
+  world_.followed[number_] = 0;
 }
 
 void Node::power_on() {
   if (powered) return;
   powered = true;
-  clears = starts = true;
+  clears = true;
+  starts = Starts::work;
   world_.network.power(number_, true);
   if (agent) world_.network.process_died(agent->process);
   if (!agent || !agent->left) start_agent();
 }
 
-bool Node::kill_older(int attempt) {
-  const auto old = [&](const AttemptKey& key) { return key.number < attempt; };
-  if (!clears) {
-    for (const auto& rank : ranks)
-      if (old(rank->attempt) && rank->process->alive) return false;
-  }
-  const auto all = ranks;
-  for (const auto& rank : all)
-    if (old(rank->attempt)) world_.training->end(rank, 137, true);
-  std::erase_if(ranks, [&](const auto& r) { return old(r->attempt); });
-  return true;
+// --- processes ---
+
+/// In the agent, if the present one still lives then.
+void Node::in_agent(double seconds, std::function<void()> what) {
+  world_.timeline.after(seconds, [process = agent->process, what = std::move(what)] { run(process, what); });
 }
 
-void Node::rank_says(const RankPtr& rank, const Message& what) {
-  if (agent && agent->process->alive)
-    run(agent->process, [this, rank, what] { agent->rank_says(rank, what); });
+pid_t Node::start(Command command, std::function<void(int)> ended) {
+  if (starts == Starts::fail) throw Error(Exit::runtime, "cannot create a process", "no memory is left");
+  const pid_t pid = next_pid_++;
+  const bool is_pmix = command.argv.front() == launcher::pmix_program;
+  Child& child = children_[pid];
+  child.facts = {pid, number_of(command, "HOLDFAST_ATTEMPT"),
+                 is_pmix ? -1 : number_of(command, "HOLDFAST_RANK"), true, command.argv.front()};
+  child.process = std::make_shared<Process>(number_);
+  child.parent = agent->process;
+  watched_[pid] = [this, pid, ended = std::move(ended)] {
+    const int status = *children_.at(pid).status;
+    children_.erase(pid);
+    ended(status);
+  };
+  if (starts == Starts::hang && !is_pmix)
+    world_.timeline.after(world_.random.between(0.1, 12), [this, pid] { ends(pid, 1); });
+  else if (is_pmix && starts != Starts::hang)
+    serve_pmix(child, command.argv);
+  else if (!is_pmix)
+    child.rank = world_.training->start(place_of(command, world_.bug), child.process);
+  return pid;
 }
 
-/// A rank waits until its last message is received, for which the agent must know the rank.
-void Node::rank_would_end(const RankPtr& rank) {
-  if (!agent || !agent->process->alive) return;
-  run(agent->process, [this, rank] {
-    if (rank->finished) agent->rank_says(rank, *rank->finished);
-    world_.training->taken(rank);
+/// It says soon that its ranks may be started.
+void Node::serve_pmix(Child& server, const std::vector<std::string>& argv) {
+  const int attempt = server.facts.attempt, per_node = std::stoi(option_in(argv, "--ranks-per-node"));
+  const int first = std::stoi(option_in(argv, "--slot")) * per_node;
+  const auto link =
+      std::make_shared<Link>(world_.timeline, world_.network, server.process, option_in(argv, "--socket"));
+  server.pmix = link;
+  link->opened = [link = link.get(), attempt, first, per_node] {
+    Hello hello;
+    hello.role = Hello::Role::pmix;
+    hello.attempt = attempt;
+    link->send(hello);
+    for (int rank = first; rank < first + per_node; ++rank)
+      link->send(PmixRank{rank, attempt, {fmt::format("PMIX_RANK={}", rank)}});
+  };
+  world_.timeline.after(world_.random.between(0.02, 0.3), [weak = std::weak_ptr(link)] {
+    if (const auto self = weak.lock()) self->connect();
   });
 }
 
-void Node::rank_ended(const RankPtr& rank, int status) {
-  if (agent && agent->process->alive)
-    run(agent->process, [this, rank, status] { agent->rank_ended(rank, status); });
+std::vector<RankPtr> Node::ranks() const {
+  std::vector<RankPtr> out;
+  for (const auto& [pid, child] : children_)
+    if (child.rank && child.process->alive) out.push_back(child.rank);
+  return out;
+}
+
+void Node::rank_ends(const Rank& rank, int status) {
+  for (const auto& [pid, child] : children_)
+    if (child.rank.get() == &rank) return ends(pid, status);
+}
+
+void Node::pmix_ends(int status) {
+  for (const auto& [pid, child] : children_)
+    if (child.pmix && child.process->alive) return ends(pid, status);
+}
+
+void Node::kill(pid_t pid, int status) {
+  Child& child = children_.at(pid);
+  if (std::exchange(child.killed, true) || !clears) return;
+  world_.timeline.after(world_.random.between(0, 0.03), [this, pid, status] { ends(pid, status); });
+}
+
+void Node::let_end() {
+  clears = true;
+  for (const auto& [pid, child] : children_)
+    if (child.killed) world_.timeline.after(0, [this, pid = pid] { ends(pid, 128 + SIGKILL); });
+}
+
+void Node::ends(pid_t pid, int status) {
+  const auto found = children_.find(pid);
+  if (found == children_.end() || found->second.status) return;
+  Child& child = found->second;
+  child.process->alive = false;
+  child.status = status;
+  world_.network.process_died(child.process);
+  if (child.rank) world_.training->ended(*child.rank, status);
+  if (child.facts.rank < 0)  // its ranks end themselves
+    for (const auto& [other, one] : children_)
+      if (one.facts.rank >= 0 && one.facts.attempt == child.facts.attempt)
+        world_.timeline.after(world_.random.between(0.1, 2), [this, other = other] { ends(other, 1); });
+  if (!child.parent->alive) guardian_waits(pid);
+  call_back(pid);
+}
+
+/// Who watches it hears of its end.
+void Node::call_back(pid_t pid) {
+  if (!watched_.contains(pid)) return;
+  in_agent(0, [this, pid] {
+    const auto watched = watched_.find(pid);
+    if (watched == watched_.end()) return;
+    const auto ended = std::move(watched->second);
+    watched_.erase(watched);
+    ended();
+  });
+}
+
+void Node::watch(pid_t pid, std::function<void()> ended) {
+  if (!watched_.try_emplace(pid, std::move(ended)).second) return;
+  const auto child = children_.find(pid);
+  if (child == children_.end() || child->second.status) call_back(pid);
+}
+
+bool Node::is_guardians(pid_t pid) const {
+  const auto child = children_.find(pid);
+  return child != children_.end() && !child->second.parent->alive;
+}
+
+bool Node::signal(pid_t pid, int signal) {
+  const auto child = children_.find(pid);
+  if (child == children_.end()) return false;
+  const bool is_pmix = child->second.facts.rank < 0;
+  if (signal == SIGKILL)
+    kill(pid, 128 + SIGKILL);
+  else if (is_pmix && signal == launcher::pmix_end_signal())
+    kill(pid, 0);
+  return true;
+}
+
+std::vector<RunProcess> Node::processes(bool) const {
+  std::vector<RunProcess> out;
+  for (const auto& [pid, child] : children_)
+    if (child.process->alive) out.push_back(child.facts);
+  return out;
+}
+
+// --- the rest of the node ---
+
+Loop::Handle Node::stacks(pid_t, const std::filesystem::path&, std::function<void(std::string)> done) {
+  return agent->loop.after(Millis(300), [done = std::move(done)] { done("#0"); });
+}
+
+void Node::check(std::function<void(const NodeHealth&)> then) {
+  in_agent(world_.random.between(0.05, 0.5), [then = std::move(then)] {
+    then({NodeHealth::Fitness::ok, "", ""});
+  });
 }
 
 }  // namespace holdfast::sim

@@ -1,99 +1,97 @@
 #pragma once
-// A node: its memory, the processes on it, and its agent, which is modelled around what production has for
-// the elections and the leader (Candidate) and for votes (VoteMerger).
+// A node: its memory, its guardian, and what the production agent there starts, sees and ends. The processes
+// that it starts are played: ranks (training.hpp) and PMIx servers, which say when their ranks may be
+// started.
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
-#include "launcher/agent/leader/candidate.hpp"
-#include "launcher/agent/ranks/vote_merger.hpp"
-#include "launcher/supervise/roster.hpp"
+#include "launcher/agent/daemon/agent.hpp"
 #include "tests/sim/loop.hpp"
 #include "tests/sim/training.hpp"
 
 namespace holdfast::sim {
 
 class World;
+class Node;
 
 /// One agent process.
-class Agent {
- public:
-  Agent(World& world, Node& node);
-  ~Agent();
-
-  void accept(const ConnectionPtr& connection);
-  void rank_is_here(const RankPtr& rank);  ///< it connects, or this agent has started it
-  void rank_says(const RankPtr& rank, const control::Message& what);
-  void rank_ended(const RankPtr& rank, int status);
-  void request_drain(const control::Drain& what);
-  void order(const control::Order& what) { tell_leader(what); }
-  const launcher::Leader* leading() const { return candidate_.leading(); }
-  bool begins_to_lead() const { return leadership_.leads() && !leading(); }
+struct AgentProcess {
+  AgentProcess(World& world, int node);
+  void begin(World& world, Node& node);
+  const launcher::Leader* leading() const { return agent->candidate().leading(); }
+  bool begins_to_lead() const { return agent->candidate().leadership().leads() && !leading(); }
 
   ProcessPtr process;
   bool left = false;  ///< it knows that the run is over
-
- private:
-  struct Known {
-    RankPtr rank;
-    bool started = false, ended = false;
-    std::optional<control::RankExited> exited;
-    std::optional<control::RankFailed> failed;
-  };
-  void hello(const ConnectionPtr& connection, const control::Hello& hello);
-  void from_leader(const control::LeaderToAgent& message);
-  void clear(int attempt);
-  void clear_on();
-  void start_ranks(const control::StartRanks& order);
-  void tell_leader(const control::Message& message);
-  void send(const ConnectionPtr& connection, const control::Message& message);
-  control::Beat beat() const;
-  void look_at_storage();
-  void finish();
-
-  World& world_;
-  Node& node_;
-  VirtualLoop loop_;
-  launcher::Candidate candidate_;
-  launcher::LeadershipState& leadership_;  ///< the candidate's
-  ConnectionPtr leader_;
-  std::map<int, Known> ranks_;
-  launcher::VoteMerger votes_;
-  int clearing_ = 0, starting_ = 0;  ///< attempts
-  std::optional<control::Drain> drain_, drain_request_;
-  bool paused_ = false;
-  double storage_hangs_since_ = -1;  ///< -1: it does not
-  bool storage_silent_ = false;      ///< that it is was said
+  VirtualLoop loop;
+  std::unique_ptr<launcher::Agent> agent;
 };
 
-class Node {
+class Node final : public launcher::NodeSystem {
  public:
-  Node(World& world, int number) : world_(world), number_(number) {}
+  Node(World& world, int number);
   int number() const { return number_; }
 
   bool powered = true;
-  bool clears = true, starts = true;  ///< its old processes can be ended; new ones can be started
-  int term = 0;                       ///< the last that an agent here has followed; 0: none
-  std::unique_ptr<Agent> agent;
-  std::vector<RankPtr> ranks;
+  bool clears = true;  ///< its processes can be ended
+  /// Processes that are started do what they are for; they do nothing, and ranks then end; none can be
+  /// started.
+  enum class Starts { work, hang, fail };
+  Starts starts = Starts::work;
+  std::unique_ptr<AgentProcess> agent;
   std::map<std::pair<int, int>, LocalCopy> local;
 
   void start_agent();
   void agent_dies();  ///< the guardian starts another one
   void power_off();
   void power_on();
-  /// Ends processes of attempts below `attempt`; true when none is left.
-  bool kill_older(int attempt);
+  void let_end();  ///< processes that were killed and could not be ended
 
-  void rank_says(const RankPtr& rank, const control::Message& what);
-  void rank_would_end(const RankPtr& rank);
-  void rank_ended(const RankPtr& rank, int status);
+  /// Ranks whose processes live.
+  std::vector<RankPtr> ranks() const;
+  void rank_ends(const Rank& rank, int status);
+  void pmix_ends(int status);
+
+  // What the agent has of its node.
+  pid_t start(Command command, std::function<void(int status)> ended) override;
+  void watch(pid_t pid, std::function<void()> ended) override;
+  bool awaits(pid_t pid) const override { return watched_.contains(pid); }
+  bool is_guardians(pid_t pid) const override;
+  bool signal(pid_t pid, int signal) override;
+  std::vector<launcher::RunProcess> processes(bool orphans) const override;
+  [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
+                                             std::function<void(std::string)> done) override;
+  int free_port(int first) const override { return first; }
+  void check(std::function<void(const control::NodeHealth&)> then) override;
+  void tell_guardian(bool) override {}
+  void inject(const control::Inject&) override {}
 
  private:
+  /// A process that an agent has started, until somebody has waited for it.
+  struct Child {
+    launcher::RunProcess facts;
+    ProcessPtr process;
+    ProcessPtr parent;  ///< the agent; dead: the guardian
+    bool killed = false;
+    std::optional<int> status;
+    RankPtr rank;
+    std::shared_ptr<Link> pmix;
+  };
+  void serve_pmix(Child& server, const std::vector<std::string>& argv);
+  void kill(pid_t pid, int status);
+  void ends(pid_t pid, int status);
+  void guardian_waits(pid_t pid);
+  void call_back(pid_t pid);
+  void in_agent(double seconds, std::function<void()> what);
+
   World& world_;
   int number_;
-  std::vector<std::unique_ptr<Agent>> dead_;  ///< kept: their handlers may still be on the stack
+  launcher::Scratch scratch_;
+  int next_pid_ = 2;
+  std::map<pid_t, Child> children_;
+  std::map<pid_t, std::function<void()>> watched_;   ///< by the present agent
+  std::vector<std::unique_ptr<AgentProcess>> dead_;  ///< kept: their handlers may still be on the stack
 };
 
 }  // namespace holdfast::sim

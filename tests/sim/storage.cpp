@@ -14,14 +14,15 @@ SharedStorage::SharedStorage(int nodes)
   const fs::path parent = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
   std::string name = (parent / "holdfast-sim-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  run.path = name;
-  for (const auto& folder : {run.terms(), run.events(), run.checkpoints(), run.logs()})
-    fs::create_directory(folder);
+  folder = name;
+  run.path = folder / "run";
+  for (const auto& made : {run.path, run.terms(), run.events(), run.checkpoints(), run.logs()})
+    fs::create_directory(made);
 }
 
 SharedStorage::~SharedStorage() {
   std::error_code ignored;
-  fs::remove_all(run.path, ignored);
+  fs::remove_all(folder, ignored);
 }
 
 int SharedStorage::terms() const { return static_cast<int>(files::list(run.terms()).size()); }

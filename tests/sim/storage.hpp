@@ -27,6 +27,9 @@ struct SharedStorage {
   SharedStorage& operator=(const SharedStorage&) = delete;
 
   RunDir run;
+  std::filesystem::path folder;  ///< of it and of what is not shared
+  std::filesystem::path memory_of(int node) const { return folder / ("node-" + std::to_string(node)); }
+  bool holds(std::string_view path) const { return path.starts_with(run.path.native()); }
   bool up = true;
   bool vanishes = false;  ///< where it is gone, there is an empty folder instead of it
   std::vector<bool> mounted;

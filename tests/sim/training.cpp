@@ -32,33 +32,39 @@ Training::Training(Timeline& timeline, Random& random, Network& network, SharedS
       settings_(settings),
       hooks_(std::move(hooks)) {}
 
-RankPtr Training::start(AttemptKey key, int number, int node, int slots, int per_node, std::int64_t trusted) {
-  auto rank = std::make_shared<Rank>();
-  rank->rank = number, rank->attempt = key, rank->node = node,
-  rank->process = std::make_shared<Process>(node);
+RankPtr Training::start(const RankEnv& at, const ProcessPtr& process) {
+  const AttemptKey key{at.attempt, at.term};
+  const auto rank = std::make_shared<Rank>(
+      timeline_, network_, at, process,
+      Rank::Hooks{[this, key, number = at.rank](const CommitOutcome& o) { commit_outcome(key, number, o); },
+                  [this, key, number = at.rank] { end_soon(key, number); }});
   Attempt& a = attempts_[key];
   const bool first = a.ranks.empty();
-  a.slots = slots;
-  a.per_node = per_node;
-  a.trusted = trusted;
-  a.ranks[number] = rank;
+  a.slots = at.world / at.ranks_per_node;
+  a.per_node = at.ranks_per_node;
+  a.trusted = at.trusted_step;
+  a.ranks[at.rank] = rank;
   hooks_.rank_started(*rank);
   if (first) timeline_.after(random_.between(0.1, 0.6), [this, key] { go(key); });
   return rank;
 }
 
-void Training::end(const RankPtr& rank, int status, bool quiet) {
-  if (!rank->process->alive) return;
-  rank->process->alive = false;
-  Attempt& a = attempts_[rank->attempt];
-  if (status != 0 && !quiet) a.victims_end = true;
-  hooks_.node(rank->node).rank_ended(rank, status);
+void Training::ended(const Rank& rank, int status) {
+  if (const auto a = attempts_.find(rank.attempt); a != attempts_.end() && status != 0 && !a->second.ending)
+    a->second.victims_end = true;
 }
 
-void Training::commit_outcome(Rank& rank, const CommitOutcome& what) {
-  rank.votes.erase(what.step);
-  Attempt& a = attempts_[rank.attempt];
-  if (rank.rank == 0 && a.waits_for == what.step) a.waits_until = timeline_.now;
+void Training::commit_outcome(AttemptKey key, int rank, const CommitOutcome& what) {
+  Attempt& a = attempts_[key];
+  if (rank == 0 && a.waits_for == what.step) a.waits_until = timeline_.now;
+}
+
+void Training::end_soon(AttemptKey key, int number) {
+  Attempt& a = attempts_[key];
+  if (!a.ending) return;  // it was another message that was taken
+  timeline_.after(random_.between(0.01, 0.2), [this, rank = a.ranks.at(number), code = a.last_code] {
+    run(rank->process, [this, rank, code] { hooks_.ends(rank, code); });
+  });
 }
 
 void Training::corrupt(const Rank& rank) {
@@ -70,7 +76,8 @@ void Training::corrupt(const Rank& rank) {
 
 void Training::set_phase(Attempt& a, Phase phase) {
   for (auto& [number, rank] : a.ranks)
-    if (rank->process->alive && !rank->hung && !rank->process->stopped) rank->phase = phase;
+    if (rank->process->alive && !rank->hung && !rank->process->stopped && rank->phase() != phase)
+      rank->set_progress(rank->step(), phase);
 }
 
 /// All ranks are alive and can reach each other.
@@ -96,7 +103,8 @@ void Training::go(AttemptKey key) {
     // rank.
     const auto ranks = a.ranks;
     for (const auto& [number, rank] : ranks)
-      if (!rank->process->stopped && !rank->hung && random_.chance(0.7)) end(rank, 1, false);
+      if (rank->process->alive && !rank->process->stopped && !rank->hung && random_.chance(0.7))
+        hooks_.ends(rank, 1);
     return;
   }
   if (!together(a)) return;
@@ -104,7 +112,7 @@ void Training::go(AttemptKey key) {
   if (!a.restored) return restore(key, a);
   if (a.doubted) {
     const RankDoubt doubt{0, key.number, a.right_until, {a.wrong}, "replicas", "digests differ"};
-    return hooks_.node(a.ranks.at(0)->node).rank_says(a.ranks.at(0), doubt);
+    return a.ranks.at(0)->say(doubt);
   }
   if (a.waits_for >= 0) {
     if (timeline_.now >= a.waits_until) return finish(key, a);
@@ -159,7 +167,7 @@ void Training::restore(AttemptKey key, Attempt& a) {
       }
   }
   // The trainer fails when state must exist and it cannot read the folder.
-  if (!readable && level == "fresh") return end(a.ranks.at(0), 1, false);
+  if (!readable && level == "fresh") return hooks_.ends(a.ranks.at(0), 1);
   if (a.trusted >= 0) {
     // Later state may be wrong: it must not be found again.
     for (const std::int64_t step : saved)
@@ -171,10 +179,8 @@ void Training::restore(AttemptKey key, Attempt& a) {
   a.digest = digest;
   hooks_.restored(key, best, digest, level);
   for (auto& [number, rank] : a.ranks) {
-    rank->step = best;
-    rank->phase = Phase::data;
-    rank->restored = RankRestored{number, key.number, {best, level, hex(digest), ""}};
-    hooks_.node(rank->node).rank_says(rank, *rank->restored);
+    rank->set_progress(best, Phase::data);
+    rank->restored({best, level, hex(digest), ""});
   }
   keep_locally(a);
 }
@@ -184,8 +190,7 @@ void Training::one_step(AttemptKey key, Attempt& a) {
   a.digest = Random(a.digest ^ static_cast<std::uint64_t>(a.step)).next();
   reached_ = std::max(reached_, a.step);
   for (auto& [number, rank] : a.ranks) {
-    rank->step = a.step;
-    rank->phase = Phase::forward;
+    rank->set_progress(a.step, Phase::forward);
   }
   keep_locally(a);
   if (a.step % settings_.verify_every == 0) compare(a);
@@ -217,11 +222,8 @@ void Training::vote(AttemptKey key, Attempt& a) {
   for (auto& [number, rank] : a.ranks) {
     const double write_s = random_.between(0.01, 1.0) + storage_.takes(rank->node, timeline_.now);
     timeline_.after(write_s, [this, key, rank = rank, step = a.step, digest = a.digest] {
-      run(rank->process, [this, key, rank, step, digest] {
-        const RankVote vote = write_shard(*rank, attempts_[key], step, digest);
-        rank->votes[step] = vote;
-        hooks_.node(rank->node).rank_says(rank, vote);
-      });
+      run(rank->process,
+          [this, key, rank, step, digest] { rank->vote(write_shard(*rank, attempts_[key], step, digest)); });
     });
   }
 }
@@ -257,21 +259,15 @@ RankVote Training::write_shard(const Rank& rank, const Attempt& a, std::int64_t 
 void Training::finish(AttemptKey key, Attempt& a) {
   a.ending = true;
   for (auto& [number, rank] : a.ranks) {
-    rank->phase = Phase::finishing;
-    if (a.last_code == 0) {
-      rank->finished = RankFinished{number, key.number, std::nullopt};
-      if (number == 0) rank->finished->state = FinalState{a.step, a.step * 1000, 1.0, hex(a.digest)};
-      hooks_.node(rank->node).rank_says(rank, *rank->finished);
+    rank->set_progress(a.step, Phase::finishing);
+    if (a.last_code != 0) {
+      end_soon(key, number);
+      continue;
     }
-    rank->last_word = a.last_code;
-    timeline_.after(random_.between(0.01, 0.2), [this, rank = rank] {
-      run(rank->process, [this, rank] { hooks_.node(rank->node).rank_would_end(rank); });
-    });
+    RankFinished finished{number, key.number, std::nullopt};
+    if (number == 0) finished.state = FinalState{a.step, a.step * 1000, 1.0, hex(a.digest)};
+    rank->say(finished);
   }
-}
-
-void Training::taken(const RankPtr& rank) {
-  if (rank->last_word) end(rank, *rank->last_word, true);
 }
 
 }  // namespace holdfast::sim

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/control/message.hpp"
-#include "tests/sim/network.hpp"
+#include "tests/sim/rank.hpp"
 #include "tests/sim/storage.hpp"
 
 namespace holdfast::sim {
@@ -21,28 +21,6 @@ std::uint64_t digest_after(std::int64_t step);
 std::string hex(std::uint64_t digest);
 /// What each shard file of a checkpoint holds.
 std::string shard_text(std::uint64_t digest, int term, int attempt);
-
-struct AttemptKey {
-  int number = 0, term = 0;
-  auto operator<=>(const AttemptKey&) const = default;
-};
-
-/// One process of a training program.
-struct Rank {
-  int rank = 0;
-  AttemptKey attempt;
-  int node = 0;
-  ProcessPtr process;
-  bool hung = false;
-  bool drain_heard = false, stop_heard = false, pause_heard = false;
-  std::int64_t step = -1;
-  control::Phase phase = control::Phase::starting;
-  std::optional<control::RankRestored> restored;
-  std::map<std::int64_t, control::RankVote> votes;  ///< without a commit outcome
-  std::optional<control::RankFinished> finished;
-  std::optional<int> last_word;  ///< the exit code, once its agent has received its messages
-};
-using RankPtr = std::shared_ptr<Rank>;
 
 /// The copies of one slot's shard in a node's memory; they outlive the processes, but not the node.
 struct LocalCopy {
@@ -61,7 +39,8 @@ class Training {
   };
   struct Hooks {
     std::function<Node&(int node)> node;
-    std::function<void(const Rank&)> rank_started;  ///< checks
+    std::function<void(const RankPtr&, int status)> ends;  ///< its process
+    std::function<void(const Rank&)> rank_started;         ///< checks
     std::function<void(AttemptKey, std::int64_t step, std::uint64_t digest, const std::string& level)>
         restored;
     std::function<void(const std::string&)> trace;
@@ -69,14 +48,10 @@ class Training {
   Training(Timeline& timeline, Random& random, Network& network, SharedStorage& storage, Settings settings,
            Hooks hooks);
 
-  /// Starts a rank's process on `node`; the attempt has `slots` of `per_node` ranks each.
-  RankPtr start(AttemptKey attempt, int rank, int node, int slots, int per_node, std::int64_t trusted_step);
-  /// Its process ends now; the others of its attempt notice it by a message (`quiet`: none, for the node
-  /// failed).
-  void end(const RankPtr& rank, int status, bool quiet);
-  void commit_outcome(Rank& rank, const control::CommitOutcome& what);
-  /// Its agent has received all its messages.
-  void taken(const RankPtr& rank);
+  /// What `process` does as a rank.
+  RankPtr start(const RankEnv& at, const ProcessPtr& process);
+  /// Its process has ended: those of the other ranks of its attempt notice.
+  void ended(const Rank& rank, int status);
   /// This rank has computed wrongly: the state of its attempt is wrong, and so are its checkpoints, until a
   /// comparison detects it.
   void corrupt(const Rank& rank);
@@ -110,6 +85,8 @@ class Training {
   control::RankVote write_shard(const Rank& rank, const Attempt& a, std::int64_t step, std::uint64_t digest);
   void finish(AttemptKey key, Attempt& a);
   void set_phase(Attempt& a, control::Phase phase);
+  void commit_outcome(AttemptKey key, int rank, const control::CommitOutcome& what);
+  void end_soon(AttemptKey key, int rank);
 
   Timeline& timeline_;
   Random& random_;

@@ -25,6 +25,7 @@ World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing)
       slurm(std::make_shared<Slurm>(*this)),
       slurm_s(as_size(slots + spares)),
       clock_off(as_size(slots + spares)),
+      followed(as_size(slots + spares)),
       bug(b),
       coverage(c),
       tracing_(tracing) {
@@ -75,16 +76,17 @@ void World::set_up() {
   config.checkpoint.keep = 1 + random.below(3);
   config.checkpoint.commit_s = 20;
   config.checkpoint.drain_s = 10;
+  config.rank.launch = random.chance(0.5) ? "mpi" : "direct";
   files::replace_atomically(storage.run.config(), config::to_toml(config));
   training = std::make_unique<Training>(
       timeline, random, network, storage, settings,
-      Training::Hooks{[this](int n) -> Node& { return node(n); }, [this](const Rank& r) { rank_starts(r); },
+      Training::Hooks{[this](int n) -> Node& { return node(n); },
+                      [this](const RankPtr& r, int status) { node(r->node).rank_ends(*r, status); },
+                      [this](const Rank& r) { rank_starts(r); },
                       [this](AttemptKey k, std::int64_t step, std::uint64_t digest,
                              const std::string& level) { restored(k, step, digest, level); },
                       [this](const std::string& text) { say(text); }});
   for (int n = 0; n < count; ++n) nodes.push_back(std::make_unique<Node>(*this, n));
-  network.listener = [this](int n) { return node(n).agent ? node(n).agent->process : nullptr; };
-  network.accept = [this](int n, const ConnectionPtr& connection) { node(n).agent->accept(connection); };
   for (int n = 0; n < count; ++n)
     timeline.after(random.between(0, 1.5), [this, n] { node(n).start_agent(); });
 }
@@ -164,7 +166,7 @@ void World::requeue() {
   }
 }
 
-Agent* World::live_agent(int n) {
+AgentProcess* World::live_agent(int n) {
   auto& agent = node(n).agent;
   return agent && agent->process->alive ? agent.get() : nullptr;
 }
@@ -174,6 +176,21 @@ const Leader* World::live_leader() {
         agent && agent->leading() && agent->leading()->term() == storage.highest())
       return agent->leading();
   return nullptr;
+}
+
+void World::tell_agent(int n, Hello::Role role, const Message& what) {
+  network.dial(
+      std::make_shared<Process>(n), n, "", 2,
+      [this, role, what](const ConnectionPtr& c) {
+        c->ends[0].message = [this, weak = std::weak_ptr(c)](const std::string&) {
+          if (const auto answered = weak.lock()) network.close(answered, 0);
+        };
+        Hello hello;
+        hello.role = role;
+        for (const Message& message : {Message(hello), what})
+          network.send(c, 0, std::make_shared<const std::string>(encode(message)));
+      },
+      [] {});
 }
 
 // --- work of processes ---

@@ -2,6 +2,15 @@
 // One schedule: a run on a few nodes, faults for some time, then everything is repaired and the run must
 // reach a defined end. Invariants are checked at the events that they concern; the first one that does not
 // hold ends the schedule.
+//
+//   production code                                     played here
+//   Agent, with Candidate, Leader, Signs, LogSpool      time, threads, connections (VirtualLoop, Network)
+//   files of the run directory, whose calls may fail    processes of a node, ranks, PMIx servers, the
+//   guardian or hang where threads make them; records, term and  (Node, Training); SLURM claim in the memory
+//   of a node (a folder each)
+//
+// Not played: signals from SLURM to agents, what ranks log, processes that nobody knows, faults of a drill,
+// checks of nodes that find anything.
 #include <map>
 #include <memory>
 #include <set>
@@ -17,9 +26,9 @@
 
 namespace holdfast::sim {
 
-/// Bugs in what is modelled that can be switched on, to test that the invariants find them. (Bugs in
-/// production code are put into copies of it: tests/sim/mutations.sh.)
-enum class Bug { none, cleared_early, lower_leader };
+/// Bugs in what is played that can be switched on, to test that the invariants find them. (Bugs in production
+/// code are put into copies of it: tests/sim/mutations.sh.)
+enum class Bug { none, ranks_trust_all };
 
 struct Broken {
   std::string what;
@@ -57,6 +66,7 @@ class World {
   bool slurm_is_wrong = false;    ///< what it says of the job
   std::vector<double> slurm_s;    ///< how long slurmctld takes to answer a node
   std::vector<double> clock_off;  ///< seconds by which a node's clock is wrong
+  std::vector<int> followed;      ///< the highest term of a leader that a node's agents have followed
   Bug bug;
   std::unique_ptr<Training> training;
   std::vector<std::unique_ptr<Node>> nodes;
@@ -79,20 +89,22 @@ class World {
 
   // --- what is seen from outside: of calls to storage ... ---
   Fate fate_of_call(Work& work, Kind kind);
+  bool in_memory(int fd) const { return in_memory_.contains(fd); }  ///< of a node, not on shared storage
+  void lies_in_memory(int fd, bool so);
   void opened(Work& work, int fd, const char* path, int flags);
   void has_read(Work& work);
   void written(int fd, std::string_view text);
   void cut_off(int fd);
   void synced(Work& work, int fd);
   void renamed(Work& work, const std::filesystem::path& from, const std::filesystem::path& to);
-  // ... and of the lines that a process sends and hears on its connections to agents
-  void sent(const ProcessPtr& process, const std::string& line);
+  // ... and of the lines that an agent's process sends, and hears on its connections to agents
+  void sent(Connection& connection, int end, const std::string& line);
   void heard(const ProcessPtr& process, int from, const std::string& line);
 
   // --- invariants, called at the events that they concern ---
   void rank_starts(const Rank& rank);
   void restored(AttemptKey key, std::int64_t step, std::uint64_t digest, const std::string& level);
-  void agent_is_gone(const Agent& agent);
+  void agent_is_gone(const AgentProcess& agent);
   void agent_left();  ///< by order of the leader: soon the script notices, and SLURM ends the rest
 
  private:
@@ -103,10 +115,14 @@ class World {
   void run_until(double end);
   bool over() const;
   void stop_process(const ProcessPtr& process, double seconds);
+  void stop_agent(int n, double seconds);
   void hang_storage(const char* whose, const std::vector<int>& of);
+  RankPtr one_of(const std::vector<RankPtr>& ranks);
   void cut(int n, bool in, bool out);
   void heal();
-  Agent* live_agent(int n);
+  AgentProcess* live_agent(int n);
+  /// A program on a node tells its agent something.
+  void tell_agent(int n, control::Hello::Role role, const control::Message& what);
   /// That of the highest term; null: none.
   const launcher::Leader* live_leader();
   void check_leader(const launcher::Leader& leader);
@@ -163,6 +179,7 @@ class World {
     std::string unsynced;
   };
   std::map<int, OpenLog> logs_;
+  std::set<int> in_memory_;
   std::vector<WorkPtr> strands_;
 };
 

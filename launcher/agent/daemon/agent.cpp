@@ -2,22 +2,17 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "launcher/agent/daemon/agent_port.hpp"
 #include "launcher/agent/daemon/guardian.hpp"
-#include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
-#include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/pmix/pmix_program.hpp"
 #include "launcher/supervise/journal.hpp"
-#include "slurm/cluster_cli.hpp"
 #include "src/base/error.hpp"
 #include "src/base/log.hpp"
-#include "src/config/load.hpp"
 
 namespace holdfast::launcher {
 
@@ -51,48 +46,41 @@ int known_term(const Scratch& scratch, const RunDir& run) {
 
 }  // namespace
 
-Agent::Agent(RealLoop& loop, RunDir run, std::string node, pid_t guardian)
+Agent::Agent(Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slurm, AgentInput in,
+             std::function<void(int)> ended)
     : loop_(loop),
-      run_(std::move(run)),
-      node_(std::move(node)),
-      scratch_(scratch_of(run_, node_)),
-      settings_(settings_of(scratch_, run_)),
-      roster_(read_roster(settings_)),
+      system_(system),
+      run_(std::move(in.run)),
+      scratch_(std::move(in.scratch)),
+      node_(scratch_.node),
+      roster_(std::move(in.roster)),
       index_(roster_.node_called(node_)),
-      guardian_(guardian),
-      config_(config::load(settings_.config()).config),
-      cluster_(config::load_cluster(settings_.cluster().string())),
-      secret_(read_secret(settings_.secret())),
+      ended_(std::move(ended)),
+      config_(std::move(in.config)),
+      cluster_(std::move(in.cluster)),
+      secret_(in.secret),
       spool_(loop, scratch_, run_),
       flights_(run_.path, config_.supervise),
-      children_(loop),
-      node_checker_(loop, run_, cluster_, config_.rank, roster_.ranks_per_node),
       reader_(loop),
-      candidate_(loop, run_, roster_, config_, secret_, std::make_shared<slurm::ClusterCli>(), index_,
-                 known_term(scratch_, run_), [this](int code) { leave(code); }),
+      candidate_(loop, run_, roster_, config_, secret_, std::move(slurm), index_, known_term(scratch_, run_),
+                 [this](int code) { leave(code); }),
       leadership_(candidate_.leadership()) {
-  if (config_.supervise.ledger.empty()) config_.supervise.ledger = cluster_.ledger;
-  if (index_ < 0)
-    throw Error(Exit::usage, "this node is not part of the run",
-                node_ + " is not in " + run_.nodes().string());
   const auto accept_any = [this](ChannelPtr channel) { accept(std::move(channel)); };
   tcp_ = listen_for_agents(loop_, run_, roster_.nodes[index_], secret_, accept_any);
   open_scratch();
-  sweep_node(scratch_);
   adopt_what_runs();
-  alive_timer_ = loop_.every(alive_period, [this] { tell_guardian(guardian_); });
+  alive_timer_ = loop_.every(alive_period, [this] { system_.tell_guardian(false); });
   beat_timer_ = loop_.every(Millis(config_.supervise.heartbeat_ms), [this] {
     tell_leader(beat());
     for (const auto& flight : flights_.report(ranks_, leadership_.attempt(), loop_.now()))
       tell_leader(flight);
   });
-  signs_ = std::make_unique<Signs>(loop_, sign_places(run_, node_, config_, cluster_));
+  signs_ = std::make_unique<Signs>(loop_, in.signs);
   signs_timer_ = loop_.every(signs_period, [this] {
     if (!leader_) return;  // signs are kept until there is one
     for (const auto& part : messages_of(signs_->poll())) tell_leader(part);
   });
   watch_timer_ = loop_.every(watch_period, [this] { candidate_.watch(); });
-  signals_ = loop_.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [this](int signal) { signalled(signal); });
 }
 
 Agent::~Agent() = default;
@@ -101,8 +89,8 @@ void Agent::open_scratch() {
   make_scratch(scratch_);
   claim_ = claim_scratch(scratch_, run_, config_.checkpoint.local);
   local_.reset();  // its path is free for the next one
-  local_ = std::make_unique<Listener>(loop_, scratch_.socket(), secret_,
-                                      [this](ChannelPtr channel) { accept(std::move(channel)); });
+  local_ =
+      loop_.listen({scratch_.socket(), secret_, [this](ChannelPtr channel) { accept(std::move(channel)); }});
 }
 
 /// The scratch folder may have been removed: systemd-logind removes it from /dev/shm when the user's last
@@ -117,32 +105,26 @@ void Agent::renew_scratch() {
 /// Processes that an earlier agent of this node left running show which attempt is live. Ranks that report
 /// and PMIx servers connect again by themselves; how a rank ends its record shows.
 void Agent::adopt_what_runs() {
-  const auto running = processes_of(run_, node_);
+  const auto running = system_.processes(false);
   const auto ranks = rank_records(scratch_);
   for (const auto& p : running) leadership_.admit(p.attempt);
   for (const auto& r : ranks) leadership_.admit(r.attempt);
   for (const auto& r : ranks) {
     if (r.attempt != leadership_.attempt()) continue;
-    if (r.status || parent_of(r.pid) == ::getppid())
+    if (r.status || system_.is_guardians(r.pid))
       adopt_rank(r);
     else  // the agent before has seen its end; it must not be started again
       ranks_.at(r.rank, r.attempt).ended = true;
   }
   for (const auto& p : running)  // the record of a rank may be lost
-    if (p.rank >= 0 && p.attempt == leadership_.attempt() && ::getsid(p.pid) == p.pid &&
+    if (p.rank >= 0 && p.attempt == leadership_.attempt() && p.leads_session &&
         !ranks_.find(p.rank, p.attempt))
       adopt_rank({p.rank, p.attempt, p.pid, {}});
   for (const auto& p : running)
     if (p.attempt == leadership_.attempt() && p.name == pmix_program) {
       pmix_attempt_ = p.attempt;
-      children_.watch(p.pid, [this, attempt = p.attempt] { pmix_is_gone(attempt, "it has vanished"); });
+      system_.watch(p.pid, [this, attempt = p.attempt] { pmix_is_gone(attempt, "it has vanished"); });
     }
-}
-
-int Agent::serve() {
-  log::info("serving {} as node {} of {}", run_.path.string(), index_, roster_.nodes.size());
-  loop_.run();
-  return exit_code_;
 }
 
 /// The whole job is told to end, or this node alone: in both cases the state must be saved for the next job.
@@ -175,7 +157,7 @@ void Agent::request_drain(const Drain& what) {
 /// `orphans`: nobody knows their attempt.
 bool Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
   try {
-    return kill_older(run_, node_, attempt, signal, to_pmix, orphans ? guardian_ : 0) == 0;
+    return kill_older(system_, attempt, signal, to_pmix, orphans) == 0;
   } catch (const Error& error) {
     if (!std::exchange(cannot_look_, true)) log::error("{}", error.what());
     return false;
@@ -185,8 +167,7 @@ bool Agent::end_older(int attempt, int signal, int to_pmix, bool orphans) {
 /// `at_once`: without waiting for a save that is under way.
 void Agent::leave(int code, bool at_once) {
   if (leave_timer_) return;
-  exit_code_ = code;
-  tell_guardian(guardian_, true);  // to remove what it leaves may take long
+  system_.tell_guardian(true);  // to remove what it leaves may take long
   alive_timer_.reset(), beat_timer_.reset(), watch_timer_.reset(), drain_timer_.reset(), signs_timer_.reset();
   candidate_.give_up_election();
   // Ranks that were told to end keep the rest of their time; a second SIGTERM would abort many a save.
@@ -196,24 +177,25 @@ void Agent::leave(int code, bool at_once) {
   // Ranks of our own trainer have saved what they could, and block SIGTERM.
   if (code != 0 && !asked) end_older(INT32_MAX, own_trainer(config_.rank) ? SIGKILL : SIGTERM, 0);
   // Processes that were told to end get their time; messages that are still being sent get a moment.
-  const auto soonest = Deadline::in(flush_time);
-  leave_timer_ = loop_.every(leave_poll, [this, soonest, latest, wait_for_ranks = true,
-                                          logs_limit = std::optional<Deadline>()]() mutable {
+  const auto soonest = loop_.now() + flush_time;
+  leave_timer_ = loop_.every(leave_poll, [this, code, soonest, latest, wait_for_ranks = true,
+                                          logs_limit = std::optional<Clock::time_point>()]() mutable {
     if (wait_for_ranks && !ranks_.any_lives()) {  // a rank ends when its PMIx server does
       wait_for_ranks = false;
       end_older(INT32_MAX, 0, pmix_end_signal());
     }
-    const bool late = loop_.now() >= latest;
+    const auto now = loop_.now();
+    const bool late = now >= latest;
     const int signal = late ? SIGKILL : 0;
     if (!end_older(INT32_MAX, signal, signal) && !(late && cannot_look_)) return;
-    if (!soonest.passed()) return;
+    if (now < soonest) return;
     // Storage that does not answer now has the logs until a moment ago.
-    if (!logs_limit) logs_limit = Deadline::in(logs_patience);
-    if (!spool_.empty() && !logs_limit->passed()) return spool_.copy();
+    if (!logs_limit) logs_limit = now + logs_patience;
+    if (!spool_.empty() && now < *logs_limit) return spool_.copy();
     remove_flight_records(run_.path, INT32_MAX);
     claim_.reset();
     if (remove_scratch(scratch_)) remove_local_level(run_, config_.checkpoint.local);
-    loop_.stop();
+    ended_(code);
   });
 }
 
@@ -288,12 +270,11 @@ void Agent::on_hello(const std::shared_ptr<Peer>& peer, const Hello& hello) {
 }
 
 void Agent::accept_leader(const std::shared_ptr<Peer>& peer, const Hello& hello) {
-  const bool news = hello.term > leadership_.term();
   if (!candidate_.accept_leader(hello.term)) {
     peers_.erase(peer->channel.get());
     return peer->channel->close();
   }
-  if (news) {
+  if (hello.term != std::exchange(followed_, hello.term)) {
     log::info("{} leads, term {}", hello.node, hello.term);
     remember_term(scratch_, hello.term);
   }

@@ -11,12 +11,11 @@
 //   caller         orders for the leader; faults of a drill             the leader's answer, or ours
 #include <memory>
 
-#include "launcher/agent/daemon/node_check.hpp"
 #include "launcher/agent/leader/candidate.hpp"
-#include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/flights.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
+#include "launcher/agent/ranks/node_system.hpp"
 #include "launcher/agent/ranks/rank_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
@@ -32,16 +31,25 @@
 
 namespace holdfast::launcher {
 
+struct AgentInput {
+  RunDir run;
+  Scratch scratch;  ///< with the name of the node, which is one of the roster
+  Roster roster;
+  config::RunConfig config;
+  config::ClusterFacts cluster;
+  control::Key secret;
+  SignPlaces signs;
+};
+
 class Agent {
  public:
-  /// Reads the run directory; throws Error when it is unusable or another agent of this run runs on the
-  /// node.
-  /// `guardian`: its pid; 0: there is none.
-  Agent(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian = 0);
+  /// Throws Error when another agent of this run runs on the node. `ended` is called when nothing is left to
+  /// do, with the exit code.
+  Agent(control::Loop& loop, NodeSystem& system, std::shared_ptr<slurm::Cluster> slurm, AgentInput in,
+        std::function<void(int exit_code)> ended);
   ~Agent();
-  /// Runs until the leader sends Finish, and returns its code. SIGTERM and SIGINT ask the leader to drain and
-  /// stop the run; a second signal, or the end of the drain's time, ends this agent alone (128 + signal).
-  int serve();
+  void signalled(int signal);
+  const Candidate& candidate() const { return candidate_; }
 
  private:
   /// A connection and its hello.
@@ -63,7 +71,6 @@ class Agent {
   void open_scratch();
   void renew_scratch();
   void request_drain(const control::Drain& what);
-  void signalled(int signal);
   void leave(int code, bool at_once = false);
   bool end_older(int attempt, int signal, int to_pmix, bool orphans = true);
 
@@ -94,21 +101,21 @@ class Agent {
   void tell_end(int rank, int attempt, int status, const std::string& said);
   void keep_record(const RankRecord& record) const;
   void adopt_rank(const RankRecord& record);
-  void await_end(int rank, int attempt, const Deadline& limit);
+  void await_end(int rank, int attempt, Clock::time_point limit);
   void ask_ranks_to_end();
   void ask_its_children(const LocalRank& rank) const;
   void forget_drain();
   bool ranks_heard_slurm() const { return slurm_signalled_step_ && signalled_directly_; }
   Command attempt_command(std::vector<std::string> argv, const control::StartRanks& order) const;
 
-  control::RealLoop& loop_;
+  control::Loop& loop_;
+  NodeSystem& system_;
   RunDir run_;
-  std::string node_;
   Scratch scratch_;
-  RunDir settings_;  ///< where the settings of the run are read
+  std::string node_;
   Roster roster_;
   int index_;  ///< of this node in the roster
-  pid_t guardian_;
+  std::function<void(int)> ended_;
   bool cannot_look_ = false;  ///< at the processes of the node
   config::RunConfig config_;
   config::ClusterFacts cluster_;
@@ -116,15 +123,13 @@ class Agent {
   files::Fd claim_;  ///< a lock on the scratch folder, while this process lives
   LogSpool spool_;
   Flights flights_;
-  Children children_;
   LocalRanks ranks_;
   VoteMerger votes_;
   std::map<std::pair<int, std::int64_t>, control::Loop::Handle> vote_timers_;  ///< by (attempt, step)
-  NodeChecker node_checker_;
   std::unique_ptr<Signs> signs_;
   control::Worker reader_;  ///< reads the logs of ranks that have ended
   int clearing_ = 0;        ///< attempt whose Clear has not been answered yet
-  Deadline clear_limit_ = Deadline::in(Millis(0));
+  Clock::time_point clear_limit_;
   /// Orphans are of older attempts. A leader repeats Clear to an agent that was replaced: they are of this
   /// one.
   bool clear_orphans_ = false;
@@ -147,12 +152,11 @@ class Agent {
   Candidate candidate_;
   LeadershipState& leadership_;  ///< the candidate's
   control::ChannelPtr leader_;
+  int followed_ = 0;  ///< the term of the last leader that this process has followed
 
-  std::unique_ptr<control::Listener> tcp_, local_;
-  control::Loop::Handle alive_timer_, beat_timer_, signs_timer_, watch_timer_, signals_, clear_timer_,
+  control::Loop::Handle tcp_, local_, alive_timer_, beat_timer_, signs_timer_, watch_timer_, clear_timer_,
       leave_timer_, drain_timer_, ask_timer_, injected_;
   std::map<control::Channel*, std::shared_ptr<Peer>> peers_;
-  int exit_code_ = 0;
 };
 
 }  // namespace holdfast::launcher

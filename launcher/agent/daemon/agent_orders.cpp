@@ -7,8 +7,6 @@
 #include "launcher/agent/daemon/agent_port.hpp"
 #include "launcher/agent/daemon/inject.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
-#include "launcher/agent/ranks/run_processes.hpp"
-#include "launcher/agent/ranks/stacks.hpp"
 #include "launcher/pmix/pmix_program.hpp"
 #include "src/base/log.hpp"
 
@@ -35,36 +33,35 @@ Beat Agent::beat() const {
 
 void Agent::from_leader(const LeaderToAgent& message) {
   leadership_.leader_spoke(loop_.steady_seconds());
-  std::visit(Overloaded{
-                 [](const LeaderBeat&) {},
-                 [&](const Clear& order) { clear(order.attempt); },
-                 [&](const StartRanks& order) { start_ranks(order); },
-                 [&](const PmixFenced& m) { tell_pmix(m); },
-                 [&](const PmixQuestion& m) { tell_pmix(m); },
-                 [&](const PmixPublished& m) { tell_pmix(m); },
-                 [&](const CommitOutcome& outcome) {
-                   votes_.settled(outcome.attempt, outcome.step);
-                   ranks_.tell(outcome, outcome.attempt);
-                 },
-                 [&](const Drain& drain) {
-                   drain_ = drain;
-                   ranks_.tell(drain, leadership_.attempt());
-                   if (drain.stop) ask_ranks_to_end();
-                 },
-                 [&](const Pause& pause) {
-                   // Passed on even if it is no news here: ranks may have been told by the agent before this
-                   // one.
-                   paused_ = pause.on;
-                   ranks_.tell(pause, leadership_.attempt());
-                 },
-                 [&](const CheckNode&) {
-                   node_checker_.check([this](const NodeHealth& health) { tell_leader(health); });
-                 },
-                 [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
-                 [&](const OrderTaken& answer) { answer_caller(answer); },
-                 [&](const Finish& finish) { leave(finish.exit_code); },
-             },
-             message);
+  std::visit(
+      Overloaded{
+          [](const LeaderBeat&) {},
+          [&](const Clear& order) { clear(order.attempt); },
+          [&](const StartRanks& order) { start_ranks(order); },
+          [&](const PmixFenced& m) { tell_pmix(m); },
+          [&](const PmixQuestion& m) { tell_pmix(m); },
+          [&](const PmixPublished& m) { tell_pmix(m); },
+          [&](const CommitOutcome& outcome) {
+            votes_.settled(outcome.attempt, outcome.step);
+            ranks_.tell(outcome, outcome.attempt);
+          },
+          [&](const Drain& drain) {
+            drain_ = drain;
+            ranks_.tell(drain, leadership_.attempt());
+            if (drain.stop) ask_ranks_to_end();
+          },
+          [&](const Pause& pause) {
+            // Passed on even if it is no news here: ranks may have been told by the agent before this
+            // one.
+            paused_ = pause.on;
+            ranks_.tell(pause, leadership_.attempt());
+          },
+          [&](const CheckNode&) { system_.check([this](const NodeHealth& health) { tell_leader(health); }); },
+          [&](const DumpStacks& dump) { dump_stacks_of(dump.attempt, dump.rank); },
+          [&](const OrderTaken& answer) { answer_caller(answer); },
+          [&](const Finish& finish) { leave(finish.exit_code); },
+      },
+      message);
 }
 
 void Agent::clear(int attempt) {
@@ -80,7 +77,7 @@ void Agent::clear(int attempt) {
   votes_.forget_older(attempt);
   if (starting_ && starting_->attempt < attempt) starting_.reset(), pmix_variables_.clear(), pmix_.reset();
   clearing_ = attempt;
-  clear_limit_ = Deadline::in(pmix_grace);
+  clear_limit_ = loop_.now() + pmix_grace;
   spool_.forget_older(attempt);
   try {
     renew_scratch();
@@ -93,13 +90,13 @@ void Agent::clear(int attempt) {
 /// A rank is gone when the kernel has taken back all that it had, memory of GPUs, too: when it can be waited
 /// for.
 void Agent::clear_on() {
-  std::erase_if(leaving_, [this](pid_t pid) { return !children_.awaits(pid); });
-  for (const pid_t pid : leaving_) ::kill(pid, SIGKILL);
-  const int to_pmix = clear_limit_.passed() ? SIGKILL : pmix_end_signal();
+  std::erase_if(leaving_, [this](pid_t pid) { return !system_.awaits(pid); });
+  for (const pid_t pid : leaving_) system_.signal(pid, SIGKILL);
+  const int to_pmix = loop_.now() >= clear_limit_ ? SIGKILL : pmix_end_signal();
   if (end_older(clearing_, SIGKILL, to_pmix, clear_orphans_) && leaving_.empty()) {
     clear_orphans_ = false;
     remove_flight_records(run_.path, clearing_);  // the leader needs them no more
-    return tell_leader(Cleared{clearing_, find_free_port(master_port_base + clearing_ % 1000)});
+    return tell_leader(Cleared{clearing_, system_.free_port(master_port_base + clearing_ % 1000)});
   }
   clear_timer_ = loop_.after(clear_poll, [this] { clear_on(); });
 }
@@ -108,11 +105,10 @@ void Agent::dump_stacks_of(int attempt, int number) {
   const LocalRank* rank = ranks_.find(number, attempt);
   if (!rank || rank->pid <= 0 || rank->ended)
     return tell_leader(Stacks{attempt, number, "the rank does not live on " + node_});
-  dumps_[number] =
-      dump_stacks(loop_, rank->pid, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
-                  [this, attempt, number](const std::string& text) {
-                    tell_leader(Stacks{attempt, number, text});
-                  });
+  dumps_[number] = system_.stacks(rank->pid, spooled_path(scratch_, run_, rank_log(run_, attempt, number)),
+                                  [this, attempt, number](const std::string& text) {
+                                    tell_leader(Stacks{attempt, number, text});
+                                  });
 }
 
 // --- messages of callers ---
@@ -168,10 +164,8 @@ std::string Agent::inject_fault(const Inject& fault) {
       tell_leader(NodeSigns{{sign}});
     }
     if (agent_fault->at_rank)
-      return ::kill(rank->pid, agent_fault->signal) == 0 ? "" : "the rank's process is gone";
-    injected_ = loop_.after(answer_time, [this, fault] {
-      inject_at_node(fault, {&loop_, &children_, &run_, node_, config_.checkpoint.local});
-    });
+      return system_.signal(rank->pid, agent_fault->signal) ? "" : "the rank's process is gone";
+    injected_ = loop_.after(answer_time, [this, fault] { system_.inject(fault); });
     return "";
   }
   if (!rank) return "there is no fault " + fault.fault + " of a node";

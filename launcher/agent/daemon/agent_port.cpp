@@ -113,14 +113,13 @@ bool can_listen_on(int port) {
 
 }  // namespace
 
-std::unique_ptr<control::Listener> listen_for_agents(control::RealLoop& loop, const RunDir& run,
-                                                     const Roster::Node& node, const control::Key& secret,
-                                                     std::function<void(control::ChannelPtr)> accepted) {
+control::Loop::Handle listen_for_agents(control::Loop& loop, const RunDir& run, const Roster::Node& node,
+                                        const control::Key& secret,
+                                        std::function<void(control::ChannelPtr)> accepted) {
   std::string why;
   for (const int port : ports_to_try(node.port, node.ports, taken_ports())) {
     try {
-      auto listener =
-          std::make_unique<control::Listener>(loop, control::TcpAddress{"", port}, secret, accepted);
+      auto listener = loop.listen({control::TcpAddress{"", port}, secret, accepted});
       if (!why.empty()) log::warn("listening on port {}; taken: {}", port, why);
       return listener;
     } catch (const Error& error) {

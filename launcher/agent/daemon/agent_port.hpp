@@ -1,7 +1,6 @@
 #pragma once
 // The TCP port of an agent: the first of its node's ports that is free.
 #include <functional>
-#include <memory>
 
 #include "launcher/supervise/roster.hpp"
 #include "src/control/channel.hpp"
@@ -10,9 +9,9 @@ namespace holdfast::launcher {
 
 /// Throws Error (transient) when another agent of this run listens on one of them, or when all are taken; it
 /// says by whom.
-std::unique_ptr<control::Listener> listen_for_agents(control::RealLoop& loop, const RunDir& run,
-                                                     const Roster::Node& node, const control::Key& secret,
-                                                     std::function<void(control::ChannelPtr)> accepted);
+[[nodiscard]] control::Loop::Handle listen_for_agents(control::Loop& loop, const RunDir& run,
+                                                      const Roster::Node& node, const control::Key& secret,
+                                                      std::function<void(control::ChannelPtr)> accepted);
 
 /// The ports where programs of torch meet begin here.
 inline constexpr int master_port_base = 29500;

@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "launcher/agent/daemon/agent.hpp"
-#include "launcher/agent/ranks/programs.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
-#include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/pmix/pmix_program.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -68,19 +66,19 @@ void Agent::adopt_rank(const RankRecord& record) {
   LocalRank& rank = ranks_.at(record.rank, record.attempt);
   rank.started = true;
   rank.pid = record.pid;
-  children_.watch(record.pid, [this, number = record.rank, attempt = record.attempt] {
-    await_end(number, attempt, Deadline::in(reap_limit));
+  system_.watch(record.pid, [this, number = record.rank, attempt = record.attempt] {
+    await_end(number, attempt, loop_.now() + reap_limit);
   });
 }
 
 /// The rank was a child of the guardian, which records its status.
-void Agent::await_end(int number, int attempt, const Deadline& limit) {
+void Agent::await_end(int number, int attempt, Clock::time_point limit) {
   LocalRank* rank = ranks_.find(number, attempt);
   if (!rank || rank->ended) return;
   for (const auto& record : rank_records(scratch_))
     if (record.rank == number && record.pid == rank->pid && record.status)
       return rank_is_gone(number, attempt, *record.status);
-  if (limit.passed()) return rank_is_gone(number, attempt, -1);
+  if (loop_.now() >= limit) return rank_is_gone(number, attempt, -1);
   rank->grace = loop_.after(reap_poll, [this, number, attempt, limit] { await_end(number, attempt, limit); });
 }
 
@@ -94,7 +92,7 @@ void Agent::ask_ranks_to_end() {
       if (rank.attempt != leadership_.attempt() || !rank.started || rank.ended || rank.asked || rank.link)
         continue;
       rank.asked = true;
-      if (!ranks_heard_slurm()) ::kill(rank.pid, SIGTERM);
+      if (!ranks_heard_slurm()) system_.signal(rank.pid, SIGTERM);
     }
   });
 }
@@ -103,8 +101,8 @@ void Agent::ask_ranks_to_end() {
 void Agent::ask_its_children(const LocalRank& rank) const {
   if (ranks_heard_slurm()) return;
   try {
-    for (const auto& p : processes_of(run_, node_))
-      if (p.rank == rank.rank && p.attempt == rank.attempt) ::kill(p.pid, SIGTERM);
+    for (const auto& p : system_.processes(false))
+      if (p.rank == rank.rank && p.attempt == rank.attempt) system_.signal(p.pid, SIGTERM);
   } catch (const Error& error) {
     log::warn("the children of rank {} do not hear that it was told to end: {}", rank.rank, error.what());
   }
@@ -207,14 +205,14 @@ void Agent::start_rank(int number) {
              order.master_port,
              order.trusted_step,
              order.durable_steps};
-  Command command = attempt_command(rank_command(config_.rank), order);
+  Command command = attempt_command(config_.rank.command, order);
   command.block_sigterm = own_trainer(config_.rank);  // the agent tells it to end
   for (const auto& variable : to_variables(at)) command.environment->push_back(variable);
   if (variables != pmix_variables_.end())
     for (const auto& variable : variables->second) command.environment->push_back(variable);
   try {
     command.output = spooled(scratch_, run_, rank_log(run_, order.attempt, number));
-    const pid_t pid = children_.start(command, [this, number, attempt = order.attempt](int status) {
+    const pid_t pid = system_.start(command, [this, number, attempt = order.attempt](int status) {
       rank_is_gone(number, attempt, status);
     });
     rank_is_up(rank, pid);
@@ -231,7 +229,7 @@ void Agent::start_pmix(const StartRanks& order) {
   try {
     renew_scratch();
     Command command = attempt_command(
-        {find_program(pmix_program).string(), "--socket", scratch_.socket().string(), "--secret",
+        {pmix_program, "--socket", scratch_.socket().string(), "--secret",
          settings_of(scratch_, run_).secret().string(), "--folder", scratch_.pmix(order.attempt).string(),
          "--nodes", fmt::format("{}", fmt::join(order.nodes, ",")), "--slot", std::to_string(order.slot),
          "--ranks-per-node", std::to_string(order.ranks_per_node), "--term", std::to_string(order.term),
@@ -239,7 +237,7 @@ void Agent::start_pmix(const StartRanks& order) {
         order);
     command.output = spooled(scratch_, run_, attempt_logs(run_, order.attempt) / ("pmix-" + node_ + ".log"));
     command.block_sigterm = true;  // until it ignores the signal itself
-    children_.start(command, [this, attempt = order.attempt](int status) {
+    system_.start(command, [this, attempt = order.attempt](int status) {
       pmix_is_gone(attempt, fmt::format("it ended with status {}", status));
     });
     pmix_attempt_ = order.attempt;

@@ -6,7 +6,6 @@
 
 #include <array>
 
-#include "launcher/agent/ranks/run_processes.hpp"
 #include "launcher/agent/ranks/scratch.hpp"
 
 namespace holdfast::launcher {
@@ -17,8 +16,8 @@ constexpr std::array at_node = {"drop_local", "kill_agent", "freeze_agent", "kil
 constexpr int gpu_off_the_bus = 79;
 
 /// The guardian last: with it this process ends too.
-void kill_node(const RunDir& run, const std::string& node) {
-  kill_older(run, node, INT32_MAX, SIGKILL, SIGKILL);
+void kill_node(NodeSystem& node) {
+  kill_older(node, INT32_MAX, SIGKILL, SIGKILL, false);
   ::kill(::getppid(), SIGKILL);
   ::kill(::getpid(), SIGKILL);
 }
@@ -41,9 +40,10 @@ std::optional<AgentFault> agent_fault_called(const std::string& fault) {
   return std::nullopt;
 }
 
-void inject_at_node(const control::Inject& fault, const NodeContext& here) {
-  if (fault.fault == "drop_local") return remove_local_level(*here.run, here.local);
-  if (fault.fault == "kill_node") return kill_node(*here.run, here.node);
+void inject_at_node(const control::Inject& fault, NodeSystem& node, const RunDir& run,
+                    const std::string& local) {
+  if (fault.fault == "drop_local") return remove_local_level(run, local);
+  if (fault.fault == "kill_node") return kill_node(node);
   if (fault.fault == "kill_agent") ::kill(::getpid(), SIGKILL);
   if (fault.fault == "freeze_agent") {
     // Another process must wake this one.
@@ -51,7 +51,7 @@ void inject_at_node(const control::Inject& fault, const NodeContext& here) {
     Command command;
     command.argv = {"/bin/sh", "-c", wake};
     command.new_session = true;
-    here.children->start(command, [](int) {});
+    node.start(command, [](int) {});
     ::kill(::getpid(), SIGSTOP);
   }
 }

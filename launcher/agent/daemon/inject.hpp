@@ -13,13 +13,11 @@
 //   kill_node     SIGKILL for every process of the run on this node, the guardian included: from outside the
 //   node
 //                 looks dead
-#include <filesystem>
 #include <optional>
 #include <string>
 
-#include "launcher/agent/ranks/children.hpp"
+#include "launcher/agent/ranks/node_system.hpp"
 #include "src/base/run_dir.hpp"
-#include "src/control/loop.hpp"
 #include "src/control/message.hpp"
 
 namespace holdfast::launcher {
@@ -32,14 +30,8 @@ struct AgentFault {
 /// Nothing: not a fault that an agent injects; perhaps one that a rank injects into itself.
 std::optional<AgentFault> agent_fault_called(const std::string& fault);
 
-struct NodeContext {
-  control::Loop* loop;
-  Children* children;
-  const RunDir* run;
-  std::string node;
-  std::string local;  ///< checkpoint.local
-};
-/// Injects a fault that is not in a rank. May not return.
-void inject_at_node(const control::Inject& fault, const NodeContext& here);
+/// Injects a fault that is not in a rank. May not return. `local`: checkpoint.local.
+void inject_at_node(const control::Inject& fault, NodeSystem& node, const RunDir& run,
+                    const std::string& local);
 
 }  // namespace holdfast::launcher

@@ -25,6 +25,7 @@ class Candidate {
 
   /// The leader and attempt that this node accepts.
   LeadershipState& leadership() { return leadership_; }
+  const LeadershipState& leadership() const { return leadership_; }
   /// Begins an election when it is time for one. To be called several times a second.
   void watch();
   /// A leader has said hello. False: it is to be refused. Else this node leads no more, and is no candidate.

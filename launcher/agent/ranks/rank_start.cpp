@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "launcher/agent/ranks/programs.hpp"
 #include "src/base/env.hpp"
 #include "src/base/rank_env.hpp"
 
@@ -27,12 +26,6 @@ bool has(const std::vector<std::string>& environment, const std::string& name) {
 bool speaks_mpi(const config::Rank& rank) {
   if (rank.launch != "auto") return rank.launch == "mpi";
   return own_trainer(rank);
-}
-
-std::vector<std::string> rank_command(const config::Rank& rank) {
-  auto command = rank.command;
-  if (command.front() == "holdfast-train") command.front() = find_program("holdfast-train").string();
-  return command;
 }
 
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,

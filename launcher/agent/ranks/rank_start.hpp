@@ -16,10 +16,6 @@ bool speaks_mpi(const config::Rank& rank);
 /// Is `[rank] command` our own trainer, which reports to its agent?
 using config::own_trainer;
 
-/// `[rank] command` with our own trainer found beside this program; any other is found as a shell would find
-/// it.
-std::vector<std::string> rank_command(const config::Rank& rank);
-
 /// The environment of every process of an attempt on a node: our own environment without the variables of
 /// SLURM and of other MPI jobs, the cluster's and the user's variables, and the run, node and attempt.
 std::vector<std::string> attempt_environment(const RunDir& run, const std::string& node,

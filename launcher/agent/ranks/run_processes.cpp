@@ -1,7 +1,6 @@
 #include "launcher/agent/ranks/run_processes.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <optional>
 #include <string_view>
 
-#include "launcher/pmix/pmix_program.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -107,6 +105,7 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
   std::vector<RunProcess> out;
   for (auto& [pid, p] : ours) {
     p.pid = pid;
+    p.leads_session = ::getsid(pid) == pid;
     p.name = proc_file(std::to_string(pid), "comm");
     if (!p.name.empty()) p.name.pop_back();  // its newline
     out.push_back(p);
@@ -122,17 +121,6 @@ bool lives_here(const RunDir& run) {
     return !lives;
   });
   return lives;
-}
-
-int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix,
-               int guardian) {
-  int found = 0;
-  for (const auto& p : processes_of(run, node, guardian)) {
-    if (p.attempt >= attempt) continue;
-    ++found;
-    ::kill(p.pid, p.name == pmix_program ? to_pmix : signal);
-  }
-  return found;
 }
 
 }  // namespace holdfast::launcher

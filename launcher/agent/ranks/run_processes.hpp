@@ -1,6 +1,6 @@
 #pragma once
-// Fencing on a node: processes of older attempts are found and killed, whoever started them. All throw Error
-// where this process has no file descriptor or memory left to look.
+// Fencing on a node: processes of older attempts are found, whoever started them. All throw Error where
+// this process has no file descriptor or memory left to look.
 #include <string>
 #include <vector>
 
@@ -10,8 +10,9 @@ namespace holdfast::launcher {
 
 struct RunProcess {
   int pid = 0, attempt = 0;
-  int rank = -1;     ///< the rank that it, or a parent, belongs to; -1: the PMIx server
-  std::string name;  ///< as the kernel shows it: at most 15 characters
+  int rank = -1;               ///< the rank that it, or a parent, belongs to; -1: the PMIx server
+  bool leads_session = false;  ///< an agent has started it
+  std::string name;            ///< as the kernel shows it: at most 15 characters
 };
 
 /// Live processes of this user but this one, from /proc: those that carry this run's HOLDFAST_RUN_DIR,
@@ -22,9 +23,5 @@ std::vector<RunProcess> processes_of(const RunDir& run, const std::string& node,
 bool lives_here(const RunDir& run);
 /// The parent of a process; -1: there is no such process.
 int parent_of(int pid);
-/// Sends `signal` to every process of an attempt below `attempt`, and `to_pmix` to PMIx servers; returns how
-/// many there were. At pmix_end_signal() a PMIx server removes what ranks have left; 0 is no signal.
-int kill_older(const RunDir& run, const std::string& node, int attempt, int signal, int to_pmix,
-               int guardian = 0);
 
 }  // namespace holdfast::launcher

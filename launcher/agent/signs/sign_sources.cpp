@@ -124,13 +124,14 @@ std::vector<control::Sign> KernelLog::poll() {
   return out;
 }
 
-ClockJumps::ClockJumps(std::function<double()> unix_now)
-    : unix_now_(std::move(unix_now)), at_(Clock::now()), unix_at_(unix_now_()) {}
+ClockJumps::ClockJumps(std::function<double()> steady_now, std::function<double()> unix_now)
+    : steady_now_(std::move(steady_now)),
+      unix_now_(std::move(unix_now)),
+      at_(steady_now_()),
+      unix_at_(unix_now_()) {}
 
 std::vector<control::Sign> ClockJumps::poll() {
-  const auto now = Clock::now();
-  const double unix_now = unix_now_();
-  const double jump = unix_now - unix_at_ - std::chrono::duration<double>(now - at_).count();
+  const double now = steady_now_(), unix_now = unix_now_(), jump = unix_now - unix_at_ - (now - at_);
   at_ = now;
   unix_at_ = unix_now;
   if (std::abs(jump) <= clock_jump_s) return {};

@@ -69,13 +69,12 @@ class KernelLog : public SignSource {
 /// poll.
 class ClockJumps : public SignSource {
  public:
-  explicit ClockJumps(std::function<double()> unix_now = unix_seconds);
+  ClockJumps(std::function<double()> steady_now, std::function<double()> unix_now);
   std::vector<control::Sign> poll() override;
 
  private:
-  std::function<double()> unix_now_;
-  Clock::time_point at_;
-  double unix_at_;
+  std::function<double()> steady_now_, unix_now_;
+  double at_, unix_at_;
 };
 
 /// Reports when network interfaces and RDMA ports that training needs go down and come back.

@@ -59,8 +59,9 @@ SignPlaces sign_places(const RunDir& run, const std::string& node, const config:
 }
 
 Signs::Signs(control::Loop& loop, const SignPlaces& places)
-    : memory_(places.memory_counter), shared_(places.shared) {
-  quick_.push_back(std::make_unique<ClockJumps>());
+    : loop_(loop), memory_(places.memory_counter), shared_(places.shared) {
+  quick_.push_back(
+      std::make_unique<ClockJumps>([&loop] { return loop.steady_seconds(); }, loop.unix_clock()));
   if (!places.kernel_log.empty()) quick_.push_back(std::make_unique<KernelLog>(places.kernel_log));
   if (!places.injected.empty()) quick_.push_back(std::make_unique<InjectedSigns>(places.injected));
   const auto slow = [&](std::shared_ptr<SignSource> source) {
@@ -76,7 +77,7 @@ Signs::Signs(control::Loop& loop, const SignPlaces& places)
 Signs::~Signs() = default;
 
 void Signs::take(std::vector<control::Sign> signs) {
-  const auto now = Clock::now();
+  const auto now = loop_.now();
   for (auto& sign : signs) {
     // The counter, where there is one, counts the same kills, and only those of our own group.
     if (!memory_.counts() && (sign.kind == "oom_kill" || sign.kind == "node_out_of_memory")) {
@@ -92,7 +93,7 @@ void Signs::take_kills() {
   for (auto& sign : memory_.poll()) {
     kills_ += sign.code;
     kills_text_ = sign.text;
-    kills_at_ = Clock::now();
+    kills_at_ = loop_.now();
     found_.push_back({std::move(sign), kills_at_});
   }
 }
@@ -104,11 +105,11 @@ void Signs::watch_shared() {
   if (silent == std::exchange(shared_silent_, silent)) return;
   const std::int64_t age = silent ? waiting->count() : 0;
   found_.push_back(
-      {{silent ? "shared_gone" : "shared_back", -1, 0, 0, shared_.string()}, Clock::now() - Millis(age)});
+      {{silent ? "shared_gone" : "shared_back", -1, 0, 0, shared_.string()}, loop_.now() - Millis(age)});
 }
 
 std::vector<control::Sign> Signs::found() {
-  const auto now = Clock::now();
+  const auto now = loop_.now();
   std::vector<control::Sign> out;
   for (auto& [sign, at] : std::exchange(found_, {})) {
     sign.age_ms = std::max<std::int64_t>(0, std::chrono::duration_cast<Millis>(now - at).count());
@@ -142,7 +143,7 @@ std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::strin
   take_kills();
   for (const auto& source : quick_) take(source->poll());
   const bool killed = status == 128 + SIGKILL || status == -1;
-  if (killed && kills_ > 0 && Clock::now() - kills_at_ <= kill_claim) {
+  if (killed && kills_ > 0 && loop_.now() - kills_at_ <= kill_claim) {
     --kills_;
     const auto named = std::find_if(found_.rbegin(), found_.rend(), [](const Found& f) {
       return (f.sign.kind == "oom_kill" || f.sign.kind == "node_out_of_memory") && f.sign.rank < 0;
@@ -154,7 +155,7 @@ std::vector<control::Sign> Signs::at_exit(int rank, int status, const std::strin
   }
   // A process that was killed wrote no reason: the end of its log is older.
   if (const Meaning meaning = meaning_of(rank, status, said); !killed && !meaning.line.empty())
-    found_.push_back({{"log_tail", rank, status, 0, meaning.line}, Clock::now()});
+    found_.push_back({{"log_tail", rank, status, 0, meaning.line}, loop_.now()});
   return found();
 }
 

@@ -59,6 +59,7 @@ class Signs {
     control::Sign sign;
     Clock::time_point at;
   };
+  control::Loop& loop_;
   MemoryKills memory_;
   std::vector<std::unique_ptr<SignSource>> quick_;
   std::vector<std::unique_ptr<Slow>> slow_;

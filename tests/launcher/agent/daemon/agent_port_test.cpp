@@ -35,9 +35,7 @@ class AgentPortTest : public testing::Test {
     ASSERT_EQ(::listen(fd.get(), 1), 0);
     taken_.push_back(std::move(fd));
   }
-  std::unique_ptr<control::Listener> listen() {
-    return listen_for_agents(loop_, {"/run"}, node_, {}, nullptr);
-  }
+  control::Loop::Handle listen() { return listen_for_agents(loop_, {"/run"}, node_, {}, nullptr); }
 
   control::RealLoop loop_;
   Roster::Node node_{"dgx001", "127.0.0.1", free_ports(3), "", 0, 3};

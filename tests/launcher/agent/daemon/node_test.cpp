@@ -4,12 +4,11 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "launcher/agent/daemon/linux_node.hpp"
 #include "launcher/agent/leader/election.hpp"
-#include "launcher/agent/ranks/children.hpp"
 #include "launcher/agent/ranks/local_ranks.hpp"
 #include "launcher/agent/ranks/rank_record.hpp"
 #include "launcher/agent/ranks/rank_start.hpp"
-#include "launcher/agent/ranks/run_processes.hpp"
 #include "src/base/env.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -71,7 +70,6 @@ TEST(RankStart, WhichProgramsSpeakMpi) {
   EXPECT_TRUE(speaks_mpi(rank));
   rank.command = {"python3", "holdfast-train"};
   EXPECT_FALSE(speaks_mpi(rank));
-  EXPECT_THAT(rank_command(rank), ElementsAre("python3", "holdfast-train"));
   rank.launch = "mpi";
   EXPECT_TRUE(speaks_mpi(rank));
   rank.launch = "direct";
@@ -177,6 +175,8 @@ class OldProcesses : public testing::Test {
   }
   control::test::Folder folder_;
   RunDir run_{folder_.path};
+  control::RealLoop loop_;
+  LinuxNode node_{loop_, run_, "n1", 0, config::RunConfig(), config::ClusterFacts(), 1};
   std::vector<pid_t> started_;
 };
 
@@ -201,13 +201,13 @@ TEST_F(OldProcesses, AreFoundByTheirEnvironmentAndEnded) {
   EXPECT_EQ(parent_of(0), -1);
   EXPECT_EQ(attempts, (std::map<int, int>{{first, 1}, {second, 2}, {third, 3}}));
 
-  EXPECT_EQ(kill_older(run_, "n1", 1, SIGKILL, SIGKILL), 0) << "nothing is older than the first";
-  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL, SIGKILL), 2);
+  EXPECT_EQ(kill_older(node_, 1, SIGKILL, SIGKILL, false), 0) << "nothing is older than the first";
+  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 2);
   EXPECT_EQ(ended_by(first), SIGKILL);
   EXPECT_EQ(ended_by(second), SIGKILL);
-  EXPECT_EQ(kill_older(run_, "n1", 3, SIGKILL, SIGKILL), 0) << "they are gone";
+  EXPECT_EQ(kill_older(node_, 3, SIGKILL, SIGKILL, false), 0) << "they are gone";
   for (const pid_t pid : {third, elsewhere, other_run, no_attempt, nested}) EXPECT_TRUE(lives(pid)) << pid;
-  EXPECT_EQ(kill_older(run_, "n1", INT32_MAX, SIGTERM, SIGTERM), 1);
+  EXPECT_EQ(kill_older(node_, INT32_MAX, SIGTERM, SIGTERM, false), 1);
   EXPECT_EQ(ended_by(third), SIGTERM);
 }
 
@@ -229,7 +229,7 @@ TEST_F(OldProcesses, WithWhatTheyHaveStarted) {
   const auto with_orphans = processes_of(run_, "n1", ::getpid());  // as if this were the guardian
   ASSERT_EQ(with_orphans.size(), 3u);
   for (const auto& p : with_orphans) EXPECT_EQ(p.attempt, p.pid == stranger ? 0 : 1);
-  EXPECT_EQ(kill_older(run_, "n1", 2, SIGKILL, SIGKILL), 2);
+  EXPECT_EQ(kill_older(node_, 2, SIGKILL, SIGKILL, false), 2);
   for (const auto deadline = Deadline::in(5s); !processes_of(run_, "n1").empty();)
     ASSERT_FALSE(deadline.passed());
   EXPECT_TRUE(lives(stranger));
@@ -238,8 +238,8 @@ TEST_F(OldProcesses, WithWhatTheyHaveStarted) {
 TEST_F(OldProcesses, ADeadOneThatNobodyHasWaitedForIsGone) {
   const pid_t pid =
       sleeper({"HOLDFAST_RUN_DIR=" + run_.path.string(), "HOLDFAST_NODE=n1", "HOLDFAST_ATTEMPT=1"});
-  EXPECT_EQ(kill_older(run_, "n1", 2, SIGKILL, SIGKILL), 1);
-  for (const auto deadline = Deadline::in(5s); kill_older(run_, "n1", 2, SIGKILL, SIGKILL) > 0;)
+  EXPECT_EQ(kill_older(node_, 2, SIGKILL, SIGKILL, false), 1);
+  for (const auto deadline = Deadline::in(5s); kill_older(node_, 2, SIGKILL, SIGKILL, false) > 0;)
     ASSERT_FALSE(deadline.passed());
   EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), pid) << "it was a zombie all the while";
   started_.clear();

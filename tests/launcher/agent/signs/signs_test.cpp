@@ -157,7 +157,7 @@ TEST_F(SignsTest, TheSharedFolderGoesAndReturns) {
 
 TEST_F(SignsTest, ClockJumpsButNotSlowLooks) {
   double shift = 0;
-  ClockJumps jumps([&] { return unix_seconds() + shift; });
+  ClockJumps jumps(steady_seconds, [&] { return unix_seconds() + shift; });
   std::this_thread::sleep_for(Millis(20));
   EXPECT_THAT(jumps.poll(), IsEmpty());
   shift = -3600;

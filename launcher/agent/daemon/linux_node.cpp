@@ -1,0 +1,50 @@
+#include "launcher/agent/daemon/linux_node.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "launcher/agent/daemon/agent_port.hpp"
+#include "launcher/agent/daemon/guardian.hpp"
+#include "launcher/agent/daemon/inject.hpp"
+#include "launcher/agent/ranks/programs.hpp"
+#include "launcher/agent/ranks/stacks.hpp"
+#include "launcher/pmix/pmix_program.hpp"
+
+namespace holdfast::launcher {
+
+LinuxNode::LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
+                     const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node)
+    : loop_(loop),
+      run_(std::move(run)),
+      node_(std::move(node)),
+      guardian_(guardian),
+      local_(config.checkpoint.local),
+      children_(loop),
+      checker_(loop, run_, cluster, config.rank, ranks_per_node) {}
+
+pid_t LinuxNode::start(Command command, std::function<void(int status)> ended) {
+  auto& program = command.argv.front();
+  if (program == "holdfast-train" || program == pmix_program) program = find_program(program).string();
+  return children_.start(command, std::move(ended));
+}
+
+bool LinuxNode::is_guardians(pid_t pid) const { return parent_of(pid) == ::getppid(); }
+
+bool LinuxNode::signal(pid_t pid, int signal) { return ::kill(pid, signal) == 0; }
+
+std::vector<RunProcess> LinuxNode::processes(bool orphans) const {
+  return processes_of(run_, node_, orphans ? guardian_ : 0);
+}
+
+control::Loop::Handle LinuxNode::stacks(pid_t pid, const std::filesystem::path& log,
+                                        std::function<void(std::string)> done) {
+  return dump_stacks(loop_, pid, log, std::move(done));
+}
+
+int LinuxNode::free_port(int first) const { return find_free_port(first); }
+
+void LinuxNode::tell_guardian(bool over) { launcher::tell_guardian(guardian_, over); }
+
+void LinuxNode::inject(const control::Inject& fault) { inject_at_node(fault, *this, run_, local_); }
+
+}  // namespace holdfast::launcher

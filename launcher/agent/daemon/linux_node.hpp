@@ -1,0 +1,40 @@
+#pragma once
+// The node that a serving agent runs on.
+#include "launcher/agent/daemon/node_check.hpp"
+#include "launcher/agent/ranks/children.hpp"
+#include "launcher/agent/ranks/node_system.hpp"
+
+namespace holdfast::launcher {
+
+class LinuxNode final : public NodeSystem {
+ public:
+  /// `guardian`: the pid of the agent's; 0: there is none.
+  LinuxNode(control::RealLoop& loop, RunDir run, std::string node, pid_t guardian,
+            const config::RunConfig& config, const config::ClusterFacts& cluster, int ranks_per_node);
+
+  pid_t start(Command command, std::function<void(int status)> ended) override;
+  void watch(pid_t pid, std::function<void()> ended) override { children_.watch(pid, std::move(ended)); }
+  bool awaits(pid_t pid) const override { return children_.awaits(pid); }
+  bool is_guardians(pid_t pid) const override;
+  bool signal(pid_t pid, int signal) override;
+  std::vector<RunProcess> processes(bool orphans) const override;
+  [[nodiscard]] control::Loop::Handle stacks(pid_t pid, const std::filesystem::path& log,
+                                             std::function<void(std::string)> done) override;
+  int free_port(int first) const override;
+  void check(std::function<void(const control::NodeHealth&)> then) override {
+    checker_.check(std::move(then));
+  }
+  void tell_guardian(bool over) override;
+  void inject(const control::Inject& fault) override;
+
+ private:
+  control::RealLoop& loop_;
+  RunDir run_;
+  std::string node_;
+  pid_t guardian_;
+  std::string local_;  ///< checkpoint.local
+  Children children_;
+  NodeChecker checker_;
+};
+
+}  // namespace holdfast::launcher

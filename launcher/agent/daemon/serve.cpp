@@ -1,0 +1,50 @@
+#include "launcher/agent/daemon/serve.hpp"
+
+#include <signal.h>
+
+#include "launcher/agent/daemon/agent.hpp"
+#include "launcher/agent/daemon/guardian.hpp"
+#include "launcher/agent/daemon/linux_node.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "src/base/error.hpp"
+#include "src/base/log.hpp"
+#include "src/config/load.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+AgentInput read_input(const RunDir& run, const std::string& node) {
+  AgentInput in{run, scratch_of(run, node), {}, {}, {}, {}, {}};
+  const RunDir settings = settings_of(in.scratch, run);
+  in.roster = read_roster(settings);
+  if (in.roster.node_called(node) < 0)
+    throw Error(Exit::usage, "this node is not part of the run", node + " is not in " + run.nodes().string());
+  in.config = config::load(settings.config()).config;
+  in.cluster = config::load_cluster(settings.cluster().string());
+  if (in.config.supervise.ledger.empty()) in.config.supervise.ledger = in.cluster.ledger;
+  in.secret = read_secret(settings.secret());
+  in.signs = sign_places(run, node, in.config, in.cluster);
+  return in;
+}
+
+}  // namespace
+
+int serve(const RunDir& run, const std::string& node, pid_t guardian) {
+  const AgentInput in = read_input(run, node);
+  control::RealLoop loop;
+  LinuxNode system(loop, run, node, guardian, in.config, in.cluster, in.roster.ranks_per_node);
+  int exit_code = 0;
+  Agent agent(loop, system, std::make_shared<slurm::ClusterCli>(), in, [&](int code) {
+    exit_code = code;
+    loop.stop();
+  });
+  sweep_node(in.scratch);
+  const auto signals =
+      loop.on_signals({SIGTERM, SIGINT, slurms_sigterm()}, [&agent](int signal) { agent.signalled(signal); });
+  log::info("serving {} as node {} of {}", run.path.string(), in.roster.node_called(node),
+            in.roster.nodes.size());
+  loop.run();
+  return exit_code;
+}
+
+}  // namespace holdfast::launcher
