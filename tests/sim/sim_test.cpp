@@ -36,7 +36,7 @@ TEST(Simulation, NoScheduleBreaksAnInvariant) {
   const auto alone = env::get_integer("HOLDFAST_SEED");
   const std::uint64_t first = alone ? static_cast<std::uint64_t>(*alone) : 1;
   const auto count =
-      alone ? 1u : static_cast<std::uint64_t>(env::get_integer("HOLDFAST_SCHEDULES").value_or(1500));
+      alone ? 1u : static_cast<std::uint64_t>(env::get_integer("HOLDFAST_SCHEDULES").value_or(500));
   Coverage coverage;
   std::uint64_t failed = 0;
   const auto begin = std::chrono::steady_clock::now();
