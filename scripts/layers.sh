@@ -10,6 +10,7 @@ src/base:
 src/bundle: src/base
 src/flight: src/base
 src/nvml: src/base
+src/command_line: src/base
 src/config: src/base
 src/control: src/flight src/base
 slurm: src/base
@@ -45,7 +46,7 @@ src/tools/text: src/data src/base
 src/tools/chat: src/tools/text src/base
 src/tools/corpus: src/tools/chat src/tools/text src/data src/base
 src/tools/infer: src/tools/text checkpoint/index src/data src/model src/kernels src/tensor src/config src/base
-src/tools/cli: src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/config src/base
+src/tools/cli: src/command_line src/tools/infer src/tools/corpus src/tools/chat src/tools/text src/weights checkpoint/exchange checkpoint/verify checkpoint/io checkpoint/index src/data src/kernels src/config src/base
 launcher/plan: slurm src/config src/base
 launcher/diagnose: src/control src/base
 launcher/health: slurm src/control src/config src/nvml src/base
@@ -58,7 +59,7 @@ launcher/agent/leader: launcher/agent/ranks launcher/supervise launcher/record s
 launcher/agent/daemon: launcher/pmix launcher/agent/leader launcher/agent/ranks launcher/agent/signs launcher/supervise slurm src/control src/config src/base
 launcher/job: launcher/agent/signs launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm checkpoint/index src/data src/control src/config src/base
 launcher/drill: launcher/supervise launcher/record slurm src/config src/base
-launcher/cli: launcher/health launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/control src/config src/base
+launcher/cli: src/command_line launcher/health launcher/drill launcher/job launcher/agent/daemon launcher/agent/ranks launcher/supervise launcher/record launcher/plan slurm src/control src/config src/base
 '
 sits_on_hdf5='checkpoint/shards/h5.hpp checkpoint/shards/h5.cpp' # these may include it; others go through them
 

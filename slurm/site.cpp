@@ -198,11 +198,14 @@ std::vector<std::string> mpi_plugins(milliseconds limit) {
   return read_mpi_plugins(done.out + "\n" + done.err);
 }
 
+std::vector<Partition> partitions(milliseconds limit) {
+  return read_partitions(answer({"sinfo", "--noheader", "--all", "--format=%P|%a|%l|%D|%N"}, limit));
+}
+
 SiteFacts probe_site(milliseconds limit) {
   SiteFacts site;
   site.version = read_version(answer(version_argv(), limit));
-  site.partitions =
-      read_partitions(answer({"sinfo", "--noheader", "--all", "--format=%P|%a|%l|%D|%N"}, limit));
+  site.partitions = partitions(limit);
   site.nodes = read_shapes(
       answer({"sinfo", "--noheader", "--all", "--Node", "--format=%N|%P|%X|%Y|%Z|%m|%G|%T"}, limit));
   const auto try_to = [&](const char* what, const auto& work) {

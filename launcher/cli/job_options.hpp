@@ -12,7 +12,6 @@ namespace holdfast::launcher {
 struct JobOptions {
   std::string file;
   std::vector<std::string> sets;
-  std::string nodes, spares, resume, partition, time;  ///< empty: not given
 
   void add_to(CLI::App& verb);
   bool any_set() const;  ///< anything besides the file
@@ -21,6 +20,8 @@ struct JobOptions {
 
  private:
   std::vector<std::string> all_sets() const;
+
+  std::vector<std::string> values_;  ///< of the flags; empty: not given
 };
 
 }  // namespace holdfast::launcher

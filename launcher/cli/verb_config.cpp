@@ -53,10 +53,12 @@ void show_text(const config::Loaded& loaded, bool origin) {
   }
 }
 
-void list_keys() {
+/// Those whose name or meaning holds `pattern`.
+void list_keys(const std::string& pattern) {
   const config::RunConfig defaults;
   std::string table;
   for (const auto& s : config::run_settings()) {
+    if (s.name().find(pattern) == std::string::npos && s.help.find(pattern) == std::string::npos) continue;
     print_header(table, s.table);
     const std::string choices = s.choices.empty() ? "" : fmt::format(" ({})", fmt::join(s.choices, ", "));
     fmt::print("{:<40}  # {}{}\n", s.key + " = " + config::spell(s.get(defaults)), s.help, choices);
@@ -78,7 +80,10 @@ void add_config(CLI::App& app, int&) {
   show->callback(
       [=] { *as_json ? show_json(options->load(), *origin) : show_text(options->load(), *origin); });
 
-  verb->add_subcommand("keys", "Print every setting with its default and meaning")->callback(list_keys);
+  auto* keys = verb->add_subcommand("keys", "Print settings with their defaults and meanings");
+  const auto pattern = std::make_shared<std::string>();
+  keys->add_option("PATTERN", *pattern, "Only those whose name or meaning holds this text");
+  keys->callback([pattern] { list_keys(*pattern); });
 }
 
 }  // namespace holdfast::launcher

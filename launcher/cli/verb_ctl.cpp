@@ -95,7 +95,6 @@ void add_ctl(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<CtlOptions>();
   ctl->add_option("RUN", options->run, "The run directory, or the job's id")->required();
   ctl->require_subcommand(1);
-  ctl->get_formatter()->label("SUBCOMMAND", "ORDER");
   for (const auto& verb : verb_table) {
     auto* one = ctl->add_subcommand(verb.name, verb.help);
     if (verb.verb == Order::Verb::evict)

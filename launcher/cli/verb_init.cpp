@@ -74,7 +74,7 @@ void add_init(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   verb->add_option("-p,--partition", options->partition,
                    "Partition of the nodes (default: SLURM's default partition)")
-      ->type_name("NAME");
+      ->type_name("PARTITION");
   verb->add_flag("--force", options->force, "Overwrite an existing file");
   verb->footer(
       "Run in a step on a compute node (in an allocation), it also finds GPUs and the NICs nearest to them.");

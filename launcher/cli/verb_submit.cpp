@@ -21,7 +21,7 @@ namespace {
 
 struct SubmitOptions {
   JobOptions job;
-  std::string name;
+  std::string name, on, without;    ///< nodes: host lists
   std::vector<std::string> sbatch;  ///< after "--"
   bool dry_run = false, parsable = false;
 };
@@ -29,7 +29,10 @@ struct SubmitOptions {
 Preparation prepare(const SubmitOptions& options) {
   auto config = options.job.load().config;
   if (!options.name.empty()) config.run.name = options.name;
-  return launcher::prepare(std::move(config), options.sbatch);
+  auto words = options.sbatch;
+  if (!options.on.empty()) words.push_back("--nodelist=" + options.on);
+  if (!options.without.empty()) words.push_back("--exclude=" + options.without);
+  return launcher::prepare(std::move(config), words);
 }
 
 /// SLURM accepts jobs that can never start and lets them wait for ever: warns with SLURM's reason, if it
@@ -105,6 +108,10 @@ void add_submit(CLI::App& app, int&) {
   const auto options = std::make_shared<SubmitOptions>();
   options->job.add_to(*verb);
   verb->add_option("-J,--job-name", options->name, "Name of the job (run.name)")->type_name("NAME");
+  verb->add_option("-w,--nodelist", options->on, "Nodes that the job must have, as with sbatch")
+      ->type_name("HOSTLIST");
+  verb->add_option("-x,--exclude", options->without, "Nodes that it must not have, as with sbatch")
+      ->type_name("HOSTLIST");
   verb->add_flag("--dry-run", options->dry_run,
                  "Print the batch script and the command that would submit it; change nothing");
   verb->add_flag("--parsable", options->parsable, "Print only the job id");

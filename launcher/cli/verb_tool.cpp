@@ -3,28 +3,30 @@
 #include <cerrno>
 
 #include "launcher/agent/ranks/programs.hpp"
+#include "launcher/cli/tool.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "src/base/error.hpp"
 
 namespace holdfast::launcher {
-namespace {
-
-/// Becomes `holdfast-tool VERB ARGUMENT...`; every argument arrives as it was typed.
-[[noreturn]] void become_tool(const std::string& verb, const std::vector<std::string>& arguments) {
-  const auto program = find_program("holdfast-tool");
-  std::vector<std::string> words = {program.string(), verb};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
+void become_tool(const std::vector<std::string>& words) {
+  const std::string program = find_program("holdfast-tool").string();
+  std::vector<const char*> argv = {program.c_str()};
+  for (const auto& word : words) argv.push_back(word.c_str());
   argv.push_back(nullptr);
-  ::execv(program.c_str(), argv.data());
-  throw system_error("cannot start " + program.string(), errno);
+  ::execv(program.c_str(), const_cast<char**>(argv.data()));
+  throw system_error("cannot start " + program, errno);
 }
+
+namespace {
 
 void add_tool_verb(CLI::App& app, const std::string& name, const std::string& help) {
   auto* verb = app.add_subcommand(name, help);
   verb->prefix_command()->set_help_flag();  // the tool answers --help too
-  verb->callback([verb, name] { become_tool(name, verb->remaining()); });
+  verb->callback([verb, name] {
+    auto words = verb->remaining();
+    words.insert(words.begin(), name);
+    become_tool(words);
+  });
 }
 
 }  // namespace

@@ -1,36 +1,48 @@
 #include "launcher/cli/verbs.hpp"
 
-#include <algorithm>
-#include <cctype>
 #include <iostream>
 
 #include "src/base/error.hpp"
+#include "src/command_line/complete.hpp"
+#include "src/command_line/help.hpp"
 
 namespace holdfast::launcher {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> table = {
-      {"plan", add_plan},     {"submit", add_submit},     {"run", add_run},       {"status", add_status},
-      {"events", add_events}, {"ctl", add_ctl},           {"doctor", add_doctor}, {"init", add_init},
-      {"drill", add_drill},   {"inject", add_inject},     {"config", add_config}, {"ckpt", add_ckpt},
-      {"data", add_data},     {"generate", add_generate}, {"eval", add_eval},     {"agent", add_agent},
+      {"plan",
+       add_plan,
+       {"holdfast plan quickstart", "holdfast plan job.toml -N 32 --spares 2",
+        "holdfast plan job.toml --json | jq .memory"}},
+      {"submit",
+       add_submit,
+       {"holdfast submit job.toml --dry-run", "holdfast submit job.toml -p gpu -A my_account -t 2-00:00:00",
+        "holdfast submit job.toml -N 32 --spares 2 --set train.steps=50000"}},
+      {"run", add_run, {"salloc -N 5 --exclusive holdfast run job.toml -N 4 --spares 1"}},
+      {"status",
+       add_status,
+       {"holdfast status 4711", "holdfast status /shared/runs/my_run --json | jq .step"}},
+      {"events", add_events, {"holdfast events 4711 | jq 'select(.event == \"attempt_ended\")'"}},
+      {"ctl",
+       add_ctl,
+       {"holdfast ctl /shared/runs/my_run save", "holdfast ctl 4711 evict dgx017", "holdfast ctl 4711 stop"}},
+      {"doctor", add_doctor, {"holdfast doctor --fast", "salloc -N 4 --exclusive holdfast doctor --nodes"}},
+      {"init", add_init, {"holdfast init -p gpu -o cluster.toml"}},
+      {"drill", add_drill, {"holdfast drill quick job.toml"}},
+      {"inject", add_inject},
+      {"config", add_config, {"holdfast config show job.toml --origin", "holdfast config keys checkpoint"}},
+      {"ckpt", add_ckpt},
+      {"data", add_data},
+      {"generate", add_generate},
+      {"eval", add_eval},
+      {"agent", add_agent},
+      {"completion",
+       add_completion,
+       {"source <(holdfast completion bash)",
+        "holdfast completion fish >~/.config/fish/completions/holdfast.fish"}},
   };
   return table;
 }
-
-namespace {
-
-void refuse_unknown_verb(const std::string& typed) {
-  std::vector<std::string> names;
-  for (const auto& verb : verbs()) names.push_back(verb.name);
-  if (std::find(names.begin(), names.end(), typed) != names.end()) return;
-  const auto nearest = nearest_name(typed, names);
-  throw Error(
-      Exit::usage, "there is no verb '" + typed + "'", "",
-      nearest.empty() ? "'holdfast --help' lists the verbs" : "Did you mean 'holdfast " + nearest + "'?");
-}
-
-}  // namespace
 
 int run_command_line(const std::vector<std::string>& arguments) {
   int exit_code = 0;
@@ -38,21 +50,28 @@ int run_command_line(const std::vector<std::string>& arguments) {
                "holdfast");
   app.set_version_flag("--version", "holdfast " HOLDFAST_VERSION, "Print the version");
   app.set_help_flag("-h,--help", "Print help");
-  for (const auto& verb : verbs()) verb.add(app, exit_code);
+  app.formatter(command_line::help_formatter(command_line::help_width()));
+  for (const auto& verb : verbs()) {
+    verb.add(app, exit_code);
+    command_line::add_examples(*app.get_subcommand(verb.name), verb.examples);
+  }
   for (auto* verb : app.get_subcommands({}))
     if (!verb->get_group().empty())
       verb->group("Verbs");  // an empty group hides verbs that only programs call
-  app.get_formatter()->label("SUBCOMMAND", "VERB");
   app.footer(
       "'holdfast VERB --help' says more. Exit codes: 0 done, 1 failed, 2 usage or settings, 3 plan "
-      "impossible,\n"
+      "impossible, "
       "4 unhealthy, 5 out of spares, 75 try again later, 93 do not try again, 128+n signal n.");
 
   if (arguments.empty()) {
     std::cerr << app.help();
     return static_cast<int>(Exit::usage);
   }
-  if (!arguments.front().starts_with('-')) refuse_unknown_verb(arguments.front());
+  if (arguments.front() == "complete") {
+    print_candidates(app, {arguments.begin() + 1, arguments.end()});
+    return 0;
+  }
+  command_line::refuse_unknown_verb(app, arguments);
   // The parser would treat "submit" as the verb of that name, and "--" as its own.
   if (arguments.size() > 1 && arguments[0] == "data" && arguments[1] == "submit")
     return submit_data({arguments.begin() + 2, arguments.end()});
@@ -61,10 +80,7 @@ int run_command_line(const std::vector<std::string>& arguments) {
   } catch (const CLI::Success& e) {  // --help, --version
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    std::string what = e.what();  // it is a sentence
-    if (!what.empty())
-      what.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(what.front())));
-    throw Error(Exit::usage, what, "",
+    throw Error(Exit::usage, command_line::parse_error(e), "",
                 "'holdfast " + (arguments.front().starts_with('-') ? "" : arguments.front() + " ") +
                     "--help' says more");
   }

@@ -13,6 +13,7 @@ using AddVerb = void (*)(CLI::App& app, int& exit_code);
 struct Verb {
   std::string name;
   AddVerb add;
+  std::vector<std::string> examples = {};
 };
 const std::vector<Verb>& verbs();
 
@@ -44,6 +45,10 @@ void add_drill(CLI::App& app, int& exit_code);
 void add_inject(CLI::App& app, int& exit_code);
 /// `holdfast config show JOB.toml [--origin] [--json]`, `holdfast config keys`
 void add_config(CLI::App& app, int& exit_code);
+/// `holdfast completion bash|zsh|fish`: a function for the shell, which asks `holdfast complete`.
+void add_completion(CLI::App& app, int& exit_code);
+/// Prints the words that may stand behind these, for that function.
+void print_candidates(const CLI::App& app, const std::vector<std::string>& words);
 /// `holdfast data submit ...`: `data prepare` as jobs. `typed`: what stands behind "data submit". The exit
 /// code; throws Error.
 int submit_data(const std::vector<std::string>& typed);

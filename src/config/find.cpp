@@ -29,19 +29,21 @@ std::vector<fs::path> folders(const std::string& kind) {
 
 }  // namespace
 
-fs::path find_config(const std::string& kind, const std::string& name_or_path) {
-  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml")) return name_or_path;
+std::vector<std::string> names_of_configs(const std::string& kind) {
   std::vector<std::string> names;
-  for (const auto& folder : folders(kind)) {
-    for (const auto& file : files::list(folder)) {
-      if (!file.ends_with(".toml")) continue;
-      const std::string name = file.substr(0, file.size() - 5);
-      if (name == name_or_path) return folder / file;
-      names.push_back(name);
-    }
-  }
+  for (const auto& folder : folders(kind))
+    for (const auto& file : files::list(folder))
+      if (file.ends_with(".toml")) names.push_back(file.substr(0, file.size() - 5));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+fs::path find_config(const std::string& kind, const std::string& name_or_path) {
+  if (name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".toml")) return name_or_path;
+  for (const auto& folder : folders(kind))
+    if (const fs::path file = folder / (name_or_path + ".toml"); fs::exists(file)) return file;
+  const auto names = names_of_configs(kind);
   const std::string what = kind.ends_with('s') ? kind.substr(0, kind.size() - 1) : kind;
   const std::string nearest = nearest_name(name_or_path, names);
   throw Error(Exit::usage, fmt::format("there is no {} called '{}'", what, name_or_path),

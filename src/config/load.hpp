@@ -37,6 +37,8 @@ std::optional<AdapterFacts> parse_adapters(const std::string& toml, const std::s
 ClusterFacts load_cluster(const std::string& name_or_path);
 /// The file such a name stands for.
 std::filesystem::path find_config(const std::string& kind, const std::string& name_or_path);
+/// The names in configs/KIND ("models", "clusters", "jobs", "drills"), sorted.
+std::vector<std::string> names_of_configs(const std::string& kind);
 
 /// The whole of the settings as TOML that `load` reads back to the same value (the run directory's
 /// config.toml).

@@ -32,6 +32,49 @@ TEST(CommandLine, HelpGolden) {
 }
 
 TEST(CommandLine, PlanHelpGolden) { test::expect_golden(holdfast({"plan", "--help"}).out, "help_plan.txt"); }
+TEST(CommandLine, SubmitHelpGolden) {
+  test::expect_golden(holdfast({"submit", "--help"}).out, "help_submit.txt");
+}
+TEST(CommandLine, KeysOfAPattern) {
+  const auto keys = holdfast({"config", "keys", "train.lanes"});
+  EXPECT_THAT(keys.out, StartsWith("[train]\nlanes = "));
+}
+
+/// What bash would offer for a line, with the function that `holdfast completion bash` prints.
+std::string offered_by_bash(const std::string& line) {
+  Command bash;
+  bash.argv = {
+      "bash",
+      "-c",
+      "PATH=$(dirname \"$1\"):$PATH; source <(holdfast completion bash); COMP_LINE=$2 COMP_POINT=${#2}; "
+      "_holdfast 2>/dev/null; printf '%s\\n' \"${COMPREPLY[@]}\"",
+      "bash",
+      HOLDFAST_PROGRAM,
+      line};
+  return run(bash, 30s).out;
+}
+TEST(CommandLine, BashCompletesVerbsOptionsAndSettings) {
+  EXPECT_EQ(offered_by_bash("holdfast sub"), "submit\n");
+  EXPECT_EQ(offered_by_bash("holdfast submit quickstart --dr"), "--dry-run\n");
+  EXPECT_EQ(offered_by_bash("holdfast submit quickstart --set train.ste"), "train.steps=\n");
+  EXPECT_EQ(offered_by_bash("holdfast submit quickstart --set=train.ste"), "train.steps=\n") << "behind '='";
+  EXPECT_EQ(offered_by_bash("holdfast plan quicks"), "quickstart\n");
+}
+TEST(CommandLine, TheManualPageHasAllVerbs) {
+  const auto page = holdfast({"man"});
+  EXPECT_EQ(page.status, 0) << page.err;
+  for (const char* verb : {"plan", "submit", "ctl RUN", "ckpt", "generate"})
+    EXPECT_THAT(page.out, HasSubstr(std::string(".SS \"holdfast ") + verb));
+}
+TEST(CommandLine, VerbsOfVerbsAreSuggested) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"ctl", "run", "sav"}, {"ckpt", "lss"}, {"config", "shwo"}, {"data", "prepar"}}) {
+    const auto said = holdfast(words);
+    EXPECT_EQ(said.status, 2);
+    EXPECT_THAT(said.err, HasSubstr("Did you mean 'holdfast " + words.front())) << said.err;
+  }
+}
+
 TEST(CommandLine, KeysGolden) { test::expect_golden(holdfast({"config", "keys"}).out, "config_keys.txt"); }
 
 TEST(CommandLine, LinksNothingHeavyAndStartsAtOnce) {

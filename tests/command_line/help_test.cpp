@@ -1,0 +1,60 @@
+#include "src/command_line/help.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/command_line/program.hpp"
+
+namespace holdfast::command_line {
+namespace {
+
+TEST(Help, WrapsBetweenWords) {
+  EXPECT_EQ(wrapped("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("unbreakable word", 4), "unbreakable\nword");
+  EXPECT_EQ(wrapped("one\n\n  a  b  c  d", 8), "one\n\n  a  b  c  d") << "an example stays as it is";
+  EXPECT_EQ(wrapped("", 10), "");
+}
+
+TEST(Help, NoLineIsWiderThanTheTerminal) {
+  test::Program program;
+  auto* verb = program.app.add_subcommand("long", std::string(20, 'x') + " word word word word word word word word");
+  std::string value;
+  verb->add_option("--option", value, "A description of some length that needs more than one line of a terminal");
+  for (const int width : {60, 80, 120}) {
+    program.app.formatter(help_formatter(width));
+    verb->formatter(help_formatter(width));
+    std::istringstream lines(program.app.help() + verb->help());
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), static_cast<unsigned>(width)) << line;
+  }
+}
+
+TEST(Help, NamesArgumentsByTheirTypes) {
+  test::Program program;
+  auto* submit = program.app.get_subcommand("submit");
+  submit->formatter(help_formatter(80));
+  add_examples(*submit, {"holdfast submit a.toml", "holdfast submit b.toml"});
+  const std::string help = submit->help("holdfast");
+  EXPECT_NE(help.find("Usage: holdfast submit [OPTIONS] JOB.toml\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("  --set KEY=VALUE"), std::string::npos) << help;
+  EXPECT_NE(help.find("Examples:\n  holdfast submit a.toml\n  holdfast submit b.toml\n"), std::string::npos) << help;
+}
+
+TEST(Help, ErrorsOfTheParserKeepTheNamesOfArguments) {
+  const auto said = [](std::vector<std::string> words) {
+    test::Program program;
+    std::reverse(words.begin(), words.end());
+    try {
+      program.app.parse(words);
+    } catch (const CLI::ParseError& error) {
+      return parse_error(error);
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said({"ctl"}), "RUN is required");
+  EXPECT_EQ(said({"submit", "a", "--other"}), "the following argument was not expected: --other");
+}
+
+}  // namespace
+}  // namespace holdfast::command_line
