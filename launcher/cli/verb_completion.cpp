@@ -24,7 +24,8 @@ constexpr std::chrono::milliseconds patience{1000};  // a user waits
 
 Candidates settings() {
   Candidates out;
-  for (const auto& setting : config::run_settings()) out.words.push_back({setting.name() + "=", setting.help});
+  for (const auto& setting : config::run_settings())
+    out.words.push_back({setting.name() + "=", setting.help});
   return out;
 }
 
@@ -67,10 +68,12 @@ Candidates values_of(const std::string& type) {
 
 void print_candidates(const CLI::App& app, const std::vector<std::string>& typed) {
   // Behind "--", which keeps the shell's words apart from options of this verb.
-  std::vector<std::string> words(typed.begin() + (typed.empty() || typed.front() != "--" ? 0 : 1), typed.end());
+  std::vector<std::string> words(typed.begin() + (typed.empty() || typed.front() != "--" ? 0 : 1),
+                                 typed.end());
   if (words.size() > 1) {
-    const auto tools = app.get_subcommands(
-        [&](const CLI::App* verb) { return verb->get_name() == words.front() && verb->get_prefix_command(); });
+    const auto tools = app.get_subcommands([&](const CLI::App* verb) {
+      return verb->get_name() == words.front() && verb->get_prefix_command();
+    });
     if (!tools.empty()) {
       words.insert(words.begin(), {"complete", "--"});
       become_tool(words);
@@ -80,7 +83,8 @@ void print_candidates(const CLI::App& app, const std::vector<std::string>& typed
 }
 
 void add_completion(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand("completion", "Print what a shell needs to complete verbs, options, settings and nodes");
+  auto* verb = app.add_subcommand("completion",
+                                  "Print what a shell needs to complete verbs, options, settings and nodes");
   const auto shell = std::make_shared<std::string>();
   verb->add_option("SHELL", *shell, "bash, zsh or fish")->required()->type_name("SHELL");
   verb->callback([shell, &exit_code] {

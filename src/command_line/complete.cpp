@@ -12,9 +12,8 @@ namespace {
 /// The option that is spelled so, as a long or a short one.
 const CLI::Option* option_called(const CLI::App& app, const std::string& spelled) {
   if (!spelled.starts_with('-')) return nullptr;
-  const auto options = app.get_options([&](const CLI::Option* option) {
-    return option->nonpositional() && option->check_name(spelled);
-  });
+  const auto options = app.get_options(
+      [&](const CLI::Option* option) { return option->nonpositional() && option->check_name(spelled); });
   return options.empty() ? nullptr : options.front();
 }
 
@@ -73,9 +72,11 @@ void add_verbs(const CLI::App& app, Candidates& out) {
 void add_options(const CLI::App& app, Candidates& out) {
   for (const CLI::Option* option : app.get_options()) {
     if (!option->nonpositional() || option->get_group().empty()) continue;
-    for (const auto& name : option->get_lnames()) out.words.push_back({"--" + name, option->get_description()});
+    for (const auto& name : option->get_lnames())
+      out.words.push_back({"--" + name, option->get_description()});
     if (option->get_lnames().empty())
-      for (const auto& name : option->get_snames()) out.words.push_back({"-" + name, option->get_description()});
+      for (const auto& name : option->get_snames())
+        out.words.push_back({"-" + name, option->get_description()});
   }
 }
 
@@ -140,9 +141,10 @@ void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& wo
       arguments = 0;
     } else if (!argument_at(*at, arguments++)) {
       const std::string nearest = nearest_name(word, names);
-      throw Error(Exit::usage, fmt::format("there is no verb '{}'{}", word, at == &app ? "" : " of '" + called + "'"),
-                  "", nearest.empty() ? fmt::format("'{} --help' lists the verbs", called)
-                                      : fmt::format("Did you mean '{} {}'?", called, nearest));
+      throw Error(Exit::usage,
+                  fmt::format("there is no verb '{}'{}", word, at == &app ? "" : " of '" + called + "'"), "",
+                  nearest.empty() ? fmt::format("'{} --help' lists the verbs", called)
+                                  : fmt::format("Did you mean '{} {}'?", called, nearest));
     }
   }
 }

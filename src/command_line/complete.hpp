@@ -1,6 +1,6 @@
 #pragma once
-// Which words may stand next on a command line, from the verbs and options of a CLI::App. The shells' functions
-// (completion_script) ask for them each time that the user presses the tabulator key.
+// Which words may stand next on a command line, from the verbs and options of a CLI::App. The shells'
+// functions (completion_script) ask for them each time that the user presses the tabulator key.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
@@ -30,7 +30,8 @@ Candidates complete(const CLI::App& app, const std::vector<std::string>& words, 
 /// Throws Error (usage) that names the nearest verb, when a word stands where a verb must stand and is none.
 void refuse_unknown_verb(const CLI::App& app, const std::vector<std::string>& words);
 
-/// What the shells' functions read: a line for each candidate, "word<tab>meaning", and ":files" or ":folders".
+/// What the shells' functions read: a line for each candidate, "word<tab>meaning", and ":files" or
+/// ":folders".
 std::string lines_of(const Candidates& candidates);
 
 /// The function for "bash", "zsh" or "fish", to be evaluated there; empty: another shell.

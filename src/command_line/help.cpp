@@ -57,7 +57,8 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_positional()) return "";
     std::string out;
-    if (option->get_type_size() != 0 && !option->get_type_name().empty()) out += " " + option->get_type_name();
+    if (option->get_type_size() != 0 && !option->get_type_name().empty())
+      out += " " + option->get_type_name();
     if (!option->get_default_str().empty()) out += " (" + option->get_default_str() + ")";
     if (option->get_required()) out += ", required";
     return out;
@@ -74,8 +75,8 @@ class HelpFormatter : public CLI::Formatter {
   std::string row(const std::string& name, const std::string& text) const {
     const std::string left = "  " + name;
     const std::size_t column = get_column_width();
-    const std::string gap = left.size() < column ? std::string(column - left.size(), ' ')
-                                                 : "\n" + std::string(column, ' ');
+    const std::string gap =
+        left.size() < column ? std::string(column - left.size(), ' ') : "\n" + std::string(column, ' ');
     return left + (text.empty() ? "" : gap + wrapped(text, width_, static_cast<int>(column))) + "\n";
   }
 

@@ -7,8 +7,8 @@
 namespace holdfast::command_line {
 namespace {
 
-/// Text as troff reads it: a backslash, a hyphen, and a dot or a quote at the beginning of a line mean something
-/// else there.
+/// Text as troff reads it: a backslash, a hyphen, and a dot or a quote at the beginning of a line mean
+/// something else there.
 std::string escaped(const std::string& text) {
   std::string out;
   bool first = true;
@@ -86,7 +86,8 @@ void add_verb(const CLI::App& verb, const std::string& called, std::string& out)
 std::string man_verbs(const CLI::App& app) {
   std::string out;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    if (!verb->get_group().empty() && !verb->get_prefix_command()) add_verb(*verb, "holdfast " + verb->get_name(), out);
+    if (!verb->get_group().empty() && !verb->get_prefix_command())
+      add_verb(*verb, "holdfast " + verb->get_name(), out);
   return out;
 }
 
@@ -96,7 +97,8 @@ std::string man_page(const CLI::App& app, const std::string& version) {
              ".SH NAME\nholdfast \\- launches and runs LLM training on SLURM clusters\n"
              ".SH SYNOPSIS\n.B holdfast\nVERB [OPTIONS]\n"
              ".SH DESCRIPTION\n{}\n.PP\n{}.SH OPTIONS\n{}.SH VERBS\n",
-             escaped(version), escaped(app.get_description()), paragraphs(app.get_footer()), options_of(app)) +
+             escaped(version), escaped(app.get_description()), paragraphs(app.get_footer()),
+             options_of(app)) +
          man_verbs(app);
 }
 

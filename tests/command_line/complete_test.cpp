@@ -78,12 +78,17 @@ std::string refusal(const std::vector<std::string>& words) {
 
 TEST(UnknownVerb, IsNamedWithTheNearestOne) {
   EXPECT_THAT(refusal({"sumbit", "a.toml"}), HasSubstr("'sumbit'. Did you mean 'holdfast submit'?"));
-  EXPECT_THAT(refusal({"ctl", "run", "sop"}), HasSubstr("'sop' of 'holdfast ctl'. Did you mean 'holdfast ctl stop'?"));
+  EXPECT_THAT(refusal({"ctl", "run", "sop"}),
+              HasSubstr("'sop' of 'holdfast ctl'. Did you mean 'holdfast ctl stop'?"));
   EXPECT_THAT(refusal({"zzzzzzz"}), HasSubstr("'holdfast --help' lists the verbs"));
 }
 TEST(UnknownVerb, IsNoArgumentAndNoValue) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"submit", "anything"}, {"submit", "--set", "x=1", "a"}, {"ctl", "sop", "stop"}, {"tool", "zzz"}, {"--help"}})
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"submit", "anything"},
+                                             {"submit", "--set", "x=1", "a"},
+                                             {"ctl", "sop", "stop"},
+                                             {"tool", "zzz"},
+                                             {"--help"}})
     EXPECT_EQ(refusal(words), "") << words.front();
 }
 

@@ -19,14 +19,17 @@ TEST(Help, WrapsBetweenWords) {
 
 TEST(Help, NoLineIsWiderThanTheTerminal) {
   test::Program program;
-  auto* verb = program.app.add_subcommand("long", std::string(20, 'x') + " word word word word word word word word");
+  auto* verb =
+      program.app.add_subcommand("long", std::string(20, 'x') + " word word word word word word word word");
   std::string value;
-  verb->add_option("--option", value, "A description of some length that needs more than one line of a terminal");
+  verb->add_option("--option", value,
+                   "A description of some length that needs more than one line of a terminal");
   for (const int width : {60, 80, 120}) {
     program.app.formatter(help_formatter(width));
     verb->formatter(help_formatter(width));
     std::istringstream lines(program.app.help() + verb->help());
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), static_cast<unsigned>(width)) << line;
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), static_cast<unsigned>(width)) << line;
   }
 }
 
@@ -38,7 +41,8 @@ TEST(Help, NamesArgumentsByTheirTypes) {
   const std::string help = submit->help("holdfast");
   EXPECT_NE(help.find("Usage: holdfast submit [OPTIONS] JOB.toml\n"), std::string::npos) << help;
   EXPECT_NE(help.find("  --set KEY=VALUE"), std::string::npos) << help;
-  EXPECT_NE(help.find("Examples:\n  holdfast submit a.toml\n  holdfast submit b.toml\n"), std::string::npos) << help;
+  EXPECT_NE(help.find("Examples:\n  holdfast submit a.toml\n  holdfast submit b.toml\n"), std::string::npos)
+      << help;
 }
 
 TEST(Help, ErrorsOfTheParserKeepTheNamesOfArguments) {

@@ -40,6 +40,13 @@ TEST(CommandLine, KeysOfAPattern) {
   EXPECT_THAT(keys.out, StartsWith("[train]\nlanes = "));
 }
 
+TEST(CommandLine, ContainerFlagsAreSettings) {
+  const auto shown = holdfast({"config", "show", "quickstart", "--container-image", "torch.sqsh",
+                               "--container-mounts", "/a:/b,/c \"d\""});
+  EXPECT_THAT(shown.out, HasSubstr("image = \"torch.sqsh\""));
+  EXPECT_THAT(shown.out, HasSubstr(R"(mounts = ["/a:/b", "/c \"d\""])"));
+}
+
 /// What bash would offer for a line, with the function that `holdfast completion bash` prints.
 std::string offered_by_bash(const std::string& line) {
   Command bash;

@@ -47,6 +47,16 @@ class SubmitCommand : public ::testing::Test {
   RunDir run{scratch.path() / "runs" / "it's $(a) run"};
 };
 
+TEST_F(SubmitCommand, takes_everyday_options_of_slurm_as_its_own) {
+  const auto done = submit({"--dry-run", "-p", "gpu", "-A", "physics", "-q", "high", "-C", "h100&ib",
+                            "--reservation", "maintenance", "-w", "dgx[001-002]", "-x", "dgx007"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  for (const char* option :
+       {" --partition=gpu ", " --account=physics ", " --qos=high ", " '--constraint=h100&ib' ",
+        " --reservation=maintenance ", " '--nodelist=dgx[001-002]' ", " --exclude=dgx007 "})
+    EXPECT_THAT(done.out, HasSubstr(option));
+}
+
 TEST_F(SubmitCommand, dry_run_shows_all_and_does_nothing) {
   const auto done =
       submit({"--dry-run", "-J", "$(touch x)", "-N", "2", "--spares=1", "-t", "1-0", "--", "-x", "dgx004"});
