@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/find_run.hpp"
+#include "launcher/cli/log_reader.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/supervise/journal.hpp"
 #include "launcher/supervise/status_view.hpp"
@@ -14,10 +15,12 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::uint64_t longest_line = 64 * 1024;  // bytes
+
 /// The last complete line: the next one may be incomplete.
 std::optional<json> last_line(const std::filesystem::path& file) {
   if (!files::fs::exists(file)) return std::nullopt;
-  std::string text = files::read_text(file);
+  std::string text = end_of_file(file, longest_line);
   text.resize(text.find_last_of('\n') == std::string::npos ? 0 : text.find_last_of('\n'));
   const json line = json::parse(text.substr(text.find_last_of('\n') + 1), nullptr, false);
   return line.is_object() ? std::optional(line) : std::nullopt;

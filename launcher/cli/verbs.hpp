@@ -30,6 +30,8 @@ void add_agent(CLI::App& app, int& exit_code);
 void add_status(CLI::App& app, int& exit_code);
 /// `holdfast events RUN_DIR`: the event log, one JSON object a line.
 void add_events(CLI::App& app, int& exit_code);
+/// `holdfast logs RUN [-f] [--rank N] [--attempt K] [--node NAME] [--job]`
+void add_logs(CLI::App& app, int& exit_code);
 /// `holdfast ctl`: orders to a run that is under way.
 void add_ctl(CLI::App& app, int& exit_code);
 /// `holdfast doctor`: is this node fit to train, are all nodes of an allocation, and is the network between
