@@ -44,6 +44,16 @@ struct Job {
   bool alive() const { return state != JobState::finished; }  ///< it may still use its run directory
 };
 
+/// A live job of this user.
+struct OwnJob {
+  JobId id = 0;
+  JobState state = JobState::pending;
+  std::string state_text, reason;  ///< as SLURM writes them; no reason: empty
+  std::optional<double> start;     ///< Unix seconds: when it began, or is expected to
+  std::filesystem::path script;    ///< of sbatch; other jobs have "(null)" or a command here
+  bool operator==(const OwnJob&) const = default;
+};
+
 struct Node {
   std::string name;
   std::string address;     ///< NodeAddr: a host name or address that other nodes reach it by

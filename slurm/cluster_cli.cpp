@@ -107,6 +107,12 @@ std::optional<std::filesystem::path> ClusterCli::script_of_job(JobId id, millise
   return read_script_of_job(done.out, id);
 }
 
+std::vector<OwnJob> ClusterCli::own_jobs(milliseconds limit) {
+  const Finished done = call(own_jobs_argv(), limit);
+  if (done.status != 0) refuse("cannot ask SLURM about this user's jobs", done);
+  return read_own_jobs(done.out);
+}
+
 std::vector<Node> ClusterCli::nodes(const std::vector<std::string>& names, milliseconds limit) {
   if (names.empty()) return {};
   const Finished done = call(nodes_argv(names), limit);

@@ -58,6 +58,10 @@ std::vector<std::string> job_argv(JobId id) {
           "--format=%A|%T|%r|%N|%B|%e|%j"};
 }
 
+std::vector<std::string> own_jobs_argv() {
+  return {"squeue", "--noheader", "--all", "--me", "--format=%A|%T|%r|%S|%o"};
+}
+
 std::vector<std::string> scripts_argv() {
   return {"squeue", "--noheader", "--all", "--me", "--format=%A|%T|%o"};
 }

@@ -28,6 +28,7 @@ std::vector<std::string> job_argv(JobId id);                         ///< squeue
 std::vector<std::string> scripts_argv();  ///< squeue: this user's jobs and their scripts
 std::vector<std::string> nodes_argv(const std::vector<std::string>& names);  ///< sinfo
 std::vector<std::string> cancel_argv(JobId id);                              ///< scancel
+std::vector<std::string> own_jobs_argv();                                    ///< squeue: see read_own_jobs
 std::vector<std::string> requeue_argv(JobId id);                             ///< scontrol
 /// When SLURM began to preempt the job: seconds, or N/A.
 std::vector<std::string> preemption_argv(JobId id);

@@ -174,6 +174,22 @@ std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& 
   return ids;
 }
 
+std::vector<OwnJob> read_own_jobs(std::string_view out) {
+  std::vector<OwnJob> jobs;
+  for (const auto line : lines_of(out)) {
+    const auto fields = fields_of<5>(line);
+    if (!fields) continue;
+    const auto& [number_text, state, reason, start, script] = *fields;
+    const auto id = number<JobId>(trimmed(number_text));
+    if (!id || job_state(state) == JobState::finished) continue;
+    const auto seconds = number<long>(start);
+    jobs.push_back({*id, job_state(state), std::string(state), std::string(or_empty(reason)),
+                    seconds ? std::optional(static_cast<double>(*seconds)) : std::nullopt,
+                    std::string(script)});
+  }
+  return jobs;
+}
+
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id) {
   for (const auto line : lines_of(out)) {
     const auto fields = fields_of<3>(line);

@@ -31,6 +31,8 @@ std::optional<Job> read_job(std::string_view out);
 std::vector<JobId> read_jobs_of_script(std::string_view out, const std::string& script);
 /// The script that this unfinished job was submitted with.
 std::optional<std::string> read_script_of_job(std::string_view out, JobId id);
+/// Live jobs of this user; lines that cannot be read are left out.
+std::vector<OwnJob> read_own_jobs(std::string_view out);
 /// The constraints of a job.
 struct JobConstraints {
   std::vector<std::string> partitions;  ///< a running job's: the one that it runs in

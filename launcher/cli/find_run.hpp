@@ -1,5 +1,5 @@
 #pragma once
-// Finds the run that a user names: by its directory, or by the number of its job.
+// Finds the run that a user names: by its directory, by its name in runs/, or by the number of its job.
 #include <string>
 
 #include "slurm/cluster.hpp"
@@ -7,7 +7,8 @@
 
 namespace holdfast::launcher {
 
-/// `word`: a run directory, or a job id, for which SLURM is asked. Throws Error (usage) when it is neither.
+/// `word`: a run directory, the name of one in runs/, or a job id, for which SLURM is asked. Throws Error
+/// (usage) when it is neither.
 RunDir find_run(const std::string& word, slurm::Cluster& cluster);
 
 }  // namespace holdfast::launcher

@@ -52,7 +52,14 @@ void JobOptions::add_to(CLI::App& verb) {
 
 bool JobOptions::any_set() const { return !all_sets().empty(); }
 
-config::Loaded JobOptions::load() const { return config::load(file, all_sets()); }
+config::Loaded JobOptions::load() const {
+  config::Loaded loaded = config::load(file, all_sets());
+  if (auto& origin = loaded.origin["run.name"]; origin == "default") {
+    loaded.config.run.name = std::filesystem::path(file).stem().string();
+    origin = "the job file's name";
+  }
+  return loaded;
+}
 
 std::vector<std::string> JobOptions::all_sets() const {
   auto all = sets;

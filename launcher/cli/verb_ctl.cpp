@@ -93,7 +93,7 @@ void add_ctl(CLI::App& app, int& exit_code) {
   auto* ctl =
       app.add_subcommand("ctl", "Give orders to a run: save, stop, pause, resume, evict a node, list spares");
   auto options = std::make_shared<CtlOptions>();
-  ctl->add_option("RUN", options->run, "The run directory, or the job's id")->required();
+  ctl->add_option("RUN", options->run, "The run directory, its name in runs/, or the job's id")->required();
   ctl->require_subcommand(1);
   for (const auto& verb : verb_table) {
     auto* one = ctl->add_subcommand(verb.name, verb.help);

@@ -95,9 +95,10 @@ void show(const RunDir& run, const LogsOptions& options) {
 }  // namespace
 
 void add_logs(CLI::App& app, int& exit_code) {
-  auto* verb = app.add_subcommand("logs", "Print the log of a rank, a node's agent or the job, and follow it");
+  auto* verb =
+      app.add_subcommand("logs", "Print the log of a rank, a node's agent or the job, and follow it");
   const auto options = std::make_shared<LogsOptions>();
-  verb->add_option("RUN", options->run, "The run directory, or the job's id")->required();
+  verb->add_option("RUN", options->run, "The run directory, its name in runs/, or the job's id")->required();
   verb->add_flag("-f,--follow", options->follow,
                  "Print what comes, over all attempts, until the run has ended for good");
   verb->add_option("-n,--lines", options->lines, "Begin with the last N lines")

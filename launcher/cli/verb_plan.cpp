@@ -32,7 +32,7 @@ void print_plan(const PlanOptions& options) {
   const auto facts = config::load_cluster(config.cluster.file);
   const auto model = config::model_of(config);
   config::check(config, model);
-  const RunDir run = config.run.dir.empty() ? RunDir{} : run_dir_of(config);
+  const RunDir run = run_dir_of(config);
   config = config::resolve(with_lanes_of(run, std::move(config)), facts);
   const auto nodes = options.on.empty()
                          ? hypothetical_nodes(facts, config.cluster.nodes, config.cluster.spares)

@@ -19,6 +19,7 @@ const std::vector<Verb>& verbs() {
        {"holdfast submit job.toml --dry-run", "holdfast submit job.toml -p gpu -A my_account -t 2-00:00:00",
         "holdfast submit job.toml -N 32 --spares 2 --set train.steps=50000"}},
       {"run", add_run, {"salloc -N 5 --exclusive holdfast run job.toml -N 4 --spares 1"}},
+      {"ls", add_ls, {"holdfast ls", "holdfast ls /shared/runs"}},
       {"status",
        add_status,
        {"holdfast status 4711", "holdfast status /shared/runs/my_run --json | jq .step"}},

@@ -49,15 +49,22 @@ void create_folder(const fs::path& folder) {
     throw Error(Exit::usage, "cannot create " + folder.string(), "a file of that name exists");
 }
 
+/// A job's name may be any text.
+std::string file_name_of(std::string name) {
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  if (name.empty() || name.front() == '.') name.insert(0, 1, '-');
+  return name;
+}
+
 }  // namespace
 
 RunDir run_dir_of(const config::RunConfig& config) {
-  if (config.run.dir.empty())
-    throw Error(Exit::usage, "run.dir is not set", "a run needs a directory on the shared file system",
-                "Give it with --set run.dir=PATH?");
+  const fs::path chosen = config.run.dir.empty() ? fs::path(runs_folder) / file_name_of(config.run.name)
+                                                 : fs::path(config.run.dir);
   std::error_code error;
-  fs::path path = fs::weakly_canonical(fs::absolute(config.run.dir), error);
-  if (error) throw Error(Exit::usage, "cannot use run.dir " + config.run.dir, error.message());
+  fs::path path = fs::weakly_canonical(fs::absolute(chosen), error);
+  if (error) throw Error(Exit::usage, "cannot use run.dir " + chosen.string(), error.message());
   if (!path.has_filename()) path = path.parent_path();  // "runs/a/"
   return {path};
 }

@@ -21,8 +21,9 @@ struct RunFiles {
   std::string script;  ///< job.sbatch
 };
 
-/// run.dir as an absolute path without links, whether it exists or not; relative to the working folder.
-/// Throws Error (usage) when it is not set or cannot be used.
+/// run.dir as an absolute path without links, whether it exists or not; relative to the working folder. Not
+/// set: runs/NAME, by the run's name, in which all but letters, digits, '.' and '_' is '-'. Throws Error
+/// (usage) when it is not set or cannot be used.
 RunDir run_dir_of(const config::RunConfig& config);
 
 /// The settings as they are stored: model and cluster file in the run directory, data.tokens, model.weights,

@@ -15,26 +15,6 @@ using nlohmann::json;
 /// Not our trainer, and Holdfast has seen none of its checkpoints.
 bool saves_unseen(const StatusFacts& f) { return !f.own_trainer && f.state.durable_step < 0; }
 
-std::string headline(const StatusFacts& f) {
-  const RunState& s = f.state;
-  if (s.outcome)
-    return s.outcome->exit_code == 0
-               ? "done"
-               : fmt::format("{} (exit {}{}{})", s.outcome->status, s.outcome->exit_code,
-                             s.outcome->why.empty() ? "" : ": ", s.outcome->why);
-  if (s.attempts.empty()) return "waiting for nodes";
-  const auto& a = s.attempts.back();
-  if (s.drain && s.drain->what.stop)
-    return fmt::format("{} ending ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
-                       s.drain->what.reason);
-  if (a.ended_at) return "between attempts";
-  if (!s.evicting.empty()) return "saving, then going on without " + s.evicting.begin()->first;
-  if (s.paused) return "paused";
-  if (a.first_step_at) return "training";
-  if (a.restored) return "restored, first step under way";
-  return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
-}
-
 std::vector<std::string> spares(const StatusFacts& f) {
   std::vector<std::string> out;
   if (!f.roster) return out;
@@ -93,6 +73,26 @@ std::map<std::string, std::string> unfit(const RunState& state) {
 }
 
 }  // namespace
+
+std::string headline(const StatusFacts& f) {
+  const RunState& s = f.state;
+  if (s.outcome)
+    return s.outcome->exit_code == 0
+               ? "done"
+               : fmt::format("{} (exit {}{}{})", s.outcome->status, s.outcome->exit_code,
+                             s.outcome->why.empty() ? "" : ": ", s.outcome->why);
+  if (s.attempts.empty()) return "waiting for nodes";
+  const auto& a = s.attempts.back();
+  if (s.drain && s.drain->what.stop)
+    return fmt::format("{} ending ({})", saves_unseen(f) ? "waiting for the ranks, then" : "saving, then",
+                       s.drain->what.reason);
+  if (a.ended_at) return "between attempts";
+  if (!s.evicting.empty()) return "saving, then going on without " + s.evicting.begin()->first;
+  if (s.paused) return "paused";
+  if (a.first_step_at) return "training";
+  if (a.restored) return "restored, first step under way";
+  return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
+}
 
 std::string status_text(const StatusFacts& f) {
   const RunState& s = f.state;

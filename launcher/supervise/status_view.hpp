@@ -20,6 +20,8 @@ struct StatusFacts {
   bool own_trainer = true;                  ///< the ranks are holdfast-train
 };
 
+/// What goes on, in a few words: "training".
+std::string headline(const StatusFacts& facts);
 std::string status_text(const StatusFacts& facts);
 nlohmann::json status_json(const StatusFacts& facts);
 

@@ -8,6 +8,9 @@
 
 namespace holdfast {
 
+/// Where runs lie whose run.dir is not set, by their names; relative to the working folder.
+constexpr std::string_view runs_folder = "runs";
+
 /// 0700, on the shared file system, owned by one job at a time.
 struct RunDir {
   std::filesystem::path path;

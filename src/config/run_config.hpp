@@ -35,7 +35,8 @@ enum class ContainerRuntime { pyxis, apptainer };
 /// [run]
 struct Run {
   std::string name = "holdfast";  ///< shown by squeue; any printable text
-  std::string dir;  ///< run directory on the shared file system; relative to where `submit` was typed
+  std::string dir;  ///< run directory on the shared file system; relative to where `submit` was typed; empty:
+                    ///< runs/NAME
   std::string resume =
       "auto";  ///< auto: newest verified checkpoint of the run directory; none; or a checkpoint's path
   std::string other_numerics = "refuse";  ///< a checkpoint made under another numerics identity: refuse, or

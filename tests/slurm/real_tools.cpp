@@ -111,6 +111,12 @@ TEST_F(Owner, asks_about_a_job) {
   EXPECT_EQ(cluster().job_of_script(script()), job);
   EXPECT_EQ(cluster().script_of_job(job), script());
   EXPECT_FALSE(cluster().job(4711));
+  const auto own = ClusterCli().own_jobs();
+  ASSERT_THAT(own, Contains(testing::Field(&OwnJob::id, job)));
+  const auto mine = *std::find_if(own.begin(), own.end(), [](const OwnJob& one) { return one.id == job; });
+  EXPECT_EQ(mine.state_text, "RUNNING");
+  EXPECT_EQ(mine.script, script());
+  EXPECT_THAT(mine.start, testing::Optional(testing::Gt(1.7e9)));
 }
 
 TEST_F(Owner, asks_about_nodes_in_the_order_asked) {

@@ -122,6 +122,17 @@ TEST(Replies, find_the_live_jobs_of_a_script) {
   EXPECT_THAT(read_jobs_of_script("7|RUNNING|/a|b\n", "/a|b"), ElementsAre(7));
 }
 
+TEST(Replies, tell_own_jobs) {
+  const auto jobs = read_own_jobs(
+      "7|PENDING|Priority|1795624186|/runs/a|b/"
+      "job.sbatch\n8|RUNNING|None|1795620000|(null)\n"
+      "9|PENDING|Dependency|N/A|/x\n10|CANCELLED|None|N/A|/x\nslurm is busy\n");
+  EXPECT_THAT(jobs, ElementsAre(OwnJob{7, JobState::pending, "PENDING", "Priority", 1795624186.,
+                                       "/runs/a|b/job.sbatch"},
+                                OwnJob{8, JobState::running, "RUNNING", "", 1795620000., "(null)"},
+                                OwnJob{9, JobState::pending, "PENDING", "Dependency", std::nullopt, "/x"}));
+}
+
 TEST(Replies, tell_nodes) {
   const auto idle = read_nodes(test::FakeTools::captured("nodes_idle.txt"));
   ASSERT_EQ(idle.size(), 4u);

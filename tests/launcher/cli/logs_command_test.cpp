@@ -35,7 +35,8 @@ class LogsCommand : public ::testing::Test {
     write("events/0001.jsonl", R"({"schema_version":1,"term":1,"time":"","unix":1,)" + fields + "}\n");
   }
   void end() {
-    event(R"("seq":1,"event":"leader_elected","node":"dgx001","pid":1,"nodes":1,"job":"1.0","after":{"term":0,"seq":0})");
+    event(
+        R"("seq":1,"event":"leader_elected","node":"dgx001","pid":1,"nodes":1,"job":"1.0","after":{"term":0,"seq":0})");
     event(R"("seq":2,"event":"run_finished","status":"done","exit_code":0,"why":"")");
   }
   Finished logs(std::vector<std::string> more) {
@@ -78,11 +79,13 @@ TEST_F(LogsCommand, FollowsOverAttemptsUntilTheRunHasEnded) {
   const fs::path out = scratch.path() / "out";
   auto following = std::async(std::launch::async, [&] {
     Command command;
-    command.argv = {"sh", "-c", R"(exec "$1" logs "$2" -f -n 1 >"$3")", "sh", HOLDFAST_PROGRAM, run.string(), out};
+    command.argv = {"sh",         "-c", R"(exec "$1" logs "$2" -f -n 1 >"$3")", "sh", HOLDFAST_PROGRAM,
+                    run.string(), out};
     return holdfast::run(command, std::chrono::seconds(60));
   });
   const auto printed = [&](const std::string& text) {
-    for (int i = 0; i < 500 && (!fs::exists(out) || files::read_text(out).find(text) == std::string::npos); ++i)
+    for (int i = 0; i < 500 && (!fs::exists(out) || files::read_text(out).find(text) == std::string::npos);
+         ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
   printed("last");

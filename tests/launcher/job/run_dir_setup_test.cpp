@@ -106,7 +106,8 @@ TEST_F(RunDirSetup, gives_one_name_to_one_directory) {
   config.run.dir = (scratch.path() / "link/a").string();
   EXPECT_EQ(run_dir_of(config).path, fs::canonical(scratch.path()) / "real/a");
   config.run.dir = "";
-  EXPECT_EQ(refusal_of([&] { run_dir_of(config); }).exit, Exit::usage);
+  config.run.name = "../my run";
+  EXPECT_EQ(run_dir_of(config).path, fs::current_path() / "runs" / "-..-my-run");
 }
 
 TEST_F(RunDirSetup, refuses_what_is_no_run_directory) {

@@ -1,0 +1,90 @@
+#include "launcher/cli/run_list.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/error.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+using nlohmann::json;
+using slurm::JobState;
+
+/// The last step that it took; -1: none.
+std::int64_t step_of(const ListedRun& run) {
+  return run.facts && run.facts->last_step ? run.facts->last_step->value("step", std::int64_t{-1}) : -1;
+}
+
+std::string steps_in_words(const ListedRun& run) {
+  if (!run.facts || step_of(run) < 0) return "-";
+  return run.facts->own_trainer ? fmt::format("{} of {}", step_of(run), run.facts->steps)
+                                : std::to_string(step_of(run));
+}
+
+std::string loss_in_words(const ListedRun& run) {
+  if (!run.facts || !run.facts->last_step) return "-";
+  const auto loss = run.facts->last_step->find("loss");
+  return loss != run.facts->last_step->end() && loss->is_number() ? fmt::format("{:.4g}", loss->get<double>()) : "-";
+}
+
+using Row = std::array<std::string, 6>;
+Row row_of(const ListedRun& run) {
+  return {run.facts ? run.facts->name : run.path.filename().string(),
+          run.job ? std::to_string(run.job->id) : "-",
+          steps_in_words(run),
+          loss_in_words(run),
+          state_of(run),
+          run.path.string()};
+}
+
+}  // namespace
+
+std::string state_of(const ListedRun& run) {
+  if (!run.facts) return "cannot be read";
+  const bool final = run.facts->state.outcome && run.facts->state.outcome->exit_code != static_cast<int>(Exit::transient);
+  if (!run.job) {
+    if (run.facts->state.outcome || !run.slurm_asked) return headline(*run.facts);
+    return run.facts->state.attempts.empty() ? "no job" : fmt::format("no job; was {}", headline(*run.facts));
+  }
+  if (run.job->state != JobState::pending) return headline(*run.facts);
+  std::string out = final ? "done, and in the queue again" : "in the queue";
+  if (!run.job->reason.empty()) out += fmt::format(" ({})", run.job->reason);
+  if (run.job->start) out += fmt::format(", expected {:%Y-%m-%d %H:%M}", fmt::localtime(static_cast<std::time_t>(*run.job->start)));
+  return out;
+}
+
+std::string list_text(const std::vector<ListedRun>& runs) {
+  std::vector<Row> rows = {{"NAME", "JOB", "STEP", "LOSS", "STATE", "RUN"}};
+  for (const auto& run : runs) rows.push_back(row_of(run));
+  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string out;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) out += fmt::format("{:<{}}  ", row[i], widths[i]);
+    out += row.back() + "\n";
+  }
+  return out;
+}
+
+json list_json(const std::vector<ListedRun>& runs) {
+  json list = json::array();
+  for (const auto& run : runs) {
+    json one = {{"run", run.path.string()}, {"state", state_of(run)}};
+    if (run.facts) one.update({{"name", run.facts->name}, {"steps", run.facts->steps}});
+    if (step_of(run) >= 0) one["step"] = step_of(run);
+    if (run.job)
+      one["job"] = {{"id", run.job->id},
+                    {"state", run.job->state_text},
+                    {"reason", run.job->reason},
+                    {"start", run.job->start ? json(*run.job->start) : json()}};
+    list.push_back(std::move(one));
+  }
+  return {{"schema_version", 1}, {"runs", std::move(list)}};
+}
+
+}  // namespace holdfast::launcher

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <set>
+
+#include "launcher/cli/run_facts.hpp"
+#include "launcher/cli/run_list.hpp"
+#include "launcher/cli/verbs.hpp"
+#include "slurm/cluster_cli.hpp"
+#include "slurm/tools.hpp"
+#include "src/base/error.hpp"
+#include "src/base/files.hpp"
+#include "src/base/log.hpp"
+
+namespace holdfast::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The run directories that are `folder`, or lie in it.
+void add_runs(const fs::path& folder, std::set<fs::path>& runs) {
+  const auto add = [&](const fs::path& path) {
+    if (files::is_there(RunDir{path}.config())) runs.insert(fs::absolute(path).lexically_normal());
+  };
+  add(folder);
+  for (const std::string& name : files::list(folder)) add(folder / name);
+}
+
+/// Nothing: SLURM cannot be asked.
+std::optional<std::vector<slurm::OwnJob>> own_jobs() {
+  try {
+    slurm::find_tools();
+    return slurm::ClusterCli().own_jobs();
+  } catch (const Error& error) {
+    log::warn("{}", error.what());
+    return std::nullopt;
+  }
+}
+
+std::optional<StatusFacts> read(const RunDir& run) {
+  try {
+    return facts_of(run);
+  } catch (const Error& error) {
+    log::warn("{}: {}", run.path.string(), error.what());
+    return std::nullopt;
+  }
+}
+
+std::vector<ListedRun> list(const std::vector<std::string>& folders) {
+  std::set<fs::path> paths;
+  for (const auto& folder : folders) add_runs(folder, paths);
+  const auto jobs = own_jobs();
+  for (const auto& job : jobs.value_or(std::vector<slurm::OwnJob>()))
+    if (const RunDir run{job.script.parent_path()}; job.script == run.script() && files::is_there(run.config()))
+      paths.insert(run.path);
+  std::vector<ListedRun> out;
+  for (const auto& path : paths) {
+    ListedRun run{path, read({path}), std::nullopt, jobs.has_value()};
+    for (const auto& job : jobs.value_or(std::vector<slurm::OwnJob>()))
+      if (job.script == RunDir{path}.script()) run.job = job;
+    out.push_back(std::move(run));
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_ls(CLI::App& app, int& exit_code) {
+  auto* verb = app.add_subcommand("ls", "List runs: those of your jobs, and those in folders");
+  const auto folders = std::make_shared<std::vector<std::string>>();
+  const auto as_json = std::make_shared<bool>(false);
+  verb->add_option("FOLDER", *folders, "Where run directories lie (without it: here, and in runs/)")->type_name("FOLDER");
+  verb->add_flag("--json", *as_json, "Print JSON");
+  verb->callback([folders, as_json, &exit_code] {
+    for (const auto& folder : *folders)
+      if (!fs::is_directory(folder))
+        throw Error(Exit::usage, folder + " is not a folder", "", "Give one in which run directories lie?");
+    if (folders->empty()) *folders = {".", std::string(runs_folder)};
+    const auto runs = list(*folders);
+    if (*as_json)
+      std::cout << list_json(runs).dump(2) << "\n";
+    else if (runs.empty())
+      std::cout << "there are no runs here, and none of your jobs is one\n";
+    else
+      std::cout << list_text(runs);
+    exit_code = 0;
+  });
+}
+
+}  // namespace holdfast::launcher

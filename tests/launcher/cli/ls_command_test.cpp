@@ -1,0 +1,85 @@
+// `holdfast ls`, and runs that are found by their names.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "src/base/files.hpp"
+#include "src/base/run_dir.hpp"
+#include "src/base/subprocess.hpp"
+#include "tests/config/scratch.hpp"
+#include "tests/launcher/run_inputs.hpp"
+#include "tests/slurm/fake_tools.hpp"
+
+namespace holdfast {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ListOfRuns : public ::testing::Test {
+ protected:
+  ListOfRuns() {
+    tools.answer("sinfo", test::FakeTools::captured("version.txt"));
+    tools.answer("sbatch", test::FakeTools::captured("sbatch_parsable.txt"));
+    tools.answer("squeue", "1|PENDING|None||n/a|N/A|quickstart\n");
+  }
+  Finished holdfast(const std::vector<std::string>& words) {
+    Command command;
+    command.argv = {"sh", "-c", R"(cd "$1"; shift; exec "$@")", "sh", scratch.path(), HOLDFAST_PROGRAM};
+    command.argv.insert(command.argv.end(), words.begin(), words.end());
+    command.environment = env::without({"HOLDFAST_", "TZ="});
+    command.environment->push_back("TZ=UTC");
+    return run(command, std::chrono::seconds(60));
+  }
+  /// Without run.dir.
+  void submit(const std::string& name) {
+    const auto done = holdfast({"submit", "quickstart", "-J", name, "--set", "data.tokens=" + tokens});
+    ASSERT_EQ(done.status, 0) << done.err;
+  }
+  std::string script_of(const std::string& name) { return (scratch.path() / "runs" / name / "job.sbatch").string(); }
+
+  test::Scratch scratch;
+  test::FakeTools tools;
+  std::string tokens = test::write_tokens(scratch.path() / "tokens.bin");
+};
+
+TEST_F(ListOfRuns, JoinsTheRecordWithTheQueue) {
+  submit("first");
+  submit("second run/1");
+  EXPECT_TRUE(fs::exists(scratch.path() / "runs" / "second-run-1" / "config.toml"));
+  tools.answer("squeue", "17|PENDING|Priority|1795624800|" + script_of("first") + "\n");
+  const auto list = holdfast({"ls"});
+  ASSERT_EQ(list.status, 0) << list.err;
+  EXPECT_THAT(list.out, ContainsRegex("first +17 +- +- +in the queue \\(Priority\\), expected 2026-11-25 16:40 +/"));
+  EXPECT_THAT(list.out, ContainsRegex("second run/1 +- +- +- +no job +/"));
+  const auto read = nlohmann::json::parse(holdfast({"ls", "--json"}).out);
+  EXPECT_EQ(read["runs"][0]["job"]["id"], 17);
+  EXPECT_EQ(read["runs"][1]["state"], "no job");
+}
+TEST_F(ListOfRuns, HasRunsOfJobsThatLieElsewhere) {
+  submit("far");
+  fs::create_directories(scratch.path() / "empty");
+  tools.answer("squeue", "17|RUNNING|None|1795624800|" + script_of("far") + "\n18|RUNNING|None|N/A|/other.sh\n");
+  EXPECT_THAT(holdfast({"ls", "empty"}).out, ContainsRegex("far +17 +- +- +waiting for nodes"));
+}
+TEST_F(ListOfRuns, WithoutSlurmItSaysOnlyWhatTheRecordSays) {
+  submit("first");
+  tools.answer("squeue", "", "slurm_load_jobs error: Unable to contact slurm controller", 1);
+  const auto list = holdfast({"ls"});
+  EXPECT_EQ(list.status, 0);
+  EXPECT_THAT(list.out, Not(HasSubstr("no job")));
+  EXPECT_THAT(list.err, HasSubstr("cannot ask SLURM"));
+}
+TEST_F(ListOfRuns, ARunIsFoundByItsName) {
+  submit("first");
+  const auto status = holdfast({"status", "first"});
+  EXPECT_EQ(status.status, 0) << status.err;
+  EXPECT_THAT(status.out, HasSubstr("first"));
+  EXPECT_EQ(holdfast({"ls", "nowhere"}).status, 2);
+}
+
+}  // namespace
+}  // namespace holdfast
