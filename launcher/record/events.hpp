@@ -85,18 +85,18 @@ struct LeaderElected {
 };
 
 /// A setting that is not what it was in the job before, in TOML spelling.
-struct SettingChange {
+struct SettingValues {
   std::string before, now;
 
-  static constexpr auto fields = std::tuple(required("before", &SettingChange::before, "in TOML spelling"),
-                                            required("now", &SettingChange::now, "in TOML spelling"));
-  bool operator==(const SettingChange&) const = default;
+  static constexpr auto fields = std::tuple(required("before", &SettingValues::before, "in TOML spelling"),
+                                            required("now", &SettingValues::now, "in TOML spelling"));
+  bool operator==(const SettingValues&) const = default;
 };
 
 struct SettingsChanged {
   static constexpr About about{"settings_changed", Chapter::leaders,
                                "the job runs with other settings than the job before it"};
-  std::map<std::string, SettingChange> settings;
+  std::map<std::string, SettingValues> settings;
 
   static constexpr auto fields = std::tuple(
       required("settings", &SettingsChanged::settings,

@@ -92,6 +92,26 @@ TEST_F(JournalTest, TornAndDamagedLinesAreLeftOut) {
       << "what has no end of line was never acted upon";
 }
 
+TEST_F(JournalTest, AMalformedEventIsNamedAndMended) {
+  const auto file = run.events() / "0001.jsonl";
+  Journal(run, 1).write(events::LeaderElected{"n0", "7.0", 1, {}}, 100.0);
+  const std::string good = files::read_text(file);
+  const json lost = to_json(test::entry({{"event", "node_lost"}, {"node", "n1"}}));
+  json wrong = lost;
+  wrong["node"] = 3;
+  put(file, good + wrong.dump() + "\n");
+  try {
+    replay(run);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(file.string() + " is malformed in line 2"));
+    EXPECT_THAT(error.what(), HasSubstr("node is 3, not a text"));
+    EXPECT_THAT(error.what(), HasSubstr("Mend that line?"));
+  }
+  put(file, good + lost.dump() + "\n");
+  EXPECT_THAT(replay(run).lost, ElementsAre("n1"));
+}
+
 TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
   Journal(run, 1).write(test::entry({{"event", "final_state"},
                                      {"step", 5},
