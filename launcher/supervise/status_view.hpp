@@ -20,6 +20,10 @@ struct StatusFacts {
   bool own_trainer = true;                  ///< the ranks are holdfast-train
 };
 
+/// Adds the time until the last step to the account of a run that is not over: hours may pass without an
+/// event.
+void count_steps(StatusFacts& facts);
+
 std::string status_text(const StatusFacts& facts);
 nlohmann::json status_json(const StatusFacts& facts);
 
