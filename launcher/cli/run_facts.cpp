@@ -33,6 +33,7 @@ StatusFacts facts_of(const RunDir& run) {
   facts.term = highest_valid_term(run);
   if (files::fs::exists(run.nodes())) facts.roster = read_roster(run);
   facts.last_step = last_line(run.metrics());
+  count_steps(facts);
   return facts;
 }
 

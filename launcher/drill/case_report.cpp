@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "src/base/error.hpp"
@@ -193,6 +194,20 @@ std::string missing_effect(const CaseRecord& record, std::size_t i) {
              : fmt::format("after {} no saved state was restored", name);
 }
 
+/// The parts of the time account and the time from the first event to the last must be the same, but for the
+/// clocks of leaders.
+std::string wrong_account(const RunView& view) {
+  constexpr double share = 0.01, clocks_s = 1;
+  if (view.events.empty()) return "";
+  double spent = 0;
+  for (int use = 0; use < static_cast<int>(TimeUse::count_); ++use)
+    spent += view.state.time.of(static_cast<TimeUse>(use));
+  double took = 0;
+  for (const auto& e : view.events) took = std::max(took, time_of(e) - time_of(view.events.front()));
+  if (std::abs(spent - took) <= share * took + clocks_s) return "";
+  return fmt::format("its time account adds up to {:.1f} s, and it took {:.1f} s", spent, took);
+}
+
 }  // namespace
 
 bool ended_for_good(const RunView& view) {
@@ -217,6 +232,7 @@ std::vector<std::string> differences_of(const CaseRecord& record, const Baseline
     if (!record.timed_out) differences.push_back("the run has no outcome");
     return differences;
   }
+  if (auto why = wrong_account(record.last); !why.empty()) differences.push_back(std::move(why));
   if (outcome->exit_code != record.plan.exit_code)
     differences.push_back(fmt::format("it ended with exit code {} ({}{}{}), not {}", outcome->exit_code,
                                       outcome->status, outcome->why.empty() ? "" : ": ", outcome->why,

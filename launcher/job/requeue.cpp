@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "launcher/supervise/journal.hpp"
+#include "launcher/supervise/policy.hpp"
 #include "slurm/exclusion.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -56,11 +57,9 @@ void print_admin_lines(const RunDir& run, const std::string& job) {
 
 void requeue_job(const RunDir& run, slurm::Cluster& cluster, slurm::JobId job, const Roster& roster,
                  const std::string& ledger) {
-  const auto outcome = replay(run).outcome;
-  const auto failed = outcome ? outcome->exclude : std::vector<std::string>{};
-  const std::set<std::string> here(failed.begin(), failed.end());
-  auto doubtful = nodes_to_exclude(here, histories(ledger, roster));  // with failures of earlier jobs
-  std::erase_if(doubtful, [&](const std::string& node) { return here.contains(node); });
+  const RunState state = replay(run);
+  const auto failed = state.outcome ? state.outcome->exclude : std::vector<std::string>{};
+  const auto doubtful = nodes_in_doubt(state, histories(ledger, roster));
   slurm::requeue_elsewhere(cluster, job, failed, static_cast<int>(roster.nodes.size()), doubtful);
 }
 

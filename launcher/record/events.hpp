@@ -85,18 +85,18 @@ struct LeaderElected {
 };
 
 /// A setting that is not what it was in the job before, in TOML spelling.
-struct SettingChange {
+struct SettingValues {
   std::string before, now;
 
-  static constexpr auto fields = std::tuple(required("before", &SettingChange::before, "in TOML spelling"),
-                                            required("now", &SettingChange::now, "in TOML spelling"));
-  bool operator==(const SettingChange&) const = default;
+  static constexpr auto fields = std::tuple(required("before", &SettingValues::before, "in TOML spelling"),
+                                            required("now", &SettingValues::now, "in TOML spelling"));
+  bool operator==(const SettingValues&) const = default;
 };
 
 struct SettingsChanged {
   static constexpr About about{"settings_changed", Chapter::leaders,
                                "the job runs with other settings than the job before it"};
-  std::map<std::string, SettingChange> settings;
+  std::map<std::string, SettingValues> settings;
 
   static constexpr auto fields = std::tuple(
       required("settings", &SettingsChanged::settings,
@@ -426,10 +426,14 @@ struct CheckpointDurable {
   int attempt = 0;
   std::int64_t step = 0;
   std::string note;
+  double stalled_s = 0;
 
-  static constexpr auto fields = std::tuple(required("attempt", &CheckpointDurable::attempt),
-                                            required("step", &CheckpointDurable::step, "of the checkpoint"),
-                                            expected("note", &CheckpointDurable::note, "what was unusual"));
+  static constexpr auto fields =
+      std::tuple(required("attempt", &CheckpointDurable::attempt),
+                 required("step", &CheckpointDurable::step, "of the checkpoint"),
+                 expected("note", &CheckpointDurable::note, "what was unusual"),
+                 if_set("stalled_s", &CheckpointDurable::stalled_s,
+                        "that training waited for saves and snapshots since the checkpoint before", "s"));
 };
 
 struct CheckpointDropped {
@@ -437,10 +441,14 @@ struct CheckpointDropped {
   int attempt = 0;
   std::int64_t step = 0;
   std::string note;
+  double stalled_s = 0;
 
-  static constexpr auto fields = std::tuple(required("attempt", &CheckpointDropped::attempt),
-                                            required("step", &CheckpointDropped::step, "of the checkpoint"),
-                                            expected("note", &CheckpointDropped::note, "why"));
+  static constexpr auto fields =
+      std::tuple(required("attempt", &CheckpointDropped::attempt),
+                 required("step", &CheckpointDropped::step, "of the checkpoint"),
+                 expected("note", &CheckpointDropped::note, "why"),
+                 if_set("stalled_s", &CheckpointDropped::stalled_s,
+                        "that training waited for saves and snapshots since the checkpoint before", "s"));
 };
 
 struct CheckpointsRemoved {

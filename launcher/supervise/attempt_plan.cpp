@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "launcher/supervise/budget_table.hpp"
+#include "launcher/supervise/spare_choice.hpp"
 
 namespace holdfast::launcher {
 
-std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& state) {
+namespace {
+
+/// The placement of the last attempt, where it fits.
+std::vector<int> last_or_planned(const Roster& roster, const RunState& state) {
   if (state.attempts.empty()) return roster.first_placement;
   const auto& names = state.attempts.back().placement;
   if (names.empty() || names.size() > roster.first_placement.size() ||
@@ -15,6 +19,13 @@ std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& s
   std::vector<int> last;
   for (const auto& node : names) last.push_back(roster.node_called(node));
   return std::find(last.begin(), last.end(), -1) == last.end() ? last : roster.first_placement;
+}
+
+}  // namespace
+
+std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& state) {
+  auto placement = last_or_planned(roster, state);
+  return state.attempted() ? placement : with_better_nodes(roster, state, std::move(placement));
 }
 
 double wait_before_next(const RunState& state) { return state.attempted() ? wait_after(state.setbacks) : 0; }

@@ -8,7 +8,8 @@
 namespace holdfast::launcher {
 
 /// The placement of the last attempt, if all of its nodes are in this allocation, else the planned one. A
-/// smaller placement is kept only in the allocation that had lost nodes.
+/// smaller placement is kept only in the allocation that had lost nodes. Before the first attempt of a job,
+/// nodes with a bad record leave their slots (with_better_nodes).
 std::vector<int> placement_to_begin_with(const Roster& roster, const RunState& state);
 
 /// Seconds that the next attempt waits. The first one of a job does not: the queue has been its wait.

@@ -61,7 +61,8 @@ std::vector<LogEntry> entries_in(const files::fs::path& file) {
     try {
       entries.push_back(entry_from_json(object));
     } catch (const Error& error) {
-      throw Error(error.exit(), file.string() + " is malformed in line " + std::to_string(line), error.why());
+      throw Error(error.exit(), file.string() + " is malformed in line " + std::to_string(line), error.why(),
+                  "Mend that line? Until then no leader decides anything, and ranks that live train on");
     }
   }
   return entries;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "launcher/supervise/node_score.hpp"
 #include "src/base/as_size.hpp"
 #include "src/base/error.hpp"
 #include "src/base/files.hpp"
@@ -19,8 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double day = 86400, fading_s = 7 * day;
-constexpr double least_weight = 0.05;        // of a failure three weeks ago
+constexpr double day = 86400;
 constexpr std::size_t max_line = 4096;       // one write of this size is not torn by others'
 constexpr std::size_t max_evidence = 1024;   // bytes, before JSON escapes
 constexpr std::size_t max_read = 256 << 10;  // of a file's end: a thousand failures
@@ -106,7 +106,7 @@ NodeHistory history_of(std::string node, const std::string& text, double now) {
     LedgerEntry e;
     e.node = node;
     if (end < text.size() && read_line(std::string_view(text).substr(at, end - at), now, e) && e.hardware) {
-      history.weight += std::exp(-std::max(0.0, now - e.time) / fading_s);
+      history.weight += faded(now - e.time);
       history.last.push_back(std::move(e));
     }
     at = end + 1;
@@ -144,9 +144,7 @@ void append_to_ledger(const fs::path& folder, const LedgerEntry& entry) {
     throw Error(Exit::runtime, "cannot write " + file.string(), "only a part of the line was written");
 }
 
-int NodeHistory::past_failures() const {
-  return static_cast<int>(std::ceil(std::max(0.0, weight - least_weight)));
-}
+int NodeHistory::past_failures() const { return whole_failures(weight); }
 
 std::map<std::string, NodeHistory> read_ledger(const fs::path& folder, const std::vector<std::string>& nodes,
                                                double now, std::string& problem) {

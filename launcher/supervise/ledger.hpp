@@ -25,7 +25,7 @@ struct LedgerEntry {
 void append_to_ledger(const std::filesystem::path& folder, const LedgerEntry& entry);
 
 struct NodeHistory {
-  /// Hardware failures, each fading with exp(-age / 7 days).
+  /// Hardware failures, each fading as node_score.hpp says.
   double weight = 0;
   std::vector<LedgerEntry> last;  ///< the newest hardware failures, newest first
   /// Roster::Node::past_failures: `weight`, rounded up.

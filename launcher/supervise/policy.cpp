@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "launcher/supervise/budget_table.hpp"
 #include "launcher/supervise/placement.hpp"
@@ -187,6 +188,16 @@ double hours_left(const RunState& state, const Shrinking& shrinking, int nodes, 
 
 std::vector<std::string> to_exclude(const RunState& state) {
   return {state.lost.begin(), state.lost.end()};  // the evicted are among them
+}
+
+std::vector<std::string> nodes_in_doubt(const RunState& state, std::map<std::string, NodeHistory> ledger) {
+  for (const auto& [node, past] : state.pasts)
+    ledger[node].weight = std::max(ledger[node].weight, past.failure_weight(state.last_at));
+  const auto excluded = to_exclude(state);
+  const std::set<std::string> failed(excluded.begin(), excluded.end());
+  auto nodes = nodes_to_exclude(failed, ledger);
+  std::erase_if(nodes, [&](const std::string& node) { return failed.contains(node); });
+  return nodes;
 }
 
 Decision decide(const Situation& s, const Failure& failure, bool worth_saving) {

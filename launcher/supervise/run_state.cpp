@@ -51,6 +51,7 @@ class Fold {
   void operator()(const events::NodeLost& e) const {
     s.lost.insert(e.node);
     left(e.node);
+    mark(e.node, NodeMark::What::lost);
   }
   void operator()(const events::NodeReturned& e) const {
     s.lost.erase(e.node);
@@ -65,15 +66,13 @@ class Fold {
     s.lost.insert(e.node);
     s.evicted.insert(e.node);
     left(e.node);
+    mark(e.node, NodeMark::What::evicted);
   }
   void operator()(const events::SparePromoted&) const {}
   void operator()(const events::RunShrunk&) const {}
   void operator()(const events::RunGrown&) const {}
-  void operator()(const events::SpareHealth& e) const {
-    const auto fitness = control::fitness_called(e.fitness);
-    s.health[e.node] = {fitness.value_or(control::NodeHealth::Fitness::unknown), e.evidence, e.numerics};
-  }
-  void operator()(const events::Straggler&) const {}
+  void operator()(const events::SpareHealth& e) const;
+  void operator()(const events::Straggler& e) const { mark(e.node, NodeMark::What::slow); }
   void operator()(const events::PaceKnown& e) const {
     for (const auto& [phase, known] : e.phases) s.pace[phase] = known;
   }
@@ -106,6 +105,10 @@ class Fold {
     s.evicting.erase(node);
     if (s.evicting.empty()) s.evicting_since.reset();
   }
+  NodeMark marked(NodeMark::What what) const {
+    return {what, at_.unix, s.job_term, s.attempts.empty() ? 0 : s.attempts.back().number};
+  }
+  void mark(const std::string& node, NodeMark::What what) const { s.pasts[node].add(marked(what)); }
   void decided(int number, std::int64_t step, bool durable) const {
     if (!s.attempts.empty() && number == s.attempts.back().number) s.commit_outcomes[step] = durable;
   }
@@ -129,6 +132,7 @@ void Fold::operator()(const events::LeaderElected& e) const {
     if (last.restored) last.last_step = std::max({last.last_step, last.restored->step, s.durable_step});
   }
   s.job_term = at_.term;
+  s.job_began_at = at_.unix;
   // Who submits a stopped run again has changed something: it is tried again.
   if (s.outcome && s.outcome->exit_code != static_cast<int>(Exit::transient)) {
     s.no_progress = s.restarts = s.same_step_count = 0;
@@ -207,7 +211,20 @@ void Fold::operator()(const events::AttemptEnded& e) const {
     ++s.setbacks;
     s.setback_s += std::max(0.0, a->first_step_at.value_or(at_.unix) - a->planned_at);
   }
-  if (!a->node.empty() && e.blamed) ++s.failures[a->node];
+  if (a->node.empty() || !e.blamed) return;
+  ++s.failures[a->node];
+  mark(a->node, NodeMark::What::ended_attempt);
+}
+
+void Fold::operator()(const events::SpareHealth& e) const {
+  using Fitness = control::NodeHealth::Fitness;
+  const auto fitness = control::fitness_called(e.fitness).value_or(Fitness::unknown);
+  s.health[e.node] = {fitness, e.evidence, e.numerics};
+  if (fitness == Fitness::critical || fitness == Fitness::warning)
+    s.pasts[e.node].checked(
+        marked(fitness == Fitness::critical ? NodeMark::What::critical : NodeMark::What::warned));
+  else if (fitness == Fitness::ok)
+    s.pasts[e.node].checked_ok();
 }
 
 void Fold::operator()(const events::CheckpointDurable& e) const {
@@ -244,6 +261,8 @@ void Fold::operator()(const events::SilentCorruption& e) const {
   s.trusted_step = e.trusted_step;
   s.tainted_step = std::max(s.tainted_step, e.step);
   s.tainted_attempt = e.attempt;
+  for (const auto& node : e.nodes)
+    mark(node, e.nodes.size() == 1 ? NodeMark::What::computed_wrongly : NodeMark::What::doubted);
   s.durable.erase(s.durable.upper_bound(s.trusted_step), s.durable.end());
   s.durable_step = s.durable.empty() ? -1 : *s.durable.rbegin();
 }

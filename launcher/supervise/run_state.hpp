@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/record/events.hpp"
+#include "launcher/supervise/node_score.hpp"
 #include "launcher/supervise/time_account.hpp"
 #include "src/control/message.hpp"
 
@@ -54,6 +55,7 @@ struct RunState {
   double last_at = 0;  ///< of the newest event, Unix seconds
   std::string job;     ///< allocation: job id and restart count
   int job_term = 0;    ///< the first of this allocation
+  double job_began_at = 0;
   std::string leader;  ///< the newest leader's node
   TimeAccount time;
   std::vector<AttemptRecord> attempts;
@@ -64,6 +66,7 @@ struct RunState {
   std::optional<double> evicting_since;         ///< Unix seconds
   std::map<std::string, int> failures;          ///< attempts of this job that ended by this node or on it
   std::map<std::string, control::NodeHealth> health;  ///< what checks have found of nodes of this job
+  NodePasts pasts;                                    ///< of nodes that did something bad in any job
   bool paused = false;                                ///< by an order
   std::int64_t durable_step = -1;
   std::set<std::int64_t> durable;  ///< the newest ones that retention has not removed

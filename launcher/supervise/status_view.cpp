@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "src/base/units.hpp"
 
@@ -72,6 +74,78 @@ std::map<std::string, std::string> unfit(const RunState& state) {
   return out;
 }
 
+const char* in_words(TimeUse use) {
+  switch (use) {
+    case TimeUse::queue:
+      return "in the queue";
+    case TimeUse::gather:
+      return "waiting for agents";
+    case TimeUse::clear:
+      return "ending old ranks";
+    case TimeUse::launch:
+      return "starting ranks";
+    case TimeUse::restore:
+      return "restoring";
+    case TimeUse::productive:
+      return "productive";
+    case TimeUse::redone:
+      return "done again";
+    case TimeUse::shrunk:
+      return "slower with fewer nodes";
+    case TimeUse::saves:
+      return "waiting for saves";
+    case TimeUse::paused:
+      return "paused";
+    case TimeUse::hung:
+      return "hung";
+    case TimeUse::detect:
+      return "noticing failures";
+    case TimeUse::decide:
+      return "deciding";
+    case TimeUse::end:
+      return "ending";
+    case TimeUse::count_:
+      break;
+  }
+  return "";
+}
+
+/// Where the time went, the most first; what is less than a thousandth is left out.
+std::string time_text(const TimeAccount& time) {
+  constexpr double least_share = 1e-3;
+  if (time.total() <= 0) return "";
+  std::vector<std::pair<double, TimeUse>> parts;
+  for (int use = 0; use < static_cast<int>(TimeUse::count_); ++use)
+    if (const double share = time.of(static_cast<TimeUse>(use)) / time.total(); share >= least_share)
+      parts.emplace_back(share, static_cast<TimeUse>(use));
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::string> words;
+  for (const auto& [share, use] : parts)
+    words.push_back(fmt::format("{:.1f} % {}", 100 * share, in_words(use)));
+  const double of_nodes = time.goodput_of_nodes();
+  return fmt::format(
+      "time        {}: {}\ngoodput     {:.1f} %{}\n", duration_text(time.total()), fmt::join(words, ", "),
+      100 * time.goodput(),
+      of_nodes > 0 ? fmt::format(", of the allocated node time {:.1f} %", 100 * of_nodes) : "");
+}
+
+/// Nodes with a bad record in this run, and what it is.
+std::map<std::string, std::string> records(const RunState& state) {
+  std::map<std::string, std::string> out;
+  for (const auto& [node, past] : state.pasts)
+    if (std::string words = past.in_words(state.last_at); !words.empty()) out[node] = std::move(words);
+  return out;
+}
+
+/// Of a time as metrics.jsonl has it, without its fraction; nothing for any other text.
+std::optional<double> unix_seconds_of(const std::string& utc) {
+  std::tm parts{};
+  const char* rest = ::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (!rest || (*rest != '.' && *rest != 'Z')) return std::nullopt;
+  return static_cast<double>(::timegm(&parts));
+}
+
 }  // namespace
 
 std::string headline(const StatusFacts& f) {
@@ -92,6 +166,11 @@ std::string headline(const StatusFacts& f) {
   if (a.first_step_at) return "training";
   if (a.restored) return "restored, first step under way";
   return !f.own_trainer && a.launched_s ? "running, and the program reports no progress" : "starting ranks";
+void count_steps(StatusFacts& facts) {
+  if (!facts.last_step || facts.state.outcome) return;
+  const auto time = facts.last_step->find("time");
+  if (time == facts.last_step->end() || !time->is_string()) return;
+  if (const auto at = unix_seconds_of(time->get<std::string>())) facts.state.time.pass(*at);
 }
 
 std::string status_text(const StatusFacts& f) {
@@ -122,6 +201,7 @@ std::string status_text(const StatusFacts& f) {
   if (!s.suspects.empty())
     text += fmt::format("suspects    {}\n", joined({s.suspects.begin(), s.suspects.end()}, ""));
   for (const auto& [node, why] : unfit(s)) text += fmt::format("unfit       {} {}\n", node, why);
+  for (const auto& [node, words] : records(s)) text += fmt::format("record      {} {}\n", node, words);
   if (const std::string ledger = in_ledger(f); !ledger.empty())
     text += fmt::format("ledger      {}\n", ledger);
   if (f.term > 0) text += fmt::format("leader      {}, term {}\n", f.state.leader, f.term);
@@ -130,6 +210,7 @@ std::string status_text(const StatusFacts& f) {
                               : "checkpoint  none yet\n";
   if (s.dropped > 0)
     text += fmt::format("saves       {} dropped since then; the last one: {}\n", s.dropped, s.dropped_why);
+  text += time_text(s.time);
   if (!s.attempts.empty()) text += "attempts\n";
   for (const auto& a : s.attempts) text += in_words(a);
   if (s.final_state) text += fmt::format("digest      {}\n", s.final_state->state_digest);
@@ -142,6 +223,7 @@ json status_json(const StatusFacts& f) {
   j["nodes"] = f.state.attempts.empty() ? std::vector<std::string>{} : f.state.attempts.back().placement;
   j["spares"] = spares(f), j["lost"] = f.state.lost, j["evicted"] = f.state.evicted;
   j["suspects"] = f.state.suspects, j["unfit"] = unfit(f.state), j["failures"] = f.state.failures;
+  j["records"] = records(f.state);
   j["paused"] = f.state.paused;
   j["saves_dropped"] = f.state.dropped, j["saves_dropped_why"] = f.state.dropped_why;
   j["planned_nodes"] = f.roster ? json(f.roster->slots()) : json(nullptr);

@@ -20,6 +20,10 @@ struct StatusFacts {
   bool own_trainer = true;                  ///< the ranks are holdfast-train
 };
 
+/// Adds the time until the last step to the account of a run that is not over: hours may pass without an
+/// event.
+void count_steps(StatusFacts& facts);
+
 /// What goes on, in a few words: "training".
 std::string headline(const StatusFacts& facts);
 std::string status_text(const StatusFacts& facts);

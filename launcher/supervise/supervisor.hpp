@@ -62,7 +62,8 @@ class Supervisor {
   void rank_finished(const control::RankFinished& what);
   void rank_restored(const control::RankRestored& what);
   void rank_flight(int node, const control::RankFlight& what);
-  void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note);
+  void checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
+                          double stalled_s = 0);
   void checkpoints_removed(const std::vector<std::int64_t>& steps);
   void drain(const control::Drain& asked);
   void node_signs(int node, const control::NodeSigns& what);

@@ -146,11 +146,12 @@ void Supervisor::rank_doubt(int, const control::RankDoubt& what) {
   report(Trigger::state_doubted, found.failure);
 }
 
-void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note) {
+void Supervisor::checkpoint_decided(const control::CommitOutcome& outcome, const std::string& note,
+                                    double stalled_s) {
   if (outcome.durable)
-    record(events::CheckpointDurable{outcome.attempt, outcome.step, note});
+    record(events::CheckpointDurable{outcome.attempt, outcome.step, note, stalled_s});
   else
-    record(events::CheckpointDropped{outcome.attempt, outcome.step, note});
+    record(events::CheckpointDropped{outcome.attempt, outcome.step, note, stalled_s});
   if (outcome.durable && outcome.attempt == attempt()) attempt_.saved(outcome.step);
 }
 

@@ -6,8 +6,8 @@
 namespace holdfast::launcher {
 
 const char* name_of(TimeUse use) {
-  constexpr std::array names = {"queue",  "gather", "clear", "launch", "restore", "productive", "redone",
-                                "shrunk", "paused", "hung",  "detect", "decide",  "end"};
+  constexpr std::array names = {"queue",  "gather", "clear",  "launch", "restore", "productive", "redone",
+                                "shrunk", "saves",  "paused", "hung",   "detect",  "decide",     "end"};
   static_assert(names.size() == as_size(TimeUse::count_));
   return names[as_size(use)];
 }
@@ -39,7 +39,9 @@ struct TimeAccount::Taking {
     a.stretch_ = {std::max<std::int64_t>(a.restored_, 0), e.step, 0, 0};
     a.go_on_as(a.paused_ ? TimeUse::paused : TimeUse::productive);
   }
+  void operator()(const events::CheckpointDropped& e) const { a.stalled(e.stalled_s); }
   void operator()(const events::CheckpointDurable& e) const {
+    a.stalled(e.stalled_s);
     a.stretch_.to = std::max(a.stretch_.to, e.step);
     a.durable_part_ = a.stretch_;
   }
@@ -71,15 +73,22 @@ void TimeAccount::take(const LogEntry& entry) {
   const auto* elected = std::get_if<events::LeaderElected>(&entry.event);
   // A leader's clock may be behind that of the one before: time goes on from where it was.
   if (elected) behind_ = std::max(0.0, last_ - entry.envelope.unix);
-  const double now = entry.envelope.unix + behind_;
   if (elected && elected->job != job_) {
     lose_unsaved();
     go_on_as(TimeUse::queue);
   }
+  advance(entry.envelope.unix + behind_);
+  std::visit(Taking{*this}, entry.event);
+}
+
+void TimeAccount::pass(double unix) {
+  if (const double now = unix + behind_; now > last_) advance(now);
+}
+
+void TimeAccount::advance(double now) {
   spend(now - last_);
   if (now_ != TimeUse::queue) node_seconds_ += (now - last_) * nodes_;
   last_ = now;
-  std::visit(Taking{*this}, entry.event);
 }
 
 void TimeAccount::spend(double seconds) {
@@ -112,6 +121,11 @@ void TimeAccount::move_to(TimeUse use, double seconds) {
   const double moved = std::clamp(seconds, 0.0, std::max(0.0, since_));
   spend(-moved);
   part(use) += moved;
+}
+
+/// Steps that were made until now have waited so long for saves.
+void TimeAccount::stalled(double seconds) {
+  if (now_ == TimeUse::productive) move_to(TimeUse::saves, seconds);
 }
 
 /// An attempt begins again after `step`: what others did beyond it is done twice.

@@ -20,6 +20,7 @@ enum class TimeUse {
   productive,  ///< steps whose results last
   redone,      ///< steps that were done again later
   shrunk,      ///< what steps took longer because the run had lost nodes
+  saves,       ///< that steps waited for saves and snapshots, as the votes on checkpoints tell
   paused,      ///< held on order
   hung,        ///< from the last progress of a hung rank until it was suspected
   detect,      ///< from the last sign of life of what failed otherwise, until it was noticed
@@ -32,6 +33,8 @@ const char* name_of(TimeUse use);
 class TimeAccount {
  public:
   void take(const LogEntry& entry);
+  /// What goes on has gone on until then, at least: Unix seconds. For who has seen more than the event log.
+  void pass(double unix);
 
   /// Seconds. They add up to `total`.
   double of(TimeUse use) const { return seconds_[as_size(use)]; }
@@ -49,9 +52,11 @@ class TimeAccount {
   };
   struct Taking;
   double& part(TimeUse use) { return seconds_[as_size(use)]; }
+  void advance(double now);
   void spend(double seconds);
   void go_on_as(TimeUse use);
   void move_to(TimeUse use, double seconds);
+  void stalled(double seconds);
   void take_back(std::int64_t step);
   void lose_unsaved();
 

@@ -67,8 +67,9 @@ class AgentLink final : public RankLink {
     });
   }
 
-  void vote(std::int64_t step, bool ok, const std::string& payload) override {
-    std::string line = encode(RankVote{place_.rank, place_.attempt, step, ok, payload});
+  void vote(std::int64_t step, bool ok, const std::string& payload, double stall_s) override {
+    std::string line = encode(
+        RankVote{place_.rank, place_.attempt, step, ok, payload, static_cast<std::int64_t>(1e6 * stall_s)});
     enqueue([this, step, line = std::move(line)]() mutable {
       tell(line);
       votes_[step] = std::move(line);

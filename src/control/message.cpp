@@ -80,8 +80,8 @@ std::optional<NodeHealth::Fitness> fitness_called(std::string_view name) {
   return static_cast<NodeHealth::Fitness>(found - fitness_names.begin());
 }
 
-void NodeVotes::add(int rank, bool ok, std::string_view payload) {
-  votes.push_back({rank, ok, static_cast<std::int64_t>(payload.size())});
+void NodeVotes::add(int rank, bool ok, std::string_view payload, std::int64_t stall_us) {
+  votes.push_back({rank, ok, static_cast<std::int64_t>(payload.size()), stall_us});
   payloads += payload;
 }
 

@@ -50,13 +50,15 @@ struct RankVote {
   /// On the wire it follows the JSON as it is, so that nobody's loop decodes it on its way to whoever reads
   /// it. A newline becomes a space: the same to a reader of JSON.
   std::string payload;
+  std::int64_t stall_us = 0;  ///< that its training waited for saves and snapshots since its vote before
 };
 /// Agent to leader: votes of ranks of its node on one checkpoint, by rank.
 struct NodeVotes {
   struct Vote {
     int rank = -1;
     bool ok = false;
-    std::int64_t bytes = 0;  ///< of its payload
+    std::int64_t bytes = 0;     ///< of its payload
+    std::int64_t stall_us = 0;  ///< as in RankVote
   };
   int attempt = 0;
   std::int64_t step = 0;
@@ -65,7 +67,7 @@ struct NodeVotes {
 
   static constexpr std::size_t max_bytes = 6 << 20;  ///< of `payloads`, and of a rank's
   bool has_room_for(std::string_view payload) const { return payloads.size() + payload.size() <= max_bytes; }
-  void add(int rank, bool ok, std::string_view payload);
+  void add(int rank, bool ok, std::string_view payload, std::int64_t stall_us = 0);
   /// The payload of each vote; views of this message.
   std::vector<std::string_view> each_payload() const;
 };

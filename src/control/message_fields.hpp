@@ -112,12 +112,14 @@ void fields(auto& f, Is<RankVote> auto& m) {
   f("attempt", m.attempt, a_count);
   f("step", m.step, a_step);
   f("ok", m.ok, Flag{});
+  f("stall_us", m.stall_us, a_span);
 }
 
 void fields(auto& f, Is<NodeVotes::Vote> auto& m) {
   f("rank", m.rank, a_rank);
   f("ok", m.ok, Flag{});
   f("bytes", m.bytes, Range{0, max_payload});
+  f("stall_us", m.stall_us, a_span);
 }
 template <>
 inline constexpr const char* name_on_wire<NodeVotes> = "node_votes";

@@ -13,7 +13,7 @@ class NoLink final : public RankLink {
   void computed(double) override {}
   void restored(const Restored&) override {}
   void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
-  void vote(std::int64_t, bool, const std::string&) override {}
+  void vote(std::int64_t, bool, const std::string&, double) override {}
   bool wait_commit(std::int64_t, const Deadline&) override { return false; }
   std::optional<Drain> take_drain() override { return std::nullopt; }
   bool paused() const override { return false; }

@@ -72,8 +72,9 @@ class RankLink {
   virtual void doubt(std::int64_t step, const std::vector<int>& accused, const std::string& check,
                      const std::string& why) = 0;
   /// This rank's part of checkpoint `step` is fsynced (ok) or could not be written (`payload` then says why).
-  /// `payload` is JSON text, opaque here (checkpoint/index/commit.hpp reads it).
-  virtual void vote(std::int64_t step, bool ok, const std::string& payload) = 0;
+  /// `payload` is JSON text, opaque here (checkpoint/index/commit.hpp reads it). `stall_s`: that training
+  /// waited for saves and snapshots since the vote before.
+  virtual void vote(std::int64_t step, bool ok, const std::string& payload, double stall_s = 0) = 0;
   /// Waits for the leader's outcome of checkpoint `step`: true when it is durable, false when it was dropped
   /// or the deadline has passed.
   virtual bool wait_commit(std::int64_t step, const Deadline& deadline) = 0;

@@ -33,12 +33,12 @@ inline const std::vector<std::pair<Message, std::string>>& samples() {
        R"({"m":"progress","rank":5,"attempt":2,"step":-1,"phase":"collective","compute_us":0,"moves":0})"},
       {RankRestored{0, 2, {400, "shared", "00ff", "step 500 is damaged"}},
        R"({"m":"restored","rank":0,"attempt":2,"step":400,"level":"shared","digest":"00ff","note":"step 500 is damaged"})"},
-      {RankVote{1, 2, 400, true, R"({"a":"b\n"})"},
-       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true})"
+      {RankVote{1, 2, 400, true, R"({"a":"b\n"})", 1500},
+       R"({"m":"vote","rank":1,"attempt":2,"step":400,"ok":true,"stall_us":1500})"
        "\t"
        R"({"a":"b\n"})"},
-      {NodeVotes{2, 400, {{8, true, 8}, {9, false, 8}}, R"({"a": 1}no space)"},
-       R"({"m":"node_votes","attempt":2,"step":400,"votes":[{"rank":8,"ok":true,"bytes":8},{"rank":9,"ok":false,"bytes":8}]})"
+      {NodeVotes{2, 400, {{8, true, 8, 1500}, {9, false, 8}}, R"({"a": 1}no space)"},
+       R"({"m":"node_votes","attempt":2,"step":400,"votes":[{"rank":8,"ok":true,"bytes":8,"stall_us":1500},{"rank":9,"ok":false,"bytes":8,"stall_us":0}]})"
        "\t"
        R"({"a": 1}no space)"},
       {RankFinished{1, 2, std::nullopt}, R"({"m":"finished","rank":1,"attempt":2,"state":null})"},

@@ -7,7 +7,7 @@ source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/support/fault.sh
 source "$source/tests/support/fault.sh"
 
-all_cases=(drained requeued script_lost crash_loop cannot_start user_error)
+all_cases=(drained requeued failed_before script_lost crash_loop cannot_start user_error)
 
 case_drained() {
   # The time limit is near: the state is saved, and the next job of the run continues from it.
@@ -57,6 +57,29 @@ case_requeued() {
   check "$run: not on $lost" equal "$(placement "$run" | grep -c "$lost")" 0
   mini exec scancel "$job"
   check "$run: has left the queue" soon 60 job_gone "$job"
+}
+
+case_failed_before() {
+  # A node is lost, and ends the run, which has no spare. The next job of the run has spares, and the node again: it is one of
+  # them now, and the other slot keeps its node.
+  start_held failed_before --set cluster.spares=0 --set supervise.when_short=stop
+  mid_run 10
+  local first lost
+  first=$(nth 1) lost=$(nth 2)
+  mini kill-node "$lost"
+  check "$run: is over" soon 60 over "$run"
+  check "$run: exit code 5" equal "$(result "$run" .exit_code)" 5
+  mini revive-node "$lost"
+  check "$run: has left the queue" soon 60 job_gone "$job"
+  rm "$home/$run/result.json"
+  soon 180 all_idle
+  job=$(submit_held failed_before)
+  check "$run: the next job trains" soon 120 training "$run" 2
+  check "$run: it has $lost again" holds "$(jq -r '.nodes[].name' "$home/$run/nodes.json")" "$lost"
+  check "$run: as a spare" equal "$(placement "$run" | grep -c "$lost")" 0
+  check "$run: $first keeps its slot" equal "$(nth 1)" "$first"
+  check "$run: status says why" holds "$(mini exec holdfast status "/shared/home/$run")" "record      $lost lost"
+  max_lost=30 ends_like_the_undisturbed
 }
 
 case_script_lost() {

@@ -25,4 +25,5 @@ examined() {
 }
 check "the doctor sees both nodes" examined
 
+accounts_add_up
 conclude

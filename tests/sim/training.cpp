@@ -253,7 +253,8 @@ RankVote Training::write_shard(const Rank& rank, const Attempt& a, std::int64_t 
   files::append_all(file.get(), shard_text(digest, generation.term, generation.attempt), folder);
   if (::ftruncate(file.get(), shard.bytes) != 0) throw std::runtime_error("no memory for a shard file");
   const std::vector<std::uint64_t> pieces{rank.rank == 0 ? digest : 0};
-  return {rank.rank, generation.attempt, step, true, vote_text(rank.rank, common, shard, pieces)};
+  const std::int64_t stall_us = 100'000 * (rank.rank + 1);
+  return {rank.rank, generation.attempt, step, true, vote_text(rank.rank, common, shard, pieces), stall_us};
 }
 
 void Training::finish(AttemptKey key, Attempt& a) {

@@ -103,6 +103,23 @@ undisturbed_run() {
 # drains FIELD: of each order to drain, in order.
 drains() { events "$run" | jq -rs "map(select(.event == \"drain\"))[] | $1"; }
 
+# Of every run of this test: the parts of its time add up to the time from its first event to its last, within 1 %; of one
+# that is not over, up to its last step. Leaders here have one clock.
+accounts_add_up() {
+  local events run_dir
+  while read -r events; do
+    run_dir=${events%/events}
+    check "${run_dir##*/}: its time account adds up" adds_up "/shared/home/${run_dir#"$home"/}"
+  done < <(find "$home" -maxdepth 4 -type d -name events)
+}
+adds_up() {
+  local account took
+  account=$(mini exec holdfast status "$1" --json) && took=$(mini exec holdfast events "$1" | jq -s '(last.unix - first.unix)?') || return
+  jq -e --argjson took "${took:-0}" '([.time_s[]] | add) as $spent | ($spent - .wall_s | fabs) <= 0.01 * .wall_s and
+    (if .exit_code != null then (.wall_s - $took | fabs) <= 0.01 * $took else .wall_s >= 0.99 * $took end)' <<<"$account" ||
+    { jq -c '{time_s, wall_s, exit_code}' <<<"$account"; echo "its events took $took s"; false; }
+}
+
 # run_cases HOLDFAST TRAIN TOOL [CASE...]: the undisturbed run, then the cases named, or all.
 run_cases() {
   undisturbed_run
@@ -115,5 +132,6 @@ run_alone() {
   (($#)) || set -- "${all_cases[@]}"
   local name
   for name; do "case_$name"; done
+  accounts_add_up
   conclude
 }

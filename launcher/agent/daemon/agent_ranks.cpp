@@ -123,7 +123,7 @@ void Agent::from_rank(const std::shared_ptr<Peer>& peer, const RankToAgent& mess
                    tell_leader(*rank->restored);
                  },
                  [&](const RankVote& m) {
-                   vote({number, attempt, m.step, m.ok, m.payload});
+                   vote({number, attempt, m.step, m.ok, m.payload, m.stall_us});
                  },
                  [&](const RankDoubt& m) {
                    rank->doubt = RankDoubt{number, attempt, m.step, m.accused, m.check, m.why};

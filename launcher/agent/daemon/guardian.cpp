@@ -14,6 +14,7 @@
 #include <deque>
 #include <optional>
 
+#include "launcher/agent/daemon/loop_watch.hpp"
 #include "launcher/agent/daemon/resident.hpp"
 #include "launcher/agent/ranks/log_spool.hpp"
 #include "launcher/agent/ranks/programs.hpp"
@@ -59,31 +60,10 @@ void record_orphan(const Scratch& scratch, pid_t pid, int status) {
 
 int liveness() { return SIGRTMIN + 1; }
 
-/// Whether the serving agent's loop runs, by what it tells. Time in which this process did not run either
-/// does not count.
-class LoopWatch {
- public:
-  void told(bool over) { heard_ = over ? std::nullopt : std::optional(Clock::now()); }
-  void looked() {
-    const auto now = Clock::now();
-    if (heard_ && now - looked_ > 2 * between_looks) *heard_ += now - looked_;
-    looked_ = now;
-  }
-  bool stands_still() const {
-    return heard_ && Clock::now() - *heard_ > std::chrono::duration<double>(stuck_agent_s);
-  }
-
-  static constexpr std::chrono::milliseconds between_looks{500};
-
- private:
-  std::optional<Clock::time_point> heard_;  ///< nothing: not heard yet, or it ends
-  Clock::time_point looked_ = Clock::now();
-};
-
 /// Waits until the process ends, and ends it when its loop stands still. Orphans of earlier agents are reaped
 /// too. Returns its wait status.
 int wait_for_agent(const Scratch& scratch, pid_t agent, const sigset_t& awaited) {
-  LoopWatch watch;
+  LoopWatch watch(steady_seconds());
   for (;;) {
     int status = 0;
     for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -91,14 +71,15 @@ int wait_for_agent(const Scratch& scratch, pid_t agent, const sigset_t& awaited)
       record_orphan(scratch, ended, status);
     }
     siginfo_t what{};
-    constexpr timespec pause{0, std::chrono::nanoseconds(LoopWatch::between_looks).count()};
+    constexpr timespec pause{0, static_cast<long>(1e9 * LoopWatch::between_looks_s)};
     const int signal = ::sigtimedwait(&awaited, &what, &pause);
-    watch.looked();
-    if (signal == liveness() && what.si_pid == agent) watch.told(what.si_value.sival_int != 0);
-    if (!watch.stands_still()) continue;
+    const double now = steady_seconds();
+    watch.looked(now);
+    if (signal == liveness() && what.si_pid == agent) watch.told(what.si_value.sival_int != 0, now);
+    if (!watch.stands_still(now)) continue;
     log::warn("the agent's loop has stood still for {} s: the agent is replaced", stuck_agent_s);
     ::kill(agent, SIGKILL);
-    watch.told(true);
+    watch.told(true, now);
   }
 }
 

@@ -77,16 +77,17 @@ void BatchScriptFallback::answered(const Answer& answer) {
       loop_.after(std::chrono::duration_cast<Millis>(std::chrono::duration<double>(wait)), [this] { ask(); });
 }
 
-void BatchScriptFallback::conclude(int exit_code, const std::vector<std::string>& exclude, int nodes) {
+void BatchScriptFallback::conclude(int exit_code, const std::vector<std::string>& exclude,
+                                   const std::vector<std::string>& doubtful, int nodes) {
   timer_.reset();
   over_ = true;
-  last_request_.run([cluster = cluster_, job = job_, exit_code, exclude, nodes] {
+  last_request_.run([cluster = cluster_, job = job_, exit_code, exclude, doubtful, nodes] {
     try {
       if (!runs(cluster->job(job))) return;
       const bool again = exit_code == static_cast<int>(Exit::transient);
       log::warn("the batch host is lost: {} job {}", again ? "queueing again" : "ending", job);
       if (again)
-        slurm::requeue_elsewhere(*cluster, job, exclude, nodes);
+        slurm::requeue_elsewhere(*cluster, job, exclude, nodes, doubtful);
       else
         cluster->cancel(job);
     } catch (const Error& error) {

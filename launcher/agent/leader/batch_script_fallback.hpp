@@ -25,8 +25,10 @@ class BatchScriptFallback {
   /// The script's host is lost. Idempotent.
   void is_lost();
   /// The run is over with `exit_code` and no script is left to act on it: on 75 the job goes back into the
-  /// queue, for `nodes` others than `exclude`, else it ends. Nothing when SLURM is ending it already.
-  void conclude(int exit_code, const std::vector<std::string>& exclude, int nodes);
+  /// queue, for `nodes` others than `exclude` and, if it can be, `doubtful`, else it ends. Nothing when SLURM
+  /// is ending it already.
+  void conclude(int exit_code, const std::vector<std::string>& exclude,
+                const std::vector<std::string>& doubtful, int nodes);
 
  private:
   void ask();

@@ -101,7 +101,7 @@ void Candidate::watch() {
                    trouble =
                        fmt::format("{} does not show term {}", run_.terms().string(), leadership_.term());
                  if (trouble != std::exchange(trouble_, trouble) && !trouble.empty())
-                   log::warn("no election while the run directory does not answer: {}", trouble);
+                   log::warn("no election while the run directory cannot be read: {}", trouble);
                  if (!trouble.empty()) return;
                  if (leadership_.should_start_election(loop_.steady_seconds()))
                    start_election(recorded.highest, recorded.taken, recorded.lost);

@@ -59,6 +59,7 @@ void CommitCoordinator::take(int node, control::NodeVotes votes) {
   for (const auto& vote : votes.votes)
     if (vote.rank < world_ && !pending.answered[vote.rank]) {
       pending.answered[vote.rank] = true;
+      pending.stall_us = std::max(pending.stall_us, vote.stall_us);
       --pending.missing;
     }
   worker_.run([commit = pending.commit, votes = std::move(votes)] {
@@ -105,14 +106,17 @@ void CommitCoordinator::settle(std::int64_t step) {
 
 void CommitCoordinator::conclude(std::int64_t step, int attempt, bool durable, const std::string& note) {
   const control::CommitOutcome outcome{attempt, step, durable, durable ? "" : note};
+  double stalled_s = 0;
   if (attempt == generation_.attempt) {
     commit_outcomes_[step] = outcome;
-    if (const auto settled = pending_.extract(step); settled && settled.mapped().missing == 0)
+    const auto settled = pending_.extract(step);
+    if (settled) stalled_s = 1e-6 * static_cast<double>(settled.mapped().stall_us);
+    if (settled && settled.mapped().missing == 0)
       log::info("checkpoint {}: all votes came in {:.3f} s, and it was decided {:.3f} s after the last", step,
                 std::chrono::duration<double>(settled.mapped().last - settled.mapped().first).count(),
                 std::chrono::duration<double>(loop_.now() - settled.mapped().last).count());
   }
-  handlers_.decided(outcome, note);
+  handlers_.decided(outcome, note, stalled_s);
   for (const auto& [next, pending] : pending_)
     if (pending.missing == 0) return settle(next);
 }

@@ -25,7 +25,8 @@ class CommitCoordinator {
     /// Asked by the worker just before the rename; it owns what it touches, and throws when it cannot tell.
     std::function<bool()> still_leading;
     /// In the loop's thread, once for every checkpoint. Whoever has sent the outcome then calls tidy().
-    std::function<void(const control::CommitOutcome&, const std::string& note)> decided;
+    /// `stalled_s`: that training waited for saves since the one before: the longest of any rank.
+    std::function<void(const control::CommitOutcome&, const std::string& note, double stalled_s)> decided;
     /// In the loop's thread: retention has removed these steps.
     std::function<void(const std::vector<std::int64_t>&)> removed;
     /// Ranks of this node have voted because they had not heard the commit outcome.
@@ -47,6 +48,7 @@ class CommitCoordinator {
     std::shared_ptr<checkpoint::Commit> commit;
     std::vector<bool> answered;     ///< by rank
     int missing = 0;                ///< ranks
+    std::int64_t stall_us = 0;      ///< the longest that votes tell
     Clock::time_point first, last;  ///< when votes came
     control::Loop::Handle limit;
   };

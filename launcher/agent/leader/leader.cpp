@@ -86,11 +86,11 @@ Leader::Leader(Loop& loop, RunDir run, Roster roster, const config::RunConfig& c
       loop_, run_.checkpoints(), config_.checkpoint,
       CommitCoordinator::Handlers{
           [run = run_, term] { return leads_still(run, term); },
-          [this](const CommitOutcome& outcome, const std::string& note) {
+          [this](const CommitOutcome& outcome, const std::string& note, double stalled_s) {
             log::info("the longest turn of the leader's loop since the last checkpoint took {:.1f} ms",
                       1000 * loop_.longest_turn());
             supervisor_.at(loop_.steady_seconds());
-            supervisor_.checkpoint_decided(outcome, note);
+            supervisor_.checkpoint_decided(outcome, note, stalled_s);
             act([this, outcome] {
               send_all(outcome);
               coordinator_->tidy();

@@ -100,9 +100,10 @@ void Leader::carry_out(const Action& action) {
                    send_all(Finish{finish.exit_code});
                    // It may have been lost just now.
                    if (!script_is_lost() && supervisor_.hears(roster_.batch_host)) return;
-                   const auto& outcome = supervisor_.state().outcome;
-                   script_.conclude(finish.exit_code, outcome ? outcome->exclude : std::vector<std::string>{},
-                                    static_cast<int>(roster_.nodes.size()));
+                   const RunState& state = supervisor_.state();
+                   script_.conclude(finish.exit_code,
+                                    state.outcome ? state.outcome->exclude : std::vector<std::string>{},
+                                    nodes_in_doubt(state), static_cast<int>(roster_.nodes.size()));
                  },
                  [&](const Resign& resignation) { resign(resignation.why); },
              },

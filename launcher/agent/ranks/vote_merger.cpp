@@ -4,7 +4,7 @@ namespace holdfast::launcher {
 
 bool VoteMerger::take(const control::RankVote& vote, std::size_t living) {
   auto& votes = votes_[{vote.attempt, vote.step}];
-  votes[vote.rank] = {vote.ok, vote.payload};
+  votes[vote.rank] = {vote.ok, vote.payload, vote.stall_us};
   return !vote.ok || votes.size() >= living;
 }
 
@@ -15,7 +15,7 @@ std::vector<control::NodeVotes> VoteMerger::untold(int attempt, std::int64_t ste
   for (auto& [rank, vote] : known->second) {
     if (std::exchange(vote.told, true)) continue;
     if (out.empty() || !out.back().has_room_for(vote.payload)) out.push_back({attempt, step, {}, {}});
-    out.back().add(rank, vote.ok, vote.payload);
+    out.back().add(rank, vote.ok, vote.payload, vote.stall_us);
   }
   return out;
 }

@@ -42,6 +42,7 @@ class VoteMerger {
   struct Vote {
     bool ok = false;
     std::string payload;
+    std::int64_t stall_us = 0;
     bool told = false;
   };
   std::map<std::pair<int, std::int64_t>, std::map<int, Vote>> votes_;  ///< by (attempt, step), then by rank

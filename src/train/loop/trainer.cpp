@@ -275,6 +275,7 @@ std::optional<StepMetrics> Trainer::step(StepOrders& orders) {
   engine_.update(update);
   point_ = {point_.step + 1, point_.tokens + tokens, point_.samples + samples, {}, {}};
   StepMetrics metrics = account_.end(point_, tokens, sums, update);
+  stalled_s_ += metrics.save_stall_s;
 
   const Snapshots* const local = engine_.local();
   keep(local && point_.step % local->every() == 0, orders);
@@ -350,7 +351,7 @@ void Trainer::keep(bool snapshot, const StepOrders& orders) {
   if (engine_.local()) engine_.snapshots().begin(point_);  // also of a save: all ranks have one of this step
   if (!orders.save) return;
   silent_.saving(point_.step);
-  saver_.begin(point_, orders.must);
+  saver_.begin(point_, orders.must, std::exchange(stalled_s_, 0));
   if (policy_) policy_->begun(point_.step);
 }
 

@@ -98,6 +98,7 @@ class Trainer {
   optim::GuardState guard_;                  ///< what the detector of spikes remembers; a part of the state
   std::optional<Metrics> metrics_;           ///< on logical rank 0
   std::optional<SavePolicy> policy_;         ///< likewise
+  double stalled_s_ = 0;                     ///< that steps waited for snapshots since the newest save
   std::optional<StopSignals> signals_;       ///< in bare mode
   StepAccount account_;
   /// Where the computation of a step has come to.

@@ -45,15 +45,17 @@ Saver::~Saver() {
   if (tidier_.joinable()) tidier_.join();
 }
 
-void Saver::begin(const checkpoint::RunPoint& point, bool must) {
+void Saver::begin(const checkpoint::RunPoint& point, bool must, double stalled_s) {
   expects(!begun_, "one save is begun at a time");
   const auto start = Clock::now();
   newest_ = point.step;
-  begun_ = Job{point, std::nullopt, {}};
+  begun_ = Job{point, std::nullopt, {}, 0};
   if (wait_written(point.step, must)) begun_->snapshot = snapshots_.hold();
+  const double waited_s = seconds_since(start);
+  begun_->stalled_s = stalled_s + waited_s;
   const std::scoped_lock lock(mutex_);
   ++(begun_->snapshot ? totals_.begun : totals_.skipped);
-  totals_.stall_s += seconds_since(start);
+  totals_.stall_s += waited_s;
 }
 
 bool Saver::wait_written(std::int64_t step, bool must) {
@@ -142,7 +144,7 @@ void Saver::persist(const Job& job) {
   const Outcome outcome = write(job);
   if (parts_.before_vote) parts_.before_vote();
   if (link_.supervised())
-    link_.vote(job.point.step, outcome.ok, outcome.payload);
+    link_.vote(job.point.step, outcome.ok, outcome.payload, job.stalled_s);
   else if (world_.rank() == 0)
     commit(job, outcome);
   else

@@ -78,8 +78,9 @@ class Saver {
   /// Begins to save the state as it is now. While one is being written: waits when it `must` (up to
   /// checkpoint.commit_s) or the settings say so (up to twice what the last write took, between
   /// shortest_wait and commit_s, and after that in vain no more before that one is written); else, and when
-  /// that was too short, votes no.
-  void begin(const checkpoint::RunPoint& point, bool must);
+  /// that was too short, votes no. `stalled_s`: that steps have waited for snapshots since the save before;
+  /// the vote tells it, with the wait of this call.
+  void begin(const checkpoint::RunPoint& point, bool must, double stalled_s = 0);
   /// What was begun may be written, and become durable.
   void hand_over();
   /// Collective: waits for the fate of the newest save; true when it is durable. The same on every rank.
@@ -95,6 +96,7 @@ class Saver {
     checkpoint::RunPoint point;
     std::optional<Snapshots::Held> snapshot;  ///< nothing: skipped
     Clock::time_point begun{};
+    double stalled_s = 0;
   };
   struct Outcome {
     bool ok = true;

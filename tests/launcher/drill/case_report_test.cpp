@@ -63,6 +63,10 @@ TEST(CaseReport, EveryDifferenceIsNamed) {
   o.last.state.attempts[0].lost_steps = 1;
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("attempt 1 lost 1 steps, more than 0"));
   o = node_killed();
+  o.last.state.time.pass(132);
+  EXPECT_THAT(differences_of(o, baseline),
+              ElementsAre("its time account adds up to 32.0 s, and it took 30.0 s"));
+  o = node_killed();
   o.timed_out = true;
   o.last.state.outcome.reset();
   EXPECT_THAT(differences_of(o, baseline), ElementsAre("it was not over after 100 s"));

@@ -48,5 +48,17 @@ TEST_F(AttemptPlan, ANewLeaderBeginsWhereTheLastAttemptWas) {
   EXPECT_THAT(placement_to_begin_with(roster, {}), ElementsAre(0, 1, 2));
 }
 
+TEST_F(AttemptPlan, ANodeThatFailedInAnEarlierJobBeginsAsASpare) {
+  state.pasts["n1"].add({NodeMark::What::lost, 1010, 1, 1});
+  state.job_began_at = 2000;
+  EXPECT_THAT(placement_to_begin_with(roster, state), ElementsAre(0, 1, 2)) << "its attempt goes on";
+  state.job_term = 2;
+  EXPECT_THAT(placement_to_begin_with(roster, state), ElementsAre(0, 4, 2)) << "and not the batch host";
+  state.attempts.back().placement = {"n0", "n1", "elsewhere"};
+  EXPECT_THAT(placement_to_begin_with(roster, state), ElementsAre(0, 4, 2)) << "also as it was planned";
+  roster.nodes.resize(4);
+  EXPECT_THAT(placement_to_begin_with(roster, state), ElementsAre(0, 1, 2)) << "nobody else is there";
+}
+
 }  // namespace
 }  // namespace holdfast::launcher

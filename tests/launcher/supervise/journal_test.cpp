@@ -92,6 +92,26 @@ TEST_F(JournalTest, TornAndDamagedLinesAreLeftOut) {
       << "what has no end of line was never acted upon";
 }
 
+TEST_F(JournalTest, AMalformedEventIsNamedAndMended) {
+  const auto file = run.events() / "0001.jsonl";
+  Journal(run, 1).write(events::LeaderElected{"n0", "7.0", 1, {}}, 100.0);
+  const std::string good = files::read_text(file);
+  const json lost = to_json(test::entry({{"event", "node_lost"}, {"node", "n1"}}));
+  json wrong = lost;
+  wrong["node"] = 3;
+  put(file, good + wrong.dump() + "\n");
+  try {
+    replay(run);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(file.string() + " is malformed in line 2"));
+    EXPECT_THAT(error.what(), HasSubstr("node is 3, not a text"));
+    EXPECT_THAT(error.what(), HasSubstr("Mend that line?"));
+  }
+  put(file, good + lost.dump() + "\n");
+  EXPECT_THAT(replay(run).lost, ElementsAre("n1"));
+}
+
 TEST_F(JournalTest, LossThatIsNoNumberSurvives) {
   Journal(run, 1).write(test::entry({{"event", "final_state"},
                                      {"step", 5},
@@ -234,30 +254,41 @@ RunState story(const std::vector<json>& events) {
 }
 
 std::vector<json> a_loss() {
-  return {{{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "7.1"}, {"unix", 1000.0}},
-          {{"event", "attempt_planned"},
-           {"attempt", 1},
-           {"term", 1},
-           {"placement", {"dgx001", "dgx005"}},
-           {"unix", 1001.0}},
-          {{"event", "restored"}, {"attempt", 1}, {"step", 0}, {"level", "fresh"}, {"digest", "00"}},
-          {{"event", "first_step"}, {"attempt", 1}, {"step", 1}, {"unix", 1004.0}},
-          {{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 40}},
-          {{"event", "node_lost"}, {"node", "dgx005"}},
-          {{"event", "attempt_ended"},
-           {"attempt", 1},
-           {"cause", "node lost"},
-           {"node", "dgx005"},
-           {"step", 41},
-           {"detected_s", 2.04},
-           {"unix", 1030.0}},
-          {{"event", "attempt_planned"},
-           {"attempt", 2},
-           {"term", 1},
-           {"placement", {"dgx001", "dgx002"}},
-           {"unix", 1030.0}},
-          {{"event", "restored"}, {"attempt", 2}, {"step", 40}, {"level", "shared"}, {"digest", "00ff"}},
-          {{"event", "first_step"}, {"attempt", 2}, {"step", 41}, {"unix", 1033.2}}};
+  return {
+      {{"event", "leader_elected"}, {"node", "dgx002"}, {"job", "7.1"}, {"nodes", 3}, {"unix", 1000.0}},
+      {{"event", "attempt_planned"},
+       {"attempt", 1},
+       {"term", 1},
+       {"placement", {"dgx001", "dgx005"}},
+       {"unix", 1001.0}},
+      {{"event", "restored"},
+       {"attempt", 1},
+       {"step", 0},
+       {"level", "fresh"},
+       {"digest", "00"},
+       {"unix", 1003.0}},
+      {{"event", "first_step"}, {"attempt", 1}, {"step", 1}, {"unix", 1004.0}},
+      {{"event", "checkpoint_durable"}, {"attempt", 1}, {"step", 40}, {"stalled_s", 0.5}, {"unix", 1025.0}},
+      {{"event", "node_lost"}, {"node", "dgx005"}, {"unix", 1030.0}},
+      {{"event", "attempt_ended"},
+       {"attempt", 1},
+       {"cause", "node lost"},
+       {"node", "dgx005"},
+       {"step", 41},
+       {"detected_s", 2.04},
+       {"unix", 1030.0}},
+      {{"event", "attempt_planned"},
+       {"attempt", 2},
+       {"term", 1},
+       {"placement", {"dgx001", "dgx002"}},
+       {"unix", 1030.0}},
+      {{"event", "restored"},
+       {"attempt", 2},
+       {"step", 40},
+       {"level", "shared"},
+       {"digest", "00ff"},
+       {"unix", 1032.0}},
+      {{"event", "first_step"}, {"attempt", 2}, {"step", 41}, {"unix", 1033.2}}};
 }
 
 TEST(StatusGolden, Texts) {
@@ -266,7 +297,9 @@ TEST(StatusGolden, Texts) {
   facts.roster = example();
   facts.term = 1;
   facts.state = story(a_loss());
-  facts.last_step = json{{"step", 57}, {"loss", 3.14159}, {"tokens_per_s", 1234.5}};
+  facts.last_step = json{
+      {"step", 57}, {"loss", 3.14159}, {"tokens_per_s", 1234.5}, {"time", "1970-01-01T00:17:33.500000Z"}};
+  count_steps(facts);
   text += "\n" + status_text(facts);
 
   auto events = a_loss();
@@ -276,7 +309,8 @@ TEST(StatusGolden, Texts) {
                     {"step", 100},
                     {"tokens", 1000},
                     {"loss", 2.5},
-                    {"state_digest", "0123456789abcdef"}});
+                    {"state_digest", "0123456789abcdef"},
+                    {"unix", 1080.0}});
   events.push_back(
       {{"event", "run_finished"}, {"exit_code", 0}, {"status", "done"}, {"why", ""}, {"unix", 1080.0}});
   facts.state = story(events);
@@ -284,7 +318,7 @@ TEST(StatusGolden, Texts) {
   text += "\n" + status_text(facts);
 
   events = a_loss();
-  events.push_back({{"event", "node_lost"}, {"node", "dgx001"}});
+  events.push_back({{"event", "node_lost"}, {"node", "dgx001"}, {"unix", 1050.0}});
   events.push_back({{"event", "attempt_ended"},
                     {"attempt", 2},
                     {"cause", "node lost"},
@@ -316,6 +350,25 @@ TEST(Status, JsonHoldsTheResultAndMore) {
   EXPECT_EQ(j["nodes"], json::array({"dgx001", "dgx002"}));
   EXPECT_EQ(j["attempts"][0]["recovered_s"].get<double>(), 1033.2 - 1030.0);
   EXPECT_EQ(j["attempts"][0]["lost_steps"], 1);
+  EXPECT_EQ(j["records"], (json{{"dgx005", "lost"}}));
+}
+
+TEST(Status, StepsCountUntilTheRunIsOver) {
+  StatusFacts facts{"quickstart", 100, story(a_loss()), 1, example(), {}};
+  const double before = facts.state.time.total();
+  for (const json& none : {json(), json{{"step", 1}}, json{{"time", 5}}, json{{"time", "yesterday"}},
+                           json{{"time", "1970-01-01T00:00:00Z"}}}) {
+    facts.last_step = none.is_null() ? std::nullopt : std::optional(none);
+    count_steps(facts);
+    EXPECT_EQ(facts.state.time.total(), before) << none;
+  }
+  facts.last_step = json{{"time", "1970-01-01T00:17:33.500000Z"}};
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.total(), 1053 - 1000, 1e-6);
+  facts.state.outcome = RunOutcome{};
+  facts.last_step = json{{"time", "1970-01-01T00:20:00.000000Z"}};
+  count_steps(facts);
+  EXPECT_NEAR(facts.state.time.total(), 1053 - 1000, 1e-6);
 }
 
 }  // namespace

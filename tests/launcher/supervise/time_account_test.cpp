@@ -113,6 +113,39 @@ TEST_F(TimeAccountTest, PausesAndSmallerWorlds) {
   expect(TimeUse::shrunk, 20);
 }
 
+TEST_F(TimeAccountTest, StallsOfSavesAreNoProductiveTime) {
+  job(0, "7");
+  begins(0, 1, 0);
+  at(30, events::CheckpointDurable{1, 20, "", 4});
+  at(50, events::CheckpointDropped{1, 40, "full", 6});
+  ends(110, 1, 100, "node lost", 2);
+  at(111, events::CheckpointDropped{1, 60, "late", 5});
+  expect(TimeUse::saves, 10);
+  expect(TimeUse::detect, 2);
+  expect(TimeUse::productive, 100 - 10 - 2);
+  begins(111, 2, 50);
+  expect(TimeUse::saves, 10);
+  expect(TimeUse::redone, 44);
+}
+
+TEST_F(TimeAccountTest, AStallIsNoLongerThanTheStepsBeforeIt) {
+  job(0, "7");
+  begins(0, 1, 0);
+  at(13, events::CheckpointDurable{1, 3, "", 1000});
+  expect(TimeUse::saves, 3);
+  expect(TimeUse::productive, 0);
+}
+
+TEST_F(TimeAccountTest, WhatGoesOnCountsUntilItWasSeenLast) {
+  job(0, "7");
+  begins(0, 1, 0);
+  account.pass(1.7e9 + 60);
+  expect(TimeUse::productive, 50);
+  account.pass(1.7e9 + 20);
+  expect(TimeUse::productive, 50);
+  EXPECT_NEAR(account.goodput_of_nodes(), 50.0 * 4 / (60 * 5), 1e-6);
+}
+
 TEST_F(TimeAccountTest, ATakeoverInterruptsNothing) {
   job(0, "7");
   begins(0, 1, 0);

@@ -50,7 +50,7 @@ class ScriptedLink final : public control::RankLink {
     accused = ranks;
     check = what;
   }
-  void vote(std::int64_t, bool, const std::string&) override {}
+  void vote(std::int64_t, bool, const std::string&, double) override {}
   bool wait_commit(std::int64_t, const Deadline&) override { return false; }
   std::optional<control::Drain> take_drain() override {
     if (!was_paused) return std::nullopt;

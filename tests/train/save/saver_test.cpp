@@ -61,8 +61,8 @@ struct FakeLink : control::RankLink {
   void computed(double) override {}
   void restored(const control::Restored&) override {}
   void doubt(std::int64_t, const std::vector<int>&, const std::string&, const std::string&) override {}
-  void vote(std::int64_t step, bool ok, const std::string& payload) override {
-    votes.push_back({step, ok, payload});
+  void vote(std::int64_t step, bool ok, const std::string& payload, double stall_s) override {
+    votes.push_back({step, ok, payload, stall_s});
   }
   bool wait_commit(std::int64_t step, const Deadline&) override { return step == durable_step; }
   std::optional<control::Drain> take_drain() override { return std::nullopt; }
@@ -74,6 +74,7 @@ struct FakeLink : control::RankLink {
     std::int64_t step;
     bool ok;
     std::string payload;
+    double stall_s;
   };
   bool is_supervised = true;
   std::vector<Vote> votes;  // the saver's thread's; read after wait_durable()
@@ -175,6 +176,17 @@ TEST_F(SaverTest, WhatIsWrittenIsTheStateOfTheMomentAndNotLaterOne) {
   ASSERT_EQ(link_.votes.size(), 2u);
   EXPECT_EQ(link_.votes[1].payload, "shard of step 2");
   EXPECT_EQ(s->why(), "");
+}
+
+TEST_F(SaverTest, TheVoteTellsHowLongTrainingWaited) {
+  const auto s = saver(config::WhenBusy::skip);
+  state_.update(1);
+  s->begin({1, 0, 0}, false, 2.5);
+  s->hand_over();
+  link_.durable_step = 1;
+  EXPECT_TRUE(s->wait_durable());
+  ASSERT_EQ(link_.votes.size(), 1u);
+  EXPECT_NEAR(link_.votes[0].stall_s, 2.5 + s->totals().stall_s, 1e-9);
 }
 
 /// A save costs no copy: the file is written from the memory that the optimizer left the state in.

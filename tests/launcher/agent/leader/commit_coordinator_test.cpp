@@ -33,7 +33,8 @@ class CommitCoordinatorTest : public testing::Test {
           loop.loop, folder.path(), settings,
           CommitCoordinator::Handlers{
               [this] { return may_commit.wait(false), true; },
-              [this](const control::CommitOutcome& outcome, const std::string&) {
+              [this](const control::CommitOutcome& outcome, const std::string&, double stalled_s) {
+                stalls[outcome.step] = stalled_s;
                 if (outcome.durable) durable.push_back(outcome.step);
                 if (!outcome.durable) dropped[outcome.step] = outcome.why;
                 if (!keeps_outcomes) coordinator->tidy();
@@ -61,7 +62,7 @@ class CommitCoordinatorTest : public testing::Test {
   }
   void say(std::int64_t step, int rank, const std::string& payload) {
     control::NodeVotes votes{7, step, {}, {}};
-    votes.add(rank, true, payload);
+    votes.add(rank, true, payload, 250'000 * rank);
     loop.call([&] { coordinator->take(rank, votes); });
   }
   /// Both ranks report.
@@ -85,9 +86,18 @@ class CommitCoordinatorTest : public testing::Test {
   bool keeps_outcomes = false;  // and sends none
   std::vector<std::int64_t> durable;
   std::map<std::int64_t, std::string> dropped;
+  std::map<std::int64_t, double> stalls;
   std::vector<std::vector<std::int64_t>> removed;
   std::vector<std::pair<int, std::int64_t>> repeated;
 };
+
+TEST_F(CommitCoordinatorTest, ASaveStallsAsLongAsTheRankThatWaitedLongest) {
+  save(10);
+  ASSERT_TRUE(are_durable(1));
+  vote(20, 0);
+  ASSERT_TRUE(loop.until([&] { return dropped.contains(20); })) << "rank 1 does not vote";
+  EXPECT_EQ(stalls, (std::map<std::int64_t, double>{{10, 0.25}, {20, 0}}));
+}
 
 TEST_F(CommitCoordinatorTest, TheOutcomeComesBeforeRetention) {
   save(10);

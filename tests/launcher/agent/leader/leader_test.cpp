@@ -205,7 +205,7 @@ TEST_F(LeaderTest, EachJobKeepsItsSettingsAndNamesWhatIsNew) {
   write_settings(200);
   start(4, "8.0");
   ASSERT_EQ(changes().size(), 1u);
-  const std::map<std::string, events::SettingChange> wanted = {{"train.steps", {"100", "200"}}};
+  const std::map<std::string, events::SettingValues> wanted = {{"train.steps", {"100", "200"}}};
   EXPECT_EQ(changes()[0].settings, wanted);
   start(5, "8.0");
   EXPECT_EQ(changes().size(), 1u);

@@ -24,13 +24,15 @@ TEST(VoteMerger, OneMessageWhenAllRanksOfTheNodeHaveVoted) {
   EXPECT_FALSE(votes.take({9, 2, 20, true, "nine"}, 3));
   EXPECT_FALSE(votes.take({10, 2, 20, true, "ten"}, 3));
   EXPECT_FALSE(votes.take({10, 2, 20, true, "ten"}, 3)) << "it repeats itself";
-  EXPECT_TRUE(votes.take({8, 2, 20, true, "eight"}, 3));
+  EXPECT_TRUE(votes.take({8, 2, 20, true, "eight", 1500}, 3));
   const auto told = votes.untold(2, 20);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].attempt, 2);
   EXPECT_EQ(told[0].step, 20);
   EXPECT_THAT(ranks_of(told), ElementsAre(8, 9, 10));
   EXPECT_THAT(told[0].each_payload(), ElementsAre("eight", "nine", "ten"));
+  EXPECT_EQ(told[0].votes[0].stall_us, 1500);
+  EXPECT_EQ(told[0].votes[1].stall_us, 0);
   EXPECT_THAT(votes.untold(2, 20), IsEmpty());
 }
 
