@@ -1,5 +1,6 @@
 #include "tests/sim/storage.hpp"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <stdexcept>
@@ -25,6 +26,16 @@ SharedStorage::~SharedStorage() {
   fs::remove_all(folder, ignored);
 }
 
+int SharedStorage::highest() const {
+  if (!highest_) highest_ = launcher::highest_valid_term(run);
+  return *highest_;
+}
+
+const launcher::RunState& SharedStorage::replay() const {
+  if (!replayed_) replayed_ = launcher::replay(run);
+  return *replayed_;
+}
+
 int SharedStorage::terms() const { return static_cast<int>(files::list(run.terms()).size()); }
 
 std::optional<nlohmann::json> SharedStorage::result() const {
@@ -32,26 +43,31 @@ std::optional<nlohmann::json> SharedStorage::result() const {
   return nlohmann::json::parse(files::read_text(run.result()));
 }
 
-Strand::Strand(std::function<void()> work)
-    : thread_([this, work = std::move(work)] {
-        go_.acquire();
-        work();
-        done_ = true;
-        back_.release();
-      }) {}
-
-void Strand::go_on() {
-  go_.release();
-  back_.acquire();
+namespace {
+Strand* running = nullptr;
 }
 
-void Strand::wait() {
-  back_.release();
-  go_.acquire();
+void Strand::enter() {
+  Strand& self = *running;
+  self.switch_.entered();
+  self.work_();
+  self.done_ = true;
+  self.switch_.suspend(self.fiber_, true);
+}
+
+void Strand::go_on() {
+  if (!std::exchange(began_, true)) switch_.start(fiber_, &Strand::enter);
+  auto& exceptions = *reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
+  const Exceptions others = std::exchange(exceptions, exceptions_);
+  Work* const other = std::exchange(present_work(), present_);
+  running = this;
+  switch_.resume(fiber_);
+  present_ = std::exchange(present_work(), other);
+  exceptions_ = std::exchange(exceptions, others);
 }
 
 Work*& present_work() {
-  thread_local Work* work = nullptr;
+  static Work* work = nullptr;
   return work;
 }
 
