@@ -42,6 +42,13 @@ std::string_view message_in(std::string_view line) {
 
 // --- calls to storage ---
 
+/// It would stand as long as storage hangs, and the ranks of its node with it.
+void World::own_thread_asks(const char* path) {
+  const Aside aside;
+  expect(false, fmt::format("an agent's own thread never asks shared storage ({})",
+                            fs::path(path).lexically_relative(storage.run.path).string()));
+}
+
 void World::lies_in_memory(int fd, bool so) {
   if (so)
     in_memory_.insert(fd);
@@ -321,7 +328,7 @@ void World::check_end() {
   const json result = *storage.result();
   const int code = result["exit_code"];
   expect(state.outcome && state.outcome->exit_code == code, "the event log ends with the result");
-  expect(!only_hangs_ || (code == 0 && state.lost.empty() && launched_.size() == 1),
+  expect(only_ != Only::storage_hangs || (code == 0 && state.lost.empty() && launched_.size() == 1),
          "storage that hangs costs no attempt and no node");
   double spent = 0;
   for (const auto& [use, seconds] : result["time_s"].items()) {
@@ -341,6 +348,9 @@ void World::check_end() {
   }
   expect(!not_started || code != static_cast<int>(Exit::no_requeue) || result["status"] == "stopped",
          "failed starts do not end the run finally");
+  expect(result["status"] != "failed" || code == static_cast<int>(Exit::out_of_spares) ||
+             static_cast<int>(own_failures_.size()) >= config.supervise.max_same_step,
+         "the run fails for good only by what its program does");
   if (code == 0 && result["status"] == "done") {
     expect(result["final_step"] == training->settings().steps, "a run that is done has done all its steps");
     expect(result["state_digest"] == hex(digest_after(training->settings().steps)),

@@ -44,7 +44,9 @@ RankEnv place_of(const Command& command, Bug bug) {
 }  // namespace
 
 AgentProcess::AgentProcess(World& world, int node)
-    : process(std::make_shared<Process>(node)), loop(world, process) {}
+    : process(std::make_shared<Process>(node)), loop(world, process) {
+  process->is_agent_of = &world;
+}
 
 void AgentProcess::begin(World& world, Node& node) {
   const auto& name = world.name(node.number());
@@ -153,7 +155,11 @@ pid_t Node::start(Command command, std::function<void(int)> ended) {
     ended(status);
   };
   if (starts == Starts::hang && !is_pmix)
-    world_.timeline.after(world_.random.between(0.1, 12), [this, pid] { ends(pid, 1); });
+    world_.timeline.after(world_.random.between(0.1, 12), [this, pid] {
+      if (const auto rank = children_.find(pid); rank != children_.end() && !rank->second.status)
+        world_.fails_itself(rank->second.facts.attempt);
+      ends(pid, 1);
+    });
   else if (is_pmix && starts != Starts::hang)
     serve_pmix(child, command.argv);
   else if (!is_pmix)

@@ -27,11 +27,13 @@ SharedStorage::~SharedStorage() {
 }
 
 int SharedStorage::highest() const {
+  const Aside aside;
   if (!highest_) highest_ = launcher::highest_valid_term(run);
   return *highest_;
 }
 
 const launcher::RunState& SharedStorage::replay() const {
+  const Aside aside;
   if (!replayed_) replayed_ = launcher::replay(run);
   return *replayed_;
 }
@@ -39,6 +41,7 @@ const launcher::RunState& SharedStorage::replay() const {
 int SharedStorage::terms() const { return static_cast<int>(files::list(run.terms()).size()); }
 
 std::optional<nlohmann::json> SharedStorage::result() const {
+  const Aside aside;
   if (!files::is_there(run.result())) return std::nullopt;
   return nlohmann::json::parse(files::read_text(run.result()));
 }
@@ -59,16 +62,11 @@ void Strand::go_on() {
   if (!std::exchange(began_, true)) switch_.start(fiber_, &Strand::enter);
   auto& exceptions = *reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
   const Exceptions others = std::exchange(exceptions, exceptions_);
-  Work* const other = std::exchange(present_work(), present_);
+  const Caller other = std::exchange(caller(), caller_);
   running = this;
   switch_.resume(fiber_);
-  present_ = std::exchange(present_work(), other);
+  caller_ = std::exchange(caller(), other);
   exceptions_ = std::exchange(exceptions, others);
-}
-
-Work*& present_work() {
-  static Work* work = nullptr;
-  return work;
 }
 
 }  // namespace holdfast::sim

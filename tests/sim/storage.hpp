@@ -17,8 +17,6 @@
 
 namespace holdfast::sim {
 
-class World;
-
 struct SharedStorage {
   explicit SharedStorage(int nodes);
   ~SharedStorage();
@@ -52,8 +50,6 @@ struct SharedStorage {
   mutable std::optional<launcher::RunState> replayed_;
 };
 
-struct Work;
-
 /// Work in the midst of which time passes: a fiber that runs only while the simulator waits for it. It must
 /// be done when it is destroyed.
 class Strand {
@@ -77,7 +73,7 @@ class Strand {
   test::FiberSwitch switch_{512 << 10};
   test::FiberSwitch::Context fiber_;
   Exceptions exceptions_;
-  Work* present_ = nullptr;
+  Caller caller_;
   bool began_ = false, done_ = false;
 };
 
@@ -93,17 +89,6 @@ struct Work : std::enable_shared_from_this<Work> {
   std::function<void()> done;
 };
 using WorkPtr = std::shared_ptr<Work>;
-
-/// What makes calls now; null: the simulator itself.
-Work*& present_work();
-/// The simulator's own calls, in the midst of some work.
-struct Aside {
-  Aside() : work(std::exchange(present_work(), nullptr)) {}
-  ~Aside() { present_work() = work; }
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
-  Work* work;
-};
 
 enum class Kind { look, read, write, sync, change };
 /// What becomes of a call.

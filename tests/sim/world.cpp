@@ -16,6 +16,18 @@ using namespace control;
 using namespace launcher;
 using nlohmann::json;
 
+namespace {
+/// From it follow bounds of 5 to 20 s for phases that were never seen (first_bounds.hpp).
+RankWork planned_work(int patience_s) {
+  RankWork work;
+  work.restored = work.saved = work.state = 1 << 20;
+  work.operations = 1e8;
+  work.peers = 4;
+  work.patience_s = patience_s;
+  return work;
+}
+}  // namespace
+
 World::World(std::uint64_t seed, Bug b, Coverage& c, bool tracing)
     : random(seed),
       slots(1 + random.below(4)),
@@ -57,6 +69,7 @@ void World::set_up() {
   limits.node_silence_ms = limits.leader_silence_ms = 1000 + 500 * random.below(3);
   limits.start_s = 5;
   limits.step_s = 8;
+  if (random.chance(0.4)) limits.step_s = 60, roster.work = planned_work(10);
   limits.max_restarts = 40;
   limits.check_spares_s = 5;
   if (random.chance(0.4))
@@ -105,8 +118,15 @@ void World::expect(bool holds, const std::string& what) const {
 }
 
 void World::only_let_storage_hang() {
-  only_hangs_ = true;
-  config.supervise.step_s = 200;  // a rank that waits for storage to restore is not hung
+  only_ = Only::storage_hangs;
+  config.supervise.step_s = 200;
+  roster.work = planned_work(60);  // as long as storage hangs at most
+}
+
+void World::only_let_ranks_hang() {
+  only_ = Only::ranks_hang;
+  config.supervise.step_s = 600;
+  roster.work = planned_work(60);
 }
 
 void World::run_until(double end) {
@@ -129,7 +149,7 @@ void World::play() {
   const double trouble_s = random.between(3, 30);
   for (int allocation = 0;; ++allocation) {
     const double end = timeline.now + (allocation == 0 ? trouble_s : random.below(2) * 8.0);
-    in_trouble_ = !only_hangs_;
+    in_trouble_ = only_ == Only::nothing;
     while (timeline.now < end && !over()) {
       const double next = timeline.now + random.between(0.05, 2);
       timeline.at(next, [] {});
@@ -205,9 +225,9 @@ bool World::takes_time(const ProcessPtr& process) {
 void World::do_work(const ProcessPtr& process, std::function<void()> what, std::function<void()> done) {
   const auto work = std::make_shared<Work>(*this, process);
   const auto doing = [work = work.get(), what = std::move(what)] {
-    present_work() = work;
+    const Caller other = std::exchange(caller(), {work, nullptr});
     what();
-    present_work() = nullptr;
+    caller() = other;
   };
   work->led = storage.highest() == work->term;
   if (!takes_time(process)) return doing(), done();
@@ -235,7 +255,7 @@ void World::pass_time(Work& work, double seconds) {
 }
 
 void World::ask_slurm(std::chrono::milliseconds limit) {
-  Work* const work = present_work();
+  Work* const work = caller().work;
   if (!work) return;
   const double takes_s = slurm_s[work->process->node], limit_s = 1e-3 * static_cast<double>(limit.count());
   if (takes_s > 0) pass_time(*work, std::min(takes_s, limit_s));
