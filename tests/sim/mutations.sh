@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Put one bug at a time into a copy of a production source, and test that the simulator finds it.
 #
-#   tests/sim/mutations.sh BUILD [SCHEDULES]   BUILD: a build tree with sim_test; SCHEDULES: default 3000
+#   tests/sim/mutations.sh BUILD [SCHEDULES [PATTERN]]   BUILD: a build tree with sim_test; SCHEDULES: default 3000;
+#                                                        PATTERN: of names of bugs, extended; default all
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-(($# >= 1)) || { sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
-build=$(cd "$1" && pwd) schedules=${2:-3000}
+(($# >= 1)) || { sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+build=$(cd "$1" && pwd) schedules=${2:-3000} pattern=${3:-.}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -42,7 +43,7 @@ commands=$(ninja -C "$build" -t commands sim_test)
 link=$(tail -n1 <<<"$commands")
 status=0
 while IFS='|' read -r name file expression; do
-  [[ $name ]] || continue
+  [[ $name && $name =~ $pattern ]] || continue
   name=$(xargs <<<"$name") file=$(xargs <<<"$file")
   sed "$expression" "$root/$file" >"$work/mutated.cpp"
   if cmp -s "$work/mutated.cpp" "$root/$file"; then

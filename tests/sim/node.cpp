@@ -54,6 +54,7 @@ void AgentProcess::begin(World& world, Node& node) {
   signs.shared = world.storage.run.path;
   signs.touched = world.storage.run.logs() / ("agent-" + name + ".log");
   signs.nvml.clear();
+  signs.injected = node.signs();
   agent = std::make_unique<launcher::Agent>(
       loop, node, world.slurm,
       launcher::AgentInput{.run = world.storage.run,
@@ -74,6 +75,8 @@ void AgentProcess::begin(World& world, Node& node) {
 
 Node::Node(World& world, int number)
     : world_(world), number_(number), scratch_{world.storage.memory_of(number), world.name(number)} {}
+
+std::filesystem::path Node::signs() const { return world_.storage.folder / fmt::format("signs-{}", number_); }
 
 // --- the guardian ---
 

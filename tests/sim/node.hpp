@@ -32,6 +32,8 @@ class Node final : public launcher::NodeSystem {
  public:
   Node(World& world, int number);
   int number() const { return number_; }
+  /// The file of signs that its agent will see, as in a drill.
+  std::filesystem::path signs() const;
 
   bool powered = true;
   bool clears = true;  ///< its processes can be ended

@@ -45,7 +45,7 @@ RankPtr Training::start(const RankEnv& at, const ProcessPtr& process) {
   a.trusted = at.trusted_step;
   a.ranks[at.rank] = rank;
   hooks_.rank_started(*rank);
-  if (first) timeline_.after(random_.between(0.1, 0.6), [this, key] { go(key); });
+  if (first) timeline_.after(settings_.launch_s + random_.between(0.1, 0.6), [this, key] { go(key); });
   return rank;
 }
 
@@ -96,7 +96,8 @@ void Training::go(AttemptKey key) {
   bool alive = false;
   for (const auto& [number, rank] : a.ranks) alive = alive || rank->process->alive;
   if (!alive && !a.ranks.empty()) return void(attempts_.erase(key));
-  timeline_.after(settings_.step_s * random_.between(0.8, 1.2), [this, key] { go(key); });
+  const double step_s = settings_.step_s * random_.between(0.8, 1.2);
+  timeline_.after(a.restored ? step_s : std::min(step_s, 1.0), [this, key] { go(key); });
   if (a.ending) return;
   if (a.victims_end) {
     // A broken connection in a collective ends the others, with another exit code than that of the failed
@@ -168,6 +169,14 @@ void Training::restore(AttemptKey key, Attempt& a) {
   }
   // The trainer fails when state must exist and it cannot read the folder.
   if (!readable && level == "fresh") return hooks_.ends(a.ranks.at(0), 1);
+  const double takes_s = level == "shared"  ? settings_.restore_shared_s
+                         : level == "local" ? settings_.restore_local_s
+                                            : 0;
+  if (takes_s > 0 && a.loaded_at < 0) {
+    a.loaded_at = timeline_.now + takes_s;
+    set_phase(a, Phase::restoring);
+  }
+  if (timeline_.now < a.loaded_at) return;
   if (a.trusted >= 0) {
     // Later state may be wrong: it must not be found again.
     for (const std::int64_t step : saved)

@@ -42,9 +42,17 @@ struct Coverage {
   std::map<std::string, std::int64_t> levels;
 };
 
+/// A world that is not left to chance, for failure_mix.cpp.
+struct Fixed {
+  int slots = 1, spares = 0;
+  config::Supervise limits;
+  Training::Settings training;
+};
+
 class World {
  public:
-  World(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing);
+  World(std::uint64_t seed, Bug bug, Coverage& coverage, bool tracing,
+        const std::optional<Fixed>& fixed = std::nullopt);
   ~World();
   /// Throws Broken.
   void play();
@@ -55,6 +63,13 @@ class World {
   void only_let_ranks_hang();
   static constexpr double noticed_s = 40;
   std::string trace() const;
+
+  // --- instead of play() ---
+  void run_until(double end);  ///< or until the run is over
+  bool over() const;
+  /// After `queue_s`, on nodes that work.
+  void requeue(double queue_s = 0);
+  void cut(int n, bool in, bool out);
 
   // --- for nodes, and for the production code in them ---
   Timeline timeline;
@@ -115,18 +130,15 @@ class World {
   void agent_left();  ///< by order of the leader: soon the script notices, and SLURM ends the rest
 
  private:
-  void set_up();
+  void set_up(const std::optional<Fixed>& fixed);
+  void set_up_by_chance(Training::Settings& training);
   void fault();
   void mend();
-  void requeue();
-  void run_until(double end);
-  bool over() const;
   void stop_process(const ProcessPtr& process, double seconds);
   void stop_agent(int n, double seconds);
   void hang_storage(const char* whose, const std::vector<int>& of);
   void let_rank_hang();
   RankPtr one_of(const std::vector<RankPtr>& ranks);
-  void cut(int n, bool in, bool out);
   void heal();
   AgentProcess* live_agent(int n);
   /// A program on a node tells its agent something.
