@@ -53,6 +53,7 @@ class Rank {
   const int node;
   const ProcessPtr process;
   bool hung = false;
+  bool fails = false;  ///< it has said so, and ends
   bool drain_heard = false, stop_heard = false, pause_heard = false;
 
   void set_progress(std::int64_t step, control::Phase phase);

@@ -90,6 +90,7 @@ class Training {
   void set_phase(Attempt& a, control::Phase phase);
   void commit_outcome(AttemptKey key, int rank, const control::CommitOutcome& what);
   void end_soon(AttemptKey key, int rank);
+  void fail(const RankPtr& rank, int status, const std::string& why);
 
   Timeline& timeline_;
   Random& random_;
